@@ -1,0 +1,1 @@
+"""How programs come in over HTTP. Imports transport and storage, never actors."""

@@ -1,0 +1,114 @@
+"""Whole files, replaced atomically. Holds no knowledge of what is in them.
+
+A replacement is written into a temporary file in the same directory and renamed over the
+old one; with ``flush`` the data is flushed before the rename and the directory after it, so
+that the new content is there after a power loss. Without ``flush`` the change survives the
+end of the process but not that of the machine: right where a journal record covers it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+from typing import TYPE_CHECKING
+
+from . import errors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+FILE_MODE = 0o640
+SECRET_MODE = 0o600
+DIRECTORY_MODE = 0o750
+TEMPORARY_PREFIX = ".tmp-"
+
+_numbers = itertools.count()
+
+
+def replace(
+    path: str | os.PathLike[str], data: bytes, *, flush: bool, mode: int = FILE_MODE
+) -> None:
+    """Make ``data`` the content of ``path``, entirely or not at all; `StorageError` if it fails."""
+    directory, name = os.path.split(os.fspath(path))
+    temporary = f"{directory}/{TEMPORARY_PREFIX}{name}.{os.getpid()}.{next(_numbers)}"
+    with storage_errors(path):
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        try:
+            try:
+                write_all(descriptor, data)
+                if flush:
+                    os.fdatasync(descriptor)
+            finally:
+                os.close(descriptor)
+            os.rename(temporary, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+        if flush:
+            flush_directory(directory)
+
+
+def read(path: str | os.PathLike[str]) -> bytes | None:
+    """The content of ``path``; None if there is no such file; `StorageError` if unreadable."""
+    with storage_errors(path):
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        try:
+            size = os.fstat(descriptor).st_size
+            parts = [os.read(descriptor, size + 1)]
+            while parts[-1]:
+                parts.append(os.read(descriptor, 65_536))
+        finally:
+            os.close(descriptor)
+    return b"".join(parts)
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write the whole of ``data``, however little each call takes."""
+    written = os.write(descriptor, data)
+    while written < len(data):
+        written += os.write(descriptor, data[written:])
+
+
+def flush_directory(path: str | os.PathLike[str]) -> None:
+    """Make the directory's entries durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_directory(path: Path, mode: int = DIRECTORY_MODE) -> None:
+    """Create ``path`` and its parents; an existing directory is left as it is."""
+    with storage_errors(path):
+        path.mkdir(mode=mode, parents=True, exist_ok=True)
+
+
+def make_private_directory(path: Path) -> None:
+    """Create ``path`` for this user alone; refuse one that belongs to somebody else.
+
+    For places where anybody may create names, such as a shared memory file system.
+    """
+    make_directory(path, 0o700)
+    status = path.lstat()
+    if status.st_uid != os.geteuid() or not path.is_dir() or path.is_symlink():
+        message = f"{path}: belongs to another user, or is not a directory"
+        raise errors.DataDirectoryError(message)
+    if status.st_mode & 0o077:
+        path.chmod(0o700)
+
+
+@contextlib.contextmanager
+def storage_errors(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Turn an operating-system error into a `StorageError` that names ``path``."""
+    try:
+        yield
+    except OSError as error:
+        message = f"{os.fspath(path)}: {error.strerror or error}"
+        raise errors.StorageError(message) from error

@@ -1,0 +1,180 @@
+"""Every error Ganger raises on purpose, with its exit code and wire name, in one tree.
+
+Three branches by who must act: the caller (`BadRequestError`), nobody now
+(`TryAgainError`), the operator (`OperatorError`). Programmer mistakes are plain
+exceptions and never caught. An error travels as its class name and its text; the
+receiving side raises the same class again through `from_wire`.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class GangerError(Exception):
+    """Something went wrong in Ganger."""
+
+    exit_code: ClassVar[int] = 1
+    http_status: ClassVar[int] = 500
+    luxi_name: ClassVar[str] = "GenericError"
+
+    def __init__(self, text: str | None = None) -> None:
+        super().__init__(text if text is not None else (type(self).__doc__ or "").split("\n")[0])
+
+    @property
+    def text(self) -> str:
+        """The sentence shown to the user."""
+        return str(self.args[0])
+
+    @property
+    def name(self) -> str:
+        """The name under which the error travels: that of its class."""
+        return type(self).__name__
+
+
+# The caller must act: the request cannot be served as it is.
+
+
+class BadRequestError(GangerError):
+    """The request cannot be served as it is written."""
+
+    exit_code = 1
+    http_status = 400
+    luxi_name = "OpPrereqError"
+
+
+class UsageError(BadRequestError):
+    """The command line is wrong."""
+
+    exit_code = 2
+
+
+class OpcodeError(BadRequestError):
+    """An opcode is unknown, or one of its parameters is missing, unknown or mistyped."""
+
+
+class OperationMissingError(OpcodeError):
+    """The opcode is known, but nothing on this system can run it."""
+
+
+class DependencyError(BadRequestError):
+    """A dependency is malformed or out of reach."""
+
+
+class PlanError(BadRequestError):
+    """The plan is malformed: an unknown or doubled name, or a cycle."""
+
+
+class FrameError(BadRequestError):
+    """The frame is too large, is not valid msgpack, or does not hold a known message."""
+
+
+class UnknownJobError(BadRequestError):
+    """There is no job with this id."""
+
+    http_status = 404
+    luxi_name = "JobLost"
+
+
+class JobStateError(BadRequestError):
+    """The job is not in a state in which this can be done."""
+
+    http_status = 409
+
+
+class LockRequestError(BadRequestError):
+    """The lock request is invalid: unknown name, contradiction, or out of lock order."""
+
+
+class FilterRuleError(BadRequestError):
+    """The filter rule is malformed."""
+
+
+class RejectedError(BadRequestError):
+    """A filter rule rejects the job."""
+
+
+class NotAllowedError(BadRequestError):
+    """The peer may not do this."""
+
+    http_status = 403
+
+
+# Nobody must act now: the same request may succeed later.
+
+
+class TryAgainError(GangerError):
+    """The request could not be served now; it may succeed later."""
+
+    exit_code = 75
+    http_status = 503
+
+
+class BusyError(TryAgainError):
+    """The daemon has too much queued work to take this request now."""
+
+
+class DeadlineError(TryAgainError):
+    """No answer came before the deadline."""
+
+    exit_code = 124
+    http_status = 504
+
+
+class DaemonUnreachableError(TryAgainError):
+    """No daemon answers for this data directory."""
+
+    exit_code = 69
+
+
+class ComponentRestartedError(TryAgainError):
+    """The component that served the request was restarted; the outcome is unknown."""
+
+
+class StoppingError(TryAgainError):
+    """The daemon is shutting down."""
+
+
+# The operator must act.
+
+
+class OperatorError(GangerError):
+    """The operator must act before this can work."""
+
+    exit_code = 70
+
+
+class StorageError(OperatorError):
+    """A file could not be read, written or flushed."""
+
+    exit_code = 74
+
+
+class ReadOnlyError(StorageError):
+    """The disk refuses writes; the daemon takes no changes until it works again."""
+
+    http_status = 503
+
+
+class DirectoryLockedError(OperatorError):
+    """Another daemon already uses this queue directory."""
+
+
+class DataDirectoryError(OperatorError):
+    """The data directory is missing, not usable, or of an unknown version."""
+
+
+class RestartLimitError(OperatorError):
+    """A component crashed too often; the daemon stops."""
+
+
+def _tree(root: type[GangerError]) -> dict[str, type[GangerError]]:
+    found = {root.__name__: root}
+    for child in root.__subclasses__():
+        found |= _tree(child)
+    return found
+
+
+def from_wire(name: str, text: str) -> GangerError:
+    """The error called ``name`` (a class name of this file) with ``text``; `GangerError` if unknown."""
+    return _tree(GangerError).get(name, GangerError)(text)

@@ -1,0 +1,133 @@
+"""The queue directory in Ganeti's layout: job files, ``serial``, ``version``, the archive.
+
+Holds no decisions. A file that cannot be read as a job stays where it is, under its own
+name, and is reported: never silently dropped, never overwritten.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+
+from . import documents, errors, jobs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .settings import Places
+
+VERSION = 1
+ARCHIVE_FOLDER_JOBS = 10_000
+
+_JOB_NAME = re.compile(r"job-([0-9]+)")
+
+
+def path(queue: str | os.PathLike[str], job_id: int) -> str:
+    """Where the live job lies."""
+    return f"{os.fspath(queue)}/job-{job_id}"
+
+
+class QueueDirectory:
+    """The job files of one queue."""
+
+    def __init__(self, places: Places) -> None:
+        self._queue = os.fspath(places.queue)
+        self._archive = os.fspath(places.archive)
+        self._serial: int | None = None
+
+    def prepare(self) -> None:
+        """Make what is missing; `DataDirectoryError` if the version is not known."""
+        found = documents.read(f"{self._queue}/version")
+        if found is None:
+            documents.replace(f"{self._queue}/version", b"%d\n" % VERSION, flush=True)
+        elif found.strip() != b"%d" % VERSION:
+            text = found.strip().decode("utf-8", "replace")
+            message = f"{self._queue}/version: queue version {text!r}, expected {VERSION}"
+            raise errors.DataDirectoryError(message)
+        with documents.storage_errors(self._archive):
+            os.makedirs(self._archive, documents.DIRECTORY_MODE, exist_ok=True)
+
+    def live_ids(self) -> list[int]:
+        """Ids of the job files in the directory, in order."""
+        return sorted(_ids_in(self._queue))
+
+    def archived_ids(self) -> list[int]:
+        """Ids of all archived jobs, in order."""
+        return sorted(
+            job_id for folder in self._archive_folders() for job_id in _ids_in(folder)
+        )
+
+    def read(self, job_id: int) -> bytes | None:
+        """The text of a live job's file."""
+        return documents.read(path(self._queue, job_id))
+
+    def read_archived(self, job_id: int) -> bytes | None:
+        """The text of an archived job's file."""
+        return documents.read(self._archive_path(job_id))
+
+    def write(self, job_id: int, body: bytes, *, flush: bool) -> None:
+        """Replace the job's file."""
+        documents.replace(path(self._queue, job_id), body, flush=flush)
+
+    def archive(self, job_id: int) -> None:
+        """Move the job's file into the archive."""
+        target = self._archive_path(job_id)
+        with documents.storage_errors(target):
+            os.makedirs(os.path.dirname(target), documents.DIRECTORY_MODE, exist_ok=True)
+            os.rename(path(self._queue, job_id), target)
+
+    def read_serial(self) -> int:
+        """The last id handed out according to the serial file; 0 if it says nothing usable."""
+        text = (documents.read(f"{self._queue}/serial") or b"").strip()
+        return int(text) if text.isdigit() else 0
+
+    def write_serial(self, last_id: int) -> None:
+        """Note the last id handed out, in place: the journal makes up for a torn one."""
+        with documents.storage_errors(f"{self._queue}/serial"):
+            if self._serial is None:
+                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+                self._serial = os.open(f"{self._queue}/serial", flags, documents.FILE_MODE)
+            os.pwrite(self._serial, b"%d\n" % last_id, 0)
+
+    def close(self) -> None:
+        """Close the serial file."""
+        if self._serial is not None:
+            os.close(self._serial)
+            self._serial = None
+
+    def highest_archived_id(self) -> int:
+        """The highest id in the archive; 0 if it is empty."""
+        folders = sorted(self._archive_folders(), key=lambda name: int(os.path.basename(name)))
+        return max((max(_ids_in(folder), default=0) for folder in folders[-1:]), default=0)
+
+    def remove_leftovers(self) -> None:
+        """Delete temporary files of writers that did not finish, in the queue directory."""
+        with documents.storage_errors(self._queue):
+            for name in os.listdir(self._queue):
+                if name.startswith(documents.TEMPORARY_PREFIX):
+                    os.unlink(f"{self._queue}/{name}")
+
+    def _archive_folders(self) -> Iterator[str]:
+        with documents.storage_errors(self._archive):
+            for name in os.listdir(self._archive):
+                if name.isdecimal():
+                    yield f"{self._archive}/{name}"
+
+    def _archive_path(self, job_id: int) -> str:
+        return f"{self._archive}/{job_id // ARCHIVE_FOLDER_JOBS}/job-{job_id}"
+
+
+def read_job(data: bytes, job_id: int) -> jobs.Job:
+    """The job in ``data``; `StorageError` if it is none, or not the one its name says."""
+    job = jobs.decode_job(data)
+    if job.id != job_id:
+        raise errors.StorageError(f"holds job {job.id}, not {job_id}")
+    return job
+
+
+def _ids_in(folder: str) -> Iterator[int]:
+    with documents.storage_errors(folder):
+        for name in os.listdir(folder):
+            if match := _JOB_NAME.fullmatch(name):
+                yield int(match[1])

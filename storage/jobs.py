@@ -1,0 +1,285 @@
+"""The job model: the JSON of a job file, its statuses, and how a job's status follows from its opcodes.
+
+Holds no files and no clock. The layout, key names and rules are those of Ganeti's job
+files; keys this version does not know are kept in ``extra`` and written back unchanged.
+
+Status transitions of one opcode (the table `TRANSITIONS` is the law)::
+
+    queued -> waiting -> running -> success | error
+    queued | waiting -> canceling -> canceled
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+import msgspec
+
+from . import errors
+
+Timestamp = tuple[int, int]
+"""Seconds and microseconds since the epoch, UTC."""
+
+LogEntry = tuple[int, Timestamp, str, Any]
+"""Serial within the job (1-based), time, kind (``message``, ``stdout``, ...), message."""
+
+PRIORITY_MIN, PRIORITY_MAX = -20, 19
+
+STATE_SERIAL_KEY = "ganger_serial"
+"""Extra key of a job file: counts its versions, so that journal replay never goes back."""
+
+SUBMISSION_KEY = "ganger_key"
+"""Extra key of a job file: the idempotency key under which it was submitted."""
+
+
+class JobStatus(enum.StrEnum):
+    """Status of a job or of one opcode, in Ganeti's order of comparison (`rank`)."""
+
+    QUEUED = "queued"
+    WAITING = "waiting"
+    CANCELING = "canceling"
+    RUNNING = "running"
+    CANCELED = "canceled"
+    SUCCESS = "success"
+    ERROR = "error"
+
+    @property
+    def rank(self) -> int:
+        """Place in the order queued < waiting < canceling < running < canceled < success < error."""
+        return _RANKS[self]
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing can follow: the job or opcode has ended."""
+        return _RANKS[self] > _RANKS[JobStatus.RUNNING]
+
+
+_RANKS = {status: rank for rank, status in enumerate(JobStatus)}
+
+
+class OpcodeEvent(enum.StrEnum):
+    """What can happen to one opcode."""
+
+    TAKE_UP = "take_up"
+    START = "start"
+    SUCCEED = "succeed"
+    FAIL = "fail"
+    CANCEL = "cancel"
+    CONFIRM_CANCEL = "confirm_cancel"
+    LOSE_PROCESS = "lose_process"
+
+
+TRANSITIONS: dict[tuple[JobStatus, OpcodeEvent], JobStatus] = {
+    (JobStatus.QUEUED, OpcodeEvent.TAKE_UP): JobStatus.WAITING,
+    (JobStatus.QUEUED, OpcodeEvent.CANCEL): JobStatus.CANCELED,
+    (JobStatus.QUEUED, OpcodeEvent.FAIL): JobStatus.ERROR,
+    (JobStatus.QUEUED, OpcodeEvent.START): JobStatus.RUNNING,
+    (JobStatus.WAITING, OpcodeEvent.START): JobStatus.RUNNING,
+    (JobStatus.WAITING, OpcodeEvent.CANCEL): JobStatus.CANCELING,
+    (JobStatus.WAITING, OpcodeEvent.FAIL): JobStatus.ERROR,
+    (JobStatus.CANCELING, OpcodeEvent.CONFIRM_CANCEL): JobStatus.CANCELED,
+    (JobStatus.RUNNING, OpcodeEvent.SUCCEED): JobStatus.SUCCESS,
+    (JobStatus.RUNNING, OpcodeEvent.FAIL): JobStatus.ERROR,
+    # The process of a job is gone: every opcode, even a finished one, becomes an error.
+    **{(status, OpcodeEvent.LOSE_PROCESS): JobStatus.ERROR for status in JobStatus},
+}
+
+
+def next_status(status: JobStatus, event: OpcodeEvent) -> JobStatus:
+    """The status after ``event``; `JobStateError` if the table has no such transition."""
+    try:
+        return TRANSITIONS[status, event]
+    except KeyError:
+        message = f"an opcode in status {status} cannot {event.replace('_', ' ')}"
+        raise errors.JobStateError(message) from None
+
+
+class OpcodeEntry(msgspec.Struct, kw_only=True):
+    """One opcode of a job, as in the job file: its input and what became of it."""
+
+    input: dict[str, Any]
+    status: JobStatus = JobStatus.QUEUED
+    result: Any = None
+    log: list[LogEntry] = []
+    priority: int = 0
+    start_timestamp: Timestamp | None = None
+    exec_timestamp: Timestamp | None = None
+    end_timestamp: Timestamp | None = None
+
+    def apply(self, event: OpcodeEvent) -> None:
+        """Move to the status that follows ``event``."""
+        self.status = next_status(self.status, event)
+
+
+class Job(msgspec.Struct, kw_only=True):
+    """A job, as in its job file. ``extra`` holds the keys this version does not know."""
+
+    id: int
+    ops: list[OpcodeEntry]
+    received_timestamp: Timestamp | None = None
+    start_timestamp: Timestamp | None = None
+    end_timestamp: Timestamp | None = None
+    livelock: str | None = None
+    process_id: int | None = None
+    extra: dict[str, Any] = {}
+    op_extras: list[dict[str, Any]] = []
+
+    @property
+    def status(self) -> JobStatus:
+        """The job's status, from its opcodes (job-file rules, section 3)."""
+        return job_status([op.status for op in self.ops])
+
+    @property
+    def priority(self) -> int:
+        """The most urgent priority of the opcodes that are not final; 0 if all are."""
+        return min((op.priority for op in self.ops if not op.status.is_final), default=0)
+
+    @property
+    def serial(self) -> int:
+        """How many versions of this job were recorded; grows with each state change."""
+        return int(self.extra.get(STATE_SERIAL_KEY, 0))
+
+    def advance_serial(self) -> int:
+        """Count one more version and return its serial."""
+        self.extra[STATE_SERIAL_KEY] = serial = self.serial + 1
+        return serial
+
+    @property
+    def last_log_serial(self) -> int:
+        """Serial of the newest log entry; 0 if there is none."""
+        return max((op.log[-1][0] for op in self.ops if op.log), default=0)
+
+
+def job_status(statuses: list[JobStatus]) -> JobStatus:
+    """The job's status from those of its opcodes, in order.
+
+    The first opcode that failed or is (being) canceled decides; else the last one that is
+    waiting or running; else ``success`` if all are, and ``queued`` otherwise.
+    """
+    result = JobStatus.QUEUED
+    success = 0
+    for status in statuses:
+        match status:
+            case JobStatus.ERROR | JobStatus.CANCELING | JobStatus.CANCELED:
+                return status
+            case JobStatus.WAITING | JobStatus.RUNNING:
+                result = status
+            case JobStatus.SUCCESS:
+                success += 1
+            case JobStatus.QUEUED:
+                pass
+    return JobStatus.SUCCESS if success == len(statuses) else result
+
+
+_JOB_KEYS = frozenset(Job.__struct_fields__) - {"extra", "op_extras"}
+_OP_KEYS = frozenset(OpcodeEntry.__struct_fields__)
+
+
+def decode_job(data: bytes) -> Job:
+    """The job in the text of a job file; `StorageError` naming the first thing wrong in it."""
+    try:
+        raw = msgspec.json.decode(data)
+        if not isinstance(raw, dict):
+            raise errors.StorageError("not a job: expected a JSON object")
+        if isinstance(raw.get("process_id"), str):
+            raw["process_id"] = int(raw["process_id"])
+        extra = {key: raw.pop(key) for key in raw.keys() - _JOB_KEYS}
+        for op in raw.get("ops") or ():
+            if isinstance(op, dict) and op.get("priority", 0) is None:
+                op["priority"] = 0
+        job = msgspec.convert(raw, Job)
+        job.extra = extra
+        job.op_extras = [
+            {key: op[key] for key in op.keys() - _OP_KEYS} for op in raw["ops"]
+        ]
+    except (msgspec.DecodeError, ValueError, UnicodeDecodeError, RecursionError) as error:
+        raise errors.StorageError(f"not a job: {error}") from error
+    return job
+
+
+def job_document(job: Job) -> dict[str, Any]:
+    """The job as the JSON object of its file, with the unknown keys it was read with."""
+    ops = []
+    for index, op in enumerate(job.ops):
+        entry = {key: getattr(op, key) for key in OpcodeEntry.__struct_fields__}
+        if index < len(job.op_extras):
+            entry |= job.op_extras[index]
+        ops.append(entry)
+    return {
+        "id": job.id,
+        "ops": ops,
+        "start_timestamp": job.start_timestamp,
+        "end_timestamp": job.end_timestamp,
+        "received_timestamp": job.received_timestamp,
+        "livelock": job.livelock,
+        "process_id": job.process_id,
+        **job.extra,
+    }
+
+
+_encode_json = msgspec.json.Encoder().encode
+
+
+def encode_job(job: Job) -> bytes:
+    """The text of the job's file."""
+    return _encode_json(job_document(job))
+
+
+def timestamp(seconds: float) -> Timestamp:
+    """``seconds`` since the epoch as a job-file time stamp."""
+    whole = int(seconds)
+    return whole, int((seconds - whole) * 1_000_000)
+
+
+def seconds(stamp: Timestamp | None) -> float | None:
+    """A job-file time stamp as seconds since the epoch."""
+    return None if stamp is None else stamp[0] + stamp[1] / 1_000_000
+
+
+CANCELED_RESULT = "Job canceled by request"
+PRECEDING_FAILED_RESULT = ["OpExecError", ["Preceding opcode failed"]]
+
+
+def cancel_pending(job: Job, now: Timestamp) -> None:
+    """Cancel a job that no process has: every opcode ``canceled``, results stay null."""
+    for op in job.ops:
+        op.status = JobStatus.CANCELED
+        op.end_timestamp = now
+    job.end_timestamp = now
+
+
+def fail_whole(job: Job, now: Timestamp, *, source: str, text: str) -> None:
+    """End a job whose process died or could not start: every opcode becomes an error.
+
+    ``text`` becomes the result of each opcode and, with ``source``, an entry of its reason
+    trail (job-file rules, section 4).
+    """
+    trail_entry = [source, text, now[0] * 1_000_000_000 + now[1] * 1_000]
+    for op in job.ops:
+        op.apply(OpcodeEvent.LOSE_PROCESS)
+        op.result = text
+        op.end_timestamp = now
+        op.input.setdefault("reason", []).append(trail_entry)
+    job.end_timestamp = now
+
+
+def fail_from(job: Job, index: int, now: Timestamp, result: object) -> None:
+    """The opcode at ``index`` failed with ``result``: the ones behind it fail for that reason."""
+    op = job.ops[index]
+    op.apply(OpcodeEvent.FAIL)
+    op.result = result
+    op.end_timestamp = now
+    for later in job.ops[index + 1 :]:
+        later.status = JobStatus.ERROR
+        later.result = PRECEDING_FAILED_RESULT
+    job.end_timestamp = now
+
+
+def cancel_from(job: Job, index: int, now: Timestamp) -> None:
+    """Cancel the opcodes from ``index`` on, as a job process does on request."""
+    for op in job.ops[index:]:
+        op.status = JobStatus.CANCELED
+        op.result = CANCELED_RESULT
+        op.end_timestamp = now
+    job.end_timestamp = now

@@ -1,0 +1,218 @@
+"""The journal: what the queue has acknowledged, appended, checksummed and flushed in groups.
+
+How it works. Records are collected by `append` and made durable together by `commit`: one
+write, one flush, however many records. A segment is a file of records, each with its length
+and checksum in front; a torn tail is cut when the segment is opened. When a segment is full
+the next one begins; a full one is deleted (`cut`) once everything it holds is durable in the
+job files.
+
+A failed write or flush is never followed by more records in the same file: what it left
+there is cut off, or, if even that fails, the next commit begins a new segment, and a record
+that was not acknowledged is not acknowledged later.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+import zlib
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from . import documents, errors, settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_HEAD = struct.Struct("<II")
+_SUFFIX = ".journal"
+
+
+class SegmentBegun(msgspec.Struct, frozen=True, tag="begun", array_like=True):
+    """First record of each segment: format version, and the last job id handed out so far."""
+
+    version: int
+    last_id: int
+
+
+class JobsStored(msgspec.Struct, frozen=True, tag="stored", array_like=True):
+    """A submission: (id, state serial, text of the job file) of each job, all or none."""
+
+    jobs: list[tuple[int, int, bytes]]
+
+
+class StateStored(msgspec.Struct, frozen=True, tag="state", array_like=True):
+    """A job's whole new state, with its serial."""
+
+    job_id: int
+    serial: int
+    body: bytes
+
+
+class JobArchived(msgspec.Struct, frozen=True, tag="archived", array_like=True):
+    """The job was moved to the archive: nothing older may bring its file back."""
+
+    job_id: int
+
+
+Record = SegmentBegun | JobsStored | StateStored | JobArchived
+
+FORMAT_VERSION = 1
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Record).decode
+
+
+class Journal:
+    """The journal in one directory. Not shared between threads: it has one writer."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._buffer: list[bytes] = []
+        self._descriptor: int | None = None
+        self._number = 0
+        self._size = 0
+        self.flushes = 0
+        """How many flushes this journal has made, for measuring."""
+        documents.make_directory(directory)
+
+    def replay(self) -> Iterator[Record]:
+        """Every whole record on disk, oldest first. A torn tail ends its segment."""
+        for number in self._segments():
+            yield from _records(documents.read(self._path(number)) or b"")
+
+    def begin(self, last_id: int) -> None:
+        """Start a new segment; older ones stay until `cut`."""
+        self._close()
+        numbers = self._segments()
+        self._number = max(numbers[-1] if numbers else 0, self._number) + 1
+        path = self._path(self._number)
+        with documents.storage_errors(path):
+            self._descriptor = os.open(
+                path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o640
+            )
+            documents.flush_directory(self._directory)
+        self._size = 0
+        self.flushes += 1
+        first = _packed(SegmentBegun(FORMAT_VERSION, last_id))
+        self._buffer.insert(0, first)
+
+    def append(self, record: Record) -> None:
+        """Take ``record`` into the next commit."""
+        self._buffer.append(_packed(record))
+
+    @property
+    def has_uncommitted(self) -> bool:
+        """Whether there is anything to commit."""
+        return bool(self._buffer)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the next records should go into a new segment."""
+        return self._size > settings.JOURNAL_SEGMENT_BYTES
+
+    def commit(self, last_id: int) -> None:
+        """Make everything appended durable, or raise `StorageError` and keep none of it."""
+        if not self._buffer:
+            return
+        if self._descriptor is None:
+            self.begin(last_id)
+        assert self._descriptor is not None
+        data = b"".join(self._buffer)
+        self._buffer.clear()
+        try:
+            with documents.storage_errors(self._path(self._number)):
+                documents.write_all(self._descriptor, data)
+                os.fdatasync(self._descriptor)
+        except errors.StorageError:
+            self._undo()
+            raise
+        self.flushes += 1
+        self._size += len(data)
+
+    def cut(self) -> None:
+        """Delete every segment but the newest, after making the whole file system durable.
+
+        The caller has written every job file that the older segments cover.
+        """
+        old = [number for number in self._segments() if number < self._number]
+        if not old:
+            return
+        flush_file_system(self._directory)
+        self.flushes += 1
+        for number in old:
+            with documents.storage_errors(self._path(number)):
+                os.unlink(self._path(number))
+
+    def close(self) -> None:
+        """Close the segment. What was not committed is dropped: nobody was told of it."""
+        self._buffer.clear()
+        self._close()
+
+    def _undo(self) -> None:
+        # What a failed commit left behind must not come back at a replay, since its
+        # senders were told that it failed.
+        descriptor, self._descriptor = self._descriptor, None
+        assert descriptor is not None
+        try:
+            os.ftruncate(descriptor, self._size)
+            os.fdatasync(descriptor)
+        except OSError:
+            pass
+        finally:
+            os.close(descriptor)
+
+    def _close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _segments(self) -> list[int]:
+        with documents.storage_errors(self._directory):
+            names = os.listdir(self._directory)
+        stems = [name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX)]
+        return sorted(int(stem) for stem in stems if stem.isdecimal())
+
+    def _path(self, number: int) -> Path:
+        return self._directory / f"{number:08d}{_SUFFIX}"
+
+
+def flush_file_system(path: Path) -> None:
+    """Make everything on the file system that holds ``path`` durable (syncfs)."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if _libc.syncfs(descriptor) != 0:
+            number = ctypes.get_errno()
+            raise errors.StorageError(f"{path}: {os.strerror(number)}")
+    finally:
+        os.close(descriptor)
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _packed(record: Record) -> bytes:
+    payload = _encode(record)
+    return _HEAD.pack(len(payload), zlib.crc32(payload)) + payload
+
+
+def _records(data: bytes) -> Iterator[Record]:
+    offset = 0
+    while offset + _HEAD.size <= len(data):
+        length, checksum = _HEAD.unpack_from(data, offset)
+        start = offset + _HEAD.size
+        payload = data[start : start + length]
+        if len(payload) < length or zlib.crc32(payload) != checksum:
+            return
+        try:
+            record = _decode(payload)
+        except msgspec.DecodeError:
+            return
+        if isinstance(record, SegmentBegun) and record.version > FORMAT_VERSION:
+            message = f"the journal has format {record.version}, known is {FORMAT_VERSION}"
+            raise errors.DataDirectoryError(message)
+        yield record
+        offset = start + length

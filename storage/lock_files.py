@@ -1,0 +1,132 @@
+"""Proof of life: a lock file is locked for as long as the process that made it lives.
+
+How it works. The owner creates the file and holds an exclusive POSIX record lock on it;
+everybody else asks with a shared, non-blocking one. If that is granted, or the file is
+gone, the owner is dead. Nothing else counts: no pid, no time.
+
+Two traps of POSIX locks shape this file. They belong to the process, so a process that
+probes its own file would find it free: own files are known here and count as alive. And
+closing *any* descriptor of a file drops the process's lock on it: so no other module opens
+lock files. A child does not inherit the lock (and must not believe in its parent's files:
+`forget_inherited`).
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from typing import TYPE_CHECKING
+
+from . import errors
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_own: dict[str, int] = {}
+
+_ATTEMPTS_MAX = 100
+
+
+class LockFile:
+    """A lock file this process holds."""
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self.path = path
+        self._descriptor = descriptor
+        _own[path] = descriptor
+
+    def remove(self) -> None:
+        """Delete the file and give up the lock: the process says itself that it has ended."""
+        if _own.pop(self.path, None) is None:
+            return
+        try:
+            os.unlink(self.path)
+        except FileNotFoundError:
+            pass
+        os.close(self._descriptor)
+
+
+def create(directory: str | os.PathLike[str], stem: str) -> LockFile:
+    """Create and lock ``directory/stem`` (with ``-1``, ``-2``... if that name is taken).
+
+    A name is never used twice, so that whoever reads it cannot take one owner for another.
+    """
+    for number in range(_ATTEMPTS_MAX):
+        path = os.path.join(directory, f"{stem}-{number}" if number else stem)
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise errors.StorageError(f"{path}: {error.strerror}") from error
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return LockFile(path, descriptor)
+    raise errors.StorageError(f"{directory}/{stem}: {_ATTEMPTS_MAX} files of this name exist")
+
+
+def job_stem(job_id: int, now: float) -> str:
+    """Name of a job's lock file, as Ganeti's: ``job_000001_1795224833``."""
+    return f"job_{job_id:06d}_{int(now)}"
+
+
+def is_dead(path: str | os.PathLike[str]) -> bool:
+    """Whether the owner of the lock file is dead. Any error while asking means: not dead."""
+    if os.fspath(path) in _own:
+        return False
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def remove_dead(path: str | os.PathLike[str]) -> None:
+    """Delete the lock file of a dead owner; harmless if it is gone."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise errors.StorageError(f"{os.fspath(path)}: {error.strerror}") from error
+
+
+def forget_inherited() -> None:
+    """In a child: the parent's lock files are not ours. Their descriptors are closed."""
+    for descriptor in _own.values():
+        os.close(descriptor)
+    _own.clear()
+
+
+class DirectoryLock:
+    """The exclusive lock on a queue directory, held for the daemon's life."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        except OSError as error:
+            raise errors.StorageError(f"{path}: {error.strerror}") from error
+        try:
+            fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._descriptor)
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise errors.StorageError(f"{path}: {error.strerror}") from error
+            message = f"{path.parent}: another daemon uses this queue directory"
+            raise errors.DirectoryLockedError(message) from error
+        _own[os.fspath(path)] = self._descriptor
+
+    def release(self) -> None:
+        """Give the directory up."""
+        for path, descriptor in list(_own.items()):
+            if descriptor == self._descriptor:
+                del _own[path]
+                os.close(descriptor)

@@ -1,0 +1,168 @@
+"""Every limit, default and place, each with a name and its unit. Holds no logic but path rules."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+import msgspec
+
+FRAME_BYTES_MAX = 8 * 1024 * 1024
+"""Largest frame accepted on any door."""
+
+FRAME_ITEMS_MAX = 200_000
+"""Most elements of one array or map in a frame."""
+
+FRAME_DEPTH_MAX = 64
+"""Deepest nesting of a frame."""
+
+JOBS_PER_SUBMIT_MAX = 20_000
+"""Most jobs in one submission."""
+
+OPCODES_PER_JOB_MAX = 1_000
+"""Most opcodes in one job."""
+
+LIST_PAGE_ROWS = 5_000
+"""Most rows in one reply to a listing; clients ask for the next page."""
+
+MAILBOX_DEPTH_MAX = 50_000
+"""Messages waiting in an actor's mailbox above which listeners refuse new work."""
+
+TURN_MESSAGES_MAX = 256
+"""Most messages an actor handles before its turn ends (group commit, writes of files)."""
+
+RUNNING_JOBS_MAX = 20
+"""Run slots, unless the configuration says otherwise (Ganeti's ``max_running_jobs``)."""
+
+TRACKED_JOBS_MAX = 25
+"""Kept in the configuration for Ganeti's clients (``max_tracked_jobs``)."""
+
+SPARE_CHILDREN = 3
+"""Children a fork server keeps ready."""
+
+HAND_OVER_SECONDS = 30.0
+"""How long a child may take to tell its lock file's name."""
+
+CLIENT_DEADLINE_SECONDS = 30.0
+"""Deadline of a client's call, unless it gives its own."""
+
+CLIENT_HEARTBEAT_SECONDS = 5.0
+"""Silence on a watch after which the client asks whether the daemon is there."""
+
+WATCHERS_MAX = 1_000
+"""Most watches open at one time."""
+
+KEY_BYTES_MAX = 200
+"""Longest idempotency key."""
+
+JOURNAL_SEGMENT_BYTES = 16 * 1024 * 1024
+"""Size at which the journal goes on in a new segment."""
+
+SWITCH_INTERVAL_SECONDS = 0.0005
+"""How long a thread of the daemon may keep the interpreter while another waits."""
+
+LOG_WRITE_INTERVAL_SECONDS = 0.25
+"""Least time between two writes of a job file for log lines alone."""
+
+TEMPORARY_REST_SECONDS = 1.0
+"""How long a replaced file's inode rests before it is written again."""
+
+STOP_SECONDS = 10.0
+"""How long the tree may take to stop before it is stopped by force."""
+
+START_SECONDS = 30.0
+"""How long ``ganger up`` waits for the daemon to be ready."""
+
+DEFAULT_DATA_DIRECTORY = "/var/lib/ganger"
+
+
+class Places(msgspec.Struct, frozen=True):
+    """Where everything of one data directory lies.
+
+    ``data`` is the data directory; ``run`` holds sockets and lock files and lies on a
+    memory file system where there is one, because it means nothing after a reboot.
+    """
+
+    data: Path
+    run: Path
+
+    @property
+    def queue(self) -> Path:
+        """The queue directory, in Ganeti's layout."""
+        return self.data / "queue"
+
+    @property
+    def archive(self) -> Path:
+        """Archived jobs, in folders of 10,000."""
+        return self.queue / "archive"
+
+    @property
+    def journal(self) -> Path:
+        """The journal's segments."""
+        return self.queue / "journal"
+
+    @property
+    def lock_files(self) -> Path:
+        """Lock files: proof of life of the daemon and of each job process."""
+        return self.run / "livelocks"
+
+    @property
+    def locks(self) -> Path:
+        """Who holds which lock and who waits."""
+        return self.data / "locks.data"
+
+    @property
+    def config(self) -> Path:
+        """The configuration, in Ganeti's schema."""
+        return self.data / "config.data"
+
+    @property
+    def log(self) -> Path:
+        """The daemon's log, one JSON object a line."""
+        return self.data / "daemon.log"
+
+    @property
+    def keys(self) -> Path:
+        """CURVE keys: the daemon's own and those it knows."""
+        return self.data / "keys"
+
+    @property
+    def socket(self) -> Path:
+        """The local door."""
+        return self.run / "socket"
+
+    @property
+    def beacon(self) -> Path:
+        """Written by a ready daemon: its pid, version and endpoints, as JSON."""
+        return self.data / "daemon.json"
+
+
+def data_directory(given: str | os.PathLike[str] | None = None) -> Path:
+    """The data directory: ``given``, else ``GANGER_DATA``, else the default one.
+
+    The default is ``/var/lib/ganger`` for root and ``$XDG_DATA_HOME/ganger`` (or
+    ``~/.local/share/ganger``) for everybody else.
+    """
+    if given:
+        return Path(given).absolute()
+    if environment := os.environ.get("GANGER_DATA"):
+        return Path(environment).absolute()
+    if os.geteuid() == 0:
+        return Path(DEFAULT_DATA_DIRECTORY)
+    home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(home) / "ganger"
+
+
+def places(data: str | os.PathLike[str] | None = None) -> Places:
+    """Where everything lies for the data directory ``data`` (see `data_directory`).
+
+    The run directory follows from the data directory alone, so that a daemon's successor,
+    and every client, finds the same one whatever its environment.
+    """
+    directory = data_directory(data).resolve()
+    memory = Path("/dev/shm")  # noqa: S108 - the memory file system itself; a private folder is made in it
+    if not (memory.is_dir() and os.access(memory, os.W_OK)):
+        return Places(directory, directory / "run")
+    digest = hashlib.blake2s(bytes(directory), digest_size=8).hexdigest()
+    return Places(directory, memory / f"ganger-{digest}")

@@ -1,0 +1,779 @@
+"""Every message of Ganger, grouped by receiver: the first file to read.
+
+A message is a frozen value. The same object lies in a mailbox and, packed by `frames`,
+travels over a socket. A request names its reply (``Request[Reply]``); a notice has none;
+a stream is a request that is answered many times, until its last part.
+
+Names: request = verb + noun, notice = past tense, reply = noun. Identifier, sender,
+deadline and trace belong to the envelope (`addresses`), not here.
+
+Who may say what is data at the end of the file: `CLIENT_REQUESTS`, `JOB_MESSAGES`,
+`RECEIVERS`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Generic, Literal, TypeVar, get_args
+
+import msgspec
+
+from ..storage.jobs import JobStatus, LogEntry, Timestamp  # noqa: TC001 - msgspec reads the types
+from ..storage.locks import Owner  # noqa: TC001 - likewise
+
+PROTOCOL = 1
+"""Version of the frames; a peer that speaks another one is told so."""
+
+
+def _snake(name: str) -> str:
+    return "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_")
+
+
+class Message(msgspec.Struct, frozen=True, tag=_snake, tag_field="type", kw_only=True):
+    """Anything that is said."""
+
+
+ReplyT = TypeVar("ReplyT", bound="Message", covariant=True)
+
+
+class Request(Message, Generic[ReplyT], frozen=True, kw_only=True):
+    """Something that is answered, by a ``ReplyT`` or a `Failure`."""
+
+
+class Reply(Message, frozen=True, kw_only=True):
+    """An answer."""
+
+
+class Notice(Message, frozen=True, kw_only=True):
+    """Something that is not answered."""
+
+
+class Failure(Reply, frozen=True):
+    """The request failed: the name of an error class of `storage.errors`, and its text."""
+
+    error: str
+    text: str
+
+
+class Done(Reply, frozen=True):
+    """It is done, and there is nothing more to say."""
+
+
+# ---------------------------------------------------------------- values inside messages
+
+TrailEntry = tuple[str, str, int]
+"""Source, text, nanoseconds since the epoch."""
+
+
+class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One job of a submission.
+
+    ``reason`` is appended to each opcode's trail, ``priority`` set on each opcode that has
+    none, ``depends`` put on the first opcode; negative ids count back within the submission
+    (-1 is the job before this one).
+    """
+
+    ops: list[dict[str, Any]]
+    reason: list[TrailEntry] = []
+    priority: int | None = None
+    depends: list[tuple[int, list[str]]] = []
+
+
+class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """What the daemon keeps in memory of each live job."""
+
+    id: int
+    status: JobStatus
+    summary: str
+    priority: int
+    received: float | None = None
+    started: float | None = None
+    ended: float | None = None
+    process_id: int | None = None
+    archived: bool = False
+    reason: str = ""
+
+
+class PendingJob(msgspec.Struct, frozen=True, kw_only=True):
+    """What the scheduler must know of a job: its order and what it waits for.
+
+    ``depends`` holds (job id, accepted final statuses) of the first opcode.
+    """
+
+    id: int
+    priority: int
+    depends: tuple[tuple[int, tuple[str, ...]], ...] = ()
+
+
+class LockRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of the lock list; ``owners`` and ``pending`` name jobs (or other owners)."""
+
+    name: str
+    mode: str | None
+    owners: list[str]
+    pending: list[tuple[str, list[str]]]
+
+
+class ComponentState(msgspec.Struct, frozen=True, kw_only=True):
+    """One actor or process of the tree, as `ganger status` shows it."""
+
+    name: str
+    is_ready: bool
+    restarts: int
+
+
+# ---------------------------------------------------------------- to the job queue
+
+
+class JobsSubmitted(Reply, frozen=True):
+    """The jobs are durable. ``is_repeat``: the key was seen before; these are the first ids."""
+
+    ids: list[int]
+    is_repeat: bool = False
+
+
+class SubmitJobs(Request[JobsSubmitted], frozen=True):
+    """Store these jobs, all or none. ``dry_run`` checks everything and stores nothing.
+
+    ``key`` makes a retry safe: a second submission under the same key stores nothing and
+    answers the ids of the first, as long as those jobs are not archived.
+    """
+
+    jobs: list[JobSpec]
+    key: str | None = None
+    dry_run: bool = False
+
+
+class JobRows(Reply, frozen=True):
+    """One page of a listing; ``next_after`` is given when there are more."""
+
+    rows: list[JobSummary]
+    next_after: int | None = None
+
+
+class ListJobs(Request[JobRows], frozen=True):
+    """Live jobs in id order, from the first above ``after``; ``ids`` asks for just these.
+
+    An unknown id among ``ids`` is an `UnknownJobError`. With ``archived`` archived jobs are
+    found too (by id always, in a listing only when asked for).
+    """
+
+    ids: list[int] | None = None
+    statuses: list[JobStatus] | None = None
+    after: int = 0
+    limit: int = 1_000
+    archived: bool = False
+
+
+class JobDocument(Reply, frozen=True):
+    """The whole job: ``body`` is the JSON of its file with the newest log lines in it."""
+
+    id: int
+    body: bytes
+    archived: bool = False
+
+
+class ReadJob(Request[JobDocument], frozen=True):
+    """The whole of one job, live or archived."""
+
+    id: int
+
+
+class JobChanged(Reply, frozen=True):
+    """Part of a watch: the job's summary after a change of status (or at the start)."""
+
+    job: JobSummary
+
+
+class JobLogged(Reply, frozen=True):
+    """Part of a watch: new log entries of one opcode."""
+
+    id: int
+    op_index: int
+    entries: list[LogEntry]
+
+
+class WatchEnded(Reply, frozen=True):
+    """Last part of a watch: every job asked for is final, or the watch was stopped."""
+
+
+class WatchJobs(Request[JobChanged | JobLogged | WatchEnded], frozen=True):
+    """Follow jobs. The first parts tell each job as it is, the rest each change as it comes.
+
+    ``ids`` None follows every job, for ever; otherwise the watch ends by itself when all are
+    final. ``log`` asks for log entries, for each job from the serial in ``log_after`` on.
+    """
+
+    ids: list[int] | None = None
+    log: bool = False
+    log_after: dict[int, int] = {}
+
+
+class StopWatch(Notice, frozen=True):
+    """The watch started by this peer's request ``request_id`` is no longer wanted."""
+
+    request_id: int
+
+
+class PeerGone(Notice, frozen=True):
+    """A peer cannot be reached any more: its watches end. ``peer`` is its address's key."""
+
+    peer: bytes
+
+
+class CancelOutcome(Reply, frozen=True):
+    """What became of the wish to cancel, with Ganeti's text."""
+
+    accepted: bool
+    text: str
+
+
+class CancelJob(Request[CancelOutcome], frozen=True):
+    """Cancel a pending or waiting job; a running opcode is not interrupted."""
+
+    id: int
+
+
+class ArchiveOutcome(Reply, frozen=True):
+    """Which jobs were archived, and how many final ones were left (time limit)."""
+
+    archived: list[int]
+    left: int = 0
+
+
+class ArchiveJob(Request[ArchiveOutcome], frozen=True):
+    """Move one final job to the archive."""
+
+    id: int
+
+
+class AutoArchiveJobs(Request[ArchiveOutcome], frozen=True):
+    """Archive final jobs that ended more than ``age_seconds`` ago (negative: all final ones)."""
+
+    age_seconds: float
+    timeout_seconds: float = 30.0
+
+
+class PriorityOutcome(Reply, frozen=True):
+    """What became of the wish to change the priority, with Ganeti's text."""
+
+    accepted: bool
+    text: str
+
+
+class ChangeJobPriority(Request[PriorityOutcome], frozen=True):
+    """Set the priority of every opcode of the job that has not been started."""
+
+    id: int
+    priority: int
+
+
+class StateRecorded(Reply, frozen=True):
+    """The state is durable."""
+
+    serial: int
+
+
+class RecordState(Request[StateRecorded], frozen=True):
+    """From a job process: its job's whole new state, to be durable before the answer."""
+
+    job_id: int
+    serial: int
+    body: bytes
+
+
+class JobWaits(Notice, frozen=True):
+    """From a job process: its job waits for locks or dependencies; ``body`` is its state."""
+
+    job_id: int
+    serial: int
+    body: bytes
+
+
+class JobTold(Notice, frozen=True):
+    """From a job process: new log entries of one opcode."""
+
+    job_id: int
+    op_index: int
+    entries: list[LogEntry]
+
+
+class DependencyOutcome(Reply, frozen=True):
+    """How the dependencies of an opcode came out."""
+
+    verdict: Literal["satisfied", "canceled", "failed"]
+    text: str = ""
+
+
+class AwaitDependencies(Request[DependencyOutcome], frozen=True):
+    """From a job process: answer when the dependencies of its next opcode are all final."""
+
+    job_id: int
+    depends: list[tuple[int, list[str]]]
+
+
+class CancelAnswered(Notice, frozen=True):
+    """From a job process: its answer to `CancelRequested` number ``token``."""
+
+    job_id: int
+    token: int
+    accepted: bool
+    text: str
+
+
+class PriorityAnswered(Notice, frozen=True):
+    """From a job process: its answer to `PriorityRequested` number ``token``."""
+
+    job_id: int
+    token: int
+    accepted: bool
+    text: str
+
+
+class JobsChosen(Notice, frozen=True):
+    """From the scheduler: start ``start``; the pass has seen every job up to ``seen_up_to``.
+
+    ``doomed`` jobs have a dependency that can no longer be satisfied: each with the verdict
+    and the text.
+    """
+
+    start: list[int]
+    seen_up_to: int
+    doomed: list[tuple[int, Literal["canceled", "failed"], str]] = []
+    eligible: list[int] = []
+
+
+class ReportQueue(Notice, frozen=True):
+    """From a scheduler or filter evaluator that starts afresh: tell what is in the queue."""
+
+
+class ReportRunning(Notice, frozen=True):
+    """From an executor that starts afresh: tell which jobs were handed over."""
+
+
+class HandOverAsked(Notice, frozen=True):
+    """From the executor: a child waits; ``lock_file`` is what it locked."""
+
+    job_id: int
+    lock_file: str
+    process_id: int
+
+
+class JobExited(Notice, frozen=True):
+    """From the executor: the process is gone, and its lock with it.
+
+    ``has_left``: it said that it wrote its last state to its file.
+    """
+
+    job_id: int
+    lock_file: str
+    has_left: bool
+
+
+class StartFailed(Notice, frozen=True):
+    """From the executor: no process could be made for the job."""
+
+    job_id: int
+    text: str
+
+
+class RuleChainChanged(Request[Done], frozen=True):
+    """From the filter evaluator: the rules now in force at the door (raw, in order)."""
+
+    rules: list[dict[str, Any]]
+
+
+# ---------------------------------------------------------------- to the filter evaluator
+
+
+class JobArrived(msgspec.Struct, frozen=True, kw_only=True):
+    """A pending job as the filter evaluator sees it: ``inputs`` of its opcodes."""
+
+    job: PendingJob
+    inputs: list[dict[str, Any]]
+
+
+class JobsArrived(Notice, frozen=True):
+    """From the job queue: these jobs are durable and wait. ``is_all``: forget all others."""
+
+    jobs: list[JobArrived]
+    running: list[int] = []
+    is_all: bool = False
+
+
+class JobsGone(Notice, frozen=True):
+    """From the job queue: these pending jobs are no longer pending (canceled)."""
+
+    ids: list[int]
+
+
+class RulesChanged(Notice, frozen=True):
+    """From the configuration store: all filter rules, as stored."""
+
+    rules: list[dict[str, Any]]
+
+
+# ---------------------------------------------------------------- to the scheduler
+
+
+class JobVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """A pending job with the rule that applies to it: action and, for a limit, its number."""
+
+    job: PendingJob
+    action: str = "ACCEPT"
+    rule: str | None = None
+    limit: int | None = None
+
+
+class JobsJudged(Notice, frozen=True):
+    """From the filter evaluator: pending jobs with their verdicts. ``is_all`` as above."""
+
+    jobs: list[JobVerdict]
+    running: list[int] = []
+    is_all: bool = False
+
+
+class JobsFinished(Notice, frozen=True):
+    """From the job queue: these jobs are final (durably), each with its status."""
+
+    jobs: list[tuple[int, JobStatus]]
+
+
+class JobsUnknown(Notice, frozen=True):
+    """From the job queue: jobs named in dependencies, and what is known of those not live.
+
+    Status None: there is no such job.
+    """
+
+    jobs: list[tuple[int, JobStatus | None]]
+
+
+class JobReprioritised(Notice, frozen=True):
+    """From the job queue: a pending job's new priority."""
+
+    id: int
+    priority: int
+
+
+class LimitsChanged(Notice, frozen=True):
+    """From the configuration store: the number of run slots."""
+
+    running_jobs_max: int
+
+
+# ---------------------------------------------------------------- to the lock manager
+
+
+class LocksGranted(Reply, frozen=True):
+    """All locks of the request are held."""
+
+
+class LocksPending(Reply, frozen=True):
+    """Not yet: the request is queued behind these owners. `LocksGranted` follows."""
+
+    blockers: list[Owner]
+
+
+class RequestLocks(Request[LocksGranted | LocksPending], frozen=True):
+    """Change the owner's locks, all or nothing: (lock name, shared | exclusive | release)."""
+
+    owner: Owner
+    priority: int
+    changes: list[tuple[str, str]]
+
+
+class ReleaseLocks(Request[Done], frozen=True):
+    """Drop every lock and pending request of the owner."""
+
+    owner: Owner
+
+
+class OwnerEnded(Notice, frozen=True):
+    """The process with this lock file has ended: everything it held is free."""
+
+    lock_file: str
+
+
+class LockPriorityChanged(Notice, frozen=True):
+    """The owner's pending request has a new priority."""
+
+    owner: Owner
+    priority: int
+
+
+class LocksListed(Reply, frozen=True):
+    """Every lock that is held or wanted, in natural order."""
+
+    rows: list[LockRow]
+
+
+class ListLocks(Request[LocksListed], frozen=True):
+    """Who holds which lock, and who waits."""
+
+
+# ---------------------------------------------------------------- to the configuration store
+
+
+class ReportConfiguration(Notice, frozen=True):
+    """From a component that starts afresh: tell what of the configuration concerns it."""
+
+
+# ---------------------------------------------------------------- to the executor
+
+
+class StartJobs(Notice, frozen=True):
+    """From the job queue: make a process for each of these jobs: (id, needs user opcodes)."""
+
+    jobs: list[tuple[int, bool]]
+
+
+class ConfirmHandOver(Notice, frozen=True):
+    """From the job queue: the lock file's name is durable, the child may go on."""
+
+    job_id: int
+    lock_file: str
+    body: bytes
+
+
+class AdoptJobs(Notice, frozen=True):
+    """From the job queue: these jobs were handed over before: (id, lock file, pid)."""
+
+    jobs: list[tuple[int, str, int | None]]
+
+
+class TellJob(Notice, frozen=True):
+    """Deliver a message to a job process, over whatever channel it has now."""
+
+    job_id: int
+    message: CancelRequested | PriorityRequested
+
+
+class ComponentReplaced(Notice, frozen=True):
+    """From the supervisor: this component lost its memory; repeat what it has not answered."""
+
+    component: str
+
+
+class JobHello(Notice, frozen=True):
+    """From a child: it holds this lock file and waits for `JobGo`."""
+
+    job_id: int
+    lock_file: str
+    process_id: int
+
+
+class JobLeft(Notice, frozen=True):
+    """From a job process: its last state is in its file; it is about to exit."""
+
+    job_id: int
+
+
+class AttachJob(Request[Done], frozen=True):
+    """From a job process, over ZeroMQ: the daemon that forked it is gone; reach it here."""
+
+    job_id: int
+    lock_file: str
+    process_id: int
+
+
+# ---------------------------------------------------------------- to a job process
+
+
+class JobGo(Notice, frozen=True):
+    """The hand-over is durable: ``body`` is the job file; from here on it is yours alone."""
+
+    body: bytes
+    data: str
+
+
+class CancelRequested(Notice, frozen=True):
+    """Somebody wants the job canceled; answer with `CancelAnswered`."""
+
+    token: int
+
+
+class PriorityRequested(Notice, frozen=True):
+    """Somebody wants another priority; answer with `PriorityAnswered`."""
+
+    token: int
+    priority: int
+
+
+class ResendRequested(Notice, frozen=True):
+    """A component was replaced: repeat every request that has no answer."""
+
+
+# ---------------------------------------------------------------- to the supervisor
+
+
+class DaemonInfo(Reply, frozen=True):
+    """What the daemon says of itself; times in seconds since the epoch."""
+
+    pid: int
+    version: str
+    protocol: int
+    data: str
+    started: float
+    endpoints: list[str]
+    components: list[ComponentState]
+    counts: dict[str, int]
+    quarantined: list[str]
+    flushes: int
+    memory: dict[str, int]
+    is_read_only: bool = False
+
+
+class ReadInfo(Request[DaemonInfo], frozen=True):
+    """What daemon is this, and how is it."""
+
+
+class StopDaemon(Request[Done], frozen=True):
+    """Stop the daemon; running jobs go on."""
+
+
+class CrashComponent(Request[Done], frozen=True):
+    """Test hook: make a component fail. Refused unless the daemon was started with hooks."""
+
+    component: str
+
+
+class QueueReport(Notice, frozen=True):
+    """From the job queue to the supervisor, on request: what `DaemonInfo` needs."""
+
+    token: int
+    counts: dict[str, int]
+    quarantined: list[str]
+    flushes: int
+    is_read_only: bool
+
+
+class ReportCounts(Notice, frozen=True):
+    """From the supervisor: answer with a `QueueReport`."""
+
+    token: int
+
+
+class ExecutorReport(Notice, frozen=True):
+    """From the executor to the supervisor, on request: memory in bytes by process."""
+
+    token: int
+    memory: dict[str, int]
+
+
+class ComponentReady(Notice, frozen=True):
+    """A component has built its state and takes messages."""
+
+    component: str
+    incarnation: int
+
+
+class ComponentFailed(Notice, frozen=True):
+    """A component has stopped because of an error it did not expect."""
+
+    component: str
+    incarnation: int
+    text: str
+
+
+class StopAsked(Notice, frozen=True):
+    """The operator wants the daemon to stop (a signal came)."""
+
+
+class Boot(Notice, frozen=True):
+    """First message of every component: build your state, then say that you are ready."""
+
+
+# ---------------------------------------------------------------- who may say what, to whom
+
+ClientRequest = (
+    SubmitJobs
+    | ListJobs
+    | ReadJob
+    | WatchJobs
+    | StopWatch
+    | CancelJob
+    | ArchiveJob
+    | AutoArchiveJobs
+    | ChangeJobPriority
+    | ListLocks
+    | ReadInfo
+    | StopDaemon
+    | CrashComponent
+)
+
+JobMessage = (
+    RecordState
+    | JobWaits
+    | JobTold
+    | AwaitDependencies
+    | CancelAnswered
+    | PriorityAnswered
+    | RequestLocks
+    | ReleaseLocks
+    | JobHello
+    | JobLeft
+    | AttachJob
+)
+
+ToJob = (
+    JobGo
+    | CancelRequested
+    | PriorityRequested
+    | ResendRequested
+    | StateRecorded
+    | DependencyOutcome
+    | LocksGranted
+    | LocksPending
+    | Done
+    | Failure
+)
+
+ClientReply = (
+    JobsSubmitted
+    | JobRows
+    | JobDocument
+    | JobChanged
+    | JobLogged
+    | WatchEnded
+    | CancelOutcome
+    | ArchiveOutcome
+    | PriorityOutcome
+    | LocksListed
+    | DaemonInfo
+    | Done
+    | Failure
+)
+
+CLIENT_REQUESTS: tuple[type[Message], ...] = get_args(ClientRequest)
+JOB_MESSAGES: tuple[type[Message], ...] = get_args(JobMessage)
+
+RECEIVERS: dict[type[Message], str] = {
+    **dict.fromkeys(
+        (
+            SubmitJobs,
+            ListJobs,
+            ReadJob,
+            WatchJobs,
+            StopWatch,
+            CancelJob,
+            ArchiveJob,
+            AutoArchiveJobs,
+            ChangeJobPriority,
+            RecordState,
+            JobWaits,
+            JobTold,
+            AwaitDependencies,
+            CancelAnswered,
+            PriorityAnswered,
+        ),
+        "job_queue",
+    ),
+    **dict.fromkeys((RequestLocks, ReleaseLocks, ListLocks), "lock_manager"),
+    **dict.fromkeys((JobHello, JobLeft, AttachJob), "executor"),
+    **dict.fromkeys((ReadInfo, StopDaemon, CrashComponent), "supervisor"),
+}
+"""Which component receives what comes in from outside the daemon."""
+
+WAITING_REQUESTS: tuple[type[Message], ...] = (WatchJobs, AwaitDependencies, RequestLocks)
+"""Requests that are rightly answered late: no deadline of the door applies to them."""
+
+_ = Timestamp
