@@ -176,5 +176,5 @@ def _tree(root: type[GangerError]) -> dict[str, type[GangerError]]:
 
 
 def from_wire(name: str, text: str) -> GangerError:
-    """The error called ``name`` (a class name of this file) with ``text``; `GangerError` if unknown."""
+    """The error whose class is called ``name``, with ``text``; `GangerError` if unknown."""
     return _tree(GangerError).get(name, GangerError)(text)

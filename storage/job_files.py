@@ -21,6 +21,7 @@ VERSION = 1
 ARCHIVE_FOLDER_JOBS = 10_000
 
 _JOB_NAME = re.compile(r"job-([0-9]+)")
+_TEMPORARY_NAME = re.compile(re.escape(documents.TEMPORARY_PREFIX) + r"job-([0-9]+)\.")
 
 
 def path(queue: str | os.PathLike[str], job_id: int) -> str:
@@ -54,9 +55,7 @@ class QueueDirectory:
 
     def archived_ids(self) -> list[int]:
         """Ids of all archived jobs, in order."""
-        return sorted(
-            job_id for folder in self._archive_folders() for job_id in _ids_in(folder)
-        )
+        return sorted(job_id for folder in self._archive_folders() for job_id in _ids_in(folder))
 
     def read(self, job_id: int) -> bytes | None:
         """The text of a live job's file."""
@@ -101,11 +100,12 @@ class QueueDirectory:
         folders = sorted(self._archive_folders(), key=lambda name: int(os.path.basename(name)))
         return max((max(_ids_in(folder), default=0) for folder in folders[-1:]), default=0)
 
-    def remove_leftovers(self) -> None:
-        """Delete temporary files of writers that did not finish, in the queue directory."""
+    def remove_leftovers(self, living: set[int]) -> None:
+        """Delete temporary files of writers that did not finish; not those of living jobs."""
         with documents.storage_errors(self._queue):
             for name in os.listdir(self._queue):
-                if name.startswith(documents.TEMPORARY_PREFIX):
+                match = _TEMPORARY_NAME.match(name)
+                if match and int(match[1]) not in living:
                     os.unlink(f"{self._queue}/{name}")
 
     def _archive_folders(self) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The job model: the JSON of a job file, its statuses, and how a job's status follows from its opcodes.
+"""The job model: the JSON of a job file, and statuses of jobs and opcodes.
 
 Holds no files and no clock. The layout, key names and rules are those of Ganeti's job
 files; keys this version does not know are kept in ``extra`` and written back unchanged.
@@ -46,7 +46,7 @@ class JobStatus(enum.StrEnum):
 
     @property
     def rank(self) -> int:
-        """Place in the order queued < waiting < canceling < running < canceled < success < error."""
+        """Place in the order in which the members of this class stand."""
         return _RANKS[self]
 
     @property
@@ -190,9 +190,7 @@ def decode_job(data: bytes) -> Job:
                 op["priority"] = 0
         job = msgspec.convert(raw, Job)
         job.extra = extra
-        job.op_extras = [
-            {key: op[key] for key in op.keys() - _OP_KEYS} for op in raw["ops"]
-        ]
+        job.op_extras = [{key: op[key] for key in op.keys() - _OP_KEYS} for op in raw["ops"]]
     except (msgspec.DecodeError, ValueError, UnicodeDecodeError, RecursionError) as error:
         raise errors.StorageError(f"not a job: {error}") from error
     return job

@@ -13,9 +13,11 @@ lock files. A child does not inherit the lock (and must not believe in its paren
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
+import struct
 from typing import TYPE_CHECKING
 
 from . import errors
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _own: dict[str, int] = {}
+
+_FLOCK = struct.Struct("hhqqi4x")
+"""The kernel's ``struct flock``: type, whence, start, length, pid."""
 
 _ATTEMPTS_MAX = 100
 
@@ -40,10 +45,8 @@ class LockFile:
         """Delete the file and give up the lock: the process says itself that it has ended."""
         if _own.pop(self.path, None) is None:
             return
-        try:
+        with contextlib.suppress(FileNotFoundError):
             os.unlink(self.path)
-        except FileNotFoundError:
-            pass
         os.close(self._descriptor)
 
 
@@ -87,6 +90,22 @@ def is_dead(path: str | os.PathLike[str]) -> bool:
     finally:
         os.close(descriptor)
     return True
+
+
+def holder(path: str | os.PathLike[str]) -> int | None:
+    """The pid of the process that holds the lock file, as the kernel knows it; None: nobody."""
+    if os.fspath(path) in _own:
+        return os.getpid()
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        question = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        answer = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, question))
+    finally:
+        os.close(descriptor)
+    return None if answer[0] == fcntl.F_UNLCK else int(answer[4])
 
 
 def remove_dead(path: str | os.PathLike[str]) -> None:

@@ -59,6 +59,21 @@ KEY_BYTES_MAX = 200
 JOURNAL_SEGMENT_BYTES = 16 * 1024 * 1024
 """Size at which the journal goes on in a new segment."""
 
+JOURNALED_STATE_BYTES_MAX = 64 * 1024
+"""A job state above this is flushed by its process instead of sharing the journal's flush."""
+
+AUTOARCHIVE_JOBS_MAX = 10_000
+"""Most jobs archived by one request; the reply says how many are left."""
+
+DISK_RETRY_SECONDS = 1.0
+"""How long after a refused write the disk is tried again."""
+
+QUESTIONS_MAX = 1_000
+"""Most questions about the daemon's state that may be open."""
+
+REQUESTS_OPEN_MAX = 100_000
+"""Most requests of clients that may be unanswered; above, new ones are refused."""
+
 SWITCH_INTERVAL_SECONDS = 0.0005
 """How long a thread of the daemon may keep the interpreter while another waits."""
 

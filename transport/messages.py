@@ -17,8 +17,8 @@ from typing import Any, Generic, Literal, TypeVar, get_args
 
 import msgspec
 
-from ..storage.jobs import JobStatus, LogEntry, Timestamp  # noqa: TC001 - msgspec reads the types
-from ..storage.locks import Owner  # noqa: TC001 - likewise
+from ..storage.jobs import JobStatus, LogEntry
+from ..storage.locks import Owner
 
 PROTOCOL = 1
 """Version of the frames; a peer that speaks another one is told so."""
@@ -32,11 +32,11 @@ class Message(msgspec.Struct, frozen=True, tag=_snake, tag_field="type", kw_only
     """Anything that is said."""
 
 
-ReplyT = TypeVar("ReplyT", bound="Message", covariant=True)
+ReplyT_co = TypeVar("ReplyT_co", bound="Message", covariant=True)
 
 
-class Request(Message, Generic[ReplyT], frozen=True, kw_only=True):
-    """Something that is answered, by a ``ReplyT`` or a `Failure`."""
+class Request(Message, Generic[ReplyT_co], frozen=True, kw_only=True):
+    """Something that is answered, by a ``ReplyT_co`` or a `Failure`."""
 
 
 class Reply(Message, frozen=True, kw_only=True):
@@ -274,15 +274,24 @@ class StateRecorded(Reply, frozen=True):
 
 
 class RecordState(Request[StateRecorded], frozen=True):
-    """From a job process: its job's whole new state, to be durable before the answer."""
+    """From a job process: its job's whole new state, to be durable before the answer.
+
+    ``body`` is the text of the job file; None if the process has flushed its file itself.
+    ``log_serial`` is the serial of the newest log entry in it. Times are seconds.
+    """
 
     job_id: int
     serial: int
-    body: bytes
+    status: JobStatus
+    priority: int
+    log_serial: int
+    started: float | None = None
+    ended: float | None = None
+    body: bytes | None = None
 
 
 class JobWaits(Notice, frozen=True):
-    """From a job process: its job waits for locks or dependencies; ``body`` is its state."""
+    """From a job process: its job waits for locks or dependencies. Needs not be durable."""
 
     job_id: int
     serial: int
@@ -325,6 +334,7 @@ class PriorityAnswered(Notice, frozen=True):
 
     job_id: int
     token: int
+    priority: int
     accepted: bool
     text: str
 
@@ -342,12 +352,22 @@ class JobsChosen(Notice, frozen=True):
     eligible: list[int] = []
 
 
+class ReportStatuses(Notice, frozen=True):
+    """From the scheduler: tell what is known of these jobs, named in dependencies."""
+
+    ids: list[int]
+
+
 class ReportQueue(Notice, frozen=True):
     """From a scheduler or filter evaluator that starts afresh: tell what is in the queue."""
 
 
 class ReportRunning(Notice, frozen=True):
     """From an executor that starts afresh: tell which jobs were handed over."""
+
+
+class DiskRetried(Notice, frozen=True):
+    """From the job queue's own timer: find out whether the disk takes writes again."""
 
 
 class HandOverAsked(Notice, frozen=True):
@@ -376,20 +396,23 @@ class StartFailed(Notice, frozen=True):
     text: str
 
 
-class RuleChainChanged(Request[Done], frozen=True):
-    """From the filter evaluator: the rules now in force at the door (raw, in order)."""
+class RuleChainChanged(Notice, frozen=True):
+    """From the filter evaluator: whether a verdict now takes more than a job's id."""
 
-    rules: list[dict[str, Any]]
+    reads_opcodes: bool
 
 
 # ---------------------------------------------------------------- to the filter evaluator
 
 
 class JobArrived(msgspec.Struct, frozen=True, kw_only=True):
-    """A pending job as the filter evaluator sees it: ``inputs`` of its opcodes."""
+    """A pending job as the filter evaluator sees it.
+
+    ``inputs`` of its opcodes are None while no rule is in force: nobody looks at them.
+    """
 
     job: PendingJob
-    inputs: list[dict[str, Any]]
+    inputs: list[dict[str, Any]] | None
 
 
 class JobsArrived(Notice, frozen=True):
@@ -438,11 +461,8 @@ class JobsFinished(Notice, frozen=True):
     jobs: list[tuple[int, JobStatus]]
 
 
-class JobsUnknown(Notice, frozen=True):
-    """From the job queue: jobs named in dependencies, and what is known of those not live.
-
-    Status None: there is no such job.
-    """
+class StatusesReported(Notice, frozen=True):
+    """From the job queue: the statuses asked for; None: there is no such job."""
 
     jobs: list[tuple[int, JobStatus | None]]
 
@@ -534,6 +554,13 @@ class ConfirmHandOver(Notice, frozen=True):
     body: bytes
 
 
+class RefuseHandOver(Notice, frozen=True):
+    """From the job queue: the job must not start now; the child that asked has to go."""
+
+    job_id: int
+    lock_file: str
+
+
 class AdoptJobs(Notice, frozen=True):
     """From the job queue: these jobs were handed over before: (id, lock file, pid)."""
 
@@ -545,6 +572,12 @@ class TellJob(Notice, frozen=True):
 
     job_id: int
     message: CancelRequested | PriorityRequested
+
+
+class StartForkServer(Notice, frozen=True):
+    """From the supervisor: the fork server of this template may be started (again)."""
+
+    template: str
 
 
 class ComponentReplaced(Notice, frozen=True):
@@ -573,6 +606,17 @@ class AttachJob(Request[Done], frozen=True):
     job_id: int
     lock_file: str
     process_id: int
+
+
+# ---------------------------------------------------------------- to a listener
+
+
+class ReplyDue(Notice, frozen=True):
+    """To a listener, within its process: send ``message`` to a peer under ``number``."""
+
+    peer: bytes
+    number: int
+    message: Message
 
 
 # ---------------------------------------------------------------- to a job process
@@ -656,6 +700,7 @@ class ExecutorReport(Notice, frozen=True):
     """From the executor to the supervisor, on request: memory in bytes by process."""
 
     token: int
+    pid: int
     memory: dict[str, int]
 
 
@@ -672,6 +717,12 @@ class ComponentFailed(Notice, frozen=True):
     component: str
     incarnation: int
     text: str
+
+
+class RestartDue(Notice, frozen=True):
+    """From the supervisor's own timer: the component may be started again."""
+
+    component: str
 
 
 class StopAsked(Notice, frozen=True):
@@ -775,5 +826,3 @@ RECEIVERS: dict[type[Message], str] = {
 
 WAITING_REQUESTS: tuple[type[Message], ...] = (WatchJobs, AwaitDependencies, RequestLocks)
 """Requests that are rightly answered late: no deadline of the door applies to them."""
-
-_ = Timestamp

@@ -1,0 +1,1 @@
+../../public/__init__.py

@@ -1,0 +1,133 @@
+# Every way to set up, check and run Ganger from a checkout. `make` alone lists them.
+
+PYTHON ?= python3
+UV ?= uv
+VENV := .venv
+BIN := $(VENV)/bin
+
+# Stamps: an installation is repeated only when what it was made from has changed.
+INSTALLED := $(VENV)/.installed
+INSTALLED_DEV := $(VENV)/.installed-dev
+
+# Debian packages that the tests and the benchmarks use beside Python.
+SYSTEM_PACKAGES :=
+BENCH_SYSTEM_PACKAGES := redis-server
+
+# Wheels only: a source package would bring a build environment that nobody has pinned.
+# Errors are still shown at -qq; warnings about a machine's own pip settings are not.
+PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
+PIP_INSTALL_PINNED := $(PIP_INSTALL) --require-hashes --no-deps --only-binary :all:
+
+# Installs those of the Debian packages $(1) that are missing, or says why it cannot.
+define install_system_packages
+@missing=; \
+for package in $(1); do \
+	dpkg-query -W -f '$${db:Status-Status}' "$$package" 2>/dev/null | grep -qx installed \
+		|| missing="$$missing $$package"; \
+done; \
+[ -n "$$missing" ] || exit 0; \
+if ! command -v apt-get >/dev/null; then \
+	echo "Not installed:$$missing (no apt-get here); what needs them is skipped or fails."; \
+	exit 0; \
+elif [ "$$(id -u)" = 0 ]; then as_root=; \
+elif sudo -n true 2>/dev/null; then as_root='sudo -n'; \
+else \
+	echo "Not installed:$$missing (needs root); what needs them is skipped or fails."; \
+	exit 0; \
+fi; \
+echo "Installing system packages:$$missing"; \
+$$as_root apt-get -qq update \
+	&& $$as_root env DEBIAN_FRONTEND=noninteractive \
+		apt-get -qq install -y --no-install-recommends $$missing >/dev/null
+endef
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help install check check-format check-lint check-imports check-types \
+	test coverage demo bench wheel lock clean
+
+help: ## list these targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) \
+		| while IFS='|' read -r target text; do printf '  %-16s %s\n' "$$target" "$$text"; done
+
+install: $(INSTALLED) ## make .venv with Ganger in it: .venv/bin/ganger
+	@echo "Ready: $(BIN)/ganger"
+
+$(BIN)/pip:
+	@command -v $(PYTHON) >/dev/null \
+		|| { echo "Ganger needs Python 3.11 or newer, but there is no $(PYTHON)." >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "Ganger needs Python 3.11 or newer, but $(PYTHON) is" \
+			"$$($(PYTHON) -V 2>&1); name another one: make install PYTHON=python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
+		|| { echo "$(PYTHON) has no venv module; install it: apt install python3-venv" >&2; exit 1; }
+	@echo "Making $(VENV) with $$($(PYTHON) -V)"
+	@$(PYTHON) -m venv $(VENV)
+
+$(INSTALLED): requirements/run.txt pyproject.toml | $(BIN)/pip
+	@echo "Installing Ganger and what it needs to run into $(VENV)"
+	@$(PIP_INSTALL_PINNED) -r requirements/run.txt
+	@$(PIP_INSTALL) --no-build-isolation --no-deps -e .
+	@touch $@
+
+$(INSTALLED_DEV): requirements/dev.txt $(INSTALLED)
+	@echo "Installing what checks, tests and benchmarks need into $(VENV)"
+	@$(PIP_INSTALL_PINNED) -r requirements/dev.txt
+	@touch $@
+
+check: check-format check-lint check-imports check-types ## run every check that needs no running code
+
+check-format: $(INSTALLED_DEV) ## check that the code is formatted (repair: .venv/bin/ruff format)
+	@echo "== ruff format"
+	@$(BIN)/ruff format --check .
+
+check-lint: $(INSTALLED_DEV) ## check the code's style (repair: .venv/bin/ruff check --fix)
+	@echo "== ruff check"
+	@$(BIN)/ruff check .
+
+# The import linter wants one package with everything below it, which only .typing shows.
+check-imports: $(INSTALLED_DEV) ## check who may import whom
+	@echo "== import-linter"
+	@PYTHONPATH=.typing $(BIN)/lint-imports --no-logo
+
+check-types: $(INSTALLED_DEV) ## check the types
+	@echo "== mypy"
+	@$(BIN)/mypy
+
+test: $(INSTALLED_DEV) ## run the tests; what was skipped is named at the end, with its reason
+	$(call install_system_packages,$(SYSTEM_PACKAGES))
+	@$(BIN)/pytest -rs
+
+coverage: $(INSTALLED_DEV) ## run the tests and list the lines that none of them reached
+	$(call install_system_packages,$(SYSTEM_PACKAGES))
+	@$(BIN)/pytest -rs --cov --cov-report=term-missing:skip-covered
+
+demo: $(INSTALLED) ## start a daemon, run a few jobs, show what happens
+	@$(BIN)/python docs/examples/demo.py
+
+bench: $(INSTALLED_DEV) ## measure Ganger beside other job queues
+	$(call install_system_packages,$(BENCH_SYSTEM_PACKAGES))
+	@$(BIN)/python -m bench
+
+# A build folder left from earlier would put modules into the wheel that are no more.
+wheel: $(INSTALLED_DEV) ## build dist/ganger-<version>-py3-none-any.whl
+	@rm -rf build
+	@$(BIN)/python -m build --wheel --no-isolation --outdir dist . >/dev/null
+	@ls dist/*.whl
+
+# Nothing upgrades by itself; this does, and the difference is reviewed like any other change.
+lock: ## resolve the dependencies anew into requirements/ (needs uv)
+	@command -v $(UV) >/dev/null || { echo "There is no uv; install it: pip install uv" >&2; exit 1; }
+	@echo "Resolving requirements/run.txt and requirements/dev.txt"
+	@$(LOCK) --output-file requirements/run.txt pyproject.toml requirements/build.in
+	@$(LOCK) --output-file requirements/dev.txt --extra dev --extra bench \
+		--constraint requirements/run.txt pyproject.toml requirements/build.in
+
+# --universal: one file for every supported Python.
+LOCK = $(UV) pip compile --quiet --upgrade --universal --python-version 3.11 --no-build \
+	--generate-hashes --no-emit-index-url --no-annotate --custom-compile-command "make lock"
+
+clean: ## remove everything that make and the tests have made
+	rm -rf $(VENV) build dist *.egg-info .coverage .coverage.* .hypothesis .import_linter_cache \
+		.mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

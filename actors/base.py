@@ -1,0 +1,324 @@
+"""What every actor of the daemon shares: mailbox, turns, errors, readiness. The home of pykka.
+
+How it works. A `Component` is a pykka actor whose messages are `Envelope` values. Three
+things are added to pykka:
+
+*Turns.* A mailbox hands out messages until it is empty (or a limit is reached) and then
+says so once: `Component.turn_ended` runs, and what the turn collected is done together: one
+flush, one write. Replies that depend on it are sent there.
+
+*Descriptors.* A mailbox can watch file descriptors beside its messages, so that an actor
+with a socket needs no second thread.
+
+*Errors.* pykka has five traps here: an exception on ``ask`` does not stop the actor; on
+``tell`` it does; one in ``on_start`` stops it without a word; a mailbox has no bound; and
+anything that is not an `Exception` stops every actor of the process. So: nothing is ever
+asked, only told; state is built in `boot`, run by the first message; depth is counted, and
+listeners refuse work above a limit; nothing leaves `on_receive`. An expected error
+(`GangerError`) answers the request; every other one ends this actor alone, and the
+supervisor is told.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import select
+import sys
+import traceback
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
+import pykka
+
+from ..storage import errors, settings
+from ..transport.addresses import Directory, Envelope
+from ..transport.messages import Boot, ComponentFailed, ComponentReady, CrashComponent
+
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
+
+    from ..storage.lock_files import LockFile
+    from ..transport.addresses import ComponentAddress
+
+
+class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a component is given at its start, and keeps."""
+
+    directory: Directory
+    places: settings.Places
+    log: FilteringBoundLogger
+    daemon_lock: LockFile
+    remote_endpoint: str | None = None
+    has_test_hooks: bool = False
+    endpoints: list[str] = []
+    """Where the doors are, filled in by the listeners."""
+
+    def address(self, name: str) -> ComponentAddress:
+        """The address of another component."""
+        return self.directory.address(name)
+
+
+class _TurnEnded:
+    """Handed out once when a turn is over."""
+
+
+class _Readable:
+    """Handed out when watched descriptors are ready."""
+
+    __slots__ = ("descriptors",)
+
+    def __init__(self, descriptors: list[int]) -> None:
+        self.descriptors = descriptors
+
+
+class _Parcel:
+    """What pykka expects from an inbox: a message, and nobody to answer to."""
+
+    __slots__ = ("message", "reply_to")
+
+    def __init__(self, message: object) -> None:
+        self.message = message
+        self.reply_to = None
+
+
+_TURN_ENDED = _Parcel(_TurnEnded())
+
+
+class Mailbox:
+    """A pykka inbox that says when a turn is over."""
+
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._handled = 0
+
+    def put(self, parcel: Any, /) -> None:  # noqa: ANN401 - pykka's own envelope
+        """Add a message; called from any thread."""
+        self._queue.put(parcel)
+
+    def get(self) -> Any:  # noqa: ANN401 - pykka's own envelope
+        """The next message; blocks while there is none."""
+        if self._handled < settings.TURN_MESSAGES_MAX:
+            try:
+                parcel = self._queue.get_nowait()
+            except queue.Empty:
+                pass
+            else:
+                self._handled += 1
+                return parcel
+        if self._handled:
+            self._handled = 0
+            return _TURN_ENDED
+        return self._next()
+
+    def _next(self) -> Any:  # noqa: ANN401
+        self._handled = 1
+        return self._queue.get()
+
+    def empty(self) -> bool:
+        """Whether no message waits."""
+        return self._queue.empty()
+
+    def qsize(self) -> int:
+        """How many messages wait."""
+        return self._queue.qsize()
+
+    def close(self) -> None:
+        """Free what the mailbox holds."""
+
+
+class PollingMailbox(Mailbox):
+    """A mailbox that also waits for file descriptors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._poll = select.epoll()
+        self._poll.register(self._wake, select.EPOLLIN)
+        self._is_asleep = False
+
+    def watch(self, descriptor: int) -> None:
+        """Hand out a message when ``descriptor`` is readable (or at its end)."""
+        self._poll.register(descriptor, select.EPOLLIN)
+
+    def forget(self, descriptor: int) -> None:
+        """No longer watch ``descriptor``; call it before closing."""
+        self._poll.unregister(descriptor)
+
+    def put(self, parcel: Any, /) -> None:  # noqa: ANN401
+        """Add a message and wake the owner if it sleeps."""
+        self._queue.put(parcel)
+        if self._is_asleep:
+            os.eventfd_write(self._wake, 1)
+
+    def _next(self) -> Any:  # noqa: ANN401
+        # The flag goes up before the queue is looked at, so that a message put in between
+        # either is seen here or wakes the poll.
+        while True:
+            self._is_asleep = True
+            ready = self._poll.poll(0 if not self._queue.empty() else -1)
+            self._is_asleep = False
+            descriptors = []
+            for descriptor, _ in ready:
+                if descriptor == self._wake:
+                    os.eventfd_read(self._wake)
+                else:
+                    descriptors.append(descriptor)
+            if descriptors:
+                self._handled = 1
+                return _Parcel(_Readable(descriptors))
+            try:
+                parcel = self._queue.get_nowait()
+            except queue.Empty:
+                continue
+            self._handled = 1
+            return parcel
+
+    def close(self) -> None:
+        """Close the poll; messages put later wake nobody."""
+        self._is_asleep = False
+        self._poll.close()
+        wake, self._wake = self._wake, -1
+        if wake >= 0:
+            os.close(wake)
+
+
+class Component(pykka.ThreadingActor):
+    """An actor of the daemon, known by its name."""
+
+    name: ClassVar[str]
+    use_daemon_thread = True
+
+    def __init__(self, surroundings: Surroundings, incarnation: int) -> None:
+        super().__init__()
+        self.surroundings = surroundings
+        self.incarnation = incarnation
+        self.log = surroundings.log.bind(component=self.name)
+        self._is_closed = False
+
+    # What a component says of itself.
+
+    def boot(self) -> None:
+        """Build the state from disk and from the living. Runs as the first message."""
+
+    def receive(self, envelope: Envelope) -> None:
+        """Handle one message."""
+        raise NotImplementedError
+
+    def turn_ended(self) -> None:
+        """Do together what the turn collected."""
+
+    def close(self) -> None:
+        """Free descriptors and the like; runs at a stop and after a crash."""
+
+    # What it may use.
+
+    @property
+    def places(self) -> settings.Places:
+        """Where everything lies."""
+        return self.surroundings.places
+
+    def address(self, name: str) -> ComponentAddress:
+        """The address of another component."""
+        return self.surroundings.address(name)
+
+    # How it runs.
+
+    @staticmethod
+    def _create_actor_inbox() -> Any:  # noqa: ANN401 - pykka's type is private
+        return Mailbox()
+
+    def on_receive(self, message: object) -> None:
+        """Take one message from pykka; nothing leaves this method."""
+        try:
+            match message:
+                case Envelope():
+                    self._take(message)
+                case _TurnEnded():
+                    self.turn_ended()
+                case _Readable():
+                    self._take_readable(message.descriptors)
+        except errors.GangerError as error:
+            if isinstance(message, Envelope) and message.reply_to is not None:
+                message.refuse(error)
+            else:
+                self._crash(message)
+        except BaseException:  # noqa: BLE001 - the fifth trap: nothing else may get out
+            self._crash(message)
+
+    def _take_readable(self, descriptors: list[int]) -> None:
+        raise NotImplementedError
+
+    def on_stop(self) -> None:
+        """Free what the component holds, at an orderly stop."""
+        self._close()
+
+    def _take(self, envelope: Envelope) -> None:
+        match envelope.message:
+            case Boot():
+                self.boot()
+                ready = ComponentReady(component=self.name, incarnation=self.incarnation)
+                self.address("supervisor").notify(ready)
+            case CrashComponent() if envelope.message.component == self.name:
+                raise InjectedCrashError
+            case _:
+                self.receive(envelope)
+
+    def _crash(self, message: object) -> None:
+        text = traceback.format_exc()
+        error = sys.exc_info()[1]
+        self.log.error("component failed", error=repr(error), traceback=text)
+        self.surroundings.directory.remove(self.name)
+        self.actor_stopped.set()
+        pykka.ActorRegistry.unregister(self.actor_ref)
+        self._refuse_all(message)
+        self._close()
+        summary = f"{type(error).__name__}: {error}"
+        failed = ComponentFailed(component=self.name, incarnation=self.incarnation, text=summary)
+        self.address("supervisor").notify(failed)
+
+    def _refuse_all(self, message: object) -> None:
+        refusal = errors.ComponentRestartedError(f"component {self.name} failed and is restarted")
+        if isinstance(message, Envelope):
+            message.refuse(refusal)
+        while not self.actor_inbox.empty():
+            parcel = self.actor_inbox.get()
+            if isinstance(parcel.message, Envelope):
+                parcel.message.refuse(refusal)
+
+    def _close(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            self.close()
+        except Exception:
+            self.log.exception("closing failed")
+        mailbox = self.actor_inbox
+        if isinstance(mailbox, Mailbox):
+            mailbox.close()
+
+
+class PollingComponent(Component):
+    """A component that also waits for file descriptors."""
+
+    def readable(self, descriptors: list[int]) -> None:
+        """Handle watched descriptors that are ready."""
+        raise NotImplementedError
+
+    @property
+    def mailbox(self) -> PollingMailbox:
+        """The mailbox, to watch descriptors with."""
+        assert isinstance(self.actor_inbox, PollingMailbox)
+        return self.actor_inbox
+
+    @staticmethod
+    def _create_actor_inbox() -> Any:  # noqa: ANN401 - pykka's type is private
+        return PollingMailbox()
+
+    def _take_readable(self, descriptors: list[int]) -> None:
+        self.readable(descriptors)
+
+
+class InjectedCrashError(Exception):
+    """A test asked this component to fail."""

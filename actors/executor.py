@@ -1,0 +1,457 @@
+"""The executor: fork servers, job processes, their channels and their lock files.
+
+It makes a process for each job it is told to start, passes messages between the job and the
+components, and notices the end of each process. Whether a process is alive is what its
+lock file says (`watching` and `lock_files`); a pidfd only says when to look. The home of
+psutil.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING, assert_never
+
+import psutil
+
+from ..storage import documents, errors, lock_files
+from ..transport import frames, messages
+from ..transport.addresses import Envelope
+from ..transport.messages import RECEIVERS, JobMessage, Message
+from . import channels, watching
+from .base import PollingComponent
+from .fork_server import REPLY, REQUEST
+from .watching import Phase
+
+if TYPE_CHECKING:
+    from ..transport.addresses import Address
+
+ExecutorMessage = (
+    messages.StartJobs
+    | messages.ConfirmHandOver
+    | messages.RefuseHandOver
+    | messages.AdoptJobs
+    | messages.TellJob
+    | messages.ComponentReplaced
+    | messages.StartForkServer
+    | messages.ReportCounts
+    | messages.JobHello
+    | messages.JobLeft
+    | messages.AttachJob
+)
+
+
+class ChannelAddress:
+    """The address of a job process at the end of its channel; any thread may tell it."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self.channel = channels.Channel(end)
+        self._lock = threading.Lock()
+
+    def tell(self, envelope: Envelope) -> None:
+        """Send; lost if the process is gone, whose end is noticed elsewhere."""
+        frame = frames.encode(envelope.message, envelope.number)
+        with self._lock:
+            try:
+                self.channel.send(frame)
+            except channels.ChannelClosedError:
+                return
+
+
+class Child:
+    """A job's process as the executor knows it."""
+
+    def __init__(self, job_id: int, phase: Phase, *, needs_user_opcodes: bool = False) -> None:
+        self.job_id = job_id
+        self.phase = phase
+        self.needs_user_opcodes = needs_user_opcodes
+        self.attempts = 1
+        self.channel: ChannelAddress | None = None
+        self.wire: Address | None = None
+        self.pid = 0
+        self.pidfd = -1
+        self.lock_file = ""
+        self.has_left = False
+
+    @property
+    def address(self) -> Address | None:
+        """Where the process can be told something now."""
+        return self.channel or self.wire
+
+
+class Executor(PollingComponent):
+    """Owns the fork servers and every running process."""
+
+    name = "executor"
+
+    def boot(self) -> None:
+        """Start a fork server, and take over what runs already."""
+        documents.make_private_directory(self.places.run)
+        documents.make_directory(self.places.lock_files, 0o700)
+        self._children: dict[int, Child] = {}
+        self._by_descriptor: dict[int, Child] = {}
+        self._attachments: dict[str, Envelope] = {}
+        self._servers: dict[str, tuple[subprocess.Popen[bytes], socket.socket]] = {}
+        self._start_server("lean")
+        self.address("job_queue").notify(messages.ReportRunning())
+
+    def close(self) -> None:
+        """Close every channel: jobs that run go on, those not handed over end."""
+        for child in self._children.values():
+            if child.channel is not None:
+                child.channel.channel.close()
+            if child.pidfd >= 0:
+                os.close(child.pidfd)
+        for process, end in self._servers.values():
+            end.close()
+            process.kill()
+            process.wait()
+
+    def receive(self, envelope: Envelope) -> None:  # noqa: C901, PLR0912 - a table
+        """Handle one message."""
+        message: ExecutorMessage = envelope.message  # type: ignore[assignment]
+        match message:
+            case messages.StartJobs():
+                for job_id, needs_user_opcodes in message.jobs:
+                    self._start(job_id, needs_user_opcodes=needs_user_opcodes)
+            case messages.ConfirmHandOver():
+                self._confirm(message)
+            case messages.RefuseHandOver():
+                self._refuse(message.job_id)
+            case messages.AdoptJobs():
+                for job_id, lock_file, pid in message.jobs:
+                    self._adopt(job_id, lock_file, pid)
+            case messages.TellJob():
+                self._tell_job(message)
+            case messages.ComponentReplaced():
+                self._tell_all(messages.ResendRequested())
+            case messages.StartForkServer():
+                self._start_server(message.template)
+            case messages.ReportCounts():
+                self._report(message.token)
+            case messages.JobHello():
+                self._greet(message)
+            case messages.JobLeft():
+                if child := self._children.get(message.job_id):
+                    child.has_left = True
+            case messages.AttachJob():
+                self._attach(message, envelope)
+            case _:
+                assert_never(message)
+
+    def readable(self, descriptors: list[int]) -> None:
+        """Something came from a fork server or a job, or one of them has ended."""
+        for descriptor in descriptors:
+            child = self._by_descriptor.get(descriptor)
+            if child is None:
+                self._read_server(descriptor)
+            elif descriptor == child.pidfd:
+                self._take_end(child)
+            else:
+                self._read_channel(child)
+
+    # ------------------------------------------------------------ fork servers
+
+    def _start_server(self, template: str) -> None:
+        if template in self._servers:
+            return
+        ours, theirs = channels.pair()
+        command = [sys.executable, "-P", "-m", "ganger.actors.fork_server", template]
+        with theirs:
+            process = subprocess.Popen(
+                [*command, str(theirs.fileno()), os.fspath(self.places.lock_files)],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                cwd="/",
+            )
+        self._servers[template] = (process, ours)
+        self.mailbox.watch(ours.fileno())
+        self.log.info("fork server started", template=template, pid=process.pid)
+        for child in self._children.values():
+            if child.phase is Phase.ASKED and _template(child) == template:
+                self._request(child)
+
+    def _read_server(self, descriptor: int) -> None:
+        for template, (process, end) in self._servers.items():
+            if end.fileno() != descriptor:
+                continue
+            try:
+                data, descriptors = channels.receive_with_descriptors(end)
+            except ConnectionError:
+                data = b""
+            if data:
+                job_id, pid = REPLY.unpack(data)
+                self._note_process(job_id, pid, descriptors[0])
+            else:
+                self._lose_server(template, process, end)
+            return
+
+    def _lose_server(
+        self, template: str, process: subprocess.Popen[bytes], end: socket.socket
+    ) -> None:
+        self.mailbox.forget(end.fileno())
+        end.close()
+        process.kill()
+        status = process.wait()
+        del self._servers[template]
+        self.log.error("fork server ended", template=template, status=status)
+        failed = messages.ComponentFailed(
+            component=f"fork_server:{template}",
+            incarnation=0,
+            text=f"the {template} fork server ended with status {status}",
+        )
+        self.address("supervisor").notify(failed)
+
+    # ------------------------------------------------------------ starting a job
+
+    def _start(self, job_id: int, *, needs_user_opcodes: bool) -> None:
+        child = self._children.get(job_id)
+        if child is not None:
+            # The job queue was replaced and asks again: go on where the hand-over stands.
+            self._ask_hand_over(child)
+            return
+        child = Child(job_id, Phase.ASKED, needs_user_opcodes=needs_user_opcodes)
+        self._children[job_id] = child
+        self._request(child)
+
+    def _request(self, child: Child) -> None:
+        """Ask a fork server for a process; without one, the request waits for it."""
+        self._drop_channel(child)
+        template = _template(child)
+        if template not in self._servers:
+            if template == "full":
+                self._start_server(template)
+            return
+        ours, theirs = channels.pair()
+        child.channel = ChannelAddress(ours)
+        self._by_descriptor[ours.fileno()] = child
+        self.mailbox.watch(ours.fileno())
+        packet = REQUEST.pack(child.job_id)
+        with theirs:
+            try:
+                end = self._servers[template][1]
+                channels.send_with_descriptors(end, packet, [theirs.fileno()])
+            except OSError as error:
+                # The server has died; its end is noticed and the request repeated.
+                self.log.warning("fork server takes no request", error=str(error))
+
+    def _note_process(self, job_id: int, pid: int, pidfd: int) -> None:
+        child = self._children.get(job_id)
+        if child is None or child.pidfd >= 0:
+            os.close(pidfd)
+            return
+        child.pid = pid
+        self._watch_process(child, pidfd)
+
+    def _watch_process(self, child: Child, pidfd: int) -> None:
+        child.pidfd = pidfd
+        self._by_descriptor[pidfd] = child
+        self.mailbox.watch(pidfd)
+
+    def _greet(self, message: messages.JobHello) -> None:
+        child = self._children.get(message.job_id)
+        if child is None:
+            return
+        child.phase = Phase.GREETED
+        child.lock_file = message.lock_file
+        child.pid = message.process_id
+        self._ask_hand_over(child)
+
+    def _ask_hand_over(self, child: Child) -> None:
+        if child.phase is Phase.GREETED:
+            asked = messages.HandOverAsked(
+                job_id=child.job_id, lock_file=child.lock_file, process_id=child.pid
+            )
+            self.address("job_queue").notify(asked)
+
+    def _confirm(self, message: messages.ConfirmHandOver) -> None:
+        child = self._children.get(message.job_id)
+        if child is None or child.channel is None or child.lock_file != message.lock_file:
+            return
+        child.phase = Phase.CONFIRMED
+        go = messages.JobGo(body=message.body, data=os.fspath(self.places.data))
+        child.channel.tell(Envelope(go))
+
+    def _refuse(self, job_id: int) -> None:
+        if (child := self._children.get(job_id)) and child.phase is not Phase.CONFIRMED:
+            self._drop_channel(child)
+
+    # ------------------------------------------------------------ messages of jobs
+
+    def _read_channel(self, child: Child) -> None:
+        address = child.channel
+        if address is None:
+            return
+        try:
+            while (frame := address.channel.receive()) is not None:
+                self._route(frame, address)
+        except channels.ChannelClosedError:
+            self._drop_channel(child)
+
+    def _route(self, frame: bytes, address: ChannelAddress) -> None:
+        try:
+            decoded = frames.decode(frame, JobMessage)
+        except errors.FrameError as error:
+            self.log.error("unreadable frame from a job", error=error.text)
+            return
+        envelope = Envelope(decoded.message, address, decoded.number)
+        receiver = RECEIVERS[type(decoded.message)]
+        if receiver == self.name:
+            self.receive(envelope)
+        else:
+            self.address(receiver).tell(envelope)
+
+    def _drop_channel(self, child: Child) -> None:
+        address, child.channel = child.channel, None
+        if address is None:
+            return
+        descriptor = address.channel.fileno()
+        self.mailbox.forget(descriptor)
+        del self._by_descriptor[descriptor]
+        address.channel.close()
+
+    def _attach(self, message: messages.AttachJob, envelope: Envelope) -> None:
+        child = self._children.get(message.job_id)
+        if child is None or child.lock_file != message.lock_file:
+            # The queue is still being read: the process is welcomed when it is adopted.
+            self._attachments[message.lock_file] = envelope
+            return
+        self._drop_channel(child)
+        child.wire = envelope.reply_to
+        envelope.reply(messages.Done())
+
+    def _tell_job(self, message: messages.TellJob) -> None:
+        child = self._children.get(message.job_id)
+        if child is not None and child.address is not None:
+            child.address.tell(Envelope(message.message))
+            return
+        self.address("job_queue").notify(_unreachable(message))
+
+    def _tell_all(self, message: Message) -> None:
+        for child in self._children.values():
+            if child.address is not None:
+                child.address.tell(Envelope(message))
+
+    # ------------------------------------------------------------ life and death
+
+    def _adopt(self, job_id: int, lock_file: str, known_pid: int | None) -> None:
+        child = self._children.get(job_id)
+        if child is not None and child.lock_file == lock_file:
+            self._ask_hand_over(child)
+            return
+        child = Child(job_id, Phase.CONFIRMED)
+        child.lock_file = lock_file
+        child.pid = known_pid or 0
+        self._children[job_id] = child
+        attachment = self._attachments.pop(lock_file, None)
+        pid = None if lock_files.is_dead(lock_file) else lock_files.holder(lock_file)
+        if pid is None:
+            self._forget(child)
+            return
+        try:
+            pidfd = os.pidfd_open(pid)
+        except ProcessLookupError:
+            self._forget(child)
+            return
+        child.pid = pid
+        self._watch_process(child, pidfd)
+        if lock_files.is_dead(lock_file):
+            # It ended between the two questions, and the pidfd may be a stranger's.
+            self._forget(child)
+        elif attachment is not None:
+            child.wire = attachment.reply_to
+            attachment.reply(messages.Done())
+
+    def _take_end(self, child: Child) -> None:
+        """The process has ended. What it still said lies in the channel: read that first."""
+        self._read_channel(child)
+        match watching.after_end(child.phase, child.attempts):
+            case watching.Ending.RETRY:
+                self._forget_descriptors(child)
+                child.attempts += 1
+                child.pidfd = -1
+                self._request(child)
+            case watching.Ending.GIVE_UP:
+                self._forget_descriptors(child)
+                del self._children[child.job_id]
+                text = "its process ended before it could take the job over, several times"
+                self.address("job_queue").notify(
+                    messages.StartFailed(job_id=child.job_id, text=text)
+                )
+            case watching.Ending.REPORT:
+                self._forget(child)
+
+    def _forget(self, child: Child) -> None:
+        """The process is gone: whatever it held is free, and the queue hears of it."""
+        if not child.has_left:
+            self._end_session(child.pid)
+        self._forget_descriptors(child)
+        del self._children[child.job_id]
+        lock_files.remove_dead(child.lock_file)
+        self.address("lock_manager").notify(messages.OwnerEnded(lock_file=child.lock_file))
+        exited = messages.JobExited(
+            job_id=child.job_id, lock_file=child.lock_file, has_left=child.has_left
+        )
+        self.address("job_queue").notify(exited)
+
+    def _forget_descriptors(self, child: Child) -> None:
+        self._drop_channel(child)
+        if child.pidfd >= 0:
+            self.mailbox.forget(child.pidfd)
+            del self._by_descriptor[child.pidfd]
+            os.close(child.pidfd)
+
+    def _end_session(self, pid: int) -> None:
+        """End what a process that died left running under the locks it no longer holds."""
+        if pid <= 0 or _is_running(pid):
+            return
+        for process in psutil.process_iter():
+            try:
+                if process.pid != pid and os.getsid(process.pid) == pid:
+                    process.kill()
+                    self.log.warning("ended a left-over process", pid=process.pid, job_pid=pid)
+            except (ProcessLookupError, psutil.Error):
+                continue
+
+    def _report(self, token: int) -> None:
+        memory = {"daemon": psutil.Process().memory_info().rss}
+        for template, (process, _) in self._servers.items():
+            try:
+                memory[f"fork_server:{template}"] = psutil.Process(process.pid).memory_info().rss
+            except psutil.Error:
+                continue
+        report = messages.ExecutorReport(token=token, pid=os.getpid(), memory=memory)
+        self.address("supervisor").notify(report)
+
+
+def _template(child: Child) -> str:
+    return "full" if child.needs_user_opcodes else "lean"
+
+
+def _is_running(pid: int) -> bool:
+    # A process that nobody has reaped yet has ended all the same.
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _unreachable(message: messages.TellJob) -> Message:
+    job_id, asked = message.job_id, message.message
+    text = f"Job {job_id} cannot be reached now; try again"
+    match asked:
+        case messages.CancelRequested():
+            return messages.CancelAnswered(
+                job_id=job_id, token=asked.token, accepted=False, text=text
+            )
+        case messages.PriorityRequested():
+            return messages.PriorityAnswered(
+                job_id=job_id,
+                token=asked.token,
+                priority=asked.priority,
+                accepted=False,
+                text=text,
+            )

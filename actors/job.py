@@ -1,0 +1,430 @@
+"""The `Job` actor: one per running job, on the main thread of the job's own process.
+
+From the hand-over to the final status it alone writes the job's file. It runs the opcodes
+one after the other: dependencies, locks (status ``waiting``), ``running`` made durable
+before the operation starts, the result made durable before anything else.
+
+How a state becomes durable. While the daemon is there, the whole state goes into the
+daemon's journal, whose flush many jobs share; the file is then written without a flush of
+its own. When nobody answers, or the state is large, the process flushes its file itself.
+Either way the state carries a serial, so that an older one never wins.
+
+It is an actor without pykka: its mailbox is the link to the daemon, drained on the main
+thread while it waits, because a thread and the libraries for one would cost more than a
+short job (docs/decisions/job-actor-without-pykka.md).
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..storage import catalogue, documents, errors, job_files, jobs, lock_files, opcodes, settings
+from ..storage.jobs import JobStatus, OpcodeEvent
+from ..storage.locks import Owner
+from ..transport import messages
+from ..transport.messages import Message, Request
+from . import operations
+from .job_links import Link
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .channels import Channel
+
+_RECORD_SECONDS = 5.0
+_RETRY_SECONDS = 1.0
+
+
+def run_process(job_id: int, channel: Channel, lock_directory: str) -> None:
+    """The life of a job process: prove to be alive, wait for the hand-over, run the job."""
+    stem = lock_files.job_stem(job_id, time.time())
+    lock_file = lock_files.create(lock_directory, stem)
+    pid = os.getpid()
+    attach = messages.AttachJob(job_id=job_id, lock_file=lock_file.path, process_id=pid)
+    link = Link(channel, attach)
+    try:
+        hello = messages.JobHello(job_id=job_id, lock_file=lock_file.path, process_id=pid)
+        if not link.send(hello, 0):
+            return
+        go = _wait_for_go(link)
+        if go is None:
+            return
+        link.use_data_directory(go.data)
+        job = jobs.decode_job(go.body)
+        job.process_id = pid
+        owner = Owner(job_id, lock_file.path, pid)
+        JobActor(job, link, owner, os.fspath(settings.places(go.data).queue)).run()
+    finally:
+        lock_file.remove()
+        link.close()
+
+
+def _wait_for_go(link: Link) -> messages.JobGo | None:
+    deadline = time.monotonic() + settings.HAND_OVER_SECONDS
+    while link.is_up and (left := deadline - time.monotonic()) > 0:
+        link.wait({}, left)
+        for received in link.receive():
+            if isinstance(received.message, messages.JobGo):
+                return received.message
+    return None
+
+
+def load_user_opcodes() -> None:
+    """Import the opcodes that users have installed; broken ones were reported by the daemon."""
+    catalogue.load_user_opcodes()
+
+
+def warm_up() -> None:
+    """Do once in the template what every child would otherwise do for itself."""
+    fields = opcodes.check_opcode({"OP_ID": "OP_TEST_DELAY", "duration": 1.0})
+    opcodes.parse(fields)
+    job = jobs.Job(id=1, ops=[jobs.OpcodeEntry(input=fields)])
+    jobs.decode_job(jobs.encode_job(job))
+    for message_type in (messages.RecordState, messages.JobWaits):
+        assert issubclass(message_type, Message)
+    from ..transport import frames  # noqa: PLC0415 - only to fill the decoder's caches
+
+    go = messages.JobGo(body=b"{}", data="/")
+    frames.decode(frames.encode(go), messages.ToJob)
+
+
+class CanceledError(Exception):
+    """The job was canceled while its opcode waited."""
+
+
+class JobActor:
+    """Runs one job. ``queue`` is the queue directory, ``owner`` its name for locks."""
+
+    def __init__(self, job: jobs.Job, link: Link, owner: Owner, queue: str) -> None:
+        self._job = job
+        self._link = link
+        self._owner = owner
+        self._path = job_files.path(queue, job.id)
+        self._number = 0
+        self._unanswered: dict[int, Request[Any]] = {}
+        self._answers: dict[int, Message] = {}
+        self._index = 0
+        self._is_canceled = False
+        self._has_locks = False
+        self._log_serial = job.last_log_serial
+        self._is_unwritten = False
+        self._is_file_stale = False
+        self._written_at = 0.0
+
+    # ------------------------------------------------------------ the opcodes
+
+    def run(self) -> None:
+        """Run every opcode that is not final, then say goodbye."""
+        for index, op in enumerate(self._job.ops):
+            if op.status.is_final:
+                continue
+            self._index = index
+            if not self._run_opcode(op):
+                break
+        self._record()
+        if not self._is_file_stale:
+            self._link.send(messages.JobLeft(job_id=self._job.id), 0)
+
+    def _run_opcode(self, op: jobs.OpcodeEntry) -> bool:
+        """Run one opcode; False if the job has ended with it."""
+        try:
+            opcode = self._prepare(op)
+        except CanceledError:
+            jobs.cancel_from(self._job, self._index, self._now())
+            return False
+        except Exception as error:  # noqa: BLE001 - whatever it is, the job must end with it
+            self._fail(error)
+            return False
+        try:
+            result = None if opcode.dry_run else operations.operation_for(opcode)(opcode, self)
+        except Exception as error:  # noqa: BLE001 - likewise
+            self._fail(error)
+            return False
+        op.apply(OpcodeEvent.SUCCEED)
+        op.result = result
+        op.end_timestamp = self._now()
+        if self._index == len(self._job.ops) - 1:
+            self._job.end_timestamp = op.end_timestamp
+            return False
+        return True
+
+    def _prepare(self, op: jobs.OpcodeEntry) -> opcodes.Opcode:
+        """Everything that must be true before the operation may start."""
+        op.start_timestamp = self._now()
+        if self._job.start_timestamp is None:
+            self._job.start_timestamp = op.start_timestamp
+        self._take_messages()
+        self._stop_if_canceled()
+        opcode = opcodes.parse(op.input)
+        if self._has_locks:
+            self._ask(messages.ReleaseLocks(owner=self._owner))
+            self._has_locks = False
+        if self._index > 0 and (depends := opcodes.dependencies(op.input)):
+            self._await_dependencies(op, depends)
+        if changes := opcode.lock_needs().to_changes():
+            self._acquire(op, [(name, str(mode)) for name, mode in changes])
+        self._stop_if_canceled()
+        op.apply(OpcodeEvent.START)
+        op.exec_timestamp = self._now()
+        self._record()
+        return opcode
+
+    def _fail(self, error: Exception) -> None:
+        jobs.fail_from(self._job, self._index, self._now(), operations.encode_exception(error))
+
+    def _await_dependencies(
+        self, op: jobs.OpcodeEntry, depends: list[tuple[int, tuple[str, ...]]]
+    ) -> None:
+        self._show_waiting(op)
+        plain = [(job_id, list(statuses)) for job_id, statuses in depends]
+        outcome = self._ask(messages.AwaitDependencies(job_id=self._job.id, depends=plain))
+        assert isinstance(outcome, messages.DependencyOutcome)
+        if outcome.verdict == "canceled":
+            raise CanceledError
+        if outcome.verdict == "failed":
+            raise opcodes.OperationError("OpExecError", outcome.text)
+
+    def _acquire(self, op: jobs.OpcodeEntry, changes: list[tuple[str, str]]) -> None:
+        request = messages.RequestLocks(owner=self._owner, priority=op.priority, changes=changes)
+        number = self._send(request)
+        while True:
+            answer = self._await(number)
+            if isinstance(answer, messages.LocksGranted):
+                self._has_locks = True
+                return
+            if isinstance(answer, messages.LocksPending):
+                self._unanswered[number] = request
+                self._show_waiting(op)
+
+    def _show_waiting(self, op: jobs.OpcodeEntry) -> None:
+        if op.status is JobStatus.QUEUED:
+            op.apply(OpcodeEvent.TAKE_UP)
+            self._tell_waiting()
+
+    def _tell_waiting(self) -> None:
+        serial = self._job.advance_serial()
+        body = jobs.encode_job(self._job)
+        self._write(body, flush=False)
+        self._link.send(messages.JobWaits(job_id=self._job.id, serial=serial, body=body), 0)
+
+    def _stop_if_canceled(self) -> None:
+        if self._is_canceled:
+            raise CanceledError
+
+    # ------------------------------------------------------------ durable states
+
+    def _record(self) -> None:
+        """Make the job's state durable; returns only when it is."""
+        serial = self._job.advance_serial()
+        body = jobs.encode_job(self._job)
+        if len(body) <= settings.JOURNALED_STATE_BYTES_MAX and self._link.is_up:
+            answer = self._try_ask(self._state(serial, body), _RECORD_SECONDS)
+            if isinstance(answer, messages.StateRecorded):
+                self._write(body, flush=False)
+                return
+        self._write(body, flush=True)
+        self._link.send(self._state(serial, None), self._next_number())
+
+    def _state(self, serial: int, body: bytes | None) -> messages.RecordState:
+        job = self._job
+        return messages.RecordState(
+            job_id=job.id,
+            serial=serial,
+            status=job.status,
+            priority=job.priority,
+            log_serial=self._log_serial,
+            started=jobs.seconds(job.start_timestamp),
+            ended=jobs.seconds(job.end_timestamp),
+            body=body,
+        )
+
+    def _write(self, body: bytes, *, flush: bool) -> None:
+        """Write the file; a disk that refuses is asked again until it takes it."""
+        while True:
+            try:
+                documents.replace(self._path, body, flush=flush)
+            except errors.StorageError:
+                if not flush:
+                    # The state is in the journal; the daemon writes the file if we cannot.
+                    self._is_file_stale = True
+                    return
+                self._link.wait({}, _RETRY_SECONDS)
+                self._take_messages()
+            else:
+                self._is_unwritten = self._is_file_stale = False
+                self._written_at = time.monotonic()
+                return
+
+    # ------------------------------------------------------------ messages
+
+    def _send(self, request: Request[Any]) -> int:
+        number = self._next_number()
+        self._unanswered[number] = request
+        self._link.send(request, number)
+        return number
+
+    def _next_number(self) -> int:
+        self._number += 1
+        return self._number
+
+    def _ask(self, request: Request[Any]) -> Message:
+        """The answer to ``request``, however long it takes and whoever gives it."""
+        return self._await(self._send(request))
+
+    def _try_ask(self, request: Request[Any], timeout_seconds: float) -> Message | None:
+        """The answer to ``request``; None if it does not come in time or the link breaks."""
+        number = self._send(request)
+        deadline = time.monotonic() + timeout_seconds
+        while number not in self._answers and self._link.is_up:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                break
+            self._link.wait({}, left)
+            self._take_messages()
+        self._unanswered.pop(number, None)
+        return self._answers.pop(number, None)
+
+    def _await(self, number: int) -> Message:
+        while True:
+            self._take_messages()
+            self._stop_if_canceled()
+            answer = self._answers.pop(number, None)
+            if isinstance(answer, messages.Failure):
+                error = errors.from_wire(answer.error, answer.text)
+                if not isinstance(error, errors.TryAgainError):
+                    raise error
+                # The component that was asked is being replaced; it will say when to
+                # repeat the request (`ResendRequested`).
+            elif answer is not None:
+                if not isinstance(answer, messages.LocksPending):
+                    self._unanswered.pop(number, None)
+                return answer
+            self._link.wait({}, None if self._link.is_up else _RETRY_SECONDS)
+
+    def _take_messages(self) -> None:
+        for received in self._link.receive():
+            self._receive(received.message, received.number)
+        if self._link.has_changed:
+            self._link.has_changed = False
+            self._resend()
+            self._link.send(self._state(self._job.serial, None), self._next_number())
+
+    def _receive(self, message: Message, number: int) -> None:
+        match message:
+            case messages.CancelRequested():
+                self._answer_cancel(message.token)
+            case messages.PriorityRequested():
+                self._answer_priority(message.token, message.priority)
+            case messages.ResendRequested():
+                self._resend()
+            case _ if number in self._unanswered:
+                self._answers[number] = message
+
+    def _resend(self) -> None:
+        for number, request in list(self._unanswered.items()):
+            self._link.send(request, number)
+
+    def _answer_cancel(self, token: int) -> None:
+        job_id = self._job.id
+        op = self._job.ops[self._index]
+        accepted = op.status in (JobStatus.QUEUED, JobStatus.WAITING, JobStatus.CANCELING)
+        if accepted:
+            self._is_canceled = True
+            if op.status is JobStatus.WAITING:
+                op.apply(OpcodeEvent.CANCEL)
+                self._tell_waiting()
+            text = f"Job {job_id} will be canceled"
+        else:
+            text = f"Job {job_id} is no longer waiting in the queue"
+        answer = messages.CancelAnswered(job_id=job_id, token=token, accepted=accepted, text=text)
+        self._link.send(answer, 0)
+
+    def _answer_priority(self, token: int, priority: int) -> None:
+        job_id = self._job.id
+        changed = [op for op in self._job.ops if op.status in (JobStatus.QUEUED, JobStatus.WAITING)]
+        for op in changed:
+            op.priority = priority
+        if changed:
+            text = f"Priorities of pending opcodes for job {job_id} have been changed to {priority}"
+        else:
+            text = f"Job {job_id} had no pending opcodes"
+        answer = messages.PriorityAnswered(
+            job_id=job_id, token=token, priority=priority, accepted=bool(changed), text=text
+        )
+        self._link.send(answer, 0)
+
+    # ------------------------------------------------------------ what an operation may use
+
+    @property
+    def job_id(self) -> int:
+        """The job."""
+        return self._job.id
+
+    @property
+    def op_index(self) -> int:
+        """Place of the running opcode, from 0."""
+        return self._index
+
+    @property
+    def dry_run(self) -> bool:
+        """Whether the operation is to change nothing."""
+        return bool(self._job.ops[self._index].input.get("dry_run"))
+
+    def clock(self) -> float:
+        """Seconds on a clock that never goes back."""
+        return time.monotonic()
+
+    def log(self, text: str | list[str], kind: str = "message") -> None:
+        """Add one entry to the job log."""
+        self._log([text], kind)
+
+    def log_lines(self, lines: list[str], kind: str = "message") -> None:
+        """Add one entry for each line."""
+        self._log(lines, kind)
+
+    def poll(
+        self, descriptors: Mapping[int, int] | Sequence[int], timeout_seconds: float | None
+    ) -> list[int]:
+        """Wait for one of ``descriptors``, taking the daemon's messages meanwhile."""
+        wanted = (
+            dict(descriptors)
+            if isinstance(descriptors, Mapping)
+            else dict.fromkeys(descriptors, select.POLLIN)
+        )
+        deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        while True:
+            self._take_messages()
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            if self._is_unwritten:
+                left = self._write_log_if_due(left)
+            ready = self._link.wait(wanted, left)
+            if ready or (deadline is not None and time.monotonic() >= deadline):
+                return ready
+
+    def _log(self, entries: Sequence[str | list[str]], kind: str) -> None:
+        if not entries:
+            return
+        now = self._now()
+        added: list[jobs.LogEntry] = []
+        for entry in entries:
+            self._log_serial += 1
+            added.append((self._log_serial, now, kind, entry))
+        self._job.ops[self._index].log.extend(added)
+        self._is_unwritten = True
+        told = messages.JobTold(job_id=self._job.id, op_index=self._index, entries=added)
+        self._link.send(told, 0)
+
+    def _write_log_if_due(self, left: float | None) -> float | None:
+        """Write the file if the last time is long enough ago; else shorten the wait to it."""
+        due = self._written_at + settings.LOG_WRITE_INTERVAL_SECONDS - time.monotonic()
+        if due <= 0:
+            self._write(jobs.encode_job(self._job), flush=False)
+            return left
+        return due if left is None else min(left, due)
+
+    def _now(self) -> jobs.Timestamp:
+        return jobs.timestamp(time.time())

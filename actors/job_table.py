@@ -1,0 +1,159 @@
+"""The live jobs as the queue keeps them in memory: a small row for each; bodies stay on disk."""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ..storage import errors, jobs, opcodes
+from ..storage.jobs import JobStatus
+from ..transport.messages import JobSummary, PendingJob
+from . import submitting
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+
+class Phase(enum.Enum):
+    """Where a job is, as seen by the queue."""
+
+    PENDING = "pending"
+    STARTING = "starting"
+    """It has a run slot, and a process is being made for it."""
+
+    HANDED_OVER = "handed over"
+    """Its process writes the file, until that process has gone."""
+
+    ENDED = "ended"
+
+
+class Row(msgspec.Struct, kw_only=True, gc=False):
+    """What is kept of a live job. Times are seconds since the epoch."""
+
+    id: int
+    status: JobStatus
+    priority: int
+    summary: str
+    received: float | None = None
+    started: float | None = None
+    ended: float | None = None
+    process_id: int | None = None
+    reason: str = ""
+    key: str | None = None
+    depends: tuple[tuple[int, tuple[str, ...]], ...] = ()
+    phase: Phase = Phase.PENDING
+    needs_user_opcodes: bool = False
+    serial: int = 0
+    lock_file: str | None = None
+
+    def as_summary(self, *, archived: bool = False) -> JobSummary:
+        """What users are told."""
+        return JobSummary(
+            id=self.id,
+            status=self.status,
+            summary=self.summary,
+            priority=self.priority,
+            received=self.received,
+            started=self.started,
+            ended=self.ended,
+            process_id=self.process_id,
+            reason=self.reason,
+            archived=archived,
+        )
+
+    def as_pending(self) -> PendingJob:
+        """What the scheduler is told."""
+        return PendingJob(id=self.id, priority=self.priority, depends=self.depends)
+
+
+def row_of(job: jobs.Job, phase: Phase) -> Row:
+    """The row of a job as its file has it."""
+    depends: tuple[tuple[int, tuple[str, ...]], ...] = ()
+    if job.ops:
+        try:
+            depends = tuple(opcodes.dependencies(job.ops[0].input))
+        except errors.DependencyError:
+            # Written by somebody else; the job's process will refuse the opcode by name.
+            depends = ()
+    return Row(
+        id=job.id,
+        status=job.status,
+        priority=job.priority,
+        summary=submitting.job_summary(job),
+        received=jobs.seconds(job.received_timestamp),
+        started=jobs.seconds(job.start_timestamp),
+        ended=jobs.seconds(job.end_timestamp),
+        process_id=job.process_id,
+        reason=submitting.first_reason(job),
+        key=job.extra.get(jobs.SUBMISSION_KEY),
+        depends=depends,
+        phase=phase,
+        needs_user_opcodes=submitting.needs_user_opcodes(job),
+        serial=job.serial,
+        lock_file=job.livelock,
+    )
+
+
+class JobTable:
+    """The rows, by id; ids only grow, so the order of insertion is the order of ids."""
+
+    def __init__(self) -> None:
+        self._rows: dict[int, Row] = {}
+        self._keys: dict[str, list[int]] = {}
+
+    def __len__(self) -> int:
+        """How many jobs are live."""
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[Row]:
+        """All rows in id order."""
+        return iter(self._rows.values())
+
+    def add(self, row: Row) -> None:
+        """Add a row with a new, higher id."""
+        self._rows[row.id] = row
+        if row.key is not None:
+            self._keys.setdefault(row.key, []).append(row.id)
+
+    def find(self, job_id: int) -> Row | None:
+        """The live job's row."""
+        return self._rows.get(job_id)
+
+    def remove(self, job_id: int) -> None:
+        """The job is no longer live."""
+        row = self._rows.pop(job_id, None)
+        if row is not None and row.key is not None:
+            ids = self._keys.get(row.key, [])
+            ids.remove(job_id)
+            if not ids:
+                del self._keys[row.key]
+
+    def ids_of_key(self, key: str) -> list[int] | None:
+        """The live jobs submitted under this key."""
+        found = self._keys.get(key)
+        return None if found is None else list(found)
+
+    def in_phase(self, *phases: Phase) -> list[Row]:
+        """The rows in one of these phases."""
+        return [row for row in self._rows.values() if row.phase in phases]
+
+    def page(
+        self, *, after: int, limit: int, statuses: Iterable[JobStatus] | None
+    ) -> tuple[list[Row], bool]:
+        """Up to ``limit`` rows with ids above ``after``, and whether there are more."""
+        wanted = None if statuses is None else frozenset(statuses)
+        found: list[Row] = []
+        for row in self._rows.values():
+            if row.id > after and (wanted is None or row.status in wanted):
+                if len(found) == limit:
+                    return found, True
+                found.append(row)
+        return found, False
+
+    def counts(self) -> dict[str, int]:
+        """How many jobs there are in each status."""
+        counted = Counter(row.status for row in self._rows.values())
+        return {str(status): counted[status] for status in JobStatus}

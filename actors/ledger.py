@@ -1,0 +1,217 @@
+"""The durable side of the job queue: journal, job files, and what waits for the next flush.
+
+How it works. `store_...` puts a record into the journal's buffer together with an *effect*:
+what may be said or done only once the record is durable. `commit` makes one flush for all of
+them and runs the effects in order. If the flush fails each effect's ``failed`` runs instead,
+the ledger is read-only, and `retry` finds out whether the disk works again.
+
+``_states`` holds the newest state of a job whose file may be older than it: the journal has
+it, so the file needs no flush of its own, and need not even exist yet.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..storage import errors
+from ..storage.journal import JobArchived, JobsStored, StateStored
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ..storage.job_files import QueueDirectory
+    from ..storage.journal import Journal, Record
+
+    Failed = Callable[[errors.GangerError], None]
+
+
+def _ignore(_: errors.GangerError) -> None:
+    """Nobody waits for the outcome."""
+
+
+class Ledger:
+    """Everything that the job queue has promised to remember."""
+
+    def __init__(self, directory: QueueDirectory, journal: Journal) -> None:
+        self.directory = directory
+        self.last_id = 0
+        self.is_read_only = False
+        self._journal = journal
+        self._states: dict[int, tuple[int, bytes]] = {}
+        self._unwritten: set[int] = set()
+        self._effects: list[tuple[Callable[[], None], Failed]] = []
+        self._written_serial = 0
+
+    @property
+    def flushes(self) -> int:
+        """How many flushes were made so far."""
+        return self._journal.flushes
+
+    def begin(self, last_id: int, living: dict[int, tuple[int, bytes]]) -> None:
+        """Start afresh after loading: a new segment that repeats the states of living jobs."""
+        self.last_id = last_id
+        self._states = dict(living)
+        self._renew_journal()
+
+    # ------------------------------------------------------------ what is promised
+
+    def store_new(
+        self,
+        jobs: list[tuple[int, int, bytes]],
+        done: Callable[[], None],
+        failed: Failed,
+    ) -> None:
+        """New jobs (id, serial, body), all or none. Their files follow by `write_pending`."""
+
+        def stored() -> None:
+            for job_id, serial, body in jobs:
+                self._states[job_id] = (serial, body)
+                self._unwritten.add(job_id)
+            done()
+
+        self._append(JobsStored(jobs), stored, failed)
+
+    def store_state(
+        self,
+        state: tuple[int, int, bytes],
+        done: Callable[[], None],
+        failed: Failed = _ignore,
+    ) -> None:
+        """A job's whole new state (id, serial, body)."""
+        job_id, serial, body = state
+
+        def stored() -> None:
+            self._states[job_id] = (serial, body)
+            done()
+
+        self._append(StateStored(job_id, serial, body), stored, failed)
+
+    def store_archived(
+        self, job_id: int, done: Callable[[], None], failed: Failed = _ignore
+    ) -> None:
+        """The job goes to the archive; its file is moved once that is durable."""
+
+        def stored() -> None:
+            self.write_file(job_id)
+            self.directory.archive(job_id)
+            self._states.pop(job_id, None)
+            done()
+
+        self._append(JobArchived(job_id), stored, failed)
+
+    def after_commit(self, done: Callable[[], None], failed: Failed = _ignore) -> None:
+        """Do this when everything stored so far is durable."""
+        self._effects.append((done, failed))
+
+    def commit(self) -> None:
+        """Make everything durable and run what waited for it."""
+        if not self._effects:
+            return
+        effects, self._effects = self._effects, []
+        try:
+            self._journal.commit(self.last_id)
+        except errors.StorageError as error:
+            self.is_read_only = True
+            refusal = errors.ReadOnlyError(f"the queue takes no changes now: {error.text}")
+            for _, failed in effects:
+                failed(refusal)
+            return
+        self._write_serial()
+        for done, _ in effects:
+            done()
+        if self._journal.is_full:
+            self._renew_journal()
+
+    def retry(self) -> bool:
+        """After a failure: whether the disk takes writes again."""
+        try:
+            self._renew_journal()
+        except errors.StorageError:
+            return False
+        self.is_read_only = False
+        return True
+
+    # ------------------------------------------------------------ bodies and files
+
+    def body(self, job_id: int) -> bytes | None:
+        """The newest durable state of a live job; None if there is none."""
+        known = self._states.get(job_id)
+        return self.directory.read(job_id) if known is None else known[1]
+
+    def serial(self, job_id: int) -> int | None:
+        """The serial of the state in memory; None: the file is the newest."""
+        known = self._states.get(job_id)
+        return None if known is None else known[0]
+
+    def note(self, job_id: int, serial: int, body: bytes) -> None:
+        """A newer state which needs not be durable."""
+        self._states[job_id] = (serial, body)
+
+    def forget(self, job_id: int) -> None:
+        """The file of the job is as new as anything we know."""
+        self._states.pop(job_id, None)
+        self._unwritten.discard(job_id)
+
+    def write_file(self, job_id: int) -> None:
+        """Bring the job's file up to the newest state. A refusing disk is tried again later."""
+        known = self._states.get(job_id)
+        if known is None:
+            return
+        try:
+            self.directory.write(job_id, known[1], flush=False)
+        except errors.StorageError:
+            self._unwritten.add(job_id)
+            self.is_read_only = True
+        else:
+            self.forget(job_id)
+
+    def write_state(self, job_id: int) -> None:
+        """As `write_file`, and go on knowing the state: the job's process will change it."""
+        known = self._states[job_id]
+        self.write_file(job_id)
+        self._states[job_id] = known
+
+    def write_pending(self, ids: Iterable[int] | None = None) -> None:
+        """Write the files of new jobs that have none yet."""
+        wanted = self._unwritten if ids is None else self._unwritten.intersection(ids)
+        for job_id in sorted(wanted):
+            self.write_file(job_id)
+
+    def unwritten_up_to(self, last_id: int) -> list[int]:
+        """New jobs without a file, up to this id."""
+        return [job_id for job_id in self._unwritten if job_id <= last_id]
+
+    def close(self) -> None:
+        """Write what has no file yet, and close everything."""
+        self.write_pending()
+        self._journal.close()
+        self.directory.close()
+
+    def _append(self, record: Record, done: Callable[[], None], failed: Failed) -> None:
+        if self.is_read_only:
+            failed(errors.ReadOnlyError())
+            return
+        self._journal.append(record)
+        self._effects.append((done, failed))
+
+    def _write_serial(self) -> None:
+        if self.last_id != self._written_serial:
+            try:
+                self.directory.write_serial(self.last_id)
+            except errors.StorageError:
+                # The journal has the number too; the file is brought up next time.
+                return
+            self._written_serial = self.last_id
+
+    def _renew_journal(self) -> None:
+        """Begin a new segment and delete the old ones, which the job files make up for.
+
+        The states of jobs whose files others write, or could not be written, are repeated
+        in the new segment first: their files may be older than the journal.
+        """
+        self.write_pending()
+        self._journal.begin(self.last_id)
+        for job_id, (serial, body) in self._states.items():
+            self._journal.append(StateStored(job_id, serial, body))
+        self._journal.commit(self.last_id)
+        self._journal.cut()

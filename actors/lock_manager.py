@@ -1,0 +1,134 @@
+"""The lock manager: who holds which lock and who waits (`locking`); owns ``locks.data``.
+
+Every change is on disk before it is announced. On disk means: written, not flushed. The file
+matters only while processes live that hold locks, so it must survive the daemon, and need
+not survive the machine (docs/decisions/locks-without-flush.md).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from ..storage import documents, errors, lock_files
+from ..storage.locks import LocksFile, Owner, decode_locks, encode_locks
+from ..transport import messages
+from .base import Component
+from .locking import LockState, LockView
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..transport.addresses import Envelope
+    from ..transport.messages import Message
+
+LockMessage = (
+    messages.RequestLocks
+    | messages.ReleaseLocks
+    | messages.OwnerEnded
+    | messages.LockPriorityChanged
+    | messages.ListLocks
+)
+
+
+class LockManager(Component):
+    """Grants locks; answers wait until the turn's changes are on disk."""
+
+    name = "lock_manager"
+
+    def boot(self) -> None:
+        """Read who holds what, and free what belongs to the dead."""
+        self._waiting: dict[Owner, Envelope] = {}
+        self._answers: list[tuple[Envelope, Message]] = []
+        self._state = self._load()
+        for owner in self._state.owners():
+            if lock_files.is_dead(owner.lock_file):
+                self.log.info("a dead owner's locks are freed", owner=owner.identifier)
+                self._state.release_lock_file(owner.lock_file)
+        self._written_revision = -1
+
+    def receive(self, envelope: Envelope) -> None:
+        """Handle one message."""
+        message: LockMessage = envelope.message  # type: ignore[assignment]
+        match message:
+            case messages.RequestLocks():
+                self._request(envelope, message)
+            case messages.ReleaseLocks():
+                self._wake(self._state.release_owner(message.owner))
+                self._waiting.pop(message.owner, None)
+                self._answers.append((envelope, messages.Done()))
+            case messages.OwnerEnded():
+                self._end_owner(message.lock_file)
+            case messages.LockPriorityChanged():
+                self._wake(self._state.set_priority(message.owner, message.priority))
+            case messages.ListLocks():
+                rows = [_row(view) for view in self._state.rows()]
+                envelope.reply(messages.LocksListed(rows=rows))
+            case _:
+                assert_never(message)
+
+    def turn_ended(self) -> None:
+        """Write what has changed, then answer."""
+        if self._state.revision != self._written_revision:
+            data = encode_locks(self._state.snapshot())
+            try:
+                documents.replace(self.places.locks, data, flush=False, mode=0o600)
+            except errors.StorageError as error:
+                # Nobody is told of a lock that is not on disk; the next turn tries again.
+                self.log.error("locks are not announced", error=error.text)
+                return
+            self._written_revision = self._state.revision
+        answers, self._answers = self._answers, []
+        for envelope, answer in answers:
+            envelope.reply(answer)
+
+    def _load(self) -> LockState:
+        data = documents.read(self.places.locks)
+        try:
+            file = LocksFile() if data is None else decode_locks(data)
+            state, _ = LockState.restore(file)
+        except errors.StorageError as error:
+            # It is written without a flush, so it may be torn after a power loss; and then
+            # no process lives that could hold a lock.
+            if any(lock_files.holder(path) for path in self.places.lock_files.glob("job_*")):
+                raise
+            self.log.warning("locks.data is started afresh", error=error.text)
+            return LockState()
+        return state
+
+    def _request(self, envelope: Envelope, message: messages.RequestLocks) -> None:
+        owner = message.owner
+        if lock_files.is_dead(owner.lock_file):
+            raise errors.LockRequestError(f"the owner's lock file {owner.lock_file} is dead")
+        outcome = self._state.request(owner, message.priority, message.changes)
+        self._wake(outcome.woken)
+        if outcome.granted:
+            self._waiting.pop(owner, None)
+            self._answers.append((envelope, messages.LocksGranted()))
+            return
+        self._waiting[owner] = envelope
+        pending = messages.LocksPending(blockers=list(outcome.blockers))
+        self._answers.append((envelope, pending))
+
+    def _end_owner(self, lock_file: str) -> None:
+        self._wake(self._state.release_lock_file(lock_file))
+        for owner in [owner for owner in self._waiting if owner.lock_file == lock_file]:
+            del self._waiting[owner]
+
+    def _wake(self, woken: Iterable[Owner]) -> None:
+        for owner in woken:
+            envelope = self._waiting.pop(owner, None)
+            if envelope is not None:
+                self._answers.append((envelope, messages.LocksGranted()))
+
+
+def _row(view: LockView) -> messages.LockRow:
+    return messages.LockRow(
+        name=view.name,
+        mode=None if view.mode is None else str(view.mode),
+        owners=[_shown(owner) for owner in view.owners],
+        pending=[(str(change), [_shown(owner)]) for change, owner in view.pending],
+    )
+
+
+def _shown(owner: Owner) -> str:
+    return str(owner.identifier)

@@ -1,0 +1,147 @@
+"""What users may read of the queue: listings, whole jobs, and watches. Changes nothing."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ..storage import errors, jobs, settings
+from ..transport import messages
+from .job_table import JobTable, Phase, Row, row_of
+from .watch_list import Watch, WatchList
+
+if TYPE_CHECKING:
+    from ..transport.addresses import Envelope
+    from .ledger import Ledger
+
+_TOLD_ENTRIES_MAX = 10_000
+
+
+class _Told(msgspec.Struct, frozen=True):
+    """A log entry that came after the newest state of its job."""
+
+    op_index: int
+    entry: jobs.LogEntry
+
+
+class QueueReader:
+    """Answers from the table, the ledger and the archive."""
+
+    def __init__(self, table: JobTable, ledger: Ledger) -> None:
+        self.watches = WatchList()
+        self._table = table
+        self._ledger = ledger
+        self._told: dict[int, deque[_Told]] = {}
+
+    def rows(self, message: messages.ListJobs) -> messages.JobRows:
+        """One page of a listing; `UnknownJobError` for an id that does not exist."""
+        limit = max(1, min(message.limit, settings.LIST_PAGE_ROWS))
+        if message.ids is not None:
+            found = [self._summary(job_id) for job_id in message.ids]
+            if message.statuses is not None:
+                found = [job for job in found if job.status in message.statuses]
+            return messages.JobRows(rows=found)
+        if message.archived:
+            return self._archived_page(message, limit)
+        page, has_more = self._table.page(
+            after=message.after, limit=limit, statuses=message.statuses
+        )
+        return messages.JobRows(
+            rows=[row.as_summary() for row in page],
+            next_after=page[-1].id if has_more else None,
+        )
+
+    def document(self, job_id: int) -> messages.JobDocument:
+        """The whole job, with the log entries that have come since its newest state."""
+        row = self._table.find(job_id)
+        if row is None:
+            return messages.JobDocument(id=job_id, body=self._archived_body(job_id), archived=True)
+        body = self._ledger.body(job_id)
+        if body is None:
+            raise errors.StorageError(f"job {job_id} has no file")
+        told = self._told.get(job_id)
+        if told or row.status is jobs.JobStatus.WAITING:
+            body = jobs.encode_job(self._brought_up(body, row, told or ()))
+        return messages.JobDocument(id=job_id, body=body)
+
+    def watch(self, envelope: Envelope, message: messages.WatchJobs) -> None:
+        """Tell each job as it is, then follow it."""
+        ids = message.ids
+        summaries = (
+            [row.as_summary() for row in self._table if not row.status.is_final]
+            if ids is None
+            else [self._summary(job_id) for job_id in ids]
+        )
+        for summary in summaries:
+            if message.log:
+                self._tell_log(envelope, summary.id, message.log_after.get(summary.id, 0))
+            envelope.reply(messages.JobChanged(job=summary))
+        remaining = (
+            None
+            if ids is None
+            else {summary.id for summary in summaries if not summary.status.is_final}
+        )
+        self.watches.open(Watch(envelope, remaining, log=message.log))
+
+    def told(self, message: messages.JobTold) -> None:
+        """A running job has new log entries."""
+        row = self._table.find(message.job_id)
+        if row is None or row.phase is not Phase.HANDED_OVER:
+            return
+        kept = self._told.setdefault(message.job_id, deque(maxlen=_TOLD_ENTRIES_MAX))
+        kept.extend(_Told(message.op_index, entry) for entry in message.entries)
+        self.watches.logged(message.job_id, message.op_index, message.entries)
+
+    def forget_told(self, job_id: int, log_serial: int | None) -> None:
+        """Entries up to this serial (None: all) are in the job's state now."""
+        told = self._told.get(job_id)
+        while told and (log_serial is None or told[0].entry[0] <= log_serial):
+            told.popleft()
+        if not told:
+            self._told.pop(job_id, None)
+
+    def _brought_up(self, body: bytes, row: Row, told: deque[_Told] | tuple[()]) -> jobs.Job:
+        job = jobs.decode_job(body)
+        if row.phase is Phase.PENDING and job.ops and row.status is jobs.JobStatus.WAITING:
+            job.ops[0].status = jobs.JobStatus.WAITING
+        last = job.last_log_serial
+        for entry in told:
+            if entry.entry[0] > last:
+                job.ops[entry.op_index].log.append(entry.entry)
+        return job
+
+    def _tell_log(self, envelope: Envelope, job_id: int, after: int) -> None:
+        job = jobs.decode_job(self.document(job_id).body)
+        for index, op in enumerate(job.ops):
+            entries = [entry for entry in op.log if entry[0] > after]
+            if entries:
+                envelope.reply(messages.JobLogged(id=job_id, op_index=index, entries=entries))
+
+    def _summary(self, job_id: int) -> messages.JobSummary:
+        row = self._table.find(job_id)
+        if row is not None:
+            return row.as_summary()
+        job = jobs.decode_job(self._archived_body(job_id))
+        return row_of(job, Phase.ENDED).as_summary(archived=True)
+
+    def _archived_page(self, message: messages.ListJobs, limit: int) -> messages.JobRows:
+        """Live and archived jobs together, in id order."""
+        ids = {row.id for row in self._table}
+        ids.update(self._ledger.directory.archived_ids())
+        wanted = [job_id for job_id in sorted(ids) if job_id > message.after]
+        found: list[messages.JobSummary] = []
+        for job_id in wanted:
+            summary = self._summary(job_id)
+            if message.statuses is None or summary.status in message.statuses:
+                if len(found) == limit:
+                    return messages.JobRows(rows=found, next_after=found[-1].id)
+                found.append(summary)
+        return messages.JobRows(rows=found)
+
+    def _archived_body(self, job_id: int) -> bytes:
+        data = self._ledger.directory.read_archived(job_id)
+        if data is None:
+            raise errors.UnknownJobError(f"there is no job {job_id}")
+        return data

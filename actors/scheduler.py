@@ -1,0 +1,84 @@
+"""The scheduler: it owns the order of the pending jobs and says which start now (`scheduling`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from ..storage import settings
+from ..transport import messages
+from .base import Component
+from .scheduling import Schedule
+
+if TYPE_CHECKING:
+    from ..transport.addresses import Envelope
+
+SchedulerMessage = (
+    messages.JobsJudged
+    | messages.JobsFinished
+    | messages.JobsGone
+    | messages.StatusesReported
+    | messages.JobReprioritised
+    | messages.LimitsChanged
+)
+
+
+class Scheduler(Component):
+    """Runs a pass at the end of each turn in which something could have made a job ready."""
+
+    name = "scheduler"
+
+    def boot(self) -> None:
+        """Know nothing, and ask for everything."""
+        self._schedule = Schedule(settings.RUNNING_JOBS_MAX)
+        self._seen_up_to = 0
+        self._is_due = False
+        self.address("config_store").notify(messages.ReportConfiguration())
+        self.address("job_queue").notify(messages.ReportQueue())
+
+    def receive(self, envelope: Envelope) -> None:
+        """Note what has changed; the pass follows at the end of the turn."""
+        message: SchedulerMessage = envelope.message  # type: ignore[assignment]
+        self._is_due = True
+        match message:
+            case messages.JobsJudged():
+                self._judge(message)
+            case messages.JobsFinished():
+                for job_id, status in message.jobs:
+                    self._schedule.finish(job_id, status)
+            case messages.JobsGone():
+                for job_id in message.ids:
+                    self._schedule.remove(job_id)
+            case messages.StatusesReported():
+                for job_id, known in message.jobs:
+                    self._schedule.learn(job_id, known)
+            case messages.JobReprioritised():
+                self._schedule.reprioritise(message.id, message.priority)
+            case messages.LimitsChanged():
+                self._schedule.limit(message.running_jobs_max)
+            case _:
+                assert_never(message)
+
+    def turn_ended(self) -> None:
+        """Run one pass for everything the turn brought."""
+        if not self._is_due:
+            return
+        self._is_due = False
+        decided = self._schedule.decide()
+        if decided.unknown:
+            self.address("job_queue").notify(messages.ReportStatuses(ids=decided.unknown))
+        chosen = messages.JobsChosen(
+            start=decided.start,
+            seen_up_to=self._seen_up_to,
+            doomed=[(doomed.id, doomed.verdict, doomed.text) for doomed in decided.doomed],
+            eligible=decided.eligible,
+        )
+        self.address("job_queue").notify(chosen)
+
+    def _judge(self, message: messages.JobsJudged) -> None:
+        if message.is_all:
+            self._schedule.replace_all(message.jobs, message.running)
+        else:
+            for verdict in message.jobs:
+                self._schedule.add(verdict)
+        for verdict in message.jobs:
+            self._seen_up_to = max(self._seen_up_to, verdict.job.id)

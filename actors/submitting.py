@@ -1,0 +1,148 @@
+"""From a submission to the jobs that will be stored: pure checks of the queue's door.
+
+Everything is checked before anything is stored; one bad job fails its whole submission and
+is named by its place in it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ..storage import catalogue, errors, jobs, opcodes, settings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..transport.messages import JobSpec
+
+
+class Draft(msgspec.Struct, frozen=True):
+    """A checked job, ready to be stored, with what the queue keeps of it in memory."""
+
+    job: jobs.Job
+    summary: str
+    needs_user_opcodes: bool
+    depends: tuple[tuple[int, tuple[str, ...]], ...]
+    """Dependencies of the first opcode, absolute."""
+
+
+def drafts(specs: Sequence[JobSpec], *, first_id: int, now: float, key: str | None) -> list[Draft]:
+    """The jobs of one submission, with ids from ``first_id`` on.
+
+    Raises `BadRequestError` (or a kind of it) naming the job, opcode and parameter.
+    """
+    if not specs:
+        raise errors.BadRequestError("a submission needs at least one job")
+    if len(specs) > settings.JOBS_PER_SUBMIT_MAX:
+        text = f"a submission has at most {settings.JOBS_PER_SUBMIT_MAX} jobs, got {len(specs)}"
+        raise errors.BadRequestError(text)
+    if key is not None and not 0 < len(key.encode()) <= settings.KEY_BYTES_MAX:
+        text = f"key: expected 1 to {settings.KEY_BYTES_MAX} bytes, got {len(key.encode())}"
+        raise errors.BadRequestError(text)
+    result = []
+    for place, spec in enumerate(specs):
+        try:
+            result.append(_draft(spec, place, first_id, now, key))
+        except errors.BadRequestError as error:
+            if len(specs) == 1:
+                raise
+            raise type(error)(f"job {place} of the submission: {error.text}") from error
+    return result
+
+
+def _draft(spec: JobSpec, place: int, first_id: int, now: float, key: str | None) -> Draft:
+    if not spec.ops:
+        raise errors.BadRequestError("a job needs at least one opcode")
+    if len(spec.ops) > settings.OPCODES_PER_JOB_MAX:
+        text = f"a job has at most {settings.OPCODES_PER_JOB_MAX} opcodes, got {len(spec.ops)}"
+        raise errors.BadRequestError(text)
+    job_id = first_id + place
+    entries = []
+    for index, raw in enumerate(spec.ops):
+        try:
+            entries.append(_entry(spec, raw, index, job_id, place, now))
+        except errors.BadRequestError as error:
+            if len(spec.ops) == 1:
+                raise
+            raise type(error)(f"opcode {index}: {error.text}") from error
+    extra: dict[str, Any] = {jobs.STATE_SERIAL_KEY: 1}
+    if key is not None:
+        extra[jobs.SUBMISSION_KEY] = key
+    job = jobs.Job(id=job_id, ops=entries, received_timestamp=jobs.timestamp(now), extra=extra)
+    return Draft(
+        job,
+        job_summary(job),
+        needs_user_opcodes(job),
+        tuple(opcodes.dependencies(entries[0].input)),
+    )
+
+
+def job_summary(job: jobs.Job) -> str:
+    """The summaries of the job's opcodes, as a listing shows them."""
+    return ", ".join(opcodes.summary(op.input) for op in job.ops)
+
+
+def needs_user_opcodes(job: jobs.Job) -> bool:
+    """Whether the job's process must know opcodes that users have installed."""
+    found = [catalogue.find(str(op.input.get("OP_ID"))) for op in job.ops]
+    return any(declared is not None and not declared.built_in for declared in found)
+
+
+def first_reason(job: jobs.Job) -> str:
+    """The text a user gave as the reason of the job, if any."""
+    trail = job.ops[0].input.get("reason") if job.ops else None
+    for entry in trail if isinstance(trail, list) else ():
+        match entry:
+            case [str(source), str(text), *_] if text and source == "gnt:user":
+                return text
+    return ""
+
+
+def _entry(  # noqa: PLR0917 - the place of one opcode in its submission
+    spec: JobSpec, raw: dict[str, Any], index: int, job_id: int, place: int, now: float
+) -> jobs.OpcodeEntry:
+    given = dict(raw)
+    if index == 0 and spec.depends:
+        if given.get("depends") or given.get("depend"):
+            text = "depends: given for the job and for its first opcode; use one of the two"
+            raise errors.DependencyError(text)
+        given["depends"] = [[target, list(statuses)] for target, statuses in spec.depends]
+    if spec.priority is not None:
+        given.setdefault("priority", spec.priority)
+    fields = opcodes.check_opcode(given)
+    if fields.get("depends"):
+        fields["depends"] = _resolved(opcodes.dependencies(fields), job_id, place)
+    fields["reason"] = _trail(spec, fields, index, job_id, now)
+    return jobs.OpcodeEntry(input=fields, priority=fields.get("priority", 0))
+
+
+def _trail(
+    spec: JobSpec, fields: dict[str, Any], index: int, job_id: int, now: float
+) -> list[list[Any]]:
+    microseconds = int(now * 1_000_000)
+    source = f"gnt:opcode:{fields['OP_ID'].removeprefix('OP_').lower()}"
+    text = f"job={job_id};index={index}"
+    given = [list(entry) for entry in (*fields.get("reason", ()), *spec.reason)]
+    return [*given, [source, text, microseconds * 1_000]]
+
+
+def _resolved(
+    depends: list[tuple[int, tuple[str, ...]]], job_id: int, place: int
+) -> list[list[Any]]:
+    """Dependencies with absolute ids; relative ones count back within the submission."""
+    resolved = []
+    for number, (target, statuses) in enumerate(depends):
+        where = f"depends[{number}]"
+        if target < 0:
+            if -target > place:
+                reach = f"only {place} jobs come before this one in the submission"
+                raise errors.DependencyError(f"{where}: {target} is out of reach: {reach}")
+            target += job_id  # noqa: PLW2901 - the same dependency, by its absolute id
+        elif target == job_id:
+            raise errors.DependencyError(f"{where}: a job cannot depend on itself")
+        elif target > job_id or target == 0:
+            raise errors.DependencyError(f"{where}: there is no job {target} (yet)")
+        resolved.append([target, list(statuses)])
+    return resolved

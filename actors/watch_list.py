@@ -1,0 +1,99 @@
+"""Who follows which jobs: the open watches of the queue, and what each is told."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from ..storage import errors, settings
+from ..transport.messages import JobChanged, JobLogged, WatchEnded
+
+if TYPE_CHECKING:
+    from ..storage.jobs import LogEntry
+    from ..transport.addresses import Envelope
+    from .job_table import Row
+
+
+class Watch:
+    """One open watch: ``remaining`` are the jobs that are not final; None follows all."""
+
+    def __init__(self, envelope: Envelope, remaining: set[int] | None, *, log: bool) -> None:
+        self.envelope = envelope
+        self.remaining = remaining
+        self.wants_log = log
+
+    @property
+    def key(self) -> tuple[bytes, int]:
+        """Who asked, and under which number."""
+        return self.envelope.peer, self.envelope.number
+
+
+class WatchList:
+    """All open watches, found by job."""
+
+    def __init__(self) -> None:
+        self._watches: dict[tuple[bytes, int], Watch] = {}
+        self._by_job: defaultdict[int, list[Watch]] = defaultdict(list)
+        self._of_all: list[Watch] = []
+
+    def __len__(self) -> int:
+        """How many watches are open."""
+        return len(self._watches)
+
+    def open(self, watch: Watch) -> None:
+        """Begin a watch; one under the same number of the same peer is replaced.
+
+        A watch whose jobs are all final ends at once. `BusyError` if there are too many.
+        """
+        if len(self._watches) >= settings.WATCHERS_MAX:
+            raise errors.BusyError(f"{settings.WATCHERS_MAX} watches are open already")
+        self._remove(watch.key)
+        if watch.remaining is not None and not watch.remaining:
+            watch.envelope.reply(WatchEnded())
+            return
+        self._watches[watch.key] = watch
+        if watch.remaining is None:
+            self._of_all.append(watch)
+        else:
+            for job_id in watch.remaining:
+                self._by_job[job_id].append(watch)
+
+    def stop(self, peer: bytes, number: int) -> None:
+        """The peer no longer wants its watch."""
+        self._remove((peer, number))
+
+    def stop_all_of(self, peer: bytes) -> None:
+        """The peer is gone."""
+        for key in [key for key in self._watches if key[0] == peer]:
+            self._remove(key)
+
+    def changed(self, row: Row) -> None:
+        """Tell who follows the job, and end the watches for which it was the last one."""
+        if not self._watches:
+            return
+        part = JobChanged(job=row.as_summary())
+        for watch in (*self._of_all, *self._by_job.get(row.id, ())):
+            watch.envelope.reply(part)
+            if watch.remaining is not None and row.status.is_final:
+                watch.remaining.discard(row.id)
+                if not watch.remaining:
+                    watch.envelope.reply(WatchEnded())
+                    self._remove(watch.key)
+
+    def logged(self, job_id: int, op_index: int, entries: list[LogEntry]) -> None:
+        """Tell who follows the job's log."""
+        part = JobLogged(id=job_id, op_index=op_index, entries=entries)
+        for watch in (*self._of_all, *self._by_job.get(job_id, ())):
+            if watch.wants_log:
+                watch.envelope.reply(part)
+
+    def _remove(self, key: tuple[bytes, int]) -> None:
+        watch = self._watches.pop(key, None)
+        if watch is None:
+            return
+        if watch in self._of_all:
+            self._of_all.remove(watch)
+        for job_id in [found for found, watches in self._by_job.items() if watch in watches]:
+            self._by_job[job_id].remove(watch)
+            if not self._by_job[job_id]:
+                del self._by_job[job_id]

@@ -1,0 +1,158 @@
+"""The ZeroMQ door: frames in, typed messages on to the components, replies out as frames.
+
+It has no logic of its own. It checks who speaks and what may be said here, passes requests
+on, and remembers which of them are not answered, so that their senders hear of it when the
+component that had them is replaced.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, assert_never
+
+import msgspec
+
+from ..storage import documents, errors, settings
+from ..transport import frames, messages
+from ..transport.addresses import Envelope
+from ..transport.messages import (
+    CLIENT_REQUESTS,
+    JOB_MESSAGES,
+    RECEIVERS,
+    ClientRequest,
+    JobMessage,
+    Message,
+    Request,
+)
+from ..transport.wire import Router
+from .base import PollingComponent
+
+if TYPE_CHECKING:
+    from ..transport.addresses import ComponentAddress
+    from ..transport.wire import Credentials, Incoming
+
+ListenerMessage = messages.ReplyDue | messages.ComponentReplaced
+
+_PARTS = (messages.JobChanged, messages.JobLogged, messages.LocksPending)
+"""Replies after which more follow under the same number."""
+
+
+class WireAddress(msgspec.Struct, frozen=True):
+    """The address of a peer of the listener; any thread may tell it."""
+
+    peer: bytes
+    listener: ComponentAddress
+
+    def tell(self, envelope: Envelope) -> None:
+        """Hand the message to the listener's thread, which alone uses the socket."""
+        due = messages.ReplyDue(peer=self.peer, number=envelope.number, message=envelope.message)
+        self.listener.notify(due)
+
+
+class WireListener(PollingComponent):
+    """Owns the daemon's ZeroMQ sockets."""
+
+    name = "wire_listener"
+
+    def boot(self) -> None:
+        """Open the doors."""
+        documents.make_private_directory(self.places.run)
+        self._unanswered: dict[tuple[bytes, int], str] = {}
+        self._router = Router(
+            self.places.socket,
+            remote=self.surroundings.remote_endpoint,
+            keys=self.places.keys,
+        )
+        for descriptor in self._router.filenos():
+            self.mailbox.watch(descriptor)
+        self.surroundings.endpoints[:] = self._router.endpoints
+
+    def close(self) -> None:
+        """Close the doors."""
+        if hasattr(self, "_router"):
+            self._router.close()
+
+    def receive(self, envelope: Envelope) -> None:
+        """Send a reply, or tell that one will never come."""
+        message: ListenerMessage = envelope.message  # type: ignore[assignment]
+        match message:
+            case messages.ReplyDue():
+                self._send(message.peer, message.number, message.message)
+            case messages.ComponentReplaced():
+                self._refuse_forgotten(message.component)
+            case _:
+                assert_never(message)
+
+    def readable(self, descriptors: list[int]) -> None:
+        """Something has come in: the end of the turn reads it."""
+
+    def turn_ended(self) -> None:
+        """Read the sockets dry: their descriptors are edge-triggered, also after a send."""
+        while True:
+            incoming = self._router.receive()
+            for one in incoming:
+                self._take_in(one)
+            if not incoming and not self._router.has_more:
+                return
+            if not self.mailbox.empty():
+                # Replies are due; the rest is read at the end of the next turn.
+                return
+
+    def _take_in(self, incoming: Incoming) -> None:
+        address = WireAddress(incoming.peer, self.address(self.name))
+        number = 0
+        try:
+            self._check_peer(incoming.identity)
+            frame = frames.decode(incoming.data, ClientRequest | JobMessage)
+            number = frame.number
+            self._check_message(frame.message, incoming.identity)
+            self._pass_on(frame, incoming.peer, address)
+        except errors.GangerError as error:
+            if isinstance(error, frames.UnreadableMessageError):
+                number = error.number
+            self.log.warning("refused at the door", error=error.text)
+            self._send(incoming.peer, number, messages.Failure(error.name, error.text))
+
+    def _pass_on(self, frame: frames.Frame, peer: bytes, address: WireAddress) -> None:
+        receiver = RECEIVERS[type(frame.message)]
+        if self.surroundings.directory.depth(receiver) > settings.MAILBOX_DEPTH_MAX:
+            raise errors.BusyError(f"{receiver} has too much work waiting; try again")
+        if isinstance(frame.message, Request):
+            if len(self._unanswered) >= settings.REQUESTS_OPEN_MAX:
+                raise errors.BusyError("too many requests are open; try again")
+            self._unanswered[peer, frame.number] = receiver
+        deadline = (
+            None if frame.deadline_seconds is None else time.monotonic() + frame.deadline_seconds
+        )
+        envelope = Envelope(frame.message, address, frame.number, deadline, peer)
+        self.address(receiver).tell(envelope)
+
+    def _check_peer(self, identity: Credentials) -> None:
+        if identity.kind == "local" and identity.uid not in (0, os.geteuid()):
+            raise errors.NotAllowedError(f"user {identity.uid} may not use this daemon")
+
+    def _check_message(self, message: Message, identity: Credentials) -> None:
+        # The union has been checked already; what is left is who may say what.
+        if identity.kind == "remote" and isinstance(message, JOB_MESSAGES):
+            raise errors.NotAllowedError("only processes of this machine run jobs")
+        assert isinstance(message, CLIENT_REQUESTS + JOB_MESSAGES)
+
+    def _send(self, peer: bytes, number: int, message: Message) -> None:
+        if not isinstance(message, _PARTS):
+            self._unanswered.pop((peer, number), None)
+        try:
+            data = frames.encode(message, number)
+        except errors.FrameError as error:
+            data = frames.encode(messages.Failure(error.name, error.text), number)
+        if not self._router.send(peer, data):
+            self.address("job_queue").notify(messages.PeerGone(peer=peer))
+            for key in [key for key in self._unanswered if key[0] == peer]:
+                del self._unanswered[key]
+
+    def _refuse_forgotten(self, component: str) -> None:
+        error = errors.ComponentRestartedError(f"component {component} was restarted")
+        failure = messages.Failure(error.name, error.text)
+        forgotten = [key for key, who in self._unanswered.items() if who == component]
+        for peer, number in forgotten:
+            self._send(peer, number, failure)

@@ -1,0 +1,149 @@
+"""``ganger daemon``: builds the tree and waits for its end. The only command that runs actors."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from ..actors import logs
+from ..actors.base import Surroundings
+from ..actors.supervisor import Ending, Supervisor
+from ..storage import catalogue, documents, errors, lock_files, settings
+from ..storage.version import version
+from ..transport.addresses import Directory
+from ..transport.messages import PROTOCOL, Boot, StopAsked
+
+if TYPE_CHECKING:
+    from ..storage.settings import Places
+
+READY_VARIABLE = "GANGER_READY_FD"
+"""Names a descriptor to which ``ready`` or an error is written once; ``ganger up`` reads it."""
+
+
+@click.command()
+@click.option(
+    "--remote",
+    metavar="ENDPOINT",
+    help="Also open the remote door, such as tcp://0.0.0.0:7610 (off by default). "
+    "Clients need a key that `ganger key authorise` made known.",
+)
+@click.option("--test-hooks", is_flag=True, hidden=True, help="Let tests make components fail.")
+@click.pass_context
+def daemon(context: click.Context, remote: str | None, test_hooks: bool) -> None:  # noqa: FBT001
+    """Run the daemon in the foreground until it is told to stop.
+
+    Stops on SIGTERM or SIGINT, and by `ganger down`; jobs that run go on, and the next
+    daemon takes them over.
+    """
+    data = context.obj.data if context.obj is not None else None
+    announce = _Announcement()
+    try:
+        run(settings.places(data), announce, remote=remote, has_test_hooks=test_hooks)
+    except errors.GangerError as error:
+        announce.failed(error)
+        raise
+
+
+class _Announcement:
+    """Tells whoever started the daemon, once, that it is ready or why it is not."""
+
+    def __init__(self) -> None:
+        text = os.environ.pop(READY_VARIABLE, "")
+        self._descriptor = int(text) if text.isdecimal() else None
+        if self._descriptor is not None:
+            os.set_inheritable(self._descriptor, False)  # noqa: FBT003
+
+    def ready(self) -> None:
+        """The daemon takes requests."""
+        self._say("ready\n")
+
+    def failed(self, error: errors.GangerError) -> None:
+        """The daemon could not start."""
+        self._say(f"{error.exit_code} {error.text}\n")
+
+    def _say(self, text: str) -> None:
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            with suppress(BrokenPipeError):
+                os.write(descriptor, text.encode())
+            os.close(descriptor)
+
+
+def run(
+    places: Places, announce: _Announcement, *, remote: str | None, has_test_hooks: bool
+) -> None:
+    """Run the daemon for this data directory until it stops or fails."""
+    sys.setswitchinterval(settings.SWITCH_INTERVAL_SECONDS)
+    with ExitStack() as stack:
+        _prepare(places)
+        directory_lock = lock_files.DirectoryLock(places.queue / "lock")
+        stack.callback(directory_lock.release)
+        log_stream = stack.enter_context(places.log.open("a", buffering=1, encoding="utf-8"))
+        log = logs.to_file(log_stream).bind(pid=os.getpid())
+        for problem in catalogue.load_user_opcodes().problems:
+            log.error("user opcodes are left out", problem=problem)
+        daemon_lock = lock_files.create(places.lock_files, f"ganger-daemon_{int(time.time())}")
+        stack.callback(daemon_lock.remove)
+        ending = Ending()
+        surroundings = Surroundings(
+            directory=Directory(),
+            places=places,
+            log=log,
+            daemon_lock=daemon_lock,
+            remote_endpoint=remote,
+            has_test_hooks=has_test_hooks,
+            endpoints=[],
+        )
+
+        def ready() -> None:
+            _write_beacon(places, surroundings.endpoints)
+            announce.ready()
+
+        _supervise(surroundings, ending, ready)
+        with suppress(FileNotFoundError):
+            places.beacon.unlink()
+        log.info("stopped")
+        if ending.error is not None:
+            raise ending.error
+
+
+def _prepare(places: Places) -> None:
+    for directory in (places.data, places.queue, places.archive):
+        documents.make_directory(directory)
+    documents.make_private_directory(places.run)
+    documents.make_directory(places.lock_files, 0o700)
+
+
+def _supervise(surroundings: Surroundings, ending: Ending, ready: object) -> None:
+    """Start the supervisor and wait, on the main thread, for a signal or the end."""
+    reference = Supervisor.start(surroundings, ending, ready)
+    surroundings.directory.enter(Supervisor.name, reference)
+    supervisor = surroundings.address(Supervisor.name)
+
+    def stop(_number: int, _frame: object) -> None:
+        supervisor.notify(StopAsked())
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    supervisor.notify(Boot())
+    ending.is_over.wait()
+
+
+def _write_beacon(places: Places, endpoints: list[str]) -> None:
+    """Say where the daemon is, for clients that look for it."""
+    beacon = {
+        "pid": os.getpid(),
+        "version": version(),
+        "protocol": PROTOCOL,
+        "endpoints": endpoints,
+        "socket": os.fspath(places.socket),
+    }
+    documents.replace(places.beacon, msgspec.json.encode(beacon), flush=False)

@@ -1,0 +1,325 @@
+"""Every opcode there is: Ganeti's from `catalogue.json`, Ganger's own, and users' plug-ins.
+
+Ganeti's are made into types when first asked for, so that importing this file costs
+nothing; those with an operation here are written out as classes. Nothing runs here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+import msgspec
+
+from . import errors, notation
+from .declarations import COMMON_FIELDS, LevelNeeds, LockNeeds, NonEmptyStr, Opcode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from importlib.metadata import EntryPoint
+
+ENTRY_POINT_GROUP = "ganger.opcodes"
+"""Installed packages name their opcode classes under this entry point group."""
+
+MASTER_NODE = "master"
+"""Stands for the master node in lock names until names of nodes are resolved."""
+
+_CATALOGUE_FILE = f"{__file__.rpartition('/')[0]}/catalogue.json"
+
+ExitCode = Annotated[int, msgspec.Meta(ge=0, le=255)]
+
+
+class OpExec(Opcode, kw_only=True):
+    """Run a command, without a shell, under declared locks."""
+
+    op_id: ClassVar[str] = "OP_EXEC"
+    built_in: ClassVar[bool] = True
+
+    argv: Annotated[list[str], msgspec.Meta(min_length=1)]
+    """The program and its arguments."""
+
+    env: dict[NonEmptyStr, str] = {}
+    """Variables set on top of a clean environment."""
+
+    cwd: NonEmptyStr | None = None
+    """Absolute path of the directory to run in; the root directory if unset."""
+
+    stdin: str | None = None
+    """What the command reads; nothing if unset."""
+
+    timeout: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    """Seconds after which the command is ended."""
+
+    locks: LockNeeds = LockNeeds()
+    """The locks to be held meanwhile."""
+
+    ok_exit_codes: Annotated[list[ExitCode], msgspec.Meta(min_length=1)] = msgspec.field(
+        default_factory=lambda: [0]
+    )
+    """Exit codes that mean success."""
+
+    def __post_init__(self) -> None:
+        if not self.argv[0]:
+            raise ValueError("argv: the program's name is empty")
+        if any("\0" in text for text in self.argv):
+            raise ValueError("argv: expected text without NUL characters")
+        if any("\0" in name or "=" in name or "\0" in value for name, value in self.env.items()):
+            raise ValueError("env: expected names without '=', and no NUL characters")
+        if self.cwd is not None and (not self.cwd.startswith("/") or "\0" in self.cwd):
+            raise ValueError("cwd: expected an absolute path")
+
+    def lock_needs(self) -> LockNeeds:
+        """What the submitter declared."""
+        return self.locks
+
+    @classmethod
+    def summary_value(cls, fields: Mapping[str, Any]) -> str | None:
+        """The command line on one line, cut to a length that fits a listing."""
+        argv = fields.get("argv")
+        if not isinstance(argv, list | tuple):
+            return None
+        text = " ".join(" ".join(str(word) for word in argv).split())
+        text = "".join(sign if sign.isprintable() else "?" for sign in text)
+        room = SUMMARY_CHARACTERS_MAX - len("EXEC()")
+        return text if len(text) <= room else text[: room - 3] + "..."
+
+
+SUMMARY_CHARACTERS_MAX = 60
+"""Longest summary of a command."""
+
+
+class OpTestDelay(Opcode, kw_only=True):
+    """Wait for some time: a job that does nothing, for tests."""
+
+    op_id: ClassVar[str] = "OP_TEST_DELAY"
+    summary_field: ClassVar[str | None] = "duration"
+    built_in: ClassVar[bool] = True
+    # Waiting again, from the start, harms nobody.
+    may_start_again: ClassVar[bool] = True
+
+    duration: float
+    on_master: bool = True
+    on_nodes: list[NonEmptyStr] = []
+    on_node_uuids: list[NonEmptyStr] | None = None
+    repeat: Annotated[int, msgspec.Meta(ge=0)] = 0
+    interruptible: bool = False
+    no_locks: bool = True
+    """Has no effect, as in Ganeti: the locks of the nodes are taken all the same."""
+
+    def lock_needs(self) -> LockNeeds:
+        """Each node alone, and the master node unless told otherwise."""
+        nodes = set(self.on_nodes if self.on_node_uuids is None else self.on_node_uuids)
+        if self.on_master:
+            nodes.add(MASTER_NODE)
+        return LockNeeds(node=LevelNeeds(exclusive=tuple(sorted(nodes))))
+
+    @classmethod
+    def summary_value(cls, fields: Mapping[str, Any]) -> str | None:
+        """The duration in whole nanoseconds."""
+        duration = fields.get("duration")
+        if isinstance(duration, bool) or not isinstance(duration, int | float):
+            return None
+        nanoseconds = duration * 1e9
+        return f"{round(nanoseconds)} ns" if math.isfinite(nanoseconds) else None
+
+
+class UserOpcodes(msgspec.Struct, frozen=True):
+    """What `load_user_opcodes` found: ids now known, and one sentence for each broken plug-in."""
+
+    loaded: tuple[str, ...]
+    problems: tuple[str, ...]
+
+
+_OWN: dict[str, type[Opcode]] = {"OP_EXEC": OpExec, "OP_TEST_DELAY": OpTestDelay}
+_made: dict[str, type[Opcode]] = {}
+_from_users: dict[str, type[Opcode]] = {}
+
+
+def find(op_id: str) -> type[Opcode] | None:
+    """The type of the opcodes called ``op_id``, if there is one."""
+    found = _OWN.get(op_id) or _from_users.get(op_id) or _made.get(op_id)
+    if found is None and op_id in _stored()["opcodes"]:
+        found = _made[op_id] = _make(op_id)
+    return found
+
+
+def known_ids() -> list[str]:
+    """The ids of all opcodes, sorted."""
+    return sorted({*_OWN, *_from_users, *_stored()["opcodes"]})
+
+
+def has_operation(op_id: str) -> bool:
+    """Whether something here can run opcodes called ``op_id``."""
+    found = find(op_id)
+    return found is not None and found.has_operation()
+
+
+def load_user_opcodes() -> UserOpcodes:
+    """Make known the opcodes that installed packages declare; broken ones are left out and told.
+
+    Called once by whoever needs them: it imports other people's code. Calling it again
+    looks afresh.
+    """
+    # Slow to import, and the fork server for built-in operations never needs it.
+    from importlib.metadata import entry_points  # noqa: PLC0415
+
+    _from_users.clear()
+    problems: list[str] = []
+    entries = sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda entry: entry.name)
+    for entry in entries:
+        try:
+            declared = _load_declared(entry)
+        except errors.OpcodeError as error:
+            problems.append(error.text)
+        else:
+            _from_users[declared.op_id] = declared
+    return UserOpcodes(tuple(sorted(_from_users)), tuple(problems))
+
+
+def _load_declared(entry: EntryPoint) -> type[Opcode]:
+    place = f"package {entry.dist.name if entry.dist else '?'}: opcode {entry.name!r}"
+    try:
+        declared = entry.load()
+    # Whatever somebody else's module raises, SystemExit included: only that plug-in is left out.
+    except (Exception, SystemExit) as error:
+        raise errors.OpcodeError(
+            f"{place} ({entry.value}) cannot be loaded: {type(error).__name__}: {error}"
+        ) from error
+    if fault := _fault(declared):
+        raise errors.OpcodeError(f"{place} ({entry.value}): {fault}")
+    assert isinstance(declared, type)
+    assert issubclass(declared, Opcode)
+    return declared
+
+
+def _fault(declared: object) -> str | None:
+    if not (isinstance(declared, type) and issubclass(declared, Opcode)):
+        return "it is not a class derived from Opcode"
+    if not _is_op_id(declared.op_id):
+        return f"op_id {declared.op_id!r} is not OP_ and capitals, digits and underscores"
+    if find(declared.op_id) is not None:
+        return f"{declared.op_id} is declared already"
+    if not declared.has_operation():
+        return "it brings no operation: define run(self, context)"
+    try:
+        msgspec.convert({}, declared)
+    except msgspec.ValidationError:
+        # A required parameter is missing, which is as it should be: the types are sound.
+        return None
+    except Exception as error:  # noqa: BLE001 - annotations that name nothing raise anything
+        return f"its parameters cannot be checked: {type(error).__name__}: {error}"
+    return None
+
+
+def _is_op_id(text: object) -> bool:
+    if not isinstance(text, str) or not text.startswith("OP_"):
+        return False
+    name = text.removeprefix("OP_")
+    return bool(name) and name.isascii() and name.replace("_", "A").isalnum() and name.isupper()
+
+
+_cache: dict[str, Any] = {}
+
+
+def _stored() -> dict[str, Any]:
+    if not _cache:
+        with open(_CATALOGUE_FILE, "rb") as file:
+            _cache.update(msgspec.json.decode(file.read()))
+    return _cache
+
+
+def _make(op_id: str) -> type[Opcode]:
+    declared = _stored()["opcodes"][op_id]
+    parameters: dict[str, dict[str, Any]] = declared["parameters"]
+    types = {name: parameter["type"] for name, parameter in parameters.items()}
+    namespace: dict[str, Any] = {
+        "__doc__": f"Ganeti's {op_id}.",
+        "op_id": op_id,
+        "summary_field": declared.get("summary_field"),
+        "secret_fields": tuple(name for name, text in types.items() if "secret[" in text),
+        "private_fields": tuple(name for name, text in types.items() if "private[" in text),
+    }
+    if declared.get("exclusive_bgl"):
+        namespace["lock_needs"] = _needs_everything
+    if addresses := list(_addresses(types)):
+        namespace["__post_init__"] = _address_check(addresses)
+    if op_id in _SUMMARIES:
+        namespace["summary_value"] = classmethod(_SUMMARIES[op_id])
+    made: object = msgspec.defstruct(
+        _class_name(op_id),
+        [_field(name, parameter) for name, parameter in parameters.items()],
+        bases=(Opcode,),
+        namespace=namespace,
+        module=__name__,
+        kw_only=True,
+    )
+    assert isinstance(made, type)
+    assert issubclass(made, Opcode)
+    return made
+
+
+def _class_name(op_id: str) -> str:
+    return "".join(word.capitalize() for word in op_id.split("_"))
+
+
+def _field(name: str, parameter: Mapping[str, Any]) -> tuple[str, Any, Any]:
+    assert name not in COMMON_FIELDS
+    annotation: Any = notation.parse(parameter["type"], _stored()["enums"])
+    if "default" not in parameter:
+        return name, annotation, msgspec.field()
+    default = parameter["default"]
+    if default is None:
+        # A few parameters are of type "any"; unset is a value of that too.
+        annotation = annotation | None
+    return name, annotation, msgspec.field(default=default)
+
+
+def _needs_everything(_self: Opcode) -> LockNeeds:
+    return LockNeeds(cluster=LevelNeeds(exclusive=("BGL",)))
+
+
+def _addresses(types: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for name, text in types.items():
+        kind = next((kind for kind in notation.ADDRESS_NOTATIONS if kind in text), None)
+        if kind is not None:
+            yield name, kind
+
+
+def _address_check(addresses: list[tuple[str, str]]) -> Callable[[Opcode], None]:
+    def check(self: Opcode) -> None:
+        for name, kind in addresses:
+            value = getattr(self, name)
+            for text in value if isinstance(value, list) else [value]:
+                try:
+                    if text is not None:
+                        notation.check_address(kind, text)
+                except ValueError as error:
+                    raise ValueError(f"{name}: {error}") from error
+
+    return check
+
+
+_TAG_KINDS = {
+    "cluster": "TagKindCluster",
+    "instance": "TagKindInstance",
+    "network": "TagKindNetwork",
+    "node": "TagKindNode",
+    "nodegroup": "TagKindGroup",
+}
+
+
+def _tags_get_summary(_cls: type[Opcode], fields: Mapping[str, Any]) -> str | None:
+    # Ganeti shows its internal word for the kind of object, and its clients print it.
+    kind = fields.get("kind")
+    return _TAG_KINDS.get(kind) if isinstance(kind, str) else None
+
+
+def _allocator_summary(_cls: type[Opcode], fields: Mapping[str, Any]) -> str | None:
+    return str(fields.get("iallocator"))
+
+
+_SUMMARIES: dict[str, Callable[[type[Opcode], Mapping[str, Any]], str | None]] = {
+    "OP_TAGS_GET": _tags_get_summary,
+    "OP_TEST_ALLOCATOR": _allocator_summary,
+}

@@ -1,0 +1,163 @@
+"""Jobs as users of the library see them: frozen values, times in seconds since the epoch.
+
+Holds no messages and no files: `job_info` reads the text of a job file, and `transport`
+makes the same values of summaries.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from . import jobs, opcodes
+from .jobs import JobStatus
+
+
+class LogLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry of a job's log; ``serial`` counts within the job, from 1."""
+
+    job_id: int
+    op_index: int
+    serial: int
+    time: float
+    kind: str
+    text: str
+
+
+class OpInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """One opcode of a job: what was asked for, and what became of it."""
+
+    op_id: str
+    summary: str
+    input: dict[str, Any]
+    status: JobStatus
+    result: Any
+    log: list[LogLine]
+    priority: int
+    started: float | None
+    executed: float | None
+    ended: float | None
+
+
+class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """One job. ``ops`` and ``depends`` are None where only the summary was asked for.
+
+    ``depends`` holds the jobs the first opcode waits for, with the statuses it accepts.
+    """
+
+    id: int
+    status: JobStatus
+    summary: str
+    priority: int
+    received: float | None = None
+    started: float | None = None
+    ended: float | None = None
+    process_id: int | None = None
+    archived: bool = False
+    reason: str = ""
+    depends: list[tuple[int, tuple[str, ...]]] | None = None
+    ops: list[OpInfo] | None = None
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the job has ended."""
+        return self.status.is_final
+
+
+class StatusChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A watched job has another status; ``previous`` is None when it is told first."""
+
+    job_id: int
+    status: JobStatus
+    previous: JobStatus | None
+    job: JobInfo
+
+
+FIELDS = JobInfo.__struct_fields__
+"""What can be asked for of a job."""
+
+WHOLE_FIELDS = frozenset({"ops", "depends"})
+"""Those that only the whole job has; the others are in its summary."""
+
+
+def job_info(body: bytes, *, archived: bool = False) -> JobInfo:
+    """The job in the text of a job file; `StorageError` if that holds none."""
+    job = jobs.decode_job(body)
+    return JobInfo(
+        id=job.id,
+        status=job.status,
+        summary=job_summary(job),
+        priority=job.priority,
+        received=jobs.seconds(job.received_timestamp),
+        started=jobs.seconds(job.start_timestamp),
+        ended=jobs.seconds(job.end_timestamp),
+        process_id=job.process_id,
+        archived=archived,
+        reason=job_reason(job),
+        depends=_depends(job),
+        ops=[_op_info(job.id, index, op) for index, op in enumerate(job.ops)],
+    )
+
+
+def job_summary(job: jobs.Job) -> str:
+    """What the job does, in one line: ``EXEC(make), TEST_DELAY(1.5)``."""
+    return ", ".join(opcodes.summary(op.input) for op in job.ops)
+
+
+def job_reason(job: jobs.Job) -> str:
+    """Why the job was submitted: the first text of its first opcode's reason trail.
+
+    Whoever submits writes the first entry; what comes later was added on the way.
+    """
+    trail = job.ops[0].input.get("reason") if job.ops else None
+    for entry in trail if isinstance(trail, list) else ():
+        match entry:
+            case [_, str(text), *_] if text:
+                return text
+    return ""
+
+
+def log_lines(job_id: int, op_index: int, entries: list[jobs.LogEntry]) -> list[LogLine]:
+    """Log entries of one opcode as values."""
+    return [
+        LogLine(
+            job_id=job_id,
+            op_index=op_index,
+            serial=serial,
+            time=stamp[0] + stamp[1] / 1_000_000,
+            kind=kind,
+            text=message if isinstance(message, str) else _json_text(message),
+        )
+        for serial, stamp, kind, message in entries
+    ]
+
+
+def _op_info(job_id: int, index: int, op: jobs.OpcodeEntry) -> OpInfo:
+    return OpInfo(
+        op_id=str(op.input.get("OP_ID", "")),
+        summary=opcodes.summary(op.input),
+        input=op.input,
+        status=op.status,
+        result=op.result,
+        log=log_lines(job_id, index, op.log),
+        priority=op.priority,
+        started=jobs.seconds(op.start_timestamp),
+        executed=jobs.seconds(op.exec_timestamp),
+        ended=jobs.seconds(op.end_timestamp),
+    )
+
+
+def _depends(job: jobs.Job) -> list[tuple[int, tuple[str, ...]]]:
+    found = job.ops[0].input.get("depends") if job.ops else None
+    depends: list[tuple[int, tuple[str, ...]]] = []
+    for entry in found if isinstance(found, list) else ():
+        match entry:
+            # What Ganeti or an older version has stored is shown as far as it can be.
+            case [int(job_id), [*statuses]]:
+                depends.append((job_id, tuple(map(str, statuses))))
+    return depends
+
+
+def _json_text(value: object) -> str:
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,231 @@
+"""Checks what is submitted, reads what is stored, and tells both in one line.
+
+The way to opcodes for all other code: re-exports what declares them. An opcode travels and
+is stored as a plain dictionary with its ``OP_ID``; inside an operation it is a typed value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from . import catalogue, errors
+from .declarations import (
+    COMMON_FIELDS,
+    LevelNeeds,
+    LockMode,
+    LockNeeds,
+    NonEmptyStr,
+    Opcode,
+    OperationContext,
+    OperationError,
+)
+from .explanations import (
+    INTEGER_MAX,
+    INTEGER_MIN,
+    check_plain,
+    explain,
+    likeness,
+    shown,
+    type_name,
+)
+
+__all__ = [
+    "REDACTED",
+    "LevelNeeds",
+    "LockMode",
+    "LockNeeds",
+    "NonEmptyStr",
+    "Opcode",
+    "OperationContext",
+    "OperationError",
+    "check_opcode",
+    "dependencies",
+    "parse",
+    "redacted",
+    "summary",
+]
+
+REDACTED = "<redacted>"
+"""What a job file holds in place of a secret."""
+
+INVALID_SUMMARY = "INVALID_OP"
+"""Summary of an entry without a usable ``OP_ID``."""
+
+_ALWAYS_STORED = ("depends", "comment")
+_FINAL_STATUSES = ("success", "error", "canceled")
+_JOB_ID_DIGITS_MAX = 18
+
+
+def check_opcode(raw: object) -> dict[str, Any]:
+    """The opcode ``raw`` as it is stored: checked, defaults filled in.
+
+    Raises `OpcodeError` that names the parameter and what was expected, `DependencyError`
+    likewise, and `OperationMissingError` if nothing here can run it. Values of secret
+    parameters are still in it: see `redacted`.
+    """
+    plain = _mapping(raw)
+    declared = _declared(plain)
+    if not declared.has_operation():
+        raise errors.OperationMissingError(
+            f"{declared.op_id}: this opcode is known, but nothing on this system can run it"
+        )
+    opcode = _convert(plain, declared)
+    try:
+        opcode.lock_needs().to_changes()
+        return _stored_form(opcode)
+    except Exception as error:
+        # Lock needs and defaults may be a plug-in's, whose fault must not stop the daemon.
+        raise errors.OpcodeError(f"{declared.op_id}: {_told(error)}") from error
+
+
+def parse(fields: object) -> Opcode:
+    """The typed value of a submitted or stored opcode, whether or not something can run it."""
+    plain = _mapping(fields)
+    return _convert(plain, _declared(plain))
+
+
+def redacted(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy with every secret value replaced; unknown opcodes are left as they are."""
+    op_id = fields.get("OP_ID")
+    declared = catalogue.find(op_id) if isinstance(op_id, str) else None
+    secrets = declared.secret_fields if declared else ()
+    return {name: _hide(value) if name in secrets else value for name, value in fields.items()}
+
+
+def summary(fields: Mapping[str, Any]) -> str:
+    """How a listing shows a stored opcode, such as ``INSTANCE_CREATE(web1)``. Never fails."""
+    op_id = fields.get("OP_ID")
+    if not isinstance(op_id, str) or not op_id:
+        return INVALID_SUMMARY
+    name = op_id.removeprefix("OP_")
+    declared = catalogue.find(op_id)
+    if declared is None:
+        return name
+    try:
+        value = declared.summary_value(fields)
+    except Exception:  # noqa: BLE001 - a plug-in's fault must not make a job unlistable
+        return name
+    return name if value is None else f"{name}({value})"
+
+
+def dependencies(fields: Mapping[str, Any]) -> list[tuple[int, tuple[str, ...]]]:
+    """The jobs an opcode waits for, each with the final statuses that satisfy it.
+
+    Negative ids count back from the job's own. `DependencyError` names the malformed place.
+    """
+    given = {key: fields[key] for key in ("depends", "depend") if fields.get(key) is not None}
+    if len(given) > 1:
+        raise errors.DependencyError("depends: given as 'depend' too; use one of the two")
+    for key, entries in given.items():
+        if not isinstance(entries, list | tuple):
+            raise errors.DependencyError(f"{key}: expected list, got {type_name(entries)}")
+        return [_dependency(entry, f"{key}[{place}]") for place, entry in enumerate(entries)]
+    return []
+
+
+def _dependency(entry: object, place: str) -> tuple[int, tuple[str, ...]]:
+    match entry:
+        case [job_id, [*statuses]]:
+            pass
+        case _:
+            raise errors.DependencyError(f"{place}: expected [job id, [statuses]]")
+    for status in statuses:
+        if status not in _FINAL_STATUSES:
+            known = ", ".join(_FINAL_STATUSES)
+            raise errors.DependencyError(
+                f"{place}: expected statuses among {known}, got {shown(status)}"
+            )
+    return _job_id(job_id, place), tuple(str(status) for status in statuses)
+
+
+def _job_id(value: object, place: str) -> int:
+    # Ganeti's clients may write an id as a string of digits.
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        value = int(value) if len(value) <= _JOB_ID_DIGITS_MAX else INTEGER_MAX + 1
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise errors.DependencyError(f"{place}: expected int as job id, got {type_name(value)}")
+    if not INTEGER_MIN <= value <= INTEGER_MAX:
+        raise errors.DependencyError(f"{place}: this number is too large for a job id")
+    return value
+
+
+def _mapping(raw: object) -> dict[str, Any]:
+    if not isinstance(raw, dict):
+        raise errors.OpcodeError(f"opcode: expected dict, got {type_name(raw)}")
+    return raw
+
+
+def _declared(plain: Mapping[str, Any]) -> type[Opcode]:
+    if "OP_ID" not in plain:
+        raise errors.OpcodeError("opcode: missing OP_ID")
+    op_id = plain["OP_ID"]
+    if not isinstance(op_id, str):
+        raise errors.OpcodeError(f"OP_ID: expected str, got {type_name(op_id)}")
+    declared = catalogue.find(op_id)
+    if declared is None:
+        guess = likeness(op_id, catalogue.known_ids())
+        raise errors.OpcodeError(f"unknown opcode {shown(op_id)}{guess}")
+    return declared
+
+
+def _convert(plain: Mapping[str, Any], declared: type[Opcode]) -> Opcode:
+    given = {name: value for name, value in plain.items() if name not in ("OP_ID", "depend")}
+    try:
+        _check_names(given, declared)
+        for name, value in given.items():
+            check_plain(value, name)
+        if waited_for := dependencies(plain):
+            given["depends"] = [[job_id, list(statuses)] for job_id, statuses in waited_for]
+        return msgspec.convert(given, declared)
+    except errors.DependencyError as error:
+        raise errors.DependencyError(f"{declared.op_id}: {error.text}") from error
+    except msgspec.ValidationError as error:
+        text = explain(str(error), given, declared)
+        raise errors.OpcodeError(f"{declared.op_id}: {text}") from error
+    except Exception as error:
+        # Besides our own checks this may be a plug-in's, which must not stop the daemon.
+        raise errors.OpcodeError(f"{declared.op_id}: {_told(error)}") from error
+
+
+def _check_names(given: Mapping[str, Any], declared: type[Opcode]) -> None:
+    known = declared.__struct_encode_fields__
+    for name in given:
+        if not isinstance(name, str):
+            raise ValueError(f"expected str as parameter name, got {type_name(name)}")  # noqa: TRY004
+        if name not in known:
+            own = [field for field in known if field not in COMMON_FIELDS]
+            listed = ", ".join([*own, *COMMON_FIELDS])
+            raise ValueError(f"unknown parameter {shown(name)} (known: {listed})")
+    for name, default in zip(known, declared.__struct_defaults__, strict=True):
+        if default is msgspec.NODEFAULT and name not in given:
+            raise ValueError(f"missing parameter '{name}'")
+
+
+def _stored_form(opcode: Opcode) -> dict[str, Any]:
+    # Through JSON and back: what passes can be stored, and reads back as the same value.
+    plain = msgspec.json.decode(msgspec.json.encode(opcode, order="deterministic"))
+    defaults = zip(opcode.__struct_encode_fields__, opcode.__struct_defaults__, strict=True)
+    unset = {
+        name
+        for name, default in defaults
+        if default is None and plain[name] is None and name not in _ALWAYS_STORED
+    }
+    stored = {name: value for name, value in plain.items() if name not in unset}
+    common = {name: stored.pop(name) for name in COMMON_FIELDS if name in stored}
+    return {**common, "OP_ID": opcode.op_id, **stored}
+
+
+def _hide(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {name: _hide(item) for name, item in value.items()}
+    return None if value is None else REDACTED
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, errors.GangerError):
+        return error.text
+    text = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+    return " ".join(text.split())

@@ -1,0 +1,405 @@
+"""Job filter rules: the rule as stored, and the tables of its actions and predicates.
+
+A rule's JSON is Ganeti's; the window of validity is ours and left out when not set, and keys
+this version does not know are kept. Which rule applies to a job is decided elsewhere
+(``actors/filtering``). No files, no clock.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from . import errors
+from .filters import (
+    MISSING,
+    PLAIN,
+    Dialect,
+    Filter,
+    Resolve,
+    Value,
+    compile_filter,
+    fault,
+    json_rank,
+    parse_filter,
+    shown,
+)
+from .filters import to_raw as filter_to_raw
+
+PREDICATES_MAX: Final = 100
+"""Most predicates in one rule."""
+
+INTEGER_MAX: Final = 2**63 - 1
+"""Largest number anywhere in a rule: what fits into a frame."""
+
+ReasonEntry: TypeAlias = tuple[str, str, int]
+"""Source, text and nanoseconds since the epoch."""
+
+
+class ActionName(enum.StrEnum):
+    """What a rule does with the jobs it applies to."""
+
+    ACCEPT = "ACCEPT"
+    PAUSE = "PAUSE"
+    REJECT = "REJECT"
+    CONTINUE = "CONTINUE"
+    RATE_LIMIT = "RATE_LIMIT"
+
+
+class Action(msgspec.Struct, frozen=True):
+    """An action with its number, for those that have one."""
+
+    name: ActionName
+    limit: int | None = None
+
+
+class Predicate(msgspec.Struct, frozen=True):
+    """One condition on a job: a name from `PREDICATES` and an expression over its fields."""
+
+    name: str
+    expression: Filter
+
+
+class FilterRule(msgspec.Struct, frozen=True, kw_only=True):
+    """One filter rule. Made by `parse_rule`, which checks it."""
+
+    uuid: str
+    watermark: int
+    priority: int = 0
+    predicates: tuple[Predicate, ...] = ()
+    action: Action = Action(ActionName.CONTINUE)
+    reason_trail: tuple[ReasonEntry, ...] = ()
+    valid_from: float | None = None
+    valid_until: float | None = None
+    extra: dict[str, Any] = {}
+
+    @property
+    def order(self) -> tuple[int, int, str]:
+        """Where the rule stands in the chain."""
+        return self.priority, self.watermark, self.uuid
+
+    def is_expired(self, now: float) -> bool:
+        """Whether the rule has ceased to apply for good."""
+        return self.valid_until is not None and self.valid_until <= now
+
+    def is_in_force(self, now: float) -> bool:
+        """Whether the rule's window, from its start up to but without its end, holds ``now``."""
+        return not self.is_expired(now) and (self.valid_from is None or self.valid_from <= now)
+
+
+class JobFacts(msgspec.Struct, frozen=True):
+    """What a rule may look at in a job: its id, the opcodes as stored, their reason trails.
+
+    As stored means with their defaults filled in and secrets redacted, so that a rule says
+    the same of a job at the door, in the queue and between two of its opcodes. At the door the
+    id is the one that the job will get.
+    """
+
+    id: int
+    opcodes: Sequence[Mapping[str, Any]] = ()
+    trails: Sequence[object] = ()
+
+    @classmethod
+    def of(cls, job_id: int, inputs: Sequence[Mapping[str, Any]]) -> JobFacts:
+        """The facts of a job whose opcodes carry their reason trails, as in a job file."""
+        return cls(job_id, inputs, [opcode.get("reason") for opcode in inputs])
+
+
+class ParsedRules(NamedTuple):
+    """The readable rules among those given, and what is wrong with the others."""
+
+    rules: tuple[FilterRule, ...]
+    problems: tuple[errors.FilterRuleError, ...]
+
+
+def parse_rule(raw: object, *, where: str = "") -> FilterRule:
+    """The rule in this JSON object; `FilterRuleError` names the place, after ``where``.
+
+    ``uuid`` and ``watermark`` must be there; all else has a default.
+    """
+    if not isinstance(raw, dict):
+        raise fault(where.rstrip(".") or "rule", f"expected an object, not {shown(raw)}")
+    valid_from = _time(raw.get("valid_from"), f"{where}valid_from")
+    valid_until = _time(raw.get("valid_until"), f"{where}valid_until")
+    if valid_from is not None and valid_until is not None and valid_from >= valid_until:
+        raise fault(f"{where}valid_until", "must be later than valid_from")
+    return FilterRule(
+        uuid=parse_uuid(raw.get("uuid"), where=f"{where}uuid"),
+        watermark=_non_negative(raw.get("watermark"), f"{where}watermark"),
+        priority=_non_negative(raw.get("priority", 0), f"{where}priority"),
+        predicates=_predicates(raw.get("predicates", []), f"{where}predicates"),
+        action=parse_action(raw.get("action", "CONTINUE"), where=f"{where}action"),
+        reason_trail=_trail(raw.get("reason_trail", []), f"{where}reason_trail"),
+        valid_from=valid_from,
+        valid_until=valid_until,
+        extra={key: value for key, value in raw.items() if key not in _KEYS},
+    )
+
+
+def parse_rules(raws: Iterable[object]) -> ParsedRules:
+    """The rules of a stored set. One that cannot be read does not take the others with it.
+
+    What to do about it is the caller's decision: a rule left out is a rule not obeyed.
+    """
+    rules: list[FilterRule] = []
+    problems: list[errors.FilterRuleError] = []
+    for place, raw in enumerate(raws):
+        name = raw.get("uuid", place) if isinstance(raw, dict) else place
+        try:
+            rules.append(parse_rule(raw, where=f"filters[{shown(name)}]."))
+        except errors.FilterRuleError as error:
+            problems.append(error)
+    return ParsedRules(tuple(rules), tuple(problems))
+
+
+def to_raw(rule: FilterRule) -> dict[str, Any]:
+    """The rule as a JSON object, in the form that is stored."""
+    raw: dict[str, Any] = {
+        "watermark": rule.watermark,
+        "priority": rule.priority,
+        "predicates": [
+            [predicate.name, filter_to_raw(predicate.expression)] for predicate in rule.predicates
+        ],
+        "action": action_to_raw(rule.action),
+        "reason_trail": [list(entry) for entry in rule.reason_trail],
+        "uuid": rule.uuid,
+    }
+    if rule.valid_from is not None:
+        raw["valid_from"] = rule.valid_from
+    if rule.valid_until is not None:
+        raw["valid_until"] = rule.valid_until
+    return raw | rule.extra
+
+
+_KEYS: Final = frozenset(FilterRule.__struct_fields__) - {"extra"}
+
+
+def parse_uuid(raw: object, *, where: str = "uuid") -> str:
+    """The UUID, if it has the one form that Ganeti takes; nobody asks whether it is random."""
+    if not isinstance(raw, str) or not _UUID.fullmatch(raw):
+        raise fault(
+            where,
+            f"Unable to parse UUID {shown(raw)}; expected 8-4-4-4-12 lower-case hexadecimal digits",
+        )
+    return raw
+
+
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+
+
+def _non_negative(raw: object, where: str) -> int:
+    if isinstance(raw, bool) or not isinstance(raw, int) or not 0 <= raw <= INTEGER_MAX:
+        raise fault(
+            where, f"Invalid value for non-negative type '{shown(raw)}'; expected an integer >= 0"
+        )
+    return raw
+
+
+def _time(raw: object, where: str) -> float | None:
+    if raw is None:
+        return None
+    if isinstance(raw, bool) or not isinstance(raw, int | float) or not _is_finite(raw):
+        raise fault(where, f"expected a time in seconds since the epoch, not {shown(raw)}")
+    return float(raw)
+
+
+def _is_finite(number: float) -> bool:
+    return abs(number) <= INTEGER_MAX and math.isfinite(number)
+
+
+def _trail(raw: object, where: str) -> tuple[ReasonEntry, ...]:
+    if not isinstance(raw, list | tuple):
+        raise fault(where, f"expected a list, not {shown(raw)}")
+    return tuple(_trail_entry(entry, f"{where}[{place}]") for place, entry in enumerate(raw))
+
+
+def _trail_entry(raw: object, where: str) -> ReasonEntry:
+    match raw:
+        case [str() as source, str() as text, int() as when] if (
+            not isinstance(when, bool) and abs(when) <= INTEGER_MAX
+        ):
+            return source, text, when
+        case _:
+            raise fault(where, f"expected [source, text, nanoseconds], not {shown(raw)}")
+
+
+# ---------------------------------------------------------------- actions
+
+
+def parse_action(raw: object, *, where: str = "action") -> Action:
+    """The action in its JSON form: a name, or a list of a name and a number."""
+    match raw:
+        case str():
+            name, arguments = raw, None
+        case [str() as name, *arguments]:
+            pass
+        case _:
+            raise _no_action(raw, where)
+    parse_limit = ACTIONS.get(name)
+    if parse_limit is None:
+        raise _no_action(raw, where)
+    return Action(ActionName(name), parse_limit(arguments, where))
+
+
+def action_to_raw(action: Action) -> str | list[Any]:
+    """The action in its JSON form."""
+    name = str(action.name)
+    return name if action.limit is None else [name, action.limit]
+
+
+def _no_action(raw: object, where: str) -> errors.FilterRuleError:
+    known = ", ".join(ACTIONS)
+    return fault(where, f"malformed FilterAction JSON: {shown(raw)}; expected one of {known}")
+
+
+def _without_limit(arguments: Sequence[object] | None, where: str) -> None:
+    if arguments is not None:
+        raise fault(where, "malformed FilterAction JSON: only RATE_LIMIT is written as a list")
+
+
+def _with_limit(arguments: Sequence[object] | None, where: str) -> int:
+    match arguments:
+        case [int() as limit] if not isinstance(limit, bool) and 0 < limit <= INTEGER_MAX:
+            return limit
+        case _:
+            raise fault(
+                where,
+                f"RATE_LIMIT argument must be a positive integer, as in"
+                f' ["RATE_LIMIT", 5], not {shown(arguments)}',
+            )
+
+
+# One line for each action. What is written behind the name: nothing (None), or a list.
+ACTIONS: Final[dict[str, Callable[[Sequence[object] | None, str], int | None]]] = {
+    ActionName.ACCEPT: _without_limit,
+    ActionName.PAUSE: _without_limit,
+    ActionName.REJECT: _without_limit,
+    ActionName.CONTINUE: _without_limit,
+    ActionName.RATE_LIMIT: _with_limit,
+}
+
+
+# ---------------------------------------------------------------- predicates
+
+
+def compile_predicate(predicate: Predicate, watermark: int) -> Callable[[JobFacts], bool]:
+    """A test to apply to many jobs. Never raises."""
+    kind = PREDICATES[predicate.name]
+    holds = compile_filter(predicate.expression, kind.dialect(watermark))
+    candidates = kind.candidates
+    return lambda facts: any(map(holds, candidates(facts)))
+
+
+def _predicates(raw: object, where: str) -> tuple[Predicate, ...]:
+    if not isinstance(raw, list | tuple):
+        raise fault(where, f"expected a list, not {shown(raw)}")
+    if len(raw) > PREDICATES_MAX:
+        raise fault(where, f"a rule has at most {PREDICATES_MAX} predicates")
+    return tuple(_predicate(entry, f"{where}[{place}]") for place, entry in enumerate(raw))
+
+
+def _predicate(raw: object, where: str) -> Predicate:
+    match raw:
+        case [str() as name, expression] if name in PREDICATES:
+            return Predicate(name, parse_filter(expression, where=f"{where}[1]"))
+        case [str() as name, *parameters]:
+            known = ", ".join(PREDICATES)
+            raise fault(
+                where,
+                f"malformed FilterPredicate: bad parameter list for '{name}' predicate:"
+                f" {shown(parameters)}; expected one of {known} and one expression",
+            )
+        case _:
+            raise fault(
+                where,
+                "malformed FilterPredicate: must be a list with the first entry being a string"
+                f" describing the predicate type, not {shown(raw)}",
+            )
+
+
+def _the_id(facts: JobFacts) -> Iterator[Resolve]:
+    yield lambda field: facts.id if field == "id" else MISSING
+
+
+def _the_opcodes(facts: JobFacts) -> Iterator[Resolve]:
+    return (partial(_opcode_field, opcode) for opcode in facts.opcodes)
+
+
+def _opcode_field(opcode: Mapping[str, Any], field: str) -> object:
+    """A parameter by name, with dots into nested objects.
+
+    A parameter that is null is one that was not set, hence missing: the daemon leaves it out
+    where the job process writes null, and a rule must not see the difference.
+    """
+    name, *path = field.split(".")
+    value = opcode.get(name)
+    if value is None:
+        value = opcode.get(_OTHER_SPELLING.get(name, name))
+    if value is None:
+        return MISSING
+    for key in path:
+        if not isinstance(value, dict) or key not in value:
+            return MISSING
+        value = value[key]
+    return value
+
+
+_OTHER_SPELLING: Final = {"depend": "depends", "depends": "depend"}
+
+
+def _the_reasons(facts: JobFacts) -> Iterator[Resolve]:
+    """Each entry of each trail. What is none, in an old file, is nothing that could match."""
+    for trail in facts.trails:
+        for entry in trail if isinstance(trail, list | tuple) else ():
+            if isinstance(entry, list | tuple) and len(entry) == len(_REASON_FIELDS):
+                yield partial(_entry_field, entry)
+
+
+def _entry_field(entry: Sequence[object], field: str) -> object:
+    place = _REASON_FIELDS.get(field)
+    return MISSING if place is None else entry[place]
+
+
+_REASON_FIELDS: Final = {"source": 0, "reason": 1, "timestamp": 2}
+
+
+def _id_operand(watermark: int, value: Value) -> int | None:
+    """Ids are compared with integers and with the one word; another string is invalid."""
+    if value == "watermark":
+        return watermark
+    return value if isinstance(value, int) else None
+
+
+def _texts_first(value: object) -> int:
+    """The order in which Ganeti compares the values of a reason: strings before numbers."""
+    return -json_rank(value)
+
+
+_REASON_DIALECT: Final = Dialect(rank=_texts_first, searches_numbers=True)
+
+
+class PredicateKind(NamedTuple):
+    """What a predicate looks at (it holds if its expression does for one of them), and how."""
+
+    candidates: Callable[[JobFacts], Iterator[Resolve]]
+    dialect: Callable[[int], Dialect]
+    reads_opcodes: bool
+    """Whether more than the id is needed to judge a job by it."""
+
+
+# One line for each predicate; the dialect may depend on the rule's watermark.
+PREDICATES: Final[dict[str, PredicateKind]] = {
+    "jobid": PredicateKind(
+        _the_id,
+        lambda watermark: Dialect(partial(_id_operand, watermark), searches_numbers=True),
+        reads_opcodes=False,
+    ),
+    "opcode": PredicateKind(_the_opcodes, lambda _watermark: PLAIN, reads_opcodes=True),
+    "reason": PredicateKind(_the_reasons, lambda _watermark: _REASON_DIALECT, reads_opcodes=True),
+}

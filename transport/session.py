@@ -1,0 +1,458 @@
+"""The client's side of the conversation with a daemon, without sockets and without a clock.
+
+It numbers requests, matches replies to them, sends again what a lost connection or a
+restarted component has swallowed, and ends what takes too long. Sending twice is safe:
+every request leaves the same behind when it is carried out twice (a submission has a key);
+the two that do not are named in `SENT_ONCE`.
+
+A watch that is silent for a while is probed with a small listing. The answer proves that
+the daemon's queue lives; and if it shows a status that the watch should have told before,
+the watch is dead (the daemon gives up a peer that does not read) and is asked for anew. A
+mere sign of life of the connection would not show that.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import itertools
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, get_args, get_origin
+
+from ..storage import errors, settings
+from . import frames, messages
+from .exchanges import Call, Exchange, ReplyT, Stream
+from .messages import JobChanged, JobLogged, JobRows, Message, Request, WatchEnded
+from .watches import PARTS_MAX, Part, Watch
+
+RETRY_SECONDS_MIN, RETRY_SECONDS_MAX = 0.05, 1.0
+"""How long to wait before a refused request is sent again: doubled each time."""
+
+GRACE_SECONDS = 0.5
+"""How long nobody may accept a first connection before the daemon counts as not running."""
+
+HANDSHAKES_FAILED_MAX = 3
+"""Handshakes that may fail before a first connection is given up."""
+
+SENT_ONCE: tuple[type[Message], ...] = (messages.StopDaemon, messages.CrashComponent)
+"""Requests that must not reach a second daemon."""
+
+_RETRIED = (errors.ComponentRestartedError, errors.BusyError)
+# A watch outlives the daemon: another one will take it up.
+_WATCH_RETRIED = (*_RETRIED, errors.StoppingError)
+
+
+class LinkEvent(enum.Enum):
+    """What became of the connection."""
+
+    REACHED = "somebody accepts connections there"
+    MADE = "the handshake succeeded: from here on frames arrive"
+    LOST = "the connection is gone, and what was on its way with it"
+    REFUSED = "the daemon does not admit this key"
+    FAILED = "the handshake did not succeed"
+
+
+class ConnectionLostError(errors.DaemonUnreachableError):
+    """The connection was lost before the answer came."""
+
+
+class Session:
+    """All requests under way of one client. Times are monotonic seconds.
+
+    ``unreachable`` is the sentence to say when no daemon answers.
+    """
+
+    def __init__(self, unreachable: str, timeout_seconds: float) -> None:
+        self.unreachable = unreachable
+        self.is_connected = False
+        self.was_connected = False
+        self.wants_new_line = False
+        """The connection in use leads nowhere: make another one before the next request."""
+        self._timeout_seconds = timeout_seconds
+        self._is_reached = False
+        self._opened_at = 0.0
+        self._handshakes_failed = 0
+        self._numbers = itertools.count(1)
+        self._open: dict[int, Exchange] = {}
+        self._outbox: dict[Exchange, None] = {}
+        self._notices: deque[bytes] = deque()
+        self._wake_at = math.inf
+
+    # What is asked.
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is under way or waits to be sent."""
+        return not self._open and not self._notices
+
+    def request(self, message: Request[ReplyT], *, now: float, deadline: float) -> Call[ReplyT]:
+        """Begin a request; `BadRequestError` if it cannot be put into a frame."""
+        call = Call(next(self._numbers), message, deadline)
+        call.frame = _encode(message, call.number, deadline - now)
+        self._begin(call, now)
+        return call
+
+    def watch(
+        self, ids: Sequence[int] | None, *, log: bool, now: float, deadline: float | None
+    ) -> Stream:
+        """Begin a watch."""
+        stream = Stream(next(self._numbers), Watch(ids, log=log), deadline, now)
+        self._begin(stream, now)
+        if stream.watch.is_complete:
+            self._finish(stream)
+        return stream
+
+    def next_part(self, stream: Stream, now: float) -> Part | None:
+        """The next part of a watch; None if there is none now."""
+        part = stream.watch.take()
+        if part is None and stream.is_paused and not stream.is_done:
+            stream.is_paused = False
+            self._resume(stream, now)
+        return part
+
+    def forget(self, exchange: Exchange) -> None:
+        """Nobody waits for this any more. Harmless when it is done."""
+        if not exchange.is_done:
+            self._finish(exchange)
+
+    def fail_all(self, error: Exception) -> None:
+        """End everything under way with ``error``."""
+        for exchange in list(self._open.values()):
+            if not exchange.is_done:
+                self._finish(exchange, error)
+
+    # What happens.
+
+    def opened(self, now: float) -> None:
+        """A new connection is being tried, to a daemon that may be another one."""
+        self._opened_at = now
+        self._handshakes_failed = 0
+        self._is_reached = self.is_connected = self.wants_new_line = False
+        self._wake_by(now + GRACE_SECONDS)
+
+    def link_changed(self, event: LinkEvent, now: float) -> None:
+        """There is news of the connection."""
+        match event:
+            case LinkEvent.REACHED:
+                self._is_reached = True
+            case LinkEvent.MADE:
+                self.is_connected = self.was_connected = self._is_reached = True
+                self._send_all_again(now)
+            case LinkEvent.LOST:
+                self.is_connected = self._is_reached = False
+                self._end_sent_once()
+            case LinkEvent.REFUSED:
+                self.wants_new_line = True
+                self.fail_all(errors.NotAllowedError("the daemon does not know this key"))
+            case LinkEvent.FAILED:
+                self._handshakes_failed += 1
+        self._wake_by(now)
+
+    def received(self, data: bytes, now: float) -> None:
+        """A frame has come in."""
+        try:
+            frame = frames.decode(data, messages.ClientReply)
+        except frames.UnreadableMessageError as error:
+            if (exchange := self._open.get(error.number)) is not None:
+                self._finish(exchange, error)
+            return
+        except errors.FrameError:
+            # Not even a number: nobody can be told. The deadline of the request will tell.
+            return
+        match self._open.get(frame.number):
+            case Call() as call:
+                self._take_reply(call, frame.message, now)
+            case Stream() as stream:
+                self._take_part(stream, frame.number, frame.message, now)
+
+    def flush(self, send: Callable[[bytes], bool], now: float) -> None:
+        """Send what is to be sent, until ``send`` says that it cannot."""
+        while self._notices and send(self._notices[0]):
+            self._notices.popleft()
+        while self._outbox and not self._notices:
+            exchange = next(iter(self._outbox))
+            if not send(self._frame(exchange, now)):
+                break
+            del self._outbox[exchange]
+            exchange.is_sent = True
+
+    def tick(self, now: float) -> None:
+        """Do what is due: deadlines, repeated requests, probes."""
+        if now < self._wake_at:
+            return
+        self._wake_at = math.inf
+        self._check_reachable(now)
+        for number, exchange in list(self._open.items()):
+            if number == exchange.number and not exchange.is_done:
+                self._check(exchange, now)
+
+    def wait_seconds(self, now: float) -> float | None:
+        """How long until `tick` has something to do; None if that depends on events alone."""
+        return None if math.isinf(self._wake_at) else max(0.0, self._wake_at - now)
+
+    # Requests with one reply.
+
+    def _take_reply(self, call: Call[Any], message: Message, now: float) -> None:
+        if isinstance(message, messages.Failure):
+            error = errors.from_wire(message.error, message.text)
+            retried = _RETRIED if call.probes is None else _WATCH_RETRIED
+            if isinstance(error, retried):
+                self._retry_later(call, error, now)
+            else:
+                self._finish(call, error)
+        elif isinstance(message, _reply_types(type(call.message))):
+            call.reply = message
+            self._finish(call)
+        else:
+            asked, told = _name(call.message), _name(message)
+            self._finish(call, errors.FrameError(f"{asked}: the daemon answered with {told}"))
+        if call.is_done and call.probes is not None:
+            self._take_probe(call.probes, call, now)
+
+    def _retry_later(self, exchange: Exchange, error: errors.GangerError, now: float) -> None:
+        exchange.failure = error
+        pause = min(RETRY_SECONDS_MAX, RETRY_SECONDS_MIN * 2**exchange.retries)
+        exchange.retries += 1
+        exchange.retry_at = now + pause
+        if exchange.deadline is not None and exchange.retry_at >= exchange.deadline:
+            self._finish(exchange, error)
+        else:
+            self._wake_by(exchange.retry_at)
+
+    # Watches.
+
+    def _take_part(self, stream: Stream, number: int, message: Message, now: float) -> None:
+        is_current = number == stream.number
+        match message:
+            case JobChanged() | JobLogged():
+                if is_current:
+                    self._drop_earlier_numbers(stream)
+                self._take_news(stream, message, now)
+            case _ if not is_current:
+                # The end of what was given up already.
+                stream.earlier_numbers.remove(number)
+                del self._open[number]
+            case WatchEnded() if stream.watch.is_complete:
+                self._finish(stream, is_ended=True)
+            case WatchEnded():
+                lost = errors.ComponentRestartedError("the daemon has ended the watch")
+                self._watch_failed(stream, lost, now)
+            case messages.Failure():
+                error = errors.from_wire(message.error, message.text)
+                if isinstance(error, _WATCH_RETRIED):
+                    self._watch_failed(stream, error, now)
+                else:
+                    self._finish(stream, error, is_ended=True)
+            case _:
+                error = errors.FrameError(f"watch_jobs: the daemon answered with {_name(message)}")
+                self._finish(stream, error)
+
+    def _take_news(self, stream: Stream, message: JobChanged | JobLogged, now: float) -> None:
+        stream.heard_at = now
+        if not stream.watch.add(message):
+            return
+        stream.failing_since, stream.retries = None, 0
+        if stream.watch.waiting_count > PARTS_MAX:
+            # It goes on from here when it was read; what lies between is not lost, but told
+            # as it then is.
+            stream.is_paused = True
+            self._stop(stream)
+            self._drop_numbers(stream)
+        stream.changed()
+
+    def _watch_failed(self, stream: Stream, error: errors.GangerError, now: float) -> None:
+        if stream.failing_since is None:
+            stream.failing_since = now
+        if now - stream.failing_since >= self._timeout_seconds:
+            self._finish(stream, error, is_ended=True)
+        else:
+            stream.is_sent = False
+            self._retry_later(stream, error, now)
+
+    def _resume(self, stream: Stream, now: float) -> None:
+        """Ask for the watch anew, under a new number."""
+        if stream.watch.is_complete:
+            self._finish(stream)
+            return
+        stream.number = next(self._numbers)
+        stream.is_sent = False
+        stream.retry_at = None
+        stream.heard_at = now
+        self._open[stream.number] = stream
+        self._outbox[stream] = None
+        self._wake_by(now + settings.CLIENT_HEARTBEAT_SECONDS)
+
+    def _start_probe(self, stream: Stream, now: float) -> None:
+        call = self.request(stream.watch.probe(), now=now, deadline=now + self._timeout_seconds)
+        call.probes, stream.probe = stream, call
+
+    def _take_probe(self, stream: Stream, call: Call[JobRows], now: float) -> None:
+        stream.probe = None
+        if call.error is not None:
+            self._finish(stream, call.error)
+            return
+        stream.heard_at = now
+        self._wake_by(now + settings.CLIENT_HEARTBEAT_SECONDS)
+        if stream.watch.differs(call.result().rows) and stream.is_sent:
+            self._stop(stream)
+            stream.earlier_numbers.append(stream.number)
+            self._resume(stream, now)
+
+    def _stop(self, stream: Stream) -> None:
+        if stream.is_sent and self.is_connected:
+            self._notices.append(frames.encode(messages.StopWatch(request_id=stream.number)))
+
+    def _drop_earlier_numbers(self, stream: Stream) -> None:
+        for number in stream.earlier_numbers:
+            self._open.pop(number, None)
+        stream.earlier_numbers.clear()
+
+    def _drop_numbers(self, stream: Stream) -> None:
+        self._drop_earlier_numbers(stream)
+        self._open.pop(stream.number, None)
+        self._outbox.pop(stream, None)
+        if stream.probe is not None:
+            self._finish(stream.probe)
+            stream.probe = None
+
+    # Time and connections.
+
+    def _check(self, exchange: Exchange, now: float) -> None:
+        if exchange.deadline is not None:
+            if now >= exchange.deadline:
+                self._expire(exchange, now)
+                return
+            self._wake_by(exchange.deadline)
+        if exchange.retry_at is not None:
+            if now >= exchange.retry_at:
+                self._repeat(exchange, now)
+            else:
+                self._wake_by(exchange.retry_at)
+        if isinstance(exchange, Stream) and exchange.probe is None and not exchange.is_done:
+            probe_at = exchange.heard_at + settings.CLIENT_HEARTBEAT_SECONDS
+            if now >= probe_at:
+                self._start_probe(exchange, now)
+            else:
+                self._wake_by(probe_at)
+
+    def _repeat(self, exchange: Exchange, now: float) -> None:
+        exchange.retry_at = None
+        if isinstance(exchange, Stream):
+            del self._open[exchange.number]
+            self._resume(exchange, now)
+        else:
+            self._outbox[exchange] = None
+
+    def _expire(self, exchange: Exchange, now: float) -> None:
+        error: errors.GangerError
+        if isinstance(exchange, Stream):
+            seconds = now - exchange.began
+            error = errors.DeadlineError(
+                f"not final in {seconds:.3g} s: {exchange.watch.missing()}"
+            )
+        elif exchange.failure is not None:
+            error = exchange.failure
+        elif self.is_connected:
+            what = _name(exchange.message) if isinstance(exchange, Call) else ""
+            error = errors.DeadlineError(f"{what}: no answer came before the deadline")
+        else:
+            error = errors.DaemonUnreachableError(self.unreachable)
+        self._finish(exchange, error)
+        if isinstance(exchange, Call) and exchange.probes is not None:
+            self._take_probe(exchange.probes, exchange, now)
+
+    def _check_reachable(self, now: float) -> None:
+        if self.was_connected or not self._open:
+            return
+        patience_ends = self._opened_at + GRACE_SECONDS
+        if now < patience_ends:
+            self._wake_by(patience_ends)
+        elif self._handshakes_failed >= HANDSHAKES_FAILED_MAX:
+            text = f"{self.unreachable} (the handshake fails: does the server's key fit?)"
+            self._give_up(text)
+        elif not self._is_reached and not self._handshakes_failed:
+            self._give_up(self.unreachable)
+
+    def _give_up(self, text: str) -> None:
+        self.wants_new_line = True
+        self.fail_all(errors.DaemonUnreachableError(text))
+
+    def _send_all_again(self, now: float) -> None:
+        # Notices spoke of the connection before.
+        self._notices.clear()
+        self._outbox.clear()
+        everything = [each for number, each in self._open.items() if number == each.number]
+        for exchange in everything:
+            exchange.retry_at = None
+            exchange.is_sent = False
+            if isinstance(exchange, Stream):
+                self._drop_numbers(exchange)
+                self._resume(exchange, now)
+            elif not exchange.is_done:
+                self._outbox[exchange] = None
+
+    def _end_sent_once(self) -> None:
+        for exchange in list(self._open.values()):
+            if (
+                isinstance(exchange, Call)
+                and exchange.is_sent
+                and isinstance(exchange.message, SENT_ONCE)
+            ):
+                self._finish(exchange, ConnectionLostError())
+
+    def _begin(self, exchange: Exchange, now: float) -> None:
+        self._open[exchange.number] = exchange
+        self._outbox[exchange] = None
+        # The first look at it sets the time of the next one.
+        self._wake_by(now)
+
+    def _finish(
+        self, exchange: Exchange, error: Exception | None = None, *, is_ended: bool = False
+    ) -> None:
+        if isinstance(exchange, Stream):
+            if not is_ended:
+                self._stop(exchange)
+            self._drop_numbers(exchange)
+        else:
+            self._open.pop(exchange.number, None)
+            self._outbox.pop(exchange, None)
+        exchange.is_done = True
+        exchange.error = error
+        exchange.changed()
+
+    def _frame(self, exchange: Exchange, now: float) -> bytes:
+        if isinstance(exchange, Stream):
+            return frames.encode(exchange.watch.message(), exchange.number)
+        assert isinstance(exchange, Call)
+        frame, exchange.frame = exchange.frame, None
+        if frame is not None:
+            return frame
+        assert exchange.deadline is not None
+        return _encode(exchange.message, exchange.number, exchange.deadline - now)
+
+    def _wake_by(self, time: float) -> None:
+        self._wake_at = min(self._wake_at, time)
+
+
+def _encode(message: Message, number: int, seconds: float) -> bytes:
+    try:
+        return frames.encode(message, number, max(seconds, 0.0))
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        text = f"{_name(message)}: holds a value that cannot be sent: {error}"
+        raise errors.BadRequestError(text) from error
+
+
+@functools.cache
+def _reply_types(request: type[Message]) -> tuple[type[Message], ...]:
+    """The types that answer ``request``, as its class says: ``Request[JobRows]``."""
+    for base in getattr(request, "__orig_bases__", ()):
+        if get_origin(base) is Request:
+            (reply,) = get_args(base)
+            return get_args(reply) or (reply,)
+    raise TypeError(request)
+
+
+def _name(message: Message) -> str:
+    return str(type(message).__struct_config__.tag)

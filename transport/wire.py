@@ -1,0 +1,530 @@
+"""Frames over ZeroMQ sockets: the daemon's `Router`, the clients' `Dealer`. The home of zmq.
+
+How it works. The daemon has one ROUTER socket at each of its doors: the local one (ipc, a
+socket file that only its owner can reach) and, if wanted, the remote one (tcp with CURVE,
+for clients whose public key it knows). A message is one frame each way; anything else is
+dropped and counted. Everything a peer is known by (kernel credentials, key) is read from the
+message itself, where libzmq puts it for each connection: nothing is remembered under a
+peer's name. libzmq numbers the peers; one that chose its own number is not heard, because
+it could choose that of another that has left, and get its answers.
+
+Handshakes are answered here, in the same poll as the messages (ZAP, without a thread): the
+remote door asks for the key on each new connection, so that a key is known as soon as it is
+stored; both doors turn new peers away when there are too many.
+
+Descriptors are edge-triggered: one that was reported is quiet until everything was read, and
+*sending* may take the report away. So after every send look at `Router.has_more`.
+
+The client's DEALER is told of its connection by a monitor socket: it can only lose frames
+when a connection is lost, and whoever uses it then sends again (`session`). It therefore
+queues nothing while there is no connection (IMMEDIATE): everything would arrive twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import functools
+import os
+import resource
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+import zmq
+from zmq.utils import z85
+from zmq.utils.monitor import parse_monitor_message
+
+from ..storage import documents, errors, settings
+from ..storage import keys as key_files
+from .session import LinkEvent
+
+RECEIVE_FRAMES_MAX = 256
+"""Most messages that one call of `Router.receive` gives."""
+
+SEND_QUEUE_MAX = 50_000
+"""Frames waiting for one peer above which it counts as gone: it does not read."""
+
+RECEIVE_QUEUE_MAX = 1_000
+"""Frames of one peer waiting to be read, above which the peer has to wait."""
+
+PEERS_MAX = 1_000
+"""Most connections, unless half of the process's descriptors is less."""
+
+HANDSHAKE_SECONDS = 10
+"""How long a connection may take to say who it is."""
+
+RECONNECT_SECONDS_MIN, RECONNECT_SECONDS_MAX = 0.05, 0.5
+"""How long a client waits before it tries to connect again: doubled each time."""
+
+REMOTE_HEARTBEAT_SECONDS = 5
+"""Silence after which each end of a remote connection asks for a sign of life."""
+
+LINGER_SECONDS = 0.1
+"""How long a client that is closed may take to get its last frames out."""
+
+SOCKET_PATH_BYTES_MAX = 107
+"""Longest path of a Unix socket."""
+
+Kind = Literal["local", "remote"]
+
+_PREFIXES: dict[bytes, Kind] = {b"L": "local", b"R": "remote"}
+_GIVEN_IDENTITY_BYTES = 5
+_MONITOR_ENDPOINT = "inproc://monitor-"
+
+
+class Credentials(msgspec.Struct, frozen=True, kw_only=True):
+    """Who sent a message: the kernel says it of a local peer, CURVE of a remote one."""
+
+    kind: Kind
+    uid: int | None = None
+    pid: int | None = None
+    key: str | None = None
+    address: str = ""
+
+
+class Incoming(msgspec.Struct, frozen=True):
+    """A message that came in. ``peer`` stays the same while the connection lasts."""
+
+    peer: bytes
+    data: bytes
+    identity: Credentials
+
+
+def new_key_pair() -> key_files.KeyPair:
+    """A fresh CURVE key pair."""
+    public, secret = zmq.curve_keypair()
+    return key_files.KeyPair(public=public.decode(), secret=secret.decode())
+
+
+class Router:
+    """The daemon's doors. Used by one thread; nothing here blocks.
+
+    ``remote`` is an endpoint such as ``tcp://0.0.0.0:7610``; then ``keys`` must be the
+    directory of its keys (`storage.keys`).
+    """
+
+    def __init__(self, local: Path, *, remote: str | None = None, keys: Path | None = None) -> None:
+        self.dropped: collections.Counter[str] = collections.Counter()
+        """How many messages and connections were turned away, by reason."""
+        self.server_key: str | None = None
+        """The public key that remote clients must know; None without a remote door."""
+        self._keys = keys
+        self._peers_max = _peers_max()
+        self._doors: dict[Kind, _Door] = {}
+        self._order: list[_Door] = []
+        self._context = zmq.Context()
+        try:
+            self._handshakes = self._context.socket(zmq.ROUTER)
+            self._handshakes.bind("inproc://zeromq.zap.01")
+            self._open_local(local)
+            if remote is not None:
+                self._open_remote(remote)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def endpoints(self) -> list[str]:
+        """Where clients find the doors, the local one first."""
+        return [door.endpoint for door in self._doors.values()]
+
+    def filenos(self) -> list[int]:
+        """Descriptors to poll for reading; when one is ready, `receive`."""
+        return [each.fileno() for each in self._sockets()]
+
+    @property
+    def has_more(self) -> bool:
+        """Whether `receive` would find something now, whatever the descriptors say."""
+        return any(_can(each, zmq.POLLIN) for each in self._sockets())
+
+    def receive(self) -> list[Incoming]:
+        """What has come in, up to a limit (then `has_more` stays true); empty if nothing."""
+        for door in self._order:
+            door.count_peers()
+        self._answer_handshakes()
+        # The doors take turns at being first, so that a flood at one does not close the other.
+        self._order.reverse()
+        incoming: list[Incoming] = []
+        for door in self._order:
+            incoming += door.receive(RECEIVE_FRAMES_MAX - len(incoming))
+        return incoming
+
+    def send(self, peer: bytes, data: bytes) -> bool:
+        """Send a frame to ``peer``; False if it is gone or does not read."""
+        kind = _PREFIXES.get(peer[:1])
+        door = None if kind is None else self._doors.get(kind)
+        return door is not None and door.send(peer[1:], data)
+
+    def close(self) -> None:
+        """Close the doors; frames that wait for peers are lost. Twice is harmless."""
+        self._doors.clear()
+        self._order.clear()
+        # Returns when the socket file is gone: later, it might be that of a successor.
+        self._context.destroy(linger=0)
+
+    def _open_local(self, path: Path) -> None:
+        if len(os.fsencode(path)) > SOCKET_PATH_BYTES_MAX:
+            text = f"{path}: longer than {SOCKET_PATH_BYTES_MAX} bytes, too long for a socket"
+            raise errors.DataDirectoryError(text)
+        documents.make_private_directory(path.parent)
+        self._add(_Door("local", self._context, self.dropped)).bind(f"ipc://{path}")
+        with documents.storage_errors(path):
+            path.chmod(documents.SECRET_MODE)
+
+    def _open_remote(self, endpoint: str) -> None:
+        assert self._keys is not None
+        key_files.known_keys(self._keys)
+        pair = key_files.server_pair(self._keys, new_key_pair)
+        self.server_key = pair.public
+        door = self._add(_Door("remote", self._context, self.dropped))
+        door.socket.curve_server = True
+        door.socket.curve_secretkey = pair.secret.encode()
+        _set_heartbeat(door.socket)
+        door.bind(endpoint)
+
+    def _add(self, door: _Door) -> _Door:
+        self._doors[door.kind] = door
+        self._order.append(door)
+        return door
+
+    def _sockets(self) -> Iterator[zmq.Socket[bytes]]:
+        for door in self._doors.values():
+            yield from (door.socket, door.monitor)
+        if self._doors:
+            yield self._handshakes
+
+    def _answer_handshakes(self) -> None:
+        with contextlib.suppress(zmq.Again):
+            while True:
+                parts = self._handshakes.recv_multipart(zmq.NOBLOCK)
+                # Sender, empty, version, number, domain, address, identity, mechanism, proof.
+                domain, proof = parts[4], parts[8:]
+                user = z85.encode(proof[0]) if domain == b"remote" and proof else b""
+                status = self._judge(domain, user)
+                user = user if status == _ADMITTED else b""
+                self._handshakes.send_multipart([*parts[:4], *status, user, b""])
+
+    def _judge(self, domain: bytes, key: bytes) -> tuple[bytes, bytes]:
+        """Whether a connection may be made: status and text, as ZAP wants them."""
+        try:
+            if sum(door.peers_count for door in self._order) > self._peers_max:
+                refusal = b"300", b"too many peers"
+            elif domain == b"local" or self._is_known(key.decode()):
+                return _ADMITTED
+            else:
+                refusal = b"400", b"unknown key"
+        except errors.StorageError as error:
+            refusal = b"300", error.text.encode()
+        self.dropped[refusal[1].decode()] += 1
+        return refusal
+
+    def _is_known(self, key: str) -> bool:
+        return self._keys is not None and key_files.is_known(self._keys, key)
+
+
+class _Door:
+    """One ROUTER socket, and the monitor that tells of its connections."""
+
+    def __init__(
+        self, kind: Kind, context: zmq.Context[zmq.Socket[bytes]], dropped: collections.Counter[str]
+    ) -> None:
+        self.kind = kind
+        self.endpoint = ""
+        self._dropped = dropped
+        self._prefix = next(prefix for prefix, name in _PREFIXES.items() if name == kind)
+        # By descriptor, which is all that the monitor tells of a connection.
+        self._peers: set[int] = set()
+        self.socket = context.socket(zmq.ROUTER)
+        self.socket.router_mandatory = True
+        self.socket.zap_domain = kind.encode()
+        self.socket.maxmsgsize = settings.FRAME_BYTES_MAX
+        self.socket.sndhwm = SEND_QUEUE_MAX
+        self.socket.rcvhwm = RECEIVE_QUEUE_MAX
+        self.socket.handshake_ivl = HANDSHAKE_SECONDS * 1_000
+        self.monitor = _monitor(self.socket, kind, zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
+
+    @property
+    def peers_count(self) -> int:
+        """How many connections there are, those that are being made included."""
+        return len(self._peers)
+
+    def bind(self, endpoint: str) -> None:
+        """Open the door at ``endpoint``."""
+        try:
+            self.socket.bind(endpoint)
+        except zmq.ZMQError as error:
+            raise errors.OperatorError(f"{endpoint}: {error.strerror}") from error
+        self.endpoint = self.socket.getsockopt_string(zmq.LAST_ENDPOINT)
+
+    def count_peers(self) -> None:
+        """Read what the monitor has to tell."""
+        while (event := _monitor_event(self.monitor)) is not None:
+            kind, descriptor = event
+            if kind == zmq.EVENT_ACCEPTED:
+                self._peers.add(descriptor)
+            else:
+                self._peers.discard(descriptor)
+
+    def receive(self, limit: int) -> list[Incoming]:
+        """Up to ``limit`` messages."""
+        incoming = []
+        with contextlib.suppress(zmq.Again):
+            for _ in range(limit):
+                sender = self.socket.recv(zmq.NOBLOCK)
+                frame = self.socket.recv(copy=False)
+                if frame.more:
+                    self._skip_rest()
+                    self._dropped["several parts"] += 1
+                elif len(sender) != _GIVEN_IDENTITY_BYTES or sender[0] != 0:
+                    self._dropped["a name of its own"] += 1
+                else:
+                    identity = _credentials(self.kind, *_properties(frame))
+                    incoming.append(Incoming(self._prefix + sender, frame.bytes, identity))
+        return incoming
+
+    def send(self, receiver: bytes, data: bytes) -> bool:
+        """Send a frame; False if the receiver is gone or its queue is full."""
+        try:
+            self.socket.send_multipart((receiver, data), zmq.NOBLOCK)
+        except zmq.Again:
+            self._dropped["a peer that does not read"] += 1
+            return False
+        except zmq.ZMQError as error:
+            if error.errno != zmq.EHOSTUNREACH:
+                raise
+            return False
+        return True
+
+    def _skip_rest(self) -> None:
+        while self.socket.recv(copy=False).more:
+            pass
+
+
+_LINK_EVENTS: dict[int, LinkEvent] = {
+    zmq.EVENT_CONNECTED: LinkEvent.REACHED,
+    zmq.EVENT_HANDSHAKE_SUCCEEDED: LinkEvent.MADE,
+    zmq.EVENT_DISCONNECTED: LinkEvent.LOST,
+    zmq.EVENT_HANDSHAKE_FAILED_AUTH: LinkEvent.REFUSED,
+    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: LinkEvent.FAILED,
+    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: LinkEvent.FAILED,
+}
+
+
+class _Line:
+    """What `Dealer` and `AsyncDealer` share: everything but waiting.
+
+    ``pair`` is the client's own key, with the daemon's public one, for a remote door.
+    """
+
+    def __init__(self, endpoint: str, pair: key_files.KeyPair | None = None) -> None:
+        self.endpoint = ""
+        self._event: LinkEvent | None = None
+        self._context = zmq.Context()
+        try:
+            self._socket = self._context.socket(zmq.DEALER)
+            self._socket.immediate = True
+            self._socket.maxmsgsize = settings.FRAME_BYTES_MAX
+            self._socket.sndhwm = SEND_QUEUE_MAX
+            self._socket.rcvhwm = RECEIVE_QUEUE_MAX
+            self._socket.reconnect_ivl = int(RECONNECT_SECONDS_MIN * 1_000)
+            self._socket.reconnect_ivl_max = int(RECONNECT_SECONDS_MAX * 1_000)
+            self._socket.handshake_ivl = HANDSHAKE_SECONDS * 1_000
+            if pair is not None:
+                assert pair.server is not None
+                self._socket.curve_serverkey = pair.server.encode()
+                self._socket.curve_publickey = pair.public.encode()
+                self._socket.curve_secretkey = pair.secret.encode()
+                _set_heartbeat(self._socket)
+            self._monitor = _monitor(self._socket, "line", sum(_LINK_EVENTS))
+            self.move(endpoint)
+        except BaseException:
+            self._context.destroy(linger=0)
+            raise
+
+    def move(self, endpoint: str) -> None:
+        """Connect to ``endpoint`` from now on."""
+        try:
+            self._socket.connect(endpoint)
+        except zmq.ZMQError as error:
+            text = f"endpoint {endpoint!r}: expected ipc://PATH or tcp://HOST:PORT"
+            raise errors.BadRequestError(text) from error
+        if self.endpoint:
+            # A connection that was refused is not there any more.
+            with contextlib.suppress(zmq.ZMQError):
+                self._socket.disconnect(self.endpoint)
+        self.endpoint = endpoint
+
+    def send(self, data: bytes) -> bool:
+        """Send a frame; False while there is no connection (or its queue is full)."""
+        for _ in range(2):
+            try:
+                self._socket.send(data, zmq.NOBLOCK)
+            except zmq.Again:
+                # A send looks for news of connections only now and then; this does always.
+                if not _can(self._socket, zmq.POLLOUT):
+                    return False
+            else:
+                return True
+        return False
+
+    def close(self) -> None:
+        """Close; frames already sent get a moment to leave. Twice is harmless."""
+        self._context.destroy(linger=int(LINGER_SECONDS * 1_000))
+
+    def _take(self) -> bytes | LinkEvent | None:
+        # Frames go before news. On a connection just made nothing was asked yet, so frames
+        # that are there now belong to the one before, and must not seem to come after it.
+        data = self._data()
+        if data is None and self._event is None:
+            self._event = self._next_event()
+            if self._event is not None:
+                data = self._data()
+        if data is not None:
+            return data
+        event, self._event = self._event, None
+        return event
+
+    def _data(self) -> bytes | None:
+        try:
+            parts = self._socket.recv_multipart(zmq.NOBLOCK)
+        except zmq.Again:
+            return None
+        return parts[0]
+
+    def _next_event(self) -> LinkEvent | None:
+        while (event := _monitor_event(self._monitor)) is not None:
+            if event[0] in _LINK_EVENTS:
+                return _LINK_EVENTS[event[0]]
+        return None
+
+
+class Dealer(_Line):
+    """A client's connection, for one thread."""
+
+    def __init__(self, endpoint: str, pair: key_files.KeyPair | None = None) -> None:
+        super().__init__(endpoint, pair)
+        self._poller = zmq.Poller()
+        self._poller.register(self._socket, zmq.POLLIN)
+        self._poller.register(self._monitor, zmq.POLLIN)
+
+    def receive(self, timeout_seconds: float | None) -> bytes | LinkEvent | None:
+        """The next frame or news of the connection; None when the time is over."""
+        end = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        while True:
+            if (item := self._take()) is not None:
+                return item
+            remaining = None if end is None else end - time.monotonic()
+            if remaining is not None and remaining <= 0:
+                return None
+            self._poller.poll(None if remaining is None else int(remaining * 1_000) + 1)
+
+
+class AsyncDealer(_Line):
+    """A client's connection, for one event loop."""
+
+    def __init__(self, endpoint: str, pair: key_files.KeyPair | None = None) -> None:
+        super().__init__(endpoint, pair)
+        self._waiter: asyncio.Future[None] | None = None
+        self._is_interrupted = False
+        self._descriptors = [each.fileno() for each in (self._socket, self._monitor)]
+
+    def send(self, data: bytes) -> bool:
+        is_sent = super().send(data)
+        # Sending may take away the report of a frame that has come in: look again.
+        self.interrupt()
+        return is_sent
+
+    def interrupt(self) -> None:
+        """Let a `receive` that waits return at once."""
+        self._is_interrupted = True
+        self._wake()
+
+    async def receive(self, timeout_seconds: float | None) -> bytes | LinkEvent | None:
+        """The next frame or news; None when the time is over or somebody interrupts."""
+        end = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        while True:
+            if (item := self._take()) is not None:
+                return item
+            remaining = None if end is None else end - time.monotonic()
+            if self._is_interrupted or (remaining is not None and remaining <= 0):
+                self._is_interrupted = False
+                return None
+            await self._readable(remaining)
+
+    async def _readable(self, seconds: float | None) -> None:
+        # The descriptors are watched only while somebody waits here: once ready, they stay
+        # so until the sockets are read.
+        loop = asyncio.get_running_loop()
+        self._waiter = loop.create_future()
+        timer = None if seconds is None else loop.call_later(seconds, self._wake)
+        for descriptor in self._descriptors:
+            loop.add_reader(descriptor, self._wake)
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+            for descriptor in self._descriptors:
+                loop.remove_reader(descriptor)
+            if timer is not None:
+                timer.cancel()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+_ADMITTED = b"200", b"OK"
+
+
+def _peers_max() -> int:
+    # The other half of the descriptors is for files: a crowd must not stop the writing.
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return PEERS_MAX if soft == resource.RLIM_INFINITY else min(PEERS_MAX, soft // 2)
+
+
+def _can(socket: zmq.Socket[bytes], events: int) -> bool:
+    """Whether ``socket`` can do one of ``events`` now; looks at all news first."""
+    return bool(int(socket.getsockopt(zmq.EVENTS)) & events)
+
+
+def _set_heartbeat(socket: zmq.Socket[bytes]) -> None:
+    socket.heartbeat_ivl = REMOTE_HEARTBEAT_SECONDS * 1_000
+    socket.heartbeat_timeout = 3 * REMOTE_HEARTBEAT_SECONDS * 1_000
+
+
+def _monitor(socket: zmq.Socket[bytes], name: str, events: int) -> zmq.Socket[bytes]:
+    endpoint = _MONITOR_ENDPOINT + name
+    socket.monitor(endpoint, events)
+    monitor: zmq.Socket[bytes] = socket.context.socket(zmq.PAIR)
+    # Without this, a monitor that is not read for long would stop all traffic.
+    monitor.rcvhwm = 0
+    monitor.connect(endpoint)
+    return monitor
+
+
+def _monitor_event(monitor: zmq.Socket[bytes]) -> tuple[int, int] | None:
+    try:
+        event = parse_monitor_message(monitor.recv_multipart(zmq.NOBLOCK))
+    except zmq.Again:
+        return None
+    return event["event"], event["value"]
+
+
+def _properties(frame: zmq.Frame) -> tuple[str, str]:
+    """What libzmq says of the connection over which ``frame`` came: address, ZAP user."""
+    return str(frame.get("Peer-Address")), str(frame.get("User-Id"))
+
+
+@functools.lru_cache(maxsize=4_096)
+def _credentials(kind: Kind, address: str, user: str) -> Credentials:
+    if kind == "remote":
+        return Credentials(kind=kind, key=user, address=address)
+    match address.split(":"):
+        # As libzmq writes it where the system tells: host, user, group, process.
+        case [_, uid, _, pid]:
+            return Credentials(kind=kind, uid=int(uid), pid=int(pid))
+    return Credentials(kind=kind)
