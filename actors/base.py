@@ -320,5 +320,16 @@ class PollingComponent(Component):
         self.readable(descriptors)
 
 
+def stop_all(component: type[Component], timeout_seconds: float) -> bool:
+    """Stop every actor of this class; False if one did not stop in time."""
+    stopped = True
+    for reference in pykka.ActorRegistry.get_by_class(component):
+        try:
+            reference.stop(timeout=timeout_seconds)
+        except pykka.Timeout:
+            stopped = False
+    return stopped
+
+
 class InjectedCrashError(Exception):
     """A test asked this component to fail."""

@@ -11,13 +11,11 @@ import threading
 import time
 from typing import TYPE_CHECKING, assert_never
 
-import pykka
-
 from ..storage import errors, settings
 from ..storage.version import version
 from ..transport import messages
 from . import supervising
-from .base import Component, Surroundings
+from .base import Component, Surroundings, stop_all
 from .supervising import Record
 from .tree import COMPONENTS, TOLD_OF_REPLACEMENT
 
@@ -137,11 +135,8 @@ class Supervisor(Component):
         self.stop()
 
     def _stop_component(self, component: type[Component]) -> None:
-        for reference in pykka.ActorRegistry.get_by_class(component):
-            try:
-                reference.stop(timeout=settings.STOP_SECONDS)
-            except pykka.Timeout:
-                self.log.error("component does not stop", name=component.name)
+        if not stop_all(component, settings.STOP_SECONDS):
+            self.log.error("component does not stop", name=component.name)
 
     # ------------------------------------------------------------ failure
 
