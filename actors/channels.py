@@ -13,6 +13,7 @@ import socket
 import struct
 
 PACKET_BYTES = 60_000
+CONTROL_BYTES = 256
 SEND_SECONDS = 5
 
 _LAST, _MORE = b"\x00", b"\x01"
@@ -80,7 +81,7 @@ def send_with_descriptors(end: socket.socket, data: bytes, descriptors: list[int
 
 def receive_with_descriptors(end: socket.socket, flags: int = 0) -> tuple[bytes, list[int]]:
     """One packet and the descriptors beside it; empty data at the end of the connection."""
-    data, descriptors, _, _ = socket.recv_fds(end, PACKET_BYTES, 4, flags)
+    data, descriptors, _, _ = socket.recv_fds(end, CONTROL_BYTES, 4, flags)
     for descriptor in descriptors:
         os.set_inheritable(descriptor, False)  # noqa: FBT003 - positional in the standard library
     return data, descriptors

@@ -272,7 +272,12 @@ class Executor(PollingComponent):
         if child is None or child.channel is None or child.lock_file != message.lock_file:
             return
         child.phase = Phase.CONFIRMED
-        go = messages.JobGo(body=message.body, data=os.fspath(self.places.data))
+        go = messages.JobGo(
+            body=message.body,
+            spares=message.spares,
+            queue=os.fspath(self.places.queue),
+            socket=os.fspath(self.places.socket),
+        )
         child.channel.tell(Envelope(go))
 
     def _refuse(self, job_id: int) -> None:

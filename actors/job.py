@@ -22,7 +22,17 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..storage import catalogue, documents, errors, job_files, jobs, lock_files, opcodes, settings
+from ..storage import (
+    catalogue,
+    documents,
+    errors,
+    inodes,
+    job_files,
+    jobs,
+    lock_files,
+    opcodes,
+    settings,
+)
 from ..storage.jobs import JobStatus, OpcodeEvent
 from ..storage.locks import Owner
 from ..transport import messages
@@ -53,11 +63,11 @@ def run_process(job_id: int, channel: Channel, lock_directory: str) -> None:
         go = _wait_for_go(link)
         if go is None:
             return
-        link.use_data_directory(go.data)
+        link.use_socket(go.socket)
         job = jobs.decode_job(go.body)
         job.process_id = pid
         owner = Owner(job_id, lock_file.path, pid)
-        JobActor(job, link, owner, os.fspath(settings.places(go.data).queue)).run()
+        JobActor(job, link, owner, go).run()
     finally:
         lock_file.remove()
         link.close()
@@ -88,7 +98,7 @@ def warm_up() -> None:
         assert issubclass(message_type, Message)
     from ..transport import frames  # noqa: PLC0415 - only to fill the decoder's caches
 
-    go = messages.JobGo(body=b"{}", data="/")
+    go = messages.JobGo(body=b"{}", spares=[], queue="/", socket="/")
     frames.decode(frames.encode(go), messages.ToJob)
 
 
@@ -97,13 +107,14 @@ class CanceledError(Exception):
 
 
 class JobActor:
-    """Runs one job. ``queue`` is the queue directory, ``owner`` its name for locks."""
+    """Runs one job. ``owner`` is its name for locks, ``go`` what came with the hand-over."""
 
-    def __init__(self, job: jobs.Job, link: Link, owner: Owner, queue: str) -> None:
+    def __init__(self, job: jobs.Job, link: Link, owner: Owner, go: messages.JobGo) -> None:
         self._job = job
         self._link = link
         self._owner = owner
-        self._path = job_files.path(queue, job.id)
+        self._path = job_files.path(go.queue, job.id)
+        self._spares = inodes.BorrowedInodes(go.spares)
         self._number = 0
         self._unanswered: dict[int, Request[Any]] = {}
         self._answers: dict[int, Message] = {}
@@ -246,7 +257,7 @@ class JobActor:
         """Write the file; a disk that refuses is asked again until it takes it."""
         while True:
             try:
-                documents.replace(self._path, body, flush=flush)
+                self._replace(body, flush=flush)
             except errors.StorageError:
                 if not flush:
                     # The state is in the journal; the daemon writes the file if we cannot.
@@ -258,6 +269,13 @@ class JobActor:
                 self._is_unwritten = self._is_file_stale = False
                 self._written_at = time.monotonic()
                 return
+
+    def _replace(self, body: bytes, *, flush: bool) -> None:
+        spare = self._spares.take()
+        if spare is None:
+            documents.replace(self._path, body, flush=flush)
+        elif documents.exchange(self._path, body, spare, flush=flush):
+            self._spares.give_back(spare)
 
     # ------------------------------------------------------------ messages
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..storage import settings
 from ..transport import frames
 from ..transport.messages import AttachJob, Done, Message, ToJob
 from .channels import Channel, ChannelClosedError
@@ -36,15 +35,15 @@ class Link:
         self._channel: Channel | None = channel
         self._attach = attach
         self._attach_number = -1
-        self._data = ""
+        self._socket = ""
         self._dealer: Dealer | None = None
         self.is_up = True
         self.has_changed = False
         """Set when a successor was reached: what has no answer must be sent again."""
 
-    def use_data_directory(self, data: str) -> None:
-        """Where to look for the daemon's successor."""
-        self._data = data
+    def use_socket(self, path: str) -> None:
+        """Where the daemon's successor will listen."""
+        self._socket = path
 
     def descriptors(self) -> list[int]:
         """What to poll while waiting for messages."""
@@ -87,7 +86,8 @@ class Link:
             poll.register(descriptor, select.POLLIN)
         for descriptor, mask in descriptors.items():
             poll.register(descriptor, mask)
-        limit = None if timeout_seconds is None else max(0, int(timeout_seconds * 1000) + 1)
+        # A poll counts in milliseconds; less than half of one is waited for by asking again.
+        limit = None if timeout_seconds is None else max(0, round(timeout_seconds * 1000))
         return [found for found, _ in poll.poll(limit) if found not in own]
 
     def close(self) -> None:
@@ -118,11 +118,11 @@ class Link:
         self._channel.close()
         self._channel = None
         self.is_up = False
-        if not self._data:
+        if not self._socket:
             return
         from ..transport.wire import Dealer  # noqa: PLC0415 - costs more than a short job
 
-        self._dealer = Dealer(f"ipc://{settings.places(self._data).socket}")
+        self._dealer = Dealer(f"ipc://{self._socket}")
         self._ask_to_attach(self._dealer)
 
     def _ask_to_attach(self, dealer: Dealer) -> None:

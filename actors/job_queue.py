@@ -317,8 +317,7 @@ class JobQueue(Component):
         row.lock_file = message.lock_file
         row.process_id = message.process_id
         self._ledger.write_state(row.id)
-        confirmed = messages.ConfirmHandOver(job_id=row.id, lock_file=message.lock_file, body=body)
-        self.address("executor").notify(confirmed)
+        self._confirm(row, message.lock_file, body)
 
     def _not_handed_over(
         self, row: Row, message: messages.HandOverAsked, _: errors.GangerError
@@ -332,10 +331,16 @@ class JobQueue(Component):
         # The first confirmation was lost with an executor or a queue that was replaced.
         body = self._ledger.body(row.id)
         if row.lock_file == message.lock_file and body is not None:
-            confirmed = messages.ConfirmHandOver(
-                job_id=row.id, lock_file=message.lock_file, body=body
-            )
-            self.address("executor").notify(confirmed)
+            self._confirm(row, message.lock_file, body)
+
+    def _confirm(self, row: Row, lock_file: str, body: bytes) -> None:
+        confirmed = messages.ConfirmHandOver(
+            job_id=row.id,
+            lock_file=lock_file,
+            body=body,
+            spares=self._ledger.lend_spares(row.id),
+        )
+        self.address("executor").notify(confirmed)
 
     def _fail_start(self, message: messages.StartFailed) -> None:
         row = self._table.find(message.job_id)
@@ -403,6 +408,7 @@ class JobQueue(Component):
             return
         if row.phase is not Phase.HANDED_OVER:
             return
+        self._ledger.take_back_spares(row.id)
         if message.has_left and row.status.is_final:
             self._ledger.forget(row.id)
             self._end(row)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..storage import errors
+from ..storage import errors, settings
 from ..storage.journal import JobArchived, JobsStored, StateStored
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ class Ledger:
         self._unwritten: set[int] = set()
         self._effects: list[tuple[Callable[[], None], Failed]] = []
         self._written_serial = 0
+        self._lent: dict[int, list[str]] = {}
 
     @property
     def flushes(self) -> int:
@@ -170,6 +171,18 @@ class Ledger:
         known = self._states[job_id]
         self.write_file(job_id)
         self._states[job_id] = known
+
+    def lend_spares(self, job_id: int) -> list[str]:
+        """Files into which the job's process may write new versions of its file."""
+        if job_id not in self._lent:
+            take = self.directory.spares.take
+            self._lent[job_id] = [take() for _ in range(settings.SPARES_PER_JOB)]
+        return self._lent[job_id]
+
+    def take_back_spares(self, job_id: int) -> None:
+        """The job's process is gone, and uses its spares no more."""
+        for path in self._lent.pop(job_id, ()):
+            self.directory.spares.give_back(path)
 
     def write_pending(self, ids: Iterable[int] | None = None) -> None:
         """Write the files of new jobs that have none yet."""

@@ -9,6 +9,8 @@ end of the process but not that of the machine: right where a journal record cov
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import errno
 import itertools
 import os
 from typing import TYPE_CHECKING
@@ -25,6 +27,17 @@ DIRECTORY_MODE = 0o750
 TEMPORARY_PREFIX = ".tmp-"
 
 _numbers = itertools.count()
+
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+_renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
+_renameat2.argtypes = [
+    ctypes.c_int,
+    ctypes.c_char_p,
+    ctypes.c_int,
+    ctypes.c_char_p,
+    ctypes.c_uint,
+]
 
 
 def replace(
@@ -49,6 +62,37 @@ def replace(
             raise
         if flush:
             flush_directory(directory)
+
+
+def exchange(path: str, data: bytes, spare: str, *, flush: bool) -> bool:
+    """As `replace`, but write into the file ``spare`` and keep the old version there.
+
+    Returns whether there is an old version: if not, the spare was used up. See `inodes`.
+    """
+    with storage_errors(path):
+        descriptor = os.open(spare, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+        try:
+            write_all(descriptor, data)
+            os.ftruncate(descriptor, len(data))
+            if flush:
+                os.fdatasync(descriptor)
+        finally:
+            os.close(descriptor)
+        is_kept = _swap(spare, path)
+        if flush:
+            flush_directory(os.path.dirname(path))
+    return is_kept
+
+
+def _swap(spare: str, path: str) -> bool:
+    if _renameat2(_AT_FDCWD, spare.encode(), _AT_FDCWD, path.encode(), _RENAME_EXCHANGE) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number not in (errno.ENOENT, errno.EINVAL, errno.ENOSYS):
+        raise OSError(number, os.strerror(number))
+    # Nothing to exchange with, or a file system that cannot: the old version goes.
+    os.rename(spare, path)
+    return False
 
 
 def read(path: str | os.PathLike[str]) -> bytes | None:

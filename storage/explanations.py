@@ -81,10 +81,10 @@ def likeness(word: str, known: Iterable[str]) -> str:
     return f" (did you mean {close[0]}?)" if close else ""
 
 
-def shown(value: object) -> str:
-    """The value as Python writes it, cut to a length that fits a sentence."""
-    # Cut first: the full form of a huge string would be made only to be thrown away.
-    return shortened(repr(value[: _SHOWN_CHARACTERS_MAX + 1] if isinstance(value, str) else value))
+def shown(text: str) -> str:
+    """The text in quotes, cut to a length that fits a sentence."""
+    # Cut first: the quoted form of a huge text would be made only to be thrown away.
+    return shortened(repr(text[: _SHOWN_CHARACTERS_MAX + 1]))
 
 
 def shortened(text: str) -> str:

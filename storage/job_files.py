@@ -10,7 +10,7 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from . import documents, errors, jobs
+from . import documents, errors, inodes, jobs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,6 +36,8 @@ class QueueDirectory:
         self._queue = os.fspath(places.queue)
         self._archive = os.fspath(places.archive)
         self._serial: int | None = None
+        self.spares = inodes.InodePool(self._queue)
+        """Files kept to be written again, also by the processes of jobs."""
 
     def prepare(self) -> None:
         """Make what is missing; `DataDirectoryError` if the version is not known."""
@@ -67,7 +69,9 @@ class QueueDirectory:
 
     def write(self, job_id: int, body: bytes, *, flush: bool) -> None:
         """Replace the job's file."""
-        documents.replace(path(self._queue, job_id), body, flush=flush)
+        spare = self.spares.take()
+        if documents.exchange(path(self._queue, job_id), body, spare, flush=flush):
+            self.spares.give_back(spare)
 
     def archive(self, job_id: int) -> None:
         """Move the job's file into the archive."""
@@ -103,6 +107,7 @@ class QueueDirectory:
     def remove_leftovers(self, living: set[int]) -> None:
         """Delete temporary files of writers that did not finish; not those of living jobs."""
         with documents.storage_errors(self._queue):
+            self.spares.clear()
             for name in os.listdir(self._queue):
                 match = _TEMPORARY_NAME.match(name)
                 if match and int(match[1]) not in living:

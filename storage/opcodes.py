@@ -135,9 +135,8 @@ def _dependency(entry: object, place: str) -> tuple[int, tuple[str, ...]]:
     for status in statuses:
         if status not in _FINAL_STATUSES:
             known = ", ".join(_FINAL_STATUSES)
-            raise errors.DependencyError(
-                f"{place}: expected statuses among {known}, got {shown(status)}"
-            )
+            got = shown(status) if isinstance(status, str) else type_name(status)
+            raise errors.DependencyError(f"{place}: expected statuses among {known}, got {got}")
     return _job_id(job_id, place), tuple(str(status) for status in statuses)
 
 
@@ -175,10 +174,10 @@ def _convert(plain: Mapping[str, Any], declared: type[Opcode]) -> Opcode:
     given = {name: value for name, value in plain.items() if name not in ("OP_ID", "depend")}
     try:
         _check_names(given, declared)
-        for name, value in given.items():
-            check_plain(value, name)
         if waited_for := dependencies(plain):
             given["depends"] = [[job_id, list(statuses)] for job_id, statuses in waited_for]
+        for name, value in given.items():
+            check_plain(value, name)
         return msgspec.convert(given, declared)
     except errors.DependencyError as error:
         raise errors.DependencyError(f"{declared.op_id}: {error.text}") from error

@@ -83,6 +83,12 @@ LOG_WRITE_INTERVAL_SECONDS = 0.25
 TEMPORARY_REST_SECONDS = 1.0
 """How long a replaced file's inode rests before it is written again."""
 
+SPARE_INODES_MAX = 4_096
+"""Most replaced files kept to be written again."""
+
+SPARES_PER_JOB = 2
+"""Spare files lent to a job's process: one for ``running``, one for the end."""
+
 STOP_SECONDS = 10.0
 """How long the tree may take to stop before it is stopped by force."""
 

@@ -552,6 +552,7 @@ class ConfirmHandOver(Notice, frozen=True):
     job_id: int
     lock_file: str
     body: bytes
+    spares: list[str]
 
 
 class RefuseHandOver(Notice, frozen=True):
@@ -623,10 +624,16 @@ class ReplyDue(Notice, frozen=True):
 
 
 class JobGo(Notice, frozen=True):
-    """The hand-over is durable: ``body`` is the job file; from here on it is yours alone."""
+    """The hand-over is durable: ``body`` is the job file; from here on it is yours alone.
+
+    ``queue`` is the queue directory, ``socket`` where the daemon's successor will listen,
+    ``spares`` are files in the directory lent for writing new versions (`storage.inodes`).
+    """
 
     body: bytes
-    data: str
+    spares: list[str]
+    queue: str
+    socket: str
 
 
 class CancelRequested(Notice, frozen=True):

@@ -142,6 +142,7 @@ class Session:
                 self._send_all_again(now)
             case LinkEvent.LOST:
                 self.is_connected = self._is_reached = False
+                self._notices.clear()
                 self._end_sent_once()
             case LinkEvent.REFUSED:
                 self.wants_new_line = True
@@ -260,6 +261,7 @@ class Session:
             stream.is_paused = True
             self._stop(stream)
             self._drop_numbers(stream)
+            stream.is_sent = False
         stream.changed()
 
     def _watch_failed(self, stream: Stream, error: errors.GangerError, now: float) -> None:
@@ -280,9 +282,7 @@ class Session:
         stream.is_sent = False
         stream.retry_at = None
         stream.heard_at = now
-        self._open[stream.number] = stream
-        self._outbox[stream] = None
-        self._wake_by(now + settings.CLIENT_HEARTBEAT_SECONDS)
+        self._begin(stream, now)
 
     def _start_probe(self, stream: Stream, now: float) -> None:
         call = self.request(stream.watch.probe(), now=now, deadline=now + self._timeout_seconds)
@@ -370,7 +370,7 @@ class Session:
         if now < patience_ends:
             self._wake_by(patience_ends)
         elif self._handshakes_failed >= HANDSHAKES_FAILED_MAX:
-            text = f"{self.unreachable} (the handshake fails: does the server's key fit?)"
+            text = f"{self.unreachable} (connections end at once: wrong server key, or a crowd)"
             self._give_up(text)
         elif not self._is_reached and not self._handshakes_failed:
             self._give_up(self.unreachable)
@@ -380,8 +380,6 @@ class Session:
         self.fail_all(errors.DaemonUnreachableError(text))
 
     def _send_all_again(self, now: float) -> None:
-        # Notices spoke of the connection before.
-        self._notices.clear()
         self._outbox.clear()
         everything = [each for number, each in self._open.items() if number == each.number]
         for exchange in everything:

@@ -375,7 +375,8 @@ class _Line:
         """Close; frames already sent get a moment to leave. Twice is harmless."""
         self._context.destroy(linger=int(LINGER_SECONDS * 1_000))
 
-    def _take(self) -> bytes | LinkEvent | None:
+    def take(self) -> bytes | LinkEvent | None:
+        """The next frame or news of the connection, if there is any now."""
         # Frames go before news. On a connection just made nothing was asked yet, so frames
         # that are there now belong to the one before, and must not seem to come after it.
         data = self._data()
@@ -415,7 +416,7 @@ class Dealer(_Line):
         """The next frame or news of the connection; None when the time is over."""
         end = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         while True:
-            if (item := self._take()) is not None:
+            if (item := self.take()) is not None:
                 return item
             remaining = None if end is None else end - time.monotonic()
             if remaining is not None and remaining <= 0:
@@ -447,7 +448,7 @@ class AsyncDealer(_Line):
         """The next frame or news; None when the time is over or somebody interrupts."""
         end = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         while True:
-            if (item := self._take()) is not None:
+            if (item := self.take()) is not None:
                 return item
             remaining = None if end is None else end - time.monotonic()
             if self._is_interrupted or (remaining is not None and remaining <= 0):

@@ -171,7 +171,7 @@ class Model:
         self.line = [request for request in self.line if request.owner != owner]
 
     def opportunistic(self, owner: Owner, wanted: set[tuple[str, LockMode]]) -> list[str]:
-        taken = []
+        taken: list[str] = []
         before = dict(self.held[owner])
         for lock, mode in sorted(
             wanted, key=lambda one: (LOCKS.index(one[0]), one[1] is EXCLUSIVE)
@@ -371,8 +371,8 @@ class Locking(RuleBasedStateMachine):
 def is_of(lock: str, level: LockLevel) -> bool:
     if lock == "cluster/config":
         return level is LockLevel.CONFIG
-    return lock.split("/")[0] == level.value
+    return lock.partition("/")[0] == level.value
 
 
-Locking.TestCase.settings = settings(max_examples=100, stateful_step_count=40)
+Locking.TestCase.settings = settings(max_examples=300, stateful_step_count=50)
 TestLocking = Locking.TestCase

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import msgspec
@@ -43,7 +44,8 @@ IN_ORDER = [
 
 
 def test_lock_order_is_by_level_then_lock_set_then_plain_string_order() -> None:
-    assert sorted(reversed(IN_ORDER), key=locks.sort_key) == IN_ORDER
+    for smaller, greater in itertools.pairwise(IN_ORDER):
+        assert locks.sort_key(smaller) < locks.sort_key(greater)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +116,9 @@ def test_named_owners_come_before_jobs_then_by_identifier_path_and_process() -> 
         Owner(9, "/l/b", 1),
         Owner(10, "/l/a", 1),
     ]
-    assert sorted(reversed(in_order)) == in_order
+    for smaller, greater in itertools.pairwise(in_order):
+        assert smaller < greater
+        assert not greater < smaller
 
 
 def test_a_string_that_looks_like_a_number_is_not_a_job() -> None:

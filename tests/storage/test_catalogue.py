@@ -1,0 +1,364 @@
+from __future__ import annotations
+
+import gc
+import json
+import sys
+import textwrap
+from importlib.metadata import PathDistribution
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from ganger.storage import catalogue, errors, notation, opcodes
+from ganger.storage.declarations import Opcode
+
+STORED: dict[str, Any] = json.loads(
+    Path(catalogue.__file__).with_name("catalogue.json").read_text()
+)
+ENUMS = STORED["enums"]
+NOTATIONS = sorted(
+    {
+        parameter["type"]
+        for declared in STORED["opcodes"].values()
+        for parameter in declared["parameters"].values()
+    }
+)
+
+# The corpus of a running Ganeti: parameters as its job processes wrote them.
+FROM_GANETI: list[dict[str, Any]] = [
+    {"OP_ID": "OP_CLUSTER_POST_INIT", "dry_run": None, "debug_level": 0},
+    {
+        "OP_ID": "OP_TEST_DELAY",
+        "duration": 0.01,
+        "on_master": True,
+        "on_nodes": [],
+        "on_node_uuids": ["90910f02-036a-444f-8631-f25d6d53cb05"],
+        "depends": [[154, ["success"]]],
+        "reason": [["gnt:opcode:test_delay", "job=155;index=0", 1795226695537971000]],
+    },
+    {"OP_ID": "OP_TAGS_SET", "kind": "cluster", "tags": ["bench"], "name": ""},
+    {"OP_ID": "OP_OS_DIAGNOSE", "output_fields": ["name", "variants"], "names": []},
+    {
+        "OP_ID": "OP_NETWORK_ADD",
+        "network_name": "net1",
+        "network": "10.77.1.0/24",
+        "gateway": "10.77.1.254",
+        "network6": None,
+        "add_reserved_ips": None,
+        "conflicts_check": True,
+        "tags": [],
+    },
+    {
+        "OP_ID": "OP_INSTANCE_CREATE",
+        "instance_name": "inst1.example.com",
+        "beparams": {"vcpus": 1, "maxmem": 128},
+        "disks": [],
+        "disk_template": "diskless",
+        "hypervisor": "fake",
+        "mode": "create",
+        "nics": [{"ip": "pool", "network": "net1"}],
+        "osparams_secret": {},
+        "os_type": "noop+default",
+        "forthcoming": False,
+        "helper_startup_timeout": 300,
+    },
+    {
+        "OP_ID": "OP_GROUP_ADD",
+        "group_name": "rack2",
+        "alloc_policy": None,
+        "diskparams": {},
+        "ipolicy": {},
+    },
+]
+
+
+@pytest.fixture(autouse=True)
+def _no_user_opcodes_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalogue, "_from_users", {})
+
+
+# The list.
+
+
+def test_all_of_ganetis_opcodes_and_our_own_are_known() -> None:
+    assert len(STORED["opcodes"]) == 76
+    assert catalogue.known_ids() == sorted([*STORED["opcodes"], "OP_EXEC"])
+
+
+def test_every_known_opcode_can_be_made_checked_and_collected() -> None:
+    for op_id in catalogue.known_ids():
+        declared = catalogue.find(op_id)
+        assert declared is not None
+        assert declared.op_id == op_id
+        try:
+            msgspec.convert({}, declared)
+        except msgspec.ValidationError as error:
+            assert "missing required field" in str(error)  # noqa: PT017 - not all have one
+    # Some combinations of types crash the collector rather than the conversion.
+    gc.collect()
+
+
+def test_parameters_and_defaults_are_those_of_the_catalogue_file() -> None:
+    for op_id, stored in STORED["opcodes"].items():
+        declared = catalogue.find(op_id)
+        assert declared is not None
+        fields = {field.name: field for field in msgspec.structs.fields(declared)}
+        for name, parameter in stored["parameters"].items():
+            assert fields[name].required == ("default" not in parameter), (op_id, name)
+            default = fields[name].default
+            if fields[name].default_factory is not msgspec.NODEFAULT:
+                default = fields[name].default_factory()
+            if "default" in parameter:
+                assert default == parameter["default"], (op_id, name)
+        common = set(Opcode.__struct_fields__)
+        assert set(fields) - common == set(stored["parameters"]), op_id
+
+
+def test_a_type_is_made_only_once() -> None:
+    assert catalogue.find("OP_NODE_ADD") is catalogue.find("OP_NODE_ADD")
+
+
+def test_there_is_no_type_for_an_unknown_opcode() -> None:
+    assert catalogue.find("OP_FROM_THE_FUTURE") is None
+    assert not catalogue.has_operation("OP_FROM_THE_FUTURE")
+
+
+def test_only_our_own_opcodes_have_an_operation() -> None:
+    with_operation = [op_id for op_id in catalogue.known_ids() if catalogue.has_operation(op_id)]
+    assert with_operation == ["OP_EXEC", "OP_TEST_DELAY"]
+
+
+@pytest.mark.parametrize("fields", FROM_GANETI, ids=lambda fields: fields["OP_ID"])
+def test_what_ganeti_wrote_is_read(fields: dict[str, Any]) -> None:
+    opcode = opcodes.parse(fields)
+    for name, value in fields.items():
+        if name not in ("OP_ID", "depends", "reason"):
+            assert getattr(opcode, name) == value
+
+
+def test_opcodes_that_need_the_whole_cluster_say_so() -> None:
+    needing = [op_id for op_id, stored in STORED["opcodes"].items() if stored.get("exclusive_bgl")]
+    assert len(needing) == 8
+    opcode = opcodes.parse({"OP_ID": "OP_CLUSTER_DESTROY"})
+    assert opcode.lock_needs().to_changes() == [("cluster/BGL", "exclusive")]
+
+
+# Parameter types.
+
+
+@pytest.mark.parametrize("text", NOTATIONS)
+def test_every_type_of_the_catalogue_file_can_be_parsed(text: str) -> None:
+    annotation: Any = notation.parse(text, ENUMS)
+    if text.endswith("|null"):
+        assert msgspec.convert(None, annotation) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "good", "bad"),
+    [
+        ("bool", [True], [0, "true", None]),
+        ("int", [-5, 0], [1.5, "1", True]),
+        ("int>=0", [0, 7], [-1]),
+        ("int>0|null", [1, None], [0]),
+        ("float", [1.5, 2], ["1", None]),
+        ("nonempty_str", ["a"], ["", 1]),
+        ("disk_index", [0, 15], [-1, 16]),
+        ("enum:TagKind", ["node"], ["disk", 1]),
+        ("list[nonempty_str]", [[], ["a"]], ["a", [""], {}]),
+        ("dict[str,any]", [{}, {"a": [1]}], [[], "a"]),
+        ("dict[enum:DiskTemplate,dict[str,any]]|null", [None, {"drbd": {}}], [{"x": {}}]),
+        ("list[tuple[int,int]]|null", [[[1, 2]], None], [[[1]], [[1, 2, 3]], [1]]),
+        ("list[disk_selection]", [[0, [1, {"size": 1}]]], [[16], [[1]], [[1, {}, 2]]]),
+        ("list[disk_change]", [[["add", {"size": 1}], [0, "x", {}]]], [[["add"]], ["add"]]),
+        ("nonempty_str|list[any]", ["a", [1]], ["", {}]),
+        ("dict[str,secret[any]]|null", [{"a": 1}, None], [[]]),
+    ],
+)
+def test_a_type_accepts_what_it_says_and_nothing_else(
+    text: str, good: list[object], bad: list[object]
+) -> None:
+    annotation: Any = notation.parse(text, ENUMS)
+    for value in good:
+        assert msgspec.to_builtins(msgspec.convert(value, annotation)) is not NotImplemented
+    for value in bad:
+        with pytest.raises(msgspec.ValidationError):
+            msgspec.convert(value, annotation)
+
+
+def test_a_set_forgets_repetitions() -> None:
+    annotation: Any = notation.parse("set[enum:SshKeyType]", ENUMS)
+    assert msgspec.convert(["rsa", "dsa", "rsa"], annotation) == {"rsa", "dsa"}
+
+
+@pytest.mark.parametrize(
+    "text", ["list[int", "list[int,", "list[int|", "lisst[int]", "list[int]]", "number", ""]
+)
+def test_a_type_that_is_not_well_formed_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="type"):
+        notation.parse(text, ENUMS)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value", "expected"),
+    [
+        ("network", "10.0.0.0", "IPv4 network"),
+        ("network", "10.0.0.0/33", "IPv4 network"),
+        ("gateway", "10.0.0", "IPv4 address"),
+        ("gateway6", "10.0.0.1", "IPv6 address"),
+        ("network6", "fe80::", "IPv6 network"),
+        ("add_reserved_ips", ["10.0.0.1", "x"], "IPv4 address"),
+    ],
+)
+def test_addresses_are_checked(parameter: str, value: object, expected: str) -> None:
+    network: dict[str, Any] = {
+        "OP_ID": "OP_NETWORK_ADD",
+        "network_name": "n",
+        "network": "10.0.0.1/24",
+        "network6": "fe80::/64",
+        "gateway6": "fe80::1",
+        "add_reserved_ips": ["10.0.0.9"],
+    }
+    opcodes.parse(network)
+    with pytest.raises(errors.OpcodeError) as caught:
+        opcodes.parse({**network, parameter: value})
+    assert f"OP_NETWORK_ADD: {parameter}: expected {expected}" in caught.value.text
+
+
+# Our own opcodes.
+
+
+def test_a_delay_locks_its_nodes_and_the_master() -> None:
+    delay: dict[str, Any] = {"OP_ID": "OP_TEST_DELAY", "duration": 1, "on_nodes": ["n2", "n1"]}
+    assert opcodes.parse(delay).lock_needs().to_changes() == [
+        ("cluster/BGL", "shared"),
+        ("node/master", "exclusive"),
+        ("node/n1", "exclusive"),
+        ("node/n2", "exclusive"),
+    ]
+
+
+def test_a_delay_locks_by_uuid_where_uuids_are_given() -> None:
+    delay = {
+        "OP_ID": "OP_TEST_DELAY",
+        "duration": 1,
+        "on_nodes": ["n1"],
+        "on_node_uuids": ["u1"],
+        "on_master": False,
+    }
+    assert opcodes.parse(delay).lock_needs().to_changes() == [
+        ("cluster/BGL", "shared"),
+        ("node/u1", "exclusive"),
+    ]
+
+
+def test_a_delay_nowhere_locks_nothing() -> None:
+    delay = {"OP_ID": "OP_TEST_DELAY", "duration": 1, "on_master": False}
+    assert opcodes.parse(delay).lock_needs().to_changes() == []
+
+
+def test_a_command_locks_what_was_declared_for_it() -> None:
+    command = {"OP_ID": "OP_EXEC", "argv": ["a"], "locks": {"instance": {"shared": ["*"]}}}
+    assert opcodes.parse(command).lock_needs().to_changes() == [
+        ("cluster/BGL", "shared"),
+        ("instance/[lockset]", "shared"),
+    ]
+
+
+def test_a_command_is_not_started_twice_but_a_delay_may_be() -> None:
+    assert not catalogue.OpExec.may_start_again
+    assert catalogue.OpTestDelay.may_start_again
+
+
+# Users' opcodes.
+
+PLUG_INS = """
+    import msgspec
+    from ganger.storage.opcodes import Opcode
+
+    class OpGood(Opcode, kw_only=True):
+        op_id = "OP_GOOD"
+        size: int = 3
+        def run(self, context):
+            return self.size
+
+    class OpCopy(OpGood): pass
+
+    class OpTaken(OpGood):
+        op_id = "OP_EXEC"
+
+    class OpTakenFromGaneti(OpGood):
+        op_id = "OP_NODE_ADD"
+
+    class OpBadlyNamed(OpGood):
+        op_id = "good"
+
+    class OpWithout(Opcode):
+        op_id = "OP_WITHOUT"
+
+    class OpUntyped(OpGood, kw_only=True):
+        op_id = "OP_UNTYPED"
+        size: "Undefined" = 1
+
+    def not_a_class(): pass
+"""
+
+
+@pytest.fixture
+def declare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Makes an installed package whose entry points are those given."""
+    (tmp_path / "plug_ins_of_a_test.py").write_text(textwrap.dedent(PLUG_INS))
+    (tmp_path / "plug_ins_that_exit.py").write_text("raise SystemExit(4)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+
+    def make(*lines: str) -> PathDistribution:
+        information = tmp_path / "plug_ins-1.0.dist-info"
+        information.mkdir()
+        (information / "METADATA").write_text("Metadata-Version: 2.1\nName: plug-ins\nVersion: 1\n")
+        text = "\n".join(["[ganger.opcodes]", *lines])
+        (information / "entry_points.txt").write_text(text)
+        return PathDistribution(information)
+
+    return make
+
+
+def test_an_installed_opcode_is_found_and_can_be_submitted(declare: Any) -> None:
+    declare("good = plug_ins_of_a_test:OpGood")
+    found = catalogue.load_user_opcodes()
+    assert found == catalogue.UserOpcodes(loaded=("OP_GOOD",), problems=())
+    assert catalogue.has_operation("OP_GOOD")
+    assert "OP_GOOD" in catalogue.known_ids()
+    assert opcodes.check_opcode({"OP_ID": "OP_GOOD"})["size"] == 3
+
+
+def test_loading_again_finds_the_same(declare: Any) -> None:
+    declare("good = plug_ins_of_a_test:OpGood")
+    assert catalogue.load_user_opcodes() == catalogue.load_user_opcodes()
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("no_such_module:OpGood", "cannot be loaded: ModuleNotFoundError"),
+        ("plug_ins_that_exit:OpGood", "cannot be loaded: SystemExit: 4"),
+        ("plug_ins_of_a_test:OpMissing", "cannot be loaded: AttributeError"),
+        ("plug_ins_of_a_test:not_a_class", "it is not a class derived from Opcode"),
+        ("plug_ins_of_a_test:OpTaken", "OP_EXEC is declared already"),
+        ("plug_ins_of_a_test:OpTakenFromGaneti", "OP_NODE_ADD is declared already"),
+        ("plug_ins_of_a_test:OpCopy", "OP_GOOD is declared already"),
+        ("plug_ins_of_a_test:OpBadlyNamed", "op_id 'good' is not OP_ and capitals"),
+        ("plug_ins_of_a_test:OpWithout", "it brings no operation"),
+        ("plug_ins_of_a_test:OpUntyped", "its parameters cannot be checked: NameError"),
+    ],
+)
+def test_a_broken_plug_in_is_told_by_its_package_and_left_out(
+    declare: Any, value: str, words: str
+) -> None:
+    declare("a-good-one = plug_ins_of_a_test:OpGood", f"broken = {value}")
+    found = catalogue.load_user_opcodes()
+    assert found.loaded == ("OP_GOOD",)
+    assert len(found.problems) == 1
+    assert found.problems[0].startswith(f"package plug-ins: opcode 'broken' ({value})")
+    assert words in found.problems[0]

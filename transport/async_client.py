@@ -1,0 +1,336 @@
+"""The client library for asyncio: `AsyncClient`, with the verbs of `client.Client`.
+
+>>> async def backup() -> None:
+...     async with AsyncClient() as client:
+...         job_id = await client.submit({"OP_ID": "OP_EXEC", "argv": ["make", "backup"]})
+...         async for part in client.watch(job_id):
+...             print(part)
+
+Any number of tasks of one event loop may use a client at the same time. A task of its own
+lets frames come and go while something is under way, and ends when nothing is.
+"""
+
+# ruff: noqa: ASYNC109 - the deadline of a call is told to the daemon, so each verb has one
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import time
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from types import TracebackType
+from typing import Self
+
+from ..storage import errors, settings
+from ..storage.job_views import JobInfo, LogLine, StatusChange
+from . import requests
+from .connection import Connection, Whereabouts, client_pair
+from .exchanges import Exchange, ReplyT
+from .messages import (
+    ArchiveJob,
+    ArchiveOutcome,
+    AutoArchiveJobs,
+    CancelJob,
+    CancelOutcome,
+    ChangeJobPriority,
+    DaemonInfo,
+    ListJobs,
+    ListLocks,
+    LockRow,
+    PriorityOutcome,
+    ReadInfo,
+    ReadJob,
+    Request,
+    StopDaemon,
+)
+from .session import ConnectionLostError
+from .watches import Part, checked_ids
+from .wire import AsyncDealer
+
+CALLS_MAX = 1_000
+"""Most calls under way at once; more wait for their turn."""
+
+CALLS_AT_ONCE = 16
+"""Whole jobs that are asked for before the first has come."""
+
+
+class AsyncClient:
+    """A connection to a daemon, for asyncio. The arguments are those of `Client`."""
+
+    def __init__(
+        self,
+        data: str | os.PathLike[str] | None = None,
+        *,
+        endpoint: str | None = None,
+        key_file: str | os.PathLike[str] | None = None,
+        server_key: str | None = None,
+        timeout: float = settings.CLIENT_DEADLINE_SECONDS,
+    ) -> None:
+        self._timeout = timeout
+        self._connection = Connection(
+            AsyncDealer,
+            Whereabouts(data, endpoint),
+            client_pair(endpoint, key_file, server_key),
+            timeout_seconds=timeout,
+        )
+        self._places = asyncio.Semaphore(CALLS_MAX)
+        self._pumping: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End the connection; jobs go on. Twice is harmless."""
+        self._is_closed = True
+        pumping, self._pumping = self._pumping, None
+        if pumping is not None:
+            pumping.cancel()
+            await asyncio.wait([pumping])
+        self._connection.close(RuntimeError("the client was closed"), time.monotonic())
+
+    # Jobs.
+
+    async def submit(
+        self,
+        ops: requests.Ops,
+        *,
+        reason: requests.Reason | None = None,
+        priority: int | None = None,
+        depends: Sequence[requests.Dependency] | None = None,
+        key: str | None = None,
+        dry_run: bool = False,
+        timeout: float | None = None,
+    ) -> int:
+        """Submit one job and return its id; see `Client.submit`."""
+        job = requests.checked_ops(ops, "ops")
+        ids = await self.submit_many(
+            [job],
+            reason=reason,
+            priority=priority,
+            depends=depends,
+            key=key,
+            dry_run=dry_run,
+            timeout=timeout,
+        )
+        return ids[0] if ids else 0
+
+    async def submit_many(
+        self,
+        jobs: Sequence[requests.JobLike],
+        *,
+        reason: requests.Reason | None = None,
+        priority: int | None = None,
+        depends: Sequence[requests.Dependency] | None = None,
+        key: str | None = None,
+        dry_run: bool = False,
+        timeout: float | None = None,
+    ) -> list[int]:
+        """Submit jobs, all or none of them; see `Client.submit_many`."""
+        message = requests.submission(
+            jobs,
+            reason=reason,
+            priority=priority,
+            depends=depends,
+            key=key or (None if dry_run else secrets.token_hex(16)),
+            dry_run=dry_run,
+            now_nanoseconds=time.time_ns(),
+        )
+        return (await self._call(message, timeout)).ids
+
+    def jobs(
+        self,
+        ids: Iterable[int] | None = None,
+        fields: Collection[str] | None = None,
+        statuses: Collection[str] | None = None,
+        *,
+        archived: bool = False,
+        timeout: float | None = None,
+    ) -> AsyncIterator[JobInfo]:
+        """The jobs there are, or those with these ``ids``; see `Client.jobs`."""
+        is_whole = requests.needs_whole(fields)
+        wanted = None if ids is None else checked_ids(ids)
+        pages = list(requests.listings(wanted, statuses, archived=archived))
+        return self._list(pages, is_whole=is_whole, timeout=timeout)
+
+    async def job(self, job_id: int, *, timeout: float | None = None) -> JobInfo:
+        """The whole of one job, live or archived."""
+        (job_id,) = checked_ids([job_id])
+        return requests.document_view(await self._call(ReadJob(id=job_id), timeout))
+
+    async def wait(
+        self,
+        *ids: int,
+        timeout: float | None = None,
+        fields: Collection[str] | None = None,
+    ) -> list[JobInfo]:
+        """Wait until these jobs have ended and return them whole; see `Client.wait`."""
+        is_whole = fields is None or requests.needs_whole(fields)
+        final: dict[int, JobInfo] = {}
+        if ids:
+            async for part in self.watch(*ids, log=False, timeout=timeout):
+                if isinstance(part, StatusChange):
+                    final[part.job_id] = part.job
+        if is_whole:
+            final = {job.id: job async for job in self._read_whole(list(final), None)}
+        return [final[job_id] for job_id in ids]
+
+    def watch(
+        self, *ids: int, log: bool = True, timeout: float | None = None
+    ) -> AsyncIterator[StatusChange | LogLine]:
+        """Follow these jobs (all jobs, if none is named); see `Client.watch`."""
+        checked = checked_ids(ids) if ids else None
+        return self._follow(checked, log=log, timeout=timeout)
+
+    async def cancel(self, job_id: int, *, timeout: float | None = None) -> CancelOutcome:
+        """Cancel a job that has not started; says whether that was accepted."""
+        (job_id,) = checked_ids([job_id])
+        return await self._call(CancelJob(id=job_id), timeout)
+
+    async def set_priority(
+        self, job_id: int, priority: int, *, timeout: float | None = None
+    ) -> PriorityOutcome:
+        """Change the priority (-20, most urgent, to 19) of what has not started."""
+        (job_id,) = checked_ids([job_id])
+        return await self._call(ChangeJobPriority(id=job_id, priority=priority), timeout)
+
+    async def archive(self, job_id: int, *, timeout: float | None = None) -> ArchiveOutcome:
+        """Move a job that has ended to the archive."""
+        (job_id,) = checked_ids([job_id])
+        return await self._call(ArchiveJob(id=job_id), timeout)
+
+    async def autoarchive(self, age: float, *, timeout: float | None = None) -> ArchiveOutcome:
+        """Archive the jobs that ended more than ``age`` seconds ago; see `Client.autoarchive`."""
+        seconds = self._timeout if timeout is None else timeout
+        message = AutoArchiveJobs(age_seconds=age, timeout_seconds=seconds * 0.8)
+        return await self._call(message, timeout)
+
+    # The daemon.
+
+    async def info(self, *, timeout: float | None = None) -> DaemonInfo:
+        """What daemon this is, and how it is."""
+        return await self._call(ReadInfo(), timeout)
+
+    async def locks(self, *, timeout: float | None = None) -> list[LockRow]:
+        """Every lock that is held or wanted."""
+        return (await self._call(ListLocks(), timeout)).rows
+
+    async def stop(self, *, timeout: float | None = None) -> None:
+        """Stop the daemon; running jobs go on."""
+        # The connection may end before the answer has come out: then it has stopped as well.
+        with contextlib.suppress(ConnectionLostError):
+            await self._call(StopDaemon(), timeout)
+
+    # How it is done.
+
+    async def _call(self, message: Request[ReplyT], timeout: float | None) -> ReplyT:
+        self._check_open()
+        deadline = time.monotonic() + (self._timeout if timeout is None else timeout)
+        try:
+            async with asyncio.timeout(deadline - time.monotonic()):
+                await self._places.acquire()
+        except TimeoutError as error:
+            raise errors.DeadlineError("too many other calls were under way") from error
+        try:
+            now = time.monotonic()
+            call = self._connection.session.request(message, now=now, deadline=deadline)
+            await self._until_done(call)
+            return call.result()
+        finally:
+            self._places.release()
+
+    async def _until_done(self, exchange: Exchange) -> None:
+        done = asyncio.Event()
+        exchange.changed = done.set
+        try:
+            self._pump()
+            await done.wait()
+        finally:
+            self._connection.session.forget(exchange)
+
+    async def _list(
+        self, pages: list[ListJobs], *, is_whole: bool, timeout: float | None
+    ) -> AsyncIterator[JobInfo]:
+        for first in pages:
+            request: ListJobs | None = first
+            while request is not None:
+                reply = await self._call(request, timeout)
+                if is_whole:
+                    async for job in self._read_whole([row.id for row in reply.rows], timeout):
+                        yield job
+                else:
+                    for row in reply.rows:
+                        yield requests.summary_view(row)
+                request = requests.next_page(request, reply)
+
+    async def _read_whole(self, ids: list[int], timeout: float | None) -> AsyncIterator[JobInfo]:
+        for start in range(0, len(ids), CALLS_AT_ONCE):
+            some = ids[start : start + CALLS_AT_ONCE]
+            calls = (self._call(ReadJob(id=job_id), timeout) for job_id in some)
+            for document in await asyncio.gather(*calls):
+                yield requests.document_view(document)
+
+    async def _follow(
+        self, ids: list[int] | None, *, log: bool, timeout: float | None
+    ) -> AsyncIterator[Part]:
+        self._check_open()
+        session = self._connection.session
+        now = time.monotonic()
+        deadline = None if timeout is None else now + timeout
+        stream = session.watch(ids, log=log, now=now, deadline=deadline)
+        news = asyncio.Event()
+        stream.changed = news.set
+        try:
+            while True:
+                part = session.next_part(stream, time.monotonic())
+                if part is not None:
+                    yield part
+                elif not stream.is_done:
+                    news.clear()
+                    self._pump()
+                    await news.wait()
+                elif stream.error is not None:
+                    raise stream.error
+                else:
+                    return
+        finally:
+            session.forget(stream)
+            if not self._is_closed:
+                self._pump()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise RuntimeError("the client was closed")
+
+    def _pump(self) -> None:
+        """Have the task look at what is new, or start it."""
+        line = self._connection.open_line
+        if self._pumping is None or self._pumping.done():
+            if not self._connection.session.is_idle:
+                self._pumping = asyncio.get_running_loop().create_task(self._pump_until_idle())
+        elif line is not None:
+            line.interrupt()
+
+    async def _pump_until_idle(self) -> None:
+        session = self._connection.session
+        try:
+            while True:
+                now = time.monotonic()
+                line = self._connection.line(now)
+                self._connection.work(line, now)
+                if session.is_idle:
+                    return
+                item = await line.receive(self._connection.wait_seconds(now))
+                if item is not None:
+                    self._connection.take(item, time.monotonic())
+        except Exception as error:  # noqa: BLE001 - it is raised again, where somebody waits
+            session.fail_all(error)

@@ -1,0 +1,362 @@
+"""The client library for ordinary Python: submit jobs, follow them, ask the daemon.
+
+>>> with Client() as client:  # doctest: +SKIP
+...     job_id = client.submit({"OP_ID": "OP_EXEC", "argv": ["make", "backup"]})
+...     client.wait(job_id)[0].status
+<JobStatus.SUCCESS: 'success'>
+
+`AsyncClient` (in `async_client`) has the same verbs as coroutines. Both are thin: what is
+said is made in `requests`, when it is said again is decided in `session`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import Self
+
+from ..storage import errors, settings
+from ..storage.job_views import JobInfo, LogLine, StatusChange
+from . import requests
+from .connection import Connection, Whereabouts, client_pair
+from .exchanges import Call, Exchange, ReplyT
+from .messages import (
+    ArchiveJob,
+    ArchiveOutcome,
+    AutoArchiveJobs,
+    CancelJob,
+    CancelOutcome,
+    ChangeJobPriority,
+    DaemonInfo,
+    ListJobs,
+    ListLocks,
+    LockRow,
+    PriorityOutcome,
+    ReadInfo,
+    ReadJob,
+    Request,
+    StopDaemon,
+)
+from .session import ConnectionLostError
+from .watches import Part, checked_ids
+from .wire import Dealer
+
+CALLS_AT_ONCE = 16
+"""Whole jobs that are asked for before the first has come."""
+
+
+class Client:
+    """A connection to a daemon.
+
+    Without arguments it finds the local daemon: of ``data``, else ``GANGER_DATA``, else of
+    the default data directory. ``endpoint`` names another door: ``tcp://HOST:PORT`` needs
+    ``key_file`` (made by ``ganger key``) and the daemon's public key, ``server_key``, unless
+    the file holds it.
+
+    ``timeout`` is the deadline, in seconds, of each call that gives none of its own. When
+    the daemon restarts, calls go on with its successor; without a daemon they end in
+    `DaemonUnreachableError`. Threads may share a client; they take turns, so one that
+    follows jobs for long is better off with a client of its own.
+    """
+
+    def __init__(
+        self,
+        data: str | os.PathLike[str] | None = None,
+        *,
+        endpoint: str | None = None,
+        key_file: str | os.PathLike[str] | None = None,
+        server_key: str | None = None,
+        timeout: float = settings.CLIENT_DEADLINE_SECONDS,
+    ) -> None:
+        self._timeout = timeout
+        self._connection = Connection(
+            Dealer,
+            Whereabouts(data, endpoint),
+            client_pair(endpoint, key_file, server_key),
+            timeout_seconds=timeout,
+        )
+        self._lock = threading.Lock()
+        self._abandoned: deque[Exchange] = deque()
+        self._is_closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the connection; jobs go on. Twice is harmless."""
+        with self._lock:
+            self._is_closed = True
+            self._connection.close(RuntimeError("the client was closed"), time.monotonic())
+
+    # Jobs.
+
+    def submit(
+        self,
+        ops: requests.Ops,
+        *,
+        reason: requests.Reason | None = None,
+        priority: int | None = None,
+        depends: Sequence[requests.Dependency] | None = None,
+        key: str | None = None,
+        dry_run: bool = False,
+        timeout: float | None = None,
+    ) -> int:
+        """Submit one job and return its id: it is stored, and will run whatever happens.
+
+        ``ops`` is one opcode or a list of them; ``depends`` names jobs that must succeed
+        first, or pairs such as ``[17, ["success", "error"]]``. A second submission with the
+        same ``key`` stores nothing and gives the id of the first. ``dry_run`` only checks,
+        and returns 0.
+        """
+        job = requests.checked_ops(ops, "ops")
+        ids = self.submit_many(
+            [job],
+            reason=reason,
+            priority=priority,
+            depends=depends,
+            key=key,
+            dry_run=dry_run,
+            timeout=timeout,
+        )
+        return ids[0] if ids else 0
+
+    def submit_many(
+        self,
+        jobs: Sequence[requests.JobLike],
+        *,
+        reason: requests.Reason | None = None,
+        priority: int | None = None,
+        depends: Sequence[requests.Dependency] | None = None,
+        key: str | None = None,
+        dry_run: bool = False,
+        timeout: float | None = None,
+    ) -> list[int]:
+        """Submit jobs, all or none of them, and return their ids in the same order.
+
+        A job is its opcodes, or a dictionary of ``ops``, ``reason``, ``priority`` and
+        ``depends``, where -1 stands for the job before it in the list; what it leaves out is
+        taken from the arguments.
+        """
+        message = requests.submission(
+            jobs,
+            reason=reason,
+            priority=priority,
+            depends=depends,
+            key=key or (None if dry_run else secrets.token_hex(16)),
+            dry_run=dry_run,
+            now_nanoseconds=time.time_ns(),
+        )
+        return self._call(message, timeout).ids
+
+    def jobs(
+        self,
+        ids: Iterable[int] | None = None,
+        fields: Collection[str] | None = None,
+        statuses: Collection[str] | None = None,
+        *,
+        archived: bool = False,
+        timeout: float | None = None,
+    ) -> Iterator[JobInfo]:
+        """The jobs there are, or those with these ``ids``, in id order.
+
+        Without ``fields`` each comes with its summary alone; name ``ops`` or ``depends``
+        among them to have whole jobs read. ``timeout`` is that of each page.
+        """
+        is_whole = requests.needs_whole(fields)
+        wanted = None if ids is None else checked_ids(ids)
+        pages = list(requests.listings(wanted, statuses, archived=archived))
+        return self._list(pages, is_whole=is_whole, timeout=timeout)
+
+    def job(self, job_id: int, *, timeout: float | None = None) -> JobInfo:
+        """The whole of one job, live or archived."""
+        (job_id,) = checked_ids([job_id])
+        return requests.document_view(self._call(ReadJob(id=job_id), timeout))
+
+    def wait(
+        self,
+        *ids: int,
+        timeout: float | None = None,
+        fields: Collection[str] | None = None,
+    ) -> list[JobInfo]:
+        """Wait until these jobs have ended and return them whole, in the order given.
+
+        `DeadlineError` names the jobs that have not ended after ``timeout`` seconds; None
+        waits as long as it takes. With ``fields`` as in `jobs`, only those are fetched.
+        """
+        is_whole = fields is None or requests.needs_whole(fields)
+        final: dict[int, JobInfo] = {}
+        if ids:
+            for part in self.watch(*ids, log=False, timeout=timeout):
+                if isinstance(part, StatusChange):
+                    final[part.job_id] = part.job
+        if is_whole:
+            final = {job.id: job for job in self._read_whole(list(final), None)}
+        return [final[job_id] for job_id in ids]
+
+    def watch(
+        self, *ids: int, log: bool = True, timeout: float | None = None
+    ) -> Iterator[StatusChange | LogLine]:
+        """Follow these jobs (all jobs, for ever, if none is named) as things happen.
+
+        First comes the status of each job as it is, and the log so far unless ``log`` is
+        false. Ends when all jobs have ended, with `DeadlineError` after ``timeout`` seconds.
+        Other calls may be made between two parts. A reader who falls far behind is told of
+        the jobs as they then are, without the statuses in between.
+        """
+        checked = checked_ids(ids) if ids else None
+        return self._follow(checked, log=log, timeout=timeout)
+
+    def cancel(self, job_id: int, *, timeout: float | None = None) -> CancelOutcome:
+        """Cancel a job that has not started; says whether that was accepted."""
+        (job_id,) = checked_ids([job_id])
+        return self._call(CancelJob(id=job_id), timeout)
+
+    def set_priority(
+        self, job_id: int, priority: int, *, timeout: float | None = None
+    ) -> PriorityOutcome:
+        """Change the priority (-20, most urgent, to 19) of what has not started."""
+        (job_id,) = checked_ids([job_id])
+        return self._call(ChangeJobPriority(id=job_id, priority=priority), timeout)
+
+    def archive(self, job_id: int, *, timeout: float | None = None) -> ArchiveOutcome:
+        """Move a job that has ended to the archive."""
+        (job_id,) = checked_ids([job_id])
+        return self._call(ArchiveJob(id=job_id), timeout)
+
+    def autoarchive(self, age: float, *, timeout: float | None = None) -> ArchiveOutcome:
+        """Archive the jobs that ended more than ``age`` seconds ago (negative: all that ended)."""
+        seconds = self._timeout if timeout is None else timeout
+        # The daemon stops before we do, so that its answer still finds us.
+        message = AutoArchiveJobs(age_seconds=age, timeout_seconds=seconds * 0.8)
+        return self._call(message, timeout)
+
+    # The daemon.
+
+    def info(self, *, timeout: float | None = None) -> DaemonInfo:
+        """What daemon this is, and how it is."""
+        return self._call(ReadInfo(), timeout)
+
+    def locks(self, *, timeout: float | None = None) -> list[LockRow]:
+        """Every lock that is held or wanted."""
+        return self._call(ListLocks(), timeout).rows
+
+    def stop(self, *, timeout: float | None = None) -> None:
+        """Stop the daemon; running jobs go on."""
+        # The connection may end before the answer has come out: then it has stopped as well.
+        with contextlib.suppress(ConnectionLostError):
+            self._call(StopDaemon(), timeout)
+
+    # How it is done.
+
+    def _call(self, message: Request[ReplyT], timeout: float | None) -> ReplyT:
+        return self._call_all([message], timeout)[0]
+
+    def _call_all(self, messages: Sequence[Request[ReplyT]], timeout: float | None) -> list[ReplyT]:
+        """Make several calls at once; one deadline is for all."""
+        deadline = time.monotonic() + (self._timeout if timeout is None else timeout)
+        calls: list[Call[ReplyT]] = []
+        with self._turn(deadline):
+            try:
+                for message in messages:
+                    call = self._connection.session.request(
+                        message, now=time.monotonic(), deadline=deadline
+                    )
+                    calls.append(call)
+                self._pump(lambda: all(call.is_done for call in calls))
+            finally:
+                for call in calls:
+                    self._connection.session.forget(call)
+        return [call.result() for call in calls]
+
+    def _list(
+        self, pages: list[ListJobs], *, is_whole: bool, timeout: float | None
+    ) -> Iterator[JobInfo]:
+        for first in pages:
+            request: ListJobs | None = first
+            while request is not None:
+                reply = self._call(request, timeout)
+                if is_whole:
+                    yield from self._read_whole([row.id for row in reply.rows], timeout)
+                else:
+                    yield from map(requests.summary_view, reply.rows)
+                request = requests.next_page(request, reply)
+
+    def _read_whole(self, ids: list[int], timeout: float | None) -> Iterator[JobInfo]:
+        for start in range(0, len(ids), CALLS_AT_ONCE):
+            some = [ReadJob(id=job_id) for job_id in ids[start : start + CALLS_AT_ONCE]]
+            yield from map(requests.document_view, self._call_all(some, timeout))
+
+    def _follow(self, ids: list[int] | None, *, log: bool, timeout: float | None) -> Iterator[Part]:
+        session = self._connection.session
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with self._turn(deadline):
+            stream = session.watch(ids, log=log, now=time.monotonic(), deadline=deadline)
+        try:
+            while True:
+                with self._turn(deadline):
+                    part = session.next_part(stream, time.monotonic())
+                    if part is None and not stream.is_done:
+                        self._pump(lambda: stream.is_ready)
+                        continue
+                if part is not None:
+                    yield part
+                elif stream.error is not None:
+                    raise stream.error
+                else:
+                    return
+        finally:
+            self._abandon(stream)
+
+    def _abandon(self, exchange: Exchange) -> None:
+        # A generator may be thrown away in the middle of anything, even while this very
+        # thread holds the lock: then the next one who has it cleans up.
+        self._abandoned.append(exchange)
+        if self._lock.acquire(blocking=False):
+            try:
+                self._forget_abandoned()
+                self._connection.flush(time.monotonic())
+            finally:
+                self._lock.release()
+
+    def _forget_abandoned(self) -> None:
+        while self._abandoned:
+            self._connection.session.forget(self._abandoned.popleft())
+
+    @contextlib.contextmanager
+    def _turn(self, deadline: float | None) -> Iterator[None]:
+        patience = -1 if deadline is None else max(0.0, deadline - time.monotonic())
+        if not self._lock.acquire(timeout=patience):
+            raise errors.DeadlineError("another thread used this client for too long")
+        try:
+            if self._is_closed:
+                raise RuntimeError("the client was closed")
+            self._forget_abandoned()
+            yield
+        finally:
+            self._lock.release()
+
+    def _pump(self, is_enough: Callable[[], bool]) -> None:
+        """Let frames come and go until ``is_enough``."""
+        while True:
+            now = time.monotonic()
+            line = self._connection.line(now)
+            self._connection.work(line, now)
+            if is_enough():
+                return
+            item = line.receive(self._connection.wait_seconds(now))
+            if item is not None:
+                self._connection.take(item, time.monotonic())
