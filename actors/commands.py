@@ -13,7 +13,6 @@ Imported by the lean fork server, so it imports only what is cheap.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import signal
 from typing import TYPE_CHECKING, Any
@@ -101,7 +100,7 @@ class _Command:
         self._open = {output.descriptor: output for output in self._outputs}
 
     def follow(self) -> None:
-        """Take the output as it comes until the command has ended; then end its group."""
+        """Take the output as it comes until the command, and its output, have ended."""
         while not self._is_over():
             waited_for = [*self._open, self._pidfd] if self._is_running else [*self._open]
             for descriptor in self._context.poll(waited_for, self._patience()):
@@ -117,9 +116,6 @@ class _Command:
                 "The command has ended, but processes that it left behind kept its output open; "
                 "those in its process group are ended"
             )
-        self._signal_group(signal.SIGKILL)
-        for output in self._open.values():
-            output.read()
         for output in self._outputs:
             output.finish()
         self._log.finish()
@@ -238,6 +234,9 @@ def _find_program(opcode: OpExec, variables: dict[str, str]) -> str:
 
 def _spawn(opcode: OpExec, variables: dict[str, str]) -> tuple[int, int, tuple[int, int]]:
     """Start the command: its process id, its pidfd, and the ends of its outputs to read from."""
+    # Numbers are given out from the lowest on, and a pipe's writing end has the higher one: so
+    # even in a process without standard descriptors none of ours is overwritten before it has
+    # been put in place.
     descriptors: list[int] = []
     try:
         source = _standard_input(opcode.stdin)
@@ -294,9 +293,9 @@ def _pidfd(pid: int) -> int:
 
 def _standard_input(text: str | None) -> int:
     if text is None:
-        return _above_standard(os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC))
+        return os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
     # A file in memory takes any amount at once; a pipe would have to be fed while waiting.
-    descriptor = _above_standard(os.memfd_create("stdin"))
+    descriptor = os.memfd_create("stdin")
     data = memoryview(text.encode())
     while data:
         data = data[os.write(descriptor, data) :]
@@ -307,18 +306,7 @@ def _standard_input(text: str | None) -> int:
 def _pipe(descriptors: list[int]) -> tuple[int, int]:
     read, write = os.pipe()
     descriptors += (read, write)
-    descriptors[-2:] = (_above_standard(read), _above_standard(write))
-    return descriptors[-2], descriptors[-1]
-
-
-def _above_standard(descriptor: int) -> int:
-    # In a process that was started with a standard descriptor closed, ours could take its
-    # number, and be overwritten while the command's are put in place.
-    if descriptor > _LAST_STANDARD_DESCRIPTOR:
-        return descriptor
-    moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _LAST_STANDARD_DESCRIPTOR + 1)
-    os.close(descriptor)
-    return moved
+    return read, write
 
 
 def _inheritable() -> list[int]:

@@ -124,6 +124,7 @@ class Executor(PollingComponent):
             case messages.AdoptJobs():
                 for job_id, lock_file, pid in message.jobs:
                     self._adopt(job_id, lock_file, pid)
+                self.address("lock_manager").notify(messages.OwnersDoubted())
             case messages.TellJob():
                 self._tell_job(message)
             case messages.ComponentReplaced():

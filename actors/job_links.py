@@ -9,6 +9,7 @@ library is imported only then, because it costs more than a short job.
 from __future__ import annotations
 
 import select
+import time
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,7 +19,12 @@ from ..transport.messages import AttachJob, Done, Message, ToJob
 from .channels import Channel, ChannelClosedError
 
 if TYPE_CHECKING:
+    from ..transport.session import LinkEvent
     from ..transport.wire import Dealer
+
+
+ATTACH_SECONDS = 0.5
+"""How long the daemon's successor may take to take the process in before it is asked again."""
 
 
 class Received(msgspec.Struct, frozen=True):
@@ -36,6 +42,8 @@ class Link:
         self._attach = attach
         self._attach_number = -1
         self._socket = ""
+        self._asked_at = 0.0
+        self._early: bytes | LinkEvent | None = None
         self._dealer: Dealer | None = None
         self.is_up = True
         self.has_changed = False
@@ -44,6 +52,9 @@ class Link:
     def use_socket(self, path: str) -> None:
         """Where the daemon's successor will listen."""
         self._socket = path
+        if self._channel is None:
+            # The daemon died right after the hand-over: this was its last message.
+            self._seek_successor()
 
     def descriptors(self) -> list[int]:
         """What to poll while waiting for messages."""
@@ -76,16 +87,28 @@ class Link:
                 self._lose_channel()
         elif self._dealer is not None:
             received = self._receive_from_wire(self._dealer)
+            if not self.is_up and time.monotonic() >= self._asked_at + ATTACH_SECONDS:
+                # Whoever was asked has gone too, or was not ready to answer.
+                self._ask_to_attach(self._dealer)
         return received
 
     def wait(self, descriptors: dict[int, int], timeout_seconds: float | None) -> list[int]:
         """Wait for a message or for ``descriptors`` (each with its mask): the ready ones."""
+        if self._dealer is not None:
+            # The socket's descriptor is edge-triggered: a send may have taken the report of
+            # what came in meanwhile, and the poll would then wait for ever.
+            self._early = self._dealer.receive(0)
+            if self._early is not None:
+                return []
         poll = select.poll()
         own = self.descriptors()
         for descriptor in own:
             poll.register(descriptor, select.POLLIN)
         for descriptor, mask in descriptors.items():
             poll.register(descriptor, mask)
+        if not self.is_up and self._dealer is not None:
+            if timeout_seconds is None or timeout_seconds > ATTACH_SECONDS:
+                timeout_seconds = ATTACH_SECONDS
         # A poll counts in milliseconds; less than half of one is waited for by asking again.
         limit = None if timeout_seconds is None else max(0, round(timeout_seconds * 1000))
         return [found for found, _ in poll.poll(limit) if found not in own]
@@ -99,7 +122,8 @@ class Link:
 
     def _receive_from_wire(self, dealer: Dealer) -> list[Received]:
         received = []
-        while (event := dealer.receive(0)) is not None:
+        while (event := self._early or dealer.receive(0)) is not None:
+            self._early = None
             if not isinstance(event, bytes):
                 # Reached or lost: either way nobody there knows this process (yet).
                 self.is_up = False
@@ -118,8 +142,10 @@ class Link:
         self._channel.close()
         self._channel = None
         self.is_up = False
-        if not self._socket:
-            return
+        if self._socket:
+            self._seek_successor()
+
+    def _seek_successor(self) -> None:
         from ..transport.wire import Dealer  # noqa: PLC0415 - costs more than a short job
 
         self._dealer = Dealer(f"ipc://{self._socket}")
@@ -127,6 +153,7 @@ class Link:
 
     def _ask_to_attach(self, dealer: Dealer) -> None:
         # Negative numbers are not frames' numbers, so the attachment counts from the top.
+        self._asked_at = time.monotonic()
         self._attach_number = 2**31 if self._attach_number < 0 else self._attach_number + 1
         dealer.send(frames.encode(self._attach, self._attach_number))
 

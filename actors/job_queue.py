@@ -74,7 +74,8 @@ class JobQueue(Component):
         directory = QueueDirectory(self.places)
         directory.prepare()
         journal = Journal(self.places.journal)
-        loaded = queue_loading.load(directory, journal)
+        own_lock = self.surroundings.daemon_lock.path
+        loaded = queue_loading.load(directory, journal, own_lock)
         self._ledger = Ledger(directory, journal)
         self._ledger.begin(loaded.last_id, loaded.living)
         self._table: JobTable = loaded.table

@@ -25,6 +25,7 @@ LockMessage = (
     messages.RequestLocks
     | messages.ReleaseLocks
     | messages.OwnerEnded
+    | messages.OwnersDoubted
     | messages.LockPriorityChanged
     | messages.ListLocks
 )
@@ -40,11 +41,8 @@ class LockManager(Component):
         self._waiting: dict[Owner, Envelope] = {}
         self._answers: list[tuple[Envelope, Message]] = []
         self._state = self._load()
-        for owner in self._state.owners():
-            if lock_files.is_dead(owner.lock_file):
-                self.log.info("a dead owner's locks are freed", owner=owner.identifier)
-                self._state.release_lock_file(owner.lock_file)
         self._written_revision = -1
+        self._end_dead_owners()
 
     def receive(self, envelope: Envelope) -> None:
         """Handle one message."""
@@ -58,6 +56,8 @@ class LockManager(Component):
                 self._answers.append((envelope, messages.Done()))
             case messages.OwnerEnded():
                 self._end_owner(message.lock_file)
+            case messages.OwnersDoubted():
+                self._end_dead_owners()
             case messages.LockPriorityChanged():
                 self._wake(self._state.set_priority(message.owner, message.priority))
             case messages.ListLocks():
@@ -108,6 +108,12 @@ class LockManager(Component):
         self._waiting[owner] = envelope
         pending = messages.LocksPending(blockers=list(outcome.blockers))
         self._answers.append((envelope, pending))
+
+    def _end_dead_owners(self) -> None:
+        for lock_file in {owner.lock_file for owner in self._state.owners()}:
+            if lock_files.is_dead(lock_file):
+                self.log.info("a dead owner's locks are freed", lock_file=lock_file)
+                self._end_owner(lock_file)
 
     def _end_owner(self, lock_file: str) -> None:
         self._wake(self._state.release_lock_file(lock_file))

@@ -40,8 +40,12 @@ class Loaded(msgspec.Struct):
     last_id: int
 
 
-def load(directory: QueueDirectory, queue_journal: Journal) -> Loaded:
-    """Everything in the directory, with the job files brought up to the journal."""
+def load(directory: QueueDirectory, queue_journal: Journal, daemon_lock: str) -> Loaded:
+    """Everything in the directory, with the job files brought up to the journal.
+
+    ``daemon_lock`` is this daemon's own lock file: a job whose file names it was about to
+    get a process when the job queue was replaced, and has none yet.
+    """
     said = read_journal(queue_journal)
     for job_id in said.archived:
         if directory.read(job_id) is not None:
@@ -51,7 +55,14 @@ def load(directory: QueueDirectory, queue_journal: Journal) -> Loaded:
     loaded = Loaded(JobTable(), {}, [], [], 0)
     for job_id in sorted(ids):
         try:
-            _load_job(directory, job_id, said.states.get(job_id), loaded)
+            job, body = _newest(directory, job_id, said.states.get(job_id))
+            if job.livelock == daemon_lock:
+                job.livelock = None
+            life = _life(job)
+            state = said.states.get(job_id)
+            if life is not Life.ALIVE and state is not None and state[1] is body:
+                directory.write(job_id, body, flush=False)
+            _add(loaded, job, body, life)
         except errors.StorageError as error:
             loaded.quarantined.append(f"job-{job_id}: {error.text}")
     loaded.last_id = max(
@@ -89,21 +100,19 @@ def _note(said: Journaled, job_id: int, serial: int, body: bytes) -> None:
         said.states[job_id] = (serial, body)
 
 
-def _load_job(
-    directory: QueueDirectory, job_id: int, journaled: tuple[int, bytes] | None, loaded: Loaded
-) -> None:
-    job, body = _newest(directory, job_id, journaled)
-    life = Life.NONE
-    if job.livelock is not None:
-        life = Life.DEAD if lock_files.is_dead(job.livelock) else Life.ALIVE
-    if life is not Life.ALIVE and journaled is not None and journaled[1] is body:
-        directory.write(job_id, body, flush=False)
+def _life(job: jobs.Job) -> Life:
+    if job.livelock is None:
+        return Life.NONE
+    return Life.DEAD if lock_files.is_dead(job.livelock) else Life.ALIVE
+
+
+def _add(loaded: Loaded, job: jobs.Job, body: bytes, life: Life) -> None:
     match reconciling.fate([op.status for op in job.ops], life):
         case Fate.KEEP:
             loaded.table.add(row_of(job, Phase.ENDED))
         case Fate.ADOPT:
             loaded.table.add(row_of(job, Phase.HANDED_OVER))
-            loaded.living[job_id] = (job.serial, body)
+            loaded.living[job.id] = (job.serial, body)
         case Fate.ENQUEUE:
             job.livelock = None
             loaded.table.add(row_of(job, Phase.PENDING))

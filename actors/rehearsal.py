@@ -22,7 +22,8 @@ class Rehearsal:
     """An `OperationContext` that really waits, and remembers what was logged.
 
     After the line ``skip_after`` has been logged, the next ``skips`` waits that have a time
-    limit are over at once, as if that time had passed: so a test need not wait for limits.
+    limit, and find nothing ready, are over at once, as if that time had passed: so a test need
+    not wait for limits.
     """
 
     def __init__(
@@ -61,17 +62,18 @@ class Rehearsal:
     def poll(
         self, descriptors: Mapping[int, int] | Sequence[int], timeout_seconds: float | None
     ) -> list[int]:
-        """Wait for one of ``descriptors``, unless this wait is to be skipped."""
-        if timeout_seconds is not None and self._is_skipping():
-            self._skips -= 1
-            self._skipped_seconds += timeout_seconds
-            return []
+        """Wait for one of ``descriptors``, or not if this wait is to be skipped."""
         masks = descriptors if isinstance(descriptors, Mapping) else None
         poll = select.poll()
         for descriptor in descriptors:
             poll.register(descriptor, masks[descriptor] if masks else select.POLLIN)
         milliseconds = None if timeout_seconds is None else int(timeout_seconds * 1000) + 1
-        return [ready for ready, _ in poll.poll(milliseconds)]
+        skips = timeout_seconds is not None and self._is_skipping()
+        ready = [descriptor for descriptor, _ in poll.poll(0 if skips else milliseconds)]
+        if skips and not ready:
+            self._skips -= 1
+            self._skipped_seconds += timeout_seconds or 0.0
+        return ready
 
     def _is_skipping(self) -> bool:
         if self._skips <= 0 or self._skip_after is None:

@@ -44,7 +44,7 @@ def replace(
     path: str | os.PathLike[str], data: bytes, *, flush: bool, mode: int = FILE_MODE
 ) -> None:
     """Make ``data`` the content of ``path``, entirely or not at all; `StorageError` if it fails."""
-    directory, name = os.path.split(os.fspath(path))
+    directory, name = os.path.split(os.path.abspath(path))
     temporary = f"{directory}/{TEMPORARY_PREFIX}{name}.{os.getpid()}.{next(_numbers)}"
     with storage_errors(path):
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
@@ -68,6 +68,7 @@ def exchange(path: str, data: bytes, spare: str, *, flush: bool) -> bool:
     """As `replace`, but write into the file ``spare`` and keep the old version there.
 
     Returns whether there is an old version: if not, the spare was used up. See `inodes`.
+    If the spare is deleted meanwhile (a new daemon clears up), this is a plain `replace`.
     """
     with storage_errors(path):
         descriptor = os.open(spare, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
@@ -78,7 +79,11 @@ def exchange(path: str, data: bytes, spare: str, *, flush: bool) -> bool:
                 os.fdatasync(descriptor)
         finally:
             os.close(descriptor)
-        is_kept = _swap(spare, path)
+        try:
+            is_kept = _swap(spare, path)
+        except FileNotFoundError:
+            replace(path, data, flush=flush)
+            return False
         if flush:
             flush_directory(os.path.dirname(path))
     return is_kept

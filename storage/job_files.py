@@ -6,6 +6,7 @@ name, and is reported: never silently dropped, never overwritten.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from typing import TYPE_CHECKING
@@ -70,15 +71,21 @@ class QueueDirectory:
     def write(self, job_id: int, body: bytes, *, flush: bool) -> None:
         """Replace the job's file."""
         spare = self.spares.take()
-        if documents.exchange(path(self._queue, job_id), body, spare, flush=flush):
-            self.spares.give_back(spare)
+        is_kept = True
+        try:
+            is_kept = documents.exchange(path(self._queue, job_id), body, spare, flush=flush)
+        finally:
+            # Also after a failure: what it left in the spare is written over.
+            if is_kept:
+                self.spares.give_back(spare)
 
     def archive(self, job_id: int) -> None:
-        """Move the job's file into the archive."""
+        """Move the job's file into the archive; harmless if it has been moved."""
         target = self._archive_path(job_id)
         with documents.storage_errors(target):
             os.makedirs(os.path.dirname(target), documents.DIRECTORY_MODE, exist_ok=True)
-            os.rename(path(self._queue, job_id), target)
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(path(self._queue, job_id), target)
 
     def read_serial(self) -> int:
         """The last id handed out according to the serial file; 0 if it says nothing usable."""

@@ -138,7 +138,8 @@ class Job(msgspec.Struct, kw_only=True):
     @property
     def serial(self) -> int:
         """How many versions of this job were recorded; grows with each state change."""
-        return int(self.extra.get(STATE_SERIAL_KEY, 0))
+        serial: int = self.extra.get(STATE_SERIAL_KEY, 0)
+        return serial
 
     def advance_serial(self) -> int:
         """Count one more version and return its serial."""
@@ -185,7 +186,9 @@ def decode_job(data: bytes) -> Job:
         if isinstance(raw.get("process_id"), str):
             raw["process_id"] = int(raw["process_id"])
         extra = {key: raw.pop(key) for key in raw.keys() - _JOB_KEYS}
-        for op in raw.get("ops") or ():
+        _check_extra(extra)
+        ops = raw.get("ops")
+        for op in ops if isinstance(ops, list) else ():
             if isinstance(op, dict) and op.get("priority", 0) is None:
                 op["priority"] = 0
         job = msgspec.convert(raw, Job)
@@ -194,6 +197,15 @@ def decode_job(data: bytes) -> Job:
     except (msgspec.DecodeError, ValueError, UnicodeDecodeError, RecursionError) as error:
         raise errors.StorageError(f"not a job: {error}") from error
     return job
+
+
+def _check_extra(extra: dict[str, Any]) -> None:
+    """Our own extra keys are relied upon; somebody else may have put anything there."""
+    serial = extra.get(STATE_SERIAL_KEY, 0)
+    if not isinstance(serial, int) or isinstance(serial, bool) or serial < 0:
+        raise errors.StorageError(f"not a job: {STATE_SERIAL_KEY}: expected a number from 0 on")
+    if not isinstance(extra.get(SUBMISSION_KEY, ""), str):
+        raise errors.StorageError(f"not a job: {SUBMISSION_KEY}: expected a text")
 
 
 def job_document(job: Job) -> dict[str, Any]:
@@ -258,7 +270,9 @@ def fail_whole(job: Job, now: Timestamp, *, source: str, text: str) -> None:
         op.apply(OpcodeEvent.LOSE_PROCESS)
         op.result = text
         op.end_timestamp = now
-        op.input.setdefault("reason", []).append(trail_entry)
+        trail = op.input.get("reason")
+        # An opcode that Ganeti could not read is stored as it came.
+        op.input["reason"] = [*(trail if isinstance(trail, list) else ()), trail_entry]
     job.end_timestamp = now
 
 

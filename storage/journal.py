@@ -91,10 +91,15 @@ class Journal:
         self._number = max(numbers[-1] if numbers else 0, self._number) + 1
         path = self._path(self._number)
         with documents.storage_errors(path):
-            self._descriptor = os.open(
+            descriptor = os.open(
                 path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o640
             )
-            documents.flush_directory(self._directory)
+            try:
+                documents.flush_directory(self._directory)
+            except OSError:
+                os.close(descriptor)
+                raise
+        self._descriptor = descriptor
         self._size = 0
         self.flushes += 1
         first = _packed(SegmentBegun(FORMAT_VERSION, last_id))
@@ -119,7 +124,11 @@ class Journal:
         if not self._buffer:
             return
         if self._descriptor is None:
-            self.begin(last_id)
+            try:
+                self.begin(last_id)
+            except errors.StorageError:
+                self._buffer.clear()
+                raise
         assert self._descriptor is not None
         data = b"".join(self._buffer)
         self._buffer.clear()

@@ -186,6 +186,7 @@ def _read(path: Path) -> dict[str, str]:
 
 def _write_new(path: Path, text: str) -> bool:
     """Create ``path`` with ``text`` in it, entirely or not at all; False if it exists."""
+    path = path.absolute()
     temporary = path.with_name(f"{documents.TEMPORARY_PREFIX}{path.name}.{os.getpid()}")
     documents.replace(temporary, text.encode("ascii"), flush=True, mode=documents.SECRET_MODE)
     with documents.storage_errors(path):

@@ -323,12 +323,12 @@ class AsyncClient:
     async def _pump_until_idle(self) -> None:
         session = self._connection.session
         try:
-            while True:
+            while not session.is_idle:
                 now = time.monotonic()
                 line = self._connection.line(now)
                 self._connection.work(line, now)
                 if session.is_idle:
-                    return
+                    break
                 item = await line.receive(self._connection.wait_seconds(now))
                 if item is not None:
                     self._connection.take(item, time.monotonic())

@@ -351,12 +351,13 @@ class Client:
 
     def _pump(self, is_enough: Callable[[], bool]) -> None:
         """Let frames come and go until ``is_enough``."""
-        while True:
+        # A line that was refused is not replaced before somebody wants something again.
+        while not is_enough():
             now = time.monotonic()
             line = self._connection.line(now)
             self._connection.work(line, now)
             if is_enough():
-                return
+                break
             item = line.receive(self._connection.wait_seconds(now))
             if item is not None:
                 self._connection.take(item, time.monotonic())

@@ -100,6 +100,7 @@ class Connection(Generic[LineT]):
         self.open_line: LineT | None = None
         """The line in use, if there is one."""
         self._reread_at = math.inf
+        self._is_turned_away = False
 
     def line(self, now: float) -> LineT:
         """The line to the daemon, opened if need be.
@@ -116,7 +117,7 @@ class Connection(Generic[LineT]):
         elif not self.session.is_connected and now >= self._reread_at:
             endpoint = self._where.endpoint() or self.open_line.endpoint
             self._reread_at = now + REREAD_SECONDS
-            if endpoint != self.open_line.endpoint:
+            if endpoint != self.open_line.endpoint or self._is_turned_away:
                 self.open_line.move(endpoint)
                 self._opened(now)
         return self.open_line
@@ -135,7 +136,8 @@ class Connection(Generic[LineT]):
         """Take in one thing that has come over the line."""
         if isinstance(item, LinkEvent):
             if item is LinkEvent.LOST:
-                self._reread_at = now
+                self._reread_at = now + REREAD_SECONDS
+            self._is_turned_away |= item is LinkEvent.TURNED_AWAY
             self.session.link_changed(item, now)
         else:
             self.session.received(item, now)
@@ -162,6 +164,7 @@ class Connection(Generic[LineT]):
 
     def _opened(self, now: float) -> None:
         self._reread_at = now + REREAD_SECONDS
+        self._is_turned_away = False
         self.session.opened(now)
 
     def _close_line(self) -> None:

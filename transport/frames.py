@@ -7,6 +7,7 @@ carries the number of its request; a notice carries 0.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import msgpack
@@ -46,10 +47,10 @@ def decode(data: bytes, allowed: Any) -> Frame:  # noqa: ANN401 - a union of mes
     version, number, deadline, body = parts
     if not isinstance(number, int) or isinstance(number, bool) or number < 0:
         raise errors.FrameError("the second part of a frame is the request's number")
-    if version != PROTOCOL:
+    if isinstance(version, bool) or version != PROTOCOL:
         text = f"the frame has protocol version {version!r}, expected {PROTOCOL}"
         raise UnreadableMessageError(text, number)
-    if deadline is not None and not isinstance(deadline, int | float):
+    if deadline is not None and not _is_number(deadline):
         raise UnreadableMessageError("the deadline is a number of seconds or nil", number)
     try:
         message = msgspec.convert(body, allowed)
@@ -79,9 +80,15 @@ def _unpack(data: bytes) -> object:
             max_map_len=settings.FRAME_ITEMS_MAX,
             max_ext_len=0,
         )
-    except (ValueError, RecursionError, msgpack.UnpackException) as error:
+    except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
+        # A TypeError: a map whose key is itself a map or an array.
         raise errors.FrameError(f"the frame is not valid msgpack: {error}") from error
     return value
+
+
+def _is_number(value: object) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and math.isfinite(value)
 
 
 def _kind(body: object) -> str:

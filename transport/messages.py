@@ -35,8 +35,13 @@ class Message(msgspec.Struct, frozen=True, tag=_snake, tag_field="type", kw_only
 ReplyT_co = TypeVar("ReplyT_co", bound="Message", covariant=True)
 
 
-class Request(Message, Generic[ReplyT_co], frozen=True, kw_only=True):
-    """Something that is answered, by a ``ReplyT_co`` or a `Failure`."""
+class Request(
+    Message, Generic[ReplyT_co], frozen=True, kw_only=True, forbid_unknown_fields=True
+):
+    """Something that is answered, by a ``ReplyT_co`` or a `Failure`.
+
+    A field that is not known is refused: if it is a misspelt ``dry_run``, jobs depend on it.
+    """
 
 
 class Reply(Message, frozen=True, kw_only=True):
@@ -511,6 +516,10 @@ class OwnerEnded(Notice, frozen=True):
     """The process with this lock file has ended: everything it held is free."""
 
     lock_file: str
+
+
+class OwnersDoubted(Notice, frozen=True):
+    """From an executor that starts afresh: owners may have died while nobody looked."""
 
 
 class LockPriorityChanged(Notice, frozen=True):

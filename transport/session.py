@@ -50,7 +50,8 @@ class LinkEvent(enum.Enum):
     REACHED = "somebody accepts connections there"
     MADE = "the handshake succeeded: from here on frames arrive"
     LOST = "the connection is gone, and what was on its way with it"
-    REFUSED = "the daemon does not admit this key"
+    REFUSED = "the daemon does not admit this key; no further attempt is made"
+    TURNED_AWAY = "the daemon admits nobody now; no further attempt is made"
     FAILED = "the handshake did not succeed"
 
 
@@ -147,6 +148,11 @@ class Session:
             case LinkEvent.REFUSED:
                 self.wants_new_line = True
                 self.fail_all(errors.NotAllowedError("the daemon does not know this key"))
+            case LinkEvent.TURNED_AWAY:
+                # There is a daemon, so it is worth waiting for.
+                self.was_connected = True
+                for exchange in self._open.values():
+                    exchange.failure = errors.BusyError("the daemon has too many connections")
             case LinkEvent.FAILED:
                 self._handshakes_failed += 1
         self._wake_by(now)
@@ -370,7 +376,7 @@ class Session:
         if now < patience_ends:
             self._wake_by(patience_ends)
         elif self._handshakes_failed >= HANDSHAKES_FAILED_MAX:
-            text = f"{self.unreachable} (connections end at once: wrong server key, or a crowd)"
+            text = f"{self.unreachable} (connections end at once: is the server key right?)"
             self._give_up(text)
         elif not self._is_reached and not self._handshakes_failed:
             self._give_up(self.unreachable)

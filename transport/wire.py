@@ -114,6 +114,8 @@ class Router:
         """The public key that remote clients must know; None without a remote door."""
         self._keys = keys
         self._peers_max = _peers_max()
+        # Turned away, but still connected; libzmq does not say which connection it was.
+        self._leaving_count = 0
         self._doors: dict[Kind, _Door] = {}
         self._order: list[_Door] = []
         self._context = zmq.Context()
@@ -143,8 +145,7 @@ class Router:
 
     def receive(self) -> list[Incoming]:
         """What has come in, up to a limit (then `has_more` stays true); empty if nothing."""
-        for door in self._order:
-            door.count_peers()
+        self._count_peers()
         self._answer_handshakes()
         # The doors take turns at being first, so that a flood at one does not close the other.
         self._order.reverse()
@@ -161,10 +162,10 @@ class Router:
 
     def close(self) -> None:
         """Close the doors; frames that wait for peers are lost. Twice is harmless."""
+        # The socket file stays: by now, it might be that of a successor.
+        self._context.destroy(linger=0)
         self._doors.clear()
         self._order.clear()
-        # Returns when the socket file is gone: later, it might be that of a successor.
-        self._context.destroy(linger=0)
 
     def _open_local(self, path: Path) -> None:
         if len(os.fsencode(path)) > SOCKET_PATH_BYTES_MAX:
@@ -211,16 +212,23 @@ class Router:
     def _judge(self, domain: bytes, key: bytes) -> tuple[bytes, bytes]:
         """Whether a connection may be made: status and text, as ZAP wants them."""
         try:
-            if sum(door.peers_count for door in self._order) > self._peers_max:
-                refusal = b"300", b"too many peers"
+            if self._count_peers() > self._peers_max:
+                refusal = _TURNED_AWAY, b"too many peers"
             elif domain == b"local" or self._is_known(key.decode()):
                 return _ADMITTED
             else:
-                refusal = b"400", b"unknown key"
+                refusal = _REFUSED, b"unknown key"
         except errors.StorageError as error:
-            refusal = b"300", error.text.encode()
+            refusal = _TURNED_AWAY, error.text.encode()
         self.dropped[refusal[1].decode()] += 1
+        self._leaving_count += 1
         return refusal
+
+    def _count_peers(self) -> int:
+        """How many peers are connected, without those that were turned away."""
+        ended = sum(door.follow_connections() for door in self._order)
+        self._leaving_count = max(0, self._leaving_count - ended)
+        return sum(len(door.peers) for door in self._order) - self._leaving_count
 
     def _is_known(self, key: str) -> bool:
         return self._keys is not None and key_files.is_known(self._keys, key)
@@ -236,8 +244,8 @@ class _Door:
         self.endpoint = ""
         self._dropped = dropped
         self._prefix = next(prefix for prefix, name in _PREFIXES.items() if name == kind)
-        # By descriptor, which is all that the monitor tells of a connection.
-        self._peers: set[int] = set()
+        self.peers: set[int] = set()
+        """Connections, by descriptor: that is all that the monitor tells."""
         self.socket = context.socket(zmq.ROUTER)
         self.socket.router_mandatory = True
         self.socket.zap_domain = kind.encode()
@@ -247,11 +255,6 @@ class _Door:
         self.socket.handshake_ivl = HANDSHAKE_SECONDS * 1_000
         self.monitor = _monitor(self.socket, kind, zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
 
-    @property
-    def peers_count(self) -> int:
-        """How many connections there are, those that are being made included."""
-        return len(self._peers)
-
     def bind(self, endpoint: str) -> None:
         """Open the door at ``endpoint``."""
         try:
@@ -260,14 +263,17 @@ class _Door:
             raise errors.OperatorError(f"{endpoint}: {error.strerror}") from error
         self.endpoint = self.socket.getsockopt_string(zmq.LAST_ENDPOINT)
 
-    def count_peers(self) -> None:
-        """Read what the monitor has to tell."""
+    def follow_connections(self) -> int:
+        """Read what the monitor has to tell; returns how many connections have ended."""
+        ended = 0
         while (event := _monitor_event(self.monitor)) is not None:
             kind, descriptor = event
             if kind == zmq.EVENT_ACCEPTED:
-                self._peers.add(descriptor)
+                self.peers.add(descriptor)
             else:
-                self._peers.discard(descriptor)
+                self.peers.discard(descriptor)
+                ended += 1
+        return ended
 
     def receive(self, limit: int) -> list[Incoming]:
         """Up to ``limit`` messages."""
@@ -345,17 +351,20 @@ class _Line:
             self._context.destroy(linger=0)
             raise
 
+    def filenos(self) -> list[int]:
+        """Descriptors to poll for reading, for who waits for other things too: then `receive`."""
+        return [self._socket.fileno(), self._monitor.fileno()]
+
     def move(self, endpoint: str) -> None:
-        """Connect to ``endpoint`` from now on."""
+        """Connect to ``endpoint`` from now on; to the same one again if it refused."""
+        if self.endpoint:
+            with contextlib.suppress(zmq.ZMQError):
+                self._socket.disconnect(self.endpoint)
         try:
             self._socket.connect(endpoint)
         except zmq.ZMQError as error:
             text = f"endpoint {endpoint!r}: expected ipc://PATH or tcp://HOST:PORT"
             raise errors.BadRequestError(text) from error
-        if self.endpoint:
-            # A connection that was refused is not there any more.
-            with contextlib.suppress(zmq.ZMQError):
-                self._socket.disconnect(self.endpoint)
         self.endpoint = endpoint
 
     def send(self, data: bytes) -> bool:
@@ -398,8 +407,11 @@ class _Line:
 
     def _next_event(self) -> LinkEvent | None:
         while (event := _monitor_event(self._monitor)) is not None:
-            if event[0] in _LINK_EVENTS:
-                return _LINK_EVENTS[event[0]]
+            kind, value = event
+            if kind == zmq.EVENT_HANDSHAKE_FAILED_AUTH and value != int(_REFUSED):
+                return LinkEvent.TURNED_AWAY
+            if kind in _LINK_EVENTS:
+                return _LINK_EVENTS[kind]
         return None
 
 
@@ -478,7 +490,11 @@ class AsyncDealer(_Line):
             self._waiter.set_result(None)
 
 
+# Statuses of ZAP. 300, for passing reasons, is not used: libzmq leaves some of those
+# connections hanging until the time for the handshake is over.
 _ADMITTED = b"200", b"OK"
+_REFUSED = b"400"
+_TURNED_AWAY = b"500"
 
 
 def _peers_max() -> int:

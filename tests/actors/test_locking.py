@@ -453,6 +453,26 @@ def test_one_who_enters_the_line_may_be_served_by_what_that_sets_free() -> None:
     assert holds(state, 1) == {A: EXCLUSIVE, B: EXCLUSIVE}
 
 
+def test_waiting_for_somebody_is_followed_from_every_place_in_line() -> None:
+    state = held_state(f"{B}!", "network/z!")
+    ask(state, 5, f"{A}!")
+    ask(state, 5, f"{B}!, {C}!", priority=3)
+    ask(state, 6, f"{A}!, {C}!", priority=1)
+    ask(state, 4, f"{C}!, {NETWORK}!, network/z!", priority=2)
+    # Job 4 stands behind job 6, that waits for job 5, and that for job 1. Job 5 wants lock c as
+    # well, and nobody stands behind it; it counts that somebody does behind job 6.
+    assert ask(state, 1, f"{NETWORK}!", priority=4) == GRANTED
+
+
+def test_who_stands_behind_a_request_lets_it_pass_one_that_waits_for_both() -> None:
+    state = held_state(f"{B}!")
+    ask(state, 5, f"{A}!")
+    ask(state, 5, f"{B}!, {C}!", priority=3)
+    ask(state, 6, f"{A}!, {C}!", priority=1)
+    # Job 6 is more urgent than job 4, but waits for job 5, which stands behind job 4.
+    assert ask(state, 4, f"{C}!", priority=2) == GRANTED
+
+
 def test_of_two_who_would_wait_for_each_other_to_stop_sharing_the_second_is_refused() -> None:
     state = held_state(A, A)
     assert not ask(state, 1, f"{A}!").granted
@@ -464,11 +484,15 @@ def test_of_two_who_would_wait_for_each_other_to_stop_sharing_the_second_is_refu
     assert state.release_owner(job(2)) == (job(1),)
 
 
-def test_a_lock_set_made_exclusive_closes_no_ring_either() -> None:
+def test_no_ring_is_closed_through_a_lock_set_made_exclusive() -> None:
     state = held_state(NODES, A)
     assert not ask(state, 2, f"{B}!").granted
     with pytest.raises(errors.LockRequestError, match="Deadlock"):
         ask(state, 1, f"{NODES}!")
+    state = held_state(NODES, A)
+    assert not ask(state, 1, f"{NODES}!").granted
+    with pytest.raises(errors.LockRequestError, match="Deadlock"):
+        ask(state, 2, f"{B}!")
 
 
 # Priorities that change.
@@ -499,6 +523,18 @@ def test_a_request_made_more_urgent_serves_others_with_what_it_gives_back() -> N
     ask(state, 2, f"-{A}, {B}")
     ask(state, 3, f"{A}!")
     assert state.set_priority(job(2), -5) == (job(2), job(3))
+
+
+def test_who_stands_in_line_is_let_pass_if_a_priority_makes_those_ahead_wait_for_it() -> None:
+    state = held_state(f"{A}!", f"{B}!")
+    ask(state, 9, f"{C}!")
+    ask(state, 1, f"{C}!", priority=-1)
+    ask(state, 3, f"{A}!, {NETWORK}!")
+    ask(state, 4, f"{B}!, {C}!")
+    # Job 3 waits for job 1, that for job 9, and nobody of these for job 2.
+    assert ask(state, 2, f"{NETWORK}!").blockers == (job(3),)
+    # Now job 1 stands behind job 4, which waits for job 2.
+    assert state.set_priority(job(1), 5) == (job(2),)
 
 
 def test_those_deferred_by_a_request_are_served_when_it_is_made_less_urgent() -> None:

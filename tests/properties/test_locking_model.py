@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
@@ -296,11 +297,43 @@ class Locking(RuleBasedStateMachine):
         self.model.stand(request._replace(priority=priority))
         assert woken == tuple(self.model.settle())
 
-    @rule(owner=owners)
-    def release_owner(self, owner: Owner) -> None:
+    @rule(owner=owners, data=st.data())
+    def give_back(self, owner: Owner, data: st.DataObject) -> None:
+        """One rule for all ways, so that giving back does not outweigh taking."""
+        ways: list[Callable[[Owner, st.DataObject], None]] = [
+            self.release_owner,
+            self.free_level,
+            self.downgrade_level,
+            self.intersect,
+        ]
+        data.draw(st.sampled_from(ways))(owner, data)
+
+    def release_owner(self, owner: Owner, _data: st.DataObject | None = None) -> None:
         self.model.withdraw(owner)
         self.model.held[owner].clear()
         assert self.state.release_owner(owner) == tuple(self.model.settle())
+
+    def free_level(self, owner: Owner, data: st.DataObject) -> None:
+        level = data.draw(levels)
+        self.model.withdraw(owner)
+        held = self.model.held[owner]
+        self.model.held[owner] = {lock: held[lock] for lock in held if not is_of(lock, level)}
+        assert self.state.free_level(owner, level) == tuple(self.model.settle())
+
+    def downgrade_level(self, owner: Owner, data: st.DataObject) -> None:
+        level = data.draw(levels)
+        self.model.withdraw(owner)
+        for lock in self.model.held[owner]:
+            if is_of(lock, level):
+                self.model.held[owner][lock] = SHARED
+        assert self.state.downgrade_level(owner, level) == tuple(self.model.settle())
+
+    def intersect(self, owner: Owner, data: st.DataObject) -> None:
+        kept = data.draw(st.sets(locks))
+        self.model.withdraw(owner)
+        held = self.model.held[owner]
+        self.model.held[owner] = {lock: held[lock] for lock in held if lock in kept}
+        assert self.state.intersect(owner, kept) == tuple(self.model.settle())
 
     @rule()
     def release_lock_file(self) -> None:
@@ -308,28 +341,6 @@ class Locking(RuleBasedStateMachine):
             self.model.withdraw(owner)
             self.model.held[owner].clear()
         assert self.state.release_lock_file("/l/daemon") == tuple(self.model.settle())
-
-    @rule(owner=owners, level=levels)
-    def free_level(self, owner: Owner, level: LockLevel) -> None:
-        self.model.withdraw(owner)
-        held = self.model.held[owner]
-        self.model.held[owner] = {lock: held[lock] for lock in held if not is_of(lock, level)}
-        assert self.state.free_level(owner, level) == tuple(self.model.settle())
-
-    @rule(owner=owners, level=levels)
-    def downgrade_level(self, owner: Owner, level: LockLevel) -> None:
-        self.model.withdraw(owner)
-        for lock in self.model.held[owner]:
-            if is_of(lock, level):
-                self.model.held[owner][lock] = SHARED
-        assert self.state.downgrade_level(owner, level) == tuple(self.model.settle())
-
-    @rule(owner=owners, kept=st.sets(locks))
-    def intersect(self, owner: Owner, kept: set[str]) -> None:
-        self.model.withdraw(owner)
-        held = self.model.held[owner]
-        self.model.held[owner] = {lock: held[lock] for lock in held if lock in kept}
-        assert self.state.intersect(owner, kept) == tuple(self.model.settle())
 
     @rule()
     def reload(self) -> None:
@@ -358,6 +369,18 @@ class Locking(RuleBasedStateMachine):
             above = self.state._line[request.owner].above
             stops = self.model.holding_up(request)
             assert above in stops | {other.owner for other in self.model.harmed(request)}
+
+    @invariant()
+    def nothing_is_kept_of_those_who_left(self) -> None:
+        line, waiting = self.state._line, {request.owner for request in self.model.line}
+        assert sum(map(len, line._under.values())) == len(waiting)
+        assert all(
+            line[owner].above == above for above in line._under for owner in line.under(above)
+        )
+        assert line.deferred <= waiting
+        assert self.state._upgrading <= waiting
+        held = {owner for owner, locks in self.model.held.items() if locks}
+        assert set().union(*self.state._by_lock_file.values()) == waiting | held
 
     def teardown(self) -> None:
         """Everybody is served once those who run give back what they hold."""

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 import pytest
@@ -192,6 +192,8 @@ def test_a_stored_opcode_is_read_back_as_a_typed_value() -> None:
 
 # What is refused, and in which words.
 
+ODDLY_NAMED: dict[Any, Any] = {**EXEC, 1: 2}
+
 FAULTS: list[tuple[object, str]] = [
     (["OP_EXEC"], "opcode: expected dict, got list"),
     ({}, "opcode: missing OP_ID"),
@@ -220,7 +222,7 @@ FAULTS: list[tuple[object, str]] = [
     ({**EXEC, "priority": True}, "OP_EXEC: priority: expected int, got bool"),
     ({**EXEC, "debug_level": -1}, "OP_EXEC: debug_level: expected int >= 0, got -1"),
     ({**EXEC, "reason": [["a", "b"]]}, "OP_EXEC: reason[0]: expected list of length 3, got 2"),
-    ({**EXEC, 1: 2}, "OP_EXEC: expected str as parameter name, got int"),
+    (ODDLY_NAMED, "OP_EXEC: expected str as parameter name, got int"),
     ({**EXEC, "foo": 1}, "OP_EXEC: unknown parameter 'foo' (known: argv, env, cwd, "),
     ({**EXEC, "locks": {"nodes": {}}}, "OP_EXEC: locks: unknown key 'nodes' (known: cluster, "),
     (
@@ -263,10 +265,36 @@ def test_a_choice_that_is_none_is_answered_with_the_choices() -> None:
     )
 
 
-def test_the_value_of_a_secret_parameter_is_not_quoted() -> None:
+class OpGuarded(opcodes.Opcode, kw_only=True):
+    op_id = "OP_GUARDED"
+    secret_fields = ("pin",)
+    private_fields = ("word",)
+    pin: Annotated[int, msgspec.Meta(lt=1000)] = 0
+    word: Literal["sesame"] = "sesame"
+    size: Annotated[int, msgspec.Meta(lt=1000)] = 0
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value", "words"),
+    [
+        ("size", 4711, "size: expected int <= 999, got 4711"),
+        ("pin", 4711, "pin: expected int <= 999"),
+        ("word", "abracadabra", "word: expected one of sesame"),
+    ],
+)
+def test_values_of_secret_and_private_parameters_are_not_quoted(
+    parameter: str, value: object, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(catalogue._from_users, "OP_GUARDED", OpGuarded)
     with pytest.raises(errors.OpcodeError) as caught:
-        opcodes.parse({"OP_ID": "OP_TEST_OS_PARAMS", "osparams_secret": 123456})
-    assert "123456" not in caught.value.text
+        opcodes.parse({"OP_ID": "OP_GUARDED", parameter: value})
+    assert caught.value.text == f"OP_GUARDED: {words}"
+
+
+def test_a_set_is_stored_in_order() -> None:
+    codes = [f"ENODE{end}" for end in ("VERSION", "TIME", "SSH", "RPC", "OS", "NET", "LVM", "HV")]
+    opcode = opcodes.parse({"OP_ID": "OP_CLUSTER_VERIFY", "ignore_errors": [*codes, *codes]})
+    assert opcodes._stored_form(opcode)["ignore_errors"] == sorted(codes)
 
 
 def test_a_known_opcode_without_an_operation_is_refused_as_that() -> None:

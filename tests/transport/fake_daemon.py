@@ -19,11 +19,11 @@ import msgspec
 
 from ganger.storage import documents, errors, settings
 from ganger.storage.jobs import (
+    SUBMISSION_KEY,
     Job,
     JobStatus,
     LogEntry,
     OpcodeEntry,
-    SUBMISSION_KEY,
     encode_job,
 )
 from ganger.transport import frames, messages
@@ -162,14 +162,16 @@ class FakeDaemon:
         except frames.UnreadableMessageError as error:
             self._say(incoming.peer, error.number, messages.Failure(error.name, error.text))
             return
+        self.received.put(frame.message)
         watcher = (incoming.peer, frame.number)
         try:
             self._answer(watcher, frame.message)
         except errors.GangerError as error:
             self._say(*watcher, messages.Failure(error.name, error.text))
-        self.received.put(frame.message)
 
-    def _answer(self, watcher: Watcher, message: Message) -> None:
+    def _answer(  # noqa: PLR0912 - one branch for each request
+        self, watcher: Watcher, message: Message
+    ) -> None:
         if refusals := self.refusals.get(type(message)):
             raise refusals.pop(0)
         match message:

@@ -219,12 +219,11 @@ def test_a_daemon_that_accepts_but_is_slow_gets_all_the_time_there_is() -> None:
 def test_a_first_connection_that_ends_again_and_again_is_given_up() -> None:
     talk = Talk(connected=False)
     call = talk.call(messages.ReadInfo())
-    for _ in range(session.HANDSHAKES_FAILED_MAX):
-        talk.turn(session.GRACE_SECONDS)
-        assert not call.is_done
+    for attempt in range(session.HANDSHAKES_FAILED_MAX):
+        assert not call.is_done, attempt
         talk.link(LinkEvent.REACHED, LinkEvent.FAILED, LinkEvent.LOST)
-    talk.turn()
-    with pytest.raises(errors.DaemonUnreachableError, match="wrong server key"):
+        talk.turn(session.GRACE_SECONDS)
+    with pytest.raises(errors.DaemonUnreachableError, match="is the server key right"):
         call.result()
 
 
@@ -234,6 +233,17 @@ def test_a_refused_key_ends_everything_at_once() -> None:
     talk.link(LinkEvent.REACHED, LinkEvent.REFUSED)
     assert failed(call) == failed(stream) == "NotAllowedError"
     assert talk.session.wants_new_line
+
+
+def test_a_crowded_daemon_is_waited_for_and_named_at_the_deadline() -> None:
+    talk = Talk(connected=False)
+    call = talk.call(messages.ReadInfo(), 3.0)
+    talk.link(LinkEvent.REACHED, LinkEvent.TURNED_AWAY, LinkEvent.LOST)
+    talk.turn(2.9)
+    assert not call.is_done
+    talk.turn(0.1)
+    with pytest.raises(errors.BusyError, match="too many connections"):
+        call.result()
 
 
 # What is sent again.

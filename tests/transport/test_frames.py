@@ -1,0 +1,114 @@
+"""Frames: what is accepted, byte for byte, and how everything else is refused."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import msgpack
+import pytest
+
+from ganger.storage import errors, settings
+from ganger.transport import frames, messages
+from ganger.transport.messages import PROTOCOL, JobSpec, ListJobs, SubmitJobs
+
+REQUESTS = messages.ClientRequest
+LIST = {"type": "list_jobs"}
+
+
+def pack(*parts: object) -> bytes:
+    data: bytes = msgpack.packb(list(parts))
+    return data
+
+
+def test_a_message_comes_out_as_it_went_in() -> None:
+    spec = JobSpec(ops=[{"OP_ID": "OP_X", "a": [1, None, {"b": "ä"}]}], depends=[(-1, ["error"])])
+    message = SubmitJobs(jobs=[spec], key="k")
+    frame = frames.decode(frames.encode(message, 7, 2.5), REQUESTS)
+    assert frame == frames.Frame(7, message, 2.5)
+
+
+def test_bytes_stay_bytes() -> None:
+    document = messages.JobDocument(id=3, body=b'\x00\xff{"id": 3}')
+    assert frames.decode(frames.encode(document, 1), messages.ClientReply).message == document
+
+
+@pytest.mark.parametrize(
+    ("message", "golden"),
+    [
+        (
+            messages.CancelJob(id=17),
+            "940105cb400400000000000082a474797065aa63616e63656c5f6a6f62a2696411",
+        ),
+        (messages.Done(), "940105cb400400000000000081a474797065a4646f6e65"),
+    ],
+)
+def test_the_bytes_of_a_frame_do_not_change(message: messages.Message, golden: str) -> None:
+    assert frames.encode(message, 5, 2.5).hex() == golden
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"", "not valid msgpack"),
+        (b"\xc1", "not valid msgpack"),
+        (b"\xdd\xff\xff\xff\xff", "not valid msgpack"),
+        (pack(1, 2) + b"more", "not valid msgpack"),
+        (b"\x91" * 100_000, "not valid msgpack"),
+        (msgpack.packb({"a": 1}), "a frame is an array"),
+        (pack(PROTOCOL, 1, None), "a frame is an array"),
+        (pack(PROTOCOL, "1", None, LIST), "the request's number"),
+        (msgpack.packb([PROTOCOL, True, None, LIST]), "the request's number"),
+        (pack(PROTOCOL, -1, None, LIST), "the request's number"),
+        (b"x" * (settings.FRAME_BYTES_MAX + 1), "more than"),
+    ],
+)
+def test_what_is_no_frame_is_refused(data: bytes, text: str) -> None:
+    with pytest.raises(errors.FrameError, match=text) as caught:
+        frames.decode(data, REQUESTS)
+    assert not isinstance(caught.value, frames.UnreadableMessageError)
+
+
+@pytest.mark.parametrize(
+    ("parts", "text"),
+    [
+        ((PROTOCOL + 1, 7, None, LIST), f"protocol version {PROTOCOL + 1}, expected {PROTOCOL}"),
+        ((PROTOCOL, 7, "soon", LIST), "the deadline is a number"),
+        ((PROTOCOL, 7, None, {"type": "no_such"}), "no_such"),
+        ((PROTOCOL, 7, None, {}), "message: .*type"),
+        ((PROTOCOL, 7, None, 5), "message: "),
+        ((PROTOCOL, 7, None, {**LIST, "limit": "many"}), r"list_jobs: .*int.*\$\.limit"),
+        ((PROTOCOL, 7, None, {"type": "boot"}), "boot: "),
+        ((PROTOCOL, 7, None, {"type": "submit_jobs", "jobs": [{"ops": [1]}]}), "submit_jobs: "),
+        (
+            (PROTOCOL, 7, None, {"type": "submit_jobs", "jobs": [{"ops": [], "colour": 1}]}),
+            "submit_jobs: .*colour",
+        ),
+    ],
+)
+def test_a_request_that_cannot_be_read_can_still_be_answered(
+    parts: tuple[Any, ...], text: str
+) -> None:
+    with pytest.raises(frames.UnreadableMessageError, match=text) as caught:
+        frames.decode(pack(*parts), REQUESTS)
+    assert caught.value.number == 7
+
+
+def test_a_message_larger_than_the_limit_is_not_made() -> None:
+    with pytest.raises(errors.FrameError, match=str(settings.FRAME_BYTES_MAX)):
+        frames.encode(messages.JobDocument(id=1, body=bytes(settings.FRAME_BYTES_MAX)))
+
+
+def test_every_client_request_has_a_receiver_and_names_its_reply() -> None:
+    for request in messages.CLIENT_REQUESTS:
+        assert request in messages.RECEIVERS
+        if request is messages.StopWatch:
+            continue
+        (base,) = request.__orig_bases__  # type: ignore[attr-defined]
+        (reply,) = get_args(base)
+        for each in get_args(reply) or (reply,):
+            assert each in get_args(messages.ClientReply), request
+
+
+def test_defaults_need_not_be_sent() -> None:
+    frame = frames.decode(pack(PROTOCOL, 1, None, LIST), REQUESTS)
+    assert frame.message == ListJobs()
