@@ -25,6 +25,7 @@ import os
 import queue
 import select
 import sys
+import threading
 import traceback
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -136,6 +137,8 @@ class PollingMailbox(Mailbox):
         self._poll = select.epoll()
         self._poll.register(self._wake, select.EPOLLIN)
         self._is_asleep = False
+        # Held to wake the owner: its descriptor may belong to somebody else after `close`.
+        self._waking = threading.Lock()
 
     def watch(self, descriptor: int) -> None:
         """Hand out a message when ``descriptor`` is readable (or at its end)."""
@@ -149,7 +152,9 @@ class PollingMailbox(Mailbox):
         """Add a message and wake the owner if it sleeps."""
         self._queue.put(parcel)
         if self._is_asleep:
-            os.eventfd_write(self._wake, 1)
+            with self._waking:
+                if self._wake >= 0:
+                    os.eventfd_write(self._wake, 1)
 
     def _next(self) -> Any:  # noqa: ANN401
         # The flag goes up before the queue is looked at, so that a message put in between
@@ -178,9 +183,10 @@ class PollingMailbox(Mailbox):
         """Close the poll; messages put later wake nobody."""
         self._is_asleep = False
         self._poll.close()
-        wake, self._wake = self._wake, -1
-        if wake >= 0:
-            os.close(wake)
+        with self._waking:
+            wake, self._wake = self._wake, -1
+            if wake >= 0:
+                os.close(wake)
 
 
 class Component(pykka.ThreadingActor):

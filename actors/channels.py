@@ -8,6 +8,7 @@ it then finds another way (`ChannelClosedError`).
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import struct
@@ -37,7 +38,10 @@ class Channel:
         return self._end.fileno()
 
     def send(self, frame: bytes) -> None:
-        """Send a whole frame; `ChannelClosedError` if that cannot be done."""
+        """Send a whole frame; `ChannelClosedError` if that cannot be done.
+
+        A frame may then have been sent in part, so nothing may follow it: the channel ends.
+        """
         try:
             start = 0
             while len(frame) - start > PACKET_BYTES:
@@ -45,6 +49,9 @@ class Channel:
                 start += PACKET_BYTES
             self._end.send(_LAST + frame[start:], socket.MSG_NOSIGNAL)
         except OSError as error:
+            # Not closed: another thread may be polling the descriptor, and learns of it so.
+            with contextlib.suppress(OSError):
+                self._end.shutdown(socket.SHUT_RDWR)
             raise ChannelClosedError(str(error)) from error
 
     def receive(self) -> bytes | None:

@@ -276,6 +276,7 @@ class Executor(PollingComponent):
         go = messages.JobGo(
             body=message.body,
             spares=message.spares,
+            secrets=message.secrets,
             queue=os.fspath(self.places.queue),
             socket=os.fspath(self.places.socket),
         )

@@ -98,7 +98,7 @@ def warm_up() -> None:
         assert issubclass(message_type, Message)
     from ..transport import frames  # noqa: PLC0415 - only to fill the decoder's caches
 
-    go = messages.JobGo(body=b"{}", spares=[], queue="/", socket="/")
+    go = messages.JobGo(body=b"{}", spares=[], secrets={}, queue="/", socket="/")
     frames.decode(frames.encode(go), messages.ToJob)
 
 
@@ -114,6 +114,7 @@ class JobActor:
         self._link = link
         self._owner = owner
         self._path = job_files.path(go.queue, job.id)
+        self._secrets = go.secrets
         self._spares = inodes.BorrowedInodes(go.spares)
         self._number = 0
         self._unanswered: dict[int, Request[Any]] = {}
@@ -151,7 +152,7 @@ class JobActor:
             self._fail(error)
             return False
         try:
-            result = None if opcode.dry_run else operations.operation_for(opcode)(opcode, self)
+            result = self._operate(opcode)
         except Exception as error:  # noqa: BLE001 - likewise
             self._fail(error)
             return False
@@ -163,6 +164,12 @@ class JobActor:
             return False
         return True
 
+    def _operate(self, opcode: opcodes.Opcode) -> object:
+        # The built-in operations know what a dry run is; of others nobody can be sure.
+        if opcode.dry_run and not opcode.built_in:
+            return None
+        return operations.operation_for(opcode)(opcode, self)
+
     def _prepare(self, op: jobs.OpcodeEntry) -> opcodes.Opcode:
         """Everything that must be true before the operation may start."""
         op.start_timestamp = self._now()
@@ -170,7 +177,7 @@ class JobActor:
             self._job.start_timestamp = op.start_timestamp
         self._take_messages()
         self._stop_if_canceled()
-        opcode = opcodes.parse(op.input)
+        opcode = opcodes.parse(self._with_secrets(op.input))
         if self._has_locks:
             self._ask(messages.ReleaseLocks(owner=self._owner))
             self._has_locks = False
@@ -183,6 +190,17 @@ class JobActor:
         op.exec_timestamp = self._now()
         self._record()
         return opcode
+
+    def _with_secrets(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """The opcode's parameters with its secrets, which are in no file."""
+        fields = fields | self._secrets.get(self._index, {})
+        declared = catalogue.find(str(fields.get("OP_ID")))
+        names = () if declared is None else declared.secret_fields
+        hidden = opcodes.redacted(fields) if names else fields
+        if any(fields.get(name) is not None and hidden[name] == fields[name] for name in names):
+            text = "its secret parameters were lost with the daemon that had them; submit it again"
+            raise opcodes.OperationError("OpPrereqError", text)
+        return fields
 
     def _fail(self, error: Exception) -> None:
         jobs.fail_from(self._job, self._index, self._now(), operations.encode_exception(error))

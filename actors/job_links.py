@@ -106,9 +106,9 @@ class Link:
             poll.register(descriptor, select.POLLIN)
         for descriptor, mask in descriptors.items():
             poll.register(descriptor, mask)
-        if not self.is_up and self._dealer is not None:
-            if timeout_seconds is None or timeout_seconds > ATTACH_SECONDS:
-                timeout_seconds = ATTACH_SECONDS
+        must_ask_again = not self.is_up and self._dealer is not None
+        if must_ask_again and (timeout_seconds is None or timeout_seconds > ATTACH_SECONDS):
+            timeout_seconds = ATTACH_SECONDS
         # A poll counts in milliseconds; less than half of one is waited for by asking again.
         limit = None if timeout_seconds is None else max(0, round(timeout_seconds * 1000))
         return [found for found, _ in poll.poll(limit) if found not in own]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 from ..storage import errors, jobs, settings
 from ..storage.job_files import QueueDirectory
@@ -88,6 +88,7 @@ class JobQueue(Component):
         self._archivals: dict[int, Envelope] = {}
         self._keys_in_flight: dict[str, list[Envelope]] = {}
         self._held: list[int] = []
+        self._secrets: dict[int, dict[int, dict[str, Any]]] = {}
         for name in self._quarantined:
             self.log.error("job file is quarantined", file=name)
         for job in loaded.died:
@@ -219,6 +220,8 @@ class JobQueue(Component):
             row = row_of_draft(draft)
             self._table.add(row)
             rows.append(row)
+            if draft.secrets:
+                self._secrets[row.id] = draft.secrets
         reply = messages.JobsSubmitted(ids=[row.id for row in rows])
         envelope.reply(reply)
         for repeated in self._keys_in_flight.pop(key, ()) if key is not None else ():
@@ -340,6 +343,7 @@ class JobQueue(Component):
             lock_file=lock_file,
             body=body,
             spares=self._ledger.lend_spares(row.id),
+            secrets=self._secrets.get(row.id, {}),
         )
         self.address("executor").notify(confirmed)
 
@@ -499,6 +503,7 @@ class JobQueue(Component):
     def _end(self, row: Row) -> None:
         """Nobody works on the job's file any more."""
         row.phase = Phase.ENDED
+        self._secrets.pop(row.id, None)
         self._reader.forget_told(row.id, None)
         if (envelope := self._archivals.pop(row.id, None)) is not None:
             self._archive(envelope, row.id)

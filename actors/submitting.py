@@ -27,6 +27,9 @@ class Draft(msgspec.Struct, frozen=True):
     depends: tuple[tuple[int, tuple[str, ...]], ...]
     """Dependencies of the first opcode, absolute."""
 
+    secrets: dict[int, dict[str, Any]] = {}
+    """Secret parameters of each opcode that has any, by its place; kept in memory only."""
+
 
 def drafts(specs: Sequence[JobSpec], *, first_id: int, now: float, key: str | None) -> list[Draft]:
     """The jobs of one submission, with ids from ``first_id`` on.
@@ -67,6 +70,7 @@ def _draft(spec: JobSpec, place: int, first_id: int, now: float, key: str | None
             if len(spec.ops) == 1:
                 raise
             raise type(error)(f"opcode {index}: {error.text}") from error
+    secrets = {index: found for index, op in enumerate(entries) if (found := _hide_secrets(op))}
     extra: dict[str, Any] = {jobs.STATE_SERIAL_KEY: 1}
     if key is not None:
         extra[jobs.SUBMISSION_KEY] = key
@@ -76,7 +80,16 @@ def _draft(spec: JobSpec, place: int, first_id: int, now: float, key: str | None
         job_summary(job),
         needs_user_opcodes(job),
         tuple(opcodes.dependencies(entries[0].input)),
+        secrets,
     )
+
+
+def _hide_secrets(entry: jobs.OpcodeEntry) -> dict[str, Any]:
+    """Take the secret parameters out of an opcode that will be stored, and return them."""
+    stored = opcodes.redacted(entry.input)
+    secrets = {name: value for name, value in entry.input.items() if stored[name] != value}
+    entry.input = stored
+    return secrets
 
 
 def job_summary(job: jobs.Job) -> str:

@@ -26,7 +26,13 @@ if TYPE_CHECKING:
         UnknownJobError,
     )
     from .storage.jobs import JobStatus
-    from .storage.opcodes import LockNeeds, Opcode, OperationContext
+    from .storage.opcodes import (
+        LevelNeeds,
+        LockNeeds,
+        Opcode,
+        OperationContext,
+        OperationError,
+    )
     from .transport.async_client import AsyncClient
     from .transport.client import Client
 
@@ -38,10 +44,12 @@ __all__ = [
     "DeadlineError",
     "GangerError",
     "JobStatus",
+    "LevelNeeds",
     "LockNeeds",
     "Opcode",
     "OpcodeError",
     "OperationContext",
+    "OperationError",
     "OperatorError",
     "RejectedError",
     "TryAgainError",
@@ -58,10 +66,12 @@ _HOMES = {
     "DeadlineError": (".storage.errors", "DeadlineError"),
     "GangerError": (".storage.errors", "GangerError"),
     "JobStatus": (".storage.jobs", "JobStatus"),
+    "LevelNeeds": (".storage.opcodes", "LevelNeeds"),
     "LockNeeds": (".storage.opcodes", "LockNeeds"),
     "Opcode": (".storage.opcodes", "Opcode"),
     "OpcodeError": (".storage.errors", "OpcodeError"),
     "OperationContext": (".storage.opcodes", "OperationContext"),
+    "OperationError": (".storage.opcodes", "OperationError"),
     "OperatorError": (".storage.errors", "OperatorError"),
     "RejectedError": (".storage.errors", "RejectedError"),
     "TryAgainError": (".storage.errors", "TryAgainError"),

@@ -14,9 +14,6 @@ FRAME_BYTES_MAX = 8 * 1024 * 1024
 FRAME_ITEMS_MAX = 200_000
 """Most elements of one array or map in a frame."""
 
-FRAME_DEPTH_MAX = 64
-"""Deepest nesting of a frame."""
-
 JOBS_PER_SUBMIT_MAX = 20_000
 """Most jobs in one submission."""
 

@@ -25,6 +25,7 @@ from typing import Self
 from ..storage import errors, settings
 from ..storage.job_views import JobInfo, LogLine, StatusChange
 from . import requests
+from .async_wire import AsyncDealer
 from .connection import Connection, Whereabouts, client_pair
 from .exchanges import Exchange, ReplyT
 from .messages import (
@@ -46,7 +47,6 @@ from .messages import (
 )
 from .session import ConnectionLostError
 from .watches import Part, checked_ids
-from .wire import AsyncDealer
 
 CALLS_MAX = 1_000
 """Most calls under way at once; more wait for their turn."""
@@ -328,7 +328,7 @@ class AsyncClient:
                 line = self._connection.line(now)
                 self._connection.work(line, now)
                 if session.is_idle:
-                    break
+                    return
                 item = await line.receive(self._connection.wait_seconds(now))
                 if item is not None:
                     self._connection.take(item, time.monotonic())

@@ -60,7 +60,7 @@ class Whereabouts:
 
 
 class Line(Protocol):
-    """What a connection needs of `wire.Dealer` and `wire.AsyncDealer`."""
+    """What a connection needs of `wire.Dealer` and `async_wire.AsyncDealer`."""
 
     endpoint: str
 
@@ -100,7 +100,6 @@ class Connection(Generic[LineT]):
         self.open_line: LineT | None = None
         """The line in use, if there is one."""
         self._reread_at = math.inf
-        self._is_turned_away = False
 
     def line(self, now: float) -> LineT:
         """The line to the daemon, opened if need be.
@@ -117,7 +116,7 @@ class Connection(Generic[LineT]):
         elif not self.session.is_connected and now >= self._reread_at:
             endpoint = self._where.endpoint() or self.open_line.endpoint
             self._reread_at = now + REREAD_SECONDS
-            if endpoint != self.open_line.endpoint or self._is_turned_away:
+            if endpoint != self.open_line.endpoint:
                 self.open_line.move(endpoint)
                 self._opened(now)
         return self.open_line
@@ -137,7 +136,6 @@ class Connection(Generic[LineT]):
         if isinstance(item, LinkEvent):
             if item is LinkEvent.LOST:
                 self._reread_at = now + REREAD_SECONDS
-            self._is_turned_away |= item is LinkEvent.TURNED_AWAY
             self.session.link_changed(item, now)
         else:
             self.session.received(item, now)
@@ -164,7 +162,6 @@ class Connection(Generic[LineT]):
 
     def _opened(self, now: float) -> None:
         self._reread_at = now + REREAD_SECONDS
-        self._is_turned_away = False
         self.session.opened(now)
 
     def _close_line(self) -> None:

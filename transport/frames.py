@@ -2,7 +2,8 @@
 
 A frame is one msgpack array: protocol version, request number, seconds until the deadline
 (or nil), the message as a map with its ``type``. Numbers belong to the sender: a reply
-carries the number of its request; a notice carries 0.
+carries the number of its request; a notice carries 0. How deep values nest is limited by
+the unpacker, and for what is stored by `storage.explanations`.
 """
 
 from __future__ import annotations

@@ -562,6 +562,7 @@ class ConfirmHandOver(Notice, frozen=True):
     lock_file: str
     body: bytes
     spares: list[str]
+    secrets: dict[int, dict[str, Any]]
 
 
 class RefuseHandOver(Notice, frozen=True):
@@ -636,11 +637,13 @@ class JobGo(Notice, frozen=True):
     """The hand-over is durable: ``body`` is the job file; from here on it is yours alone.
 
     ``queue`` is the queue directory, ``socket`` where the daemon's successor will listen,
-    ``spares`` are files in the directory lent for writing new versions (`storage.inodes`).
+    ``spares`` are files in the directory lent for writing new versions (`storage.inodes`),
+    ``secrets`` the parameters of each opcode (by its place) that are never written.
     """
 
     body: bytes
     spares: list[str]
+    secrets: dict[int, dict[str, Any]]
     queue: str
     socket: str
 

@@ -51,7 +51,7 @@ class LinkEvent(enum.Enum):
     MADE = "the handshake succeeded: from here on frames arrive"
     LOST = "the connection is gone, and what was on its way with it"
     REFUSED = "the daemon does not admit this key; no further attempt is made"
-    TURNED_AWAY = "the daemon admits nobody now; no further attempt is made"
+    TURNED_AWAY = "the daemon admits nobody now; it is tried again"
     FAILED = "the handshake did not succeed"
 
 

@@ -6,7 +6,8 @@ for clients whose public key it knows). A message is one frame each way; anythin
 dropped and counted. Everything a peer is known by (kernel credentials, key) is read from the
 message itself, where libzmq puts it for each connection: nothing is remembered under a
 peer's name. libzmq numbers the peers; one that chose its own number is not heard, because
-it could choose that of another that has left, and get its answers.
+it could choose that of another that has left, and get its answers. Monitor sockets tell
+which connections end: `Router.take_left` names the peers that are gone.
 
 Handshakes are answered here, in the same poll as the messages (ZAP, without a thread): the
 remote door asks for the key on each new connection, so that a key is known as soon as it is
@@ -22,25 +23,24 @@ queues nothing while there is no connection (IMMEDIATE): everything would arrive
 
 from __future__ import annotations
 
-import asyncio
 import collections
 import contextlib
-import functools
 import os
 import resource
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
 
-import msgspec
 import zmq
 from zmq.utils import z85
 from zmq.utils.monitor import parse_monitor_message
 
 from ..storage import documents, errors, settings
 from ..storage import keys as key_files
+from .peers import Connections, Credentials, Incoming, Kind, credentials
 from .session import LinkEvent
+
+__all__ = ["BaseDealer", "Credentials", "Dealer", "Incoming", "Router", "new_key_pair"]
 
 RECEIVE_FRAMES_MAX = 256
 """Most messages that one call of `Router.receive` gives."""
@@ -69,29 +69,9 @@ LINGER_SECONDS = 0.1
 SOCKET_PATH_BYTES_MAX = 107
 """Longest path of a Unix socket."""
 
-Kind = Literal["local", "remote"]
-
 _PREFIXES: dict[bytes, Kind] = {b"L": "local", b"R": "remote"}
 _GIVEN_IDENTITY_BYTES = 5
 _MONITOR_ENDPOINT = "inproc://monitor-"
-
-
-class Credentials(msgspec.Struct, frozen=True, kw_only=True):
-    """Who sent a message: the kernel says it of a local peer, CURVE of a remote one."""
-
-    kind: Kind
-    uid: int | None = None
-    pid: int | None = None
-    key: str | None = None
-    address: str = ""
-
-
-class Incoming(msgspec.Struct, frozen=True):
-    """A message that came in. ``peer`` stays the same while the connection lasts."""
-
-    peer: bytes
-    data: bytes
-    identity: Credentials
 
 
 def new_key_pair() -> key_files.KeyPair:
@@ -114,8 +94,8 @@ class Router:
         """The public key that remote clients must know; None without a remote door."""
         self._keys = keys
         self._peers_max = _peers_max()
-        # Turned away, but still connected; libzmq does not say which connection it was.
-        self._leaving_count = 0
+        self._left: list[bytes] = []
+        self._leaving: list[bytes] = []
         self._doors: dict[Kind, _Door] = {}
         self._order: list[_Door] = []
         self._context = zmq.Context()
@@ -141,18 +121,29 @@ class Router:
     @property
     def has_more(self) -> bool:
         """Whether `receive` would find something now, whatever the descriptors say."""
-        return any(_can(each, zmq.POLLIN) for each in self._sockets())
+        return bool(self._leaving) or any(_can(each, zmq.POLLIN) for each in self._sockets())
 
     def receive(self) -> list[Incoming]:
         """What has come in, up to a limit (then `has_more` stays true); empty if nothing."""
-        self._count_peers()
+        self._follow_connections()
+        leaving, self._leaving = self._leaving, []
         self._answer_handshakes()
         # The doors take turns at being first, so that a flood at one does not close the other.
         self._order.reverse()
         incoming: list[Incoming] = []
         for door in self._order:
             incoming += door.receive(RECEIVE_FRAMES_MAX - len(incoming))
+        if len(incoming) < RECEIVE_FRAMES_MAX:
+            # All that had come from those who left before has been read.
+            self._left += leaving
+        else:
+            self._leaving += leaving
         return incoming
+
+    def take_left(self) -> list[bytes]:
+        """Peers that have left since this was last asked; nothing more comes from them."""
+        left, self._left = self._left, []
+        return left
 
     def send(self, peer: bytes, data: bytes) -> bool:
         """Send a frame to ``peer``; False if it is gone or does not read."""
@@ -212,7 +203,9 @@ class Router:
     def _judge(self, domain: bytes, key: bytes) -> tuple[bytes, bytes]:
         """Whether a connection may be made: status and text, as ZAP wants them."""
         try:
-            if self._count_peers() > self._peers_max:
+            # The connection in question may be newer than what is known.
+            self._follow_connections()
+            if sum(door.connections.count for door in self._order) > self._peers_max:
                 refusal = _TURNED_AWAY, b"too many peers"
             elif domain == b"local" or self._is_known(key.decode()):
                 return _ADMITTED
@@ -221,14 +214,13 @@ class Router:
         except errors.StorageError as error:
             refusal = _TURNED_AWAY, error.text.encode()
         self.dropped[refusal[1].decode()] += 1
-        self._leaving_count += 1
+        self._doors["local" if domain == b"local" else "remote"].connections.turned_away()
         return refusal
 
-    def _count_peers(self) -> int:
-        """How many peers are connected, without those that were turned away."""
-        ended = sum(door.follow_connections() for door in self._order)
-        self._leaving_count = max(0, self._leaving_count - ended)
-        return sum(len(door.peers) for door in self._order) - self._leaving_count
+    def _follow_connections(self) -> None:
+        for door in self._order:
+            door.follow_connections()
+            self._leaving += door.connections.take_left()
 
     def _is_known(self, key: str) -> bool:
         return self._keys is not None and key_files.is_known(self._keys, key)
@@ -244,8 +236,7 @@ class _Door:
         self.endpoint = ""
         self._dropped = dropped
         self._prefix = next(prefix for prefix, name in _PREFIXES.items() if name == kind)
-        self.peers: set[int] = set()
-        """Connections, by descriptor: that is all that the monitor tells."""
+        self.connections = Connections()
         self.socket = context.socket(zmq.ROUTER)
         self.socket.router_mandatory = True
         self.socket.zap_domain = kind.encode()
@@ -263,17 +254,14 @@ class _Door:
             raise errors.OperatorError(f"{endpoint}: {error.strerror}") from error
         self.endpoint = self.socket.getsockopt_string(zmq.LAST_ENDPOINT)
 
-    def follow_connections(self) -> int:
-        """Read what the monitor has to tell; returns how many connections have ended."""
-        ended = 0
+    def follow_connections(self) -> None:
+        """Read what the monitor has to tell."""
         while (event := _monitor_event(self.monitor)) is not None:
             kind, descriptor = event
             if kind == zmq.EVENT_ACCEPTED:
-                self.peers.add(descriptor)
-            else:
-                self.peers.discard(descriptor)
-                ended += 1
-        return ended
+                self.connections.accepted(descriptor)
+            elif kind == zmq.EVENT_DISCONNECTED:
+                self.connections.ended(descriptor)
 
     def receive(self, limit: int) -> list[Incoming]:
         """Up to ``limit`` messages."""
@@ -288,9 +276,17 @@ class _Door:
                 elif len(sender) != _GIVEN_IDENTITY_BYTES or sender[0] != 0:
                     self._dropped["a name of its own"] += 1
                 else:
-                    identity = _credentials(self.kind, *_properties(frame))
-                    incoming.append(Incoming(self._prefix + sender, frame.bytes, identity))
+                    incoming.append(self._incoming(self._prefix + sender, frame))
         return incoming
+
+    def _incoming(self, peer: bytes, frame: zmq.Frame) -> Incoming:
+        descriptor = int(frame.get("__fd"))
+        if self.connections.is_new(descriptor, peer):
+            # The descriptor may have been another's, whose end has not been read.
+            self.follow_connections()
+            self.connections.heard(descriptor, peer)
+        address, user = str(frame.get("Peer-Address")), str(frame.get("User-Id"))
+        return Incoming(peer, frame.bytes, credentials(self.kind, address, user))
 
     def send(self, receiver: bytes, data: bytes) -> bool:
         """Send a frame; False if the receiver is gone or its queue is full."""
@@ -320,8 +316,8 @@ _LINK_EVENTS: dict[int, LinkEvent] = {
 }
 
 
-class _Line:
-    """What `Dealer` and `AsyncDealer` share: everything but waiting.
+class BaseDealer:
+    """What `Dealer` and `async_wire.AsyncDealer` share: everything but waiting.
 
     ``pair`` is the client's own key, with the daemon's public one, for a remote door.
     """
@@ -329,6 +325,7 @@ class _Line:
     def __init__(self, endpoint: str, pair: key_files.KeyPair | None = None) -> None:
         self.endpoint = ""
         self._event: LinkEvent | None = None
+        self._retry_at: float | None = None
         self._context = zmq.Context()
         try:
             self._socket = self._context.socket(zmq.DEALER)
@@ -351,12 +348,9 @@ class _Line:
             self._context.destroy(linger=0)
             raise
 
-    def filenos(self) -> list[int]:
-        """Descriptors to poll for reading, for who waits for other things too: then `receive`."""
-        return [self._socket.fileno(), self._monitor.fileno()]
-
     def move(self, endpoint: str) -> None:
         """Connect to ``endpoint`` from now on; to the same one again if it refused."""
+        self._retry_at = None
         if self.endpoint:
             with contextlib.suppress(zmq.ZMQError):
                 self._socket.disconnect(self.endpoint)
@@ -366,6 +360,10 @@ class _Line:
             text = f"endpoint {endpoint!r}: expected ipc://PATH or tcp://HOST:PORT"
             raise errors.BadRequestError(text) from error
         self.endpoint = endpoint
+
+    def filenos(self) -> list[int]:
+        """Descriptors to poll for reading, edge-triggered: after each send, `take` first."""
+        return [each.fileno() for each in (self._socket, self._monitor)]
 
     def send(self, data: bytes) -> bool:
         """Send a frame; False while there is no connection (or its queue is full)."""
@@ -386,6 +384,8 @@ class _Line:
 
     def take(self) -> bytes | LinkEvent | None:
         """The next frame or news of the connection, if there is any now."""
+        if self._retry_at is not None and time.monotonic() >= self._retry_at:
+            self.move(self.endpoint)
         # Frames go before news. On a connection just made nothing was asked yet, so frames
         # that are there now belong to the one before, and must not seem to come after it.
         data = self._data()
@@ -398,6 +398,11 @@ class _Line:
         event, self._event = self._event, None
         return event
 
+    def patience_seconds(self, end: float | None) -> float | None:
+        """How long to wait for something to `take` before ``end``; None: as long as it takes."""
+        ends = [each for each in (end, self._retry_at) if each is not None]
+        return max(0.0, min(ends) - time.monotonic()) if ends else None
+
     def _data(self) -> bytes | None:
         try:
             parts = self._socket.recv_multipart(zmq.NOBLOCK)
@@ -409,13 +414,15 @@ class _Line:
         while (event := _monitor_event(self._monitor)) is not None:
             kind, value = event
             if kind == zmq.EVENT_HANDSHAKE_FAILED_AUTH and value != int(_REFUSED):
+                # libzmq takes every refusal for the last word, and does not come back.
+                self._retry_at = time.monotonic() + RECONNECT_SECONDS_MAX
                 return LinkEvent.TURNED_AWAY
             if kind in _LINK_EVENTS:
                 return _LINK_EVENTS[kind]
         return None
 
 
-class Dealer(_Line):
+class Dealer(BaseDealer):
     """A client's connection, for one thread."""
 
     def __init__(self, endpoint: str, pair: key_files.KeyPair | None = None) -> None:
@@ -430,64 +437,10 @@ class Dealer(_Line):
         while True:
             if (item := self.take()) is not None:
                 return item
-            remaining = None if end is None else end - time.monotonic()
-            if remaining is not None and remaining <= 0:
+            if end is not None and time.monotonic() >= end:
                 return None
-            self._poller.poll(None if remaining is None else int(remaining * 1_000) + 1)
-
-
-class AsyncDealer(_Line):
-    """A client's connection, for one event loop."""
-
-    def __init__(self, endpoint: str, pair: key_files.KeyPair | None = None) -> None:
-        super().__init__(endpoint, pair)
-        self._waiter: asyncio.Future[None] | None = None
-        self._is_interrupted = False
-        self._descriptors = [each.fileno() for each in (self._socket, self._monitor)]
-
-    def send(self, data: bytes) -> bool:
-        is_sent = super().send(data)
-        # Sending may take away the report of a frame that has come in: look again.
-        self.interrupt()
-        return is_sent
-
-    def interrupt(self) -> None:
-        """Let a `receive` that waits return at once."""
-        self._is_interrupted = True
-        self._wake()
-
-    async def receive(self, timeout_seconds: float | None) -> bytes | LinkEvent | None:
-        """The next frame or news; None when the time is over or somebody interrupts."""
-        end = None if timeout_seconds is None else time.monotonic() + timeout_seconds
-        while True:
-            if (item := self.take()) is not None:
-                return item
-            remaining = None if end is None else end - time.monotonic()
-            if self._is_interrupted or (remaining is not None and remaining <= 0):
-                self._is_interrupted = False
-                return None
-            await self._readable(remaining)
-
-    async def _readable(self, seconds: float | None) -> None:
-        # The descriptors are watched only while somebody waits here: once ready, they stay
-        # so until the sockets are read.
-        loop = asyncio.get_running_loop()
-        self._waiter = loop.create_future()
-        timer = None if seconds is None else loop.call_later(seconds, self._wake)
-        for descriptor in self._descriptors:
-            loop.add_reader(descriptor, self._wake)
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
-            for descriptor in self._descriptors:
-                loop.remove_reader(descriptor)
-            if timer is not None:
-                timer.cancel()
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+            patience = self.patience_seconds(end)
+            self._poller.poll(None if patience is None else int(patience * 1_000) + 1)
 
 
 # Statuses of ZAP. 300, for passing reasons, is not used: libzmq leaves some of those
@@ -529,19 +482,3 @@ def _monitor_event(monitor: zmq.Socket[bytes]) -> tuple[int, int] | None:
     except zmq.Again:
         return None
     return event["event"], event["value"]
-
-
-def _properties(frame: zmq.Frame) -> tuple[str, str]:
-    """What libzmq says of the connection over which ``frame`` came: address, ZAP user."""
-    return str(frame.get("Peer-Address")), str(frame.get("User-Id"))
-
-
-@functools.lru_cache(maxsize=4_096)
-def _credentials(kind: Kind, address: str, user: str) -> Credentials:
-    if kind == "remote":
-        return Credentials(kind=kind, key=user, address=address)
-    match address.split(":"):
-        # As libzmq writes it where the system tells: host, user, group, process.
-        case [_, uid, _, pid]:
-            return Credentials(kind=kind, uid=int(uid), pid=int(pid))
-    return Credentials(kind=kind)

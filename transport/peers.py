@@ -1,0 +1,90 @@
+"""Who is connected to the daemon's doors, as far as libzmq tells. No sockets.
+
+A monitor tells of connections by descriptor, a message carries the descriptor of the
+connection it came by: together they say which peer has left.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Literal
+
+import msgspec
+
+Kind = Literal["local", "remote"]
+
+
+class Credentials(msgspec.Struct, frozen=True, kw_only=True):
+    """Who sent a message: the kernel says it of a local peer, CURVE of a remote one."""
+
+    kind: Kind
+    uid: int | None = None
+    pid: int | None = None
+    key: str | None = None
+    address: str = ""
+
+
+class Incoming(msgspec.Struct, frozen=True):
+    """A message that came in. ``peer`` names the connection, and never another one."""
+
+    peer: bytes
+    data: bytes
+    identity: Credentials
+
+
+class Connections:
+    """The connections of one door."""
+
+    def __init__(self) -> None:
+        self._peers: dict[int, bytes | None] = {}
+        # Turned away, but still connected; nobody says which connection it was.
+        self._leaving_count = 0
+        self._left: list[bytes] = []
+
+    @property
+    def count(self) -> int:
+        """How many there are, without those that were turned away."""
+        return len(self._peers) - self._leaving_count
+
+    def accepted(self, descriptor: int) -> None:
+        """There is a connection more."""
+        self._peers[descriptor] = None
+
+    def turned_away(self) -> None:
+        """One of the connections will end soon."""
+        self._leaving_count += 1
+
+    def ended(self, descriptor: int) -> None:
+        """There is a connection less."""
+        peer = self._peers.pop(descriptor, None)
+        self._leaving_count = max(0, self._leaving_count - 1)
+        if peer is not None:
+            self._left.append(peer)
+
+    def is_new(self, descriptor: int, peer: bytes) -> bool:
+        """Whether nothing was heard of ``peer`` before, at this descriptor."""
+        return self._peers.get(descriptor) != peer
+
+    def heard(self, descriptor: int, peer: bytes) -> None:
+        """A message of ``peer`` came by this descriptor; maybe its last one, read late."""
+        if descriptor in self._peers:
+            self._peers[descriptor] = peer
+        else:
+            self._left.append(peer)
+
+    def take_left(self) -> list[bytes]:
+        """The peers that have left since this was last asked."""
+        left, self._left = self._left, []
+        return left
+
+
+@functools.lru_cache(maxsize=4_096)
+def credentials(kind: Kind, address: str, user: str) -> Credentials:
+    """What libzmq says of a connection, read: its address, and the user our check named."""
+    if kind == "remote":
+        return Credentials(kind=kind, key=user, address=address)
+    match address.split(":"):
+        # As libzmq writes it where the system tells: host, user, group, process.
+        case [_, uid, _, pid]:
+            return Credentials(kind=kind, uid=int(uid), pid=int(pid))
+    return Credentials(kind=kind)
