@@ -13,7 +13,7 @@ from .base import Component
 if TYPE_CHECKING:
     from ..transport.addresses import Envelope
 
-FilterMessage = messages.RulesChanged | messages.JobsArrived | messages.Done | messages.ReportQueue
+FilterMessage = messages.RulesChanged | messages.JobsArrived | messages.JobReprioritised
 
 
 class FilterEvaluator(Component):
@@ -35,8 +35,8 @@ class FilterEvaluator(Component):
                 self._change_rules(message)
             case messages.JobsArrived():
                 self._judge(message)
-            case messages.Done() | messages.ReportQueue():
-                pass
+            case messages.JobReprioritised():
+                self.address("scheduler").notify(message)
             case _:
                 assert_never(message)
 
@@ -45,6 +45,9 @@ class FilterEvaluator(Component):
         for problem in parsed.problems:
             self.log.error("filter rule is left out", error=problem.text)
         self._chain = filtering.compile_chain(parsed.rules, time.time())
+        self._ask_for_queue()
+
+    def _ask_for_queue(self) -> None:
         # The queue must hear of the rules before it tells of its jobs: it sends the inputs
         # of opcodes only while somebody looks at them.
         self.address("job_queue").notify(
@@ -59,6 +62,9 @@ class FilterEvaluator(Component):
             is_all=message.is_all,
         )
         self.address("scheduler").notify(judged)
+        if self._chain.reads_opcodes and any(one.inputs is None for one in message.jobs):
+            # The queue was replaced, or this crossed the word of new rules on its way.
+            self._ask_for_queue()
 
     def _verdict(self, arrived: messages.JobArrived) -> messages.JobVerdict:
         if not self._chain.links:

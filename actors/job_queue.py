@@ -77,7 +77,12 @@ class JobQueue(Component):
         own_lock = self.surroundings.daemon_lock.path
         loaded = queue_loading.load(directory, journal, own_lock)
         self._ledger = Ledger(directory, journal)
-        self._ledger.begin(loaded.last_id, loaded.living)
+        self._ledger.begin(
+            loaded.last_id,
+            loaded.living,
+            unwritten=loaded.unwritten,
+            unarchived=loaded.unarchived,
+        )
         self._table: JobTable = loaded.table
         self._quarantined = loaded.quarantined
         self._reads_opcodes = False
@@ -87,7 +92,8 @@ class JobQueue(Component):
         self._dependants: list[tuple[Envelope, messages.AwaitDependencies]] = []
         self._archivals: dict[int, Envelope] = {}
         self._keys_in_flight: dict[str, list[Envelope]] = {}
-        self._held: list[int] = []
+        self._unended: list[int] = []
+        self._is_disk_awaited = False
         self._secrets: dict[int, dict[int, dict[str, Any]]] = {}
         for name in self._quarantined:
             self.log.error("job file is quarantined", file=name)
@@ -148,7 +154,9 @@ class JobQueue(Component):
             case messages.HandOverAsked():
                 self._hand_over(message)
             case messages.JobExited():
-                self._take_exit(message)
+                # Judged when all that the process said is durable, or is known not to be.
+                exit_taken = functools.partial(self._take_exit, message)
+                self._ledger.after_commit(exit_taken, lambda _: exit_taken())
             case messages.StartFailed():
                 self._fail_start(message)
             case messages.RuleChainChanged():
@@ -162,9 +170,8 @@ class JobQueue(Component):
 
     def turn_ended(self) -> None:
         """One flush for everything the turn brought; then everybody is told."""
-        was_read_only = self._ledger.is_read_only
         self._ledger.commit()
-        if self._ledger.is_read_only and not was_read_only:
+        if self._ledger.is_read_only and not self._is_disk_awaited:
             self.log.error("the disk refuses writes: the queue takes no changes")
             self._retry_disk_later()
 
@@ -178,7 +185,7 @@ class JobQueue(Component):
             raise errors.ReadOnlyError
         first_id = self._ledger.last_id + 1
         drafts = submitting.drafts(message.jobs, first_id=first_id, now=time.time(), key=key)
-        self._check_dependencies(drafts)
+        submitting.check_targets(drafts, first_id, self._is_job)
         if message.dry_run:
             envelope.reply(messages.JobsSubmitted(ids=[]))
             return
@@ -201,23 +208,17 @@ class JobQueue(Component):
             return True
         return False
 
-    def _check_dependencies(self, drafts: list[submitting.Draft]) -> None:
-        first_id = drafts[0].job.id
-        for draft in drafts:
-            for target, _ in draft.depends:
-                if target < first_id and self._table.find(target) is None:
-                    self._check_archived(target)
-
-    def _check_archived(self, job_id: int) -> None:
-        if self._ledger.directory.read_archived(job_id) is None:
-            raise errors.DependencyError(f"depends: there is no job {job_id}")
+    def _is_job(self, job_id: int) -> bool:
+        if self._table.find(job_id) is not None:
+            return True
+        return self._ledger.directory.read_archived(job_id) is not None
 
     def _submitted(
         self, envelope: Envelope, drafts: list[submitting.Draft], key: str | None
     ) -> None:
         rows = []
         for draft in drafts:
-            row = row_of_draft(draft)
+            row = row_of(draft.job, Phase.PENDING)
             self._table.add(row)
             rows.append(row)
             if draft.secrets:
@@ -257,19 +258,23 @@ class JobQueue(Component):
     # ------------------------------------------------------------ start and hand-over
 
     def _take_choice(self, message: messages.JobsChosen) -> None:
-        starting = []
+        starting, mistaken = [], []
         for job_id in message.start:
             row = self._table.find(job_id)
             if row is None or row.phase is not Phase.PENDING:
+                mistaken.append(job_id)
                 continue
             if self._ledger.is_read_only:
-                self._held.append(job_id)
+                # It keeps its run slot until the disk works and the queue is told anew.
                 continue
             row.phase = Phase.STARTING
             self._mark_being_forked(row)
             starting.append((job_id, row.needs_user_opcodes))
         if starting:
             self.address("executor").notify(messages.StartJobs(jobs=starting))
+        if mistaken:
+            # They ended before the scheduler heard of them: it must free their run slots.
+            self._report_statuses(mistaken)
         for job_id in message.eligible:
             row = self._table.find(job_id)
             if row is not None and row.phase is Phase.PENDING:
@@ -298,8 +303,7 @@ class JobQueue(Component):
             self._confirm_again(row, message)
             return
         if row is None or row.phase is not Phase.STARTING:
-            refusal = messages.RefuseHandOver(job_id=message.job_id, lock_file=message.lock_file)
-            self.address("executor").notify(refusal)
+            self._refuse_hand_over(message)
             return
         job = self._read(row.id)
         job.livelock = message.lock_file
@@ -314,7 +318,11 @@ class JobQueue(Component):
     def _handed_over(
         self, row: Row, message: messages.HandOverAsked, serial: int, body: bytes
     ) -> None:
+        if row.phase is Phase.HANDED_OVER and row.lock_file == message.lock_file:
+            return
         if row.phase is not Phase.STARTING:
+            # It was canceled in the same turn: the child must not wait for a word.
+            self._refuse_hand_over(message)
             return
         row.phase = Phase.HANDED_OVER
         row.serial = serial
@@ -326,9 +334,12 @@ class JobQueue(Component):
     def _not_handed_over(
         self, row: Row, message: messages.HandOverAsked, _: errors.GangerError
     ) -> None:
-        row.phase = Phase.PENDING
-        self._held.append(row.id)
-        refusal = messages.RefuseHandOver(job_id=row.id, lock_file=message.lock_file)
+        if row.phase is Phase.STARTING:
+            row.phase = Phase.PENDING
+        self._refuse_hand_over(message)
+
+    def _refuse_hand_over(self, message: messages.HandOverAsked) -> None:
+        refusal = messages.RefuseHandOver(job_id=message.job_id, lock_file=message.lock_file)
         self.address("executor").notify(refusal)
 
     def _confirm_again(self, row: Row, message: messages.HandOverAsked) -> None:
@@ -479,7 +490,7 @@ class JobQueue(Component):
 
     def _store_end(self, row: Row, job: jobs.Job, envelope: Envelope | None = None) -> None:
         """Make the end of a job without a process durable, then tell of it."""
-        row.phase = Phase.ENDED
+        before, row.phase = row.phase, Phase.ENDED
         row.serial = max(row.serial, job.serial) + 1
         job.extra[jobs.STATE_SERIAL_KEY] = row.serial
         state = (row.id, row.serial, jobs.encode_job(job))
@@ -494,7 +505,11 @@ class JobQueue(Component):
             self._end(row)
 
         def failed(error: errors.GangerError) -> None:
-            row.phase = Phase.PENDING
+            if before in (Phase.PENDING, Phase.STARTING):
+                row.phase = Phase.PENDING
+            else:
+                # It had begun, so it must never be pending again.
+                self._unended.append(row.id)
             if envelope is not None:
                 envelope.refuse(error)
 
@@ -583,7 +598,8 @@ class JobQueue(Component):
             self._ledger.write_file(row.id)
             envelope.reply(messages.PriorityOutcome(accepted=True, text=text))
             changed = messages.JobReprioritised(id=row.id, priority=priority)
-            self.address("scheduler").notify(changed)
+            # The way the job itself goes, so that it does not get there first.
+            self.address("filter_evaluator").notify(changed)
             self._reader.watches.changed(row)
 
         state = (row.id, row.serial, jobs.encode_job(job))
@@ -642,6 +658,9 @@ class JobQueue(Component):
         self._store_archived(taken, envelope, left=len(old) - len(taken))
 
     def _store_archived(self, rows: list[Row], envelope: Envelope, *, left: int) -> None:
+        if self._ledger.is_read_only:
+            envelope.refuse(errors.ReadOnlyError())
+            return
         archived = [row.id for row in rows]
         for job_id in archived:
             self._ledger.store_archived(job_id, functools.partial(self._table.remove, job_id))
@@ -686,6 +705,7 @@ class JobQueue(Component):
     # ------------------------------------------------------------ a disk that refuses
 
     def _retry_disk_later(self) -> None:
+        self._is_disk_awaited = True
         notify = functools.partial(self.address(self.name).notify, messages.DiskRetried())
         timer = threading.Timer(settings.DISK_RETRY_SECONDS, notify)
         timer.daemon = True
@@ -696,22 +716,18 @@ class JobQueue(Component):
             self._retry_disk_later()
             return
         self.log.info("the disk takes writes again")
-        self._held.clear()
+        self._is_disk_awaited = False
+        unended, self._unended = self._unended, []
+        for job_id in unended:
+            if (row := self._table.find(job_id)) is not None and not row.status.is_final:
+                self._take_death(row)
         self._report_queue()
 
     def _read(self, job_id: int) -> jobs.Job:
-        body = self._ledger.body(job_id)
+        body = self._ledger.newest(job_id)
         if body is None:
             raise errors.StorageError(f"job {job_id} has no file")
         return jobs.decode_job(body)
-
-
-def row_of_draft(draft: submitting.Draft) -> Row:
-    """The row of a job that has just been stored."""
-    row = row_of(draft.job, Phase.PENDING)
-    if row.depends:
-        row.status = JobStatus.WAITING
-    return row
 
 
 def _death_text(job: jobs.Job) -> str:

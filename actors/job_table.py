@@ -78,9 +78,13 @@ def row_of(job: jobs.Job, phase: Phase) -> Row:
         except errors.DependencyError:
             # Written by somebody else; the job's process will refuse the opcode by name.
             depends = ()
+    status = job.status
+    if phase is Phase.PENDING and depends:
+        # Until the scheduler says that they are satisfied, it waits for its dependencies.
+        status = JobStatus.WAITING
     return Row(
         id=job.id,
-        status=job.status,
+        status=status,
         priority=job.priority,
         summary=submitting.job_summary(job),
         received=jobs.seconds(job.received_timestamp),

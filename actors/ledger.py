@@ -6,7 +6,8 @@ them and runs the effects in order. If the flush fails each effect's ``failed`` 
 the ledger is read-only, and `retry` finds out whether the disk works again.
 
 ``_states`` holds the newest state of a job whose file may be older than it: the journal has
-it, so the file needs no flush of its own, and need not even exist yet.
+it, so the file needs no flush of its own, and need not even exist yet. ``_staged`` holds the
+states that wait for the flush: the next state of the same job must start from there.
 """
 
 from __future__ import annotations
@@ -29,6 +30,10 @@ def _ignore(_: errors.GangerError) -> None:
     """Nobody waits for the outcome."""
 
 
+def _nothing() -> None:
+    """Nothing is left to be done."""
+
+
 class Ledger:
     """Everything that the job queue has promised to remember."""
 
@@ -39,6 +44,8 @@ class Ledger:
         self._journal = journal
         self._states: dict[int, tuple[int, bytes]] = {}
         self._unwritten: set[int] = set()
+        self._unarchived: dict[int, Callable[[], None]] = {}
+        self._staged: dict[int, bytes] = {}
         self._effects: list[tuple[Callable[[], None], Failed]] = []
         self._written_serial = 0
         self._lent: dict[int, list[str]] = {}
@@ -48,11 +55,24 @@ class Ledger:
         """How many flushes were made so far."""
         return self._journal.flushes
 
-    def begin(self, last_id: int, living: dict[int, tuple[int, bytes]]) -> None:
-        """Start afresh after loading: a new segment that repeats the states of living jobs."""
+    def begin(
+        self,
+        last_id: int,
+        living: dict[int, tuple[int, bytes]],
+        *,
+        unwritten: dict[int, tuple[int, bytes]] | None = None,
+        unarchived: Iterable[int] = (),
+    ) -> None:
+        """Start afresh after loading: a new segment that repeats the states of living jobs.
+
+        What the disk did not take while loading is tried again; if it still refuses, the
+        ledger begins its life read-only.
+        """
         self.last_id = last_id
-        self._states = dict(living)
-        self._renew_journal()
+        self._states = {**living, **(unwritten or {})}
+        self._unwritten = set(unwritten or ())
+        self._unarchived = dict.fromkeys(unarchived, _nothing)
+        self.retry()
 
     # ------------------------------------------------------------ what is promised
 
@@ -85,7 +105,8 @@ class Ledger:
             self._states[job_id] = (serial, body)
             done()
 
-        self._append(StateStored(job_id, serial, body), stored, failed)
+        if self._append(StateStored(job_id, serial, body), stored, failed):
+            self._staged[job_id] = body
 
     def store_archived(
         self, job_id: int, done: Callable[[], None], failed: Failed = _ignore
@@ -93,10 +114,8 @@ class Ledger:
         """The job goes to the archive; its file is moved once that is durable."""
 
         def stored() -> None:
-            self.write_file(job_id)
-            self.directory.archive(job_id)
-            self._states.pop(job_id, None)
-            done()
+            self._unarchived[job_id] = done
+            self._move_archived()
 
         self._append(JobArchived(job_id), stored, failed)
 
@@ -105,32 +124,23 @@ class Ledger:
         self._effects.append((done, failed))
 
     def commit(self) -> None:
-        """Make everything durable and run what waited for it."""
-        if not self._effects:
-            return
-        effects, self._effects = self._effects, []
-        try:
-            self._journal.commit(self.last_id)
-        except errors.StorageError as error:
-            self.is_read_only = True
-            refusal = errors.ReadOnlyError(f"the queue takes no changes now: {error.text}")
-            for _, failed in effects:
-                failed(refusal)
-            return
-        self._write_serial()
-        for done, _ in effects:
-            done()
-        if self._journal.is_full:
-            self._renew_journal()
+        """Make everything durable and run what waited for it, and what came of that."""
+        while self._effects:
+            self._commit_once()
+        if self._journal.is_full and not self.is_read_only:
+            self.retry()
 
     def retry(self) -> bool:
-        """After a failure: whether the disk takes writes again."""
+        """Begin a new segment; after a failure: whether the disk takes writes again."""
+        # First, so that nothing is believed to be durable that a failure drops.
+        while self._effects:
+            self._commit_once()
+        self.is_read_only = False
         try:
             self._renew_journal()
         except errors.StorageError:
-            return False
-        self.is_read_only = False
-        return True
+            self.is_read_only = True
+        return not self.is_read_only
 
     # ------------------------------------------------------------ bodies and files
 
@@ -138,6 +148,11 @@ class Ledger:
         """The newest durable state of a live job; None if there is none."""
         known = self._states.get(job_id)
         return self.directory.read(job_id) if known is None else known[1]
+
+    def newest(self, job_id: int) -> bytes | None:
+        """As `body`, or the state that waits for the flush: where the next one starts from."""
+        staged = self._staged.get(job_id)
+        return self.body(job_id) if staged is None else staged
 
     def serial(self, job_id: int) -> int | None:
         """The serial of the state in memory; None: the file is the newest."""
@@ -200,12 +215,43 @@ class Ledger:
         self._journal.close()
         self.directory.close()
 
-    def _append(self, record: Record, done: Callable[[], None], failed: Failed) -> None:
+    def _append(self, record: Record, done: Callable[[], None], failed: Failed) -> bool:
         if self.is_read_only:
             failed(errors.ReadOnlyError())
-            return
+            return False
         self._journal.append(record)
         self._effects.append((done, failed))
+        return True
+
+    def _commit_once(self) -> None:
+        effects, self._effects = self._effects, []
+        self._staged.clear()
+        try:
+            self._journal.commit(self.last_id)
+        except errors.StorageError as error:
+            self.is_read_only = True
+            refusal = errors.ReadOnlyError(f"the queue takes no changes now: {error.text}")
+            for _, failed in effects:
+                failed(refusal)
+            return
+        self._write_serial()
+        for done, _ in effects:
+            done()
+
+    def _move_archived(self) -> None:
+        """Move the files of archived jobs; the journal knows of those that cannot be moved."""
+        for job_id, done in list(self._unarchived.items()):
+            known = self._states.get(job_id)
+            try:
+                if known is not None:
+                    self.directory.write(job_id, known[1], flush=False)
+                self.directory.archive(job_id)
+            except errors.StorageError:
+                self.is_read_only = True
+                return
+            del self._unarchived[job_id]
+            self.forget(job_id)
+            done()
 
     def _write_serial(self) -> None:
         if self.last_id != self._written_serial:
@@ -223,6 +269,9 @@ class Ledger:
         in the new segment first: their files may be older than the journal.
         """
         self.write_pending()
+        self._move_archived()
+        if self._unarchived:
+            raise errors.StorageError("files cannot be moved into the archive")
         self._journal.begin(self.last_id)
         for job_id, (serial, body) in self._states.items():
             self._journal.append(StateStored(job_id, serial, body))

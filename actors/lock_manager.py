@@ -7,9 +7,11 @@ not survive the machine (docs/decisions/locks-without-flush.md).
 
 from __future__ import annotations
 
+import functools
+import threading
 from typing import TYPE_CHECKING, assert_never
 
-from ..storage import documents, errors, lock_files
+from ..storage import documents, errors, lock_files, settings
 from ..storage.locks import LocksFile, Owner, decode_locks, encode_locks
 from ..transport import messages
 from .base import Component
@@ -28,6 +30,7 @@ LockMessage = (
     | messages.OwnersDoubted
     | messages.LockPriorityChanged
     | messages.ListLocks
+    | messages.DiskRetried
 )
 
 
@@ -42,6 +45,7 @@ class LockManager(Component):
         self._answers: list[tuple[Envelope, Message]] = []
         self._state = self._load()
         self._written_revision = -1
+        self._is_disk_awaited = False
         self._end_dead_owners()
 
     def receive(self, envelope: Envelope) -> None:
@@ -60,6 +64,9 @@ class LockManager(Component):
                 self._end_dead_owners()
             case messages.LockPriorityChanged():
                 self._wake(self._state.set_priority(message.owner, message.priority))
+            case messages.DiskRetried():
+                # The end of this turn tries again.
+                self._is_disk_awaited = False
             case messages.ListLocks():
                 rows = [_row(view) for view in self._state.rows()]
                 envelope.reply(messages.LocksListed(rows=rows))
@@ -73,13 +80,23 @@ class LockManager(Component):
             try:
                 documents.replace(self.places.locks, data, flush=False, mode=0o600)
             except errors.StorageError as error:
-                # Nobody is told of a lock that is not on disk; the next turn tries again.
+                # Nobody is told of a lock that is not on disk.
                 self.log.error("locks are not announced", error=error.text)
+                self._retry_disk_later()
                 return
             self._written_revision = self._state.revision
         answers, self._answers = self._answers, []
         for envelope, answer in answers:
             envelope.reply(answer)
+
+    def _retry_disk_later(self) -> None:
+        if self._is_disk_awaited:
+            return
+        self._is_disk_awaited = True
+        notify = functools.partial(self.address(self.name).notify, messages.DiskRetried())
+        timer = threading.Timer(settings.DISK_RETRY_SECONDS, notify)
+        timer.daemon = True
+        timer.start()
 
     def _load(self) -> LockState:
         data = documents.read(self.places.locks)

@@ -26,17 +26,22 @@ class Journaled(msgspec.Struct):
     """What the journal says: the newest state of each job, and the last id handed out."""
 
     states: dict[int, tuple[int, bytes]]
-    archived: set[int]
+    archived: dict[int, tuple[int, bytes] | None]
     last_id: int
 
 
 class Loaded(msgspec.Struct):
-    """What a queue directory holds. ``living`` have a process; ``died`` lost theirs."""
+    """What a queue directory holds. ``living`` have a process; ``died`` lost theirs.
+
+    ``unwritten`` and ``unarchived`` are known from the journal, and the disk refused them.
+    """
 
     table: JobTable
     living: dict[int, tuple[int, bytes]]
     died: list[jobs.Job]
     quarantined: list[str]
+    unwritten: dict[int, tuple[int, bytes]]
+    unarchived: list[int]
     last_id: int
 
 
@@ -47,29 +52,30 @@ def load(directory: QueueDirectory, queue_journal: Journal, daemon_lock: str) ->
     get a process when the job queue was replaced, and has none yet.
     """
     said = read_journal(queue_journal)
-    for job_id in said.archived:
-        if directory.read(job_id) is not None:
-            directory.archive(job_id)
-    ids = set(directory.live_ids())
+    loaded = Loaded(JobTable(), {}, [], [], {}, [], 0)
+    for job_id, state in said.archived.items():
+        _archive_again(directory, job_id, state, loaded)
+    ids = set(directory.live_ids()).difference(said.archived)
     ids |= {job_id for job_id in said.states if directory.read_archived(job_id) is None}
-    loaded = Loaded(JobTable(), {}, [], [], 0)
     for job_id in sorted(ids):
         try:
             job, body = _newest(directory, job_id, said.states.get(job_id))
-            if job.livelock == daemon_lock:
-                job.livelock = None
-            life = _life(job)
-            state = said.states.get(job_id)
-            if life is not Life.ALIVE and state is not None and state[1] is body:
-                directory.write(job_id, body, flush=False)
-            _add(loaded, job, body, life)
         except errors.StorageError as error:
             loaded.quarantined.append(f"job-{job_id}: {error.text}")
+            continue
+        if job.livelock == daemon_lock:
+            job.livelock = None
+        life = _life(job)
+        journaled = said.states.get(job_id)
+        if life is not Life.ALIVE and journaled is not None and journaled[1] is body:
+            _write(directory, job_id, journaled, loaded)
+        _add(loaded, job, body, life)
     loaded.last_id = max(
         said.last_id,
         directory.read_serial(),
         directory.highest_archived_id(),
         max(ids, default=0),
+        max(said.archived, default=0),
     )
     directory.remove_leftovers(set(loaded.living))
     return loaded
@@ -77,7 +83,7 @@ def load(directory: QueueDirectory, queue_journal: Journal, daemon_lock: str) ->
 
 def read_journal(queue_journal: Journal) -> Journaled:
     """The newest state of each job in the journal."""
-    said = Journaled({}, set(), 0)
+    said = Journaled({}, {}, 0)
     for record in queue_journal.replay():
         match record:
             case journal.SegmentBegun():
@@ -88,8 +94,9 @@ def read_journal(queue_journal: Journal) -> Journaled:
             case journal.StateStored():
                 _note(said, record.job_id, record.serial, record.body)
             case journal.JobArchived():
-                said.archived.add(record.job_id)
-                said.states.pop(record.job_id, None)
+                # A job archived once more, for two who asked at the same time, adds nothing.
+                known = said.archived.get(record.job_id)
+                said.archived[record.job_id] = said.states.pop(record.job_id, known)
     return said
 
 
@@ -98,6 +105,40 @@ def _note(said: Journaled, job_id: int, serial: int, body: bytes) -> None:
     known = said.states.get(job_id)
     if known is None or serial > known[0]:
         said.states[job_id] = (serial, body)
+
+
+def _write(
+    directory: QueueDirectory, job_id: int, state: tuple[int, bytes], loaded: Loaded
+) -> None:
+    """Bring the file up to the journal. A refusing disk must not make an unreadable job of it."""
+    try:
+        directory.write(job_id, state[1], flush=False)
+    except errors.StorageError:
+        loaded.unwritten[job_id] = state
+
+
+def _archive_again(
+    directory: QueueDirectory, job_id: int, state: tuple[int, bytes] | None, loaded: Loaded
+) -> None:
+    """Move an archived job's file unless that is done; a power loss may have torn or lost it."""
+    try:
+        live = directory.read(job_id)
+        if state is not None and not _is_whole(live, job_id):
+            if live is None and _is_whole(directory.read_archived(job_id), job_id):
+                return
+            directory.write(job_id, state[1], flush=False)
+        directory.archive(job_id)
+    except errors.StorageError:
+        loaded.unarchived.append(job_id)
+        if state is not None:
+            loaded.unwritten[job_id] = state
+
+
+def _is_whole(body: bytes | None, job_id: int) -> bool:
+    try:
+        return body is not None and job_files.read_job(body, job_id).status.is_final
+    except errors.StorageError:
+        return False
 
 
 def _life(job: jobs.Job) -> Life:

@@ -39,6 +39,9 @@ class QueueReader:
         """One page of a listing; `UnknownJobError` for an id that does not exist."""
         limit = max(1, min(message.limit, settings.LIST_PAGE_ROWS))
         if message.ids is not None:
+            if len(message.ids) > settings.LIST_PAGE_ROWS:
+                text = f"ids: expected at most {settings.LIST_PAGE_ROWS}, got {len(message.ids)}"
+                raise errors.BadRequestError(text)
             found = [self._summary(job_id) for job_id in message.ids]
             if message.statuses is not None:
                 found = [job for job in found if job.status in message.statuses]

@@ -85,7 +85,8 @@ class Pass(msgspec.Struct, frozen=True):
     """What a scheduling pass decided, and what it must know for the next one.
 
     ``start``: these jobs have a run slot from now on. ``unknown``: nothing is known of these
-    jobs, which are named in dependencies. ``eligible``: newly waiting for a slot only.
+    jobs, which are named in dependencies, or whether these still run. ``eligible``: newly
+    waiting for a slot only.
     """
 
     start: list[int]
@@ -134,6 +135,8 @@ class Schedule:
         """Forget everything: these jobs are pending, and these hold a slot."""
         self.__init__(self._running_jobs_max)  # type: ignore[misc]
         self._running = set(running)
+        # Word that one of them has ended may have come on a shorter way, before this.
+        self._unknown.update(self._running)
         for verdict in verdicts:
             self.add(verdict)
 
@@ -154,15 +157,17 @@ class Schedule:
 
     def finish(self, job_id: int, status: JobStatus) -> None:
         """The job is final: its slot is free, and those that depend on it are looked at."""
-        self._running.discard(job_id)
-        self.remove(job_id)
         self.learn(job_id, status)
 
     def learn(self, job_id: int, status: JobStatus | None) -> None:
-        """``status`` of a job that others name as a dependency (None: there is none)."""
+        """``status`` of a job that was asked for (None: there is no such job)."""
         self._unknown.discard(job_id)
+        if status is not None and not status.is_final:
+            return
+        self._running.discard(job_id)
+        self.remove(job_id)
         waiting = self._dependants.get(job_id)
-        if not waiting or (status is not None and not status.is_final):
+        if not waiting:
             return
         self._statuses[job_id] = status
         for dependant in sorted(waiting):

@@ -13,7 +13,7 @@ import msgspec
 from ..storage import catalogue, errors, jobs, opcodes, settings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ..transport.messages import JobSpec
 
@@ -90,6 +90,24 @@ def _hide_secrets(entry: jobs.OpcodeEntry) -> dict[str, Any]:
     secrets = {name: value for name, value in entry.input.items() if stored[name] != value}
     entry.input = stored
     return secrets
+
+
+def check_targets(drafts: Sequence[Draft], first_id: int, is_job: Callable[[int], bool]) -> None:
+    """Raise `DependencyError` if a job waits for one that does not exist.
+
+    ``is_job`` says whether there is a job with an id below ``first_id``.
+    """
+    for place, draft in enumerate(drafts):
+        for index, op in enumerate(draft.job.ops):
+            for number, (target, _) in enumerate(op.input.get("depends") or ()):
+                if target >= first_id or is_job(target):
+                    continue
+                text = f"depends[{number}]: there is no job {target}"
+                if len(draft.job.ops) > 1:
+                    text = f"opcode {index}: {text}"
+                if len(drafts) > 1:
+                    text = f"job {place} of the submission: {text}"
+                raise errors.DependencyError(text)
 
 
 def job_summary(job: jobs.Job) -> str:

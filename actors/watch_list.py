@@ -20,6 +20,7 @@ class Watch:
     def __init__(self, envelope: Envelope, remaining: set[int] | None, *, log: bool) -> None:
         self.envelope = envelope
         self.remaining = remaining
+        self.job_ids = frozenset(remaining or ())
         self.wants_log = log
 
     @property
@@ -45,9 +46,9 @@ class WatchList:
 
         A watch whose jobs are all final ends at once. `BusyError` if there are too many.
         """
+        self._remove(watch.key)
         if len(self._watches) >= settings.WATCHERS_MAX:
             raise errors.BusyError(f"{settings.WATCHERS_MAX} watches are open already")
-        self._remove(watch.key)
         if watch.remaining is not None and not watch.remaining:
             watch.envelope.reply(WatchEnded())
             return
@@ -55,7 +56,7 @@ class WatchList:
         if watch.remaining is None:
             self._of_all.append(watch)
         else:
-            for job_id in watch.remaining:
+            for job_id in watch.job_ids:
                 self._by_job[job_id].append(watch)
 
     def stop(self, peer: bytes, number: int) -> None:
@@ -93,7 +94,7 @@ class WatchList:
             return
         if watch in self._of_all:
             self._of_all.remove(watch)
-        for job_id in [found for found, watches in self._by_job.items() if watch in watches]:
+        for job_id in watch.job_ids:
             self._by_job[job_id].remove(watch)
             if not self._by_job[job_id]:
                 del self._by_job[job_id]

@@ -315,22 +315,24 @@ class AsyncClient:
         """Have the task look at what is new, or start it."""
         line = self._connection.open_line
         if self._pumping is None or self._pumping.done():
-            if not self._connection.session.is_idle:
+            if not self._is_idle():
                 self._pumping = asyncio.get_running_loop().create_task(self._pump_until_idle())
         elif line is not None:
             line.interrupt()
 
     async def _pump_until_idle(self) -> None:
-        session = self._connection.session
         try:
-            while not session.is_idle:
+            while not self._is_idle():
                 now = time.monotonic()
                 line = self._connection.line(now)
                 self._connection.work(line, now)
-                if session.is_idle:
+                if self._is_idle():
                     return
                 item = await line.receive(self._connection.wait_seconds(now))
                 if item is not None:
                     self._connection.take(item, time.monotonic())
         except Exception as error:  # noqa: BLE001 - it is raised again, where somebody waits
-            session.fail_all(error)
+            self._connection.session.fail_all(error)
+
+    def _is_idle(self) -> bool:
+        return self._connection.session.is_idle

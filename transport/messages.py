@@ -35,9 +35,7 @@ class Message(msgspec.Struct, frozen=True, tag=_snake, tag_field="type", kw_only
 ReplyT_co = TypeVar("ReplyT_co", bound="Message", covariant=True)
 
 
-class Request(
-    Message, Generic[ReplyT_co], frozen=True, kw_only=True, forbid_unknown_fields=True
-):
+class Request(Message, Generic[ReplyT_co], frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Something that is answered, by a ``ReplyT_co`` or a `Failure`.
 
     A field that is not known is refused: if it is a misspelt ``dry_run``, jobs depend on it.
@@ -372,7 +370,7 @@ class ReportRunning(Notice, frozen=True):
 
 
 class DiskRetried(Notice, frozen=True):
-    """From the job queue's own timer: find out whether the disk takes writes again."""
+    """From the receiver's own timer: find out whether the disk takes writes again."""
 
 
 class HandOverAsked(Notice, frozen=True):
@@ -473,7 +471,7 @@ class StatusesReported(Notice, frozen=True):
 
 
 class JobReprioritised(Notice, frozen=True):
-    """From the job queue: a pending job's new priority."""
+    """From the job queue, through the filter evaluator: a pending job's new priority."""
 
     id: int
     priority: int

@@ -37,6 +37,7 @@ class Connections:
 
     def __init__(self) -> None:
         self._peers: dict[int, bytes | None] = {}
+        self._last_peers: dict[int, bytes] = {}
         # Turned away, but still connected; nobody says which connection it was.
         self._leaving_count = 0
         self._left: list[bytes] = []
@@ -59,7 +60,7 @@ class Connections:
         peer = self._peers.pop(descriptor, None)
         self._leaving_count = max(0, self._leaving_count - 1)
         if peer is not None:
-            self._left.append(peer)
+            self._name_left(descriptor, peer)
 
     def is_new(self, descriptor: int, peer: bytes) -> bool:
         """Whether nothing was heard of ``peer`` before, at this descriptor."""
@@ -69,13 +70,17 @@ class Connections:
         """A message of ``peer`` came by this descriptor; maybe its last one, read late."""
         if descriptor in self._peers:
             self._peers[descriptor] = peer
-        else:
-            self._left.append(peer)
+        elif self._last_peers.get(descriptor) != peer:
+            self._name_left(descriptor, peer)
 
     def take_left(self) -> list[bytes]:
         """The peers that have left since this was last asked."""
         left, self._left = self._left, []
         return left
+
+    def _name_left(self, descriptor: int, peer: bytes) -> None:
+        self._last_peers[descriptor] = peer
+        self._left.append(peer)
 
 
 @functools.lru_cache(maxsize=4_096)

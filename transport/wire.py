@@ -362,8 +362,8 @@ class BaseDealer:
         self.endpoint = endpoint
 
     def filenos(self) -> list[int]:
-        """Descriptors to poll for reading, edge-triggered: after each send, `take` first."""
-        return [each.fileno() for each in (self._socket, self._monitor)]
+        """Descriptors to poll for reading, for who waits for other things too: then `receive`."""
+        return [self._socket.fileno(), self._monitor.fileno()]
 
     def send(self, data: bytes) -> bool:
         """Send a frame; False while there is no connection (or its queue is full)."""

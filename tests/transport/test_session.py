@@ -101,6 +101,11 @@ def failed(exchange: exchanges.Exchange) -> str:
     return type(exchange.error).__name__
 
 
+def ended(exchange: exchanges.Exchange) -> bool:
+    """Whether it has come to a good end."""
+    return exchange.is_done and exchange.error is None
+
+
 # Requests with one reply.
 
 
@@ -325,10 +330,9 @@ def test_a_watch_gives_changes_and_lines_and_ends_when_the_daemon_says_so() -> N
     talk.log(number, 3, 1, 2)
     talk.tell(number, 3, JobStatus.SUCCESS)
     talk.log(number, 3, 3)
-    assert not stream.is_done
+    assert not ended(stream)
     talk.reply(messages.WatchEnded(), number)
-    assert stream.is_done
-    assert stream.error is None
+    assert ended(stream)
     assert talk.read(stream) == ["3:queued", "3#1", "3#2", "3:success", "3#3"]
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
 import pytest
 import zmq
 
@@ -86,11 +87,7 @@ def connect(router: Router, dealer: Dealer) -> None:
 
 def client(router: Router, pair: keys.KeyPair, server: str | None = None) -> Dealer:
     server = server or router.server_key
-    return Dealer(router.endpoints[1], keys.KeyPair(**{**fields(pair), "server": server}))
-
-
-def fields(pair: keys.KeyPair) -> dict[str, str]:
-    return {"public": pair.public, "secret": pair.secret}
+    return Dealer(router.endpoints[1], msgspec.structs.replace(pair, server=server))
 
 
 # Frames.
@@ -167,6 +164,52 @@ def test_an_answer_to_a_peer_that_has_left_is_refused(router: Router, dealer: De
     assert not router.send(b"", b"x")
     assert not router.send(b"Lnobody", b"x")
     assert not router.send(b"Rnobody", b"x")
+
+
+def test_who_leaves_is_named_once_after_the_last_message(
+    router: Router, dealer: Dealer, path: Path
+) -> None:
+    other = Dealer(f"ipc://{path}")
+    with contextlib.closing(other):
+        connect(router, dealer)
+        connect(router, other)
+        dealer.send(b"first")
+        stayed = received(router).peer
+        other.send(b"second")
+        left = received(router).peer
+        assert router.take_left() == []
+        other.send(b"last words")
+    assert received(router).data == b"last words"
+
+    def look() -> list[bytes]:
+        assert router.receive() == []
+        return router.take_left()
+
+    assert serve(router, look) == [left] != [stayed]
+    assert router.take_left() == []
+
+
+def test_nobody_has_left_before_everything_he_said_was_read(
+    router: Router, dealer: Dealer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wire, "RECEIVE_FRAMES_MAX", 2)
+    connect(router, dealer)
+    for number in range(7):
+        dealer.send(b"%d" % number)
+    dealer.close()
+    # All of it has come, and the end as well.
+    connections = router._order[0].connections
+
+    def look() -> bool:
+        router._follow_connections()
+        return connections.count == 0
+
+    serve(router, look)
+    count = 0
+    while not router.take_left():
+        assert router.has_more
+        count += len(router.receive())
+    assert count == 7
 
 
 def test_a_peer_that_does_not_read_is_given_up_without_blocking(
@@ -331,6 +374,21 @@ def made(router: Router, dealer: Dealer) -> bool:
 
     serve(router, look)
     return LinkEvent.MADE in news
+
+
+def test_who_was_turned_away_comes_again_by_himself(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wire, "PEERS_MAX", 0)
+    monkeypatch.setattr(wire, "RECONNECT_SECONDS_MAX", 0.01)
+    with (
+        contextlib.closing(Router(path)) as router,
+        contextlib.closing(Dealer(f"ipc://{path}")) as dealer,
+    ):
+        assert not made(router, dealer)
+        router._peers_max = 1
+        while not made(router, dealer):
+            pass
 
 
 # The remote door.

@@ -1,0 +1,100 @@
+"""``make bench``: floors, Ganger and RQ side by side in one run; ratios are what counts."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+
+from . import floors, rq_side
+from .figures import heading, median, row
+from .ganger_side import Ganger
+from .rq_side import Rq
+
+PAUSE_SECONDS = 0.02
+SUBMIT_CLIENTS = 8
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="bench", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3, help="interleaved rounds (3)")
+    parser.add_argument("--jobs", type=int, default=1_000, help="no-op jobs in a round (1000)")
+    parser.add_argument("--steps", type=int, default=500, help="steps of a floor (500)")
+    parser.add_argument("--dir", type=Path, help="where to write (the temporary directory)")
+    options = parser.parse_args()
+    with ExitStack() as stack:
+        made = tempfile.TemporaryDirectory(prefix="ganger-bench-", dir=options.dir)
+        folder = Path(stack.enter_context(made))
+        print(f"{os.cpu_count()} processors, Linux {platform.release()}, in {folder.parent}")
+        floors.measure(folder, options.steps)
+        ganger = stack.enter_context(Ganger(folder / "data"))
+        rq = None
+        if (reason := rq_side.missing()) is None:
+            (folder / "redis").mkdir()
+            rq = stack.enter_context(Rq(folder / "redis"))
+        _submissions(ganger, rq, options.steps)
+        _idle(ganger, rq, options.steps // 5)
+        _throughput(ganger, rq, options.rounds, options.jobs)
+        _memory(ganger)
+        if reason is not None:
+            print(f"\nRQ was not measured: {reason}.")
+
+
+def _submissions(ganger: Ganger, rq: Rq | None, count: int) -> None:
+    heading("Durable submit, nothing running")
+    before = ganger.flushes()
+    timings, per_second = ganger.submit(count, 1)
+    row("Ganger, 1 client", f"{timings}   {per_second:8.0f} per s")
+    row("  flushes per acknowledged job", f"{(ganger.flushes() - before) / count:.3f}")
+    many = count * 4
+    before = ganger.flushes()
+    timings_of_many, per_second = ganger.submit(many, SUBMIT_CLIENTS)
+    row(f"Ganger, {SUBMIT_CLIENTS} clients", f"{timings_of_many}   {per_second:8.0f} per s")
+    row("  flushes per acknowledged job", f"{(ganger.flushes() - before) / many:.3f}")
+    if rq is not None:
+        theirs = rq.submit(count)
+        row("RQ, 1 client", theirs)
+        ratio = timings.milliseconds(0.5) / theirs.milliseconds(0.5)
+        row("ratio Ganger / RQ, p50", f"{ratio:.2f}")
+
+
+def _idle(ganger: Ganger, rq: Rq | None, count: int) -> None:
+    heading(f"Submit to finished, idle ({PAUSE_SECONDS * 1000:.0f} ms pause)")
+    acknowledged, finished = ganger.idle(count, PAUSE_SECONDS)
+    row("Ganger, acknowledged", acknowledged)
+    row("Ganger, finished", finished)
+    if rq is not None:
+        theirs = rq.idle(count, PAUSE_SECONDS)
+        row("RQ, finished", theirs)
+        ratio = finished.milliseconds(0.5) / theirs.milliseconds(0.5)
+        row("ratio Ganger / RQ, p50", f"{ratio:.2f}")
+
+
+def _throughput(ganger: Ganger, rq: Rq | None, rounds: int, jobs: int) -> None:
+    heading(f"No-op jobs, a process each ({rounds} interleaved rounds)")
+    ours, theirs = [], []
+    flushes = ganger.flushes()
+    for number in range(rounds):
+        ours.append(ganger.throughput(jobs))
+        row(f"Ganger, round {number + 1}", f"{ours[-1]:8.0f} jobs per s")
+        if rq is not None:
+            theirs.append(rq.throughput(jobs // 5))
+            row(f"RQ, round {number + 1}", f"{theirs[-1]:8.0f} jobs per s")
+    flushes = ganger.flushes() - flushes
+    row("Ganger, flushes per job (the whole of its life)", f"{flushes / (rounds * jobs):.3f}")
+    if theirs:
+        row("ratio Ganger / RQ, medians", f"{median(ours) / median(theirs):.2f}")
+
+
+def _memory(ganger: Ganger) -> None:
+    heading("Memory (resident)")
+    for name, size in ganger.memory().items():
+        row(name, f"{size / 1_048_576:8.1f} MiB")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""Ganger under measurement: a daemon on a fresh data directory, driven through `Client`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Self
+
+from ganger import Client
+
+from .figures import Timings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NO_OP = {"OP_ID": "OP_TEST_DELAY", "duration": 0.000001, "on_master": False}
+"""A job that does nothing, in a process of its own, without locks."""
+
+
+class Ganger:
+    """A running daemon and a client."""
+
+    def __init__(self, data: Path) -> None:
+        self._data = data
+        self._command = [sys.executable, "-m", "ganger.cli.main", "--data", str(data)]
+
+    def __enter__(self) -> Self:
+        """Start the daemon."""
+        subprocess.run([*self._command, "up"], check=True, stdout=subprocess.DEVNULL)
+        self.client = Client(self._data)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop it."""
+        self.client.close()
+        subprocess.run([*self._command, "down"], check=True, stdout=subprocess.DEVNULL)
+
+    def flushes(self) -> int:
+        """How many flushes the daemon has made."""
+        return self.client.info().flushes
+
+    def memory(self) -> dict[str, int]:
+        """Bytes in memory of the daemon and its fork servers."""
+        return self.client.info().memory
+
+    def submit(self, count: int, clients: int) -> tuple[Timings, float]:
+        """Submit jobs one at a time from several clients: each call's time, and all per second.
+
+        The jobs wait for one that fails at the end, so that nothing else runs meanwhile.
+        """
+        blocker = self.client.submit(
+            {"OP_ID": "OP_TEST_DELAY", "duration": 3600.0, "on_master": False}
+        )
+        timings = [Timings() for _ in range(clients)]
+        held = NO_OP | {"depends": [[blocker, ["success"]]]}
+        start = threading.Barrier(clients + 1)
+
+        def work(mine: Timings) -> None:
+            with Client(self._data) as client:
+                client.info()
+                start.wait()
+                for _ in range(count // clients):
+                    with mine.one():
+                        client.submit(held)
+
+        threads = [threading.Thread(target=work, args=(mine,)) for mine in timings]
+        for thread in threads:
+            thread.start()
+        start.wait()
+        begin = time.perf_counter()
+        for thread in threads:
+            thread.join()
+        elapsed = time.perf_counter() - begin
+        self._remove_held(blocker)
+        everyone = Timings()
+        for mine in timings:
+            everyone.seconds.extend(mine.seconds)
+        return everyone, len(everyone.seconds) / elapsed
+
+    def _remove_held(self, blocker: int) -> None:
+        held = [job.id for job in self.client.jobs() if job.id > blocker]
+        for job_id in held:
+            self.client.cancel(job_id)
+        self._kill(blocker)
+        self.client.wait(blocker)
+
+    def _kill(self, job_id: int) -> None:
+        process_id = self.client.job(job_id).process_id
+        if process_id is not None:
+            subprocess.run(["kill", "-9", str(process_id)], check=True)
+
+    def throughput(self, count: int) -> float:
+        """No-op jobs per second, a process each, from the submission to the last end."""
+        begin = time.perf_counter()
+        ids = self.client.submit_many([[NO_OP]] * count)
+        self.client.wait(*ids)
+        return count / (time.perf_counter() - begin)
+
+    def idle(self, count: int, pause_seconds: float) -> tuple[Timings, Timings]:
+        """One job at a time after a pause: until acknowledged, and until seen as finished."""
+        acknowledged, finished = Timings(), Timings()
+        for _ in range(count):
+            time.sleep(pause_seconds)
+            with finished.one():
+                with acknowledged.one():
+                    job_id = self.client.submit(NO_OP)
+                self.client.wait(job_id)
+        return acknowledged, finished

@@ -1,0 +1,84 @@
+"""Who is connected, from what libzmq tells: descriptors that are used again and again."""
+
+from __future__ import annotations
+
+import pytest
+
+from ganger.transport.peers import Connections, Credentials, Kind, credentials
+
+
+def test_who_spoke_and_whose_connection_ended_has_left() -> None:
+    connections = Connections()
+    connections.accepted(5)
+    connections.heard(5, b"a")
+    assert connections.take_left() == []
+    connections.ended(5)
+    assert connections.take_left() == [b"a"]
+    assert connections.take_left() == []
+
+
+def test_who_never_spoke_leaves_without_a_name() -> None:
+    connections = Connections()
+    connections.accepted(5)
+    connections.ended(5)
+    connections.ended(6)
+    assert connections.take_left() == []
+    assert connections.count == 0
+
+
+def test_a_descriptor_that_is_used_again_is_another_peer() -> None:
+    connections = Connections()
+    connections.accepted(5)
+    connections.heard(5, b"a")
+    connections.ended(5)
+    connections.accepted(5)
+    assert connections.is_new(5, b"b")
+    connections.heard(5, b"b")
+    assert not connections.is_new(5, b"b")
+    assert connections.take_left() == [b"a"]
+    connections.ended(5)
+    assert connections.take_left() == [b"b"]
+
+
+def test_a_message_read_after_the_end_names_its_peer_as_gone() -> None:
+    connections = Connections()
+    connections.accepted(5)
+    connections.ended(5)
+    connections.heard(5, b"a")
+    assert connections.take_left() == [b"a"]
+    assert connections.count == 0
+
+
+def test_a_peer_leaves_once_even_if_his_last_words_are_read_late() -> None:
+    connections = Connections()
+    connections.accepted(5)
+    connections.heard(5, b"a")
+    connections.ended(5)
+    connections.heard(5, b"a")
+    assert connections.take_left() == [b"a"]
+
+
+def test_who_is_turned_away_counts_no_more_while_he_leaves() -> None:
+    connections = Connections()
+    for descriptor in (5, 6, 7):
+        connections.accepted(descriptor)
+    connections.turned_away()
+    assert connections.count == 2
+    connections.ended(6)
+    assert connections.count == 2
+    connections.ended(7)
+    assert connections.count == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "address", "user", "expected"),
+    [
+        ("local", "localhost:1000:100:4711", "", Credentials(kind="local", uid=1000, pid=4711)),
+        ("local", "localhost", "", Credentials(kind="local")),
+        ("remote", "::1", "KEY", Credentials(kind="remote", key="KEY", address="::1")),
+    ],
+)
+def test_credentials_are_read_as_libzmq_writes_them(
+    kind: Kind, address: str, user: str, expected: Credentials
+) -> None:
+    assert credentials(kind, address, user) == expected
