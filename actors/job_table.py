@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..storage import errors, jobs, opcodes
+from ..storage import errors, job_views, jobs, opcodes
 from ..storage.jobs import JobStatus
 from ..transport.messages import JobSummary, PendingJob
 from . import submitting
@@ -86,12 +86,12 @@ def row_of(job: jobs.Job, phase: Phase) -> Row:
         id=job.id,
         status=status,
         priority=job.priority,
-        summary=submitting.job_summary(job),
+        summary=job_views.job_summary(job),
         received=jobs.seconds(job.received_timestamp),
         started=jobs.seconds(job.start_timestamp),
         ended=jobs.seconds(job.end_timestamp),
         process_id=job.process_id,
-        reason=submitting.first_reason(job),
+        reason=job_views.job_reason(job),
         key=job.extra.get(jobs.SUBMISSION_KEY),
         depends=depends,
         phase=phase,

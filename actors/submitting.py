@@ -24,9 +24,6 @@ class Draft(msgspec.Struct, frozen=True):
     job: jobs.Job
     summary: str
     needs_user_opcodes: bool
-    depends: tuple[tuple[int, tuple[str, ...]], ...]
-    """Dependencies of the first opcode, absolute."""
-
     secrets: dict[int, dict[str, Any]] = {}
     """Secret parameters of each opcode that has any, by its place; kept in memory only."""
 
@@ -75,13 +72,7 @@ def _draft(spec: JobSpec, place: int, first_id: int, now: float, key: str | None
     if key is not None:
         extra[jobs.SUBMISSION_KEY] = key
     job = jobs.Job(id=job_id, ops=entries, received_timestamp=jobs.timestamp(now), extra=extra)
-    return Draft(
-        job,
-        job_summary(job),
-        needs_user_opcodes(job),
-        tuple(opcodes.dependencies(entries[0].input)),
-        secrets,
-    )
+    return Draft(job, job_summary(job), needs_user_opcodes(job), secrets)
 
 
 def _hide_secrets(entry: jobs.OpcodeEntry) -> dict[str, Any]:
@@ -110,25 +101,10 @@ def check_targets(drafts: Sequence[Draft], first_id: int, is_job: Callable[[int]
                 raise errors.DependencyError(text)
 
 
-def job_summary(job: jobs.Job) -> str:
-    """The summaries of the job's opcodes, as a listing shows them."""
-    return ", ".join(opcodes.summary(op.input) for op in job.ops)
-
-
 def needs_user_opcodes(job: jobs.Job) -> bool:
     """Whether the job's process must know opcodes that users have installed."""
     found = [catalogue.find(str(op.input.get("OP_ID"))) for op in job.ops]
     return any(declared is not None and not declared.built_in for declared in found)
-
-
-def first_reason(job: jobs.Job) -> str:
-    """The text a user gave as the reason of the job, if any."""
-    trail = job.ops[0].input.get("reason") if job.ops else None
-    for entry in trail if isinstance(trail, list) else ():
-        match entry:
-            case [str(source), str(text), *_] if text and source == "gnt:user":
-                return text
-    return ""
 
 
 def _entry(  # noqa: PLR0917 - the place of one opcode in its submission

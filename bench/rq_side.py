@@ -81,7 +81,7 @@ class Rq:
         for _ in range(count):
             with timings.one():
                 queue.enqueue(no_op)
-        queue.empty()
+        queue.delete(delete_jobs=True)
         return timings
 
     def idle(self, count: int, pause_seconds: float) -> Timings:

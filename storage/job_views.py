@@ -74,6 +74,8 @@ class StatusChange(msgspec.Struct, frozen=True, kw_only=True):
     job: JobInfo
 
 
+_ADDED_SOURCE = "gnt:opcode:"
+
 FIELDS = JobInfo.__struct_fields__
 """What can be asked for of a job."""
 
@@ -108,12 +110,13 @@ def job_summary(job: jobs.Job) -> str:
 def job_reason(job: jobs.Job) -> str:
     """Why the job was submitted: the first text of its first opcode's reason trail.
 
-    Whoever submits writes the first entry; what comes later was added on the way.
+    Whoever submits writes the first entries; what the queue adds at submission (its source
+    starts with ``gnt:opcode:``) and later is no reason of a user's.
     """
     trail = job.ops[0].input.get("reason") if job.ops else None
     for entry in trail if isinstance(trail, list) else ():
         match entry:
-            case [_, str(text), *_] if text:
+            case [str(source), str(text), *_] if text and not source.startswith(_ADDED_SOURCE):
                 return text
     return ""
 

@@ -1,0 +1,37 @@
+"""What one call of the command line knows: its data directory, and the client it opens."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..storage.settings import Places
+    from ..transport.client import Client
+
+
+class Call(msgspec.Struct, frozen=True):
+    """The options that stand before the command."""
+
+    data: str | None = None
+
+    @property
+    def places(self) -> Places:
+        """Where everything of the data directory lies."""
+        from ..storage import settings  # noqa: PLC0415
+
+        return settings.places(self.data)
+
+    @contextmanager
+    def client(self, timeout: float | None = None) -> Iterator[Client]:
+        """A client of the daemon; ``timeout`` is the deadline of each call, in seconds."""
+        from ..storage import settings  # noqa: PLC0415
+        from ..transport.client import Client  # noqa: PLC0415 - zmq is not for every command
+
+        deadline = settings.CLIENT_DEADLINE_SECONDS if timeout is None else timeout
+        with Client(self.data, timeout=deadline) as client:
+            yield client

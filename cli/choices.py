@@ -1,0 +1,101 @@
+"""Options that several commands share, and the values they take."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..storage import jobs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_NAMED_PRIORITIES = {"high": -10, "normal": 0, "low": 10}
+_FINAL_STATUSES = ("success", "error", "canceled")
+_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+
+
+class Priority(click.ParamType[int]):
+    """A priority: a number from -20 (most urgent) to 19, or high, normal, low."""
+
+    name = "priority"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        text = str(value)
+        if text in _NAMED_PRIORITIES:
+            return _NAMED_PRIORITIES[text]
+        try:
+            number = int(text)
+        except ValueError:
+            number = jobs.PRIORITY_MAX + 1
+        if not jobs.PRIORITY_MIN <= number <= jobs.PRIORITY_MAX:
+            expected = (
+                f"expected {jobs.PRIORITY_MIN} to {jobs.PRIORITY_MAX}, "
+                f"high, normal or low, got {value!r}"
+            )
+            self.fail(expected, param, ctx)
+        return number
+
+
+class Dependency(click.ParamType[tuple[int, list[str]]]):
+    """A dependency: ``17`` (it must succeed) or ``17:success,error``."""
+
+    name = "dependency"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, list[str]]:
+        number, _, names = str(value).partition(":")
+        statuses = names.split(",") if names else ["success"]
+        if not number.isdecimal() or not set(statuses) <= set(_FINAL_STATUSES):
+            known = ", ".join(_FINAL_STATUSES)
+            self.fail(f"expected ID or ID:STATUS,... of {known}, got {value!r}", param, ctx)
+        return int(number), statuses
+
+
+class Age(click.ParamType[float]):
+    """An age: ``90`` (seconds), ``30m``, ``2h``, ``7d``, or ``all``."""
+
+    name = "age"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        if value == "all":
+            return -1.0
+        text = str(value)
+        unit = _UNITS.get(text[-1:])
+        number = text[:-1] if unit is not None else text
+        if not number.isdecimal():
+            self.fail(f"expected a number with s, m, h, d or w, or all, got {value!r}", param, ctx)
+        return float(int(number) * (unit or 1))
+
+
+def submission_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What can be said of any submission: reason, priority, dependencies, dry run."""
+
+    @click.option("--reason", metavar="TEXT", help="Why; shown in listings and kept in the job.")
+    @click.option(
+        "--priority",
+        type=Priority(),
+        metavar="N",
+        help="-20 (most urgent) to 19, or high, normal, low.",
+    )
+    @click.option(
+        "--depend",
+        "depends",
+        type=Dependency(),
+        multiple=True,
+        metavar="ID[:STATUS,...]",
+        help="Start only after this job (has succeeded). May be repeated.",
+    )
+    @click.option("--dry-run", is_flag=True, help="Check everything, store nothing.")
+    @functools.wraps(function)
+    def wrapped(*args: Any, depends: tuple[Any, ...], **options: Any) -> Any:  # noqa: ANN401
+        return function(*args, depends=list(depends), **options)
+
+    return wrapped

@@ -1,0 +1,23 @@
+"""``ganger completion``: scripts that make a shell complete our commands and options."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import get_completion_class
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    r"""Print the completion script for SHELL.
+
+    \b
+    bash:  ganger completion bash > /etc/bash_completion.d/ganger
+    zsh:   ganger completion zsh > ~/.zfunc/_ganger
+    fish:  ganger completion fish > ~/.config/fish/completions/ganger.fish
+    """
+    from .main import ganger  # noqa: PLC0415 - the whole command line, seen from inside it
+
+    found = get_completion_class(shell)
+    assert found is not None
+    click.echo(found(ganger, {}, "ganger", "_GANGER_COMPLETE").source())

@@ -1,0 +1,146 @@
+"""``ganger exec``: one command as a job, followed as if it ran here."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..storage import errors, job_views, jobs
+from . import choices
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..transport.client import Client
+    from .call import Call
+
+TIMED_OUT_EXIT_CODE = 124
+INTERRUPTED_EXIT_CODE = 130
+_SIGNAL_BASE = 128
+
+
+@click.command(
+    "exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}
+)
+@click.option(
+    "--lock",
+    "locks",
+    multiple=True,
+    metavar="LEVEL/NAME[:shared]",
+    help="Hold this lock while the command runs, such as node/n1 or instance/web:shared; "
+    "NAME * is the whole level. May be repeated.",
+)
+@click.option("--timeout", type=float, help="End the command after this many seconds.")
+@click.option("--cwd", metavar="DIR", help="Directory to run in (absolute).")
+@click.option("--env", "variables", multiple=True, metavar="NAME=VALUE", help="May be repeated.")
+@click.option("--stdin", metavar="TEXT", help="Standard input of the command; - passes ours on.")
+@choices.submission_options
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.pass_obj
+def execute(
+    call: Call,
+    *,
+    command: Sequence[str],
+    locks: Sequence[str],
+    timeout: float | None,
+    cwd: str | None,
+    variables: Sequence[str],
+    stdin: str | None,
+    reason: str | None,
+    priority: int | None,
+    depends: list[tuple[int, list[str]]],
+    dry_run: bool,
+) -> int:
+    r"""Run COMMAND as a job and follow it: its output is ours, its exit code too.
+
+    \b
+    ganger exec -- sh -c 'echo hello; exit 3'
+    ganger exec --lock node/n1 --timeout 60 -- /usr/local/bin/upgrade n1
+
+    Interrupting (Ctrl-C) stops following; the job goes on.
+    """
+    opcode: dict[str, Any] = {"OP_ID": "OP_EXEC", "argv": list(command)}
+    if locks:
+        opcode["locks"] = _locks(locks)
+    if variables:
+        opcode["env"] = _variables(variables)
+    given = {"timeout": timeout, "cwd": cwd, "stdin": _standard_input(stdin)}
+    opcode |= {name: value for name, value in given.items() if value is not None}
+    with call.client() as client:
+        job_id = client.submit(
+            opcode, reason=reason, priority=priority, depends=depends, dry_run=dry_run
+        )
+        if dry_run:
+            click.echo("The job would be accepted.")
+            return 0
+        try:
+            _follow(client, job_id)
+        except KeyboardInterrupt:
+            click.echo(
+                f"\nganger: job {job_id} goes on; follow it with `ganger job watch {job_id}`",
+                err=True,
+            )
+            return INTERRUPTED_EXIT_CODE
+        return _exit_code(client.job(job_id))
+
+
+def _follow(client: Client, job_id: int) -> None:
+    for part in client.watch(job_id):
+        if isinstance(part, job_views.LogLine):
+            stream = sys.stdout if part.kind == "stdout" else sys.stderr
+            stream.write(f"{part.text}\n")
+            stream.flush()
+        elif part.status is jobs.JobStatus.WAITING:
+            click.echo(f"ganger: job {job_id} waits", err=True)
+
+
+def _exit_code(job: job_views.JobInfo) -> int:
+    assert job.ops is not None
+    result = job.ops[0].result
+    if job.status is jobs.JobStatus.SUCCESS:
+        return int(result.get("exit_code") or 0) if isinstance(result, dict) else 0
+    match result:
+        case [_, [str(text), dict(details), *_]]:
+            if details.get("timed_out"):
+                click.echo(f"ganger: job {job.id}: {text}", err=True)
+                return TIMED_OUT_EXIT_CODE
+            if isinstance(details.get("signal"), int):
+                return _SIGNAL_BASE + int(details["signal"])
+            if isinstance(details.get("exit_code"), int):
+                return int(details["exit_code"])
+            told = text
+        case [_, [str(text), *_]]:
+            told = text
+        case _:
+            told = str(result) if result is not None else "no result"
+    click.echo(f"ganger: job {job.id} ended with status {job.status}: {told}", err=True)
+    return 1
+
+
+def _locks(given: Sequence[str]) -> dict[str, dict[str, list[str]]]:
+    locks: dict[str, dict[str, list[str]]] = {}
+    for one in given:
+        level, slash, name = one.partition("/")
+        name, _, mode = name.partition(":")
+        mode = mode or "exclusive"
+        if not (level and slash and name) or mode not in ("shared", "exclusive"):
+            text = f"--lock: expected LEVEL/NAME or LEVEL/NAME:shared, got {one!r}"
+            raise errors.UsageError(text)
+        locks.setdefault(level, {}).setdefault(mode, []).append(name)
+    return locks
+
+
+def _variables(given: Sequence[str]) -> dict[str, str]:
+    variables = {}
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not (name and equals):
+            raise errors.UsageError(f"--env: expected NAME=VALUE, got {one!r}")
+        variables[name] = value
+    return variables
+
+
+def _standard_input(given: str | None) -> str | None:
+    return sys.stdin.read() if given == "-" else given

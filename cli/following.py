@@ -1,0 +1,180 @@
+"""Shows jobs as they go: waiting with progress bars, lines of a watch, everything of a job."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from ..storage import job_views, jobs
+from . import output
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ..transport.client import Client
+
+
+def duration(job: job_views.JobInfo) -> float | None:
+    """How long the job has been running, or ran, in seconds."""
+    if job.started is None:
+        return None
+    return max(0.0, (job.ended if job.ended is not None else time.time()) - job.started)
+
+
+def wait(client: Client, ids: Sequence[int], timeout: float | None, names: dict[int, str]) -> int:
+    """Wait for jobs, with progress on a terminal; 0 if all succeeded, else 1.
+
+    `DeadlineError` after ``timeout`` seconds; interrupted: 130, and the jobs go on.
+    """
+    changes = (
+        part
+        for part in client.watch(*ids, log=False, timeout=timeout)
+        if isinstance(part, job_views.StatusChange)
+    )
+    final: dict[int, jobs.JobStatus] = {}
+    try:
+        for change in _shown(changes, ids, names):
+            if change.status.is_final:
+                final[change.job_id] = change.status
+    except KeyboardInterrupt:
+        left = [str(job_id) for job_id in ids if job_id not in final]
+        click.echo(
+            f"ganger: {len(left)} jobs go on; wait again with `ganger job wait {' '.join(left)}`",
+            err=True,
+        )
+        return 130
+    failed = [job_id for job_id in ids if final.get(job_id) is not jobs.JobStatus.SUCCESS]
+    for job_id in failed:
+        name = f" ({names[job_id]})" if job_id in names else ""
+        click.echo(f"Job {job_id}{name} ended with status {final.get(job_id)}", err=True)
+    return 1 if failed else 0
+
+
+def _shown(
+    changes: Iterator[job_views.StatusChange], ids: Sequence[int], names: dict[int, str]
+) -> Iterator[job_views.StatusChange]:
+    """Pass changes on; on a terminal show bars: one for all jobs, one for each that runs."""
+    if not sys.stderr.isatty() or len(ids) < 2:  # noqa: PLR2004 - one job needs no bar
+        yield from changes
+        return
+    from rich.console import Console  # noqa: PLC0415 - only for people
+    from rich.progress import (  # noqa: PLC0415
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        everything = progress.add_task("jobs ended", total=len(set(ids)))
+        running: dict[int, object] = {}
+        for change in changes:
+            job_id = change.job_id
+            if change.status is jobs.JobStatus.RUNNING and job_id not in running:
+                label = f"{job_id} {names.get(job_id, change.job.summary)}"[:60]
+                running[job_id] = progress.add_task(label, total=None)
+            if change.status.is_final:
+                progress.advance(everything)
+                if job_id in running:
+                    progress.remove_task(running.pop(job_id))  # type: ignore[arg-type]
+            yield change
+
+
+def tell(part: job_views.StatusChange | job_views.LogLine) -> None:
+    """Print one part of a watch as a line."""
+    if isinstance(part, job_views.LogLine):
+        click.echo(f"{output.absolute(part.time)} job {part.job_id} {part.kind}: {part.text}")
+        return
+    status = str(part.status)
+    if sys.stdout.isatty():
+        status = click.style(status, bold=part.status.is_final, fg=_plain_colour(status))
+    click.echo(f"{output.absolute(time.time())} job {part.job_id} is {status}: {part.job.summary}")
+
+
+def _plain_colour(status: str) -> str:
+    return output.COLOURS.get(status, "white").split()[-1]
+
+
+def show(found: Sequence[job_views.JobInfo], output_kind: str) -> None:
+    """Print everything about jobs."""
+    if output_kind == "json":
+        output.show_json(found)
+        return
+    for number, job in enumerate(found):
+        if number:
+            click.echo()
+        _show_job(job)
+
+
+def _show_job(job: job_views.JobInfo) -> None:
+    click.echo(f"Job ID: {job.id}")
+    lines = {
+        "Status": str(job.status) + (" (archived)" if job.archived else ""),
+        "Summary": job.summary,
+        "Reason": job.reason,
+        "Priority": str(job.priority),
+        "Received": output.absolute(job.received),
+        "Processing start": output.absolute(job.started),
+        "Processing end": output.absolute(job.ended),
+        "Duration": output.span(duration(job)),
+        "Process": str(job.process_id or "-"),
+        "Depends on": ", ".join(
+            f"{target} ({', '.join(statuses)})" for target, statuses in job.depends or ()
+        ),
+    }
+    for name, text in lines.items():
+        if text:
+            click.echo(f"  {name}: {text}")
+    click.echo("  Opcodes:")
+    for op in job.ops or ():
+        _show_opcode(op)
+
+
+def _show_opcode(op: job_views.OpInfo) -> None:
+    click.echo(f"    {op.op_id}")
+    click.echo(f"      Status: {op.status}")
+    click.echo(f"      Processing start: {output.absolute(op.started)}")
+    click.echo(f"      Execution start: {output.absolute(op.executed)}")
+    click.echo(f"      Processing end: {output.absolute(op.ended)}")
+    click.echo("      Input fields:")
+    for name, value in sorted(op.input.items()):
+        if name != "OP_ID" and value is not None:
+            click.echo(f"        {name}: {_short(value)}")
+    if op.result is not None:
+        click.echo("      Result:")
+        for line in _result_lines(op.result):
+            click.echo(f"        {line}")
+    if op.log:
+        click.echo("      Execution log:")
+        for entry in op.log:
+            click.echo(
+                f"        {entry.serial}:{output.absolute(entry.time)}:{entry.kind} {entry.text}"
+            )
+
+
+def _result_lines(result: object) -> list[str]:
+    if isinstance(result, dict):
+        return [f"{name}: {_short(value)}" for name, value in result.items()]
+    match result:
+        case [str(name), [str(text), dict(details), *_]]:
+            return [f"{name}: {text}", *_result_lines(details)]
+        case [str(name), [str(text), *_]]:
+            return [f"{name}: {text}"]
+    return [_short(result)]
+
+
+def _short(value: object) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()

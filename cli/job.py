@@ -1,0 +1,278 @@
+"""``ganger job``: submit, list, show, follow and change jobs."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from ..storage import errors, job_views, jobs
+from . import choices, following, output
+from .output import Column
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .call import Call
+    from .plans import PlannedJob
+
+COLUMNS = {
+    "id": Column("id", lambda job: job.id, lambda job: str(job.id)),
+    "status": Column("status", lambda job: job.status, lambda job: output.status_text(job.status)),
+    "summary": Column("summary", lambda job: job.summary),
+    "priority": Column("priority", lambda job: job.priority, lambda job: str(job.priority)),
+    "received": Column(
+        "received",
+        lambda job: output.absolute(job.received),
+        lambda job: output.relative(job.received),
+    ),
+    "started": Column(
+        "started",
+        lambda job: output.absolute(job.started),
+        lambda job: output.relative(job.started),
+    ),
+    "ended": Column(
+        "ended", lambda job: output.absolute(job.ended), lambda job: output.relative(job.ended)
+    ),
+    "duration": Column("duration", lambda job: output.span(following.duration(job))),
+    "process_id": Column("process_id", lambda job: job.process_id or "-"),
+    "archived": Column("archived", lambda job: "yes" if job.archived else "no"),
+    "reason": Column("reason", lambda job: job.reason or "-"),
+}
+USUAL = ("id", "status", "summary", "received", "duration")
+
+_PENDING = ("queued", "waiting", "canceling")
+_FINISHED = ("success", "error", "canceled")
+
+
+@click.group()
+def job() -> None:
+    """Submit, list, follow and change jobs."""
+
+
+@job.command()
+@click.argument("file", required=False)
+@click.option("--op", "ops", multiple=True, metavar="JSON", help="An opcode; repeated: several.")
+@choices.submission_options
+@click.option("--key", help="Idempotency key: submitting again under it stores nothing.")
+@click.option("--wait", is_flag=True, help="Wait for the jobs; fail if one does not succeed.")
+@click.option("--timeout", type=float, help="With --wait: give up after this many seconds.")
+@output.output_option
+@click.pass_obj
+def submit(
+    call: Call,
+    *,
+    file: str | None,
+    ops: Sequence[str],
+    reason: str | None,
+    priority: int | None,
+    depends: list[tuple[int, list[str]]],
+    dry_run: bool,
+    key: str | None,
+    wait: bool,
+    timeout: float | None,
+    output_kind: str,
+) -> int:
+    """Submit the job, jobs or plan in FILE (JSON or YAML; - is standard input).
+
+    Prints the ids, for a plan with the names of its jobs. All are stored, or none.
+    """
+    planned = _planned(file, ops)
+    with call.client() as client:
+        ids = client.submit_many(
+            [one.as_submission() for one in planned],
+            reason=reason,
+            priority=priority,
+            depends=depends or None,
+            key=key,
+            dry_run=dry_run,
+        )
+        if dry_run:
+            click.echo(f"{len(planned)} jobs would be accepted.")
+            return 0
+        _tell_ids(planned, ids, output_kind)
+        return following.wait(client, ids, timeout, _names(planned, ids)) if wait else 0
+
+
+def _planned(file: str | None, ops: Sequence[str]) -> list[PlannedJob]:
+    from . import plans  # noqa: PLC0415 - YAML is only for this command
+
+    if bool(file) == bool(ops):
+        raise errors.UsageError("give either FILE (or -) or --op")
+    if ops:
+        return [plans.PlannedJob(ops=[_opcode(text) for text in ops])]
+    assert file is not None
+    return plans.read(_text(file), "standard input" if file == "-" else file)
+
+
+def _opcode(text: str) -> dict[str, Any]:
+    try:
+        found = msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise errors.UsageError(f"--op: not JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise errors.UsageError("--op: expected a JSON object with OP_ID")
+    return found
+
+
+def _text(file: str) -> str:
+    try:
+        if file == "-":
+            return sys.stdin.read()
+        with open(file, encoding="utf-8") as stream:  # noqa: PTH123
+            return stream.read()
+    except OSError as error:
+        raise errors.UsageError(f"{file}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise errors.PlanError(f"{file}: not UTF-8 text: {error.reason}") from error
+
+
+def _tell_ids(planned: Sequence[PlannedJob], ids: Sequence[int], output_kind: str) -> None:
+    if output_kind == "json":
+        entries = [
+            {"id": job_id, "name": one.name} for one, job_id in zip(planned, ids, strict=True)
+        ]
+        output.show_json(entries)
+        return
+    for one, job_id in zip(planned, ids, strict=True):
+        click.echo(f"{job_id}\t{one.name}" if one.name else str(job_id))
+
+
+def _names(planned: Sequence[PlannedJob], ids: Sequence[int]) -> dict[int, str]:
+    return {
+        job_id: one.name for one, job_id in zip(planned, ids, strict=True) if one.name is not None
+    }
+
+
+@job.command("list")
+@click.argument("ids", nargs=-1, type=int)
+@click.option(
+    "--status",
+    "statuses",
+    multiple=True,
+    type=click.Choice([str(status) for status in jobs.JobStatus]),
+    help="Only jobs with this status. May be repeated.",
+)
+@click.option("--pending", is_flag=True, help="Only queued, waiting and canceling jobs.")
+@click.option("--running", is_flag=True, help="Only running jobs.")
+@click.option("--finished", is_flag=True, help="Only jobs that have ended.")
+@click.option("--archived", is_flag=True, help="Archived jobs too.")
+@output.style_options
+@click.pass_obj
+def list_jobs(
+    call: Call,
+    *,
+    ids: Sequence[int],
+    statuses: Sequence[str],
+    pending: bool,
+    running: bool,
+    finished: bool,
+    archived: bool,
+    style: output.Style,
+) -> None:
+    """List jobs (those with these IDS, or all that are not archived)."""
+    names = output.chosen_fields(style, USUAL, tuple(COLUMNS))
+    wanted = [
+        *statuses,
+        *(_PENDING if pending else ()),
+        *(("running",) if running else ()),
+        *(_FINISHED if finished else ()),
+    ]
+    with call.client() as client:
+        found = list(client.jobs(ids or None, statuses=wanted or None, archived=archived))
+    if style.output == "json":
+        fields = names if style.fields else list(COLUMNS)
+        output.show_json([_plain(one, fields) for one in found])
+        return
+    output.show_rows(found, [COLUMNS[name] for name in names], style)
+
+
+def _plain(info: job_views.JobInfo, fields: Sequence[str]) -> dict[str, Any]:
+    return {
+        name: following.duration(info) if name == "duration" else getattr(info, name)
+        for name in fields
+    }
+
+
+@job.command()
+@click.argument("ids", nargs=-1, type=int, required=True)
+@output.output_option
+@click.pass_obj
+def info(call: Call, *, ids: Sequence[int], output_kind: str) -> None:
+    """Show everything about jobs: opcodes, parameters, results, logs, times."""
+    with call.client() as client:
+        found = [client.job(job_id) for job_id in ids]
+    following.show(found, output_kind)
+
+
+@job.command()
+@click.argument("ids", nargs=-1, type=int, required=True)
+@click.option("--timeout", type=float, help="Give up after this many seconds (exit code 124).")
+@click.pass_obj
+def wait(call: Call, ids: Sequence[int], timeout: float | None) -> int:
+    """Wait until jobs have ended; exit code 0 if all of them succeeded, else 1."""
+    with call.client() as client:
+        return following.wait(client, list(ids), timeout, {})
+
+
+@job.command()
+@click.argument("ids", nargs=-1, type=int)
+@click.option("--timeout", type=float, help="Stop after this many seconds (exit code 124).")
+@click.pass_obj
+def watch(call: Call, ids: Sequence[int], timeout: float | None) -> int:
+    """Follow jobs (all, for ever, without IDS): changes of status and lines of their logs."""
+    with call.client() as client:
+        for part in client.watch(*ids, timeout=timeout):
+            following.tell(part)
+    return 0
+
+
+@job.command()
+@click.argument("ids", nargs=-1, type=int, required=True)
+@click.pass_obj
+def cancel(call: Call, ids: Sequence[int]) -> int:
+    """Cancel jobs that wait; an opcode that runs already is not interrupted."""
+    with call.client() as client:
+        outcomes = [client.cancel(job_id) for job_id in ids]
+    return _tell_outcomes([(outcome.accepted, outcome.text) for outcome in outcomes])
+
+
+@job.command("change-priority")
+@click.argument("ids", nargs=-1, type=int, required=True)
+@click.option("--priority", type=choices.Priority(), required=True, metavar="N")
+@click.pass_obj
+def change_priority(call: Call, ids: Sequence[int], priority: int) -> int:
+    """Set the priority (-20, most urgent, to 19) of what has not started of these jobs."""
+    with call.client() as client:
+        outcomes = [client.set_priority(job_id, priority) for job_id in ids]
+    return _tell_outcomes([(outcome.accepted, outcome.text) for outcome in outcomes])
+
+
+def _tell_outcomes(outcomes: Sequence[tuple[bool, str]]) -> int:
+    for accepted, text in outcomes:
+        click.echo(text if accepted else f"ganger: {text}", err=not accepted)
+    return 0 if all(accepted for accepted, _ in outcomes) else 1
+
+
+@job.command()
+@click.argument("ids", nargs=-1, type=int, required=True)
+@click.pass_obj
+def archive(call: Call, ids: Sequence[int]) -> None:
+    """Move jobs that have ended to the archive."""
+    with call.client() as client:
+        for job_id in ids:
+            client.archive(job_id)
+            click.echo(f"Job {job_id} is archived")
+
+
+@job.command()
+@click.argument("age", type=choices.Age())
+@click.pass_obj
+def autoarchive(call: Call, age: float) -> None:
+    """Archive the jobs that ended longer than AGE ago: 90, 30m, 2h, 7d, or all."""
+    with call.client() as client:
+        outcome = client.autoarchive(age)
+    left = f"; {outcome.left} are left, repeat the call" if outcome.left else ""
+    click.echo(f"{len(outcome.archived)} jobs archived{left}")

@@ -1,0 +1,68 @@
+"""``ganger key``: CURVE keys for clients that come in through the remote door."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ..storage import documents, keys
+from . import output
+
+if TYPE_CHECKING:
+    from .call import Call
+
+
+@click.group()
+def key() -> None:
+    """Make and authorise keys for remote clients."""
+
+
+@key.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+def create(file: Path) -> None:
+    """Make a client's key pair in FILE (readable by you alone) and print its public key."""
+    from ..transport.wire import new_key_pair  # noqa: PLC0415 - zmq is not for every command
+
+    pair = new_key_pair()
+    keys.create_key(file, pair)
+    click.echo(pair.public)
+
+
+@key.command()
+@click.argument("name")
+@click.argument("public_key")
+@click.pass_obj
+def authorise(call: Call, name: str, public_key: str) -> None:
+    """Let in the client with PUBLIC_KEY (the key itself, or a key file), known as NAME.
+
+    A running daemon knows it at once. Prints the daemon's own public key, which the client
+    needs.
+    """
+    from ..transport.wire import new_key_pair  # noqa: PLC0415
+
+    places = call.places
+    if Path(public_key).is_file():
+        public_key = keys.read_public_key(Path(public_key))
+    documents.make_directory(places.data)
+    keys.authorise(places.keys, public_key, name)
+    server = keys.server_pair(places.keys, new_key_pair)
+    click.echo(f"Authorised {name}. The daemon's public key: {server.public}")
+
+
+@key.command("list")
+@output.style_options
+@click.pass_obj
+def list_keys(call: Call, style: output.Style) -> None:
+    """List the clients that are let in."""
+    known = sorted((name, public) for public, name in keys.known_keys(call.places.keys).items())
+    if style.output == "json":
+        output.show_json([{"name": name, "public_key": public} for name, public in known])
+        return
+    columns = {
+        "name": output.Column("name", lambda entry: entry[0]),
+        "public_key": output.Column("public_key", lambda entry: entry[1]),
+    }
+    names = output.chosen_fields(style, tuple(columns), tuple(columns))
+    output.show_rows(known, [columns[name] for name in names], style)

@@ -1,0 +1,141 @@
+"""``ganger``: the command line. Finds the command, opens the client, turns errors into one line.
+
+Commands are imported when they are called, so that each starts fast.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from ..storage import errors, settings
+from .call import Call
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_COMMANDS = {
+    "up": ("ganger.cli.up", "up", "Start the daemon in the background."),
+    "daemon": ("ganger.cli.daemon", "daemon", "Run the daemon in the foreground."),
+    "down": ("ganger.cli.up", "down", "Stop the daemon; running jobs go on."),
+    "status": ("ganger.cli.up", "status", "Tell how the daemon is."),
+    "exec": ("ganger.cli.execute", "execute", "Run a command as a job and follow it."),
+    "job": ("ganger.cli.job", "job", "Submit, list, follow and change jobs."),
+    "lock": ("ganger.cli.lock", "lock", "See who holds which lock."),
+    "key": ("ganger.cli.key", "key", "Make and authorise keys for remote clients."),
+    "completion": ("ganger.cli.completion", "completion", "Print a shell completion script."),
+}
+
+EXIT_CODES = """\b
+Exit codes:
+  0    done (for `job wait`, `job submit --wait`: every job succeeded)
+  1    refused, or a job did not succeed; the reason is on standard error
+  2    the command line is wrong
+  3    `status`: no daemon runs
+  69   no daemon answers
+  70   the operator must act; 74: the disk refuses
+  75   try again later
+  124  a deadline has passed
+  130  interrupted; jobs go on
+`ganger exec` ends with the exit code of its command (128 + the signal's number if a
+signal ended it)."""
+
+
+class _Commands(click.Group):
+    """The commands, each imported when it is needed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        found = _COMMANDS.get(cmd_name)
+        if found is None:
+            return None
+        command: click.Command = getattr(importlib.import_module(found[0]), found[1])
+        return command
+
+    def format_commands(
+        self,
+        ctx: click.Context,  # noqa: ARG002
+        formatter: click.HelpFormatter,
+    ) -> None:
+        # From the table: the help of all commands must not import all of them.
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, found[2]) for name, found in _COMMANDS.items()])
+
+
+def _show_version(context: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001
+    if value and not context.resilient_parsing:
+        from ..storage.version import version  # noqa: PLC0415 - costs more than most commands
+
+        click.echo(f"ganger {version()}")
+        context.exit()
+
+
+@click.group(cls=_Commands, epilog=EXIT_CODES, context_settings={"max_content_width": 100})
+@click.option(
+    "--data",
+    metavar="DIR",
+    envvar="GANGER_DATA",
+    type=click.Path(file_okay=False),
+    help="Data directory of the daemon. Without it: GANGER_DATA, else "
+    f"{settings.DEFAULT_DATA_DIRECTORY} (root) or ~/.local/share/ganger.",
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_show_version,
+    help="Show the version and end.",
+)
+@click.pass_context
+def ganger(context: click.Context, data: str | None) -> None:
+    r"""Run operations as durable, supervised jobs that know what they lock.
+
+    \b
+    Start:    ganger up
+    Try:      ganger exec -- sh -c 'echo hello'
+    Look:     ganger job list
+    Stop:     ganger down
+    """
+    context.obj = Call(data=data)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and end the process with its exit code."""
+    try:
+        code = ganger.main(arguments, prog_name="ganger", standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.Abort:
+        _tell("interrupted")
+        sys.exit(130)
+    except click.UsageError as error:
+        context = error.ctx
+        hint = f" (see `{context.command_path} --help`)" if context is not None else ""
+        _tell(f"{error.format_message()}{hint}")
+        sys.exit(error.exit_code)
+    except click.ClickException as error:
+        _tell(error.format_message())
+        sys.exit(error.exit_code)
+    except errors.GangerError as error:
+        _tell(error.text)
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        # Whoever read our output has had enough.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sys.exit(0)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _tell(text: str) -> None:
+    line = " ".join(text.split())
+    click.echo(f"ganger: {line}", err=True)
+
+
+if __name__ == "__main__":
+    main()

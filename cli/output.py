@@ -1,0 +1,172 @@
+"""How results are shown: tables for people, plain columns for pipes, JSON for programs.
+
+On a terminal a table has colours and times relative to now; in a pipe it is stable: one row
+a line, absolute times in UTC, no colour.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+COLOURS = {
+    "queued": "cyan",
+    "waiting": "yellow",
+    "canceling": "magenta",
+    "running": "bold blue",
+    "canceled": "magenta",
+    "success": "green",
+    "error": "bold red",
+}
+
+_MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
+
+
+class Style(msgspec.Struct, frozen=True):
+    """How the user wants a listing."""
+
+    output: str = "table"
+    headers: bool = True
+    separator: str | None = None
+    fields: tuple[str, ...] = ()
+
+
+def style_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of everything that lists or shows; they arrive as ``style``."""
+    import functools  # noqa: PLC0415
+
+    @output_option
+    @click.option("--no-headers", is_flag=True, help="Leave out the headings.")
+    @click.option("--separator", metavar="TEXT", help="Put this between columns; no padding.")
+    @click.option(
+        "--fields",
+        metavar="NAMES",
+        help="Show these columns, separated by commas; +NAME adds one to the usual ones.",
+    )
+    @functools.wraps(function)
+    def wrapped(
+        *args: Any,  # noqa: ANN401
+        output_kind: str,
+        no_headers: bool,
+        separator: str | None,
+        fields: str | None,
+        **options: Any,  # noqa: ANN401
+    ) -> Any:  # noqa: ANN401
+        names = tuple(name.strip() for name in (fields or "").split(",") if name.strip())
+        style = Style(output_kind, not no_headers, separator, names)
+        return function(*args, style=style, **options)
+
+    return wrapped
+
+
+def output_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The option that chooses between a table and JSON."""
+    option = click.option(
+        "-o",
+        "--output",
+        "output_kind",
+        type=click.Choice(["table", "json"]),
+        default="table",
+        show_default=True,
+        help="A table for people, or JSON for programs.",
+    )
+    return option(function)
+
+
+def show_json(value: object) -> None:
+    """Print ``value`` as JSON, readable and for programs."""
+    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+
+
+class Column(msgspec.Struct, frozen=True):
+    """One column: its heading, and how a row's value is told (plain, and on a terminal)."""
+
+    heading: str
+    plain: Any
+    pretty: Any = None
+
+
+def chosen_fields(style: Style, usual: Sequence[str], known: Sequence[str]) -> list[str]:
+    """The columns to show; `click.UsageError` naming one that does not exist."""
+    added = [name[1:] for name in style.fields if name.startswith("+")]
+    named = [name for name in style.fields if not name.startswith("+")]
+    names = [*(named or usual), *added]
+    for name in names:
+        if name not in known:
+            text = f"--fields: there is no field {name!r}; known are {', '.join(known)}"
+            raise click.UsageError(text)
+    return names
+
+
+def show_rows(rows: Sequence[Any], columns: Sequence[Column], style: Style) -> None:
+    """Print a listing as the user wants it."""
+    if sys.stdout.isatty() and style.separator is None:
+        _show_table(rows, columns, style)
+        return
+    cells = [[str(column.plain(row)) for column in columns] for row in rows]
+    if style.headers:
+        cells.insert(0, [column.heading for column in columns])
+    for line in cells if style.separator is not None else _padded(cells):
+        click.echo((style.separator if style.separator is not None else "  ").join(line).rstrip())
+
+
+def _padded(cells: list[list[str]]) -> list[list[str]]:
+    if not cells:
+        return cells
+    widths = [max(len(row[index]) for row in cells) for index in range(len(cells[0]))]
+    return [[cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in cells]
+
+
+def _show_table(rows: Sequence[Any], columns: Sequence[Column], style: Style) -> None:
+    from rich.console import Console  # noqa: PLC0415 - only for people
+    from rich.table import Table  # noqa: PLC0415
+
+    table = Table(box=None, header_style="bold", show_header=style.headers, pad_edge=False)
+    for column in columns:
+        table.add_column(column.heading.upper(), overflow="ellipsis", no_wrap=True)
+    for row in rows:
+        table.add_row(*[(column.pretty or column.plain)(row) for column in columns])
+    Console().print(table)
+
+
+def status_text(status: str) -> Any:  # noqa: ANN401 - rich's text, imported when needed
+    """A status in its colour."""
+    from rich.text import Text  # noqa: PLC0415
+
+    return Text(str(status), style=COLOURS.get(str(status), ""))
+
+
+def absolute(moment: float | None) -> str:
+    """A time for programs, UTC; ``-`` if there is none."""
+    if moment is None:
+        return "-"
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def relative(moment: float | None) -> str:
+    """A time for people, seen from now; ``-`` if there is none."""
+    return "-" if moment is None else f"{span(max(0.0, time.time() - moment))} ago"
+
+
+def span(seconds: float | None) -> str:
+    """A duration for people: ``0.4s``, ``12s``, ``3m 5s``, ``2h 10m``, ``4d 3h``."""
+    if seconds is None:
+        return "-"
+    if seconds < 10:  # noqa: PLR2004 - a digit more for what is short
+        return f"{seconds:.1f}s"
+    whole = int(seconds)
+    if whole < _MINUTE:
+        return f"{whole}s"
+    if whole < _HOUR:
+        return f"{whole // _MINUTE}m {whole % _MINUTE}s"
+    if whole < _DAY:
+        return f"{whole // _HOUR}h {whole % _HOUR // _MINUTE}m"
+    return f"{whole // _DAY}d {whole % _DAY // _HOUR}h"

@@ -1,0 +1,183 @@
+"""``ganger up``, ``down`` and ``status``: the daemon as a whole."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from ..storage import documents, errors, settings
+from . import output
+
+if TYPE_CHECKING:
+    from ..storage.settings import Places
+    from ..transport.messages import DaemonInfo
+    from .call import Call
+
+NOT_RUNNING_EXIT_CODE = 3
+READY_VARIABLE = "GANGER_READY_FD"
+_SHORT_SECONDS = 5.0
+
+
+@click.command()
+@click.option("--remote", metavar="ENDPOINT", help="As for `ganger daemon`.")
+@click.option("--test-hooks", is_flag=True, hidden=True)
+@click.pass_obj
+def up(call: Call, remote: str | None, test_hooks: bool) -> None:  # noqa: FBT001
+    """Start the daemon in the background; return when it is ready.
+
+    Harmless when it runs already. Its messages go to daemon.log in the data directory.
+    """
+    places = call.places
+    running = _running_pid(places)
+    if running is not None:
+        click.echo(f"The daemon already runs (pid {running}) in {places.data}")
+        return
+    documents.make_directory(places.data)
+    options = ["--remote", remote] if remote else []
+    pid = _start(places, [*options, *(["--test-hooks"] if test_hooks else [])])
+    click.echo(f"The daemon is ready (pid {pid}) in {places.data}")
+
+
+def _start(places: Places, options: list[str]) -> int:
+    """Start it detached and wait for its word; `GangerError` with its reason if it fails."""
+    reader, writer = os.pipe()
+    command = [sys.executable, "-P", "-m", "ganger.cli.main", "--data", str(places.data)]
+    with (places.data / "daemon.out").open("ab") as out:
+        process = subprocess.Popen(
+            [*command, "daemon", *options],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+            pass_fds=[writer],
+            env={**os.environ, READY_VARIABLE: str(writer)},
+            cwd="/",
+        )
+    os.close(writer)
+    word = _word(reader)
+    if word.strip() == "ready":
+        return process.pid
+    code, _, text = word.strip().partition(" ")
+    if code.isdecimal():
+        click.echo(f"ganger: {text}", err=True)
+        raise click.exceptions.Exit(int(code))
+    raise errors.OperatorError(f"the daemon did not start; see {places.data}/daemon.out")
+
+
+def _word(reader: int) -> str:
+    """What the daemon says of its start: everything until it closes its end."""
+    deadline = time.monotonic() + settings.START_SECONDS
+    parts = []
+    with os.fdopen(reader, "rb", buffering=0) as stream:
+        while (left := deadline - time.monotonic()) > 0:
+            if not select.select([stream], [], [], left)[0]:
+                break
+            part = os.read(stream.fileno(), 4_096)
+            if not part:
+                break
+            parts.append(part)
+    return b"".join(parts).decode("utf-8", "replace")
+
+
+@click.command()
+@click.option(
+    "--timeout", type=float, default=30.0, show_default=True, help="Seconds to wait for the end."
+)
+@click.pass_obj
+def down(call: Call, timeout: float) -> None:
+    """Stop the daemon. Running jobs go on, and the next daemon takes them over.
+
+    Harmless when no daemon runs.
+    """
+    places = call.places
+    pid = _running_pid(places)
+    if pid is None:
+        click.echo(f"No daemon runs in {places.data}")
+        return
+    with call.client(timeout) as client:
+        counts = client.info().counts
+        try:
+            process = os.pidfd_open(pid)
+        except ProcessLookupError:
+            process = None
+        client.stop()
+    if process is not None:
+        poll = select.poll()
+        poll.register(process, select.POLLIN)
+        ended = poll.poll(timeout * 1_000)
+        os.close(process)
+        if not ended:
+            raise errors.DeadlineError(f"the daemon (pid {pid}) has not ended in {timeout:g} s")
+    active = counts.get("running", 0)
+    click.echo(
+        f"The daemon has stopped; {active} running jobs go on"
+        if active
+        else "The daemon has stopped"
+    )
+
+
+@click.command()
+@output.output_option
+@click.pass_obj
+def status(call: Call, *, output_kind: str) -> None:
+    """Tell how the daemon is: pid, version, doors, jobs, components. Exit code 3: none runs."""
+    places = call.places
+    if _running_pid(places) is None:
+        _tell_not_running(places, output_kind)
+        raise click.exceptions.Exit(NOT_RUNNING_EXIT_CODE)
+    with call.client(_SHORT_SECONDS) as client:
+        info = client.info()
+    _show(info, output_kind)
+
+
+def _tell_not_running(places: Places, output_kind: str) -> None:
+    if output_kind == "json":
+        output.show_json({"running": False, "data": str(places.data)})
+    else:
+        click.echo(f"No daemon runs in {places.data} (start one with `ganger up`)")
+
+
+def _show(info: DaemonInfo, output_kind: str) -> None:
+    if output_kind == "json":
+        plain = msgspec.to_builtins(info)
+        plain.pop("type", None)
+        output.show_json({"running": True, **plain})
+        return
+    lines = {
+        "Daemon": f"ganger {info.version}, pid {info.pid}, "
+        f"up {output.span(time.time() - info.started)}",
+        "Data": info.data,
+        "Doors": ", ".join(info.endpoints),
+        "Jobs": ", ".join(
+            f"{count} {name}" for name, count in info.counts.items() if name != "last_id"
+        ),
+        "Last id": str(info.counts.get("last_id", 0)),
+        "Memory": ", ".join(
+            f"{name} {size / 1_048_576:.0f} MiB" for name, size in info.memory.items()
+        ),
+    }
+    for name, text in lines.items():
+        click.echo(f"{name + ':':<12}{text}")
+    click.echo("Components:")
+    for component in info.components:
+        state = "ready" if component.is_ready else "not ready"
+        again = f", restarted {component.restarts} times" if component.restarts else ""
+        click.echo(f"  {component.name:<20}{state}{again}")
+    if info.is_read_only:
+        click.echo("READ-ONLY: the disk refuses writes; no changes are taken")
+    for name in info.quarantined:
+        click.echo(f"Quarantined: {name}")
+
+
+def _running_pid(places: Places) -> int | None:
+    """The pid of the daemon that holds the queue directory; None: nobody does."""
+    from ..storage import lock_files  # noqa: PLC0415
+
+    return lock_files.holder(places.queue / "lock")

@@ -1,0 +1,203 @@
+"""Whole files: replaced entirely or not at all, also when the disk refuses."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from ganger.storage import documents, errors
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, name: str, number: int = errno.ENOSPC) -> None:
+    """Make the system call ``os.<name>`` fail."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, name, fail)
+
+
+def count(monkeypatch: pytest.MonkeyPatch, name: str) -> list[int]:
+    """The descriptors on which ``os.<name>`` is called from now on."""
+    real, seen = getattr(os, name), list[int]()
+
+    def note(descriptor: int) -> None:
+        seen.append(descriptor)
+        real(descriptor)
+
+    monkeypatch.setattr(os, name, note)
+    return seen
+
+
+@pytest.mark.parametrize("flush", [True, False])
+def test_a_file_is_replaced(tmp_path: Path, flush: bool) -> None:  # noqa: FBT001
+    path = tmp_path / "file"
+    for data in (b"one", b"", b"three" * 100_000):
+        documents.replace(path, data, flush=flush)
+        assert documents.read(path) == data
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_a_flushed_replacement_flushes_the_data_and_the_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_data, of_directory = count(monkeypatch, "fdatasync"), count(monkeypatch, "fsync")
+    documents.replace(tmp_path / "file", b"x", flush=False)
+    assert (len(of_data), len(of_directory)) == (0, 0)
+    documents.replace(tmp_path / "file", b"x", flush=True)
+    assert (len(of_data), len(of_directory)) == (1, 1)
+
+
+def test_a_relative_path_is_replaced_where_it_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    documents.replace("file", b"x", flush=True)
+    assert (tmp_path / "file").read_bytes() == b"x"
+
+
+def test_the_mode_is_that_of_the_new_version(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    documents.replace(path, b"x", flush=False)
+    assert stat.S_IMODE(path.stat().st_mode) == documents.FILE_MODE & ~_umask()
+    documents.replace(path, b"x", flush=False, mode=documents.SECRET_MODE)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+@pytest.mark.parametrize("call", ["open", "write", "fdatasync", "rename"])
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
+def test_a_refused_replacement_leaves_the_old_version_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: int
+) -> None:
+    path = tmp_path / "file"
+    documents.replace(path, b"old", flush=True)
+    with monkeypatch.context() as patch:
+        refuse(patch, call, number)
+        with pytest.raises(errors.StorageError) as caught:
+            documents.replace(path, b"new", flush=True)
+    assert caught.value.text == f"{path}: {os.strerror(number)}"
+    assert path.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_little_by_little_is_written_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = os.write
+
+    def write_little(descriptor: int, data: bytes) -> int:
+        return write(descriptor, data[:3])
+
+    monkeypatch.setattr(os, "write", write_little)
+    documents.replace(tmp_path / "file", b"0123456789", flush=False)
+    assert documents.read(tmp_path / "file") == b"0123456789"
+
+
+def test_a_missing_file_is_none_and_an_unreadable_one_an_error(tmp_path: Path) -> None:
+    assert documents.read(tmp_path / "file") is None
+    with pytest.raises(errors.StorageError, match="Is a directory"):
+        documents.read(tmp_path)
+
+
+# Exchange with a spare.
+
+
+def test_an_exchange_keeps_the_old_version_in_the_spare(tmp_path: Path) -> None:
+    path, spare = tmp_path / "file", tmp_path / "spare"
+    path.write_bytes(b"old")
+    spare.write_bytes(b"something longer than the new version")
+    assert documents.exchange(str(path), b"new", str(spare), flush=True)
+    assert (path.read_bytes(), spare.read_bytes()) == (b"new", b"old")
+
+
+def test_without_an_old_version_the_spare_becomes_the_file(tmp_path: Path) -> None:
+    path, spare = tmp_path / "file", tmp_path / "spare"
+    assert not documents.exchange(str(path), b"new", str(spare), flush=False)
+    assert os.listdir(tmp_path) == ["file"]
+    assert path.read_bytes() == b"new"
+
+
+def test_a_file_is_exchanged_also_where_the_file_system_cannot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, spare = tmp_path / "file", tmp_path / "spare"
+    path.write_bytes(b"old")
+
+    def unable(*_: object) -> int:
+        documents.ctypes.set_errno(errno.EINVAL)
+        return -1
+
+    monkeypatch.setattr(documents, "_renameat2", unable)
+    assert not documents.exchange(str(path), b"new", str(spare), flush=False)
+    assert path.read_bytes() == b"new"
+
+
+def test_a_spare_that_a_successor_deletes_meanwhile_is_done_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, spare = tmp_path / "file", tmp_path / "spare"
+    path.write_bytes(b"old")
+    swap = documents._swap
+
+    def delete_and_swap(one: str, other: str) -> bool:
+        os.unlink(one)
+        return swap(one, other)
+
+    monkeypatch.setattr(documents, "_swap", delete_and_swap)
+    assert not documents.exchange(str(path), b"new", str(spare), flush=True)
+    assert path.read_bytes() == b"new"
+
+
+@pytest.mark.parametrize("call", ["open", "write", "fdatasync"])
+def test_a_refused_exchange_leaves_the_old_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    with monkeypatch.context() as patch:
+        refuse(patch, call)
+        with pytest.raises(errors.StorageError, match="file: No space left"):
+            documents.exchange(str(path), b"new", str(tmp_path / "spare"), flush=True)
+    assert path.read_bytes() == b"old"
+
+
+# Directories.
+
+
+def test_directories_are_made_with_their_parents_and_left_as_they_are(tmp_path: Path) -> None:
+    documents.make_directory(tmp_path / "a" / "b")
+    documents.make_directory(tmp_path / "a" / "b")
+    assert (tmp_path / "a" / "b").is_dir()
+    (tmp_path / "file").touch()
+    with pytest.raises(errors.StorageError, match="File exists"):
+        documents.make_directory(tmp_path / "file")
+
+
+def test_a_private_directory_is_closed_to_others(tmp_path: Path) -> None:
+    path = tmp_path / "private"
+    path.mkdir(mode=0o755)
+    documents.make_private_directory(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o700
+
+
+def test_a_private_directory_must_not_be_a_link(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(errors.DataDirectoryError, match="link: belongs to another user, or"):
+        documents.make_private_directory(tmp_path / "link")
+
+
+def test_a_private_directory_of_somebody_else_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(errors.DataDirectoryError, match="belongs to another user"):
+        documents.make_private_directory(tmp_path)

@@ -1,0 +1,204 @@
+"""The queue directory: Ganeti's layout, the archive, and the spares beside the job files."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from ganger.storage import documents, errors, inodes, job_files, settings
+from ganger.storage.job_files import QueueDirectory
+
+JOB = b'{"id": 7, "ops": []}'
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> settings.Places:
+    (tmp_path / "queue").mkdir()
+    return settings.Places(tmp_path, tmp_path / "run")
+
+
+@pytest.fixture
+def queue(places: settings.Places) -> QueueDirectory:
+    directory = QueueDirectory(places)
+    directory.prepare()
+    return directory
+
+
+def names(places: settings.Places) -> set[str]:
+    """What lies in the queue directory, spares aside."""
+    return {name for name in os.listdir(places.queue) if not name.startswith(inodes.PREFIX)}
+
+
+def spares(places: settings.Places) -> list[str]:
+    return [name for name in os.listdir(places.queue) if name.startswith(inodes.PREFIX)]
+
+
+def test_a_new_directory_gets_its_version_and_archive(places: settings.Places) -> None:
+    QueueDirectory(places).prepare()
+    assert (places.queue / "version").read_bytes() == b"1\n"
+    assert names(places) == {"version", "archive"}
+
+
+def test_the_version_of_ganeti_is_left_as_it_is(places: settings.Places) -> None:
+    (places.queue / "version").write_bytes(b"1")
+    QueueDirectory(places).prepare()
+    assert (places.queue / "version").read_bytes() == b"1"
+
+
+@pytest.mark.parametrize(("found", "shown"), [(b"2\n", "'2'"), (b"", "''"), (b"\xff", "'\ufffd'")])
+def test_a_directory_of_another_version_is_refused(
+    places: settings.Places, found: bytes, shown: str
+) -> None:
+    (places.queue / "version").write_bytes(found)
+    with pytest.raises(errors.DataDirectoryError) as caught:
+        QueueDirectory(places).prepare()
+    assert caught.value.text == f"{places.queue}/version: queue version {shown}, expected 1"
+    assert (places.queue / "version").read_bytes() == found
+
+
+def test_job_files_are_named_by_their_ids(places: settings.Places, queue: QueueDirectory) -> None:
+    for job_id in (10, 9, 7):
+        queue.write(job_id, JOB, flush=False)
+    assert queue.live_ids() == [7, 9, 10]
+    assert queue.read(7) == JOB == (places.queue / "job-7").read_bytes()
+    assert queue.read(8) is None
+
+
+def test_other_names_are_no_jobs(places: settings.Places, queue: QueueDirectory) -> None:
+    for name in ("job-", "job-x", "job-1.new", "ajob-1", "job--1", "serial", "job-1\n"):
+        (places.queue / name).touch()
+    assert queue.live_ids() == []
+
+
+def test_the_archive_has_a_folder_for_each_ten_thousand(
+    places: settings.Places, queue: QueueDirectory
+) -> None:
+    for job_id in (9_999, 10_000, 123_456):
+        queue.write(job_id, JOB, flush=False)
+        queue.archive(job_id)
+    assert (places.queue / "archive/0/job-9999").read_bytes() == JOB
+    assert (places.queue / "archive/1/job-10000").read_bytes() == JOB
+    assert (places.queue / "archive/12/job-123456").read_bytes() == JOB
+    assert queue.live_ids() == []
+    assert queue.archived_ids() == [9_999, 10_000, 123_456]
+    assert queue.highest_archived_id() == 123_456
+    assert queue.read_archived(10_000) == JOB
+    assert queue.read_archived(5) is None
+
+
+def test_an_empty_archive_has_no_highest_id(queue: QueueDirectory) -> None:
+    assert queue.highest_archived_id() == 0
+
+
+def test_archiving_once_more_does_no_harm(queue: QueueDirectory) -> None:
+    queue.write(7, JOB, flush=False)
+    queue.archive(7)
+    queue.archive(7)
+    assert queue.read_archived(7) == JOB
+
+
+def test_the_serial_is_a_decimal_with_a_newline(
+    places: settings.Places, queue: QueueDirectory
+) -> None:
+    assert queue.read_serial() == 0
+    queue.write_serial(99)
+    queue.write_serial(100)
+    queue.close()
+    assert (places.queue / "serial").read_bytes() == b"100\n"
+    assert queue.read_serial() == 100
+
+
+@pytest.mark.parametrize("text", [b"", b"abc", b"-5\n", b"1 2", b"\xff"])
+def test_an_unusable_serial_counts_as_none(
+    places: settings.Places, queue: QueueDirectory, text: bytes
+) -> None:
+    (places.queue / "serial").write_bytes(text)
+    assert queue.read_serial() == 0
+
+
+def test_a_file_must_hold_the_job_that_its_name_says() -> None:
+    assert job_files.read_job(JOB, 7).id == 7
+    with pytest.raises(errors.StorageError, match="holds job 7, not 8"):
+        job_files.read_job(JOB, 8)
+
+
+# Spares.
+
+
+def test_a_replaced_version_becomes_a_spare_and_rests(
+    places: settings.Places, queue: QueueDirectory
+) -> None:
+    for body in (b"1", b"2", b"3"):
+        queue.write(7, body, flush=False)
+    assert queue.read(7) == b"3"
+    assert len(spares(places)) == 2
+
+
+def test_a_spare_that_has_rested_is_written_again(
+    places: settings.Places, queue: QueueDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "TEMPORARY_REST_SECONDS", 0.0)
+    for number in range(20):
+        queue.write(7, b"%d" % number * (20 - number), flush=False)
+        assert queue.read(7) == b"%d" % number * (20 - number)
+    assert len(spares(places)) == 1
+
+
+def test_spares_are_bounded(
+    places: settings.Places, queue: QueueDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "SPARE_INODES_MAX", 3)
+    for number in range(10):
+        queue.write(7, b"%d" % number, flush=False)
+    assert len(spares(places)) == 3
+
+
+def test_a_disk_that_refuses_is_not_filled_with_spares(
+    places: settings.Places, queue: QueueDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "TEMPORARY_REST_SECONDS", 0.0)
+    queue.write(7, JOB, flush=False)
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", fail)
+        for _ in range(10):
+            with pytest.raises(errors.StorageError, match="job-7: No space left"):
+                queue.write(7, b"new", flush=False)
+    assert len(spares(places)) == 1
+    assert queue.read(7) == JOB
+
+
+def test_leftovers_go_but_not_those_of_living_jobs(
+    places: settings.Places, queue: QueueDirectory
+) -> None:
+    queue.write(7, JOB, flush=False)
+    for name in (".tmp-job-7.1.1", ".tmp-job-8.1.1", ".tmp-notes", ".spare-9-1-1"):
+        (places.queue / name).touch()
+    queue.remove_leftovers({7})
+    assert names(places) == {"version", "archive", "job-7", ".tmp-job-7.1.1", ".tmp-notes"}
+    assert spares(places) == []
+
+
+def test_a_borrowed_spare_rests_before_it_is_lent_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    borrowed = inodes.BorrowedInodes(["a", "b"])
+    assert [borrowed.take(), borrowed.take(), borrowed.take()] == ["a", "b", None]
+    borrowed.give_back("a")
+    assert borrowed.take() is None
+    monkeypatch.setattr(settings, "TEMPORARY_REST_SECONDS", 0.0)
+    rested = inodes.InodePool(str(tmp_path))
+    rested.give_back("c")
+    assert rested.take() == "c"
+
+
+def test_no_two_pools_name_the_same_file(tmp_path: Path) -> None:
+    taken = [inodes.InodePool(str(tmp_path)).take() for _ in range(3)]
+    assert len(set(taken)) == 3
+    assert all(documents.read(path) is None for path in taken)

@@ -1,0 +1,370 @@
+"""The journal: what was committed is replayed, what was not never is."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from ganger.storage import errors, journal, settings
+from ganger.storage.journal import JobArchived, JobsStored, Journal, SegmentBegun, StateStored
+
+FIRST = JobsStored([(1, 1, b"one"), (2, 1, b"two")])
+SECOND = StateStored(1, 2, b"one again")
+THIRD = JobArchived(2)
+RECORDS = [FIRST, SECOND, THIRD]
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return tmp_path / "journal"
+
+
+def replayed(directory: Path) -> list[journal.Record]:
+    """What a successor finds, without the marks at the head of segments."""
+    records = list(Journal(directory).replay())
+    return [record for record in records if not isinstance(record, SegmentBegun)]
+
+
+def segments(directory: Path) -> list[Path]:
+    return sorted(directory.iterdir())
+
+
+def refuse(
+    monkeypatch: pytest.MonkeyPatch, *calls: str, number: int = errno.ENOSPC
+) -> list[str]:
+    """Make these system calls fail, and note which were made."""
+    made: list[str] = []
+
+    for call in calls:
+
+        def fail(*_: object, call: str = call, **__: object) -> None:
+            made.append(call)
+            raise OSError(number, os.strerror(number))
+
+        monkeypatch.setattr(os, call, fail)
+    return made
+
+
+def test_committed_records_are_replayed_in_order(directory: Path) -> None:
+    kept = Journal(directory)
+    kept.append(FIRST)
+    kept.append(SECOND)
+    kept.commit(2)
+    kept.append(THIRD)
+    kept.commit(2)
+    assert list(Journal(directory).replay()) == [
+        SegmentBegun(journal.FORMAT_VERSION, 2),
+        *RECORDS,
+    ]
+    kept.close()
+
+
+def test_records_that_were_not_committed_are_not_there(directory: Path) -> None:
+    kept = Journal(directory)
+    kept.append(FIRST)
+    kept.commit(2)
+    kept.append(SECOND)
+    assert kept.has_uncommitted
+    assert replayed(directory) == [FIRST]
+    kept.close()
+    assert replayed(directory) == [FIRST]
+
+
+def test_many_records_share_one_flush(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = Journal(directory)
+    kept.begin(0)
+    flushed: list[int] = []
+    monkeypatch.setattr(os, "fdatasync", flushed.append)
+    before = kept.flushes
+    for record in RECORDS * 100:
+        kept.append(record)
+    kept.commit(2)
+    assert (len(flushed), kept.flushes - before) == (1, 1)
+    kept.commit(2)
+    assert len(flushed) == 1
+    kept.close()
+
+
+def test_the_flush_comes_after_the_write(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = Journal(directory)
+    kept.begin(0)
+    sizes: list[int] = []
+    monkeypatch.setattr(os, "fdatasync", lambda d: sizes.append(os.fstat(d).st_size))
+    kept.append(FIRST)
+    kept.commit(0)
+    [path] = segments(directory)
+    assert sizes == [path.stat().st_size]
+    kept.close()
+
+
+def test_a_torn_tail_is_cut_at_every_byte(directory: Path) -> None:
+    kept = Journal(directory)
+    sizes = []
+    for record in RECORDS:
+        kept.append(record)
+        kept.commit(2)
+        [path] = segments(directory)
+        sizes.append(path.stat().st_size)
+    kept.close()
+    data = path.read_bytes()
+    for length in range(len(data) + 1):
+        path.write_bytes(data[:length])
+        whole = sum(size <= length for size in sizes)
+        assert replayed(directory) == RECORDS[:whole], length
+
+
+def test_a_damaged_record_ends_its_segment(directory: Path) -> None:
+    kept = Journal(directory)
+    for record in RECORDS:
+        kept.append(record)
+        kept.commit(2)
+    kept.close()
+    [path] = segments(directory)
+    data = bytearray(path.read_bytes())
+    place = data.index(b"one again")
+    for flipped in (place, place - 8):
+        damaged = data.copy()
+        damaged[flipped] ^= 1
+        path.write_bytes(damaged)
+        assert replayed(directory) == [FIRST]
+
+
+def test_zeros_at_the_end_are_no_records(directory: Path) -> None:
+    kept = Journal(directory)
+    kept.append(FIRST)
+    kept.commit(2)
+    kept.close()
+    [path] = segments(directory)
+    with path.open("ab") as file:
+        file.write(b"\0" * 4096)
+    assert replayed(directory) == [FIRST]
+
+
+def test_after_a_torn_tail_the_next_segment_counts(directory: Path) -> None:
+    kept = Journal(directory)
+    kept.append(FIRST)
+    kept.commit(2)
+    kept.close()
+    [path] = segments(directory)
+    path.write_bytes(path.read_bytes()[:-1])
+    successor = Journal(directory)
+    successor.append(SECOND)
+    successor.commit(2)
+    successor.close()
+    assert len(segments(directory)) == 2
+    assert replayed(directory) == [SECOND]
+
+
+def test_a_successor_never_appends_to_what_it_found(directory: Path) -> None:
+    for record in RECORDS:
+        kept = Journal(directory)
+        kept.append(record)
+        kept.commit(2)
+        kept.close()
+    names = [f"{number:08d}.journal" for number in (1, 2, 3)]
+    assert [path.name for path in segments(directory)] == names
+    assert replayed(directory) == RECORDS
+
+
+def test_other_files_in_the_directory_are_left_alone(directory: Path) -> None:
+    kept = Journal(directory)
+    for name in ("notes", "x.journal", "00000007.journal~"):
+        (directory / name).write_bytes(b"mine")
+    kept.append(FIRST)
+    kept.commit(2)
+    kept.begin(2)
+    kept.append(SECOND)
+    kept.commit(2)
+    kept.cut()
+    kept.close()
+    assert {path.name for path in segments(directory)} == {
+        *("notes", "x.journal", "00000007.journal~"),
+        "00000002.journal",
+    }
+
+
+def test_cutting_deletes_all_segments_but_the_newest(directory: Path) -> None:
+    kept = Journal(directory)
+    for record in RECORDS:
+        kept.begin(2)
+        kept.append(record)
+        kept.commit(2)
+    kept.cut()
+    kept.close()
+    assert [path.name for path in segments(directory)] == ["00000003.journal"]
+    assert replayed(directory) == [THIRD]
+
+
+def test_cutting_makes_the_job_files_durable_first(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = Journal(directory)
+    kept.begin(0)
+    kept.begin(0)
+
+    def fail(path: Path) -> None:
+        raise errors.StorageError(f"{path}: no")
+
+    monkeypatch.setattr(journal, "flush_file_system", fail)
+    with pytest.raises(errors.StorageError):
+        kept.cut()
+    assert len(segments(directory)) == 2
+    kept.close()
+
+
+def test_a_file_system_can_be_flushed(directory: Path) -> None:
+    directory.mkdir()
+    journal.flush_file_system(directory)
+    with pytest.raises(FileNotFoundError):
+        journal.flush_file_system(directory / "missing")
+
+
+def test_a_full_segment_says_so(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "JOURNAL_SEGMENT_BYTES", 100)
+    kept = Journal(directory)
+    kept.append(FIRST)
+    kept.commit(2)
+    assert not kept.is_full
+    kept.append(StateStored(1, 3, b"x" * 100))
+    kept.commit(2)
+    assert kept.is_full
+    kept.begin(2)
+    assert not kept.is_full
+    kept.close()
+
+
+def test_a_journal_of_a_later_format_is_refused(directory: Path) -> None:
+    directory.mkdir()
+    later = journal._packed(SegmentBegun(journal.FORMAT_VERSION + 1, 5))
+    (directory / "00000001.journal").write_bytes(later)
+    with pytest.raises(errors.DataDirectoryError) as caught:
+        replayed(directory)
+    assert caught.value.text == "the journal has format 2, known is 1"
+
+
+# A disk that refuses.
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
+@pytest.mark.parametrize("calls", [("write",), ("fdatasync",), ("fdatasync", "ftruncate")])
+def test_after_a_refused_commit_the_next_one_counts(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, calls: tuple[str, ...], number: int
+) -> None:
+    kept = Journal(directory)
+    kept.append(FIRST)
+    kept.commit(2)
+    kept.append(SECOND)
+    with monkeypatch.context() as patch:
+        made = refuse(patch, *calls, number=number)
+        with pytest.raises(errors.StorageError) as caught:
+            kept.commit(2)
+    assert caught.value.text == f"{segments(directory)[0]}: {os.strerror(number)}"
+    assert set(made) == set(calls)
+    assert not kept.has_uncommitted
+    kept.append(THIRD)
+    kept.commit(2)
+    kept.close()
+    if "ftruncate" not in calls:
+        assert replayed(directory) == [FIRST, THIRD]
+
+
+@pytest.mark.parametrize("call", ["write", "fdatasync"])
+def test_what_was_refused_does_not_come_back(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    kept = Journal(directory)
+    kept.append(FIRST)
+    kept.commit(2)
+    kept.append(SECOND)
+    with monkeypatch.context() as patch:
+        refuse(patch, call)
+        with pytest.raises(errors.StorageError):
+            kept.commit(2)
+    assert replayed(directory) == [FIRST]
+
+
+def test_what_was_written_in_part_does_not_come_back(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = Journal(directory)
+    kept.append(FIRST)
+    kept.commit(2)
+    # The first of the two records fits on the disk, the second does not.
+    room = len(journal._packed(SECOND)) + 3
+    write, left = os.write, [room]
+
+    def write_some(descriptor: int, data: bytes) -> int:
+        if not left[0]:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written = write(descriptor, data[: left[0]])
+        left[0] -= written
+        return written
+
+    kept.append(SECOND)
+    kept.append(THIRD)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", write_some)
+        with pytest.raises(errors.StorageError):
+            kept.commit(2)
+    assert replayed(directory) == [FIRST]
+
+
+@pytest.mark.parametrize("call", ["open", "fsync"])
+def test_what_was_refused_with_its_segment_does_not_come_back(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    kept = Journal(directory)
+    kept.append(FIRST)
+    with monkeypatch.context() as patch:
+        refuse(patch, call)
+        with pytest.raises(errors.StorageError):
+            kept.commit(2)
+    kept.append(SECOND)
+    kept.commit(2)
+    kept.close()
+    assert replayed(directory) == [SECOND]
+
+
+def test_a_segment_that_was_begun_in_vain_does_not_shift_the_next_one(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = Journal(directory)
+    kept.append(StateStored(1, 1, b"x" * 1_000))
+    kept.commit(1)
+    with monkeypatch.context() as patch:
+        refuse(patch, "fsync")
+        with pytest.raises(errors.StorageError):
+            kept.begin(1)
+    kept.append(FIRST)
+    with monkeypatch.context() as patch:
+        # Cut off again at the size of this segment, not at that of the last one.
+        refuse(patch, "fdatasync")
+        with pytest.raises(errors.StorageError):
+            kept.commit(2)
+    kept.append(SECOND)
+    kept.commit(2)
+    kept.close()
+    assert [record for record in replayed(directory) if record in RECORDS] == [SECOND]
+
+
+def test_the_directory_must_be_one(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(errors.StorageError, match="File exists"):
+        Journal(tmp_path / "file")
+
+
+def test_the_bytes_of_a_record_do_not_change() -> None:
+    # Journals of earlier versions must stay readable.
+    assert journal._packed(SegmentBegun(1, 300)).hex() == "0b00000099c9ec5993a5626567756e01cd012c"
+    assert journal._packed(StateStored(7, 2, b"{}")).hex() == (
+        "0c000000f0b2e0b294a573746174650702c4027b7d"
+    )
+    assert journal._packed(JobsStored([(7, 1, b"{}")])).hex() == (
+        "0f0000007cc8b6d992a673746f726564919307" + "01c4027b7d"
+    )
+    assert journal._packed(JobArchived(7)).hex() == "0b0000000000000092a8617263686976656407"

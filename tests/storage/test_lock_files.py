@@ -1,0 +1,225 @@
+"""Proof of life: who holds a lock file is alive, whatever else may be said of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ganger.storage import errors, lock_files
+
+HOLD = """
+import sys
+from ganger.storage import lock_files
+held = lock_files.create(sys.argv[1], "job_000007_1")
+print(held.path, flush=True)
+sys.stdin.readline()
+held.remove()
+"""
+
+HOLD_DIRECTORY = """
+import sys
+from pathlib import Path
+from ganger.storage import errors, lock_files
+try:
+    lock = lock_files.DirectoryLock(Path(sys.argv[1]))
+except errors.GangerError as error:
+    print(f"{error.name}: {error.text}", flush=True)
+else:
+    print("held", flush=True)
+    sys.stdin.readline()
+    lock.release()
+    print("released", flush=True)
+    sys.stdin.readline()
+"""
+
+
+class Other:
+    """Another process, which has said its first line."""
+
+    def __init__(self, script: str, argument: Path) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", script, str(argument)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.pid = self._process.pid
+        self.line = self.next_line()
+
+    def next_line(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip()
+
+    def go_on(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+
+    def end(self) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.communicate()
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Iterator[Other]:
+    process = Other(HOLD, tmp_path)
+    yield process
+    process.end()
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[lock_files.LockFile]:
+    held = lock_files.create(tmp_path, "job_000001_1")
+    yield held
+    held.remove()
+
+
+def test_ones_own_lock_file_is_alive_and_stays_locked(own: lock_files.LockFile) -> None:
+    assert not lock_files.is_dead(own.path)
+    assert lock_files.holder(own.path) == os.getpid()
+    # Asking must not have opened the file: closing it again would have dropped the lock.
+    script = "import sys; from ganger.storage.lock_files import is_dead; print(is_dead(sys.argv[1]))"
+    answer = subprocess.check_output([sys.executable, "-c", script, own.path], text=True)
+    assert answer.strip() == "False"
+
+
+def test_a_removed_lock_file_is_dead_and_gone(own: lock_files.LockFile) -> None:
+    own.remove()
+    assert not os.path.lexists(own.path)
+    assert lock_files.is_dead(own.path)
+    assert lock_files.holder(own.path) is None
+    own.remove()
+
+
+def test_a_process_that_holds_one_is_alive_until_it_is_killed(other: Other) -> None:
+    path = other.line
+    assert not lock_files.is_dead(path)
+    assert lock_files.holder(path) == other.pid
+    other.end()
+    assert lock_files.is_dead(path)
+    assert lock_files.holder(path) is None
+    lock_files.remove_dead(path)
+    assert not os.path.lexists(path)
+
+
+def test_a_stopped_process_is_alive(other: Other) -> None:
+    os.kill(other.pid, signal.SIGSTOP)
+    _, status = os.waitpid(other.pid, os.WUNTRACED)
+    assert os.WIFSTOPPED(status)
+    assert not lock_files.is_dead(other.line)
+    assert lock_files.holder(other.line) == other.pid
+
+
+def test_asking_does_not_disturb_the_holder(other: Other) -> None:
+    for _ in range(3):
+        assert not lock_files.is_dead(other.line)
+        assert lock_files.holder(other.line) == other.pid
+
+
+def test_a_file_that_is_missing_means_dead(tmp_path: Path) -> None:
+    assert lock_files.is_dead(tmp_path / "job_000009_1")
+    assert lock_files.holder(tmp_path / "job_000009_1") is None
+    lock_files.remove_dead(tmp_path / "job_000009_1")
+
+
+def test_an_error_while_asking_means_not_dead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+    path.touch()
+
+    def refuse(*_: object) -> int:
+        raise PermissionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refuse)
+        assert not lock_files.is_dead(path)
+    with monkeypatch.context() as patch:
+        patch.setattr(lock_files.fcntl, "lockf", refuse)
+        assert not lock_files.is_dead(path)
+
+
+def test_a_name_that_is_taken_gets_a_number(tmp_path: Path) -> None:
+    (tmp_path / "job_000001_1").touch()
+    first = lock_files.create(tmp_path, "job_000001_1")
+    second = lock_files.create(tmp_path, "job_000001_1")
+    assert [first.path, second.path] == [f"{tmp_path}/job_000001_1-{number}" for number in (1, 2)]
+    first.remove()
+    assert not lock_files.is_dead(second.path)
+    second.remove()
+
+
+def test_names_run_out_with_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lock_files, "_ATTEMPTS_MAX", 2)
+    held = [lock_files.create(tmp_path, "x") for _ in range(2)]
+    with pytest.raises(errors.StorageError, match="x: 2 files of this name exist"):
+        lock_files.create(tmp_path, "x")
+    for one in held:
+        one.remove()
+
+
+def test_a_lock_file_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(errors.StorageError, match="No such file"):
+        lock_files.create(tmp_path / "missing", "x")
+
+
+def test_a_lock_file_that_cannot_be_removed_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(errors.StorageError, match=str(tmp_path)):
+        lock_files.remove_dead(tmp_path)
+
+
+def test_the_name_of_a_job_is_that_of_ganeti() -> None:
+    assert lock_files.job_stem(1, 1_795_224_833.9) == "job_000001_1795224833"
+    assert lock_files.job_stem(12_345_678, 5.0) == "job_12345678_5"
+
+
+def test_a_child_does_not_believe_in_what_it_inherited(own: lock_files.LockFile) -> None:
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        # Only what is asked for, and no way back into the test runner.
+        lock_files.forget_inherited()
+        alive = not lock_files.is_dead(own.path)
+        os.write(writer, b"parent alive" if alive else b"parent dead")
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(reader, 100) == b"parent alive"
+    os.close(reader)
+    os.close(writer)
+
+
+# The lock on a queue directory.
+
+
+def test_a_second_daemon_is_refused_until_the_first_gives_up(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    first = Other(HOLD_DIRECTORY, path)
+    try:
+        assert first.line == "held"
+        with pytest.raises(errors.DirectoryLockedError) as caught:
+            lock_files.DirectoryLock(path)
+        assert caught.value.text == f"{tmp_path}: another daemon uses this queue directory"
+        first.go_on()
+        assert first.next_line() == "released"
+        lock_files.DirectoryLock(path).release()
+    finally:
+        first.end()
+
+
+def test_the_directory_of_a_killed_daemon_is_free(tmp_path: Path) -> None:
+    first = Other(HOLD_DIRECTORY, tmp_path / "lock")
+    assert first.line == "held"
+    first.end()
+    lock_files.DirectoryLock(tmp_path / "lock").release()
+
+
+def test_the_queue_directory_must_exist(tmp_path: Path) -> None:
+    with pytest.raises(errors.StorageError, match="No such file"):
+        lock_files.DirectoryLock(tmp_path / "missing" / "lock")
