@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..storage import catalogue, errors, jobs, opcodes, settings
+from ..storage import catalogue, errors, job_views, jobs, opcodes, settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -72,7 +72,7 @@ def _draft(spec: JobSpec, place: int, first_id: int, now: float, key: str | None
     if key is not None:
         extra[jobs.SUBMISSION_KEY] = key
     job = jobs.Job(id=job_id, ops=entries, received_timestamp=jobs.timestamp(now), extra=extra)
-    return Draft(job, job_summary(job), needs_user_opcodes(job), secrets)
+    return Draft(job, job_views.job_summary(job), needs_user_opcodes(job), secrets)
 
 
 def _hide_secrets(entry: jobs.OpcodeEntry) -> dict[str, Any]:

@@ -142,9 +142,7 @@ class Session:
                 self.is_connected = self.was_connected = self._is_reached = True
                 self._send_all_again(now)
             case LinkEvent.LOST:
-                self.is_connected = self._is_reached = False
-                self._notices.clear()
-                self._end_sent_once()
+                self._lose_connection()
             case LinkEvent.REFUSED:
                 self.wants_new_line = True
                 self.fail_all(errors.NotAllowedError("the daemon does not know this key"))
@@ -397,14 +395,17 @@ class Session:
             elif not exchange.is_done:
                 self._outbox[exchange] = None
 
-    def _end_sent_once(self) -> None:
+    def _lose_connection(self) -> None:
+        self._notices.clear()
         for exchange in list(self._open.values()):
-            if (
-                isinstance(exchange, Call)
-                and exchange.is_sent
-                and isinstance(exchange.message, SENT_ONCE)
-            ):
+            if self.is_connected:
+                # What a daemon said before it went does not matter any more.
+                exchange.failure = None
+            if not (isinstance(exchange, Call) and isinstance(exchange.message, SENT_ONCE)):
+                continue
+            if exchange.is_sent:
                 self._finish(exchange, ConnectionLostError())
+        self.is_connected = self._is_reached = False
 
     def _begin(self, exchange: Exchange, now: float) -> None:
         self._open[exchange.number] = exchange

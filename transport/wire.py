@@ -367,16 +367,13 @@ class BaseDealer:
 
     def send(self, data: bytes) -> bool:
         """Send a frame; False while there is no connection (or its queue is full)."""
-        for _ in range(2):
-            try:
-                self._socket.send(data, zmq.NOBLOCK)
-            except zmq.Again:
-                # A send looks for news of connections only now and then; this does always.
-                if not _can(self._socket, zmq.POLLOUT):
-                    return False
-            else:
-                return True
-        return False
+        # libzmq looks for news of connections only now and then when it sends, but always when
+        # it has nothing to receive: after `take` found nothing, this knows all there is.
+        try:
+            self._socket.send(data, zmq.NOBLOCK)
+        except zmq.Again:
+            return False
+        return True
 
     def close(self) -> None:
         """Close; frames already sent get a moment to leave. Twice is harmless."""

@@ -85,7 +85,9 @@ def test_ones_own_lock_file_is_alive_and_stays_locked(own: lock_files.LockFile) 
     assert not lock_files.is_dead(own.path)
     assert lock_files.holder(own.path) == os.getpid()
     # Asking must not have opened the file: closing it again would have dropped the lock.
-    script = "import sys; from ganger.storage.lock_files import is_dead; print(is_dead(sys.argv[1]))"
+    script = (
+        "import sys; from ganger.storage.lock_files import is_dead; print(is_dead(sys.argv[1]))"
+    )
     answer = subprocess.check_output([sys.executable, "-c", script, own.path], text=True)
     assert answer.strip() == "False"
 

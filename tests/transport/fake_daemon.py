@@ -247,7 +247,8 @@ class FakeDaemon:
 
     def _tell(self, job_id: int, part: Message) -> None:
         for watcher, watch in self._watches.items():
-            if watch.ids is None or job_id in watch.ids:
+            is_wanted = watch.log or not isinstance(part, messages.JobLogged)
+            if is_wanted and (watch.ids is None or job_id in watch.ids):
                 self._say(*watcher, part)
 
     def _end_finished(self) -> None:

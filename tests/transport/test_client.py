@@ -399,6 +399,16 @@ def test_the_daemon_learns_that_a_watch_was_left(daemon: FakeDaemon, client: Cli
     daemon.wait_for(messages.StopWatch)
 
 
+def test_the_daemon_learns_that_the_client_was_closed(daemon: FakeDaemon, data: Path) -> None:
+    with Client(data) as client:
+        client.submit(OP)
+        assert some(client.watch(1), 1) == ["1:queued"]
+        watch = client.watch(1)
+        assert some(watch, 1) == ["1:queued"]
+        daemon.wait_for(messages.StopWatch)
+    daemon.wait_for(messages.StopWatch)
+
+
 def test_a_watch_without_log_gives_none(daemon: FakeDaemon, client: Client) -> None:
     client.submit(OP)
     daemon.log(1, "line")

@@ -299,6 +299,15 @@ def test_what_is_refused_until_the_deadline_ends_with_that_refusal() -> None:
         call.result()
 
 
+def test_what_a_daemon_said_before_it_went_is_not_the_reason_in_the_end() -> None:
+    talk = Talk()
+    call = talk.call(messages.ReadJob(id=1), 3.0)
+    talk.refuse(errors.ComponentRestartedError())
+    talk.link(LinkEvent.LOST)
+    talk.turn(3.0)
+    assert failed(call) == "DaemonUnreachableError"
+
+
 def test_a_daemon_that_stops_is_believed_by_a_call() -> None:
     talk = Talk()
     call = talk.call(messages.ReadJob(id=1))
@@ -415,6 +424,16 @@ def test_a_watch_refused_for_too_long_ends_with_the_refusal() -> None:
     assert failed(stream) == "BusyError"
 
 
+def test_a_watch_that_got_news_in_between_is_not_given_up() -> None:
+    talk = Talk()
+    stream = talk.watch(3)
+    for serial in range(1, 9):
+        talk.refuse(errors.BusyError("too many watches"), stream.number)
+        talk.turn(TIMEOUT / 2)
+        talk.log(stream.number, 3, serial)
+    assert not stream.is_done
+
+
 def test_a_watch_of_an_unknown_job_ends_with_that_error() -> None:
     talk = Talk()
     stream = talk.watch(3)
@@ -496,6 +515,18 @@ def test_a_probe_that_shows_an_untold_status_revives_the_watch() -> None:
     talk.tell(again.number, 3, JobStatus.RUNNING)
     assert talk.read(stream) == ["3:queued", "3:waiting", "3:running"]
     assert not stream.is_done
+
+
+def test_once_the_new_watch_has_spoken_the_old_one_is_not_heard() -> None:
+    talk = Talk()
+    stream = talk.watch(3)
+    old = stream.number
+    talk.turn(HEARTBEAT)
+    talk.reply(messages.JobRows(rows=[row(3, JobStatus.RUNNING)]))
+    _, again = talk.turn()
+    talk.tell(again.number, 3, JobStatus.RUNNING)
+    talk.tell(old, 3, JobStatus.WAITING)
+    assert talk.read(stream) == ["3:running"]
 
 
 def test_a_watch_of_all_jobs_is_probed_by_the_next_job() -> None:

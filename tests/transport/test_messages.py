@@ -1,0 +1,160 @@
+"""Messages: who may say what, how they are named, and that they stay as they are."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, get_args, get_origin
+
+import msgspec
+import pytest
+
+from ganger.storage.jobs import JobStatus
+from ganger.storage.locks import Owner
+from ganger.transport import frames, messages
+from ganger.transport.messages import (
+    CLIENT_REQUESTS,
+    JOB_MESSAGES,
+    RECEIVERS,
+    WAITING_REQUESTS,
+    Message,
+    Notice,
+    Reply,
+    Request,
+)
+
+ABSTRACT = {Message, Request, Reply, Notice}
+ALL: list[type[Message]] = [
+    found
+    for _, found in inspect.getmembers(messages, inspect.isclass)
+    if issubclass(found, Message) and found not in ABSTRACT
+]
+SPEC = messages.JobSpec(ops=[{"OP_ID": "OP_X", "a": 1}], priority=-5, depends=[(-1, ["error"])])
+OWNER = Owner(7, "/l/job_000007_1", 815)
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_a_message_is_a_request_a_reply_or_a_notice(kind: type[Message]) -> None:
+    assert sum(issubclass(kind, branch) for branch in (Request, Reply, Notice)) == 1
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_a_message_is_frozen_and_has_a_docstring_of_its_own(kind: type[Message]) -> None:
+    assert kind.__struct_config__.frozen
+    assert kind.__doc__
+    assert kind.__doc__ != kind.__bases__[0].__doc__
+
+
+def test_each_message_has_a_tag_of_its_own() -> None:
+    tags = [kind.__struct_config__.tag for kind in ALL]
+    assert len(set(tags)) == len(tags)
+    assert messages.SubmitJobs.__struct_config__.tag == "submit_jobs"
+    assert {kind.__struct_config__.tag_field for kind in ALL} == {"type"}
+
+
+@pytest.mark.parametrize("kind", [kind for kind in ALL if issubclass(kind, Request)])
+def test_a_request_names_its_replies(kind: type[Message]) -> None:
+    [base] = [base for base in kind.__orig_bases__ if get_origin(base) is Request]  # type: ignore[attr-defined]
+    [named] = get_args(base)
+    replies = get_args(named) or (named,)
+    assert all(issubclass(reply, Reply) for reply in replies)
+
+
+def test_what_comes_from_outside_has_a_receiver() -> None:
+    assert set(RECEIVERS) == set(CLIENT_REQUESTS) | set(JOB_MESSAGES)
+    assert set(RECEIVERS.values()) == {"job_queue", "lock_manager", "executor", "supervisor"}
+
+
+def test_clients_and_jobs_say_different_things() -> None:
+    assert not set(CLIENT_REQUESTS) & set(JOB_MESSAGES)
+
+
+def test_only_requests_are_waited_for() -> None:
+    assert all(issubclass(kind, Request) for kind in WAITING_REQUESTS)
+
+
+def test_a_misspelt_field_of_a_request_is_refused() -> None:
+    # With ``dryrun`` left out, jobs would be stored that were only to be checked.
+    with pytest.raises(msgspec.ValidationError, match="dryrun"):
+        msgspec.convert({"type": "submit_jobs", "jobs": [], "dryrun": True}, messages.ClientRequest)
+    with pytest.raises(msgspec.ValidationError, match="reasons"):
+        msgspec.convert(
+            {"type": "submit_jobs", "jobs": [{"ops": [], "reasons": []}]}, messages.ClientRequest
+        )
+
+
+def test_a_reply_of_a_later_version_is_read_all_the_same() -> None:
+    body = {"type": "jobs_submitted", "ids": [1], "of_a_later_version": 5}
+    assert msgspec.convert(body, messages.ClientReply) == messages.JobsSubmitted(ids=[1])
+
+
+GOLDEN: list[tuple[Message, dict[str, Any]]] = [
+    (
+        messages.SubmitJobs(jobs=[SPEC], key="k"),
+        {
+            "type": "submit_jobs",
+            "jobs": [
+                {
+                    "ops": [{"OP_ID": "OP_X", "a": 1}],
+                    "reason": [],
+                    "priority": -5,
+                    "depends": [[-1, ["error"]]],
+                }
+            ],
+            "key": "k",
+            "dry_run": False,
+        },
+    ),
+    (
+        messages.RecordState(
+            job_id=7, serial=3, status=JobStatus.RUNNING, priority=0, log_serial=2, body=b"{}"
+        ),
+        {
+            "type": "record_state",
+            "job_id": 7,
+            "serial": 3,
+            "status": "running",
+            "priority": 0,
+            "log_serial": 2,
+            "started": None,
+            "ended": None,
+            "body": b"{}",
+        },
+    ),
+    (
+        messages.RequestLocks(owner=OWNER, priority=-1, changes=[("node/a", "shared")]),
+        {
+            "type": "request_locks",
+            "owner": [7, "/l/job_000007_1", 815],
+            "priority": -1,
+            "changes": [["node/a", "shared"]],
+        },
+    ),
+    (
+        messages.WatchJobs(ids=[7], log=True, log_after={7: 2}),
+        {"type": "watch_jobs", "ids": [7], "log": True, "log_after": {7: 2}},
+    ),
+    (
+        messages.JobTold(job_id=7, op_index=1, entries=[(3, (5, 6), "stdout", "x")]),
+        {
+            "type": "job_told",
+            "job_id": 7,
+            "op_index": 1,
+            "entries": [[3, [5, 6], "stdout", "x"]],
+        },
+    ),
+    (messages.StateRecorded(serial=3), {"type": "state_recorded", "serial": 3}),
+    (
+        messages.Failure("BusyError", "later"),
+        {"type": "failure", "error": "BusyError", "text": "later"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("message", "body"), GOLDEN)
+def test_the_form_of_a_message_does_not_change(message: Message, body: dict[str, Any]) -> None:
+    # Job processes of an earlier daemon, and clients, speak so: a change that breaks this
+    # list needs a new protocol version.
+    allowed = messages.ClientRequest | messages.JobMessage | messages.ToJob
+    packed = frames.encode(message, 1)
+    assert frames.msgpack.unpackb(packed, strict_map_key=False) == [1, 1, None, body]
+    assert frames.decode(packed, allowed).message == message
