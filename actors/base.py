@@ -99,6 +99,8 @@ class Mailbox:
 
     def get(self) -> Any:  # noqa: ANN401 - pykka's own envelope
         """The next message; blocks while there is none."""
+        if not self._handled:
+            return self._next()
         if self._handled < settings.TURN_MESSAGES_MAX:
             try:
                 parcel = self._queue.get_nowait()
@@ -107,12 +109,11 @@ class Mailbox:
             else:
                 self._handled += 1
                 return parcel
-        if self._handled:
-            self._handled = 0
-            return _TURN_ENDED
-        return self._next()
+        self._handled = 0
+        return _TURN_ENDED
 
     def _next(self) -> Any:  # noqa: ANN401
+        """What begins a turn."""
         self._handled = 1
         return self._queue.get()
 
@@ -157,6 +158,7 @@ class PollingMailbox(Mailbox):
                     os.eventfd_write(self._wake, 1)
 
     def _next(self) -> Any:  # noqa: ANN401
+        # Descriptors come first, or a flood of messages would starve them.
         # The flag goes up before the queue is looked at, so that a message put in between
         # either is seen here or wakes the poll.
         while True:

@@ -24,7 +24,7 @@ import struct
 import sys
 
 from ..storage import settings
-from . import channels, job
+from . import channels, job, warming
 
 REQUEST = struct.Struct("<q")
 """A request's packet: the job's id; the channel's descriptor travels beside it."""
@@ -151,7 +151,7 @@ def main() -> None:
         signal.signal(number, signal.SIG_DFL)
     if template == "full":
         job.load_user_opcodes()
-    job.warm_up()
+    warming.rehearse(lock_files)
     gc.collect()
     gc.freeze()
     gc.disable()

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 _RECORD_SECONDS = 5.0
 _RETRY_SECONDS = 1.0
+_TOLD_AGAIN_MAX = 1_000
 
 
 def run_process(job_id: int, channel: Channel, lock_directory: str) -> None:
@@ -88,20 +89,6 @@ def load_user_opcodes() -> None:
     catalogue.load_user_opcodes()
 
 
-def warm_up() -> None:
-    """Do once in the template what every child would otherwise do for itself."""
-    fields = opcodes.check_opcode({"OP_ID": "OP_TEST_DELAY", "duration": 1.0})
-    opcodes.parse(fields)
-    job = jobs.Job(id=1, ops=[jobs.OpcodeEntry(input=fields)])
-    jobs.decode_job(jobs.encode_job(job))
-    for message_type in (messages.RecordState, messages.JobWaits):
-        assert issubclass(message_type, Message)
-    from ..transport import frames  # noqa: PLC0415 - only to fill the decoder's caches
-
-    go = messages.JobGo(body=b"{}", spares=[], secrets={}, queue="/", socket="/")
-    frames.decode(frames.encode(go), messages.ToJob)
-
-
 class CanceledError(Exception):
     """The job was canceled while its opcode waited."""
 
@@ -125,6 +112,7 @@ class JobActor:
         self._log_serial = job.last_log_serial
         self._is_unwritten = False
         self._is_file_stale = False
+        self._durable: messages.RecordState | None = None
         self._written_at = 0.0
 
     # ------------------------------------------------------------ the opcodes
@@ -248,6 +236,11 @@ class JobActor:
 
     def _record(self) -> None:
         """Make the job's state durable; returns only when it is."""
+        self._store_state()
+        # A successor of the daemon is told this, never a state that is still on its way.
+        self._durable = self._state(self._job.serial, None)
+
+    def _store_state(self) -> None:
         serial = self._job.advance_serial()
         body = jobs.encode_job(self._job)
         if len(body) <= settings.JOURNALED_STATE_BYTES_MAX and self._link.is_up:
@@ -346,8 +339,19 @@ class JobActor:
             self._receive(received.message, received.number)
         if self._link.has_changed:
             self._link.has_changed = False
-            self._resend()
-            self._link.send(self._state(self._job.serial, None), self._next_number())
+            self._introduce()
+
+    def _introduce(self) -> None:
+        """Tell a successor of the daemon what its predecessor may have kept to itself."""
+        self._resend()
+        if self._durable is not None:
+            self._link.send(self._durable, self._next_number())
+        if self._job.ops[self._index].status in (JobStatus.WAITING, JobStatus.CANCELING):
+            self._tell_waiting()
+        recent = self._job.ops[self._index].log[-_TOLD_AGAIN_MAX:]
+        if recent:
+            told = messages.JobTold(job_id=self._job.id, op_index=self._index, entries=recent)
+            self._link.send(told, 0)
 
     def _receive(self, message: Message, number: int) -> None:
         match message:

@@ -73,7 +73,11 @@ class QueueReader:
         """Tell each job as it is, then follow it."""
         ids = message.ids
         summaries = (
-            [row.as_summary() for row in self._table if not row.status.is_final]
+            [
+                row.as_summary()
+                for row in self._table
+                if not row.status.is_final or row.id in message.log_after
+            ]
             if ids is None
             else [self._summary(job_id) for job_id in ids]
         )

@@ -93,6 +93,8 @@ class WireListener(PollingComponent):
             incoming = self._router.receive()
             for one in incoming:
                 self._take_in(one)
+            for peer in self._router.take_left():
+                self._forget_peer(peer)
             if not incoming and not self._router.has_more:
                 return
             if not self.mailbox.empty():
@@ -146,9 +148,13 @@ class WireListener(PollingComponent):
         except errors.FrameError as error:
             data = frames.encode(messages.Failure(error.name, error.text), number)
         if not self._router.send(peer, data):
-            self.address("job_queue").notify(messages.PeerGone(peer=peer))
-            for key in [key for key in self._unanswered if key[0] == peer]:
-                del self._unanswered[key]
+            self._forget_peer(peer)
+
+    def _forget_peer(self, peer: bytes) -> None:
+        """The peer has gone, or does not read: nobody follows anything for it any more."""
+        self.address("job_queue").notify(messages.PeerGone(peer=peer))
+        for key in [key for key in self._unanswered if key[0] == peer]:
+            del self._unanswered[key]
 
     def _refuse_forgotten(self, component: str) -> None:
         error = errors.ComponentRestartedError(f"component {component} was restarted")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import zmq
 
-from ganger.actors import job
+from ganger.actors import warming
 from ganger.storage import documents
 
 from .figures import Timings, heading, row
@@ -26,7 +26,7 @@ def measure(folder: Path, count: int) -> None:
     row("atomic file replace (flush file + directory)", _replace(folder, count))
     row("append 600 bytes + flush", _append(folder, count))
     row("ZeroMQ round trip (ipc, DEALER - ROUTER)", _round_trip(folder, count))
-    row("fork + wait, a fork server's size", _fork(count))
+    row("fork + wait, a fork server's size", _fork(os.fspath(folder), count))
 
 
 def _replace(folder: Path, count: int) -> Timings:
@@ -73,13 +73,13 @@ def _round_trip(folder: Path, count: int) -> Timings:
     return timings
 
 
-def _fork(count: int) -> Timings:
+def _fork(folder: str, count: int) -> Timings:
     """In a process that holds what a fork server holds, and nothing else."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(reader)
-        job.warm_up()
+        warming.rehearse(folder)
         gc.collect()
         gc.freeze()
         timings = Timings()

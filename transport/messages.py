@@ -203,7 +203,8 @@ class WatchJobs(Request[JobChanged | JobLogged | WatchEnded], frozen=True):
     """Follow jobs. The first parts tell each job as it is, the rest each change as it comes.
 
     ``ids`` None follows every job, for ever; otherwise the watch ends by itself when all are
-    final. ``log`` asks for log entries, for each job from the serial in ``log_after`` on.
+    final. ``log`` asks for log entries, for each job from behind the serial in ``log_after``.
+    A watch of every job first tells those that are not final, and those in ``log_after``.
     """
 
     ids: list[int] | None = None

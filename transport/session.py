@@ -352,10 +352,9 @@ class Session:
     def _expire(self, exchange: Exchange, now: float) -> None:
         error: errors.GangerError
         if isinstance(exchange, Stream):
-            seconds = now - exchange.began
-            error = errors.DeadlineError(
-                f"not final in {seconds:.3g} s: {exchange.watch.missing()}"
-            )
+            seconds, missing = now - exchange.began, exchange.watch.missing()
+            text = f"not final in {seconds:.3g} s: {missing}" if missing else "the time is over"
+            error = errors.DeadlineError(text)
         elif exchange.failure is not None:
             error = exchange.failure
         elif self.is_connected:

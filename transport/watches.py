@@ -25,6 +25,7 @@ PROBE_IDS_MAX = 1_000
 """Most jobs that one probe asks for."""
 
 _SHOWN_MAX = 10
+_NOT_FINAL = [status for status in JobStatus if not status.is_final]
 
 Part = StatusChange | LogLine
 
@@ -54,15 +55,19 @@ class Watch:
 
     def message(self) -> WatchJobs:
         """The request that goes on from here."""
-        ids = None if self._is_of_all else list(self._remaining)
-        known = self._serials if ids is None else self._remaining
-        after = {id_: self._serials[id_] for id_ in known if id_ in self._serials}
-        return WatchJobs(ids=ids, log=self._log, log_after=after if self._log else {})
+        if self._is_of_all:
+            # The ends of these jobs are wanted, even if they are over by now.
+            after = {id_: self._serials.get(id_, 0) for id_ in self._statuses}
+            return WatchJobs(log=self._log, log_after=after)
+        ids = list(self._remaining)
+        after = {id_: self._serials[id_] for id_ in ids if id_ in self._serials}
+        return WatchJobs(ids=ids, log=self._log, log_after=after)
 
     def probe(self) -> ListJobs:
         """A cheap question whose answer shows whether the watch still lives (`differs`)."""
         if self._is_of_all:
-            return ListJobs(after=self._id_max, limit=1)
+            # Jobs that ended before the watch began are not told.
+            return ListJobs(after=self._id_max, limit=1, statuses=_NOT_FINAL)
         ids = list(self._remaining)[:PROBE_IDS_MAX]
         return ListJobs(ids=ids, limit=PROBE_IDS_MAX)
 

@@ -22,12 +22,13 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
+from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
@@ -53,6 +54,8 @@ NODES = [f"node{number:02}" for number in range(1, 13)]
 STEPS = ("manifest", "archive", "verify", "restore")
 
 DEADLINE_SECONDS = 240.0
+INTERRUPTED_EXIT_CODE = 130
+PIPE_WIDTH = 120
 STOP_SECONDS = 30.0
 CHAOS_AFTER_JOBS = (3, 20, 40)
 """With ``--chaos``: something is made to fail when so many jobs have ended."""
@@ -148,9 +151,9 @@ class Progress:
 
 def picture(progress: Progress) -> Group:
     """The state of everything, as shown in a terminal: a row for each node."""
-    nodes = Table(title="Rolling maintenance", title_justify="left", min_width=70)
+    nodes = Table(box=SIMPLE_HEAD, pad_edge=False)
     for heading in ("node", *STEPS):
-        nodes.add_column(heading, no_wrap=True)
+        nodes.add_column(heading, no_wrap=True, min_width=0 if heading == "node" else 14)
     for node in NODES:
         nodes.add_row(node, *(cell(progress.jobs.get(f"{step}-{node}")) for step in STEPS))
     others = Table.grid(padding=(0, 2))
@@ -167,13 +170,17 @@ def picture(progress: Progress) -> Group:
 
 
 def cell(job: JobInfo | None) -> Text:
-    """A job's status in its colour; how long it took, once it has ended."""
+    """A job's status in its colour."""
     if job is None:
         return Text("")
-    words = str(job.status)
-    if job.is_final:
-        words = f"{words} {job.ended - job.started:.1f} s" if job.ended and job.started else words
-    return Text(words, style=COLOURS.get(job.status, ""))
+    return Text(f"{job.status} {span(job)}", style=COLOURS.get(job.status, ""))
+
+
+def span(job: JobInfo) -> str:
+    """How long a job took, or has been running."""
+    if job.started is None:
+        return "not started" if job.is_final else ""
+    return f"{(job.ended or time.time()) - job.started:.2f} s"
 
 
 @contextmanager
@@ -205,17 +212,372 @@ def follow(client: Client, progress: Progress, console: Console, chaos: Chaos | 
                     print(progress.incidents[-1])
 
 
-def summary(progress: Progress, jobs: dict[str, JobInfo]) -> Table:
+def summary(plan: Sequence[PlannedJob], jobs: dict[str, JobInfo]) -> Table:
     """What became of each job."""
     table = Table(title="What became of each job", title_justify="left")
     for heading in ("id", "job", "status", "took", "of it for locks", "waited for"):
         table.add_column(heading, justify="right" if heading in {"id", "took"} else "left")
-    for number, planned in enumerate(progress.plan):
+    for number, planned in enumerate(plan):
         job = jobs[name_of(planned)]
-        waited = sum((op.executed or 0) - op.started for op in job.ops or () if is_timed(op))
-        needed = ", ".join(name for name, _ in needed_by(progress.plan, number))
-        took = "-" if job.ended is None or job.started is None else f"{job.ended - job.started:.2f} s"
         status = Text(str(job.status), style=COLOURS[job.status])
-        locks = f"{waited:.2f} s" if waited >= 0.005 else ""
-        table.add_row(str(job.id), name_of(planned), status, took, locks, needed)
+        timed = [(op.started, op.executed) for op in job.ops or () if op.started and op.executed]
+        waited = sum(executed - started for started, executed in timed)
+        needed = ", ".join(name for name, _ in needed_by(plan, number))
+        times = (span(job), f"{waited:.2f} s" if timed else "")
+        table.add_row(str(job.id), name_of(planned), status, *times, needed)
     return table
+
+
+# ---------------------------------------------------------------- making things fail
+
+
+class Chaos:
+    """Makes parts of the daemon fail while the plan runs. ``what``: one of `VICTIMS`, or any."""
+
+    def __init__(self, daemon: Daemon, what: str) -> None:
+        self._daemon = daemon
+        self._what = what
+        self._left = list(CHAOS_AFTER_JOBS)
+
+    def strike(self, ended: int) -> str | None:
+        """Let something fail if it is time; says what."""
+        if not self._left or ended < self._left[0]:
+            return None
+        self._left.pop(0)
+        victim = random.choice(VICTIMS) if self._what == "any" else self._what
+        if victim == "daemon":
+            self._daemon.kill()
+            self._daemon.up()
+        elif victim == "fork_server":
+            for process in self._daemon.fork_servers():
+                process.kill()
+        else:
+            self._crash(victim)
+        return f"{victim} was made to fail"
+
+    def _crash(self, component: str) -> None:
+        # Not through `Client`, which would ask again if the listener fails with the request.
+        dealer = Dealer(f"ipc://{self._daemon.places.socket}")
+        try:
+            deadline = time.monotonic() + STOP_SECONDS
+            frame = frames.encode(CrashComponent(component=component), 1)
+            while not dealer.send(frame) and time.monotonic() < deadline:
+                dealer.receive(0.05)
+            dealer.receive(1.0)
+        finally:
+            dealer.close()
+
+
+# ---------------------------------------------------------------- the daemon
+
+
+class Daemon:
+    """The demonstration's own daemon, started and stopped as a user would."""
+
+    def __init__(self, data: Path, scratch: Path, has_test_hooks: bool) -> None:  # noqa: FBT001
+        scratch.mkdir()
+        self.places = settings.places(data)
+        self.scratch = scratch
+        self._is_up = False
+        self._options = ["--test-hooks"] if has_test_hooks else []
+
+    def up(self) -> None:
+        """``ganger up``."""
+        self._is_up = True
+        print(self._ganger("up", *self._options))
+
+    def down(self) -> None:
+        """``ganger down``, unless that was done."""
+        if self._is_up:
+            print(self._ganger("down"))
+            self._is_up = False
+
+    def _ganger(self, *arguments: str) -> str:
+        command = [sys.executable, "-m", "ganger.cli.main", "--data", str(self.places.data)]
+        done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise GangerError(f"ganger {arguments[0]}: {done.stderr.strip()}")
+        return done.stdout.strip()
+
+    def kill(self) -> None:
+        """End the daemon without warning, and wait until it has gone."""
+        descriptor = os.pidfd_open(self._pid())
+        try:
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            select.select([descriptor], [], [], STOP_SECONDS)
+        finally:
+            os.close(descriptor)
+
+    def _pid(self) -> int:
+        with Client(self.places.data) as client:
+            return client.info().pid
+
+    def processes(self) -> list[psutil.Process]:
+        """Every process that belongs to this daemon: itself, fork servers, jobs, commands."""
+        signs = [str(self.places.data), str(self.places.run), str(self.scratch)]
+        found = []
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                words = [*process.cmdline(), process.cwd()]
+                own = process.pid == os.getpid()
+                if not own and any(sign in word for sign in signs for word in words):
+                    found.append(process)
+        return found
+
+    def fork_servers(self) -> list[psutil.Process]:
+        """The fork servers: children of the daemon, as jobs are not."""
+        pid = self._pid()
+        return [one for one in self.processes() if one.ppid() == pid]
+
+    def end(self, ids: Sequence[int]) -> None:
+        """However things stand: cancel what has not started, stop, leave no process."""
+        if self._is_up:
+            with suppress(GangerError), Client(self.places.data, timeout=5.0) as client:
+                for job_id in ids:
+                    client.cancel(job_id)
+        with suppress(GangerError):
+            self.down()
+        for process in self.leftovers():
+            with suppress(psutil.Error):
+                process.kill()
+
+    def leftovers(self) -> list[psutil.Process]:
+        """The processes that are still there after a fair time to leave."""
+        return psutil.wait_procs(self.processes(), timeout=10.0)[1]
+
+
+# ---------------------------------------------------------------- what is verified
+
+
+@dataclass(frozen=True)
+class Holding:
+    """A lock that a step held, from the start of its operation to its end."""
+
+    step: str
+    lock: tuple[str, str]
+    mode: str
+    since: float
+    until: float
+
+    def excludes(self, other: Holding) -> bool:
+        """Whether the two must not have been held at the same time."""
+        is_same = self.lock[0] == other.lock[0] and (
+            self.lock[1] == other.lock[1] or "*" in {self.lock[1], other.lock[1]}
+        )
+        return is_same and "exclusive" in {self.mode, other.mode} and self.step != other.step
+
+
+class Findings:
+    """Compares what became of the plan with what should have. A check returns its faults."""
+
+    def __init__(self, plan: Sequence[PlannedJob], jobs: dict[str, JobInfo], scratch: Path) -> None:
+        self._plan = plan
+        self._jobs = jobs
+        self._scratch = scratch
+        self._ends, self._stopped = foresee(plan)
+
+    def all(self) -> Iterator[tuple[str, list[str]]]:
+        """Every claim, and what speaks against it."""
+        wrong = len(self._plan) - len(PLANNED_FAILURES) - len(self._stopped)
+        yield f"{wrong} jobs succeeded, {len(PLANNED_FAILURES)} failed as planned", self._statuses()
+        yield f"{len(self._stopped)} dependants of failures never started", self._dependants()
+        yield "every step started exactly once", self._witnesses()
+        yield "no two steps held locks that exclude each other", self._overlaps()
+        yield (
+            f"the urgent {HOT_FIX} overtook jobs that were submitted before it",
+            self._overtaking(),
+        )
+        yield "the catalogue has lost no entry, and every archive is as it says", self._archives()
+        yield "the restored files are as at their source", self._restored()
+
+    def _statuses(self) -> list[str]:
+        faults = []
+        for name, job in self._jobs.items():
+            if job.status is not self._ends[name]:
+                faults.append(f"{name} ended with {job.status} instead of {self._ends[name]}")
+        for name, words in PLANNED_FAILURES.items():
+            said = [line.text for op in self._jobs[name].ops or () for line in op.log]
+            if not any(words in text for text in said):
+                faults.append(f"{name} did not say {words!r}, but {said}")
+        return faults
+
+    def _dependants(self) -> list[str]:
+        faults = []
+        for name in sorted(self._stopped):
+            ops = self._jobs[name].ops or []
+            faults += [f"{name}: {op.summary} started" for op in ops if op.executed is not None]
+            # As in Ganeti, the first opcode says why, and the others that it was not theirs.
+            if "Dependency job" not in str(ops[0].result):
+                faults.append(f"{name} does not name the failed dependency, but {ops[0].result}")
+        return faults
+
+    def _witnesses(self) -> list[str]:
+        expected = {}
+        for planned in self._plan:
+            job = self._jobs[name_of(planned)]
+            for op, info in zip(planned.ops, job.ops or (), strict=True):
+                if info.executed is not None:
+                    expected[step_of(op)] = f"{job.id}\n"
+        found = {file.name: file.read_text() for file in (self._scratch / "witness").iterdir()}
+        return [
+            f"{step}: started by {(found.get(step) or 'nobody').split()}"
+            for step in sorted(expected.keys() | found.keys())
+            if expected.get(step) != found.get(step)
+        ]
+
+    def _overlaps(self) -> list[str]:
+        return [
+            f"{one.step} and {other.step} both held {'/'.join(one.lock)}"
+            for one, other in itertools.combinations(self._holdings(), 2)
+            if one.excludes(other) and one.since < other.until and other.since < one.until
+        ]
+
+    def _holdings(self) -> Iterator[Holding]:
+        for planned in self._plan:
+            infos = self._jobs[name_of(planned)].ops or ()
+            for op, info in zip(planned.ops, infos, strict=True):
+                if info.executed is None or info.ended is None:
+                    continue
+                for level, modes in op.get("locks", {}).items():
+                    for mode, names in modes.items():
+                        for name in names:
+                            lock = (level, name)
+                            yield Holding(step_of(op), lock, mode, info.executed, info.ended)
+
+    def _overtaking(self) -> list[str]:
+        hot_fix = self._jobs[HOT_FIX]
+        rivals = [
+            self._jobs[name_of(job)]
+            for number, job in enumerate(self._plan)
+            if needed_by(self._plan, number) == [("survey", ["success"])]
+        ]
+        later = [job for job in rivals if job.id < hot_fix.id and began(job) > began(hot_fix)]
+        return [] if later else ["all jobs that were ready with it had begun before it"]
+
+    def _archives(self) -> list[str]:
+        store = self._scratch / "store"
+        lines = (self._scratch / "catalogue").read_text().splitlines()
+        entries = {path: checksum for checksum, path in (line.split() for line in lines)}
+        found = {f"store/{file.name}": sha256(file) for file in store.iterdir()}
+        left = {f"store/{node}.tar.gz" for node in NODES} - {"store/node05.tar.gz"}
+        faults = [f"the catalogue has {sorted(entries)}"] if set(entries) != left else []
+        return faults + ([f"the store has {found}"] if found != entries else [])
+
+    def _restored(self) -> list[str]:
+        faults = []
+        serving = self._scratch / "serving"
+        if sorted(folder.name for folder in serving.iterdir()) != sorted({*NODES} - {"node05"}):
+            faults.append(f"these nodes serve: {sorted(serving.iterdir())}")
+        for folder in serving.iterdir():
+            manifest = (self._scratch / "manifests" / folder.name).read_text().splitlines()
+            wanted = {line.split("  ", 1)[1]: line.split("  ", 1)[0] for line in manifest}
+            found = {
+                str(f.relative_to(folder)): sha256(f) for f in folder.rglob("*") if f.is_file()
+            }
+            if found != wanted:
+                faults.append(f"{folder.name}: {sorted(found.items() ^ wanted.items())[:5]} differ")
+        return faults
+
+
+def began(job: JobInfo) -> float:
+    """When the first operation of a job started."""
+    return min((op.executed for op in job.ops or () if op.executed is not None), default=0.0)
+
+
+def sha256(file: Path) -> str:
+    """The checksum of a file."""
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+# ---------------------------------------------------------------- the whole
+
+
+@dataclass
+class Demonstration:
+    """One run of the plan on one daemon. ``holds`` until something speaks against it."""
+
+    daemon: Daemon
+    console: Console
+    chaos: Chaos | None
+    ids: list[int] = field(default_factory=list)
+    holds: bool = True
+
+    def run(self) -> None:
+        """Start the daemon, run the plan, stop the daemon, and check everything."""
+        self.daemon.up()
+        plan = load_plan(self.daemon.scratch)
+        with Client(self.daemon.places.data) as client:
+            self.ids += client.submit_many([job.as_submission() for job in plan])
+            print(f"Submitted {len(plan)} jobs as one batch: ids {self.ids[0]} to {self.ids[-1]}")
+            progress = Progress(plan, self.ids)
+            follow(client, progress, self.console, self.chaos)
+            seconds = progress.seconds
+            found = client.wait(*self.ids, timeout=DEADLINE_SECONDS)
+            jobs = {name_of(job): info for job, info in zip(plan, found, strict=True)}
+            self.console.print(summary(plan, jobs))
+            self.console.print(f"{len(plan)} jobs in {seconds:.1f} s. Verified:", style="bold")
+            for claim, faults in Findings(plan, jobs, self.daemon.scratch).all():
+                self.claim(claim, faults)
+            self.claim("no lock is held any more", [str(row) for row in client.locks()])
+        self.daemon.down()
+        self.claim("nothing was left running", [str(one) for one in self.daemon.leftovers()])
+        print("Everything held." if self.holds else "NOT everything held.")
+
+    def claim(self, claim: str, faults: Sequence[str]) -> None:
+        """Say whether a claim holds: it does if nothing speaks against it."""
+        self.holds = self.holds and not faults
+        mark = "[bold red]FAILED[/]" if faults else "[green]ok[/]    "
+        self.console.print(f"  {mark} {claim}", highlight=False)
+        for fault in faults[:10]:
+            self.console.print(Text(f"         {fault}"), highlight=False)
+
+
+def main() -> int:
+    """Run the demonstration; 0 if everything held."""
+    arguments = parse_arguments()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
+    base = Path(tempfile.mkdtemp(prefix="ganger-demo-"))
+    daemon = Daemon(arguments.data or base / "data", base / "scratch", arguments.chaos is not None)
+    chaos = Chaos(daemon, arguments.chaos) if arguments.chaos else None
+    console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
+    demonstration = Demonstration(daemon, console, chaos)
+    try:
+        demonstration.run()
+    except KeyboardInterrupt:
+        print("\nInterrupted: cleaning up", file=sys.stderr)
+        return INTERRUPTED_EXIT_CODE
+    except GangerError as error:
+        print(f"demo: {error.text}", file=sys.stderr)
+        return error.exit_code
+    finally:
+        daemon.end(demonstration.ids)
+        if arguments.keep:
+            print(f"Kept: {daemon.scratch} (files), {daemon.places.data} (data directory)")
+        else:
+            shutil.rmtree(base, ignore_errors=True)
+            shutil.rmtree(daemon.places.run, ignore_errors=True)
+    return 0 if demonstration.holds else 1
+
+
+def parse_arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description="Run the rolling maintenance and check it.")
+    parser.add_argument("--keep", action="store_true", help="leave all files in place")
+    parser.add_argument("--data", type=Path, metavar="DIR", help="new or empty data directory")
+    parser.add_argument(
+        "--chaos",
+        nargs="?",
+        const="any",
+        choices=["any", *VICTIMS],
+        metavar="WHAT",
+        help="make WHAT fail three times meanwhile: " + ", ".join(["any", *VICTIMS]),
+    )
+    arguments = parser.parse_args()
+    if arguments.data is not None and arguments.data.exists() and any(arguments.data.iterdir()):
+        parser.error(f"--data: {arguments.data} is not empty")
+    return arguments
+
+
+if __name__ == "__main__":
+    sys.exit(main())

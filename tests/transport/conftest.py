@@ -1,13 +1,17 @@
-"""A data directory, and daemons in it that are gone when the test ends."""
+"""A data directory, daemons and sockets, all gone when the test ends."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.transport.doors import LOOPBACK
 from tests.transport.fake_daemon import FakeDaemon, data_directory
+
+from ganger.transport.wire import Dealer, Router
 
 
 @pytest.fixture
@@ -33,3 +37,26 @@ def start(data: Path) -> Iterator[Callable[..., FakeDaemon]]:
 @pytest.fixture
 def daemon(start: Callable[..., FakeDaemon]) -> FakeDaemon:
     return start()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "run" / "socket"
+
+
+@pytest.fixture
+def router(path: Path) -> Iterator[Router]:
+    with contextlib.closing(Router(path)) as router:
+        yield router
+
+
+@pytest.fixture
+def remote(path: Path, tmp_path: Path) -> Iterator[Router]:
+    with contextlib.closing(Router(path, remote=LOOPBACK, keys=tmp_path / "keys")) as router:
+        yield router
+
+
+@pytest.fixture
+def dealer(path: Path) -> Iterator[Dealer]:
+    with contextlib.closing(Dealer(f"ipc://{path}")) as dealer:
+        yield dealer

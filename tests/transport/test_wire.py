@@ -1,94 +1,28 @@
-"""Real sockets: what gets through the doors, who is let in, and what a client learns."""
+"""The local door on real sockets: what gets through, who is let in, who has left."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
-import select
 import socket
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
 
-import msgspec
 import pytest
 import zmq
+from tests.transport.doors import (
+    PATIENCE_SECONDS,
+    connect,
+    link,
+    made,
+    received,
+    serve,
+)
 
-from ganger.storage import errors, keys, settings
+from ganger.storage import errors, settings
 from ganger.transport import wire
-from ganger.transport.async_wire import AsyncDealer
 from ganger.transport.session import LinkEvent
 from ganger.transport.wire import Credentials, Dealer, Incoming, Router
-
-PATIENCE_SECONDS = 20
-LOOPBACK = "tcp://127.0.0.1:*"
-T = TypeVar("T")
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "run" / "socket"
-
-
-@pytest.fixture
-def router(path: Path) -> Iterator[Router]:
-    with contextlib.closing(Router(path)) as router:
-        yield router
-
-
-@pytest.fixture
-def remote(path: Path, tmp_path: Path) -> Iterator[Router]:
-    with contextlib.closing(Router(path, remote=LOOPBACK, keys=tmp_path / "keys")) as router:
-        yield router
-
-
-@pytest.fixture
-def dealer(path: Path) -> Iterator[Dealer]:
-    with contextlib.closing(Dealer(f"ipc://{path}")) as dealer:
-        yield dealer
-
-
-def serve(router: Router, until: Callable[[], T]) -> T:
-    """Run the doors as the daemon does, on their descriptors alone, until there is a result."""
-    poll = select.poll()
-    for descriptor in router.filenos():
-        poll.register(descriptor, select.POLLIN)
-    end = time.monotonic() + PATIENCE_SECONDS
-    while not (result := until()):
-        assert time.monotonic() < end, "nothing came"
-        poll.poll(10)
-    return result
-
-
-def received(router: Router) -> Incoming:
-    (incoming,) = serve(router, router.receive)
-    return incoming
-
-
-def link(router: Router, dealer: Dealer, wanted: LinkEvent) -> list[LinkEvent]:
-    """The news that ``dealer`` gets, up to the one wanted."""
-    news: list[LinkEvent] = []
-
-    def look() -> bool:
-        assert router.receive() == []
-        while isinstance(item := dealer.take(), LinkEvent):
-            news.append(item)
-        return wanted in news
-
-    serve(router, look)
-    return news
-
-
-def connect(router: Router, dealer: Dealer) -> None:
-    link(router, dealer, LinkEvent.MADE)
-
-
-def client(router: Router, pair: keys.KeyPair, server: str | None = None) -> Dealer:
-    server = server or router.server_key
-    return Dealer(router.endpoints[1], msgspec.structs.replace(pair, server=server))
-
 
 # Frames.
 
@@ -378,20 +312,6 @@ def test_a_crowd_is_turned_away_until_some_leave(
         assert router.dropped == {"too many peers": 2}
 
 
-def made(router: Router, dealer: Dealer) -> bool:
-    """Whether the next handshake of ``dealer`` succeeds."""
-    news: list[LinkEvent] = []
-
-    def look() -> bool:
-        router.receive()
-        while isinstance(item := dealer.take(), LinkEvent):
-            news.append(item)
-        return LinkEvent.MADE in news or LinkEvent.TURNED_AWAY in news
-
-    serve(router, look)
-    return LinkEvent.MADE in news
-
-
 def test_who_was_turned_away_comes_again_by_himself(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -405,212 +325,3 @@ def test_who_was_turned_away_comes_again_by_himself(
         router._peers_max = 1
         while not made(router, dealer):
             pass
-
-
-# The remote door.
-
-
-def test_a_known_key_comes_in_and_is_named(remote: Router, tmp_path: Path) -> None:
-    pair = wire.new_key_pair()
-    keys.authorise(tmp_path / "keys", pair.public, "somebody")
-    with contextlib.closing(client(remote, pair)) as dealer:
-        connect(remote, dealer)
-        dealer.send(b"x")
-        incoming = received(remote)
-        assert incoming.identity == Credentials(kind="remote", key=pair.public, address="127.0.0.1")
-        assert remote.send(incoming.peer, b"answer")
-        assert dealer.receive(PATIENCE_SECONDS) == b"answer"
-
-
-def test_an_unknown_key_is_refused_and_told_so(remote: Router) -> None:
-    with contextlib.closing(client(remote, wire.new_key_pair())) as dealer:
-        assert LinkEvent.MADE not in link(remote, dealer, LinkEvent.REFUSED)
-        assert not dealer.send(b"x")
-    assert remote.dropped == {"unknown key": 1}
-
-
-def test_a_key_authorised_while_the_daemon_runs_is_known_at_once(
-    remote: Router, tmp_path: Path
-) -> None:
-    pair = wire.new_key_pair()
-    with contextlib.closing(client(remote, pair)) as dealer:
-        link(remote, dealer, LinkEvent.REFUSED)
-    keys.authorise(tmp_path / "keys", pair.public, "somebody")
-    with contextlib.closing(client(remote, pair)) as dealer:
-        connect(remote, dealer)
-
-
-def test_a_client_with_the_wrong_server_key_does_not_get_in(remote: Router, tmp_path: Path) -> None:
-    pair = wire.new_key_pair()
-    keys.authorise(tmp_path / "keys", pair.public, "somebody")
-    with contextlib.closing(client(remote, pair, wire.new_key_pair().public)) as dealer:
-        assert LinkEvent.MADE not in link(remote, dealer, LinkEvent.FAILED)
-
-
-def test_a_client_without_a_key_does_not_get_in(remote: Router) -> None:
-    with contextlib.closing(Dealer(remote.endpoints[1])) as dealer:
-        assert LinkEvent.MADE not in link(remote, dealer, LinkEvent.FAILED)
-
-
-def test_a_bad_key_file_is_named_when_the_door_opens(path: Path, tmp_path: Path) -> None:
-    keys.authorise(tmp_path / "keys", wire.new_key_pair().public, "good")
-    (tmp_path / "keys" / "clients" / "bad.pub").write_text("rubbish")
-    with pytest.raises(errors.StorageError, match=r"bad\.pub"):
-        Router(path, remote=LOOPBACK, keys=tmp_path / "keys")
-    # The local door does not stay open behind it.
-    with contextlib.closing(Dealer(f"ipc://{path}")) as dealer:
-        assert dealer.receive(0.1) is None
-
-
-def test_both_doors_are_open_at_once(remote: Router, dealer: Dealer, tmp_path: Path) -> None:
-    pair = wire.new_key_pair()
-    keys.authorise(tmp_path / "keys", pair.public, "somebody")
-    connect(remote, dealer)
-    with contextlib.closing(client(remote, pair)) as far:
-        connect(remote, far)
-        kinds = []
-        for each in (dealer, far, dealer):
-            each.send(b"x")
-            kinds.append(received(remote).identity.kind)
-    assert kinds == ["local", "remote", "local"]
-
-
-def test_a_flood_at_one_door_does_not_close_the_other(
-    remote: Router, dealer: Dealer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(wire, "RECEIVE_FRAMES_MAX", 2)
-    pair = wire.new_key_pair()
-    keys.authorise(tmp_path / "keys", pair.public, "somebody")
-    connect(remote, dealer)
-    with contextlib.closing(client(remote, pair)) as far:
-        connect(remote, far)
-        for _ in range(10):
-            dealer.send(b"near")
-            far.send(b"far")
-        for door in remote._doors.values():
-            assert door.socket.poll(PATIENCE_SECONDS * 1_000)
-        first, second = (remote.receive()[0].identity.kind for _ in range(2))
-        assert {first, second} == {"local", "remote"}
-
-
-@pytest.mark.parametrize("endpoint", ["tcp://127.0.0.1:notaport", "tcp://256.0.0.1:1", "x"])
-def test_an_endpoint_that_cannot_be_opened_is_named(
-    path: Path, tmp_path: Path, endpoint: str
-) -> None:
-    with pytest.raises(errors.OperatorError, match=f"^{endpoint}: "):
-        Router(path, remote=endpoint, keys=tmp_path / "keys")
-
-
-# The client's end.
-
-
-def test_a_client_learns_of_loss_and_return(path: Path, dealer: Dealer) -> None:
-    with contextlib.closing(Router(path)) as first:
-        connect(first, dealer)
-    assert dealer.receive(PATIENCE_SECONDS) is LinkEvent.LOST
-    with contextlib.closing(Router(path)) as second:
-        assert link(second, dealer, LinkEvent.MADE) == [LinkEvent.REACHED, LinkEvent.MADE]
-
-
-def test_without_a_connection_nothing_is_queued(path: Path, dealer: Dealer) -> None:
-    assert not dealer.send(b"lost")
-    with contextlib.closing(Router(path)) as router:
-        connect(router, dealer)
-        dealer.send(b"sent")
-        assert received(router).data == b"sent"
-
-
-def test_what_came_before_the_loss_is_read_before_the_loss(path: Path, dealer: Dealer) -> None:
-    with contextlib.closing(Router(path)) as first:
-        connect(first, dealer)
-        dealer.send(b"x")
-        peer = received(first).peer
-        for number in range(5):
-            first.send(peer, b"%d" % number)
-        # The first one is here, so the others are on their way.
-        assert dealer.receive(PATIENCE_SECONDS) == b"0"
-        got = [dealer.receive(PATIENCE_SECONDS) for _ in range(4)]
-    got.append(dealer.receive(PATIENCE_SECONDS))
-    assert got == [b"1", b"2", b"3", b"4", LinkEvent.LOST]
-
-
-def test_a_frame_that_comes_while_the_news_is_read_goes_before_it(
-    router: Router, dealer: Dealer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    connect(router, dealer)
-    dealer.send(b"x")
-    peer = received(router).peer
-
-    def slowly() -> LinkEvent:
-        router.send(peer, b"late")
-        assert dealer._socket.poll(PATIENCE_SECONDS * 1_000)
-        return LinkEvent.LOST
-
-    monkeypatch.setattr(dealer, "_next_event", slowly)
-    assert [dealer.take(), dealer.take()] == [b"late", LinkEvent.LOST]
-
-
-def test_a_client_follows_the_daemon_to_another_place(
-    router: Router, dealer: Dealer, tmp_path: Path
-) -> None:
-    connect(router, dealer)
-    with contextlib.closing(Router(tmp_path / "run" / "other")) as other:
-        dealer.move(other.endpoints[0])
-        connect(other, dealer)
-        assert dealer.send(b"x")
-        assert received(other).data == b"x"
-        assert router.receive() == []
-
-
-def test_receive_gives_up_in_time(dealer: Dealer) -> None:
-    assert dealer.receive(0) is None
-    began = time.monotonic()
-    assert dealer.receive(0.05) is None
-    assert 0.05 <= time.monotonic() - began < PATIENCE_SECONDS
-
-
-@pytest.mark.parametrize("endpoint", ["nonsense", "tcp://", "udp://x"])
-def test_an_endpoint_that_is_none_is_named(endpoint: str) -> None:
-    with pytest.raises(errors.BadRequestError, match="expected ipc://PATH or tcp://HOST:PORT"):
-        Dealer(endpoint)
-
-
-def test_a_waiting_task_is_woken_by_a_frame_by_news_and_by_an_interruption(path: Path) -> None:
-    async def scene() -> list[object]:
-        got: list[object] = []
-        loop = asyncio.get_running_loop()
-        with contextlib.closing(AsyncDealer(f"ipc://{path}")) as dealer:
-            # Until somebody opens the door there is nothing to wake it but this.
-            loop.call_soon(dealer.interrupt)
-            got.append(await dealer.receive(PATIENCE_SECONDS))
-            with contextlib.closing(Router(path)) as router:
-                serving = loop.create_task(echo(router))
-                got += [await dealer.receive(PATIENCE_SECONDS) for _ in range(2)]
-                assert dealer.send(b"x")
-                # Sending may take the report of a frame away, so a receiver looks again.
-                got += [await dealer.receive(PATIENCE_SECONDS) for _ in range(2)]
-                await serving
-            got.append(await dealer.receive(PATIENCE_SECONDS))
-            got.append(await dealer.receive(0.01))
-        return got
-
-    async def echo(router: Router) -> None:
-        loop = asyncio.get_running_loop()
-        ready = asyncio.Event()
-        for descriptor in router.filenos():
-            loop.add_reader(descriptor, ready.set)
-        try:
-            while not (messages := router.receive()):
-                if not router.has_more:
-                    ready.clear()
-                    async with asyncio.timeout(PATIENCE_SECONDS):
-                        await ready.wait()
-            for each in messages:
-                router.send(each.peer, each.data)
-        finally:
-            for descriptor in router.filenos():
-                loop.remove_reader(descriptor)
-
-    assert asyncio.run(scene()) == [
-        None, LinkEvent.REACHED, LinkEvent.MADE, None, b"x", LinkEvent.LOST, None,
-    ]  # fmt: skip

@@ -1,0 +1,137 @@
+"""A stage on which one actor is tested alone: no threads, and all that it tells is written down.
+
+The actor's messages are handled on the test's own thread, and a turn ends when the test says
+so. What it tells other components lies in `Stage.told`; what it answers, in an `Asker`.
+"""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from ganger.actors import base, logs
+from ganger.actors.base import Component, Surroundings
+from ganger.storage import lock_files
+from ganger.storage.settings import Places
+from ganger.transport import messages
+from ganger.transport.addresses import Directory, Envelope
+from ganger.transport.messages import Message
+
+MessageT = TypeVar("MessageT", bound=Message)
+ComponentT = TypeVar("ComponentT", bound=Component)
+
+
+class Asker:
+    """Somebody who waits for answers."""
+
+    def __init__(self) -> None:
+        self.envelopes: list[Envelope] = []
+
+    def tell(self, envelope: Envelope) -> None:
+        self.envelopes.append(envelope)
+
+    @property
+    def answers(self) -> list[Message]:
+        return [envelope.message for envelope in self.envelopes]
+
+    @property
+    def answer(self) -> Message:
+        """The only answer."""
+        [answer] = self.answers
+        return answer
+
+    def answer_as(self, kind: type[MessageT]) -> MessageT:
+        """The only answer, which must be of this kind."""
+        assert isinstance(self.answer, kind), self.answer
+        return self.answer
+
+    @property
+    def refusal(self) -> tuple[str, str]:
+        """The only answer: the name of an error and its text."""
+        failure = self.answer_as(messages.Failure)
+        return failure.error, failure.text
+
+
+class Stage(Directory):
+    """The other components, as far as the actor on the stage can see."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__()
+        self.told: list[tuple[str, Message]] = []
+        self.places = Places(root / "data", root / "run")
+        for directory in (self.places.queue, self.places.lock_files):
+            directory.mkdir(parents=True)
+        self.daemon_lock = lock_files.create(self.places.lock_files, "ganger-daemon_1")
+        self.log_stream = io.StringIO()
+        self.surroundings = Surroundings(
+            directory=self,
+            places=self.places,
+            log=logs.to_file(self.log_stream),
+            daemon_lock=self.daemon_lock,
+        )
+
+    def tell(self, name: str, envelope: Envelope) -> bool:
+        self.told.append((name, envelope.message))
+        return True
+
+    def start(self, component: type[ComponentT], incarnation: int = 1) -> Staged[ComponentT]:
+        """An actor that has built its state; what it told meanwhile is forgotten."""
+        staged = Staged(component(self.surroundings, incarnation), self)
+        staged.say(messages.Boot())
+        staged.end_turn()
+        self.told.clear()
+        return staged
+
+    def take(self, kind: type[MessageT], to: str | None = None) -> list[MessageT]:
+        """What was told of this kind since the last time, in order."""
+        found = [
+            message
+            for name, message in self.told
+            if isinstance(message, kind) and to in (None, name)
+        ]
+        self.told = [(name, message) for name, message in self.told if message not in found]
+        return found
+
+    def take_one(self, kind: type[MessageT], to: str | None = None) -> MessageT:
+        """The only message of this kind."""
+        found = self.take(kind, to)
+        assert len(found) == 1, found
+        return found[0]
+
+
+class Staged(Generic[ComponentT]):
+    """The actor on the stage."""
+
+    def __init__(self, component: ComponentT, stage: Stage) -> None:
+        self.component = component
+        self._stage = stage
+
+    def say(self, message: Message, *, number: int = 0, peer: bytes = b"") -> Asker:
+        """Let it handle a message; the turn goes on."""
+        asker = Asker()
+        self.handle(Envelope(message, asker, number, peer=peer))
+        return asker
+
+    def notify(self, *told: Message) -> None:
+        """Let it handle messages that nobody wants answered; the turn goes on."""
+        for message in told:
+            self.handle(Envelope(message))
+
+    def end_turn(self) -> None:
+        self.handle(base._TURN_ENDED.message)
+
+    def ask(self, message: Message) -> Asker:
+        """Let it handle a message in a turn of its own."""
+        asker = self.say(message)
+        self.end_turn()
+        return asker
+
+    def handle(self, message: object) -> None:
+        self.component.on_receive(message)
+        failed = self._stage.take(messages.ComponentFailed)
+        assert not failed, f"{failed[0].text}\n{self._stage.log_stream.getvalue()}"
+
+    def close(self) -> None:
+        """End it as a crash of the daemon does not: in order."""
+        self.component.on_stop()

@@ -1,0 +1,588 @@
+"""What every actor shares: mailbox and turns, errors, start and end; and pykka's five traps."""
+
+from __future__ import annotations
+
+import io
+import os
+import queue
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pykka
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ganger.actors import base, logs, tree
+from ganger.actors.base import Component, Mailbox, PollingComponent, PollingMailbox, Surroundings
+from ganger.actors.supervisor import Supervisor
+from ganger.storage import errors, lock_files, settings
+from ganger.storage.settings import Places
+from ganger.transport import messages
+from ganger.transport.addresses import Directory, Envelope
+from ganger.transport.messages import CancelJob, Message
+
+DEADLINE = 10.0
+
+TURN_ENDED = base._TURN_ENDED
+
+
+def wait(event: threading.Event) -> None:
+    assert event.wait(DEADLINE)
+
+
+# The mailbox.
+
+
+@pytest.fixture(params=[Mailbox, PollingMailbox])
+def mailbox(request: pytest.FixtureRequest) -> Iterator[Mailbox]:
+    made: Mailbox = request.param()
+    yield made
+    made.close()
+
+
+def take(mailbox: Mailbox, count: int) -> list[object]:
+    """The next parcels; ``T`` for the end of a turn, descriptors for those that are ready."""
+    taken: list[object] = []
+    for _ in range(count):
+        parcel = mailbox.get()
+        message = getattr(parcel, "message", parcel)
+        if parcel is TURN_ENDED:
+            taken.append("T")
+        elif isinstance(message, base._Readable):
+            taken.append(message.descriptors)
+        else:
+            taken.append(parcel)
+    return taken
+
+
+def test_a_turn_ends_once_after_a_burst(mailbox: Mailbox) -> None:
+    for number in (1, 2, 3):
+        mailbox.put(number)
+    assert take(mailbox, 4) == [1, 2, 3, "T"]
+    mailbox.put(4)
+    assert take(mailbox, 2) == [4, "T"]
+
+
+def test_what_comes_during_a_turn_belongs_to_it(mailbox: Mailbox) -> None:
+    mailbox.put(1)
+    assert take(mailbox, 1) == [1]
+    mailbox.put(2)
+    assert take(mailbox, 2) == [2, "T"]
+
+
+def test_a_turn_ends_after_so_many_messages_at_the_latest(
+    mailbox: Mailbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "TURN_MESSAGES_MAX", 2)
+    for number in range(1, 6):
+        mailbox.put(number)
+    assert take(mailbox, 8) == [1, 2, "T", 3, 4, "T", 5, "T"]
+
+
+def test_waiting_messages_are_counted(mailbox: Mailbox) -> None:
+    assert mailbox.empty()
+    mailbox.put(1)
+    mailbox.put(2)
+    assert (mailbox.qsize(), mailbox.empty()) == (2, False)
+    take(mailbox, 1)
+    assert mailbox.qsize() == 1
+
+
+class _Watchful(queue.SimpleQueue[Any]):
+    """Fails instead of blocking, and notes that the mailbox would have slept."""
+
+    def get(self, *_: Any, **__: Any) -> Any:
+        try:
+            return self.get_nowait()
+        except queue.Empty:
+            raise _AsleepError from None
+
+
+class _AsleepError(Exception):
+    """The mailbox has nothing more to hand out."""
+
+
+@given(st.lists(st.booleans(), max_size=40), st.integers(1, 4))
+def test_a_turn_always_ends_before_sleeping(puts: list[bool], limit: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(settings, "TURN_MESSAGES_MAX", limit)
+        mailbox = Mailbox()
+        mailbox._queue = _Watchful()
+        handled, in_turn = 0, 0
+        for is_put in (*puts, *[False] * (3 * len(puts) + 3)):
+            if is_put:
+                mailbox.put(1)
+                continue
+            try:
+                [taken] = take(mailbox, 1)
+            except _AsleepError:
+                # Not through `get`, so a message put after this begins a turn of its own.
+                assert in_turn == 0
+                mailbox._handled = 0
+                continue
+            if taken == "T":
+                assert in_turn > 0
+                in_turn = 0
+            else:
+                handled, in_turn = handled + 1, in_turn + 1
+                assert in_turn <= limit
+        assert handled == sum(puts)
+
+
+@pytest.fixture
+def polling() -> Iterator[PollingMailbox]:
+    made = PollingMailbox()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    reader, writer = os.pipe()
+    yield reader, writer
+    os.close(reader)
+    os.close(writer)
+
+
+def test_a_descriptor_is_handed_out_when_it_is_ready(
+    polling: PollingMailbox, pipe: tuple[int, int]
+) -> None:
+    reader, writer = pipe
+    polling.watch(reader)
+    os.write(writer, b"x")
+    assert take(polling, 2) == [[reader], "T"]
+    polling.put(1)
+    assert take(polling, 3) == [[reader], 1, "T"]
+    os.read(reader, 1)
+    polling.put(2)
+    assert take(polling, 2) == [2, "T"]
+
+
+def test_a_forgotten_descriptor_is_not_handed_out(
+    polling: PollingMailbox, pipe: tuple[int, int]
+) -> None:
+    reader, writer = pipe
+    polling.watch(reader)
+    os.write(writer, b"x")
+    polling.forget(reader)
+    polling.put(1)
+    assert take(polling, 2) == [1, "T"]
+
+
+def test_descriptors_are_not_starved_by_messages(
+    polling: PollingMailbox, pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "TURN_MESSAGES_MAX", 3)
+    reader, writer = pipe
+    polling.watch(reader)
+    for number in range(1, 6):
+        polling.put(number)
+    assert take(polling, 1) == [1]
+    os.write(writer, b"x")
+    assert take(polling, 7) == [2, 3, "T", [reader], 4, 5, "T"]
+
+
+def test_a_message_wakes_a_mailbox_that_waits_for_descriptors(
+    polling: PollingMailbox, pipe: tuple[int, int]
+) -> None:
+    polling.watch(pipe[0])
+    for number in range(200):
+        taken: list[object] = []
+        sleeper = threading.Thread(target=lambda: taken.extend(take(polling, 2)))  # noqa: B023
+        sleeper.start()
+        polling.put(number)
+        sleeper.join(DEADLINE)
+        assert taken == [number, "T"]
+
+
+def test_a_closed_mailbox_wakes_nobody(polling: PollingMailbox) -> None:
+    polling.close()
+    # As seen by a sender that was held up between its two steps.
+    polling._is_asleep = True
+    polling.put(1)
+    polling.close()
+    assert polling.qsize() == 1
+
+
+# Actors. The ids of the messages say what the handler does.
+
+ANSWER, REFUSE, FAIL, EXIT, BLOCK, LATER, INTERRUPT = range(7)
+
+
+class Recorder(Directory):
+    """A directory that notes what the supervisor is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self.made: list[Any] = []
+
+    def tell(self, name: str, envelope: Envelope) -> bool:
+        if name == "supervisor":
+            self.told.put(envelope.message)
+            return True
+        return super().tell(name, envelope)
+
+    def next(self) -> Message:
+        return self.told.get(timeout=DEADLINE)
+
+
+class Asker:
+    """Waits for answers from another thread."""
+
+    def __init__(self) -> None:
+        self._answers: queue.SimpleQueue[Message] = queue.SimpleQueue()
+
+    def tell(self, envelope: Envelope) -> None:
+        self._answers.put(envelope.message)
+
+    def next(self) -> Message:
+        return self._answers.get(timeout=DEADLINE)
+
+    @property
+    def has_none(self) -> bool:
+        return self._answers.empty()
+
+
+class Subject(Component):
+    """The actor under test."""
+
+    name = "subject"
+
+    def __init__(self, surroundings: Surroundings, incarnation: int) -> None:
+        super().__init__(surroundings, incarnation)
+        assert isinstance(surroundings.directory, Recorder)
+        surroundings.directory.made.append(self)
+        self.went_on = threading.Event()
+        self.blocked = threading.Event()
+        self.closed = 0
+        self.turns = 0
+        self.later: list[Envelope] = []
+
+    def receive(self, envelope: Envelope) -> None:
+        assert isinstance(envelope.message, CancelJob)
+        match envelope.message.id:
+            case 0:
+                envelope.reply(messages.Done())
+            case 1:
+                raise errors.JobStateError("not now")
+            case 2:
+                raise ValueError("a mistake")
+            case 3:
+                raise SystemExit(1)
+            case 4:
+                self.blocked.set()
+                wait(self.went_on)
+            case 5:
+                self.later.append(envelope)
+            case _:
+                raise KeyboardInterrupt
+
+    def turn_ended(self) -> None:
+        self.turns += 1
+        for envelope in self.later:
+            envelope.reply(messages.Done())
+        self.later.clear()
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class Unready(Subject):
+    """Cannot build its state."""
+
+    name = "unready"
+
+    def boot(self) -> None:
+        raise errors.DataDirectoryError("nothing is there")
+
+
+class Dirty(Subject):
+    """Cannot free what it holds."""
+
+    name = "dirty"
+
+    def close(self) -> None:
+        raise OSError("stuck")
+
+
+class Failing(Subject):
+    """Fails at the end of a turn."""
+
+    name = "failing"
+
+    def turn_ended(self) -> None:
+        raise errors.StorageError("no disk")
+
+
+class Ears(PollingComponent):
+    """Reads from a pipe."""
+
+    name = "ears"
+
+    def __init__(self, surroundings: Surroundings, incarnation: int) -> None:
+        super().__init__(surroundings, incarnation)
+        assert isinstance(surroundings.directory, Recorder)
+        surroundings.directory.made.append(self)
+        self.heard: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+
+    def receive(self, envelope: Envelope) -> None:
+        assert isinstance(envelope.message, CancelJob)
+        self.mailbox.watch(envelope.message.id)
+
+    def readable(self, descriptors: list[int]) -> None:
+        for descriptor in descriptors:
+            data = os.read(descriptor, 100)
+            if not data:
+                raise EOFError
+            self.heard.put(data)
+
+
+class Scene:
+    """Real actors on threads of their own."""
+
+    def __init__(self, surroundings: Surroundings, directory: Recorder, log: io.StringIO) -> None:
+        self.surroundings = surroundings
+        self.directory = directory
+        self.log = log
+
+    def start(self, kind: type[Component]) -> Any:
+        """An actor that is ready: the object itself, to look inside."""
+        reference = kind.start(self.surroundings, 5)
+        self.directory.enter(kind.name, reference)
+        self.directory.address(kind.name).notify(messages.Boot())
+        return self.directory.made[-1]
+
+    def tell(self, kind: type[Component], what: int) -> Asker:
+        asker = Asker()
+        self.directory.address(kind.name).tell(Envelope(CancelJob(id=what), asker, number=9))
+        return asker
+
+
+@pytest.fixture
+def scene(tmp_path: Any) -> Iterator[Scene]:
+    directory, log = Recorder(), io.StringIO()
+    lock = lock_files.create(tmp_path, "daemon")
+    yield Scene(
+        Surroundings(
+            directory=directory,
+            places=Places(tmp_path, tmp_path),
+            log=logs.to_file(log),
+            daemon_lock=lock,
+        ),
+        directory,
+        log,
+    )
+    lock.remove()
+    assert pykka.ActorRegistry.stop_all(timeout=DEADLINE) is not None
+
+
+READY = messages.ComponentReady(component="subject", incarnation=5)
+
+
+def failed(text: str, name: str = "subject") -> messages.ComponentFailed:
+    return messages.ComponentFailed(component=name, incarnation=5, text=text)
+
+
+def test_a_component_says_when_it_is_ready(scene: Scene) -> None:
+    scene.start(Subject)
+    assert scene.directory.next() == READY
+    assert scene.tell(Subject, ANSWER).next() == messages.Done()
+
+
+def test_the_end_of_a_turn_does_together_what_the_turn_collected(scene: Scene) -> None:
+    subject = scene.start(Subject)
+    scene.tell(Subject, BLOCK)
+    wait(subject.blocked)
+    before = subject.turns
+    askers = [scene.tell(Subject, LATER) for _ in range(5)]
+    subject.went_on.set()
+    assert [asker.next() for asker in askers] == [messages.Done()] * 5
+    subject.actor_ref.stop(timeout=DEADLINE)
+    assert subject.turns == before + 1
+
+
+# Trap 1: an exception on `ask` would leave the actor alive, in whatever state it is.
+
+
+def test_an_expected_error_answers_the_request_and_the_actor_lives(scene: Scene) -> None:
+    subject = scene.start(Subject)
+    refused = messages.Failure("JobStateError", "not now")
+    assert scene.tell(Subject, REFUSE).next() == refused
+    assert scene.tell(Subject, ANSWER).next() == messages.Done()
+    assert subject.closed == 0
+
+
+def test_an_unexpected_error_answers_the_request_and_stops_the_actor(scene: Scene) -> None:
+    subject = scene.start(Subject)
+    assert scene.directory.next() == READY
+    answer = scene.tell(Subject, FAIL).next()
+    text = "component subject failed and is restarted"
+    assert answer == messages.Failure("ComponentRestartedError", text)
+    assert scene.directory.next() == failed("ValueError: a mistake")
+    assert not subject.actor_ref.is_alive()
+    assert "a mistake" in scene.log.getvalue()
+
+
+# Trap 2: an exception on `tell` would stop the actor, and nobody would hear of it.
+
+
+def test_an_error_that_nobody_waits_for_is_told_to_the_supervisor(scene: Scene) -> None:
+    subject = scene.start(Subject)
+    assert scene.directory.next() == READY
+    scene.directory.address("subject").notify(CancelJob(id=REFUSE))
+    assert scene.directory.next() == failed("JobStateError: not now")
+    assert not subject.actor_ref.is_alive()
+
+
+def test_an_error_at_the_end_of_a_turn_is_told_to_the_supervisor(scene: Scene) -> None:
+    scene.start(Failing)
+    assert isinstance(scene.directory.next(), messages.ComponentReady)
+    assert scene.directory.next() == failed("StorageError: no disk", "failing")
+
+
+# Trap 3: an exception in `on_start` would stop the actor, and no hook would run.
+
+
+def test_a_component_that_cannot_start_is_told_to_the_supervisor(scene: Scene) -> None:
+    unready = scene.start(Unready)
+    assert scene.directory.next() == failed("DataDirectoryError: nothing is there", "unready")
+    assert not unready.actor_ref.is_alive()
+    assert unready.closed == 1
+
+
+@pytest.mark.parametrize("component", [*tree.COMPONENTS, Supervisor])
+def test_no_component_does_anything_where_pykka_would_not_tell(
+    component: type[Component],
+) -> None:
+    for hook in ("on_start", "on_failure"):
+        assert getattr(component, hook) is getattr(pykka.ThreadingActor, hook)
+    assert component.on_receive is Component.on_receive
+
+
+# Trap 4: a mailbox has no bound.
+
+
+def test_who_lets_work_in_can_see_how_much_waits(scene: Scene) -> None:
+    subject = scene.start(Subject)
+    scene.tell(Subject, BLOCK)
+    wait(subject.blocked)
+    for _ in range(7):
+        scene.tell(Subject, ANSWER)
+    assert scene.directory.depth("subject") == 7
+    subject.went_on.set()
+    subject.actor_ref.stop(timeout=DEADLINE)
+    assert scene.directory.depth("subject") == 0
+
+
+# Trap 5: what is not an `Exception` would stop every actor of the process.
+
+
+@pytest.mark.parametrize(
+    ("what", "text"), [(EXIT, "SystemExit: 1"), (INTERRUPT, "KeyboardInterrupt: ")]
+)
+def test_nothing_that_is_raised_stops_other_actors(scene: Scene, what: int, text: str) -> None:
+    scene.start(Ears)
+    assert isinstance(scene.directory.next(), messages.ComponentReady)
+    subject = scene.start(Subject)
+    assert scene.directory.next() == READY
+    scene.tell(Subject, what)
+    assert scene.directory.next() == failed(text)
+    assert not subject.actor_ref.is_alive()
+    assert [found.actor_class for found in pykka.ActorRegistry.get_all()] == [Ears]
+
+
+# A crash, and the end.
+
+
+def test_a_crash_refuses_everything_that_waits(scene: Scene) -> None:
+    subject = scene.start(Subject)
+    scene.tell(Subject, BLOCK)
+    wait(subject.blocked)
+    scene.tell(Subject, FAIL)
+    waiting = [scene.tell(Subject, ANSWER) for _ in range(3)]
+    subject.went_on.set()
+    for asker in waiting:
+        answer = asker.next()
+        assert isinstance(answer, messages.Failure)
+        assert answer.error == "ComponentRestartedError"
+        assert asker.has_none
+    # Whoever comes later is told at once.
+    late = scene.tell(Subject, ANSWER).next()
+    assert late == messages.Failure(
+        "ComponentRestartedError", "component subject is being restarted"
+    )
+
+
+def test_a_successor_takes_the_place_of_a_crashed_component(scene: Scene) -> None:
+    scene.start(Subject)
+    scene.tell(Subject, FAIL).next()
+    scene.start(Subject)
+    assert scene.tell(Subject, ANSWER).next() == messages.Done()
+
+
+def test_a_crash_frees_what_the_component_holds_once(scene: Scene) -> None:
+    subject = scene.start(Subject)
+    assert scene.directory.next() == READY
+    scene.tell(Subject, FAIL)
+    assert isinstance(scene.directory.next(), messages.ComponentFailed)
+    base.stop_all(Subject, DEADLINE)
+    assert subject.closed == 1
+
+
+def test_trouble_while_closing_is_logged_and_told_all_the_same(scene: Scene) -> None:
+    scene.start(Dirty)
+    assert isinstance(scene.directory.next(), messages.ComponentReady)
+    scene.tell(Dirty, FAIL)
+    assert scene.directory.next() == failed("ValueError: a mistake", "dirty")
+    assert "closing failed" in scene.log.getvalue()
+
+
+def test_a_test_hook_crashes_only_the_component_it_names(scene: Scene) -> None:
+    scene.start(Subject)
+    assert scene.directory.next() == READY
+    crash = messages.CrashComponent(component="subject")
+    scene.directory.address("subject").notify(crash)
+    told = scene.directory.next()
+    assert isinstance(told, messages.ComponentFailed)
+    assert told.text.startswith("InjectedCrashError")
+
+
+def test_stopping_frees_what_the_component_holds_and_twice_is_harmless(scene: Scene) -> None:
+    subject = scene.start(Subject)
+    assert base.stop_all(Subject, DEADLINE)
+    assert base.stop_all(Subject, DEADLINE)
+    subject.actor_ref.stop(timeout=DEADLINE)
+    assert subject.closed == 1
+
+
+def test_a_component_that_does_not_stop_in_time_is_reported(scene: Scene) -> None:
+    subject = scene.start(Subject)
+    scene.tell(Subject, BLOCK)
+    wait(subject.blocked)
+    assert not base.stop_all(Subject, 0.0)
+    subject.went_on.set()
+    assert subject.actor_stopped.wait(DEADLINE)
+
+
+def test_a_component_may_wait_for_descriptors_too(scene: Scene, pipe: tuple[int, int]) -> None:
+    ears = scene.start(Ears)
+    reader, writer = pipe
+    scene.directory.address("ears").notify(CancelJob(id=reader))
+    for data in (b"one", b"two"):
+        os.write(writer, data)
+        assert ears.heard.get(timeout=DEADLINE) == data
+
+
+def test_an_error_while_reading_a_descriptor_is_told_to_the_supervisor(scene: Scene) -> None:
+    scene.start(Ears)
+    assert isinstance(scene.directory.next(), messages.ComponentReady)
+    reader, writer = os.pipe()
+    os.close(writer)
+    scene.directory.address("ears").notify(CancelJob(id=reader))
+    told = scene.directory.next()
+    assert isinstance(told, messages.ComponentFailed)
+    assert told.text.startswith("EOFError")
+    os.close(reader)

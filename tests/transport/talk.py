@@ -1,0 +1,102 @@
+"""Both ends of a client's session, without a line between them: times are numbers."""
+
+from __future__ import annotations
+
+from ganger.storage import errors, settings
+from ganger.storage.job_views import LogLine, StatusChange
+from ganger.storage.jobs import JobStatus, LogEntry
+from ganger.transport import exchanges, frames, messages
+from ganger.transport.session import LinkEvent, Session
+
+UNREACHABLE = "no daemon answers"
+TIMEOUT = 30.0
+HEARTBEAT = settings.CLIENT_HEARTBEAT_SECONDS
+
+
+class Talk:
+    """A session, a clock, and the daemon's end of the line."""
+
+    def __init__(self, *, connected: bool = True) -> None:
+        self.now = 1000.0
+        self.is_open = connected
+        self.sent: list[frames.Frame] = []
+        self.session = Session(UNREACHABLE, TIMEOUT)
+        self.session.opened(self.now)
+        if connected:
+            self.link(LinkEvent.REACHED, LinkEvent.MADE)
+
+    def link(self, *events: LinkEvent) -> None:
+        for event in events:
+            self.is_open = event is LinkEvent.MADE
+            self.session.link_changed(event, self.now)
+
+    def reconnect(self) -> list[frames.Frame]:
+        self.link(LinkEvent.LOST, LinkEvent.REACHED, LinkEvent.MADE)
+        return self.turn()
+
+    def call(
+        self, message: messages.Request[exchanges.ReplyT], seconds: float = TIMEOUT
+    ) -> exchanges.Call[exchanges.ReplyT]:
+        call = self.session.request(message, now=self.now, deadline=self.now + seconds)
+        self.turn()
+        return call
+
+    def watch(self, *ids: int, seconds: float | None = None) -> exchanges.Stream:
+        deadline = None if seconds is None else self.now + seconds
+        stream = self.session.watch(list(ids) or None, log=True, now=self.now, deadline=deadline)
+        self.turn()
+        return stream
+
+    def turn(self, seconds: float = 0.0) -> list[frames.Frame]:
+        """Let time pass; returns what was sent."""
+        self.now += seconds
+        new: list[frames.Frame] = []
+
+        def send(data: bytes) -> bool:
+            if self.is_open:
+                new.append(frames.decode(data, messages.ClientRequest))
+            return self.is_open
+
+        self.session.tick(self.now)
+        self.session.flush(send, self.now)
+        self.sent += new
+        return new
+
+    def reply(self, message: messages.Message, number: int | None = None) -> None:
+        number = self.sent[-1].number if number is None else number
+        self.session.received(frames.encode(message, number), self.now)
+
+    def refuse(self, error: errors.GangerError, number: int | None = None) -> None:
+        self.reply(messages.Failure(error.name, error.text), number)
+
+    def tell(self, number: int, job_id: int, status: JobStatus) -> None:
+        self.reply(messages.JobChanged(job=row(job_id, status)), number)
+
+    def log(self, number: int, job_id: int, *serials: int) -> None:
+        entries: list[LogEntry] = [(each, (1, 500_000), "message", str(each)) for each in serials]
+        self.reply(messages.JobLogged(id=job_id, op_index=0, entries=entries), number)
+
+    def read(self, stream: exchanges.Stream) -> list[str]:
+        """What a reader of the watch is given: ``3:running`` and ``3#1`` for a log line."""
+        parts = []
+        while (part := self.session.next_part(stream, self.now)) is not None:
+            match part:
+                case StatusChange():
+                    parts.append(f"{part.job_id}:{part.status}")
+                case LogLine():
+                    parts.append(f"{part.job_id}#{part.serial}")
+        return parts
+
+
+def row(job_id: int, status: JobStatus = JobStatus.QUEUED) -> messages.JobSummary:
+    return messages.JobSummary(id=job_id, status=status, summary="EXEC(make)", priority=0)
+
+
+def failed(exchange: exchanges.Exchange) -> str:
+    assert exchange.is_done
+    return type(exchange.error).__name__
+
+
+def ended(exchange: exchanges.Exchange) -> bool:
+    """Whether it has come to a good end."""
+    return exchange.is_done and exchange.error is None

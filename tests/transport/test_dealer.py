@@ -1,0 +1,133 @@
+"""The client's end on real sockets: what it learns, and in which order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from pathlib import Path
+
+import pytest
+from tests.transport.doors import (
+    PATIENCE_SECONDS,
+    connect,
+    link,
+    received,
+)
+
+from ganger.storage import errors
+from ganger.transport.async_wire import AsyncDealer
+from ganger.transport.session import LinkEvent
+from ganger.transport.wire import Dealer, Router
+
+
+def test_a_client_learns_of_loss_and_return(path: Path, dealer: Dealer) -> None:
+    with contextlib.closing(Router(path)) as first:
+        connect(first, dealer)
+    assert dealer.receive(PATIENCE_SECONDS) is LinkEvent.LOST
+    with contextlib.closing(Router(path)) as second:
+        assert link(second, dealer, LinkEvent.MADE) == [LinkEvent.REACHED, LinkEvent.MADE]
+
+
+def test_without_a_connection_nothing_is_queued(path: Path, dealer: Dealer) -> None:
+    assert not dealer.send(b"lost")
+    with contextlib.closing(Router(path)) as router:
+        connect(router, dealer)
+        dealer.send(b"sent")
+        assert received(router).data == b"sent"
+
+
+def test_what_came_before_the_loss_is_read_before_the_loss(path: Path, dealer: Dealer) -> None:
+    with contextlib.closing(Router(path)) as first:
+        connect(first, dealer)
+        dealer.send(b"x")
+        peer = received(first).peer
+        for number in range(5):
+            first.send(peer, b"%d" % number)
+        # The first one is here, so the others are on their way.
+        assert dealer.receive(PATIENCE_SECONDS) == b"0"
+        got = [dealer.receive(PATIENCE_SECONDS) for _ in range(4)]
+    got.append(dealer.receive(PATIENCE_SECONDS))
+    assert got == [b"1", b"2", b"3", b"4", LinkEvent.LOST]
+
+
+def test_a_frame_that_comes_while_the_news_is_read_goes_before_it(
+    router: Router, dealer: Dealer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect(router, dealer)
+    dealer.send(b"x")
+    peer = received(router).peer
+
+    def slowly() -> LinkEvent:
+        router.send(peer, b"late")
+        assert dealer._socket.poll(PATIENCE_SECONDS * 1_000)
+        return LinkEvent.LOST
+
+    monkeypatch.setattr(dealer, "_next_event", slowly)
+    assert [dealer.take(), dealer.take()] == [b"late", LinkEvent.LOST]
+
+
+def test_a_client_follows_the_daemon_to_another_place(
+    router: Router, dealer: Dealer, tmp_path: Path
+) -> None:
+    connect(router, dealer)
+    with contextlib.closing(Router(tmp_path / "run" / "other")) as other:
+        dealer.move(other.endpoints[0])
+        connect(other, dealer)
+        assert dealer.send(b"x")
+        assert received(other).data == b"x"
+        assert router.receive() == []
+
+
+def test_receive_gives_up_in_time(dealer: Dealer) -> None:
+    assert dealer.receive(0) is None
+    began = time.monotonic()
+    assert dealer.receive(0.05) is None
+    assert 0.05 <= time.monotonic() - began < PATIENCE_SECONDS
+
+
+@pytest.mark.parametrize("endpoint", ["nonsense", "tcp://", "udp://x"])
+def test_an_endpoint_that_is_none_is_named(endpoint: str) -> None:
+    with pytest.raises(errors.BadRequestError, match="expected ipc://PATH or tcp://HOST:PORT"):
+        Dealer(endpoint)
+
+
+def test_a_waiting_task_is_woken_by_a_frame_by_news_and_by_an_interruption(path: Path) -> None:
+    async def scene() -> list[object]:
+        got: list[object] = []
+        loop = asyncio.get_running_loop()
+        with contextlib.closing(AsyncDealer(f"ipc://{path}")) as dealer:
+            # Until somebody opens the door there is nothing to wake it but this.
+            loop.call_soon(dealer.interrupt)
+            got.append(await dealer.receive(PATIENCE_SECONDS))
+            with contextlib.closing(Router(path)) as router:
+                serving = loop.create_task(echo(router))
+                got += [await dealer.receive(PATIENCE_SECONDS) for _ in range(2)]
+                assert dealer.send(b"x")
+                # Sending may take the report of a frame away, so a receiver looks again.
+                got += [await dealer.receive(PATIENCE_SECONDS) for _ in range(2)]
+                await serving
+            got.append(await dealer.receive(PATIENCE_SECONDS))
+            got.append(await dealer.receive(0.01))
+        return got
+
+    async def echo(router: Router) -> None:
+        loop = asyncio.get_running_loop()
+        ready = asyncio.Event()
+        for descriptor in router.filenos():
+            loop.add_reader(descriptor, ready.set)
+        try:
+            while not (messages := router.receive()):
+                if not router.has_more:
+                    ready.clear()
+                    async with asyncio.timeout(PATIENCE_SECONDS):
+                        await ready.wait()
+            for each in messages:
+                router.send(each.peer, each.data)
+        finally:
+            for descriptor in router.filenos():
+                loop.remove_reader(descriptor)
+
+    assert asyncio.run(scene()) == [
+        None, LinkEvent.REACHED, LinkEvent.MADE, None, b"x", LinkEvent.LOST, None,
+    ]  # fmt: skip
