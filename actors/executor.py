@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 ExecutorMessage = (
     messages.StartJobs
-    | messages.ConfirmHandOver
+    | messages.HandOverConfirmed
     | messages.RefuseHandOver
     | messages.AdoptJobs
     | messages.TellJob
@@ -117,7 +117,7 @@ class Executor(PollingComponent):
             case messages.StartJobs():
                 for job_id, needs_user_opcodes in message.jobs:
                     self._start(job_id, needs_user_opcodes=needs_user_opcodes)
-            case messages.ConfirmHandOver():
+            case messages.HandOverConfirmed():
                 self._confirm(message)
             case messages.RefuseHandOver():
                 self._refuse(message.job_id)
@@ -262,25 +262,16 @@ class Executor(PollingComponent):
         self._ask_hand_over(child)
 
     def _ask_hand_over(self, child: Child) -> None:
-        if child.phase is Phase.GREETED:
+        if child.phase is Phase.GREETED and child.channel is not None:
             asked = messages.HandOverAsked(
                 job_id=child.job_id, lock_file=child.lock_file, process_id=child.pid
             )
-            self.address("job_queue").notify(asked)
+            self.address("job_queue").tell(Envelope(asked, child.channel))
 
-    def _confirm(self, message: messages.ConfirmHandOver) -> None:
+    def _confirm(self, message: messages.HandOverConfirmed) -> None:
         child = self._children.get(message.job_id)
-        if child is None or child.channel is None or child.lock_file != message.lock_file:
-            return
-        child.phase = Phase.CONFIRMED
-        go = messages.JobGo(
-            body=message.body,
-            spares=message.spares,
-            secrets=message.secrets,
-            queue=os.fspath(self.places.queue),
-            socket=os.fspath(self.places.socket),
-        )
-        child.channel.tell(Envelope(go))
+        if child is not None and child.lock_file == message.lock_file:
+            child.phase = Phase.CONFIRMED
 
     def _refuse(self, job_id: int) -> None:
         if (child := self._children.get(job_id)) and child.phase is not Phase.CONFIRMED:

@@ -9,6 +9,7 @@ whose states come here to share the journal's flush.
 from __future__ import annotations
 
 import functools
+import os
 import threading
 import time
 from typing import TYPE_CHECKING, Any, assert_never
@@ -152,7 +153,7 @@ class JobQueue(Component):
             case messages.ReportRunning():
                 self._report_running()
             case messages.HandOverAsked():
-                self._hand_over(message)
+                self._hand_over(envelope, message)
             case messages.JobExited():
                 # Judged when all that the process said is durable, or is known not to be.
                 exit_taken = functools.partial(self._take_exit, message)
@@ -297,66 +298,57 @@ class JobQueue(Component):
         self._ledger.note(row.id, row.serial, jobs.encode_job(job))
         self._ledger.write_file(row.id)
 
-    def _hand_over(self, message: messages.HandOverAsked) -> None:
+    def _hand_over(self, envelope: Envelope, message: messages.HandOverAsked) -> None:
+        """A child holds its lock file: its name goes into the job file, then it may go on.
+
+        The file is not flushed here (docs/decisions/hand-over-without-flush.md): it survives
+        the daemon, and after the loss of the machine no process lives that could have begun.
+        """
         row = self._table.find(message.job_id)
         if row is not None and row.phase is Phase.HANDED_OVER:
-            self._confirm_again(row, message)
+            self._confirm_again(envelope, row, message)
             return
-        if row is None or row.phase is not Phase.STARTING:
-            self._refuse_hand_over(message)
+        if row is None or row.phase is not Phase.STARTING or self._ledger.is_read_only:
+            self._refuse_hand_over(row, message)
             return
         job = self._read(row.id)
         job.livelock = message.lock_file
-        serial = job.advance_serial()
-        body = jobs.encode_job(job)
-        self._ledger.store_state(
-            (row.id, serial, body),
-            functools.partial(self._handed_over, row, message, serial, body),
-            functools.partial(self._not_handed_over, row, message),
-        )
-
-    def _handed_over(
-        self, row: Row, message: messages.HandOverAsked, serial: int, body: bytes
-    ) -> None:
-        if row.phase is Phase.HANDED_OVER and row.lock_file == message.lock_file:
-            return
-        if row.phase is not Phase.STARTING:
-            # It was canceled in the same turn: the child must not wait for a word.
-            self._refuse_hand_over(message)
+        row.serial = job.advance_serial()
+        self._ledger.note(row.id, row.serial, jobs.encode_job(job))
+        if not self._ledger.write_state(row.id):
+            self._refuse_hand_over(row, message)
             return
         row.phase = Phase.HANDED_OVER
-        row.serial = serial
         row.lock_file = message.lock_file
         row.process_id = message.process_id
-        self._ledger.write_state(row.id)
-        self._confirm(row, message.lock_file, body)
+        self._confirm(envelope, row, message)
 
-    def _not_handed_over(
-        self, row: Row, message: messages.HandOverAsked, _: errors.GangerError
-    ) -> None:
-        if row.phase is Phase.STARTING:
+    def _refuse_hand_over(self, row: Row | None, message: messages.HandOverAsked) -> None:
+        if row is not None and row.phase is Phase.STARTING:
+            # The disk refuses: the job is offered again when it works.
             row.phase = Phase.PENDING
-        self._refuse_hand_over(message)
-
-    def _refuse_hand_over(self, message: messages.HandOverAsked) -> None:
         refusal = messages.RefuseHandOver(job_id=message.job_id, lock_file=message.lock_file)
         self.address("executor").notify(refusal)
 
-    def _confirm_again(self, row: Row, message: messages.HandOverAsked) -> None:
+    def _confirm_again(self, envelope: Envelope, row: Row, message: messages.HandOverAsked) -> None:
         # The first confirmation was lost with an executor or a queue that was replaced.
-        body = self._ledger.body(row.id)
-        if row.lock_file == message.lock_file and body is not None:
-            self._confirm(row, message.lock_file, body)
+        if row.lock_file == message.lock_file:
+            self._confirm(envelope, row, message)
 
-    def _confirm(self, row: Row, lock_file: str, body: bytes) -> None:
-        confirmed = messages.ConfirmHandOver(
-            job_id=row.id,
-            lock_file=lock_file,
+    def _confirm(self, envelope: Envelope, row: Row, message: messages.HandOverAsked) -> None:
+        body = self._ledger.body(row.id)
+        if body is None:
+            return
+        confirmed = messages.HandOverConfirmed(job_id=row.id, lock_file=message.lock_file)
+        self.address("executor").notify(confirmed)
+        go = messages.JobGo(
             body=body,
             spares=self._ledger.lend_spares(row.id),
             secrets=self._secrets.get(row.id, {}),
+            queue=os.fspath(self.places.queue),
+            socket=os.fspath(self.places.socket),
         )
-        self.address("executor").notify(confirmed)
+        envelope.reply(go)
 
     def _fail_start(self, message: messages.StartFailed) -> None:
         row = self._table.find(message.job_id)

@@ -181,11 +181,12 @@ class Ledger:
         else:
             self.forget(job_id)
 
-    def write_state(self, job_id: int) -> None:
+    def write_state(self, job_id: int) -> bool:
         """As `write_file`, and go on knowing the state: the job's process will change it."""
         known = self._states[job_id]
         self.write_file(job_id)
         self._states[job_id] = known
+        return not self.is_read_only
 
     def lend_spares(self, job_id: int) -> list[str]:
         """Files into which the job's process may write new versions of its file."""

@@ -193,7 +193,7 @@ class Schedule:
         while self._heap and len(self._running) < self._running_jobs_max:
             entry = heapq.heappop(self._heap)
             job = self._pending.get(entry[1])
-            if job is None:
+            if job is None or job.entry != entry:
                 continue
             self.remove(job.id)
             self._running.add(job.id)

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from ganger import Client
 
@@ -17,6 +17,14 @@ if TYPE_CHECKING:
 
 NO_OP = {"OP_ID": "OP_TEST_DELAY", "duration": 0.000001, "on_master": False}
 """A job that does nothing, in a process of its own, without locks."""
+
+
+class Submissions(NamedTuple):
+    """Each call's time, all calls per second, flushes per acknowledged job."""
+
+    timings: Timings
+    per_second: float
+    flushes: float
 
 
 class Ganger:
@@ -45,8 +53,8 @@ class Ganger:
         """Bytes in memory of the daemon and its fork servers."""
         return self.client.info().memory
 
-    def submit(self, count: int, clients: int) -> tuple[Timings, float]:
-        """Submit jobs one at a time from several clients: each call's time, and all per second.
+    def submit(self, count: int, clients: int) -> Submissions:
+        """Submit jobs one at a time from several clients.
 
         The jobs wait for one that fails at the end, so that nothing else runs meanwhile.
         """
@@ -69,15 +77,17 @@ class Ganger:
         for thread in threads:
             thread.start()
         start.wait()
+        flushes = self.flushes()
         begin = time.perf_counter()
         for thread in threads:
             thread.join()
         elapsed = time.perf_counter() - begin
+        flushes = self.flushes() - flushes
         self._remove_held(blocker)
         everyone = Timings()
         for mine in timings:
             everyone.seconds.extend(mine.seconds)
-        return everyone, len(everyone.seconds) / elapsed
+        return Submissions(everyone, len(everyone.seconds) / elapsed, flushes / count)
 
     def _remove_held(self, blocker: int) -> None:
         held = [job.id for job in self.client.jobs() if job.id > blocker]
@@ -95,7 +105,7 @@ class Ganger:
         """No-op jobs per second, a process each, from the submission to the last end."""
         begin = time.perf_counter()
         ids = self.client.submit_many([[NO_OP]] * count)
-        self.client.wait(*ids)
+        self.client.wait(*ids, fields=["id"])
         return count / (time.perf_counter() - begin)
 
     def idle(self, count: int, pause_seconds: float) -> tuple[Timings, Timings]:
@@ -106,5 +116,5 @@ class Ganger:
             with finished.one():
                 with acknowledged.one():
                     job_id = self.client.submit(NO_OP)
-                self.client.wait(job_id)
+                self.client.wait(job_id, fields=["id"])
         return acknowledged, finished

@@ -375,7 +375,10 @@ class DiskRetried(Notice, frozen=True):
 
 
 class HandOverAsked(Notice, frozen=True):
-    """From the executor: a child waits; ``lock_file`` is what it locked."""
+    """From the executor: a child waits for `JobGo`; ``lock_file`` is what it locked.
+
+    The envelope's reply address is that of the child.
+    """
 
     job_id: int
     lock_file: str
@@ -554,14 +557,11 @@ class StartJobs(Notice, frozen=True):
     jobs: list[tuple[int, bool]]
 
 
-class ConfirmHandOver(Notice, frozen=True):
-    """From the job queue: the lock file's name is durable, the child may go on."""
+class HandOverConfirmed(Notice, frozen=True):
+    """From the job queue: the child that holds this lock file was told to go on."""
 
     job_id: int
     lock_file: str
-    body: bytes
-    spares: list[str]
-    secrets: dict[int, dict[str, Any]]
 
 
 class RefuseHandOver(Notice, frozen=True):

@@ -182,6 +182,18 @@ class ScheduleAgainstModel(RuleBasedStateMachine):
             assert self.outcomes(job) <= {"open", "satisfied"}
         assert self.schedule.running == {job.id for job in self.of("running")}
         assert self.schedule.pending_count == len(self.of("pending"))
+        self.nothing_is_kept_in_vain()
+
+    def nothing_is_kept_in_vain(self) -> None:
+        waiting = {
+            (target, job.id)
+            for job in self.of("pending")
+            for target, wanted in job.depends
+            if self.outcome_of(target, wanted) == "open"
+        }
+        known = self.schedule._dependants
+        assert {(target, job_id) for target, ids in known.items() for job_id in ids} == waiting
+        assert not self.schedule._statuses
 
     def start(self, ids: list[int]) -> None:
         # While something has yet to be asked for, others may be first, but never too many.
