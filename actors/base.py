@@ -281,7 +281,8 @@ class Component(pykka.ThreadingActor):
         pykka.ActorRegistry.unregister(self.actor_ref)
         self._refuse_all(message)
         self._close()
-        summary = f"{type(error).__name__}: {error}"
+        is_expected = isinstance(error, errors.GangerError)
+        summary = str(error) if is_expected else f"{type(error).__name__}: {error}"
         failed = ComponentFailed(component=self.name, incarnation=self.incarnation, text=summary)
         self.address("supervisor").notify(failed)
 

@@ -587,7 +587,8 @@ class JobQueue(Component):
 
         def stored() -> None:
             row.priority = priority
-            self._ledger.write_file(row.id)
+            if row.phase is not Phase.HANDED_OVER:
+                self._ledger.write_file(row.id)
             envelope.reply(messages.PriorityOutcome(accepted=True, text=text))
             changed = messages.JobReprioritised(id=row.id, priority=priority)
             # The way the job itself goes, so that it does not get there first.

@@ -102,7 +102,10 @@ class Ledger:
         job_id, serial, body = state
 
         def stored() -> None:
-            self._states[job_id] = (serial, body)
+            known = self._states.get(job_id)
+            # A newer one may have been noted while this one waited for its flush.
+            if known is None or known[0] < serial:
+                self._states[job_id] = (serial, body)
             done()
 
         if self._append(StateStored(job_id, serial, body), stored, failed):

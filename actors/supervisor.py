@@ -73,6 +73,12 @@ class Supervisor(Component):
         """Start the first component; the others follow as each gets ready."""
         self._start(COMPONENTS[0])
 
+    def close(self) -> None:
+        """Without a supervisor the daemon ends: nobody would notice what fails next."""
+        if not self._ending.is_over.is_set():
+            self._ending.error = errors.RestartLimitError("the supervisor itself failed")
+            self._ending.is_over.set()
+
     def receive(self, envelope: Envelope) -> None:
         """Handle one message."""
         message: SupervisorMessage = envelope.message  # type: ignore[assignment]

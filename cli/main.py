@@ -114,6 +114,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except click.exceptions.Abort:
         _tell("interrupted")
         sys.exit(130)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        sys.exit(error.exit_code)
     except click.UsageError as error:
         context = error.ctx
         hint = f" (see `{context.command_path} --help`)" if context is not None else ""

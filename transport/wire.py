@@ -455,7 +455,7 @@ def _peers_max() -> int:
 
 def _can(socket: zmq.Socket[bytes], events: int) -> bool:
     """Whether ``socket`` can do one of ``events`` now; looks at all news first."""
-    return bool(int(socket.getsockopt(zmq.EVENTS)) & events)
+    return bool(int(socket.getsockopt(zmq.EVENTS)) & int(events))
 
 
 def _set_heartbeat(socket: zmq.Socket[bytes]) -> None:

@@ -54,6 +54,7 @@ NODES = [f"node{number:02}" for number in range(1, 13)]
 STEPS = ("manifest", "archive", "verify", "restore")
 
 DEADLINE_SECONDS = 240.0
+INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 INTERRUPTED_EXIT_CODE = 130
 PIPE_WIDTH = 120
 STOP_SECONDS = 30.0
@@ -535,7 +536,7 @@ class Demonstration:
 def main() -> int:
     """Run the demonstration; 0 if everything held."""
     arguments = parse_arguments()
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in INTERRUPTIONS:
         signal.signal(number, signal.default_int_handler)
     base = Path(tempfile.mkdtemp(prefix="ganger-demo-"))
     daemon = Daemon(arguments.data or base / "data", base / "scratch", arguments.chaos is not None)
@@ -551,6 +552,8 @@ def main() -> int:
         print(f"demo: {error.text}", file=sys.stderr)
         return error.exit_code
     finally:
+        for number in INTERRUPTIONS:
+            signal.signal(number, signal.SIG_IGN)
         daemon.end(demonstration.ids)
         if arguments.keep:
             print(f"Kept: {daemon.scratch} (files), {daemon.places.data} (data directory)")
