@@ -63,7 +63,7 @@ def decode(data: bytes, allowed: Any) -> Frame:  # noqa: ANN401 - a union of mes
 class UnreadableMessageError(errors.FrameError):
     """The frame's message is not one that is known here."""
 
-    def __init__(self, text: str, number: int = 0) -> None:
+    def __init__(self, text: str | None = None, number: int = 0) -> None:
         super().__init__(text)
         self.number = number
 

@@ -290,8 +290,8 @@ class Daemon:
     def down(self) -> None:
         """``ganger down``, unless that was done."""
         if self._is_up:
-            print(self._ganger("down"))
             self._is_up = False
+            print(self._ganger("down"))
 
     def _ganger(self, *arguments: str) -> str:
         command = [sys.executable, "-m", "ganger.cli.main", "--data", str(self.places.data)]
@@ -336,7 +336,8 @@ class Daemon:
             with suppress(GangerError), Client(self.places.data, timeout=5.0) as client:
                 for job_id in ids:
                     client.cancel(job_id)
-        with suppress(GangerError):
+        # The terminal may be gone, and printing fail.
+        with suppress(GangerError, OSError):
             self.down()
         for process in self.leftovers():
             with suppress(psutil.Error):

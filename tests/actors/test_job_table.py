@@ -124,7 +124,7 @@ def test_a_row_has_what_listings_show() -> None:
     assert made.as_summary() == JobSummary(
         id=7,
         status=JobStatus.QUEUED,
-        summary="TEST_DELAY(1.5), X",
+        summary="TEST_DELAY(1500000000 ns), X",
         priority=-5,
         received=1.5,
         started=2.0,
@@ -182,13 +182,12 @@ def test_what_is_not_installed_needs_no_user_opcodes(
 @pytest.mark.parametrize(
     ("trail", "expected"),
     [
-        ([["gnt:user", "why", 1]], "why"),
-        ([["gnt:client", "x", 1], ["gnt:user", "why", 1], ["gnt:user", "later", 2]], "why"),
-        ([["gnt:user", "", 1]], ""),
+        ([["gnt:user", "why", 1], ["gnt:opcode:x", "job=7;index=0", 2]], "why"),
+        ([["gnt:opcode:x", "job=7;index=0", 2]], ""),
         ([["gnt:user"], 5, None], ""),
         ("text", ""),
         (None, ""),
     ],
 )
-def test_the_reason_is_the_first_text_of_a_user(trail: object, expected: str) -> None:
+def test_the_reason_is_what_the_submitter_said(trail: object, expected: str) -> None:
     assert row_of(job(DELAY | {"reason": trail}), Phase.PENDING).reason == expected

@@ -102,8 +102,8 @@ def test_the_dependencies_of_a_job_are_those_of_its_first_opcode() -> None:
 
 def test_the_summary_names_every_opcode() -> None:
     [draft] = drafts(spec(DELAY, EXEC))
-    assert submitting.needs_user_opcodes(draft.job) is False
-    assert draft.summary.startswith("TEST_DELAY(1.5), EXEC(")
+    assert not draft.needs_user_opcodes
+    assert draft.summary == "TEST_DELAY(1500000000 ns), EXEC(true)"
 
 
 def test_the_largest_submission_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
