@@ -91,7 +91,7 @@ class JobQueue(Component):
         self._requests: dict[int, Envelope] = {}
         self._tokens = 0
         self._dependants: list[tuple[Envelope, messages.AwaitDependencies]] = []
-        self._archivals: dict[int, Envelope] = {}
+        self._archivals: dict[int, list[Envelope]] = {}
         self._keys_in_flight: dict[str, list[Envelope]] = {}
         self._unended: list[int] = []
         self._is_disk_awaited = False
@@ -512,7 +512,7 @@ class JobQueue(Component):
         row.phase = Phase.ENDED
         self._secrets.pop(row.id, None)
         self._reader.forget_told(row.id, None)
-        if (envelope := self._archivals.pop(row.id, None)) is not None:
+        for envelope in self._archivals.pop(row.id, ()):
             self._archive(envelope, row.id)
 
     # ------------------------------------------------------------ dependencies of later opcodes
@@ -537,8 +537,13 @@ class JobQueue(Component):
         row = self._table.find(job_id)
         if row is not None:
             return row.status
-        data = self._ledger.directory.read_archived(job_id)
-        return None if data is None else jobs.decode_job(data).status
+        try:
+            data = self._ledger.directory.read_archived(job_id)
+            return None if data is None else jobs.decode_job(data).status
+        except errors.StorageError as error:
+            # Who depends on it fails as if it were missing: nobody can tell how it ended.
+            self.log.error("archived job cannot be read", job=job_id, error=error.text)
+            return None
 
     def _report_statuses(self, ids: list[int]) -> None:
         found = [(job_id, self._status(job_id)) for job_id in ids]
@@ -634,7 +639,7 @@ class JobQueue(Component):
             raise errors.JobStateError(text)
         if row.phase is not Phase.ENDED:
             # Its process is about to leave; the file is moved when nobody writes it.
-            self._archivals[job_id] = envelope
+            self._archivals.setdefault(job_id, []).append(envelope)
             return
         self._store_archived([row], envelope, left=0)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..storage import errors, jobs, settings
+from ..storage import errors, job_files, jobs, settings
 from ..transport import messages
 from .job_table import JobTable, Phase, Row, row_of
 from .watch_list import Watch, WatchList
@@ -130,7 +130,11 @@ class QueueReader:
         row = self._table.find(job_id)
         if row is not None:
             return row.as_summary()
-        job = jobs.decode_job(self._archived_body(job_id))
+        body = self._archived_body(job_id)
+        try:
+            job = job_files.read_job(body, job_id)
+        except errors.StorageError as error:
+            raise errors.StorageError(f"job-{job_id} in the archive: {error.text}") from error
         return row_of(job, Phase.ENDED).as_summary(archived=True)
 
     def _archived_page(self, message: messages.ListJobs, limit: int) -> messages.JobRows:

@@ -2,7 +2,7 @@
 
 How it works. Records are collected by `append` and made durable together by `commit`: one
 write, one flush, however many records. A segment is a file of records, each with its length
-and checksum in front; a torn tail is cut when the segment is opened. When a segment is full
+and checksum in front, and of zeros behind them; a torn tail is cut when it is read. When a segment is full
 the next one begins; a full one is deleted (`cut`) once everything it holds is durable in the
 job files.
 
@@ -13,6 +13,7 @@ that was not acknowledged is not acknowledged later.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import struct
@@ -75,6 +76,7 @@ class Journal:
         self._descriptor: int | None = None
         self._number = 0
         self._size = 0
+        self._reserved = 0
         self.flushes = 0
         """How many flushes this journal has made, for measuring."""
         documents.make_directory(directory)
@@ -92,7 +94,7 @@ class Journal:
         path = self._path(self._number)
         with documents.storage_errors(path):
             descriptor = os.open(
-                path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o640
+                path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640
             )
             try:
                 documents.flush_directory(self._directory)
@@ -100,7 +102,7 @@ class Journal:
                 os.close(descriptor)
                 raise
         self._descriptor = descriptor
-        self._size = 0
+        self._size = self._reserved = 0
         self.flushes += 1
         first = _packed(SegmentBegun(FORMAT_VERSION, last_id))
         self._buffer.insert(0, first)
@@ -134,7 +136,7 @@ class Journal:
         self._buffer.clear()
         try:
             with documents.storage_errors(self._path(self._number)):
-                documents.write_all(self._descriptor, data)
+                self._write(self._descriptor, data)
                 os.fdatasync(self._descriptor)
         except errors.StorageError:
             self._undo()
@@ -160,6 +162,20 @@ class Journal:
         """Close the segment. What was not committed is dropped: nobody was told of it."""
         self._buffer.clear()
         self._close()
+
+    def _write(self, descriptor: int, data: bytes) -> None:
+        """Write behind the last record, into room that was filled with zeros before.
+
+        A flush that need not make the file longer costs half as much on an idle disk.
+        """
+        end = self._size + len(data)
+        os.lseek(descriptor, self._size, os.SEEK_SET)
+        documents.write_all(descriptor, data)
+        if end > self._reserved:
+            with contextlib.suppress(OSError):
+                # A full disk may still have had room for the record itself.
+                documents.write_all(descriptor, bytes(settings.JOURNAL_RESERVE_BYTES))
+                self._reserved = end + settings.JOURNAL_RESERVE_BYTES
 
     def _undo(self) -> None:
         # What a failed commit left behind must not come back at a replay, since its

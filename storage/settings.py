@@ -56,6 +56,9 @@ KEY_BYTES_MAX = 200
 JOURNAL_SEGMENT_BYTES = 16 * 1024 * 1024
 """Size at which the journal goes on in a new segment."""
 
+JOURNAL_RESERVE_BYTES = 512 * 1024
+"""How much of a journal segment is filled with zeros ahead of its records."""
+
 JOURNALED_STATE_BYTES_MAX = 64 * 1024
 """A job state above this is flushed by its process instead of sharing the journal's flush."""
 
