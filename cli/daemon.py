@@ -89,6 +89,7 @@ def run(
         log = logs.to_file(log_stream).bind(pid=os.getpid())
         for problem in catalogue.load_user_opcodes().problems:
             log.error("user opcodes are left out", problem=problem)
+        _remove_dead_lock_files(places)
         daemon_lock = lock_files.create(places.lock_files, f"ganger-daemon_{int(time.time())}")
         stack.callback(daemon_lock.remove)
         ending = Ending()
@@ -109,6 +110,8 @@ def run(
         _supervise(surroundings, ending, ready)
         with suppress(FileNotFoundError):
             places.beacon.unlink()
+        daemon_lock.remove()
+        _tidy(places)
         log.info("stopped")
         if ending.error is not None:
             raise ending.error
@@ -119,6 +122,21 @@ def _prepare(places: Places) -> None:
         documents.make_directory(directory)
     documents.make_private_directory(places.run)
     documents.make_directory(places.lock_files, 0o700)
+
+
+def _remove_dead_lock_files(places: Places) -> None:
+    """Delete what predecessors left behind that were killed; a missing file says dead too."""
+    for path in places.lock_files.iterdir():
+        if lock_files.is_dead(path):
+            lock_files.remove_dead(path)
+
+
+def _tidy(places: Places) -> None:
+    """Remove the run directory, unless jobs go on that hold lock files in it."""
+    with suppress(OSError):
+        places.lock_files.rmdir()
+        places.socket.unlink(missing_ok=True)
+        places.run.rmdir()
 
 
 def _supervise(surroundings: Surroundings, ending: Ending, ready: object) -> None:

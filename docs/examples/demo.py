@@ -1,6 +1,6 @@
 """`make demo`: runs rolling-maintenance.yaml on a daemon of its own and checks what came of it.
 
-    .venv/bin/python docs/examples/demo.py [--chaos [WHAT]] [--keep] [--data DIR]
+    .venv/bin/python docs/examples/demo.py [--chaos [WHAT]] [--seed N] [--keep] [--data DIR]
 
 Everything happens in a temporary folder. The exit code is 0 only if every job ended as planned,
 every step started exactly once, no lock was held by two who exclude each other, the restored
@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import io
 import itertools
+import json
 import os
 import random
 import select
@@ -36,7 +38,7 @@ from rich.text import Text
 
 from ganger import Client, GangerError, JobStatus
 from ganger.cli.plans import PlannedJob, read
-from ganger.storage import settings
+from ganger.storage import lock_files, settings
 from ganger.storage.job_views import JobInfo, StatusChange
 from ganger.transport import frames
 from ganger.transport.messages import CrashComponent
@@ -58,8 +60,8 @@ INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 INTERRUPTED_EXIT_CODE = 130
 PIPE_WIDTH = 120
 STOP_SECONDS = 30.0
-CHAOS_AFTER_JOBS = (3, 20, 40)
-"""With ``--chaos``: something is made to fail when so many jobs have ended."""
+CHAOS_FIRST_JOBS, CHAOS_NEXT_JOBS = 3, 10
+"""With ``--chaos``: something fails when so many jobs have ended, and then so many more."""
 
 COMPONENTS = (
     "config_store",
@@ -232,20 +234,33 @@ def summary(plan: Sequence[PlannedJob], jobs: dict[str, JobInfo]) -> Table:
 # ---------------------------------------------------------------- making things fail
 
 
+def victims(what: str, seed: int) -> list[str]:
+    """Who is to fail, in order. Any: two components, the fork servers and the whole daemon."""
+    if what != "any":
+        return [what] * 3
+    chance = random.Random(seed)
+    chosen = [*chance.sample(COMPONENTS, 2), "fork_server", "daemon"]
+    chance.shuffle(chosen)
+    return chosen
+
+
 class Chaos:
     """Makes parts of the daemon fail while the plan runs. ``what``: one of `VICTIMS`, or any."""
 
-    def __init__(self, daemon: Daemon, what: str) -> None:
+    def __init__(self, daemon: Daemon, what: str, seed: int) -> None:
         self._daemon = daemon
-        self._what = what
-        self._left = list(CHAOS_AFTER_JOBS)
+        self._left = victims(what, seed)
+        self._due = CHAOS_FIRST_JOBS
+        self._struck: Counter[str] = Counter()
+        print(f"Chaos: seed {seed}, in this order: {', '.join(self._left)}")
 
     def strike(self, ended: int) -> str | None:
         """Let something fail if it is time; says what."""
-        if not self._left or ended < self._left[0]:
+        if not self._left or ended < self._due:
             return None
-        self._left.pop(0)
-        victim = random.choice(VICTIMS) if self._what == "any" else self._what
+        self._due = ended + CHAOS_NEXT_JOBS
+        victim = self._left.pop(0)
+        self._struck[victim] += 1
         if victim == "daemon":
             self._daemon.kill()
             self._daemon.up()
@@ -255,6 +270,22 @@ class Chaos:
         else:
             self._crash(victim)
         return f"{victim} was made to fail"
+
+    def doubts(self) -> list[str]:
+        """What was to fail and did not, or was not replaced, as the daemon's log has it."""
+        faults = [f"it was too late for {victim}" for victim in self._left]
+        told: Counter[str] = Counter()
+        for line in (self._daemon.places.data / "daemon.log").read_text().splitlines():
+            entry = json.loads(line)
+            if entry["event"] == "restarting":
+                told[entry["name"].partition(":")[0]] += 1
+            told["daemon"] += entry["event"] == "ready"
+        told["daemon"] -= 1
+        return faults + [
+            f"{victim} was struck {count} times and replaced {told[victim]} times"
+            for victim, count in self._struck.items()
+            if told[victim] < count
+        ]
 
     def _crash(self, component: str) -> None:
         # Not through `Client`, which would ask again if the listener fails with the request.
@@ -310,8 +341,10 @@ class Daemon:
             os.close(descriptor)
 
     def _pid(self) -> int:
-        with Client(self.places.data) as client:
-            return client.info().pid
+        # Not asked of the daemon, which may be busy with replacing what was made to fail.
+        pid = lock_files.holder(self.places.queue / "lock")
+        assert pid is not None
+        return pid
 
     def processes(self) -> list[psutil.Process]:
         """Every process that belongs to this daemon: itself, fork servers, jobs, commands."""
@@ -339,9 +372,13 @@ class Daemon:
         # The terminal may be gone, and printing fail.
         with suppress(GangerError, OSError):
             self.down()
-        for process in self.leftovers():
-            with suppress(psutil.Error):
-                process.kill()
+        # One that was just being started is found the next time.
+        deadline = time.monotonic() + STOP_SECONDS
+        while (left := self.processes()) and time.monotonic() < deadline:
+            for process in left:
+                with suppress(psutil.Error):
+                    process.kill()
+            psutil.wait_procs(left, timeout=1.0)
 
     def leftovers(self) -> list[psutil.Process]:
         """The processes that are still there after a fair time to leave."""
@@ -521,6 +558,8 @@ class Demonstration:
             for claim, faults in Findings(plan, jobs, self.daemon.scratch).all():
                 self.claim(claim, faults)
             self.claim("no lock is held any more", [str(row) for row in client.locks()])
+        if self.chaos is not None:
+            self.claim("what was made to fail was replaced", self.chaos.doubts())
         self.daemon.down()
         self.claim("nothing was left running", [str(one) for one in self.daemon.leftovers()])
         print("Everything held." if self.holds else "NOT everything held.")
@@ -537,11 +576,13 @@ class Demonstration:
 def main() -> int:
     """Run the demonstration; 0 if everything held."""
     arguments = parse_arguments()
+    assert isinstance(sys.stdout, io.TextIOWrapper)
+    sys.stdout.reconfigure(line_buffering=True)
     for number in INTERRUPTIONS:
         signal.signal(number, signal.default_int_handler)
     base = Path(tempfile.mkdtemp(prefix="ganger-demo-"))
     daemon = Daemon(arguments.data or base / "data", base / "scratch", arguments.chaos is not None)
-    chaos = Chaos(daemon, arguments.chaos) if arguments.chaos else None
+    chaos = Chaos(daemon, arguments.chaos, arguments.seed) if arguments.chaos else None
     console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
     demonstration = Demonstration(daemon, console, chaos)
     try:
@@ -575,7 +616,14 @@ def parse_arguments() -> argparse.Namespace:
         const="any",
         choices=["any", *VICTIMS],
         metavar="WHAT",
-        help="make WHAT fail three times meanwhile: " + ", ".join(["any", *VICTIMS]),
+        help="make WHAT fail several times meanwhile: " + ", ".join(["any", *VICTIMS]),
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=random.randrange(2**32),
+        metavar="N",
+        help="repeat the --chaos of an earlier run, which told its seed",
     )
     arguments = parser.parse_args()
     if arguments.data is not None and arguments.data.exists() and any(arguments.data.iterdir()):

@@ -23,11 +23,7 @@ def main() -> None:
             [
                 {
                     "OP_ID": "OP_EXEC",
-                    "argv": [
-                        "sh",
-                        "-c",
-                        "echo packing; tar -cf /dev/null /etc/hostname /etc/passwd",
-                    ],
+                    "argv": ["sh", "-c", "echo packing; tar -cf /dev/null -C /etc passwd group"],
                     "locks": {"node": {"exclusive": ["node1"]}, "instance": {"shared": ["store"]}},
                     "timeout": 60,
                 },
@@ -36,8 +32,8 @@ def main() -> None:
             reason="nightly backup",
         )
 
-        # A job may wait for others: here until the backup has succeeded, or for an exit code that
-        # means failure, and a third job that is there for exactly that case.
+        # A job may wait for others: `check` starts when the backup has succeeded, and `alarm` only
+        # if the check has failed.
         check = client.submit(
             {"OP_ID": "OP_EXEC", "argv": ["sh", "-c", "echo not good >&2; exit 3"]},
             depends=[backup],

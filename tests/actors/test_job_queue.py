@@ -6,6 +6,7 @@ import errno
 import os
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -23,6 +24,7 @@ QUEUED, WAITING, CANCELING, RUNNING, CANCELED, SUCCESS, ERROR = JobStatus
 
 DELAY: dict[str, Any] = {"OP_ID": "OP_TEST_DELAY", "duration": 1.5}
 PID = 815
+ENDED = 1_700_000_000.0
 
 
 class Timer:
@@ -42,8 +44,10 @@ class Timer:
 class Queue:
     """A job queue on the stage, and the executor's and the job processes' side of the talk."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
         self.stage = stage
+        self.flushed: dict[Path, bytes] = {}
+        monkeypatch.setattr("ganger.storage.journal.flush_file_system", self.flush_file_system)
         self.actor: Staged[JobQueue] = stage.start(JobQueue)
         self.processes: dict[int, lock_files.LockFile] = {}
         self.channels: dict[int, Asker] = {}
@@ -53,11 +57,20 @@ class Queue:
         self.actor.component._ledger._journal._close()
         self.actor = self.stage.start(JobQueue)
 
+    def flush_file_system(self, _: object) -> None:
+        """From now on, every file is as it is also after the loss of the machine."""
+        self.flushed = {path: path.read_bytes() for path in self.files()}
+
+    def files(self) -> list[Path]:
+        return [path for path in self.stage.places.queue.rglob("job-*") if path.is_file()]
+
     def crash_machine(self) -> None:
-        """As `restart`, and every job file is lost: none was flushed."""
+        """As `restart`; what was not flushed is lost: files that are newer are torn, or gone."""
         self.kill_all()
-        for path in self.stage.places.queue.glob("job-*"):
+        for path in self.files():
             path.write_bytes(b"")
+        for path, data in self.flushed.items():
+            path.write_bytes(data)
         self.restart()
 
     def kill_all(self) -> None:
@@ -107,10 +120,12 @@ class Queue:
     def state(
         self, job_id: int, serial: int, *statuses: JobStatus, body: bytes | None, **fields: Any
     ) -> messages.RecordState:
+        status = jobs.job_status(list(statuses))
+        fields.setdefault("ended", ENDED if status.is_final else None)
         return messages.RecordState(
             job_id=job_id,
             serial=serial,
-            status=jobs.job_status(list(statuses)),
+            status=status,
             priority=0,
             log_serial=fields.pop("log_serial", 0),
             body=body,
@@ -123,7 +138,7 @@ class Queue:
             op.status = status
         job.extra[jobs.STATE_SERIAL_KEY] = serial
         if job.status.is_final:
-            job.end_timestamp = (1_700_000_000, 0)
+            job.end_timestamp = jobs.timestamp(ENDED)
         return jobs.encode_job(job)
 
     def end_process(self, job_id: int, *, has_left: bool) -> None:
@@ -165,7 +180,7 @@ class Queue:
 def queue(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Iterator[Queue]:
     Timer.made = []
     monkeypatch.setattr(threading, "Timer", Timer)
-    made = Queue(stage)
+    made = Queue(stage, monkeypatch)
     yield made
     made.kill_all()
     made.actor.close()
@@ -247,8 +262,8 @@ def test_the_inputs_of_opcodes_are_announced_when_rules_read_them(queue: Queue) 
     ("bad", "refusal"),
     [
         (
-            JobSpec(ops=[{"OP_ID": "OP_NONE"}]),
-            ("OpcodeError", "job 1 of the submission: unknown opcode 'OP_NONE'"),
+            JobSpec(ops=[{"OP_ID": "QUITE_ANOTHER"}]),
+            ("OpcodeError", "job 1 of the submission: unknown opcode 'QUITE_ANOTHER'"),
         ),
         (
             spec((7, [])),
@@ -889,10 +904,13 @@ def test_archiving_many_has_a_limit(queue: Queue, monkeypatch: pytest.MonkeyPatc
 def test_an_archived_job_stays_so_after_a_crash(queue: Queue) -> None:
     queue.submitted(spec())
     queue.finish(1)
+    job = queue.job(1)
     queue.actor.ask(messages.ArchiveJob(id=1))
-    queue.restart()
-    assert queue.statuses(archived=True) == {1: "success"}
-    assert queue.statuses() == {}
+    for loss in (queue.crash_machine, queue.restart):
+        loss()
+        assert queue.statuses(archived=True) == {1: "success"}
+        assert queue.statuses() == {}
+        assert queue.job(1) == job
 
 
 # A disk that refuses.

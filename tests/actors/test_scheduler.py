@@ -1,0 +1,141 @@
+"""The scheduler on a stage: one pass for each turn in which something could have changed."""
+
+from __future__ import annotations
+
+from ganger.actors.scheduler import Scheduler
+from ganger.storage import settings
+from ganger.storage.jobs import JobStatus
+from ganger.transport import messages
+from ganger.transport.addresses import Envelope
+from ganger.transport.messages import JobsChosen, JobsFinished, JobsJudged, JobVerdict, PendingJob
+from tests.actors.stage import Stage
+
+SUCCESS, ERROR, CANCELED = JobStatus.SUCCESS, JobStatus.ERROR, JobStatus.CANCELED
+
+
+def verdict(job_id: int, *depends: int, priority: int = 0, action: str = "ACCEPT") -> JobVerdict:
+    waits = tuple((target, ("success",)) for target in depends)
+    return JobVerdict(job=PendingJob(id=job_id, priority=priority, depends=waits), action=action)
+
+
+def test_a_new_scheduler_asks_for_everything(stage: Stage) -> None:
+    component = Scheduler(stage.surroundings, 1)
+    component.on_receive(Envelope(messages.Boot()))
+    stage.take_one(messages.ReportConfiguration, to="config_store")
+    stage.take_one(messages.ReportQueue, to="job_queue")
+
+
+def test_a_turn_ends_with_one_pass_for_all_that_it_brought(stage: Stage) -> None:
+    scheduler = stage.start(Scheduler)
+    scheduler.notify(JobsJudged(jobs=[verdict(1)]), JobsJudged(jobs=[verdict(2), verdict(3)]))
+    assert stage.told == []
+    scheduler.end_turn()
+    assert stage.told == [("job_queue", JobsChosen(start=[1, 2, 3], seen_up_to=3))]
+
+
+def test_a_turn_that_brought_nothing_ends_without_a_pass(stage: Stage) -> None:
+    scheduler = stage.start(Scheduler)
+    scheduler.end_turn()
+    assert stage.told == []
+
+
+def test_every_kind_of_news_leads_to_a_pass(stage: Stage) -> None:
+    scheduler = stage.start(Scheduler)
+    for news in (
+        JobsJudged(jobs=[]),
+        JobsFinished(jobs=[]),
+        messages.JobsGone(ids=[]),
+        messages.StatusesReported(jobs=[]),
+        messages.JobReprioritised(id=1, priority=0),
+        messages.LimitsChanged(running_jobs_max=5),
+    ):
+        scheduler.notify(news)
+        scheduler.end_turn()
+        stage.take_one(JobsChosen, to="job_queue")
+
+
+def test_a_free_slot_is_used_in_the_turn_in_which_it_is_freed(stage: Stage) -> None:
+    scheduler = stage.start(Scheduler)
+    scheduler.notify(messages.LimitsChanged(running_jobs_max=1))
+    scheduler.notify(JobsJudged(jobs=[verdict(1), verdict(2), verdict(3, priority=-1)]))
+    scheduler.end_turn()
+    assert stage.take_one(JobsChosen).start == [3]
+    scheduler.notify(JobsFinished(jobs=[(3, SUCCESS)]))
+    scheduler.end_turn()
+    assert stage.take_one(JobsChosen).start == [1]
+    scheduler.notify(messages.LimitsChanged(running_jobs_max=2))
+    scheduler.end_turn()
+    assert stage.take_one(JobsChosen).start == [2]
+
+
+def test_without_a_configuration_there_are_slots_all_the_same(stage: Stage) -> None:
+    scheduler = stage.start(Scheduler)
+    scheduler.notify(JobsJudged(jobs=[verdict(n) for n in range(1, 100)]))
+    scheduler.end_turn()
+    assert len(stage.take_one(JobsChosen).start) == settings.RUNNING_JOBS_MAX
+
+
+def test_dependencies_nobody_told_of_are_asked_for(stage: Stage) -> None:
+    scheduler = stage.start(Scheduler)
+    scheduler.notify(JobsJudged(jobs=[verdict(8, 3), verdict(9, 4)]))
+    scheduler.end_turn()
+    assert stage.take_one(messages.ReportStatuses, to="job_queue").ids == [3, 4]
+    stage.told.clear()
+    scheduler.notify(messages.StatusesReported(jobs=[(3, SUCCESS), (4, None)]))
+    scheduler.end_turn()
+    chosen = stage.take_one(JobsChosen)
+    assert chosen.start == [8]
+    assert chosen.doomed == [(9, "failed", "Dependency error: Job 4 not found")]
+    assert stage.told == []
+
+
+def test_doomed_and_eligible_jobs_are_told(stage: Stage) -> None:
+    scheduler = stage.start(Scheduler)
+    scheduler.notify(messages.LimitsChanged(running_jobs_max=1))
+    scheduler.notify(
+        JobsJudged(jobs=[verdict(1), verdict(2, 1), verdict(3, 1), verdict(4, 2), verdict(5)])
+    )
+    scheduler.end_turn()
+    assert stage.take_one(JobsChosen).start == [1]
+    scheduler.notify(JobsFinished(jobs=[(1, SUCCESS), (2, CANCELED)]))
+    scheduler.end_turn()
+    chosen = stage.take_one(JobsChosen)
+    assert chosen.start == [3]
+    assert chosen.doomed == [(4, "canceled", "")]
+    scheduler.notify(JobsFinished(jobs=[(3, SUCCESS)]), JobsJudged(jobs=[verdict(6, 1)]))
+    scheduler.end_turn()
+    assert stage.take_one(JobsChosen).start == [5]
+    scheduler.notify(messages.StatusesReported(jobs=[(1, SUCCESS)]))
+    scheduler.end_turn()
+    assert stage.take_one(JobsChosen).eligible == [6]
+
+
+def test_a_job_that_is_gone_is_not_chosen(stage: Stage) -> None:
+    scheduler = stage.start(Scheduler)
+    scheduler.notify(JobsJudged(jobs=[verdict(1), verdict(2)]), messages.JobsGone(ids=[1]))
+    scheduler.end_turn()
+    assert stage.take_one(JobsChosen) == JobsChosen(start=[2], seen_up_to=2)
+
+
+def test_everything_told_afresh_replaces_what_was_known(stage: Stage) -> None:
+    scheduler = stage.start(Scheduler)
+    scheduler.notify(messages.LimitsChanged(running_jobs_max=2))
+    scheduler.notify(JobsJudged(jobs=[verdict(1), verdict(2), verdict(3)]))
+    scheduler.end_turn()
+    stage.told.clear()
+    scheduler.notify(JobsJudged(jobs=[verdict(4), verdict(5)], running=[2], is_all=True))
+    scheduler.end_turn()
+    assert stage.take_one(JobsChosen) == JobsChosen(start=[4], seen_up_to=5)
+    # Whether the running one still runs is asked for: word of its end may have been overtaken.
+    assert stage.take_one(messages.ReportStatuses).ids == [2]
+    scheduler.notify(messages.StatusesReported(jobs=[(2, ERROR)]))
+    scheduler.end_turn()
+    assert stage.take_one(JobsChosen).start == [5]
+
+
+def test_what_has_been_seen_never_goes_back(stage: Stage) -> None:
+    scheduler = stage.start(Scheduler)
+    scheduler.notify(JobsJudged(jobs=[verdict(9)]))
+    scheduler.notify(JobsJudged(jobs=[verdict(3)]))
+    scheduler.end_turn()
+    assert stage.take_one(JobsChosen).seen_up_to == 9
