@@ -274,7 +274,7 @@ class JobActor:
                     # The state is in the journal; the daemon writes the file if we cannot.
                     self._is_file_stale = True
                     return
-                if not os.path.isdir(os.path.dirname(self._path)):
+                if not job_files.is_queue_of(self._path):
                     # The whole queue was deleted: nobody is left who could want the result.
                     raise
                 self._link.wait({}, _RETRY_SECONDS)

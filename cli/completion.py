@@ -9,13 +9,13 @@ from click.shell_completion import get_completion_class
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    r"""Print the completion script for SHELL.
+    """Print the completion script for SHELL.
 
     \b
     bash:  ganger completion bash > /etc/bash_completion.d/ganger
     zsh:   ganger completion zsh > ~/.zfunc/_ganger
     fish:  ganger completion fish > ~/.config/fish/completions/ganger.fish
-    """
+    """  # noqa: D301 - the mark that keeps lines apart
     from .main import ganger  # noqa: PLC0415 - the whole command line, seen from inside it
 
     found = get_completion_class(shell)

@@ -53,14 +53,14 @@ def execute(
     depends: list[tuple[int, list[str]]],
     dry_run: bool,
 ) -> int:
-    r"""Run COMMAND as a job and follow it: its output is ours, its exit code too.
+    """Run COMMAND as a job and follow it: its output is ours, its exit code too.
 
     \b
     ganger exec -- sh -c 'echo hello; exit 3'
     ganger exec --lock node/n1 --timeout 60 -- /usr/local/bin/upgrade n1
 
     Interrupting (Ctrl-C) stops following; the job goes on.
-    """
+    """  # noqa: D301 - the mark that keeps lines apart
     opcode: dict[str, Any] = {"OP_ID": "OP_EXEC", "argv": list(command)}
     if locks:
         opcode["locks"] = _locks(locks)

@@ -95,14 +95,14 @@ def _show_version(context: click.Context, _: click.Parameter, value: bool) -> No
 )
 @click.pass_context
 def ganger(context: click.Context, data: str | None) -> None:
-    r"""Run operations as durable, supervised jobs that know what they lock.
+    """Run operations as durable, supervised jobs that know what they lock.
 
     \b
     Start:    ganger up
     Try:      ganger exec -- sh -c 'echo hello'
     Look:     ganger job list
     Stop:     ganger down
-    """
+    """  # noqa: D301 - the mark that keeps lines apart
     context.obj = Call(data=data)
 
 

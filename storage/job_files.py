@@ -30,6 +30,11 @@ def path(queue: str | os.PathLike[str], job_id: int) -> str:
     return f"{os.fspath(queue)}/job-{job_id}"
 
 
+def is_queue_of(job_path: str) -> bool:
+    """Whether the directory of this job file is there."""
+    return os.path.isdir(os.path.dirname(job_path))
+
+
 class QueueDirectory:
     """The job files of one queue."""
 

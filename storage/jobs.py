@@ -185,7 +185,7 @@ def decode_job(data: bytes) -> Job:
             raise errors.StorageError("not a job: expected a JSON object")
         if isinstance(raw.get("process_id"), str):
             raw["process_id"] = int(raw["process_id"])
-        extra = {key: raw.pop(key) for key in raw.keys() - _JOB_KEYS}
+        extra = {key: raw.pop(key) for key in list(raw) if key not in _JOB_KEYS}
         _check_extra(extra)
         ops = raw.get("ops")
         for op in ops if isinstance(ops, list) else ():
@@ -193,7 +193,9 @@ def decode_job(data: bytes) -> Job:
                 op["priority"] = 0
         job = msgspec.convert(raw, Job)
         job.extra = extra
-        job.op_extras = [{key: op[key] for key in op.keys() - _OP_KEYS} for op in raw["ops"]]
+        job.op_extras = [
+            {key: value for key, value in op.items() if key not in _OP_KEYS} for op in raw["ops"]
+        ]
     except (msgspec.DecodeError, ValueError, UnicodeDecodeError, RecursionError) as error:
         raise errors.StorageError(f"not a job: {error}") from error
     return job

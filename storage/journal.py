@@ -2,9 +2,9 @@
 
 How it works. Records are collected by `append` and made durable together by `commit`: one
 write, one flush, however many records. A segment is a file of records, each with its length
-and checksum in front, and of zeros behind them; a torn tail is cut when it is read. When a segment is full
-the next one begins; a full one is deleted (`cut`) once everything it holds is durable in the
-job files.
+and checksum in front, and of zeros behind them; a torn tail is cut when it is read. When a
+segment is full the next one begins; a full one is deleted (`cut`) once everything it holds is
+durable in the job files.
 
 A failed write or flush is never followed by more records in the same file: what it left
 there is cut off, or, if even that fails, the next commit begins a new segment, and a record
@@ -93,9 +93,7 @@ class Journal:
         self._number = max(numbers[-1] if numbers else 0, self._number) + 1
         path = self._path(self._number)
         with documents.storage_errors(path):
-            descriptor = os.open(
-                path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640
-            )
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
             try:
                 documents.flush_directory(self._directory)
             except OSError:

@@ -360,8 +360,7 @@ class Daemon:
 
     def fork_servers(self) -> list[psutil.Process]:
         """The fork servers: children of the daemon, as jobs are not."""
-        pid = self._pid()
-        return [one for one in self.processes() if one.ppid() == pid]
+        return psutil.Process(self._pid()).children()
 
     def end(self, ids: Sequence[int]) -> None:
         """However things stand: cancel what has not started, stop, leave no process."""

@@ -24,6 +24,8 @@ plain = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
     max_leaves=8,
 )
+# Hypothesis knows the names that the code knows; these are none of them.
+unknown_fields = st.dictionaries(texts.map(lambda text: f"x {text}"), plain, max_size=3)
 stamps = st.none() | st.tuples(st.integers(0, 2**32), st.integers(0, 999_999)).map(list)
 opcodes = st.fixed_dictionaries(
     {"input": st.dictionaries(texts, plain, max_size=4)},
@@ -50,14 +52,13 @@ documents = st.fixed_dictionaries(
 )
 
 
-@given(documents, st.dictionaries(texts, plain, max_size=3), st.data())
+@given(documents, unknown_fields, st.data())
 def test_what_somebody_else_wrote_survives_a_rewrite(
     document: dict[str, Any], unknown: dict[str, Any], data: st.DataObject
 ) -> None:
     document = {**unknown, **document}
     for op in document["ops"]:
-        for name, value in data.draw(st.dictionaries(texts, plain, max_size=2)).items():
-            op.setdefault(name, value)
+        op.update(data.draw(unknown_fields))
     job = jobs.decode_job(msgspec.json.encode(document))
     written = msgspec.json.decode(jobs.encode_job(job))
     assert {name: written[name] for name in document if name != "ops"} == {
@@ -65,7 +66,8 @@ def test_what_somebody_else_wrote_survives_a_rewrite(
     }
     for op, given_op in zip(written["ops"], document["ops"], strict=True):
         assert {name: op[name] for name in given_op} == given_op
-    assert jobs.decode_job(jobs.encode_job(job)) == jobs.decode_job(jobs.encode_job(job))
+    # Byte for byte, and in the same order, from the second time on.
+    assert [name for name in written if name in unknown] == list(unknown)
     assert jobs.encode_job(jobs.decode_job(jobs.encode_job(job))) == jobs.encode_job(job)
 
 
@@ -169,11 +171,6 @@ class LifeOfAJob(RuleBasedStateMachine):
     def no_opcode_behind_the_current_one_has_begun(self) -> None:
         for op in self.job.ops[self.index + 1 :]:
             assert op.status not in (WAITING, CANCELING, RUNNING, SUCCESS)
-
-    @invariant()
-    def the_end_is_stamped(self) -> None:
-        if self.job.status in (ERROR, CANCELED) and self.op.status is not QUEUED:
-            assert self.job.end_timestamp is not None or self.op.status is CANCELED
 
     @invariant()
     def it_reads_as_it_was_written(self) -> None:
