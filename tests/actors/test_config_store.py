@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from tests.actors.stage import Stage
 
 from ganger.actors.config_store import ConfigStore
 from ganger.storage import config_files, settings
 from ganger.transport import messages
 from ganger.transport.addresses import Envelope
-from tests.actors.stage import Stage
 
 RULE = {"uuid": "aaaaaaaa-0000-4000-8000-000000000000", "watermark": 1, "action": "PAUSE"}
 

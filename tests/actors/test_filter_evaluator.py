@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.actors.stage import Stage
+
 from ganger.actors.filter_evaluator import FilterEvaluator
 from ganger.transport import messages
 from ganger.transport.addresses import Envelope
 from ganger.transport.messages import JobArrived, JobsArrived, JobVerdict, PendingJob, RulesChanged
-from tests.actors.stage import Stage
 
 UUID = "aaaaaaaa-0000-4000-8000-000000000000"
 OTHER = "bbbbbbbb-0000-4000-8000-000000000000"

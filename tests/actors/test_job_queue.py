@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.actors.stage import Asker, Stage, Staged
 
 from ganger.actors.job_queue import JobQueue
 from ganger.storage import jobs, lock_files
@@ -18,7 +19,6 @@ from ganger.storage.jobs import JobStatus
 from ganger.transport import messages
 from ganger.transport.addresses import Envelope
 from ganger.transport.messages import JobSpec, SubmitJobs
-from tests.actors.stage import Asker, Stage, Staged
 
 QUEUED, WAITING, CANCELING, RUNNING, CANCELED, SUCCESS, ERROR = JobStatus
 

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
+from tests.actors.stage import Asker, Stage, Staged
 
 from ganger.actors.lock_manager import LockManager
 from ganger.storage import lock_files
@@ -15,7 +16,6 @@ from ganger.storage.locks import LocksFile, Owner, decode_locks
 from ganger.transport import messages
 from ganger.transport.addresses import Envelope
 from ganger.transport.messages import LocksGranted, LocksPending, RequestLocks
-from tests.actors.stage import Asker, Stage, Staged
 
 NODE_A, NODE_B = "node/a", "node/b"
 
@@ -54,7 +54,7 @@ class Locks:
     def request(self, owner: Owner, *changes: tuple[str, str], priority: int = 0) -> Asker:
         """The turn goes on."""
         message = RequestLocks(owner=owner, priority=priority, changes=list(changes))
-        return self.actor.say(message, number=owner.identifier)
+        return self.actor.say(message, number=int(owner.identifier))
 
     def take(self, owner: Owner, *changes: tuple[str, str]) -> None:
         """Get locks that are free."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.actors.stage import Asker
 
 from ganger.actors.job_table import JobTable, Phase, Row, row_of
 from ganger.actors.ledger import Ledger
@@ -19,7 +20,6 @@ from ganger.storage.journal import Journal
 from ganger.transport import messages
 from ganger.transport.addresses import Envelope
 from ganger.transport.messages import ListJobs
-from tests.actors.stage import Asker
 
 QUEUED, WAITING, CANCELING, RUNNING, CANCELED, SUCCESS, ERROR = JobStatus
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from tests.actors.stage import Stage
+
 from ganger.actors.scheduler import Scheduler
 from ganger.storage import settings
 from ganger.storage.jobs import JobStatus
 from ganger.transport import messages
 from ganger.transport.addresses import Envelope
 from ganger.transport.messages import JobsChosen, JobsFinished, JobsJudged, JobVerdict, PendingJob
-from tests.actors.stage import Stage
 
 SUCCESS, ERROR, CANCELED = JobStatus.SUCCESS, JobStatus.ERROR, JobStatus.CANCELED
 

@@ -211,8 +211,10 @@ def test_a_relative_dependency_beyond_the_submission_is_out_of_reach() -> None:
     far = spec(EXEC | {"depends": [[-1, []], [-3, []]]})
     assert refusal(spec(DELAY), spec(DELAY), far) == (
         "DependencyError",
-        "job 2 of the submission: depends[1]: -3 is out of reach: "
-        "only 2 jobs come before this one in the submission",
+        (
+            "job 2 of the submission: depends[1]: -3 is out of reach: "
+            "only 2 jobs come before this one in the submission"
+        ),
     )
 
 
@@ -240,8 +242,10 @@ def test_the_priority_and_the_dependencies_of_a_job_are_checked_as_its_opcodes()
     )
     assert refusal(spec(DELAY, depends=[(5, ["finished"])])) == (
         "DependencyError",
-        "OP_TEST_DELAY: depends[0]: expected statuses among success, error, canceled, "
-        "got 'finished'",
+        (
+            "OP_TEST_DELAY: depends[0]: expected statuses among success, error, canceled, "
+            "got 'finished'"
+        ),
     )
 
 

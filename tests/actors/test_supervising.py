@@ -9,7 +9,8 @@ from ganger.actors.supervising import DEFAULT_POLICY, POLICIES, Record, after_fa
 
 def failures(component: str, times: list[float]) -> list[tuple[str, float]]:
     """What is decided about failures at these times."""
-    record, decided = Record(), []
+    record = Record()
+    decided: list[tuple[str, float]] = []
     for now in times:
         decision = after_failure(component, record, now)
         record = decision.record

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.actors.stage import Asker
 
 from ganger.actors.job_table import Row
 from ganger.actors.watch_list import Watch, WatchList
@@ -10,7 +11,6 @@ from ganger.storage import errors, settings
 from ganger.storage.jobs import JobStatus, LogEntry
 from ganger.transport import messages
 from ganger.transport.addresses import Envelope
-from tests.actors.stage import Asker
 
 ENTRY: LogEntry = (1, (5, 6), "stdout", "x")
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.actors.stage import Stage, Staged
 
 from ganger.actors.config_store import ConfigStore
 from ganger.actors.filter_evaluator import FilterEvaluator
@@ -19,7 +20,6 @@ from ganger.storage import config_files, job_views, jobs
 from ganger.storage.job_files import QueueDirectory
 from ganger.storage.jobs import JobStatus
 from ganger.transport import messages
-from tests.actors.stage import Stage, Staged
 
 DATA = Path(__file__).parent / "data"
 STATES = sorted((DATA / "job-states").iterdir())

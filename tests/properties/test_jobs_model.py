@@ -75,10 +75,9 @@ def test_what_somebody_else_wrote_survives_a_rewrite(
 def test_arbitrary_text_is_a_job_or_an_error(data: bytes) -> None:
     try:
         job = jobs.decode_job(data)
-    except errors.StorageError as error:
-        assert "\n" not in error.text
-    else:
-        assert isinstance(job.status, JobStatus)
+    except errors.StorageError:
+        return
+    assert jobs.decode_job(jobs.encode_job(job)).status is job.status
 
 
 def slow_status(statuses: list[JobStatus]) -> JobStatus:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import stat
@@ -132,7 +133,7 @@ def test_a_file_is_exchanged_also_where_the_file_system_cannot(
     path.write_bytes(b"old")
 
     def unable(*_: object) -> int:
-        documents.ctypes.set_errno(errno.EINVAL)
+        ctypes.set_errno(errno.EINVAL)
         return -1
 
     monkeypatch.setattr(documents, "_renameat2", unable)

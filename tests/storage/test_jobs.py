@@ -123,7 +123,7 @@ FOREIGN: dict[str, Any] = {
 def test_unknown_keys_survive_a_rewrite() -> None:
     read = jobs.decode_job(msgspec.json.encode(FOREIGN))
     again = msgspec.json.decode(jobs.encode_job(read))
-    defaults = {
+    defaults: dict[str, Any] = {
         "result": None,
         "log": [],
         "priority": 0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -144,7 +145,7 @@ def test_an_error_while_asking_means_not_dead(
         patch.setattr(os, "open", refuse)
         assert not lock_files.is_dead(path)
     with monkeypatch.context() as patch:
-        patch.setattr(lock_files.fcntl, "lockf", refuse)
+        patch.setattr(fcntl, "lockf", refuse)
         assert not lock_files.is_dead(path)
 
 

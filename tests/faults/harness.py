@@ -1,0 +1,146 @@
+"""A real daemon in a directory of its own, with everything it started ended afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any, Self
+
+import psutil
+
+from ganger import Client
+from ganger.storage import settings
+from ganger.transport import frames
+from ganger.transport.messages import ClientReply, CrashComponent
+from ganger.transport.wire import Dealer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GANGER = [sys.executable, "-m", "ganger.cli.main"]
+
+
+class Daemon:
+    """A daemon with test hooks, started through the command line."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.data = folder / "data"
+        self.places = settings.places(self.data)
+
+    def __enter__(self) -> Self:
+        self.up()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End every process that works for this directory, whatever state it is in."""
+        with contextlib.suppress(Exception), self.client() as client:
+            os.kill(client.info(timeout=2).pid, signal.SIGKILL)
+        ours = [process for process in psutil.process_iter() if self._is_ours(process)]
+        for process in ours:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(ours, timeout=10)
+        shutil.rmtree(self.places.run, ignore_errors=True)
+
+    def _is_ours(self, process: psutil.Process) -> bool:
+        try:
+            words = process.cmdline()
+            where = process.environ().get("GANGER_TEST_FOLDER", "")
+        except psutil.Error:
+            return False
+        return str(self.folder) == where or any(str(self.places.run) in word for word in words)
+
+    def run(self, *words: str, check: bool = True, text: str | None = None) -> Any:
+        """Run one command of the command line."""
+        return subprocess.run(
+            [*GANGER, "--data", str(self.data), *words],
+            check=check,
+            capture_output=True,
+            text=True,
+            input=text,
+            timeout=60,
+            env={**os.environ, "GANGER_TEST_FOLDER": str(self.folder)},
+        )
+
+    def up(self) -> None:
+        """Start the daemon (again)."""
+        self.run("up", "--test-hooks")
+
+    def client(self) -> Client:
+        """A client of it."""
+        return Client(self.data)
+
+    def pid(self) -> int:
+        """The daemon's process."""
+        with self.client() as client:
+            return client.info().pid
+
+    def kill(self) -> None:
+        """SIGKILL the daemon and wait for its end."""
+        pid = self.pid()
+        descriptor = os.pidfd_open(pid)
+        os.kill(pid, signal.SIGKILL)
+        wait_for_end(descriptor)
+
+    def crash(self, component: str) -> None:
+        """Make a component fail; returns when that was asked for."""
+        dealer = Dealer(f"ipc://{self.places.socket}")
+        try:
+            message = frames.encode(CrashComponent(component=component), 1)
+            while not dealer.send(message):
+                dealer.receive(1.0)
+            while not isinstance(answer := dealer.receive(5.0), bytes) and answer is not None:
+                # News of the connection; the listener's own end takes the answer with it.
+                if component == "wire_listener":
+                    return
+            if isinstance(answer, bytes):
+                frames.decode(answer, ClientReply)
+        finally:
+            dealer.close()
+
+    def fork_servers(self) -> list[psutil.Process]:
+        """The processes that fork jobs: children of the daemon."""
+        return psutil.Process(self.pid()).children()
+
+
+def wait_for_end(descriptor: int) -> None:
+    """Wait until the process of this pidfd has ended."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    assert poll.poll(20_000), "the process has not ended"
+    os.close(descriptor)
+
+
+class Witnesses:
+    """Files to which each job appends a line when its operation runs."""
+
+    def __init__(self, folder: Path, count: int) -> None:
+        self._folder = folder / "witnesses"
+        self._folder.mkdir(exist_ok=True)
+        self._count = count
+
+    def jobs(self, seconds: float = 0.03) -> list[list[dict[str, Any]]]:
+        """Jobs that hold locks in each other's way, a little."""
+        return [
+            [
+                {
+                    "OP_ID": "OP_EXEC",
+                    "argv": ["sh", "-c", f"echo ran >> {self._folder}/{n}; sleep {seconds}"],
+                    "locks": {"node": {"exclusive" if n % 3 == 0 else "shared": [f"n{n % 5}"]}},
+                }
+            ]
+            for n in range(self._count)
+        ]
+
+    def counts(self) -> dict[int, int]:
+        """How often each operation ran."""
+        return {
+            n: len(path.read_text().splitlines()) if (path := self._folder / str(n)).exists() else 0
+            for n in range(self._count)
+        }

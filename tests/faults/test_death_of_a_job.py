@@ -1,0 +1,167 @@
+"""The process of a job dies, stops, or outlives the daemon: the truth is told of each."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import psutil
+from tests.faults.harness import Daemon, wait_for_end
+
+from ganger import Client, JobStatus
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+
+RESERVED_SIGNALS = 0b11 << 31
+"""Signals 32 and 33 belong to the C library; no program can change them."""
+
+
+def start_gated(daemon: Daemon, client: Client, lock: str = "n1") -> tuple[int, Path]:
+    """A running job that ends when somebody writes to its fifo, and holds a lock."""
+    fifo = daemon.folder / f"gate-{lock}"
+    os.mkfifo(fifo)
+    job_id = client.submit(
+        {
+            "OP_ID": "OP_EXEC",
+            "argv": ["sh", "-c", f"echo started; cat {fifo}"],
+            "locks": {"node": {"exclusive": [lock]}},
+        }
+    )
+    until(client, job_id, JobStatus.RUNNING)
+    return job_id, fifo
+
+
+def until(client: Client, job_id: int, status: JobStatus) -> None:
+    for change in client.watch(job_id, log=False, timeout=30):
+        if change.status is status:
+            return
+    raise AssertionError(f"job {job_id} ended without being {status}")
+
+
+def lock_job(client: Client, lock: str = "n1") -> int:
+    return client.submit(
+        {"OP_ID": "OP_EXEC", "argv": ["true"], "locks": {"node": {"exclusive": [lock]}}}
+    )
+
+
+def test_a_killed_process_is_told_and_its_locks_are_free(tmp_path: Path) -> None:
+    with Daemon(tmp_path) as daemon, daemon.client() as client:
+        job_id, _ = start_gated(daemon, client)
+        waiter = lock_job(client)
+        until(client, waiter, JobStatus.WAITING)
+        process_id = client.job(job_id).process_id
+        assert process_id is not None
+        commands = psutil.Process(process_id).children(recursive=True)
+        os.kill(process_id, signal.SIGKILL)
+        [dead, served] = client.wait(job_id, waiter, timeout=10)
+        assert dead.status is JobStatus.ERROR
+        assert dead.ops is not None
+        assert f"detected death of job {job_id}" in dead.ops[0].result
+        assert served.status is JobStatus.SUCCESS
+        gone, alive = psutil.wait_procs(commands, timeout=10)
+        assert gone
+        assert not alive, "a command of the dead job goes on without its locks"
+
+
+def test_a_stopped_process_is_alive_and_keeps_its_locks(tmp_path: Path) -> None:
+    with Daemon(tmp_path) as daemon, daemon.client() as client:
+        job_id, fifo = start_gated(daemon, client)
+        process_id = client.job(job_id).process_id
+        assert process_id is not None
+        os.kill(process_id, signal.SIGSTOP)
+        daemon.kill()
+        daemon.up()
+        waiter = lock_job(client)
+        until(client, waiter, JobStatus.WAITING)
+        assert client.job(job_id).status is JobStatus.RUNNING
+        os.kill(process_id, signal.SIGCONT)
+        fifo.write_text("go\n")
+        ended = client.wait(job_id, waiter, timeout=30)
+        assert [job.status for job in ended] == [JobStatus.SUCCESS, JobStatus.SUCCESS]
+
+
+def test_a_job_that_ends_while_no_daemon_runs_is_believed(tmp_path: Path) -> None:
+    with Daemon(tmp_path) as daemon:
+        with daemon.client() as client:
+            job_id, fifo = start_gated(daemon, client)
+            process_id = client.job(job_id).process_id
+        assert process_id is not None
+        descriptor = os.pidfd_open(process_id)
+        daemon.kill()
+        fifo.write_text("alone\n")
+        wait_for_end(descriptor)
+        daemon.up()
+        with daemon.client() as client:
+            job = client.job(job_id)
+            assert job.status is JobStatus.SUCCESS
+            assert job.ops is not None
+            assert job.ops[0].result["stdout_tail"] == "started\nalone\n"
+            assert [entry.text for entry in job.ops[0].log] == ["started", "alone"]
+
+
+def test_a_job_killed_while_no_daemon_runs_ends_in_an_error(tmp_path: Path) -> None:
+    with Daemon(tmp_path) as daemon:
+        with daemon.client() as client:
+            job_id, _ = start_gated(daemon, client)
+            process_id = client.job(job_id).process_id
+        assert process_id is not None
+        daemon.kill()
+        os.kill(process_id, signal.SIGKILL)
+        daemon.up()
+        with daemon.client() as client:
+            [job] = client.wait(job_id, timeout=10)
+            assert job.status is JobStatus.ERROR
+            assert client.locks() == []
+
+
+def test_a_job_that_waits_for_a_lock_gets_it_from_the_successor(tmp_path: Path) -> None:
+    with Daemon(tmp_path) as daemon, daemon.client() as client:
+        job_id, fifo = start_gated(daemon, client)
+        waiter = lock_job(client)
+        until(client, waiter, JobStatus.WAITING)
+        daemon.kill()
+        daemon.up()
+        fifo.write_text("go\n")
+        ended = client.wait(job_id, waiter, timeout=30)
+        assert [job.status for job in ended] == [JobStatus.SUCCESS, JobStatus.SUCCESS]
+        assert client.locks() == []
+
+
+def test_a_job_process_inherits_nothing_but_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SECRET_OF_THE_DAEMON", "not for jobs")
+    with Daemon(tmp_path) as daemon, daemon.client() as client:
+        job_id, fifo = start_gated(daemon, client)
+        process_id = client.job(job_id).process_id
+        assert process_id is not None
+        process = psutil.Process(process_id)
+        assert os.getsid(process_id) == process_id
+        [command] = process.children()
+        status = dict(
+            line.split(":\t", 1)
+            for line in (tmp_path.__class__("/proc") / str(command.pid) / "status")
+            .read_text()
+            .splitlines()
+            if ":\t" in line
+        )
+        assert int(status["SigIgn"], 16) & ~RESERVED_SIGNALS == 0
+        assert int(status["SigBlk"], 16) == 0
+        assert "SECRET_OF_THE_DAEMON" not in command.environ()
+        descriptors = sorted(int(name) for name in os.listdir(f"/proc/{command.pid}/fd"))
+        assert descriptors == [0, 1, 2]
+        kinds = [
+            os.readlink(f"/proc/{process_id}/fd/{name}")
+            for name in os.listdir(f"/proc/{process_id}/fd")
+        ]
+        # Null, two logs, its channel and its lock file; pipes and pidfd of the command.
+        assert sum("livelocks/job_" in kind for kind in kinds) == 1
+        assert sum(kind.startswith("socket:") for kind in kinds) == 1
+        fifo.write_text("go\n")
+        client.wait(job_id, timeout=30)
+        assert not list(daemon.places.lock_files.glob("job_*"))

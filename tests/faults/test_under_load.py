@@ -1,0 +1,118 @@
+"""Every component, the fork server and the whole daemon fail while jobs run: nothing is lost."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.faults.harness import Daemon, Witnesses, wait_for_end
+
+from ganger import JobStatus
+from ganger.actors.tree import COMPONENTS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+JOBS = 60
+PARTS = [component.name for component in COMPONENTS]
+
+
+def check_all_ran_once(daemon: Daemon, witnesses: Witnesses, ids: list[int]) -> None:
+    with daemon.client() as client:
+        ended = client.wait(*ids, timeout=60)
+        assert {job.status for job in ended} == {JobStatus.SUCCESS}
+        assert set(witnesses.counts().values()) == {1}
+        assert client.locks() == []
+
+
+@pytest.mark.parametrize("component", PARTS)
+def test_a_component_that_fails_loses_nothing_and_starts_nothing_twice(
+    tmp_path: Path, component: str
+) -> None:
+    witnesses = Witnesses(tmp_path, JOBS)
+    with Daemon(tmp_path) as daemon:
+        with daemon.client() as client:
+            ids = client.submit_many(witnesses.jobs())
+            client.wait(ids[5], timeout=30)
+        daemon.crash(component)
+        check_all_ran_once(daemon, witnesses, ids)
+        with daemon.client() as client:
+            restarts = {part.name: part.restarts for part in client.info().components}
+        assert restarts[component] == 1
+
+
+def test_a_killed_fork_server_loses_nothing_and_starts_nothing_twice(tmp_path: Path) -> None:
+    witnesses = Witnesses(tmp_path, JOBS)
+    with Daemon(tmp_path) as daemon:
+        with daemon.client() as client:
+            ids = client.submit_many(witnesses.jobs())
+            client.wait(ids[5], timeout=30)
+        [server] = daemon.fork_servers()
+        server.send_signal(signal.SIGKILL)
+        check_all_ran_once(daemon, witnesses, ids)
+
+
+def test_a_killed_daemon_loses_nothing_and_starts_nothing_twice(tmp_path: Path) -> None:
+    witnesses = Witnesses(tmp_path, JOBS)
+    with Daemon(tmp_path) as daemon:
+        with daemon.client() as client:
+            ids = client.submit_many(witnesses.jobs())
+            client.wait(ids[5], timeout=30)
+            for place in (15, 30, 45):
+                daemon.kill()
+                daemon.up()
+                client.wait(ids[place], timeout=60)
+        check_all_ran_once(daemon, witnesses, ids)
+
+
+def test_failures_in_random_order_lose_nothing(tmp_path: Path) -> None:
+    seed = int.from_bytes(os.urandom(4), "big")
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    witnesses = Witnesses(tmp_path, JOBS)
+    with Daemon(tmp_path) as daemon:
+        with daemon.client() as client:
+            ids = client.submit_many(witnesses.jobs())
+            for place in range(5, JOBS, 10):
+                client.wait(ids[place], timeout=60)
+                kind = chance.choice([*PARTS, "daemon"])
+                print(f"after {place}: {kind}")
+                if kind == "daemon":
+                    daemon.kill()
+                    daemon.up()
+                else:
+                    daemon.crash(kind)
+        check_all_ran_once(daemon, witnesses, ids)
+
+
+def test_a_component_that_fails_too_often_ends_the_daemon_and_touches_no_job(
+    tmp_path: Path,
+) -> None:
+    with Daemon(tmp_path) as daemon:
+        fifo = tmp_path / "gate"
+        os.mkfifo(fifo)
+        with daemon.client() as client:
+            job_id = client.submit({"OP_ID": "OP_EXEC", "argv": ["cat", str(fifo)]})
+            for change in client.watch(job_id, log=False):
+                if change.status is JobStatus.RUNNING:
+                    break
+        descriptor = os.pidfd_open(daemon.pid())
+        while True:
+            try:
+                daemon.crash("scheduler")
+            except AssertionError:
+                break
+            if daemon.run("status", check=False).returncode == 3:
+                break
+        wait_for_end(descriptor)
+        assert "restart limit reached" in daemon.places.log.read_text()
+        daemon.up()
+        fifo.write_text("through\n")
+        with daemon.client() as client:
+            [job] = client.wait(job_id, timeout=30)
+        assert job.status is JobStatus.SUCCESS
+        assert job.ops is not None
+        assert job.ops[0].result["stdout_tail"] == "through\n"
