@@ -412,14 +412,16 @@ def test_a_hand_over_does_not_lose_a_priority_of_the_same_turn(queue: Queue) -> 
     queue.choose(1)
     changed = queue.actor.say(messages.ChangeJobPriority(id=1, priority=-5))
     lock_file = queue.greet(1)
+    go = queue.channels[1].answer_as(messages.JobGo)
+    job = jobs.decode_job(go.body)
+    assert ([op.priority for op in job.ops], job.livelock) == ([-5], lock_file)
+    # From here on the file is the process's, and the flush must not go back behind it.
+    job.extra[jobs.STATE_SERIAL_KEY] = 10
+    queue.write_as_process(1, jobs.encode_job(job))
     queue.actor.end_turn()
     assert changed.answer_as(messages.PriorityOutcome).accepted
-    go = queue.channels[1].answer_as(messages.JobGo)
-    assert [op.priority for op in jobs.decode_job(go.body).ops] == [-5]
-    # From the hand-over on, the file is the process's: the queue must not go back behind it.
-    assert queue.file(1)["livelock"] == lock_file
+    assert queue.file(1)["ganger_serial"] == 10
     queue.restart()
-    assert queue.actor.component._table.in_phase() == []
     assert queue.job(1).livelock == lock_file
 
 
@@ -489,9 +491,12 @@ def test_an_older_state_does_not_win(queue: Queue) -> None:
     queue.start(1)
     queue.record(1, 10, RUNNING)
     queue.actor.end_turn()
-    late = queue.record(1, 9, QUEUED)
-    queue.actor.end_turn()
-    assert late.answer == messages.StateRecorded(serial=9)
+    for late in (
+        queue.record(1, 9, QUEUED),
+        queue.actor.say(queue.state(1, 9, QUEUED, body=None)),
+    ):
+        queue.actor.end_turn()
+        assert late.answer == messages.StateRecorded(serial=9)
     assert queue.statuses() == {1: "running"}
     assert queue.job(1).serial == 10
 

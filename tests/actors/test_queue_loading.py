@@ -335,6 +335,16 @@ def test_a_job_that_cannot_be_archived_now_is_archived_all_the_same(
     assert loaded.unarchived == [3]
 
 
+def test_the_id_of_a_job_that_cannot_be_archived_now_is_not_given_again(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk.write(9, disk.body(9, 2, SUCCESS))
+    disk.journal(JobArchived(9))
+    with monkeypatch.context() as patch:
+        refuse(patch, "makedirs")
+        assert disk.load().last_id == 9
+
+
 def test_leftovers_of_the_dead_go_and_those_of_the_living_stay(disk: Disk) -> None:
     disk.write(3, disk.body(3, 1, RUNNING, livelock=disk.living.path))
     for name in (".tmp-job-3.1.1", ".tmp-job-4.1.1"):

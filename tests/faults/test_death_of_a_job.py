@@ -10,6 +10,7 @@ import psutil
 from tests.faults.harness import Daemon, wait_for_end
 
 from ganger import Client, JobStatus
+from ganger.storage.job_views import StatusChange
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,7 +39,7 @@ def start_gated(daemon: Daemon, client: Client, lock: str = "n1") -> tuple[int, 
 
 def until(client: Client, job_id: int, status: JobStatus) -> None:
     for change in client.watch(job_id, log=False, timeout=30):
-        if change.status is status:
+        if isinstance(change, StatusChange) and change.status is status:
             return
     raise AssertionError(f"job {job_id} ended without being {status}")
 

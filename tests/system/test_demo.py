@@ -51,7 +51,7 @@ def start_demo(tmp_path: Path) -> Iterator[Start]:
 def told(process: subprocess.Popen[str], timeout: float = RUN_SECONDS) -> str:
     """Everything that is still to come; also printed, to be seen should the test fail."""
     text, _ = process.communicate(timeout=timeout)
-    print(text)  # noqa: T201
+    print(text)
     return text
 
 
