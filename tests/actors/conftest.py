@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.actors.stage import Stage
+from tests.actors.queue_stage import Queue
+from tests.actors.stage import Stage, Timer
 
 
 @pytest.fixture
@@ -14,3 +16,20 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
     made = Stage(tmp_path)
     yield made
     made.daemon_lock.remove()
+
+
+@pytest.fixture
+def timers(monkeypatch: pytest.MonkeyPatch) -> list[Timer]:
+    """Every timer that is made; none runs out by itself."""
+    Timer.made = []
+    monkeypatch.setattr(threading, "Timer", Timer)
+    return Timer.made
+
+
+@pytest.fixture
+def queue(stage: Stage, timers: list[Timer], monkeypatch: pytest.MonkeyPatch) -> Iterator[Queue]:
+    assert timers == []
+    made = Queue(stage, monkeypatch)
+    yield made
+    made.kill_all()
+    made.actor.close()

@@ -7,6 +7,7 @@ so. What it tells other components lies in `Stage.told`; what it answers, in an 
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -135,3 +136,17 @@ class Staged(Generic[ComponentT]):
     def close(self) -> None:
         """End it as a crash of the daemon does not: in order."""
         self.component.on_stop()
+
+
+class Timer:
+    """Stands for a timer: runs out when the test says so."""
+
+    made: list[Timer]
+
+    def __init__(self, _seconds: float, function: Callable[[], None]) -> None:
+        self.run_out = function
+        self.daemon = False
+        Timer.made.append(self)
+
+    def start(self) -> None:
+        assert self.daemon

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
-from tests.actors.stage import Asker, Stage, Staged
+from tests.actors.stage import Asker, Stage, Staged, Timer
 
 from ganger.actors.lock_manager import LockManager
 from ganger.storage import lock_files
@@ -18,20 +17,6 @@ from ganger.transport.addresses import Envelope
 from ganger.transport.messages import LocksGranted, LocksPending, RequestLocks
 
 NODE_A, NODE_B = "node/a", "node/b"
-
-
-class Timer:
-    """Stands for a timer: runs out when the test says so."""
-
-    made: list[Timer]
-
-    def __init__(self, _seconds: float, function: Callable[[], None]) -> None:
-        self.run_out = function
-        self.daemon = False
-        Timer.made.append(self)
-
-    def start(self) -> None:
-        assert self.daemon
 
 
 class Locks:
@@ -76,9 +61,8 @@ class Locks:
 
 
 @pytest.fixture
-def locks(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Iterator[Locks]:
-    Timer.made = []
-    monkeypatch.setattr(threading, "Timer", Timer)
+def locks(stage: Stage, timers: list[Timer]) -> Iterator[Locks]:
+    assert timers == []
     made = Locks(stage)
     yield made
     for held in made.held.values():

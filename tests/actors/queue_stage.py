@@ -1,0 +1,172 @@
+"""A job queue on a stage, with the executor's and the job processes' side of the talk."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests.actors.stage import Asker, Stage, Staged
+
+from ganger.actors.job_queue import JobQueue
+from ganger.storage import jobs, lock_files
+from ganger.storage.jobs import JobStatus
+from ganger.transport import messages
+from ganger.transport.addresses import Envelope
+from ganger.transport.messages import JobSpec, SubmitJobs
+
+SUCCESS = JobStatus.SUCCESS
+
+DELAY: dict[str, Any] = {"OP_ID": "OP_TEST_DELAY", "duration": 1.5}
+PID = 815
+ENDED = 1_700_000_000.0
+
+
+class Queue:
+    """A job queue on the stage, and the executor's and the job processes' side of the talk."""
+
+    def __init__(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.stage = stage
+        self.flushed: dict[Path, bytes] = {}
+        monkeypatch.setattr("ganger.storage.journal.flush_file_system", self.flush_file_system)
+        self.actor: Staged[JobQueue] = stage.start(JobQueue)
+        self.processes: dict[int, lock_files.LockFile] = {}
+        self.channels: dict[int, Asker] = {}
+
+    def restart(self) -> None:
+        """The daemon dies without a word, and its successor takes over."""
+        self.actor.component._ledger._journal._close()
+        self.actor = self.stage.start(JobQueue)
+
+    def flush_file_system(self, _: object) -> None:
+        """From now on, every file is as it is also after the loss of the machine."""
+        self.flushed = {path: path.read_bytes() for path in self.files()}
+
+    def files(self) -> list[Path]:
+        return [path for path in self.stage.places.queue.rglob("job-*") if path.is_file()]
+
+    def crash_machine(self) -> None:
+        """As `restart`; what was not flushed is lost: files that are newer are torn, or gone."""
+        self.kill_all()
+        for path in self.files():
+            path.write_bytes(b"")
+        for path, data in self.flushed.items():
+            path.write_bytes(data)
+        self.restart()
+
+    def kill_all(self) -> None:
+        for held in self.processes.values():
+            held.remove()
+        self.processes.clear()
+
+    # What others say.
+
+    def submit(self, *specs: JobSpec, **fields: Any) -> Asker:
+        return self.actor.ask(SubmitJobs(jobs=list(specs) or [spec()], **fields))
+
+    def submitted(self, *specs: JobSpec, **fields: Any) -> list[int]:
+        return self.submit(*specs, **fields).answer_as(messages.JobsSubmitted).ids
+
+    def choose(self, *ids: int, seen_up_to: int = 0, **fields: Any) -> None:
+        chosen = messages.JobsChosen(start=list(ids), seen_up_to=seen_up_to, **fields)
+        self.actor.notify(chosen)
+        self.actor.end_turn()
+
+    def greet(self, job_id: int) -> str:
+        """A child for the job holds its lock file and asks to go on; the turn goes on."""
+        held = lock_files.create(self.stage.places.lock_files, f"job_{job_id:06d}_1")
+        self.processes[job_id] = held
+        self.channels[job_id] = Asker()
+        self.ask_hand_over(job_id, held.path)
+        return held.path
+
+    def ask_hand_over(self, job_id: int, lock_file: str) -> None:
+        asked = messages.HandOverAsked(job_id=job_id, lock_file=lock_file, process_id=PID)
+        self.actor.handle(Envelope(asked, self.channels[job_id]))
+
+    def start(self, job_id: int) -> str:
+        """Through to the running process; its lock file."""
+        self.choose(job_id)
+        lock_file = self.greet(job_id)
+        self.actor.end_turn()
+        self.channels[job_id].answer_as(messages.JobGo)
+        self.stage.told.clear()
+        return lock_file
+
+    def record(self, job_id: int, serial: int, *statuses: JobStatus, **fields: Any) -> Asker:
+        """The process records its state; the turn goes on."""
+        body = self.body_of_process(job_id, serial, *statuses)
+        return self.actor.say(self.state(job_id, serial, *statuses, body=body, **fields))
+
+    def state(
+        self, job_id: int, serial: int, *statuses: JobStatus, body: bytes | None, **fields: Any
+    ) -> messages.RecordState:
+        status = jobs.job_status(list(statuses))
+        fields.setdefault("ended", ENDED if status.is_final else None)
+        return messages.RecordState(
+            job_id=job_id,
+            serial=serial,
+            status=status,
+            priority=0,
+            log_serial=fields.pop("log_serial", 0),
+            body=body,
+            **fields,
+        )
+
+    def body_of_process(self, job_id: int, serial: int, *statuses: JobStatus) -> bytes:
+        job = self.job(job_id)
+        for op, status in zip(job.ops, statuses, strict=True):
+            op.status = status
+        job.extra[jobs.STATE_SERIAL_KEY] = serial
+        if job.status.is_final:
+            job.end_timestamp = jobs.timestamp(ENDED)
+        return jobs.encode_job(job)
+
+    def end_process(self, job_id: int, *, has_left: bool) -> None:
+        """The process is gone, and the executor says so; the turn goes on."""
+        held = self.processes.pop(job_id)
+        held.remove()
+        exited = messages.JobExited(job_id=job_id, lock_file=held.path, has_left=has_left)
+        self.actor.notify(exited)
+
+    def finish(self, job_id: int, status: JobStatus = SUCCESS) -> None:
+        """Run a job to its end."""
+        self.start(job_id)
+        self.record(job_id, 10, status)
+        self.actor.end_turn()
+        self.write_as_process(job_id, self.body_of_process(job_id, 10, status))
+        self.end_process(job_id, has_left=True)
+        self.actor.end_turn()
+        self.stage.told.clear()
+
+    def write_as_process(self, job_id: int, body: bytes) -> None:
+        (self.stage.places.queue / f"job-{job_id}").write_bytes(body)
+
+    # What is to be seen.
+
+    def job(self, job_id: int) -> jobs.Job:
+        document = self.actor.say(messages.ReadJob(id=job_id)).answer_as(messages.JobDocument)
+        return jobs.decode_job(document.body)
+
+    def statuses(self, *, archived: bool = False) -> dict[int, str]:
+        rows = self.actor.say(messages.ListJobs(archived=archived)).answer_as(messages.JobRows)
+        return {row.id: str(row.status) for row in rows.rows}
+
+    def file(self, job_id: int) -> Any:
+        data = (self.stage.places.queue / f"job-{job_id}").read_bytes()
+        return msgspec.json.decode(data)
+
+
+def spec(*depends: tuple[int, list[str]], ops: int = 1, **fields: Any) -> JobSpec:
+    return JobSpec(ops=[DELAY] * ops, depends=list(depends), **fields)
+
+
+def refuse(patch: pytest.MonkeyPatch, *calls: str, number: int = errno.ENOSPC) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    for call in calls:
+        patch.setattr(os, call, fail)

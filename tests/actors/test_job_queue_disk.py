@@ -1,0 +1,168 @@
+"""The job queue on a stage, with a disk that refuses: nothing acknowledged is lost."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import pytest
+from tests.actors.queue_stage import Queue, refuse, spec
+from tests.actors.stage import Timer
+
+from ganger.storage.jobs import JobStatus
+from ganger.transport import messages
+from ganger.transport.messages import SubmitJobs
+
+QUEUED, WAITING, CANCELING, RUNNING, CANCELED, SUCCESS, ERROR = JobStatus
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
+def test_a_refused_flush_refuses_and_the_queue_lives_on(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    queue.submitted(spec(), spec())
+    queue.start(2)
+    with monkeypatch.context() as patch:
+        refuse(patch, "fdatasync", number=number)
+        refused = [
+            queue.actor.say(SubmitJobs(jobs=[spec()])),
+            queue.actor.say(SubmitJobs(jobs=[spec()], key="k")),
+            queue.actor.say(SubmitJobs(jobs=[spec()], key="k")),
+            queue.actor.say(messages.CancelJob(id=1)),
+            queue.record(2, 10, RUNNING),
+        ]
+        queue.actor.end_turn()
+        for asker in refused:
+            assert asker.refusal[0] == "ReadOnlyError"
+            assert os.strerror(number) in asker.refusal[1]
+        # Now without trying; what only reads goes on.
+        assert queue.submit(spec()).refusal[0] == "ReadOnlyError"
+        assert queue.actor.ask(messages.ChangeJobPriority(id=1, priority=1)).refusal[0] == (
+            "ReadOnlyError"
+        )
+        assert queue.statuses() == {1: "queued", 2: "queued"}
+        [timer] = Timer.made
+        timer.run_out()
+        [retried] = queue.stage.take(messages.DiskRetried)
+        queue.actor.notify(retried)
+        assert len(Timer.made) == 2
+    queue.stage.told.clear()
+    queue.actor.notify(messages.DiskRetried())
+    queue.actor.end_turn()
+    assert len(Timer.made) == 2
+    assert queue.stage.take_one(messages.JobsArrived).is_all
+    ids = queue.submitted(spec(), key="k")
+    queue.crash_machine()
+    assert set(queue.statuses()) == {1, 2, *ids}
+
+
+def test_the_queue_says_that_it_is_read_only(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        refuse(patch, "fdatasync")
+        queue.submit(spec())
+        queue.actor.notify(messages.ReportCounts(token=5))
+    report = queue.stage.take_one(messages.QueueReport, to="supervisor")
+    assert (report.token, report.is_read_only) == (5, True)
+
+
+def test_a_job_file_that_cannot_be_written_makes_the_queue_try_again(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.submitted(spec())
+    with monkeypatch.context() as patch:
+        refuse(patch, "ftruncate")
+        queue.choose(1)
+        queue.greet(1)
+        queue.actor.end_turn()
+        # Its lock file's name could not be written: the child may not go on.
+        assert queue.channels[1].answers == []
+        assert len(queue.stage.take(messages.RefuseHandOver)) == 1
+        assert len(Timer.made) == 1
+    queue.end_process(1, has_left=False)
+    queue.actor.notify(messages.DiskRetried())
+    queue.actor.end_turn()
+    everything = queue.stage.take(messages.JobsArrived)[-1]
+    assert [one.job.id for one in everything.jobs] == [1]
+    queue.start(1)
+
+
+def test_jobs_chosen_while_the_disk_refuses_start_when_it_works(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.submitted(spec())
+    with monkeypatch.context() as patch:
+        refuse(patch, "fdatasync")
+        queue.submit(spec())
+        queue.choose(1)
+        assert queue.stage.take(messages.StartJobs) == []
+    queue.stage.told.clear()
+    queue.actor.notify(messages.DiskRetried())
+    everything = queue.stage.take_one(messages.JobsArrived)
+    assert ([one.job.id for one in everything.jobs], everything.running) == ([1], [])
+
+
+def test_a_job_that_died_while_the_disk_refused_is_never_started_again(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.submitted(spec())
+    queue.start(1)
+    queue.record(1, 10, RUNNING)
+    queue.actor.end_turn()
+    with monkeypatch.context() as patch:
+        refuse(patch, "fdatasync")
+        queue.submit(spec())
+        queue.end_process(1, has_left=False)
+        queue.actor.end_turn()
+        assert queue.statuses() == {1: "running"}
+    queue.stage.told.clear()
+    queue.actor.notify(messages.DiskRetried())
+    queue.actor.end_turn()
+    assert queue.statuses() == {1: "error"}
+    for arrived in queue.stage.take(messages.JobsArrived):
+        assert arrived.jobs == []
+    assert queue.stage.take_one(messages.JobsFinished).jobs == [(1, ERROR)]
+
+
+def test_a_queue_that_boots_on_a_full_disk_ends_the_dead_later(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.submitted(spec(), spec())
+    queue.start(1)
+    queue.record(1, 10, RUNNING)
+    queue.actor.end_turn()
+    queue.kill_all()
+    with monkeypatch.context() as patch:
+        refuse(patch, "fdatasync", "ftruncate")
+        queue.restart()
+        assert queue.statuses() == {1: "running", 2: "queued"}
+        assert queue.submit(spec()).refusal[0] == "ReadOnlyError"
+    queue.actor.notify(messages.DiskRetried())
+    queue.actor.end_turn()
+    assert queue.statuses() == {1: "error", 2: "queued"}
+
+
+def test_nothing_is_archived_while_the_disk_refuses(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.submitted(spec())
+    queue.finish(1)
+    with monkeypatch.context() as patch:
+        refuse(patch, "fdatasync")
+        queue.submit(spec())
+        for request in (messages.ArchiveJob(id=1), messages.AutoArchiveJobs(age_seconds=-1.0)):
+            assert queue.actor.ask(request).refusal[0] == "ReadOnlyError"
+    queue.actor.notify(messages.DiskRetried())
+    queue.restart()
+    assert queue.statuses() == {1: "success"}
+
+
+def test_an_id_that_was_refused_is_not_given_to_another_job_by_a_crash(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        refuse(patch, "fdatasync")
+        queue.submit(spec())
+    queue.actor.notify(messages.DiskRetried())
+    [job_id] = queue.submitted(spec())
+    queue.crash_machine()
+    assert list(queue.statuses()) == [job_id]

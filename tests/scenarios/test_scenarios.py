@@ -1,0 +1,89 @@
+"""Runs the transcripts beside this file: command lines, and what must come of them.
+
+``$ command  [code]`` is a command with its exit code; what follows is its standard output and,
+behind ``!``, its standard error. ``<DATA>`` is the data directory, ``<N>`` a number, ``<ANY>``
+anything.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from tests.faults.harness import Daemon
+
+HERE = Path(__file__).parent
+TRANSCRIPTS = sorted(path.name for path in HERE.glob("*.txt"))
+
+FILES = {
+    "cycle.yaml": """
+jobs:
+  - {name: a, after: [b], ops: [{OP_ID: OP_EXEC, argv: ["true"]}]}
+  - {name: b, after: [a], ops: [{OP_ID: OP_EXEC, argv: ["true"]}]}
+""",
+    "unknown-name.yaml": """
+jobs:
+  - {name: a, after: [b], ops: [{OP_ID: OP_EXEC, argv: ["true"]}]}
+""",
+    "broken.yaml": "jobs:\n  - [name: {a\n",
+    "second-is-bad.yaml": """
+jobs:
+  - ops: [{OP_ID: OP_EXEC, argv: ["true"]}]
+  - ops: [{OP_ID: OP_NO}]
+""",
+    "plan.yaml": """
+jobs:
+  - {name: clean-up, after: [{broken: [error]}], ops: [{OP_ID: OP_EXEC, argv: ["true"]}]}
+  - {name: test, after: [build], ops: [{OP_ID: OP_EXEC, argv: ["true"]}]}
+  - {name: build, reason: make it, ops: [{OP_ID: OP_EXEC, argv: ["true"]}]}
+  - {name: broken, after: [test], ops: [{OP_ID: OP_EXEC, argv: ["false"]}]}
+  - {name: never, after: [broken], ops: [{OP_ID: OP_EXEC, argv: ["true"]}]}
+""",
+}
+
+
+class Step(NamedTuple):
+    words: list[str]
+    code: int
+    output: str
+    complaint: str
+
+
+def steps(text: str) -> list[Step]:
+    found = []
+    for block in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+        command, *lines = block.rstrip("\n").split("\n")
+        match = re.fullmatch(r"ganger (.*?)(?:  \[(\d+)\])?", command)
+        assert match, command
+        complaints = [line[2:] for line in lines if line.startswith("! ")]
+        output = [line for line in lines if line and not line.startswith("! ")]
+        words = shlex.split(match[1])
+        found.append(Step(words, int(match[2] or 0), "\n".join(output), "\n".join(complaints)))
+    return found
+
+
+def pattern(text: str, data: Path) -> str:
+    expected = re.escape(text).replace(re.escape("<DATA>"), re.escape(str(data)))
+    return expected.replace("<N>", r"\d+").replace("<ANY>", ".*")
+
+
+@pytest.mark.parametrize("name", TRANSCRIPTS)
+def test_the_transcript_is_what_happens(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for file, content in FILES.items():
+        (tmp_path / file).write_text(content)
+    daemon = Daemon(tmp_path)
+    try:
+        for step in steps((HERE / name).read_text()):
+            done = daemon.run(*step.words, check=False)
+            told = f"$ ganger {' '.join(step.words)}\n{done.stdout}\n{done.stderr}"
+            assert done.returncode == step.code, told
+            assert re.fullmatch(pattern(step.output, daemon.data), done.stdout.strip()), told
+            assert re.fullmatch(pattern(step.complaint, daemon.data), done.stderr.strip()), told
+    finally:
+        daemon.__exit__()
