@@ -10,7 +10,7 @@ import psutil
 from tests.faults.harness import Daemon, wait_for_end
 
 from ganger import Client, JobStatus
-from ganger.storage.job_views import StatusChange
+from ganger.storage.job_views import LogLine, StatusChange
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,8 +33,11 @@ def start_gated(daemon: Daemon, client: Client, lock: str = "n1") -> tuple[int, 
             "locks": {"node": {"exclusive": [lock]}},
         }
     )
-    until(client, job_id, JobStatus.RUNNING)
-    return job_id, fifo
+    # The first line of its output says that the command itself runs, not only its job.
+    for part in client.watch(job_id, timeout=30):
+        if isinstance(part, LogLine):
+            return job_id, fifo
+    raise AssertionError("the command did not start")
 
 
 def until(client: Client, job_id: int, status: JobStatus) -> None:
