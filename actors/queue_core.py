@@ -1,0 +1,207 @@
+"""What the parts of the job queue share: its state, its announcements, and the ends of jobs.
+
+`job_queue` is the actor; `queue_lives` follows jobs from the scheduler's choice to the end of
+their processes; `queue_wishes` does what users ask for; `queue_reading` answers questions.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from ..storage import errors, jobs
+from ..storage.job_files import QueueDirectory
+from ..storage.jobs import JobStatus
+from ..storage.journal import Journal
+from ..transport import messages
+from . import queue_loading
+from .base import Component
+from .job_table import JobTable, Phase, Row
+from .ledger import Ledger
+from .queue_reading import QueueReader
+from .scheduling import dependency_outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..transport.addresses import Envelope
+
+DEATH_SOURCE = "gnt:daemon:luxid:deathdetection"
+START_SOURCE = "gnt:daemon:luxid:startjobs"
+
+
+class QueueCore(Component):
+    """The state of the queue, and what every part of it does with it."""
+
+    def boot(self) -> None:
+        """Load the directory, and end the jobs that died."""
+        directory = QueueDirectory(self.places)
+        directory.prepare()
+        journal = Journal(self.places.journal)
+        own_lock = self.surroundings.daemon_lock.path
+        loaded = queue_loading.load(directory, journal, own_lock)
+        self._ledger = Ledger(directory, journal)
+        self._ledger.begin(
+            loaded.last_id,
+            loaded.living,
+            unwritten=loaded.unwritten,
+            unarchived=loaded.unarchived,
+        )
+        self._table: JobTable = loaded.table
+        self._quarantined = loaded.quarantined
+        self._reads_opcodes = False
+        self._reader = QueueReader(self._table, self._ledger)
+        self._requests: dict[int, Envelope] = {}
+        self._tokens = 0
+        self._dependants: list[tuple[Envelope, messages.AwaitDependencies]] = []
+        self._archivals: dict[int, list[Envelope]] = {}
+        self._keys_in_flight: dict[str, list[Envelope]] = {}
+        self._unended: list[int] = []
+        self._is_disk_awaited = False
+        self._secrets: dict[int, dict[int, dict[str, Any]]] = {}
+        for name in self._quarantined:
+            self.log.error("job file is quarantined", file=name)
+        for job in loaded.died:
+            row = self._table.find(job.id)
+            assert row is not None
+            self._fail(row, job, DEATH_SOURCE, death_text(job))
+        self._ledger.commit()
+
+    def close(self) -> None:
+        """Write and close what is open."""
+        if hasattr(self, "_ledger"):
+            self._ledger.close()
+
+    def _announce(
+        self,
+        arrivals: Iterable[tuple[Row, list[dict[str, object]] | None]],
+        *,
+        is_all: bool = False,
+        running: Iterable[int] = (),
+    ) -> None:
+        arrived = [
+            messages.JobArrived(
+                job=row.as_pending(), inputs=inputs if self._reads_opcodes else None
+            )
+            for row, inputs in arrivals
+        ]
+        notice = messages.JobsArrived(jobs=arrived, is_all=is_all, running=list(running))
+        self.address("filter_evaluator").notify(notice)
+
+    # ------------------------------------------------------------ ends of jobs
+
+    def _fail(self, row: Row, job: jobs.Job, source: str, text: str) -> None:
+        self.log.warning("job failed", job=row.id, reason=text)
+        jobs.fail_whole(job, jobs.timestamp(time.time()), source=source, text=text)
+        self._store_end(row, job)
+
+    def _end_doomed(self, job_id: int, verdict: str, text: str) -> None:
+        row = self._table.find(job_id)
+        if row is None or row.phase is not Phase.PENDING:
+            return
+        job = self._read(job_id)
+        now = jobs.timestamp(time.time())
+        if verdict == "canceled":
+            jobs.cancel_from(job, 0, now)
+        else:
+            jobs.fail_from(job, 0, now, ["OpExecError", [text]])
+        self._store_end(row, job)
+
+    def _store_end(self, row: Row, job: jobs.Job, envelope: Envelope | None = None) -> None:
+        """Make the end of a job without a process durable, then tell of it."""
+        before, row.phase = row.phase, Phase.ENDED
+        row.serial = max(row.serial, job.serial) + 1
+        job.extra[jobs.STATE_SERIAL_KEY] = row.serial
+        state = (row.id, row.serial, jobs.encode_job(job))
+
+        def stored() -> None:
+            self._ledger.write_file(row.id)
+            row.ended = jobs.seconds(job.end_timestamp)
+            if envelope is not None:
+                text = f"Dequeued job {row.id}"
+                envelope.reply(messages.CancelOutcome(accepted=True, text=text))
+            self._move(row, job.status)
+            self._end(row)
+
+        def failed(error: errors.GangerError) -> None:
+            if before in (Phase.PENDING, Phase.STARTING):
+                row.phase = Phase.PENDING
+            else:
+                # It had begun, so it must never be pending again.
+                self._unended.append(row.id)
+            if envelope is not None:
+                envelope.refuse(error)
+
+        self._ledger.store_state(state, stored, failed)
+
+    def _end(self, row: Row) -> None:
+        """Nobody works on the job's file any more."""
+        row.phase = Phase.ENDED
+        self._secrets.pop(row.id, None)
+        self._reader.forget_told(row.id, None)
+        for envelope in self._archivals.pop(row.id, ()):
+            self._archive(envelope, row.id)
+
+    def _archive(self, envelope: Envelope, job_id: int) -> None:
+        """Archive a final job, now or when its process has gone."""
+        raise NotImplementedError
+
+    def _move(self, row: Row, status: JobStatus) -> None:
+        """The job has this status now, durably; tell everybody whom it concerns."""
+        was_final = row.status.is_final
+        if row.status is not status:
+            row.status = status
+            self._reader.watches.changed(row)
+        if status.is_final and not was_final:
+            finished = messages.JobsFinished(jobs=[(row.id, status)])
+            self.address("scheduler").notify(finished)
+            if row.lock_file is not None and row.phase is Phase.HANDED_OVER:
+                ended = messages.OwnerEnded(lock_file=row.lock_file)
+                self.address("lock_manager").notify(ended)
+            self._settle_dependants()
+
+    # ------------------------------------------------------------ dependencies of later opcodes
+
+    def _await_dependencies(self, envelope: Envelope, message: messages.AwaitDependencies) -> None:
+        self._dependants.append((envelope, message))
+        self._settle_dependants()
+
+    def _settle_dependants(self) -> None:
+        remaining = []
+        for envelope, message in self._dependants:
+            statuses = {target: self._status(target) for target, _ in message.depends}
+            outcome = dependency_outcome(message.depends, statuses)
+            if outcome.verdict == "open":
+                remaining.append((envelope, message))
+                continue
+            envelope.reply(messages.DependencyOutcome(verdict=outcome.verdict, text=outcome.text))
+        self._dependants = remaining
+
+    def _status(self, job_id: int) -> JobStatus | None:
+        """The status of a live or archived job; None if there is no such job."""
+        row = self._table.find(job_id)
+        if row is not None:
+            return row.status
+        try:
+            data = self._ledger.directory.read_archived(job_id)
+            return None if data is None else jobs.decode_job(data).status
+        except errors.StorageError as error:
+            # Who depends on it fails as if it were missing: nobody can tell how it ended.
+            self.log.error("archived job cannot be read", job=job_id, error=error.text)
+            return None
+
+    def _report_statuses(self, ids: list[int]) -> None:
+        found = [(job_id, self._status(job_id)) for job_id in ids]
+        self.address("scheduler").notify(messages.StatusesReported(jobs=found))
+
+    def _read(self, job_id: int) -> jobs.Job:
+        body = self._ledger.newest(job_id)
+        if body is None:
+            raise errors.StorageError(f"job {job_id} has no file")
+        return jobs.decode_job(body)
+
+
+def death_text(job: jobs.Job) -> str:
+    """What is told of a job whose process died."""
+    when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+    return f"detected death of job {job.id} at {when}: its process ended without a result"

@@ -1,0 +1,215 @@
+"""The lives of jobs in the queue: chosen, handed over, running, and the end of their processes.
+
+A job's file belongs to the queue until the hand-over is confirmed; from there to the end of
+its process it belongs to the process, whose states come here to share the journal's flush.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from typing import TYPE_CHECKING
+
+from ..storage import jobs
+from ..storage.jobs import JobStatus
+from ..transport import messages
+from .job_table import Phase, Row
+from .queue_core import DEATH_SOURCE, START_SOURCE, QueueCore, death_text
+
+if TYPE_CHECKING:
+    from ..transport.addresses import Envelope
+
+
+class QueueLives(QueueCore):
+    """Follows jobs from the scheduler's choice to the end of their processes."""
+
+    # ------------------------------------------------------------ start and hand-over
+
+    def _take_choice(self, message: messages.JobsChosen) -> None:
+        starting, mistaken = [], []
+        for job_id in message.start:
+            row = self._table.find(job_id)
+            if row is None or row.phase is not Phase.PENDING:
+                mistaken.append(job_id)
+                continue
+            if self._ledger.is_read_only:
+                # It keeps its run slot until the disk works and the queue is told anew.
+                continue
+            row.phase = Phase.STARTING
+            self._mark_being_forked(row)
+            starting.append((job_id, row.needs_user_opcodes))
+        if starting:
+            self.address("executor").notify(messages.StartJobs(jobs=starting))
+        if mistaken:
+            # They ended before the scheduler heard of them: it must free their run slots.
+            self._report_statuses(mistaken)
+        for job_id in message.eligible:
+            row = self._table.find(job_id)
+            if row is not None and row.phase is Phase.PENDING:
+                row.status = JobStatus.QUEUED
+                self._reader.watches.changed(row)
+        for job_id, verdict, text in message.doomed:
+            self._end_doomed(job_id, verdict, text)
+        self._ledger.write_pending(self._ledger.unwritten_up_to(message.seen_up_to))
+
+    def _mark_being_forked(self, row: Row) -> None:
+        """The job file names the daemon's lock file while a process is being made."""
+        job = self._read(row.id)
+        job.livelock = self.surroundings.daemon_lock.path
+        for op in job.ops:
+            # A job that waited for dependencies waits no longer.
+            if op.status is JobStatus.WAITING:
+                op.status = JobStatus.QUEUED
+        row.serial = job.advance_serial()
+        row.status = job.status
+        self._ledger.note(row.id, row.serial, jobs.encode_job(job))
+        self._ledger.write_file(row.id)
+
+    def _hand_over(self, envelope: Envelope, message: messages.HandOverAsked) -> None:
+        """A child holds its lock file: its name goes into the job file, then it may go on.
+
+        The file is not flushed here (docs/decisions/hand-over-without-flush.md): it survives
+        the daemon, and after the loss of the machine no process lives that could have begun.
+        """
+        row = self._table.find(message.job_id)
+        if row is not None and row.phase is Phase.HANDED_OVER:
+            self._confirm_again(envelope, row, message)
+            return
+        if row is None or row.phase is not Phase.STARTING or self._ledger.is_read_only:
+            self._refuse_hand_over(row, message)
+            return
+        job = self._read(row.id)
+        job.livelock = message.lock_file
+        row.serial = job.advance_serial()
+        self._ledger.note(row.id, row.serial, jobs.encode_job(job))
+        if not self._ledger.write_state(row.id):
+            self._refuse_hand_over(row, message)
+            return
+        row.phase = Phase.HANDED_OVER
+        row.lock_file = message.lock_file
+        row.process_id = message.process_id
+        self._confirm(envelope, row, message)
+
+    def _refuse_hand_over(self, row: Row | None, message: messages.HandOverAsked) -> None:
+        if row is not None and row.phase is Phase.STARTING:
+            # The disk refuses: the job is offered again when it works.
+            row.phase = Phase.PENDING
+        refusal = messages.RefuseHandOver(job_id=message.job_id, lock_file=message.lock_file)
+        self.address("executor").notify(refusal)
+
+    def _confirm_again(self, envelope: Envelope, row: Row, message: messages.HandOverAsked) -> None:
+        # The first confirmation was lost with an executor or a queue that was replaced.
+        if row.lock_file == message.lock_file:
+            self._confirm(envelope, row, message)
+
+    def _confirm(self, envelope: Envelope, row: Row, message: messages.HandOverAsked) -> None:
+        body = self._ledger.body(row.id)
+        if body is None:
+            return
+        confirmed = messages.HandOverConfirmed(job_id=row.id, lock_file=message.lock_file)
+        self.address("executor").notify(confirmed)
+        go = messages.JobGo(
+            body=body,
+            spares=self._ledger.lend_spares(row.id),
+            secrets=self._secrets.get(row.id, {}),
+            queue=os.fspath(self.places.queue),
+            socket=os.fspath(self.places.socket),
+        )
+        envelope.reply(go)
+
+    def _fail_start(self, message: messages.StartFailed) -> None:
+        row = self._table.find(message.job_id)
+        if row is not None and row.phase is Phase.STARTING:
+            text = f"job {row.id} failed to start: {message.text}"
+            self._fail(row, self._read(row.id), START_SOURCE, text)
+
+    # ------------------------------------------------------------ running jobs
+
+    def _record_state(self, envelope: Envelope, message: messages.RecordState) -> None:
+        row = self._table.find(message.job_id)
+        recorded = messages.StateRecorded(serial=message.serial)
+        if row is None or row.phase is not Phase.HANDED_OVER or message.serial < row.serial:
+            envelope.reply(recorded)
+            return
+        done = functools.partial(self._state_recorded, row, envelope, message)
+        if message.body is None:
+            self._ledger.after_commit(done, envelope.refuse)
+        elif message.serial > row.serial:
+            state = (message.job_id, message.serial, message.body)
+            self._ledger.store_state(state, done, envelope.refuse)
+        else:
+            self._ledger.after_commit(functools.partial(envelope.reply, recorded))
+
+    def _state_recorded(self, row: Row, envelope: Envelope, message: messages.RecordState) -> None:
+        envelope.reply(messages.StateRecorded(serial=message.serial))
+        if message.body is None:
+            self._ledger.forget(row.id)
+        row.serial = message.serial
+        row.priority = message.priority
+        row.started = message.started
+        row.ended = message.ended
+        self._reader.forget_told(row.id, message.log_serial)
+        self._move(row, message.status)
+
+    def _note_waiting(self, message: messages.JobWaits) -> None:
+        row = self._table.find(message.job_id)
+        if row is None or row.phase is not Phase.HANDED_OVER or message.serial <= row.serial:
+            return
+        job = jobs.decode_job(message.body)
+        row.serial = message.serial
+        row.started = jobs.seconds(job.start_timestamp)
+        self._ledger.note(row.id, message.serial, message.body)
+        self._move(row, job.status)
+
+    def _take_exit(self, message: messages.JobExited) -> None:
+        row = self._table.find(message.job_id)
+        if row is None or row.lock_file != message.lock_file:
+            if row is not None and row.phase is Phase.STARTING:
+                self._start_again(row)
+            return
+        if row.phase is not Phase.HANDED_OVER:
+            return
+        self._ledger.take_back_spares(row.id)
+        if message.has_left and row.status.is_final:
+            self._ledger.forget(row.id)
+            self._end(row)
+            return
+        self._take_death(row)
+
+    def _take_death(self, row: Row) -> None:
+        """The process is gone without a word: believe the newest of file and journal."""
+        job = self._newest(row)
+        if job.status.is_final:
+            self._end(row)
+            row.started = jobs.seconds(job.start_timestamp)
+            row.ended = jobs.seconds(job.end_timestamp)
+            self._move(row, job.status)
+        elif all(op.status is JobStatus.QUEUED for op in job.ops):
+            self._start_again(row)
+        else:
+            self._fail(row, job, DEATH_SOURCE, death_text(job))
+
+    def _newest(self, row: Row) -> jobs.Job:
+        data = self._ledger.directory.read(row.id)
+        on_disk = None if data is None else jobs.decode_job(data)
+        known = self._ledger.serial(row.id)
+        if on_disk is not None and (known is None or on_disk.serial >= known):
+            self._ledger.forget(row.id)
+            return on_disk
+        job = self._read(row.id)
+        self._ledger.write_file(row.id)
+        return job
+
+    def _start_again(self, row: Row) -> None:
+        """Nothing of the job has begun: it is pending again."""
+        job = self._read(row.id)
+        job.livelock = None
+        row.serial = max(row.serial, job.serial) + 1
+        job.extra[jobs.STATE_SERIAL_KEY] = row.serial
+        row.phase = Phase.PENDING
+        row.lock_file = row.process_id = None
+        self._ledger.store_state(
+            (row.id, row.serial, jobs.encode_job(job)),
+            functools.partial(self._ledger.write_file, row.id),
+        )
+        self._announce([(row, [op.input for op in job.ops])])

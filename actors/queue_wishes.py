@@ -1,0 +1,134 @@
+"""What users ask the queue to change: cancel, priority, archive."""
+
+from __future__ import annotations
+
+import functools
+import time
+from typing import TYPE_CHECKING
+
+from ..storage import errors, jobs, settings
+from ..storage.locks import Owner
+from ..transport import messages
+from .job_table import Phase, Row
+from .queue_core import QueueCore
+
+if TYPE_CHECKING:
+    from ..transport.addresses import Envelope
+
+
+class QueueWishes(QueueCore):
+    """Does what users ask for, or passes it on to the job's process."""
+
+    def _cancel(self, envelope: Envelope, job_id: int) -> None:
+        row = self._table.find(job_id)
+        if row is None or row.phase is Phase.ENDED or row.status.is_final:
+            text = f"Job {job_id} not found in queue"
+            envelope.reply(messages.CancelOutcome(accepted=False, text=text))
+        elif row.phase is Phase.HANDED_OVER:
+            token = self._remember(envelope)
+            self._tell_job(row, messages.CancelRequested(token=token))
+        else:
+            job = self._read(job_id)
+            jobs.cancel_pending(job, jobs.timestamp(time.time()))
+            self._store_end(row, job, envelope)
+
+    def _change_priority(self, envelope: Envelope, message: messages.ChangeJobPriority) -> None:
+        if not jobs.PRIORITY_MIN <= message.priority <= jobs.PRIORITY_MAX:
+            text = (
+                f"priority: expected {jobs.PRIORITY_MIN} to {jobs.PRIORITY_MAX}, "
+                f"got {message.priority}"
+            )
+            raise errors.BadRequestError(text)
+        row = self._table.find(message.id)
+        if row is None or row.phase is Phase.ENDED or row.status.is_final:
+            text = f"Job {message.id} not found in queue"
+            envelope.reply(messages.PriorityOutcome(accepted=False, text=text))
+        elif row.phase is Phase.HANDED_OVER:
+            token = self._remember(envelope)
+            asked = messages.PriorityRequested(token=token, priority=message.priority)
+            self._tell_job(row, asked)
+        else:
+            self._reprioritise(envelope, row, message.priority)
+
+    def _reprioritise(self, envelope: Envelope, row: Row, priority: int) -> None:
+        job = self._read(row.id)
+        for op in job.ops:
+            op.priority = priority
+        row.serial = max(row.serial, job.serial) + 1
+        job.extra[jobs.STATE_SERIAL_KEY] = row.serial
+        text = f"Priorities of pending opcodes for job {row.id} have been changed to {priority}"
+
+        def stored() -> None:
+            row.priority = priority
+            if row.phase is not Phase.HANDED_OVER:
+                self._ledger.write_file(row.id)
+            envelope.reply(messages.PriorityOutcome(accepted=True, text=text))
+            changed = messages.JobReprioritised(id=row.id, priority=priority)
+            # The way the job itself goes, so that it does not get there first.
+            self.address("filter_evaluator").notify(changed)
+            self._reader.watches.changed(row)
+
+        state = (row.id, row.serial, jobs.encode_job(job))
+        self._ledger.store_state(state, stored, envelope.refuse)
+
+    def _tell_job(
+        self, row: Row, message: messages.CancelRequested | messages.PriorityRequested
+    ) -> None:
+        self.address("executor").notify(messages.TellJob(job_id=row.id, message=message))
+
+    def _remember(self, envelope: Envelope) -> int:
+        self._tokens += 1
+        self._requests[self._tokens] = envelope
+        return self._tokens
+
+    def _pass_answer(self, message: messages.CancelAnswered | messages.PriorityAnswered) -> None:
+        envelope = self._requests.pop(message.token, None)
+        row = self._table.find(message.job_id)
+        if isinstance(message, messages.CancelAnswered):
+            answer: messages.Reply = messages.CancelOutcome(
+                accepted=message.accepted, text=message.text
+            )
+        else:
+            answer = messages.PriorityOutcome(accepted=message.accepted, text=message.text)
+            if message.accepted and row is not None and row.lock_file is not None:
+                owner = Owner(row.id, row.lock_file, row.process_id or 0)
+                row.priority = message.priority
+                changed = messages.LockPriorityChanged(owner=owner, priority=row.priority)
+                self.address("lock_manager").notify(changed)
+        if envelope is not None:
+            envelope.reply(answer)
+
+    def _archive(self, envelope: Envelope, job_id: int) -> None:
+        row = self._table.find(job_id)
+        if row is None:
+            raise errors.UnknownJobError(f"there is no live job {job_id}")
+        if not row.status.is_final:
+            text = f"job {job_id} has status {row.status}: only a final job can be archived"
+            raise errors.JobStateError(text)
+        if row.phase is not Phase.ENDED:
+            # Its process is about to leave; the file is moved when nobody writes it.
+            self._archivals.setdefault(job_id, []).append(envelope)
+            return
+        self._store_archived([row], envelope, left=0)
+
+    def _autoarchive(self, envelope: Envelope, message: messages.AutoArchiveJobs) -> None:
+        limit = time.time() - message.age_seconds
+        old = [
+            row
+            for row in self._table
+            if row.phase is Phase.ENDED
+            and row.status.is_final
+            and (message.age_seconds < 0 or (row.ended or row.started or limit) < limit)
+        ]
+        taken = old[: settings.AUTOARCHIVE_JOBS_MAX]
+        self._store_archived(taken, envelope, left=len(old) - len(taken))
+
+    def _store_archived(self, rows: list[Row], envelope: Envelope, *, left: int) -> None:
+        if self._ledger.is_read_only:
+            envelope.refuse(errors.ReadOnlyError())
+            return
+        archived = [row.id for row in rows]
+        for job_id in archived:
+            self._ledger.store_archived(job_id, functools.partial(self._table.remove, job_id))
+        outcome = messages.ArchiveOutcome(archived=archived, left=left)
+        self._ledger.after_commit(functools.partial(envelope.reply, outcome), envelope.refuse)
