@@ -8,7 +8,10 @@ import threading
 import time
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from ganger import Client
+import psutil
+
+from ganger import Client, JobStatus
+from ganger.storage.job_views import StatusChange
 
 from .figures import Timings
 
@@ -50,8 +53,20 @@ class Ganger:
         return self.client.info().flushes
 
     def memory(self) -> dict[str, int]:
-        """Bytes in memory of the daemon and its fork servers."""
-        return self.client.info().memory
+        """Bytes in memory of the daemon, its fork servers and one running job's process."""
+        job_id = self.client.submit(NO_OP | {"duration": 3600.0})
+        for part in self.client.watch(job_id, log=False):
+            if isinstance(part, StatusChange) and part.status is JobStatus.RUNNING:
+                break
+        process_id = self.client.job(job_id).process_id
+        sizes = psutil.Process(process_id).memory_full_info()
+        self._kill(job_id)
+        self.client.wait(job_id)
+        return {
+            **self.client.info().memory,
+            "a job's process": sizes.rss,
+            "  of it its own (the rest is shared)": sizes.uss,
+        }
 
     def submit(self, count: int, clients: int) -> Submissions:
         """Submit jobs one at a time from several clients.

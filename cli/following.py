@@ -64,7 +64,6 @@ def _shown(
     from rich.console import Console  # noqa: PLC0415 - only for people
     from rich.progress import (  # noqa: PLC0415
         BarColumn,
-        MofNCompleteColumn,
         Progress,
         SpinnerColumn,
         TextColumn,
@@ -73,21 +72,23 @@ def _shown(
 
     columns = (
         SpinnerColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
-        MofNCompleteColumn(),
+        TextColumn("{task.fields[count]}"),
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        everything = progress.add_task("jobs ended", total=len(set(ids)))
+        total, ended = len(set(ids)), 0
+        everything = progress.add_task("jobs ended", total=total, count=f"0 of {total}")
         running: dict[int, object] = {}
         for change in changes:
             job_id = change.job_id
             if change.status is jobs.JobStatus.RUNNING and job_id not in running:
                 label = f"{job_id} {names.get(job_id, change.job.summary)}"[:60]
-                running[job_id] = progress.add_task(label, total=None)
+                running[job_id] = progress.add_task(label, total=None, count="")
             if change.status.is_final:
-                progress.advance(everything)
+                ended += 1
+                progress.update(everything, completed=ended, count=f"{ended} of {total}")
                 if job_id in running:
                     progress.remove_task(running.pop(job_id))  # type: ignore[arg-type]
             yield change

@@ -128,12 +128,15 @@ def _padded(cells: list[list[str]]) -> list[list[str]]:
 def _show_table(rows: Sequence[Any], columns: Sequence[Column], style: Style) -> None:
     from rich.console import Console  # noqa: PLC0415 - only for people
     from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
 
     table = Table(box=None, header_style="bold", show_header=style.headers, pad_edge=False)
     for column in columns:
         table.add_column(column.heading.upper(), overflow="ellipsis", no_wrap=True)
     for row in rows:
-        table.add_row(*[(column.pretty or column.plain)(row) for column in columns])
+        cells = [(column.pretty or column.plain)(row) for column in columns]
+        # Brackets in a value are brackets, not rich's markup: `node/[lockset]`.
+        table.add_row(*[Text(cell) if isinstance(cell, str) else cell for cell in cells])
     Console().print(table)
 
 
