@@ -1,0 +1,12 @@
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+DOCS = Path(__file__).parents[1] / "docs"
+
+
+def test_the_page_is_what_the_tables_say() -> None:
+    made = runpy.run_path(str(DOCS / "make_states.py"))["page"]()
+    told = "docs/states.md is out of date: run docs/make_states.py"
+    assert (DOCS / "states.md").read_text(encoding="utf-8") == made, told
