@@ -205,6 +205,14 @@ class Executor(PollingComponent):
             text=f"the {template} fork server ended with status {status}",
         )
         self.address("supervisor").notify(failed)
+        for child in list(self._children.values()):
+            if _template(child) == template and child.phase is not Phase.ASKED:
+                self._watch_unwatched(child)
+
+    def _watch_unwatched(self, child: Child) -> None:
+        """The server died before it told of this process: the lock file leads to it."""
+        if child.pidfd < 0 and not self._watch_holder(child):
+            self._forget(child)
 
     # ------------------------------------------------------------ starting a job
 
@@ -220,7 +228,8 @@ class Executor(PollingComponent):
 
     def _request(self, child: Child) -> None:
         """Ask a fork server for a process; without one, the request waits for it."""
-        self._drop_channel(child)
+        # An earlier process, if any, no longer counts: it ends when its channel closes.
+        self._forget_descriptors(child)
         template = _template(child)
         if template not in self._servers:
             if template == "full":
@@ -259,6 +268,8 @@ class Executor(PollingComponent):
         child.phase = Phase.GREETED
         child.lock_file = message.lock_file
         child.pid = message.process_id
+        if _template(child) not in self._servers:
+            self._watch_unwatched(child)
         self._ask_hand_over(child)
 
     def _ask_hand_over(self, child: Child) -> None:
@@ -345,32 +356,34 @@ class Executor(PollingComponent):
         child.pid = known_pid or 0
         self._children[job_id] = child
         attachment = self._attachments.pop(lock_file, None)
-        pid = None if lock_files.is_dead(lock_file) else lock_files.holder(lock_file)
-        if pid is None:
-            self._forget(child)
-            return
-        try:
-            pidfd = os.pidfd_open(pid)
-        except ProcessLookupError:
-            self._forget(child)
-            return
-        child.pid = pid
-        self._watch_process(child, pidfd)
-        if lock_files.is_dead(lock_file):
-            # It ended between the two questions, and the pidfd may be a stranger's.
+        if not self._watch_holder(child):
             self._forget(child)
         elif attachment is not None:
             child.wire = attachment.reply_to
             attachment.reply(messages.Done())
+
+    def _watch_holder(self, child: Child) -> bool:
+        """Watch the process that holds the child's lock file; False if none does."""
+        if lock_files.is_dead(child.lock_file):
+            return False
+        pid = lock_files.holder(child.lock_file)
+        try:
+            pidfd = -1 if pid is None else os.pidfd_open(pid)
+        except ProcessLookupError:
+            return False
+        if pid is None:
+            return False
+        child.pid = pid
+        self._watch_process(child, pidfd)
+        # It may have ended between the questions, and the pidfd may be a stranger's.
+        return not lock_files.is_dead(child.lock_file)
 
     def _take_end(self, child: Child) -> None:
         """The process has ended. What it still said lies in the channel: read that first."""
         self._read_channel(child)
         match watching.after_end(child.phase, child.attempts):
             case watching.Ending.RETRY:
-                self._forget_descriptors(child)
                 child.attempts += 1
-                child.pidfd = -1
                 self._request(child)
             case watching.Ending.GIVE_UP:
                 self._forget_descriptors(child)
@@ -384,9 +397,13 @@ class Executor(PollingComponent):
 
     def _forget(self, child: Child) -> None:
         """The process is gone: whatever it held is free, and the queue hears of it."""
+        self._forget_descriptors(child)
+        if self._watch_holder(child):
+            self.log.error("a process that was thought to have ended lives", job=child.job_id)
+            return
+        self._forget_descriptors(child)
         if not child.has_left:
             self._end_session(child.pid)
-        self._forget_descriptors(child)
         del self._children[child.job_id]
         lock_files.remove_dead(child.lock_file)
         self.address("lock_manager").notify(messages.OwnerEnded(lock_file=child.lock_file))
@@ -401,6 +418,7 @@ class Executor(PollingComponent):
             self.mailbox.forget(child.pidfd)
             del self._by_descriptor[child.pidfd]
             os.close(child.pidfd)
+            child.pidfd = -1
 
     def _end_session(self, pid: int) -> None:
         """End what a process that died left running under the locks it no longer holds."""

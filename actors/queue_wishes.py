@@ -79,6 +79,9 @@ class QueueWishes(QueueCore):
     def _remember(self, envelope: Envelope) -> int:
         self._tokens += 1
         self._requests[self._tokens] = envelope
+        while len(self._requests) > settings.QUESTIONS_MAX:
+            # A process that died before it answered: its asker had a deadline.
+            del self._requests[next(iter(self._requests))]
         return self._tokens
 
     def _pass_answer(self, message: messages.CancelAnswered | messages.PriorityAnswered) -> None:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 SchedulerMessage = (
     messages.JobsJudged
     | messages.JobsFinished
-    | messages.JobsGone
     | messages.StatusesReported
     | messages.JobReprioritised
     | messages.LimitsChanged
@@ -45,9 +44,6 @@ class Scheduler(Component):
             case messages.JobsFinished():
                 for job_id, status in message.jobs:
                     self._schedule.finish(job_id, status)
-            case messages.JobsGone():
-                for job_id in message.ids:
-                    self._schedule.remove(job_id)
             case messages.StatusesReported():
                 for job_id, known in message.jobs:
                     self._schedule.learn(job_id, known)

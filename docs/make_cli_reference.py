@@ -1,4 +1,4 @@
-"""Writes docs/cli.md from the commands' own help: run it after changing a command."""
+"""Writes docs/cli.md from the help of the commands: run it after changing a command."""
 
 from __future__ import annotations
 
@@ -12,13 +12,88 @@ from ganger.cli.main import EXIT_CODES, ganger
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+WIDTH = 78
+
 HEAD = """\
 # The command line
 
-Written by `docs/make_cli_reference.py` from the help of the commands; a test compares the two.
-`ganger COMMAND --help` shows the same. Shell completion: `ganger completion --help`.
+The descriptions of the commands, and the exit codes, are written by `docs/make_cli_reference.py`
+from the help of the commands; a test compares the two. `ganger COMMAND --help` shows the same.
+Shell completion: `ganger completion --help`.
 
-Every error is one line on standard error, `ganger: ...`, that names what is wrong and where.
+## What goes for all commands
+
+**Where.** `--data DIR`, which stands before the command, or `GANGER_DATA` names the data
+directory; without them it is `/var/lib/ganger` for root and `~/.local/share/ganger` for everybody
+else. Commands find the running daemon through it. The local door lets in the user whose daemon it
+is, and root.
+
+**Output.** What was asked for is on standard output; errors and progress are on standard error.
+On a terminal a listing has colours and relative times. In a pipe it is plain: one row a line,
+times in UTC. `-o json` is for programs; its times are seconds since the epoch.
+
+**Errors.** Every error is one line on standard error, `ganger: ...`, that names what is wrong and
+where. What was refused has stored nothing; of a batch, nothing at all.
+
+```text
+$ ganger job list
+ganger: no daemon answers for data directory /home/me/try; start one: GANGER_DATA=/home/me/try \
+ganger up
+$ ganger job submit --op '{"OP_ID": "OP_EXEX"}'
+ganger: unknown opcode 'OP_EXEX' (did you mean OP_EXEC?)
+$ ganger daemon
+ganger: /home/me/try/queue: another daemon uses this queue directory
+```
+
+## What `job submit` reads
+
+JSON or YAML, in one of these forms. One job, by its opcodes:
+
+```yaml
+- {OP_ID: OP_EXEC, argv: [make, backup]}
+- {OP_ID: OP_EXEC, argv: [make, check]}
+```
+
+One job, with what goes for all of it:
+
+```yaml
+ops: [{OP_ID: OP_EXEC, argv: [make, backup]}]
+reason: nightly
+priority: 5
+depends: [17, [18, [success, error]]]
+```
+
+Many jobs; with names and `after` a plan:
+
+```yaml
+jobs:
+  - name: backup
+    ops: [{OP_ID: OP_EXEC, argv: [make, backup]}]
+  - name: check
+    after: [backup]
+    ops: [{OP_ID: OP_EXEC, argv: [make, check]}]
+  - name: alarm
+    after: [{backup: [error, canceled]}]
+    ops: [{OP_ID: OP_EXEC, argv: [make, alarm]}]
+```
+
+`after` names jobs of the same file, `depends` the ids of jobs submitted before. Both wait for
+success, or for the statuses that are named. Ids are given so that each job comes behind those it
+waits for. `--reason`, `--priority` and `--depend` go for each job of the file that says nothing
+of its own about it (for `--depend`: neither `after` nor `depends`).
+
+## What `exec` runs
+
+A job with one `OP_EXEC`. The command runs as the daemon's user, not as the one who submits it; in
+the root directory unless `--cwd` says otherwise; and with a clean environment: `PATH`, `HOME` and
+`LANG`, `LC_ALL`, `LOGNAME`, `TZ` and `USER` if the daemon has them, `GANGER_JOB_ID`,
+`GANGER_OPCODE_INDEX`, and what `--env` sets. Past its time limit it gets SIGTERM, and SIGKILL five
+seconds later; both go to its whole process group, of which nothing is left when the opcode has
+ended. Up to 10,000 lines or 1 MiB of its output go into the job's log, and the last 4 KiB of each
+stream into the result.
+
+`ganger exec` ends with 1 if the command never ran (it was not found, say, or the job was
+canceled), with 124 if it took longer than `--timeout`, and with 130 when interrupted.
 """
 
 
@@ -26,7 +101,8 @@ def reference() -> str:
     """The whole page."""
     parts = [HEAD, "## Exit codes\n", _block(EXIT_CODES.replace("\b\n", ""))]
     for name, command in _commands(ganger, "ganger"):
-        context = click.Context(command, info_name=name, max_content_width=90)
+        # Not as wide as the terminal in which this runs.
+        context = click.Context(command, info_name=name, terminal_width=WIDTH)
         parts += [f"## {name}\n", _block(command.get_help(context).replace("\b", ""))]
     return "\n".join(parts)
 

@@ -109,7 +109,9 @@ def holder(path: str | os.PathLike[str]) -> int | None:
 
 
 def remove_dead(path: str | os.PathLike[str]) -> None:
-    """Delete the lock file of a dead owner; harmless if it is gone."""
+    """Delete the lock file of a dead owner; harmless if it is gone, or its owner lives."""
+    if not is_dead(path):
+        return
     try:
         os.unlink(path)
     except FileNotFoundError:

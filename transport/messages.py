@@ -430,12 +430,6 @@ class JobsArrived(Notice, frozen=True):
     is_all: bool = False
 
 
-class JobsGone(Notice, frozen=True):
-    """From the job queue: these pending jobs are no longer pending (canceled)."""
-
-    ids: list[int]
-
-
 class RulesChanged(Notice, frozen=True):
     """From the configuration store: all filter rules, as stored."""
 

@@ -45,7 +45,6 @@ def test_every_kind_of_news_leads_to_a_pass(stage: Stage) -> None:
     for news in (
         JobsJudged(jobs=[]),
         JobsFinished(jobs=[]),
-        messages.JobsGone(ids=[]),
         messages.StatusesReported(jobs=[]),
         messages.JobReprioritised(id=1, priority=0),
         messages.LimitsChanged(running_jobs_max=5),
@@ -109,13 +108,6 @@ def test_doomed_and_eligible_jobs_are_told(stage: Stage) -> None:
     scheduler.notify(messages.StatusesReported(jobs=[(1, SUCCESS)]))
     scheduler.end_turn()
     assert stage.take_one(JobsChosen).eligible == [6]
-
-
-def test_a_job_that_is_gone_is_not_chosen(stage: Stage) -> None:
-    scheduler = stage.start(Scheduler)
-    scheduler.notify(JobsJudged(jobs=[verdict(1), verdict(2)]), messages.JobsGone(ids=[1]))
-    scheduler.end_turn()
-    assert stage.take_one(JobsChosen) == JobsChosen(start=[2], seen_up_to=2)
 
 
 def test_everything_told_afresh_replaces_what_was_known(stage: Stage) -> None:
