@@ -1,0 +1,172 @@
+"""The documents say what the code says, and their links lead somewhere."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+from docs import make_tables
+
+from ganger.cli import plans
+from ganger.storage import job_views, opcodes
+from ganger.transport import messages
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+LIBRARIES = DOCS / "decisions" / "libraries.md"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PAGES = sorted(
+    path.relative_to(ROOT).as_posix() for path in (*ROOT.glob("*.md"), *DOCS.rglob("*.md"))
+)
+CODE_FOLDERS = ("storage", "transport", "actors", "cli", "public")
+
+# What is imported of a library that is not called so.
+MODULES = {"google-re2": "re2", "pyyaml": "yaml", "pyzmq": "zmq"}
+
+# At home wherever values are declared.
+AT_HOME_EVERYWHERE = {"msgspec"}
+
+
+# Tables.
+
+
+@pytest.mark.parametrize("path", make_tables.documents(), ids=lambda path: path.name)
+def test_tables_in_prose_are_what_the_code_says(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert text == make_tables.with_parts(text), "run docs/make_tables.py"
+
+
+def test_every_table_stands_in_one_document() -> None:
+    names = [
+        name
+        for path in make_tables.documents()
+        for name in make_tables.part_names(path.read_text(encoding="utf-8"))
+    ]
+    assert sorted(names) == sorted(make_tables.PARTS)
+
+
+@pytest.mark.parametrize(
+    ("what", "value"),
+    [
+        ("a job", job_views.JobInfo),
+        ("an opcode of it", job_views.OpInfo),
+        ("a line of a log", job_views.LogLine),
+        ("a change of status", job_views.StatusChange),
+        ("a lock", messages.LockRow),
+        ("the daemon", messages.DaemonInfo),
+    ],
+)
+def test_the_client_page_names_every_field(what: str, value: type[msgspec.Struct]) -> None:
+    text = (DOCS / "client.md").read_text(encoding="utf-8")
+    row = re.search(rf"^\| {what} \| (.*) \|$", text, re.MULTILINE)
+    assert row is not None
+    # What stands in brackets are values of a field.
+    named = re.findall(r"`(\w+)`", re.sub(r"\(.*?\)", "", row[1]))
+    assert [name for name in named if name != "is_final"] == list(value.__struct_fields__)
+
+
+# Libraries.
+
+
+def homes_told() -> dict[str, set[str]]:
+    """The homes of each library as the decision's table has them; a folder ends in a slash."""
+    rows = re.findall(r"^\| ([\w, -]+) \| .* \| (.*) \|$", LIBRARIES.read_text(), re.MULTILINE)
+    return {
+        name.lower(): set(re.findall(r"`([a-z_/0-9]+)`", homes))
+        for name, homes in rows
+        if name != "library"
+    }
+
+
+def homes_found(module: str) -> set[str]:
+    """The files that import ``module``, in whatever depth of their code."""
+    found = set()
+    for folder in CODE_FOLDERS:
+        for path in (ROOT / folder).glob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                match node:
+                    case ast.Import(names=names):
+                        imported = {name.name for name in names}
+                    case ast.ImportFrom(level=0, module=str(name)):
+                        imported = {name}
+                    case _:
+                        continue
+                if any(name.split(".")[0] == module for name in imported):
+                    found.add(f"{folder}/{path.stem}")
+    return found
+
+
+def dependencies() -> list[str]:
+    return [re.split(r"[<>=~]", text)[0].lower() for text in PROJECT["dependencies"]]
+
+
+def test_every_dependency_is_in_the_table_of_libraries() -> None:
+    assert sorted(homes_told()) == sorted(dependencies())
+
+
+@pytest.mark.parametrize("library", sorted(set(dependencies()) - AT_HOME_EVERYWHERE))
+def test_a_library_is_used_at_its_home_alone(library: str) -> None:
+    told = homes_told()[library]
+    found = homes_found(MODULES.get(library, library))
+    if told == {"cli/"}:
+        assert {f"{home.split('/')[0]}/" for home in found} == told
+    else:
+        assert found == told
+
+
+# Examples.
+
+
+def blocks(page: str, kind: str) -> list[str]:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return re.findall(rf"^```{kind}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("text", blocks("docs/cli.md", "yaml"))
+def test_the_forms_of_a_submission_are_read(text: str) -> None:
+    planned = plans.read(text, "cli.md")
+    assert planned
+    for job in planned:
+        for op in job.ops:
+            opcodes.check_opcode(op)
+
+
+def test_the_forms_of_a_submission_are_told_apart() -> None:
+    one, whole, many = blocks("docs/cli.md", "yaml")
+    assert [len(plans.read(text, "cli.md")) for text in (one, whole, many)] == [1, 1, 3]
+    assert yaml.safe_load(whole)["depends"] == [17, [18, ["success", "error"]]]
+
+
+# Links.
+
+
+def anchors(path: Path) -> set[str]:
+    """What links into a page may name: its headings, as they are turned into anchors."""
+    headings = re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return {
+        re.sub(r"[^\w -]", "", heading.lower()).strip().replace(" ", "-") for heading in headings
+    }
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_inside_the_repository_lead_somewhere(page: str) -> None:
+    path = ROOT / page
+    text = re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        linked = (path.parent / name).resolve() if name else path
+        assert linked.exists(), target
+        assert linked.is_relative_to(ROOT), target
+        assert not anchor or anchor in anchors(linked), target
+
+
+@pytest.mark.parametrize("path", sorted(DOCS.glob("*.md")), ids=lambda path: path.name)
+def test_every_page_can_be_reached_from_the_readme(path: Path) -> None:
+    assert f"](docs/{path.name})" in (ROOT / "README.md").read_text(encoding="utf-8")
