@@ -33,8 +33,14 @@ _SIGNAL_BASE = 128
     "NAME * is the whole level. May be repeated.",
 )
 @click.option("--timeout", type=float, help="End the command after this many seconds.")
-@click.option("--cwd", metavar="DIR", help="Directory to run in (absolute).")
-@click.option("--env", "variables", multiple=True, metavar="NAME=VALUE", help="May be repeated.")
+@click.option("--cwd", metavar="DIR", help="Directory to run in (absolute); / without it.")
+@click.option(
+    "--env",
+    "variables",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Set this variable. May be repeated.",
+)
 @click.option("--stdin", metavar="TEXT", help="Standard input of the command; - passes ours on.")
 @choices.submission_options
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
@@ -59,7 +65,8 @@ def execute(
     ganger exec -- sh -c 'echo hello; exit 3'
     ganger exec --lock node/n1 --timeout 60 -- /usr/local/bin/upgrade n1
 
-    Interrupting (Ctrl-C) stops following; the job goes on.
+    The command runs as the daemon's user, in a clean environment. Interrupting (Ctrl-C)
+    stops following; the job goes on.
     """  # noqa: D301 - the mark that keeps lines apart
     opcode: dict[str, Any] = {"OP_ID": "OP_EXEC", "argv": list(command)}
     if locks:

@@ -79,6 +79,8 @@ def submit(
 
     Prints the ids, for a plan with the names of its jobs. All are stored, or none.
     """
+    if timeout is not None and not wait:
+        raise errors.UsageError("--timeout: goes with --wait")
     planned = _planned(file, ops)
     with call.client() as client:
         ids = client.submit_many(
@@ -241,7 +243,13 @@ def cancel(call: Call, ids: Sequence[int]) -> int:
 
 @job.command("change-priority")
 @click.argument("ids", nargs=-1, type=int, required=True)
-@click.option("--priority", type=choices.Priority(), required=True, metavar="N")
+@click.option(
+    "--priority",
+    type=choices.Priority(),
+    required=True,
+    metavar="N",
+    help="-20 (most urgent) to 19, or high, normal, low.",
+)
 @click.pass_obj
 def change_priority(call: Call, ids: Sequence[int], priority: int) -> int:
     """Set the priority (-20, most urgent, to 19) of what has not started of these jobs."""

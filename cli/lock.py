@@ -35,9 +35,13 @@ def list_locks(call: Call, style: output.Style) -> None:
     with call.client() as client:
         rows = client.locks()
     if style.output == "json":
-        output.show_json(rows)
+        output.show_json([{name: _plain(row, name) for name in names} for row in rows])
         return
     output.show_rows(rows, [_COLUMNS[name] for name in names], style)
+
+
+def _plain(row: LockRow, name: str) -> object:
+    return row.owners if name == "owner" else getattr(row, name)
 
 
 def _pending(row: LockRow) -> str:

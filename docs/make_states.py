@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ganger.actors import reconciling
 from ganger.storage import jobs
 
 HEAD = """\
@@ -31,21 +30,8 @@ Its status follows from those of its opcodes, in order: the first one that faile
 was, canceled decides; else the last one that is waiting or running; else `success` if all are, and
 `queued` otherwise. A job whose dependencies are not final is `waiting`, without a process.
 
-## What becomes of a job that is found after a restart
-
-From `TABLE` in `actors/reconciling.py`. Untouched: every opcode is queued, or waits for
-dependencies without a process. What the lock file says decides who lives, nothing else.
-
-| the job | its process | what is done |
-|---|---|---|
+What becomes of a job that is found after a restart is in [reconciliation](reconciliation.md).
 """
-
-DONE = {
-    reconciling.Fate.KEEP: "kept as it is",
-    reconciling.Fate.ADOPT: "adopted: its process is watched and believed",
-    reconciling.Fate.ENQUEUE: "pending (again)",
-    reconciling.Fate.FAIL: "ends in `error`, which says that its process died and when",
-}
 
 
 def page() -> str:
@@ -56,11 +42,7 @@ def page() -> str:
         if event is not jobs.OpcodeEvent.LOSE_PROCESS
     ]
     ends = [f"    {status} --> [*]\n" for status in jobs.JobStatus if status.is_final]
-    rows = [
-        f"| {progress.value} | {life.value} | {DONE[fate]} |\n"
-        for (progress, life), fate in reconciling.TABLE.items()
-    ]
-    return "".join([HEAD, *arrows, *ends, JOB, *rows])
+    return "".join([HEAD, *arrows, *ends, JOB])
 
 
 if __name__ == "__main__":

@@ -75,7 +75,9 @@ def test_the_client_page_names_every_field(what: str, value: type[msgspec.Struct
 
 def homes_told() -> dict[str, set[str]]:
     """The homes of each library as the decision's table has them; a folder ends in a slash."""
-    rows = re.findall(r"^\| ([\w, -]+) \| .* \| (.*) \|$", LIBRARIES.read_text(), re.MULTILINE)
+    rows = re.findall(
+        r"^\| ([\w, -]+) \| .* \| (.*) \|$", LIBRARIES.read_text(encoding="utf-8"), re.MULTILINE
+    )
     return {
         name.lower(): set(re.findall(r"`([a-z_/0-9]+)`", homes))
         for name, homes in rows
@@ -84,21 +86,25 @@ def homes_told() -> dict[str, set[str]]:
 
 
 def homes_found(module: str) -> set[str]:
-    """The files that import ``module``, in whatever depth of their code."""
-    found = set()
-    for folder in CODE_FOLDERS:
-        for path in (ROOT / folder).glob("*.py"):
-            for node in ast.walk(ast.parse(path.read_text())):
-                match node:
-                    case ast.Import(names=names):
-                        imported = {name.name for name in names}
-                    case ast.ImportFrom(level=0, module=str(name)):
-                        imported = {name}
-                    case _:
-                        continue
-                if any(name.split(".")[0] == module for name in imported):
-                    found.add(f"{folder}/{path.stem}")
-    return found
+    """The files that import ``module`` when they run, in whatever depth of their code."""
+    return {
+        f"{folder}/{path.stem}"
+        for folder in CODE_FOLDERS
+        for path in (ROOT / folder).glob("*.py")
+        if module in imports(ast.parse(path.read_text(encoding="utf-8")))
+    }
+
+
+def imports(node: ast.AST) -> set[str]:
+    """The packages that this piece of code imports, but for those that only types need."""
+    match node:
+        case ast.If(test=ast.Name(id="TYPE_CHECKING")):
+            return set()
+        case ast.Import(names=names):
+            return {name.name.split(".")[0] for name in names}
+        case ast.ImportFrom(level=0, module=str(name)):
+            return {name.split(".")[0]}
+    return set().union(*(imports(child) for child in ast.iter_child_nodes(node)))
 
 
 def dependencies() -> list[str]:
@@ -156,8 +162,9 @@ def anchors(path: Path) -> set[str]:
 @pytest.mark.parametrize("page", PAGES)
 def test_links_inside_the_repository_lead_somewhere(page: str) -> None:
     path = ROOT / page
-    text = re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
-    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+    text = path.read_text(encoding="utf-8")
+    prose = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose):
         if re.match(r"[a-z]+:", target):
             continue
         name, _, anchor = target.partition("#")
