@@ -166,6 +166,9 @@ def test_a_job_process_inherits_nothing_but_its_own(
         # Null, two logs, its channel and its lock file; pipes and pidfd of the command.
         assert sum("livelocks/job_" in kind for kind in kinds) == 1
         assert sum(kind.startswith("socket:") for kind in kinds) == 1
+        descriptor = os.pidfd_open(process_id)
         fifo.write_text("go\n")
         client.wait(job_id, timeout=30)
+        # The end is told as soon as it is durable; the process leaves a moment later.
+        wait_for_end(descriptor)
         assert not list(daemon.places.lock_files.glob("job_*"))
