@@ -29,7 +29,8 @@ def start_gated(daemon: Daemon, client: Client, lock: str = "n1") -> tuple[int, 
     job_id = client.submit(
         {
             "OP_ID": "OP_EXEC",
-            "argv": ["sh", "-c", f"echo started; cat {fifo}"],
+            # exec: a shell that forks blocks all signals for a moment, which is not ours to judge.
+            "argv": ["sh", "-c", f"echo started; exec cat {fifo}"],
             "locks": {"node": {"exclusive": [lock]}},
         }
     )
