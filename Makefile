@@ -10,7 +10,7 @@ INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 
 # Debian packages that the tests and the benchmarks use beside Python.
-SYSTEM_PACKAGES :=
+SYSTEM_PACKAGES := strace
 BENCH_SYSTEM_PACKAGES := redis-server
 
 # Wheels only: a source package would bring a build environment that nobody has pinned.
@@ -44,7 +44,7 @@ endef
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help install check check-format check-lint check-imports check-types \
-	test coverage demo bench wheel lock clean
+	test coverage torture demo bench wheel lock clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) \
@@ -104,6 +104,10 @@ coverage: $(INSTALLED_DEV) ## run the tests and list the lines that none of them
 
 demo: $(INSTALLED) ## start a daemon, run a few jobs, show what happens
 	@$(BIN)/python docs/examples/demo.py
+
+torture: $(INSTALLED_DEV) ## kill, cut the power, fill the disk ...: every campaign in full (hours)
+	$(call install_system_packages,$(SYSTEM_PACKAGES))
+	@$(BIN)/python -m tests.torture --page docs/reliability.md
 
 bench: $(INSTALLED_DEV) ## measure Ganger beside other job queues
 	$(call install_system_packages,$(BENCH_SYSTEM_PACKAGES))

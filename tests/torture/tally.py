@@ -1,0 +1,84 @@
+"""What a campaign of faults counts, and how its counts are shown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Tally(msgspec.Struct, kw_only=True):
+    """The counts of one campaign.
+
+    ``injected``: faults that were really put in, each checked afterwards. ``survived``: those
+    after which everything was as promised. ``lost``: acknowledged jobs that were gone;
+    ``doubled``: opcodes that started twice; ``conflicting``: locks held in conflict. ``faults``
+    names what went wrong beside these: one line each, with what repeats it.
+    """
+
+    injected: int = 0
+    survived: int = 0
+    lost: int = 0
+    doubled: int = 0
+    conflicting: int = 0
+    faults: list[str] = []
+    figures: dict[str, str] = {}
+    """What was measured on the way, by name, ready to be printed."""
+
+    def passed(self) -> None:
+        """A fault was put in and everything was as promised."""
+        self.injected += 1
+        self.survived += 1
+
+    def failed(self, text: str) -> None:
+        """A fault was put in and something was not as promised."""
+        self.injected += 1
+        self.faults.append(text)
+
+    def judge(self, text: str, *, lost: int = 0, doubled: int = 0, conflicting: int = 0) -> None:
+        """A fault was put in, and this many promises were broken; ``text`` says what repeats it."""
+        self.lost += lost
+        self.doubled += doubled
+        self.conflicting += conflicting
+        if lost or doubled or conflicting:
+            self.failed(f"{text}: {lost} lost, {doubled} doubled, {conflicting} in conflict")
+        else:
+            self.passed()
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether faults were put in and every one of them was survived."""
+        return self.injected > 0 and self.survived == self.injected and not self.faults
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the table: a campaign, how it was run, and what came of it."""
+
+    property: str
+    name: str
+    seed: int
+    seconds: float
+    tally: Tally
+
+
+COLUMNS = (
+    "property", "campaign", "faults injected", "survived", "lost", "doubled", "in conflict",
+    "seed", "duration", "measured",
+)  # fmt: skip
+
+
+def table(lines: Sequence[Line]) -> str:
+    """The lines as a table in Markdown."""
+    rows = [f"| {' | '.join(COLUMNS)} |", f"|{'|'.join(['---'] * len(COLUMNS))}|"]
+    for line in lines:
+        tally = line.tally
+        measured = "; ".join(f"{name} {value}" for name, value in tally.figures.items())
+        rows.append(
+            f"| {line.property} | {line.name} | {tally.injected} | {tally.survived} | {tally.lost} "
+            f"| {tally.doubled} | {tally.conflicting} | {line.seed} | {line.seconds:.0f} s "
+            f"| {measured} |"
+        )
+    return "\n".join(rows)
