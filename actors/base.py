@@ -153,6 +153,8 @@ class PollingMailbox(Mailbox):
         """Add a message and wake the owner if it sleeps."""
         self._queue.put(parcel)
         if self._is_asleep:
+            # Lowered by who is going to wake the owner, so that a burst wakes it once.
+            self._is_asleep = False
             with self._waking:
                 if self._wake >= 0:
                     os.eventfd_write(self._wake, 1)

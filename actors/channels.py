@@ -17,7 +17,13 @@ PACKET_BYTES = 60_000
 CONTROL_BYTES = 256
 SEND_SECONDS = 5
 
+KIND = (socket.AF_UNIX, socket.SOCK_SEQPACKET)
+"""Family and type of a channel's socket."""
+
 _LAST, _MORE = b"\x00", b"\x01"
+_SEND_LIMIT = struct.pack("ll", SEND_SECONDS, 0)
+_DESCRIPTOR = struct.Struct("i")
+_RIGHTS_BYTES = socket.CMSG_SPACE(4 * _DESCRIPTOR.size)
 
 
 class ChannelClosedError(Exception):
@@ -25,13 +31,11 @@ class ChannelClosedError(Exception):
 
 
 class Channel:
-    """One end of a channel. One thread receives; sending needs a lock if several do."""
+    """One end of a `pair`. One thread receives; sending needs a lock if several do."""
 
     def __init__(self, end: socket.socket) -> None:
         self._end = end
         self._parts: list[bytes] = []
-        seconds = struct.pack("ll", SEND_SECONDS, 0)
-        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, seconds)
 
     def fileno(self) -> int:
         """The descriptor, for a poll; -1 when closed."""
@@ -78,17 +82,28 @@ class Channel:
 
 def pair() -> tuple[socket.socket, socket.socket]:
     """Two connected ends, for a channel or for requests to a fork server."""
-    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours, theirs = socket.socketpair(*KIND)
+    for end in (ours, theirs):
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _SEND_LIMIT)
+    return ours, theirs
 
 
 def send_with_descriptors(end: socket.socket, data: bytes, descriptors: list[int]) -> None:
     """Send one packet with open descriptors beside it."""
-    socket.send_fds(end, [data], descriptors)
+    rights = struct.pack(f"{len(descriptors)}i", *descriptors)
+    end.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
 
 
 def receive_with_descriptors(end: socket.socket, flags: int = 0) -> tuple[bytes, list[int]]:
     """One packet and the descriptors beside it; empty data at the end of the connection."""
-    data, descriptors, _, _ = socket.recv_fds(end, CONTROL_BYTES, 4, flags)
+    # As socket.recv_fds, which imports a module at each call: dear in a process just forked.
+    data, beside, _, _ = end.recvmsg(CONTROL_BYTES, _RIGHTS_BYTES, flags)
+    descriptors = [
+        number
+        for level, kind, rights in beside
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS
+        for (number,) in _DESCRIPTOR.iter_unpack(rights)
+    ]
     for descriptor in descriptors:
         os.set_inheritable(descriptor, False)  # noqa: FBT003 - positional in the standard library
     return data, descriptors

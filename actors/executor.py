@@ -21,9 +21,8 @@ from ..storage import documents, errors, lock_files
 from ..transport import frames, messages
 from ..transport.addresses import Envelope
 from ..transport.messages import RECEIVERS, JobMessage, Message
-from . import channels, watching
+from . import channels, fork_requests, watching
 from .base import PollingComponent
-from .fork_server import REPLY, REQUEST
 from .watching import Phase
 
 if TYPE_CHECKING:
@@ -179,15 +178,11 @@ class Executor(PollingComponent):
         for template, (process, end) in self._servers.items():
             if end.fileno() != descriptor:
                 continue
-            try:
-                data, descriptors = channels.receive_with_descriptors(end)
-            except ConnectionError:
-                data = b""
-            if data:
-                job_id, pid = REPLY.unpack(data)
-                self._note_process(job_id, pid, descriptors[0])
-            else:
+            reply = fork_requests.receive_reply(end)
+            if reply is None:
                 self._lose_server(template, process, end)
+            else:
+                self._note_process(*reply)
             return
 
     def _lose_server(
@@ -239,11 +234,10 @@ class Executor(PollingComponent):
         child.channel = ChannelAddress(ours)
         self._by_descriptor[ours.fileno()] = child
         self.mailbox.watch(ours.fileno())
-        packet = REQUEST.pack(child.job_id)
         with theirs:
             try:
-                end = self._servers[template][1]
-                channels.send_with_descriptors(end, packet, [theirs.fileno()])
+                server = self._servers[template][1]
+                fork_requests.request(server, child.job_id, theirs.fileno())
             except OSError as error:
                 # The server has died; its end is noticed and the request repeated.
                 self.log.warning("fork server takes no request", error=str(error))

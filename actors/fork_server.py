@@ -20,17 +20,19 @@ import os
 import select
 import signal
 import socket
-import struct
 import sys
+from typing import NamedTuple
 
 from ..storage import settings
-from . import channels, job, warming
+from . import channels, fork_requests, job, warming
 
-REQUEST = struct.Struct("<q")
-"""A request's packet: the job's id; the channel's descriptor travels beside it."""
 
-REPLY = struct.Struct("<qi")
-"""A reply's packet: the job's id and the child's pid; its pidfd travels beside it."""
+class _Spare(NamedTuple):
+    """A child that waits for a job at the other end of ``end``."""
+
+    end: socket.socket
+    pid: int
+    pidfd: int
 
 
 class ForkServer:
@@ -38,9 +40,10 @@ class ForkServer:
 
     def __init__(self, daemon: socket.socket, lock_files: str, spare_count: int) -> None:
         self._daemon = daemon
+        self._daemon_descriptor = daemon.fileno()
         self._lock_files = lock_files
         self._spare_count = spare_count
-        self._spares: list[tuple[socket.socket, int, int]] = []
+        self._spares: list[_Spare] = []
         self._children: dict[int, int] = {}
         self._poll = select.poll()
         self._poll.register(daemon.fileno(), select.POLLIN)
@@ -61,37 +64,27 @@ class ForkServer:
 
     def _take_request(self) -> bool:
         try:
-            data, descriptors = channels.receive_with_descriptors(self._daemon)
+            received = fork_requests.receive_request(self._daemon)
         except ConnectionError:
             return False
-        if not data:
+        if received is None:
             return False
+        job_id, channel = received
         if not self._spares:
             self._make_spare()
-        end, pid, pidfd = self._spares.pop(0)
+        spare = self._spares.pop(0)
         try:
-            channels.send_with_descriptors(end, data, descriptors)
+            fork_requests.request(spare.end, job_id, channel)
         except OSError:
-            # The spare died while it waited; its death is reaped, the next one serves.
-            self._retry(data, descriptors, end)
-            return True
-        (job_id,) = REQUEST.unpack(data)
-        channels.send_with_descriptors(self._daemon, REPLY.pack(job_id, pid), [pidfd])
-        for descriptor in descriptors:
-            os.close(descriptor)
-        end.close()
+            # The spare died while it waited; its death is reaped, a new one serves.
+            spare.end.close()
+            self._make_spare()
+            spare = self._spares.pop()
+            fork_requests.request(spare.end, job_id, channel)
+        fork_requests.reply(self._daemon, job_id, spare.pid, spare.pidfd)
+        os.close(channel)
+        spare.end.close()
         return True
-
-    def _retry(self, data: bytes, descriptors: list[int], dead: socket.socket) -> None:
-        dead.close()
-        self._make_spare()
-        end, pid, pidfd = self._spares.pop()
-        channels.send_with_descriptors(end, data, descriptors)
-        (job_id,) = REQUEST.unpack(data)
-        channels.send_with_descriptors(self._daemon, REPLY.pack(job_id, pid), [pidfd])
-        for descriptor in descriptors:
-            os.close(descriptor)
-        end.close()
 
     def _make_spare(self) -> None:
         ours, theirs = channels.pair()
@@ -103,25 +96,21 @@ class ForkServer:
         pidfd = os.pidfd_open(pid)
         self._children[pidfd] = pid
         self._poll.register(pidfd, select.POLLIN)
-        self._spares.append((ours, pid, pidfd))
+        self._spares.append(_Spare(ours, pid, pidfd))
 
     def _be_child(self, end: socket.socket, ours: socket.socket) -> None:
         # Leaves by os._exit on every path: nothing of the server may run in the child.
         status = 70
         try:
-            ours.close()
-            self._daemon.close()
-            for spare, _, _ in self._spares:
-                spare.close()
+            # By number: each object that is touched costs a page of memory of its own.
+            os.close(ours.fileno())
+            os.close(self._daemon_descriptor)
+            for spare in self._spares:
+                os.close(spare.end.fileno())
             for pidfd in self._children:
                 os.close(pidfd)
             os.setsid()
-            data, descriptors = channels.receive_with_descriptors(end)
-            end.close()
-            if data:
-                (job_id,) = REQUEST.unpack(data)
-                channel = socket.socket(fileno=descriptors[0])
-                job.run_process(job_id, channels.Channel(channel), self._lock_files)
+            job.serve_request(end, self._lock_files)
             status = 0
         except BaseException:  # noqa: BLE001 - reported, and the process ends either way
             _report()
@@ -131,7 +120,7 @@ class ForkServer:
     def _reap(self, pidfd: int) -> None:
         self._poll.unregister(pidfd)
         pid = self._children.pop(pidfd)
-        self._spares = [spare for spare in self._spares if spare[2] != pidfd]
+        self._spares = [spare for spare in self._spares if spare.pidfd != pidfd]
         os.close(pidfd)
         os.waitpid(pid, 0)
 

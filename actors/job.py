@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import os
 import select
+import socket
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -37,26 +38,33 @@ from ..storage.jobs import JobStatus, OpcodeEvent
 from ..storage.locks import Owner
 from ..transport import messages
 from ..transport.messages import Message, Request
-from . import operations
+from . import channels, fork_requests, operations
+from .channels import Channel
 from .job_links import Link
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from .channels import Channel
 
 _RECORD_SECONDS = 5.0
 _RETRY_SECONDS = 1.0
 _TOLD_AGAIN_MAX = 1_000
 
 
-def run_process(job_id: int, channel: Channel, lock_directory: str) -> None:
+def serve_request(end: socket.socket, lock_directory: str) -> None:
+    """In a spare child: wait for a job, then live its life. Returns when there is none."""
+    received = fork_requests.receive_request(end)
+    os.close(end.fileno())
+    if received is not None:
+        job_id, descriptor = received
+        channel = Channel(socket.socket(*channels.KIND, fileno=descriptor))
+        run_process(job_id, Link(channel), lock_directory)
+
+
+def run_process(job_id: int, link: Link, lock_directory: str) -> None:
     """The life of a job process: prove to be alive, wait for the hand-over, run the job."""
     stem = lock_files.job_stem(job_id, time.time())
     lock_file = lock_files.create(lock_directory, stem)
     pid = os.getpid()
-    attach = messages.AttachJob(job_id=job_id, lock_file=lock_file.path, process_id=pid)
-    link = Link(channel, attach)
     try:
         hello = messages.JobHello(job_id=job_id, lock_file=lock_file.path, process_id=pid)
         if not link.send(hello, 0):
@@ -64,7 +72,8 @@ def run_process(job_id: int, channel: Channel, lock_directory: str) -> None:
         go = _wait_for_go(link)
         if go is None:
             return
-        link.use_socket(go.socket)
+        attach = messages.AttachJob(job_id=job_id, lock_file=lock_file.path, process_id=pid)
+        link.use_socket(go.socket, attach)
         job = jobs.decode_job(go.body)
         job.process_id = pid
         owner = Owner(job_id, lock_file.path, pid)

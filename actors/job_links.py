@@ -37,9 +37,9 @@ class Received(msgspec.Struct, frozen=True):
 class Link:
     """The way to the daemon. ``is_up``: somebody is there now, as far as we know."""
 
-    def __init__(self, channel: Channel, attach: AttachJob) -> None:
+    def __init__(self, channel: Channel) -> None:
         self._channel: Channel | None = channel
-        self._attach = attach
+        self._attach: AttachJob | None = None
         self._attach_number = -1
         self._socket = ""
         self._asked_at = 0.0
@@ -49,9 +49,10 @@ class Link:
         self.has_changed = False
         """Set when a successor was reached: what has no answer must be sent again."""
 
-    def use_socket(self, path: str) -> None:
-        """Where the daemon's successor will listen."""
+    def use_socket(self, path: str, attach: AttachJob) -> None:
+        """Where the daemon's successor will listen, and what it is told first."""
         self._socket = path
+        self._attach = attach
         if self._channel is None:
             # The daemon died right after the hand-over: this was its last message.
             self._seek_successor()
@@ -155,6 +156,7 @@ class Link:
         # Negative numbers are not frames' numbers, so the attachment counts from the top.
         self._asked_at = time.monotonic()
         self._attach_number = 2**31 if self._attach_number < 0 else self._attach_number + 1
+        assert self._attach is not None
         dealer.send(frames.encode(self._attach, self._attach_number))
 
 

@@ -6,6 +6,7 @@ their processes; `queue_wishes` does what users ask for; `queue_reading` answers
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +60,9 @@ class QueueCore(Component):
         self._unended: list[int] = []
         self._is_disk_awaited = False
         self._secrets: dict[int, dict[int, dict[str, Any]]] = {}
+        self._forked: dict[int, tuple[bytes, jobs.Job]] = {}
+        self._queue_path = os.fspath(self.places.queue)
+        self._socket_path = os.fspath(self.places.socket)
         for name in self._quarantined:
             self.log.error("job file is quarantined", file=name)
         for job in loaded.died:
@@ -138,6 +142,7 @@ class QueueCore(Component):
         """Nobody works on the job's file any more."""
         row.phase = Phase.ENDED
         self._secrets.pop(row.id, None)
+        self._forked.pop(row.id, None)
         self._reader.forget_told(row.id, None)
         for envelope in self._archivals.pop(row.id, ()):
             self._archive(envelope, row.id)

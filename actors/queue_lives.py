@@ -7,7 +7,6 @@ its process it belongs to the process, whose states come here to share the journ
 from __future__ import annotations
 
 import functools
-import os
 from typing import TYPE_CHECKING
 
 from ..storage import jobs
@@ -62,8 +61,17 @@ class QueueLives(QueueCore):
                 op.status = JobStatus.QUEUED
         row.serial = job.advance_serial()
         row.status = job.status
-        self._ledger.note(row.id, row.serial, jobs.encode_job(job))
-        self._ledger.write_file(row.id)
+        body = jobs.encode_job(job)
+        self._ledger.note(row.id, row.serial, body)
+        self._ledger.write_state(row.id)
+        self._forked[row.id] = body, job
+
+    def _read_forked(self, job_id: int) -> jobs.Job:
+        """The job as it was when its process was asked for, unless it has changed since."""
+        body, job = self._forked.pop(job_id, (None, None))
+        return (
+            job if job is not None and self._ledger.newest(job_id) is body else self._read(job_id)
+        )
 
     def _hand_over(self, envelope: Envelope, message: messages.HandOverAsked) -> None:
         """A child holds its lock file: its name goes into the job file, then it may go on.
@@ -78,7 +86,7 @@ class QueueLives(QueueCore):
         if row is None or row.phase is not Phase.STARTING or self._ledger.is_read_only:
             self._refuse_hand_over(row, message)
             return
-        job = self._read(row.id)
+        job = self._read_forked(row.id)
         job.livelock = message.lock_file
         row.serial = job.advance_serial()
         self._ledger.note(row.id, row.serial, jobs.encode_job(job))
@@ -112,8 +120,8 @@ class QueueLives(QueueCore):
             body=body,
             spares=self._ledger.lend_spares(row.id),
             secrets=self._secrets.get(row.id, {}),
-            queue=os.fspath(self.places.queue),
-            socket=os.fspath(self.places.socket),
+            queue=self._queue_path,
+            socket=self._socket_path,
         )
         envelope.reply(go)
 

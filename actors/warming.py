@@ -12,10 +12,9 @@ import os
 import socket
 
 from ..storage import jobs, opcodes
-from ..storage.locks import Owner
 from ..transport import frames, messages
-from . import channels, job
-from .job_links import Link, Received
+from . import channels, fork_requests, job
+from .job_links import Link
 
 REHEARSALS = 40
 """How often a job is rehearsed: enough for the interpreter to settle on its shortcuts."""
@@ -27,18 +26,18 @@ _LOCKED = {"OP_ID": "OP_TEST_DELAY", "duration": 0.000001, "on_nodes": ["n1"]}
 class _RehearsalLink(Link):
     """A link to nobody: what is sent is packed and unpacked, and answered at once."""
 
+    peer: channels.Channel
+    go: messages.JobGo
+
     def send(self, message: messages.Message, number: int) -> bool:
         """Answer ``message`` as the daemon would, over the real channel."""
         sent = super().send(message, number)
-        frames.decode(frames.encode(message, number), messages.JobMessage)
-        answer = _answer(message)
+        answer = self.go if isinstance(message, messages.JobHello) else _answer(message)
         if answer is not None:
             self.peer.send(frames.encode(answer, number))
         while self.peer.receive() is not None:
             pass
         return sent
-
-    peer: channels.Channel
 
 
 def _answer(message: messages.Message) -> messages.Message | None:
@@ -60,32 +59,27 @@ def rehearse(directory: str) -> None:
 
 def _rehearse_one(directory: str, stem: str) -> None:
     ours, theirs = channels.pair()
-    attach = messages.AttachJob(job_id=0, lock_file="", process_id=0)
-    link = _RehearsalLink(channels.Channel(_again(ours)), attach)
-    link.peer = channels.Channel(_again(theirs))
+    link = _RehearsalLink(channels.Channel(_as_in_a_child(ours)))
+    link.peer = channels.Channel(theirs)
     spares = [f"{directory}/{stem}-{place}" for place in range(2)]
-    link.peer.send(frames.encode(_go(directory, spares)))
+    link.go = _go(directory, spares)
     try:
-        go = next(one.message for one in _received(link) if isinstance(one.message, messages.JobGo))
-        rehearsed = jobs.decode_job(go.body)
-        owner = Owner(0, "", os.getpid())
-        job.JobActor(rehearsed, link, owner, go).run()
+        job.run_process(0, link, directory)
     finally:
-        link.close()
         link.peer.close()
         for path in (*spares, f"{directory}/job-0"):
             if os.path.exists(path):  # noqa: PTH110 - pathlib is not for the template
                 os.unlink(path)  # noqa: PTH108 - likewise
 
 
-def _again(end: socket.socket) -> socket.socket:
-    # As in a child, which gets its channel as a bare descriptor.
-    return socket.socket(fileno=end.detach())
-
-
-def _received(link: Link) -> list[Received]:
-    link.wait({}, 1.0)
-    return link.receive()
+def _as_in_a_child(end: socket.socket) -> socket.socket:
+    """The end of a channel after the way that it takes to a child: as a bare descriptor."""
+    server, spare = channels.pair()
+    with server, spare, end:
+        fork_requests.request(server, 0, end.fileno())
+        received = fork_requests.receive_request(spare)
+    assert received is not None
+    return socket.socket(*channels.KIND, fileno=received[1])
 
 
 def _go(directory: str, spares: list[str]) -> messages.JobGo:

@@ -4,18 +4,29 @@ A frame is one msgpack array: protocol version, request number, seconds until th
 (or nil), the message as a map with its ``type``. Numbers belong to the sender: a reply
 carries the number of its request; a notice carries 0. How deep values nest is limited by
 the unpacker, and for what is stored by `storage.explanations`.
+
+Two readers share the work. Nearly every frame is what it should be, and one typed decoder
+reads it whole; a frame that this one does not take is read again, part by part, to say what
+is wrong with it and, if its number can be read, to whom.
 """
 
 from __future__ import annotations
 
+import functools
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgpack
 import msgspec
 
 from ..storage import errors, settings
 from .messages import PROTOCOL, Message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+_encode = msgspec.msgpack.Encoder().encode
 
 
 class Frame(msgspec.Struct, frozen=True):
@@ -28,8 +39,7 @@ class Frame(msgspec.Struct, frozen=True):
 
 def encode(message: Message, number: int = 0, deadline_seconds: float | None = None) -> bytes:
     """The frame for ``message``; `FrameError` if it is larger than the limit."""
-    body = msgspec.to_builtins(message, builtin_types=(bytes,))
-    data: bytes = msgpack.packb([PROTOCOL, number, deadline_seconds, body], use_bin_type=True)
+    data = _encode((PROTOCOL, number, deadline_seconds, message))
     if len(data) > settings.FRAME_BYTES_MAX:
         text = f"the message has {len(data)} bytes, more than {settings.FRAME_BYTES_MAX}"
         raise errors.FrameError(text)
@@ -42,6 +52,22 @@ def decode(data: bytes, allowed: Any) -> Frame:  # noqa: ANN401 - a union of mes
     Raises `FrameError` for anything else; `UnreadableMessageError` (a `FrameError` that
     knows the request's number) once the number could be read, so that the door can answer.
     """
+    if len(data) <= settings.FRAME_BYTES_MAX:
+        try:
+            version, number, deadline, message = _decoder(allowed)(data)
+        except (msgspec.MsgspecError, ValueError, TypeError, RecursionError, MemoryError):
+            return _decode_in_parts(data, allowed)
+        if version == PROTOCOL and number >= 0 and (deadline is None or math.isfinite(deadline)):
+            return Frame(number, message, deadline)
+    return _decode_in_parts(data, allowed)
+
+
+@functools.cache
+def _decoder(allowed: Any) -> Callable[[bytes], tuple[int, int, float | None, Message]]:  # noqa: ANN401
+    return msgspec.msgpack.Decoder(tuple[int, int, float | None, allowed]).decode
+
+
+def _decode_in_parts(data: bytes, allowed: Any) -> Frame:  # noqa: ANN401
     parts = _unpack(data)
     if not (isinstance(parts, list) and len(parts) == 4):  # noqa: PLR2004 - the four parts above
         raise errors.FrameError("a frame is an array of version, number, deadline and message")

@@ -1,0 +1,45 @@
+"""What the daemon and a fork server say to each other: one packet each way for each job."""
+
+from __future__ import annotations
+
+import socket
+import struct
+
+from . import channels
+
+_REQUEST = struct.Struct("<q")
+_REPLY = struct.Struct("<qi")
+
+
+def request(server: socket.socket, job_id: int, channel: int) -> None:
+    """Ask for a process for a job, whose end of the channel is the descriptor ``channel``.
+
+    Raises `OSError` if the server (or the spare child to which it is passed on) is gone.
+    """
+    channels.send_with_descriptors(server, _REQUEST.pack(job_id), [channel])
+
+
+def receive_request(end: socket.socket) -> tuple[int, int] | None:
+    """The job's id and the descriptor of its channel; None when the other end was closed."""
+    data, descriptors = channels.receive_with_descriptors(end)
+    if not data:
+        return None
+    (job_id,) = _REQUEST.unpack(data)
+    return job_id, descriptors[0]
+
+
+def reply(daemon: socket.socket, job_id: int, pid: int, pidfd: int) -> None:
+    """Tell the daemon which process the job has got."""
+    channels.send_with_descriptors(daemon, _REPLY.pack(job_id, pid), [pidfd])
+
+
+def receive_reply(server: socket.socket) -> tuple[int, int, int] | None:
+    """The job's id, the pid and the pidfd of its process; None if the server has ended."""
+    try:
+        data, descriptors = channels.receive_with_descriptors(server)
+    except ConnectionError:
+        return None
+    if not data:
+        return None
+    job_id, pid = _REPLY.unpack(data)
+    return job_id, pid, descriptors[0]
