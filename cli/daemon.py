@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -81,6 +82,10 @@ def run(
 ) -> None:
     """Run the daemon for this data directory until it stops or fails."""
     sys.setswitchinterval(settings.SWITCH_INTERVAL_SECONDS)
+    # What is imported stays, and a long queue is no garbage: to look through it all again
+    # and again would stop every thread for longer the longer the queue is.
+    gc.freeze()
+    gc.set_threshold(*settings.COLLECTOR_THRESHOLDS)
     with ExitStack() as stack:
         _prepare(places)
         directory_lock = lock_files.DirectoryLock(places.queue / "lock")

@@ -77,6 +77,9 @@ REQUESTS_OPEN_MAX = 100_000
 SWITCH_INTERVAL_SECONDS = 0.0005
 """How long a thread of the daemon may keep the interpreter while another waits."""
 
+COLLECTOR_THRESHOLDS = (50_000, 20, 100)
+"""When the daemon looks for garbage that reference counts do not free (`gc.set_threshold`)."""
+
 LOG_WRITE_INTERVAL_SECONDS = 0.25
 """Least time between two writes of a job file for log lines alone."""
 
