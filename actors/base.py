@@ -21,6 +21,7 @@ supervisor is told.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import select
@@ -55,9 +56,30 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     endpoints: list[str] = []
     """Where the doors are, filled in by the listeners."""
 
+    components: dict[str, Component] = {}
+    """The living components by name, for who watches over them."""
+
     def address(self, name: str) -> ComponentAddress:
         """The address of another component."""
         return self.directory.address(name)
+
+
+class Vitals:
+    """What can be seen of a component from outside while it works.
+
+    Written by the component's own thread, but for ``is_abandoned``, which never goes back.
+    """
+
+    __slots__ = ("handled", "handling", "is_abandoned", "thread")
+
+    def __init__(self) -> None:
+        self.handled = 0
+        """How many messages it has done with."""
+        self.handling: object = None
+        """The message it works on; None: it waits for one."""
+        self.thread = 0
+        self.is_abandoned = False
+        """Nobody waits for it any more: it hung, and another one has taken its place."""
 
 
 class _TurnEnded:
@@ -124,6 +146,14 @@ class Mailbox:
     def qsize(self) -> int:
         """How many messages wait."""
         return self._queue.qsize()
+
+    def drain(self) -> list[Any]:
+        """Everything that waits, taken out; for whoever ends the owner, from any thread."""
+        parcels = []
+        with contextlib.suppress(queue.Empty):
+            while True:
+                parcels.append(self._queue.get_nowait())
+        return parcels
 
     def close(self) -> None:
         """Free what the mailbox holds."""
@@ -205,6 +235,8 @@ class Component(pykka.ThreadingActor):
         self.incarnation = incarnation
         self.log = surroundings.log.bind(component=self.name)
         self._is_closed = False
+        self.vitals = Vitals()
+        surroundings.components[self.name] = self
 
     # What a component says of itself.
 
@@ -230,6 +262,8 @@ class Component(pykka.ThreadingActor):
 
     def address(self, name: str) -> ComponentAddress:
         """The address of another component."""
+        if self.vitals.is_abandoned:
+            raise AbandonedError
         return self.surroundings.address(name)
 
     # How it runs.
@@ -240,6 +274,8 @@ class Component(pykka.ThreadingActor):
 
     def on_receive(self, message: object) -> None:
         """Take one message from pykka; nothing leaves this method."""
+        vitals = self.vitals
+        vitals.handling = message
         try:
             match message:
                 case Envelope():
@@ -255,6 +291,21 @@ class Component(pykka.ThreadingActor):
                 self._crash(message)
         except BaseException:  # noqa: BLE001 - the fifth trap: nothing else may get out
             self._crash(message)
+        finally:
+            vitals.handled += 1
+            vitals.handling = None
+
+    def abandon(self, refusal: errors.GangerError) -> None:
+        """Give up on a component that hangs: refuse whoever waits for it, let nobody wait more.
+
+        Called by another thread. The component's own thread cannot be ended; should it ever
+        go on, it finds that it can reach nobody, and ends.
+        """
+        self.vitals.is_abandoned = True
+        self.surroundings.directory.remove(self.name)
+        self.actor_stopped.set()
+        pykka.ActorRegistry.unregister(self.actor_ref)
+        self._refuse_all(self.vitals.handling, refusal)
 
     def _take_readable(self, descriptors: list[int]) -> None:
         raise NotImplementedError
@@ -266,34 +317,44 @@ class Component(pykka.ThreadingActor):
     def _take(self, envelope: Envelope) -> None:
         match envelope.message:
             case Boot():
+                self.vitals.thread = threading.get_ident()
                 self.boot()
                 ready = ComponentReady(component=self.name, incarnation=self.incarnation)
                 self.address("supervisor").notify(ready)
-            case CrashComponent() if envelope.message.component == self.name:
+            case CrashComponent() if self._is_meant(envelope.message):
+                if envelope.message.how == "hang":
+                    threading.Event().wait()
                 raise InjectedCrashError
             case _:
                 self.receive(envelope)
 
+    def _is_meant(self, message: CrashComponent) -> bool:
+        return message.component == self.name and self.surroundings.has_test_hooks
+
     def _crash(self, message: object) -> None:
+        if self.vitals.is_abandoned:
+            self.log.warning("component went on after it was replaced, and ends")
+            return
         text = traceback.format_exc()
         error = sys.exc_info()[1]
         self.log.error("component failed", error=repr(error), traceback=text)
         self.surroundings.directory.remove(self.name)
         self.actor_stopped.set()
         pykka.ActorRegistry.unregister(self.actor_ref)
-        self._refuse_all(message)
+        refusal = errors.ComponentRestartedError(f"component {self.name} failed and is restarted")
+        self._refuse_all(message, refusal)
         self._close()
         is_expected = isinstance(error, errors.GangerError)
         summary = str(error) if is_expected else f"{type(error).__name__}: {error}"
         failed = ComponentFailed(component=self.name, incarnation=self.incarnation, text=summary)
         self.address("supervisor").notify(failed)
 
-    def _refuse_all(self, message: object) -> None:
-        refusal = errors.ComponentRestartedError(f"component {self.name} failed and is restarted")
+    def _refuse_all(self, message: object, refusal: errors.GangerError) -> None:
         if isinstance(message, Envelope):
             message.refuse(refusal)
-        while not self.actor_inbox.empty():
-            parcel = self.actor_inbox.get()
+        mailbox = self.actor_inbox
+        assert isinstance(mailbox, Mailbox)
+        for parcel in mailbox.drain():
             if isinstance(parcel.message, Envelope):
                 parcel.message.refuse(refusal)
 
@@ -340,6 +401,10 @@ def stop_all(component: type[Component], timeout_seconds: float) -> bool:
         except pykka.Timeout:
             stopped = False
     return stopped
+
+
+class AbandonedError(BaseException):
+    """This component hung and was replaced; what it does now counts no more."""
 
 
 class InjectedCrashError(Exception):

@@ -437,6 +437,14 @@ class Executor(PollingComponent):
         self.address("supervisor").notify(report)
 
 
+def end_fork_servers() -> None:
+    """End every child of this process, which are its fork servers; jobs that run go on."""
+    children = psutil.Process().children()
+    for child in children:
+        child.kill()
+    psutil.wait_procs(children)
+
+
 def _template(child: Child) -> str:
     return "full" if child.needs_user_opcodes else "lean"
 

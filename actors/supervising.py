@@ -7,9 +7,12 @@ go on, and nothing acknowledged is lost.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class Policy(msgspec.Struct, frozen=True):
@@ -19,11 +22,21 @@ class Policy(msgspec.Struct, frozen=True):
     window_seconds: float = 60.0
     first_delay_seconds: float = 0.0
     longest_delay_seconds: float = 5.0
+    when_hung: Literal["replace", "restart_daemon"] = "restart_daemon"
 
 
 DEFAULT_POLICY = Policy()
 
+DAEMON = "daemon"
+"""Name under which `POLICIES` has the daemon as a whole."""
+
 POLICIES: dict[str, Policy] = {
+    # These keep everything in memory. Whoever writes files or owns sockets cannot be replaced
+    # beside a thread that may go on: the whole daemon is, and the kernel ends the thread.
+    "filter_evaluator": Policy(when_hung="replace"),
+    "scheduler": Policy(when_hung="replace"),
+    # The daemon itself, when it was begun anew because a component hung.
+    DAEMON: Policy(restarts_max=5, window_seconds=3600.0),
     # A fork server holds no state, and a system short of memory may kill it repeatedly.
     "fork_server:lean": Policy(restarts_max=20),
     "fork_server:full": Policy(restarts_max=20),
@@ -31,6 +44,11 @@ POLICIES: dict[str, Policy] = {
 """What differs from `DEFAULT_POLICY`, by component."""
 
 _SECOND_DELAY_SECONDS = 0.1
+
+
+def policy_of(component: str) -> Policy:
+    """How this component is treated."""
+    return POLICIES.get(component, DEFAULT_POLICY)
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -50,7 +68,7 @@ class Decision(msgspec.Struct, frozen=True):
 
 def after_failure(component: str, record: Record, now: float) -> Decision:
     """What to do about a failure at ``now`` (monotonic seconds)."""
-    policy = POLICIES.get(component, DEFAULT_POLICY)
+    policy = policy_of(component)
     recent = tuple(when for when in record.failures if now - when < policy.window_seconds)
     failures = (*recent, now)
     if len(failures) > policy.restarts_max:
@@ -63,3 +81,34 @@ def _delay(policy: Policy, failures_before: int) -> float:
         return policy.first_delay_seconds
     grown = _SECOND_DELAY_SECONDS * 2.0 ** (failures_before - 1)
     return float(min(grown, policy.longest_delay_seconds))
+
+
+class Sight(msgspec.Struct, frozen=True):
+    """A component seen at work: the number of its message, and whether that is its first."""
+
+    number: int
+    is_booting: bool = False
+
+
+BOOT_LOOKS_FACTOR = 10
+"""How much longer a component may take to build its state than for any other message."""
+
+
+def after_look(
+    seen: Mapping[str, tuple[Sight, int]], now: Mapping[str, Sight], looks_max: int
+) -> tuple[dict[str, tuple[Sight, int]], list[str]]:
+    """What is remembered after one more look at the components that work, and which hang.
+
+    ``seen``: each one's last sight and how often in a row it was the same. Looks are counted,
+    not seconds: while the whole process is stopped nobody looks, and nobody hangs.
+    """
+    counted = {}
+    hung = []
+    for name, sight in now.items():
+        before, looks = seen.get(name, (sight, 0))
+        looks = looks + 1 if before == sight else 1
+        counted[name] = (sight, looks)
+        # Exactly at the limit, so that it is told once.
+        if looks == looks_max * (BOOT_LOOKS_FACTOR if sight.is_booting else 1):
+            hung.append(name)
+    return counted, hung

@@ -32,6 +32,7 @@ SupervisorMessage = (
     | messages.ExecutorReport
     | messages.ComponentReady
     | messages.ComponentFailed
+    | messages.ComponentHung
     | messages.RestartDue
     | messages.StopAsked
 )
@@ -47,6 +48,13 @@ class Ending:
     def __init__(self) -> None:
         self.is_over = threading.Event()
         self.error: errors.GangerError | None = None
+        self.restart_reason: str | None = None
+        """Set if the daemon is to begin anew, at once and without a word to anybody."""
+
+    def restart(self, reason: str) -> None:
+        """Begin the daemon anew: for what cannot be replaced alone."""
+        self.restart_reason = reason
+        self.is_over.set()
 
 
 class Supervisor(Component):
@@ -98,6 +106,8 @@ class Supervisor(Component):
                 self._note_ready(message)
             case messages.ComponentFailed():
                 self._take_failure(message)
+            case messages.ComponentHung():
+                self._take_hang(message)
             case messages.RestartDue():
                 self._restart(message.component)
             case _:
@@ -166,6 +176,22 @@ class Supervisor(Component):
             return
         self.log.warning("restarting", name=name, delay=decision.delay_seconds)
         self._restart_later(name, decision.delay_seconds)
+
+    def _take_hang(self, message: messages.ComponentHung) -> None:
+        name = message.component
+        component = self.surroundings.components[name]
+        if self._is_stopping or message.incarnation != component.incarnation:
+            return
+        refusal = errors.ComponentRestartedError(f"component {name} hung and is replaced")
+        component.abandon(refusal)
+        if supervising.policy_of(name).when_hung == "replace":
+            self._take_failure(messages.ComponentFailed(name, message.incarnation, message.text))
+            return
+        # The refusals have been handed to the listener: let it send them.
+        self._is_stopping = True
+        if name != "wire_listener":
+            self._stop_component(_CLASSES["wire_listener"])
+        self._ending.restart(f"component {name} hangs: {message.text}")
 
     def _restart_later(self, name: str, delay_seconds: float) -> None:
         due = messages.RestartDue(component=name)

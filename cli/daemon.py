@@ -13,16 +13,23 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from ..actors import logs
+from ..actors import logs, supervising
 from ..actors.base import Surroundings
+from ..actors.executor import end_fork_servers
 from ..actors.supervisor import Ending, Supervisor
+from ..actors.watchdog import Watchdog
 from ..storage import catalogue, documents, errors, lock_files, settings
 from ..storage.version import version
 from ..transport.addresses import Directory
 from ..transport.messages import PROTOCOL, Boot, StopAsked
 
 if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
+
     from ..storage.settings import Places
+
+RESTARTS_VARIABLE = "GANGER_BEGUN_ANEW"
+"""When the daemon began anew of its own accord: seconds of the system's monotonic clock."""
 
 READY_VARIABLE = "GANGER_READY_FD"
 """Names a descriptor to which ``ready`` or an error is written once; ``ganger up`` reads it."""
@@ -35,9 +42,19 @@ READY_VARIABLE = "GANGER_READY_FD"
     help="Also open the remote door, such as tcp://0.0.0.0:7610 (off by default). "
     "Clients need a key that `ganger key authorise` made known.",
 )
+@click.option(
+    "--hung-after",
+    metavar="SECONDS",
+    type=click.FloatRange(min=2.0),
+    default=settings.HUNG_SECONDS,
+    show_default=True,
+    help="Replace a component that has worked at one message for longer.",
+)
 @click.option("--test-hooks", is_flag=True, hidden=True, help="Let tests make components fail.")
 @click.pass_context
-def daemon(context: click.Context, remote: str | None, test_hooks: bool) -> None:  # noqa: FBT001
+def daemon(
+    context: click.Context, *, remote: str | None, hung_after: float, test_hooks: bool
+) -> None:
     """Run the daemon in the foreground until it is told to stop.
 
     Stops on SIGTERM or SIGINT, and by `ganger down`; jobs that run go on, and the next
@@ -46,7 +63,13 @@ def daemon(context: click.Context, remote: str | None, test_hooks: bool) -> None
     data = context.obj.data if context.obj is not None else None
     announce = _Announcement()
     try:
-        run(settings.places(data), announce, remote=remote, has_test_hooks=test_hooks)
+        run(
+            settings.places(data),
+            announce,
+            remote=remote,
+            hung_after_seconds=hung_after,
+            has_test_hooks=test_hooks,
+        )
     except errors.GangerError as error:
         announce.failed(error)
         raise
@@ -78,7 +101,12 @@ class _Announcement:
 
 
 def run(
-    places: Places, announce: _Announcement, *, remote: str | None, has_test_hooks: bool
+    places: Places,
+    announce: _Announcement,
+    *,
+    remote: str | None,
+    hung_after_seconds: float,
+    has_test_hooks: bool,
 ) -> None:
     """Run the daemon for this data directory until it stops or fails."""
     sys.setswitchinterval(settings.SWITCH_INTERVAL_SECONDS)
@@ -112,7 +140,9 @@ def run(
             _write_beacon(places, surroundings.endpoints)
             announce.ready()
 
-        _supervise(surroundings, ending, ready)
+        _supervise(surroundings, ending, ready, hung_after_seconds)
+        if ending.restart_reason is not None:
+            _begin_anew(log, ending.restart_reason)
         with suppress(FileNotFoundError):
             places.beacon.unlink()
         daemon_lock.remove()
@@ -144,7 +174,27 @@ def _tidy(places: Places) -> None:
         places.run.rmdir()
 
 
-def _supervise(surroundings: Surroundings, ending: Ending, ready: object) -> None:
+def _begin_anew(log: FilteringBoundLogger, reason: str) -> None:
+    """Replace this process by a new daemon, unless that was done too often: then raise.
+
+    The kernel ends every thread, whatever it hangs at, and closes all that is locked: as
+    sudden as a SIGKILL, and as safe. The pid stays the same.
+    """
+    record = supervising.Record(tuple(map(float, os.environ.get(RESTARTS_VARIABLE, "").split())))
+    decision = supervising.after_failure(supervising.DAEMON, record, time.monotonic())
+    if decision.action == "give_up":
+        raise errors.RestartLimitError(
+            f"the daemon began anew too often, the last time as {reason}"
+        )
+    log.critical("the daemon begins anew", reason=reason)
+    os.environ[RESTARTS_VARIABLE] = " ".join(map(str, decision.record.failures))
+    end_fork_servers()
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - no shell needed
+
+
+def _supervise(
+    surroundings: Surroundings, ending: Ending, ready: object, hung_after_seconds: float
+) -> None:
     """Start the supervisor and wait, on the main thread, for a signal or the end."""
     reference = Supervisor.start(surroundings, ending, ready)
     surroundings.directory.enter(Supervisor.name, reference)
@@ -157,7 +207,7 @@ def _supervise(surroundings: Surroundings, ending: Ending, ready: object) -> Non
         signal.signal(number, stop)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     supervisor.notify(Boot())
-    ending.is_over.wait()
+    Watchdog(surroundings, ending, hung_after_seconds).watch()
 
 
 def _write_beacon(places: Places, endpoints: list[str]) -> None:

@@ -27,9 +27,17 @@ _SHORT_SECONDS = 5.0
 
 @click.command()
 @click.option("--remote", metavar="ENDPOINT", help="As for `ganger daemon`.")
+@click.option(
+    "--hung-after",
+    metavar="SECONDS",
+    type=click.FloatRange(min=2.0),
+    default=settings.HUNG_SECONDS,
+    show_default=True,
+    help="As for `ganger daemon`.",
+)
 @click.option("--test-hooks", is_flag=True, hidden=True)
 @click.pass_obj
-def up(call: Call, remote: str | None, test_hooks: bool) -> None:  # noqa: FBT001
+def up(call: Call, *, remote: str | None, hung_after: float, test_hooks: bool) -> None:
     """Start the daemon in the background; return when it is ready.
 
     Harmless when it runs already. Its messages go to daemon.log in the data directory.
@@ -40,7 +48,7 @@ def up(call: Call, remote: str | None, test_hooks: bool) -> None:  # noqa: FBT00
         click.echo(f"The daemon already runs (pid {running}) in {places.data}")
         return
     documents.make_directory(places.data)
-    options = ["--remote", remote] if remote else []
+    options = [*(["--remote", remote] if remote else []), "--hung-after", str(hung_after)]
     pid = _start(places, [*options, *(["--test-hooks"] if test_hooks else [])])
     click.echo(f"The daemon is ready (pid {pid}) in {places.data}")
 

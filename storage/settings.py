@@ -95,6 +95,12 @@ SPARES_PER_JOB = 2
 STOP_SECONDS = 10.0
 """How long the tree may take to stop before it is stopped by force."""
 
+WATCHDOG_SECONDS = 1.0
+"""How often the daemon looks whether each of its components gets on."""
+
+HUNG_SECONDS = 60.0
+"""A component that works at one message for longer hangs, and is replaced (the default)."""
+
 START_SECONDS = 30.0
 """How long ``ganger up`` waits for the daemon to be ready."""
 

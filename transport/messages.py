@@ -690,6 +690,7 @@ class CrashComponent(Request[Done], frozen=True):
     """Test hook: make a component fail. Refused unless the daemon was started with hooks."""
 
     component: str
+    how: Literal["crash", "hang"] = "crash"
 
 
 class QueueReport(Notice, frozen=True):
@@ -725,6 +726,14 @@ class ComponentReady(Notice, frozen=True):
 
 class ComponentFailed(Notice, frozen=True):
     """A component has stopped because of an error it did not expect."""
+
+    component: str
+    incarnation: int
+    text: str
+
+
+class ComponentHung(Notice, frozen=True):
+    """From the watchdog to the supervisor: a component has been at one message for too long."""
 
     component: str
     incarnation: int

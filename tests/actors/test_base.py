@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pykka
 import pytest
 
@@ -371,6 +372,7 @@ def test_trouble_while_closing_is_logged_and_told_all_the_same(scene: Scene) -> 
 
 
 def test_a_test_hook_crashes_only_the_component_it_names(scene: Scene) -> None:
+    scene.surroundings = msgspec.structs.replace(scene.surroundings, has_test_hooks=True)
     scene.start(Subject)
     assert scene.directory.next() == READY
     crash = messages.CrashComponent(component="subject")
@@ -378,6 +380,42 @@ def test_a_test_hook_crashes_only_the_component_it_names(scene: Scene) -> None:
     told = scene.directory.next()
     assert isinstance(told, messages.ComponentFailed)
     assert told.text.startswith("InjectedCrashError")
+
+
+def test_without_test_hooks_nobody_can_crash_a_component(scene: Scene) -> None:
+    subject = scene.start(Subject)
+    assert scene.directory.next() == READY
+    scene.directory.address("subject").notify(messages.CrashComponent(component="subject"))
+    told = scene.directory.next()
+    # It reaches the component's own handler, which does not know it.
+    assert isinstance(told, messages.ComponentFailed)
+    assert not told.text.startswith("InjectedCrashError")
+    assert subject.closed == 1
+
+
+def test_a_component_that_hangs_is_abandoned_and_ends_when_it_goes_on(scene: Scene) -> None:
+    subject = scene.start(Subject)
+    assert scene.directory.next() == READY
+    asker, waiting = Asker(), Asker()
+    scene.directory.tell("subject", Envelope(CancelJob(id=BLOCK), asker))
+    scene.directory.tell("subject", Envelope(CancelJob(id=ANSWER), waiting))
+    wait(subject.blocked)
+    assert isinstance(subject.vitals.handling, Envelope)
+    subject.abandon(errors.ComponentRestartedError("subject hung"))
+    # Everybody who waited is told: who was served, and who was next.
+    for told in (asker.next(), waiting.next()):
+        assert told == messages.Failure("ComponentRestartedError", "subject hung")
+    later = Asker()
+    scene.directory.address("subject").tell(Envelope(CancelJob(id=ANSWER), later))
+    assert isinstance(later.next(), messages.Failure)
+    # What it would say from now on reaches nobody.
+    with pytest.raises(base.AbandonedError):
+        subject.address("supervisor")
+    subject.went_on.set()
+    thread = next(found for found in threading.enumerate() if found.ident == subject.vitals.thread)
+    thread.join(DEADLINE)
+    assert not thread.is_alive()
+    assert scene.directory.told.empty()
 
 
 def test_stopping_frees_what_the_component_holds_and_twice_is_harmless(scene: Scene) -> None:

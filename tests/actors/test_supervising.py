@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from ganger.actors.supervising import DEFAULT_POLICY, POLICIES, Record, after_failure
+from ganger.actors.supervising import (
+    BOOT_LOOKS_FACTOR,
+    DEFAULT_POLICY,
+    POLICIES,
+    Record,
+    Sight,
+    after_failure,
+    after_look,
+)
 
 
 def failures(component: str, times: list[float]) -> list[tuple[str, float]]:
@@ -64,3 +72,28 @@ def test_the_record_counts_every_restart_and_forgets_old_failures() -> None:
 def test_giving_up_is_no_restart() -> None:
     record = Record(failures=(1.0,) * 5, restarts=5)
     assert after_failure("job_queue", record, 1.0).record.restarts == 5
+
+
+def looks(*sights: Sight | None, limit: int = 3) -> list[int]:
+    """At which looks (from 1) a component that is seen like this is said to hang."""
+    seen: dict[str, tuple[Sight, int]] = {}
+    found = []
+    for number, sight in enumerate(sights, start=1):
+        seen, hung = after_look(seen, {} if sight is None else {"job_queue": sight}, limit)
+        if hung:
+            found.append(number)
+    return found
+
+
+def test_who_is_seen_at_one_message_too_often_hangs_and_that_is_said_once() -> None:
+    assert looks(*[Sight(7)] * 10) == [3]
+
+
+def test_who_gets_on_with_messages_or_waits_for_one_does_not_hang() -> None:
+    assert looks(*[Sight(number // 2) for number in range(40)]) == []
+    assert looks(Sight(1), Sight(1), None, Sight(1), Sight(1), None) == []
+
+
+def test_building_the_state_may_take_longer_than_a_message() -> None:
+    booting = Sight(1, is_booting=True)
+    assert looks(*[booting] * (3 * BOOT_LOOKS_FACTOR)) == [3 * BOOT_LOOKS_FACTOR]

@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import psutil
 
@@ -28,8 +28,9 @@ GANGER = [sys.executable, "-m", "ganger.cli.main"]
 class Daemon:
     """A daemon with test hooks, started through the command line."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *options: str) -> None:
         self.folder = folder
+        self.options = options
         self.data = folder / "data"
         self.places = settings.places(self.data)
 
@@ -70,7 +71,7 @@ class Daemon:
 
     def up(self) -> None:
         """Start the daemon (again)."""
-        self.run("up", "--test-hooks")
+        self.run("up", "--test-hooks", *self.options)
 
     def client(self) -> Client:
         """A client of it."""
@@ -88,11 +89,11 @@ class Daemon:
         os.kill(pid, signal.SIGKILL)
         wait_for_end(descriptor)
 
-    def crash(self, component: str) -> None:
-        """Make a component fail; returns when that was asked for."""
+    def crash(self, component: str, how: Literal["crash", "hang"] = "crash") -> None:
+        """Make a component fail, or hang; returns when that was asked for."""
         dealer = Dealer(f"ipc://{self.places.socket}")
         try:
-            message = frames.encode(CrashComponent(component=component), 1)
+            message = frames.encode(CrashComponent(component=component, how=how), 1)
             while not dealer.send(message):
                 dealer.receive(1.0)
             while not isinstance(answer := dealer.receive(5.0), bytes) and answer is not None:

@@ -1,0 +1,112 @@
+"""A component that hangs is noticed and replaced; jobs go on, and callers get an answer."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.faults.harness import Daemon, Witnesses
+
+from ganger import JobStatus
+from ganger.actors.supervising import policy_of
+from ganger.actors.tree import COMPONENTS
+from ganger.storage import errors
+from ganger.storage.job_views import StatusChange
+from ganger.transport import frames, messages
+from ganger.transport.wire import Dealer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ganger.transport.messages import DaemonInfo
+
+JOBS = 40
+PARTS = [*(component.name for component in COMPONENTS), "supervisor"]
+
+
+def replaced(daemon: Daemon, component: str, before: DaemonInfo) -> DaemonInfo:
+    """What the daemon says of itself once the component, or all of it, was replaced."""
+    with daemon.client() as client:
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            try:
+                info = client.info(timeout=10)
+            except errors.TryAgainError:
+                continue
+            restarts = {part.name: part.restarts for part in info.components}
+            if info.started > before.started or restarts.get(component) == 1:
+                return info
+    raise AssertionError(f"{component} was not replaced")
+
+
+@pytest.mark.parametrize("component", PARTS)
+def test_a_component_that_hangs_is_replaced_and_nothing_is_lost_or_doubled(
+    tmp_path: Path, component: str
+) -> None:
+    witnesses = Witnesses(tmp_path, JOBS)
+    with Daemon(tmp_path, "--hung-after", "2") as daemon:
+        with daemon.client() as client:
+            ids = client.submit_many(witnesses.jobs())
+            client.wait(ids[5], timeout=30)
+            before = client.info()
+        daemon.crash(component, "hang")
+        with daemon.client() as client:
+            ended = client.wait(*ids, timeout=60)
+            assert {job.status for job in ended} == {JobStatus.SUCCESS}
+            assert set(witnesses.counts().values()) == {1}
+            assert client.locks() == []
+        after = replaced(daemon, component, before)
+        if policy_of(component).when_hung == "replace":
+            assert after.started == before.started
+        else:
+            # The daemon began anew, in the same process.
+            assert after.started > before.started
+            assert after.pid == before.pid
+        log = daemon.places.log.read_text()
+        assert "component hangs" in log
+        # It says where: the line of the component's code that does not return.
+        assert "threading.Event().wait()" in log
+
+
+def test_who_waits_for_a_component_that_hangs_is_told_so_in_time(tmp_path: Path) -> None:
+    with Daemon(tmp_path, "--hung-after", "2") as daemon:
+        daemon.crash("lock_manager", "hang")
+        dealer = Dealer(f"ipc://{daemon.places.socket}")
+        try:
+            request = frames.encode(messages.ListLocks(), 7)
+            while not dealer.send(request):
+                dealer.receive(1.0)
+            while not isinstance(data := dealer.receive(20.0), bytes):
+                assert data is not None, "no answer"
+            frame = frames.decode(data, messages.ClientReply)
+        finally:
+            dealer.close()
+        assert frame.number == 7
+        assert isinstance(frame.message, messages.Failure)
+        assert frame.message.error == "ComponentRestartedError"
+        assert frame.message.text == "component lock_manager hung and is replaced"
+        # A client asks again by itself when the answer was such an error.
+        with daemon.client() as client:
+            assert client.locks(timeout=30) == []
+
+
+def test_a_running_job_outlives_a_daemon_that_begins_anew(tmp_path: Path) -> None:
+    with Daemon(tmp_path, "--hung-after", "2") as daemon, daemon.client() as client:
+        gate = tmp_path / "gate"
+        gate.touch()
+        command = f"while [ -e {gate} ]; do read -t 0.02 none; done; echo through"
+        job_id = client.submit({"OP_ID": "OP_EXEC", "argv": ["bash", "-c", command]})
+        for change in client.watch(job_id, log=False):
+            if isinstance(change, StatusChange) and change.status is JobStatus.RUNNING:
+                break
+        process = client.job(job_id).process_id
+        before = client.info()
+        daemon.crash("job_queue", "hang")
+        # Answered by the successor: submitted while nobody could take it.
+        second = client.submit({"OP_ID": "OP_TEST_DELAY", "duration": 0.01}, timeout=60)
+        assert client.info().started > before.started
+        gate.unlink()
+        first, other = client.wait(job_id, second, timeout=30)
+        assert (first.status, other.status) == (JobStatus.SUCCESS, JobStatus.SUCCESS)
+        assert first.process_id == process
