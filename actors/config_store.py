@@ -2,6 +2,9 @@
 
 It tells the others what concerns them: the rules to the filter evaluator, the number of run
 slots to the scheduler. What it does not know it keeps.
+
+A change of the filter rules is answered when it is in force: on disk, compiled, and known to
+the queue and the scheduler, so that nothing that happens after the answer goes by older rules.
 """
 
 from __future__ import annotations
@@ -10,14 +13,24 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any, assert_never
 
-from ..storage import config_files, settings
+import msgspec
+
+from ..storage import config_files, errors, rules, settings
 from ..transport import messages
+from . import rule_changes
 from .base import Component
 
 if TYPE_CHECKING:
     from ..transport.addresses import Envelope
 
-ConfigMessage = messages.ReportConfiguration
+ConfigMessage = (
+    messages.ReportConfiguration
+    | messages.ReplaceFilter
+    | messages.DeleteFilter
+    | messages.ListFilters
+    | messages.LastIdReported
+    | messages.RulesInForce
+)
 
 
 class ConfigStore(Component):
@@ -32,6 +45,11 @@ class ConfigStore(Component):
             found = config_files.first_configuration(str(uuid.uuid4()), time.time())
             config_files.write(self.places.config, found)
         self._configuration: dict[str, Any] = found
+        # Different from those of an earlier incarnation, whose answers may still come.
+        self._serial = time.monotonic_ns()
+        self._tokens = 0
+        self._unnumbered: dict[int, tuple[Envelope, messages.ReplaceFilter]] = {}
+        self._unanswered: list[tuple[int, Envelope, messages.Reply]] = []
         self._report()
 
     def receive(self, envelope: Envelope) -> None:
@@ -40,12 +58,85 @@ class ConfigStore(Component):
         match message:
             case messages.ReportConfiguration():
                 self._report()
+            case messages.ReplaceFilter():
+                self._take_rule(envelope, message)
+            case messages.DeleteFilter():
+                self._delete_rule(envelope, message.uuid)
+            case messages.ListFilters():
+                listed = rule_changes.listed(self._filters(), message.uuids, time.time())
+                envelope.reply(messages.FiltersListed(filters=listed))
+            case messages.LastIdReported():
+                self._store_rule(message)
+            case messages.RulesInForce():
+                self._answer(message.serial)
             case _:
                 assert_never(message)
 
+    def _filters(self) -> dict[str, Any]:
+        found: dict[str, Any] = self._configuration.get("filters", {})
+        return found
+
     def _report(self) -> None:
-        rules = list(self._configuration.get("filters", {}).values())
-        self.address("filter_evaluator").notify(messages.RulesChanged(rules=rules))
+        self.address("filter_evaluator").notify(
+            messages.RulesChanged(rules=list(self._filters().values()), serial=self._serial)
+        )
         cluster = self._configuration.get("cluster", {})
         limit = cluster.get("max_running_jobs", settings.RUNNING_JOBS_MAX)
         self.address("scheduler").notify(messages.LimitsChanged(running_jobs_max=limit))
+
+    # ------------------------------------------------------------ filter rules
+
+    def _take_rule(self, envelope: Envelope, message: messages.ReplaceFilter) -> None:
+        if message.uuid is None:
+            message = msgspec.structs.replace(message, uuid=str(uuid.uuid4()))
+        # Refused now if it is wrong; its watermark is only known to the queue.
+        rule_changes.made(message, watermark=0, now_nanoseconds=time.time_ns())
+        self._tokens += 1
+        self._unnumbered[self._tokens] = envelope, message
+        self.address("job_queue").notify(messages.ReportLastId(token=self._tokens))
+
+    def _store_rule(self, message: messages.LastIdReported) -> None:
+        envelope, asked = self._unnumbered.pop(message.token, (None, None))
+        if envelope is None or asked is None:
+            return
+        rule = rule_changes.made(asked, watermark=message.last_id, now_nanoseconds=time.time_ns())
+        filters = self._filters() | {rule.uuid: rules.to_raw(rule)}
+        self._change(filters, envelope, messages.FilterStored(uuid=rule.uuid))
+
+    def _delete_rule(self, envelope: Envelope, raw: str) -> None:
+        wanted = rules.parse_uuid(raw)
+        filters = self._filters()
+        if wanted not in filters:
+            raise errors.UnknownFilterError(f"Filter rule with UUID {wanted} does not exist")
+        remaining = {key: rule for key, rule in filters.items() if key != wanted}
+        self._change(remaining, envelope, messages.Done())
+
+    def _change(self, filters: dict[str, Any], envelope: Envelope, answer: messages.Reply) -> None:
+        """Store these rules and bring them into force; ``answer`` follows when they are."""
+        serial = self._configuration.get("serial_no", 0)
+        changed = {
+            **self._configuration,
+            "filters": filters,
+            "serial_no": serial + 1 if isinstance(serial, int) else 1,
+            "mtime": time.time(),
+        }
+        try:
+            config_files.write(self.places.config, changed)
+        except errors.StorageError as error:
+            envelope.refuse(error)
+            return
+        self._configuration = changed
+        self._serial += 1
+        self._unanswered.append((self._serial, envelope, answer))
+        self.address("filter_evaluator").notify(
+            messages.RulesChanged(rules=list(filters.values()), serial=self._serial)
+        )
+
+    def _answer(self, serial: int) -> None:
+        """Everything up to this serial is in force."""
+        waiting, self._unanswered = self._unanswered, []
+        for number, envelope, answer in waiting:
+            if number <= serial:
+                envelope.reply(answer)
+            else:
+                self._unanswered.append((number, envelope, answer))

@@ -1,11 +1,20 @@
-"""The filter evaluator: it owns the compiled rule chain and gives every pending job its verdict."""
+"""The filter evaluator: it owns the compiled rule chain and gives every pending job its verdict.
+
+Verdicts name the chain under which they hold. A new chain is announced to the queue and the
+scheduler first; from then on older verdicts do not count, and the scheduler asks for new ones
+as jobs come to the front. Only what a rule rejects must be found wherever it stands, so
+that under a chain that can reject the whole queue is looked through, a page at a time.
+"""
 
 from __future__ import annotations
 
+import functools
+import threading
 import time
 from typing import TYPE_CHECKING, assert_never
 
-from ..storage import rules
+from ..storage import rules, settings
+from ..storage.rules import ActionName
 from ..transport import messages
 from . import filtering
 from .base import Component
@@ -13,7 +22,9 @@ from .base import Component
 if TYPE_CHECKING:
     from ..transport.addresses import Envelope
 
-FilterMessage = messages.RulesChanged | messages.JobsArrived | messages.JobReprioritised
+FilterMessage = (
+    messages.RulesChanged | messages.JobsArrived | messages.JobReprioritised | messages.WindowDue
+)
 
 
 class FilterEvaluator(Component):
@@ -23,9 +34,17 @@ class FilterEvaluator(Component):
 
     def boot(self) -> None:
         """Ask for the rules, then for the queue."""
-        self._chain = filtering.RuleChain()
+        self._rules: tuple[rules.FilterRule, ...] = ()
+        self._serial = 0
+        self._timer: threading.Timer | None = None
+        self._take_chain(filtering.RuleChain())
         self.address("config_store").notify(messages.ReportConfiguration())
         self.address("job_queue").notify(messages.ReportQueue())
+
+    def close(self) -> None:
+        """End the timer."""
+        if getattr(self, "_timer", None) is not None:
+            self._timer.cancel()  # type: ignore[union-attr]
 
     def receive(self, envelope: Envelope) -> None:
         """Handle one message."""
@@ -37,41 +56,98 @@ class FilterEvaluator(Component):
                 self._judge(message)
             case messages.JobReprioritised():
                 self.address("scheduler").notify(message)
+            case messages.WindowDue():
+                self._look_at_windows()
             case _:
                 assert_never(message)
+
+    # ------------------------------------------------------------ the chain
 
     def _change_rules(self, message: messages.RulesChanged) -> None:
         parsed = rules.parse_rules(message.rules)
         for problem in parsed.problems:
             self.log.error("filter rule is left out", error=problem.text)
-        self._chain = filtering.compile_chain(parsed.rules, time.time())
-        self._ask_for_queue()
+        self._rules = parsed.rules
+        self._serial = message.serial
+        self._compile()
 
-    def _ask_for_queue(self) -> None:
-        # The queue must hear of the rules before it tells of its jobs: it sends the inputs
-        # of opcodes only while somebody looks at them.
-        self.address("job_queue").notify(
-            messages.RuleChainChanged(reads_opcodes=self._chain.reads_opcodes)
+    def _compile(self) -> None:
+        self._take_chain(filtering.compile_chain(self._rules, time.time()))
+        changed = messages.RuleChainChanged(
+            chain=self._number,
+            serial=self._serial,
+            reads_opcodes=self._chain.reads_opcodes,
+            rules=[rules.to_raw(rule) for rule in self._rules],
         )
-        self.address("job_queue").notify(messages.ReportQueue())
+        # The scheduler first: what it tells the queue from now on holds under this chain.
+        self.address("scheduler").notify(changed)
+        self.address("job_queue").notify(changed)
+        if any(link.verdict.action is ActionName.REJECT for link in self._chain.links):
+            self.address("job_queue").notify(messages.SweepJobs(after=0, chain=self._number))
+
+    def _take_chain(self, chain: filtering.RuleChain) -> None:
+        self._chain = chain
+        # Different from any that an earlier incarnation has used.
+        self._number = time.monotonic_ns()
+        self._await_window()
+
+    def _await_window(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._chain.changes_at is None:
+            return
+        # A clock may be set while this waits, so that it is looked at again soon.
+        seconds = min(max(0.0, self._chain.changes_at - time.time()), settings.WINDOW_LOOK_SECONDS)
+        notify = functools.partial(self.address(self.name).notify, messages.WindowDue())
+        self._timer = threading.Timer(seconds, notify)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _look_at_windows(self) -> None:
+        if self._chain.changes_at is not None and time.time() >= self._chain.changes_at:
+            self.log.info("the window of a filter rule has opened or closed")
+            self._compile()
+        else:
+            self._await_window()
+
+    # ------------------------------------------------------------ verdicts
 
     def _judge(self, message: messages.JobsArrived) -> None:
+        if message.sweep is not None and message.sweep != self._number:
+            # Of a sweep that a newer chain has made pointless.
+            return
+        pending = [self._verdict(arrived) for arrived in message.jobs]
         judged = messages.JobsJudged(
-            jobs=[self._verdict(arrived) for arrived in message.jobs],
-            running=message.running,
+            jobs=pending,
+            running=[self._verdict(arrived) for arrived in message.running],
             is_all=message.is_all,
+            is_repeat=message.is_repeat,
         )
         self.address("scheduler").notify(judged)
-        if self._chain.reads_opcodes and any(one.inputs is None for one in message.jobs):
-            # The queue was replaced, or this crossed the word of new rules on its way.
-            self._ask_for_queue()
+        if message.sweep is not None:
+            self._go_on_sweeping(pending, message)
+
+    def _go_on_sweeping(
+        self, judged: list[messages.JobVerdict], message: messages.JobsArrived
+    ) -> None:
+        rejected = [
+            (found.job.id, filtering.rejection(self._rules, found.rule))
+            for found in judged
+            if found.action == ActionName.REJECT
+        ]
+        if rejected:
+            self.address("job_queue").notify(messages.JobsRejected(jobs=rejected))
+        if message.next_after is not None:
+            more = messages.SweepJobs(after=message.next_after, chain=self._number)
+            self.address("job_queue").notify(more)
 
     def _verdict(self, arrived: messages.JobArrived) -> messages.JobVerdict:
         if not self._chain.links:
-            return messages.JobVerdict(job=arrived.job)
+            return messages.JobVerdict(job=arrived.job, chain=self._number)
         if arrived.inputs is None and self._chain.reads_opcodes:
-            # Sent before the queue heard of the rules: it is sent again, with its inputs.
-            return messages.JobVerdict(job=arrived.job, action="PAUSE")
+            # It is sent again, with its inputs, when it comes to the front.
+            return messages.JobVerdict(job=arrived.job)
         facts = filtering.JobFacts.of(arrived.job.id, arrived.inputs or ())
         verdict = filtering.judge(self._chain, facts)
         return messages.JobVerdict(
@@ -79,4 +155,5 @@ class FilterEvaluator(Component):
             action=str(verdict.action),
             rule=verdict.rule,
             limit=verdict.limit,
+            chain=self._number,
         )

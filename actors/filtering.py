@@ -19,7 +19,7 @@ from ..storage.rules import (
     compile_predicate,
 )
 
-__all__ = ["ACCEPTED", "JobFacts", "RuleChain", "Verdict", "compile_chain", "judge"]
+__all__ = ["ACCEPTED", "JobFacts", "RuleChain", "Verdict", "compile_chain", "judge", "rejection"]
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -84,6 +84,16 @@ def judge(chain: RuleChain, facts: JobFacts) -> Verdict:
         if all(matches(facts) for matches in link.tests):
             return link.verdict
     return ACCEPTED
+
+
+def rejection(rules: Iterable[FilterRule], uuid: str | None) -> str:
+    """What is told of a job that the rule ``uuid`` rejects: the rule, its priority, its reason."""
+    for rule in rules:
+        if rule.uuid == uuid:
+            reasons = "; ".join(text for _, text, _ in rule.reason_trail if text)
+            told = f", reason: {reasons}" if reasons else ""
+            return f"rejected by filter rule {rule.uuid} (priority {rule.priority}{told})"
+    return f"rejected by filter rule {uuid}"
 
 
 def _link(rule: FilterRule) -> Link:

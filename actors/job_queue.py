@@ -12,10 +12,12 @@ import threading
 import time
 from typing import TYPE_CHECKING, assert_never
 
+import msgspec
+
 from ..storage import errors, jobs, settings
 from ..transport import messages
 from . import submitting
-from .job_table import Phase, row_of
+from .job_table import Phase, Row, row_of
 from .queue_lives import QueueLives
 from .queue_wishes import QueueWishes
 
@@ -47,6 +49,11 @@ QueueMessage = (
     | messages.JobExited
     | messages.StartFailed
     | messages.RuleChainChanged
+    | messages.ChainNoted
+    | messages.ReportJobs
+    | messages.SweepJobs
+    | messages.JobsRejected
+    | messages.ReportLastId
     | messages.ReportCounts
     | messages.DiskRetried
 )
@@ -114,6 +121,24 @@ class JobQueue(QueueLives, QueueWishes):
                 self._fail_start(message)
             case messages.RuleChainChanged():
                 self._reads_opcodes = message.reads_opcodes
+                self._door.change(message.rules)
+                self._chain_serial = message.serial
+                self._tell_in_force()
+            case messages.ChainNoted():
+                self._noted_serial = message.serial
+                self._tell_in_force()
+            case messages.ReportJobs():
+                self._report_jobs(message.ids)
+            case messages.SweepJobs():
+                self._report_page(message)
+            case messages.JobsRejected():
+                for job_id, text in message.jobs:
+                    self._end_doomed(job_id, "rejected", text)
+            case messages.ReportLastId():
+                reported = messages.LastIdReported(
+                    token=message.token, last_id=self._ledger.last_id
+                )
+                self.address("config_store").notify(reported)
             case messages.ReportCounts():
                 self._report_counts(message.token)
             case messages.DiskRetried():
@@ -139,16 +164,20 @@ class JobQueue(QueueLives, QueueWishes):
         first_id = self._ledger.last_id + 1
         drafts = submitting.drafts(message.jobs, first_id=first_id, now=time.time(), key=key)
         submitting.check_targets(drafts, first_id, self._is_job)
+        rejected = self._door.rejections(drafts)
+        if len(rejected) == len(drafts):
+            raise errors.RejectedError(submitting.rejections_told(rejected, len(drafts)))
         if message.dry_run:
-            envelope.reply(messages.JobsSubmitted(ids=[]))
+            envelope.reply(messages.JobsSubmitted(ids=[], rejected=rejected))
             return
         self._ledger.last_id += len(drafts)
-        stored = [(draft.job.id, 1, jobs.encode_job(draft.job)) for draft in drafts]
+        accepted = [draft for place, draft in enumerate(drafts) if place not in rejected]
+        stored = [(draft.job.id, 1, jobs.encode_job(draft.job)) for draft in accepted]
         if key is not None:
             self._keys_in_flight[key] = []
         self._ledger.store_new(
             stored,
-            functools.partial(self._submitted, envelope, drafts, key),
+            functools.partial(self._submitted, envelope, accepted, key, rejected),
             functools.partial(self._not_submitted, envelope, key),
         )
 
@@ -167,7 +196,11 @@ class JobQueue(QueueLives, QueueWishes):
         return self._ledger.directory.read_archived(job_id) is not None
 
     def _submitted(
-        self, envelope: Envelope, drafts: list[submitting.Draft], key: str | None
+        self,
+        envelope: Envelope,
+        drafts: list[submitting.Draft],
+        key: str | None,
+        rejected: dict[int, str],
     ) -> None:
         rows = []
         for draft in drafts:
@@ -176,10 +209,10 @@ class JobQueue(QueueLives, QueueWishes):
             rows.append(row)
             if draft.secrets:
                 self._secrets[row.id] = draft.secrets
-        reply = messages.JobsSubmitted(ids=[row.id for row in rows])
+        reply = messages.JobsSubmitted(ids=[row.id for row in rows], rejected=rejected)
         envelope.reply(reply)
         for repeated in self._keys_in_flight.pop(key, ()) if key is not None else ():
-            repeated.reply(messages.JobsSubmitted(ids=reply.ids, is_repeat=True))
+            repeated.reply(msgspec.structs.replace(reply, is_repeat=True))
         inputs = [[op.input for op in draft.job.ops] for draft in drafts]
         self._announce(zip(rows, inputs, strict=True))
         for row in rows:
@@ -196,10 +229,39 @@ class JobQueue(QueueLives, QueueWishes):
 
     def _report_queue(self) -> None:
         pending = self._table.in_phase(Phase.PENDING)
-        arrivals = ((row, self._inputs(row.id) if self._reads_opcodes else None) for row in pending)
+        # Their opcodes are read when a rule must look at them, not all at once.
+        arrivals = ((row, None) for row in pending)
         running = self._table.in_phase(Phase.STARTING, Phase.HANDED_OVER)
-        unfinished = [row.id for row in running if not row.status.is_final]
+        unfinished = [row for row in running if not row.status.is_final]
         self._announce(arrivals, is_all=True, running=unfinished)
+
+    def _report_jobs(self, ids: list[int]) -> None:
+        """Send these jobs to be judged anew: pending ones, and those that hold a run slot."""
+        rows = [row for job_id in ids if (row := self._table.find(job_id)) is not None]
+        live = [row for row in rows if not row.status.is_final]
+        pending = [self._arrived(row) for row in live if row.phase is Phase.PENDING]
+        running = [self._arrived(row) for row in live if row.phase is not Phase.PENDING]
+        notice = messages.JobsArrived(jobs=pending, running=running, is_repeat=True)
+        self.address("filter_evaluator").notify(notice)
+
+    def _report_page(self, message: messages.SweepJobs) -> None:
+        rows, has_more = self._table.pending_after(message.after, settings.SWEEP_JOBS)
+        notice = messages.JobsArrived(
+            jobs=[self._arrived(row) for row in rows],
+            is_repeat=True,
+            sweep=message.chain,
+            next_after=rows[-1].id if has_more else None,
+        )
+        self.address("filter_evaluator").notify(notice)
+
+    def _arrived(self, row: Row) -> messages.JobArrived:
+        inputs = self._inputs(row.id) if self._reads_opcodes else None
+        return messages.JobArrived(job=row.as_pending(), inputs=inputs)
+
+    def _tell_in_force(self) -> None:
+        """When the scheduler decides by these rules too, nobody goes by older ones any more."""
+        if self._noted_serial == self._chain_serial:
+            self.address("config_store").notify(messages.RulesInForce(serial=self._chain_serial))
 
     def _inputs(self, job_id: int) -> list[dict[str, object]]:
         return [op.input for op in self._read(job_id).ops]

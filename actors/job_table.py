@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import enum
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -44,6 +45,7 @@ class Row(msgspec.Struct, kw_only=True, gc=False):
     reason: str = ""
     key: str | None = None
     depends: tuple[tuple[int, tuple[str, ...]], ...] = ()
+    limits: tuple[tuple[str, int], ...] = ()
     phase: Phase = Phase.PENDING
     needs_user_opcodes: bool = False
     serial: int = 0
@@ -66,7 +68,9 @@ class Row(msgspec.Struct, kw_only=True, gc=False):
 
     def as_pending(self) -> PendingJob:
         """What the scheduler is told."""
-        return PendingJob(id=self.id, priority=self.priority, depends=self.depends)
+        return PendingJob(
+            id=self.id, priority=self.priority, depends=self.depends, limits=self.limits
+        )
 
 
 def row_of(job: jobs.Job, phase: Phase) -> Row:
@@ -94,6 +98,7 @@ def row_of(job: jobs.Job, phase: Phase) -> Row:
         reason=job_views.job_reason(job),
         key=job.extra.get(jobs.SUBMISSION_KEY),
         depends=depends,
+        limits=job_views.rate_limits(op.input for op in job.ops),
         phase=phase,
         needs_user_opcodes=submitting.needs_user_opcodes(job),
         serial=job.serial,
@@ -152,6 +157,18 @@ class JobTable:
         found: list[Row] = []
         for row in self._rows.values():
             if row.id > after and (wanted is None or row.status in wanted):
+                if len(found) == limit:
+                    return found, True
+                found.append(row)
+        return found, False
+
+    def pending_after(self, job_id: int, limit: int) -> tuple[list[Row], bool]:
+        """Up to ``limit`` pending rows with ids above ``job_id``, and whether there are more."""
+        ids = list(self._rows)
+        found: list[Row] = []
+        for place in range(bisect.bisect_right(ids, job_id), len(ids)):
+            row = self._rows[ids[place]]
+            if row.phase is Phase.PENDING:
                 if len(found) == limit:
                     return found, True
                 found.append(row)

@@ -19,6 +19,7 @@ from . import queue_loading
 from .base import Component
 from .job_table import JobTable, Phase, Row
 from .ledger import Ledger
+from .queue_door import QueueDoor
 from .queue_reading import QueueReader
 from .scheduling import dependency_outcome
 
@@ -51,6 +52,9 @@ class QueueCore(Component):
         self._table: JobTable = loaded.table
         self._quarantined = loaded.quarantined
         self._reads_opcodes = False
+        self._door = QueueDoor()
+        self._chain_serial = 0
+        self._noted_serial = -1
         self._reader = QueueReader(self._table, self._ledger)
         self._requests: dict[int, Envelope] = {}
         self._tokens = 0
@@ -81,7 +85,7 @@ class QueueCore(Component):
         arrivals: Iterable[tuple[Row, list[dict[str, object]] | None]],
         *,
         is_all: bool = False,
-        running: Iterable[int] = (),
+        running: Iterable[Row] = (),
     ) -> None:
         arrived = [
             messages.JobArrived(
@@ -89,7 +93,8 @@ class QueueCore(Component):
             )
             for row, inputs in arrivals
         ]
-        notice = messages.JobsArrived(jobs=arrived, is_all=is_all, running=list(running))
+        occupied = [messages.JobArrived(job=row.as_pending(), inputs=None) for row in running]
+        notice = messages.JobsArrived(jobs=arrived, is_all=is_all, running=occupied)
         self.address("filter_evaluator").notify(notice)
 
     # ------------------------------------------------------------ ends of jobs
@@ -105,10 +110,14 @@ class QueueCore(Component):
             return
         job = self._read(job_id)
         now = jobs.timestamp(time.time())
-        if verdict == "canceled":
-            jobs.cancel_from(job, 0, now)
-        else:
-            jobs.fail_from(job, 0, now, ["OpExecError", [text]])
+        match verdict:
+            case "canceled":
+                jobs.cancel_from(job, 0, now)
+            case "rejected":
+                self.log.info("pending job is rejected", job=job_id, reason=text)
+                jobs.cancel_pending(job, now)
+            case _:
+                jobs.fail_from(job, 0, now, ["OpExecError", [text]])
         self._store_end(row, job)
 
     def _store_end(self, row: Row, job: jobs.Job, envelope: Envelope | None = None) -> None:

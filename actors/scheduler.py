@@ -18,6 +18,7 @@ SchedulerMessage = (
     | messages.StatusesReported
     | messages.JobReprioritised
     | messages.LimitsChanged
+    | messages.RuleChainChanged
 )
 
 
@@ -51,6 +52,11 @@ class Scheduler(Component):
                 self._schedule.reprioritise(message.id, message.priority)
             case messages.LimitsChanged():
                 self._schedule.limit(message.running_jobs_max)
+            case messages.RuleChainChanged():
+                self._schedule.change_chain(message.chain)
+                # Behind everything that was decided under older rules.
+                noted = messages.ChainNoted(serial=message.serial)
+                self.address("job_queue").notify(noted)
             case _:
                 assert_never(message)
 
@@ -62,6 +68,8 @@ class Scheduler(Component):
         decided = self._schedule.decide()
         if decided.unknown:
             self.address("job_queue").notify(messages.ReportStatuses(ids=decided.unknown))
+        if decided.unjudged:
+            self.address("job_queue").notify(messages.ReportJobs(ids=decided.unjudged))
         chosen = messages.JobsChosen(
             start=decided.start,
             seen_up_to=self._seen_up_to,
@@ -73,6 +81,9 @@ class Scheduler(Component):
     def _judge(self, message: messages.JobsJudged) -> None:
         if message.is_all:
             self._schedule.replace_all(message.jobs, message.running)
+        elif message.is_repeat:
+            for verdict in (*message.jobs, *message.running):
+                self._schedule.judge(verdict)
         else:
             for verdict in message.jobs:
                 self._schedule.add(verdict)

@@ -1,21 +1,31 @@
 """Which pending job starts now: pure decisions of the scheduler.
 
-How it works. A pending job waits in one of two places: for dependencies that are not final,
-or in the heap of those that are eligible, ordered by priority, then id. A pass takes from the
-top of the heap while run slots are free. So a pass costs what starts, not what is
-pending, and a job that becomes eligible costs one heap entry.
+How it works. A pending job is in one place: waiting for dependencies; in the heap of those that
+are eligible, ordered by priority, then id; parked in the line of a bucket that is full; or
+held by a rule. A pass takes from the top of the heap while run slots are free. So a pass costs
+what starts or is looked at for the first time, not what is pending.
 
-A job whose dependencies can no longer be satisfied is doomed: the job queue ends it without
-a process. A job under a rule that pauses it is held aside until the rule's verdict changes.
+A bucket counts running jobs: one for each filter rule that limits, one for each ad-hoc limit
+named in a reason (scheduler facts, section 5). A job takes a place in each of its buckets when
+it starts, and only then. Where a bucket is full the job is parked there, and comes back when a
+place gets free.
 
-An entry of the heap is not removed when its job goes or changes; it is recognised as stale
-when it comes to the top, because it is no longer the job's own.
+A verdict of the filter rules holds for one rule chain. When the chain changes, jobs are
+judged again when they come to the top of the heap: nothing starts under rules that are no longer
+in force, nothing starts before those ahead of it are judged, and a new rule costs the same however
+many jobs are pending.
+
+A job whose dependencies can no longer be satisfied, or that a rule rejects, is doomed: the job
+queue ends it without a process.
+
+An entry of a heap is not removed when its job goes or changes; it is recognised as stale when
+it comes to the top, because it is no longer the job's own.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -29,7 +39,16 @@ if TYPE_CHECKING:
 
 Dependencies = tuple[tuple[int, tuple[str, ...]], ...]
 
-_MAY_START = frozenset({"ACCEPT", "CONTINUE"})
+_HELD = frozenset({"PAUSE"})
+_REJECTED = "REJECT"
+_LIMITED = "RATE_LIMIT"
+
+Buckets = tuple[tuple[str, int], ...]
+"""The buckets of a job, each with how many running jobs it takes."""
+
+_JUDGED_AT_ONCE_MAX = 500
+
+_Entry = tuple[int, int, int]
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -77,7 +96,7 @@ class Doomed(msgspec.Struct, frozen=True):
     """A pending job that cannot start any more, and why."""
 
     id: int
-    verdict: Literal["canceled", "failed"]
+    verdict: Literal["canceled", "failed", "rejected"]
     text: str
 
 
@@ -86,34 +105,63 @@ class Pass(msgspec.Struct, frozen=True):
 
     ``start``: these jobs have a run slot from now on. ``unknown``: nothing is known of these
     jobs, which are named in dependencies, or whether these still run. ``eligible``: newly
-    waiting for a slot only.
+    waiting for a slot only. ``unjudged``: what the rules in force say of these must be known
+    before the next one can start.
     """
 
     start: list[int]
     doomed: list[Doomed]
     unknown: list[int]
     eligible: list[int]
+    unjudged: list[int] = []
+
+
+def buckets_of(verdict: JobVerdict) -> Buckets:
+    """The buckets in which the job takes a place when it starts."""
+    if verdict.action == _LIMITED and verdict.rule is not None and verdict.limit is not None:
+        return (*verdict.job.limits, (f"rule:{verdict.rule}", verdict.limit))
+    return verdict.job.limits
 
 
 class _Pending:
-    __slots__ = ("action", "depends", "entry", "id", "priority")
+    __slots__ = ("action", "buckets", "chain", "depends", "entry", "id", "priority", "rule")
 
     def __init__(self, verdict: JobVerdict) -> None:
         self.id = verdict.job.id
         self.priority = verdict.job.priority
         self.depends: Dependencies = verdict.job.depends
+        self.judge(verdict)
+        self.entry: _Entry | None = None
+
+    def judge(self, verdict: JobVerdict) -> None:
         self.action = verdict.action
-        self.entry: tuple[int, int, int] | None = None
+        self.rule = verdict.rule
+        self.chain = verdict.chain
+        self.buckets = buckets_of(verdict)
+
+
+class _Running:
+    __slots__ = ("buckets", "chain")
+
+    def __init__(self, buckets: Buckets, chain: int) -> None:
+        self.buckets = buckets
+        self.chain = chain
 
 
 class Schedule:
     """The pending jobs in order, the jobs that hold a run slot, and the number of slots."""
 
-    def __init__(self, running_jobs_max: int) -> None:
+    def __init__(self, running_jobs_max: int, chain: int = 0) -> None:
         self._running_jobs_max = running_jobs_max
+        self._chain = chain
         self._pending: dict[int, _Pending] = {}
-        self._running: set[int] = set()
-        self._heap: list[tuple[int, int, int]] = []
+        self._running: dict[int, _Running] = {}
+        self._heap: list[_Entry] = []
+        self._held: list[_Entry] = []
+        self._parked: defaultdict[str, list[_Entry]] = defaultdict(list)
+        self._taken: Counter[str] = Counter()
+        self._moving: set[str] = set()
+        self._asked: set[int] = set()
         self._dependants: defaultdict[int, set[int]] = defaultdict(set)
         self._statuses: dict[int, JobStatus | None] = {}
         self._entries = 0
@@ -131,26 +179,51 @@ class Schedule:
         """The jobs that hold a run slot."""
         return frozenset(self._running)
 
-    def replace_all(self, verdicts: Iterable[JobVerdict], running: Iterable[int]) -> None:
+    def replace_all(self, verdicts: Iterable[JobVerdict], running: Iterable[JobVerdict]) -> None:
         """Forget everything: these jobs are pending, and these hold a slot."""
-        self.__init__(self._running_jobs_max)  # type: ignore[misc]
-        self._running = set(running)
+        self.__init__(self._running_jobs_max, self._chain)  # type: ignore[misc]
+        for verdict in running:
+            self._occupy(verdict.job.id, buckets_of(verdict), verdict.chain)
         # Word that one of them has ended may have come on a shorter way, before this.
         self._unknown.update(self._running)
         for verdict in verdicts:
             self.add(verdict)
 
+    def change_chain(self, chain: int) -> None:
+        """Other rules are in force: every verdict has to be given anew before it counts."""
+        self._chain = chain
+        self._asked.clear()
+        # Whoever was held back by a rule is looked at again, in order.
+        for line in (self._held, *self._parked.values()):
+            self._heap += line
+        self._held = []
+        self._parked.clear()
+        heapq.heapify(self._heap)
+
     def add(self, verdict: JobVerdict) -> None:
         """A job is pending (again), under this verdict; what was known of it is replaced."""
         job = _Pending(verdict)
         self.remove(job.id)
-        self._running.discard(job.id)
+        self._vacate(job.id)
         self._pending[job.id] = job
         self._place(job)
+
+    def judge(self, verdict: JobVerdict) -> None:
+        """What the rules say now of a job that is known already; unknown ones do not matter."""
+        job_id = verdict.job.id
+        self._asked.discard(job_id)
+        if job_id in self._running:
+            self._vacate(job_id)
+            self._occupy(job_id, buckets_of(verdict), verdict.chain)
+        elif (job := self._pending.get(job_id)) is not None:
+            job.judge(verdict)
+            if job.entry is not None:
+                self._push(job)
 
     def remove(self, job_id: int) -> None:
         """The job is no longer pending."""
         job = self._pending.pop(job_id, None)
+        self._asked.discard(job_id)
         if job is not None:
             for dependency, _ in job.depends:
                 self._forget_dependant(dependency, job_id)
@@ -164,7 +237,7 @@ class Schedule:
         self._unknown.discard(job_id)
         if status is not None and not status.is_final:
             return
-        self._running.discard(job_id)
+        self._vacate(job_id)
         self.remove(job_id)
         waiting = self._dependants.get(job_id)
         if not waiting:
@@ -189,20 +262,93 @@ class Schedule:
 
     def decide(self) -> Pass:
         """One scheduling pass. The jobs it starts hold their slots when it returns."""
-        start = []
-        while self._heap and len(self._running) < self._running_jobs_max:
-            entry = heapq.heappop(self._heap)
-            job = self._pending.get(entry[1])
-            if job is None or job.entry != entry:
-                continue
-            self.remove(job.id)
-            self._running.add(job.id)
-            start.append(job.id)
+        start: list[int] = []
+        unjudged = self._unjudged_running()
+        if not unjudged:
+            self._take_from_the_top(start, unjudged)
         doomed, self._doomed = self._doomed, []
         unknown, self._unknown = sorted(self._unknown), set()
         eligible = [job_id for job_id in self._eligible if job_id in self._pending]
         self._eligible = []
-        return Pass(start, doomed, unknown, eligible)
+        asked = [job_id for job_id in unjudged if job_id not in self._asked]
+        self._asked.update(asked)
+        return Pass(start, doomed, unknown, eligible, asked)
+
+    def _unjudged_running(self) -> list[int]:
+        """Running jobs of which nobody knows whether a limiting rule counts them."""
+        return [job_id for job_id, held in self._running.items() if held.chain != self._chain]
+
+    def _take_from_the_top(self, start: list[int], unjudged: list[int]) -> None:
+        put_back: list[_Entry] = []
+        while len(self._running) < self._running_jobs_max and (job := self._pop()) is not None:
+            assert job.entry is not None
+            if job.chain != self._chain:
+                unjudged.append(job.id)
+                put_back.append(job.entry)
+                if len(unjudged) >= _JUDGED_AT_ONCE_MAX:
+                    break
+            elif unjudged:
+                # Somebody ahead of it may start, or take the place that it would take.
+                put_back.append(job.entry)
+                break
+            elif job.action == _REJECTED:
+                self.remove(job.id)
+                text = f"rejected by filter rule {job.rule}"
+                self._doomed.append(Doomed(job.id, "rejected", text))
+            elif job.action in _HELD:
+                self._held.append(job.entry)
+            elif (full := self._full_bucket(job)) is not None:
+                heapq.heappush(self._parked[full], job.entry)
+            else:
+                self.remove(job.id)
+                self._occupy(job.id, job.buckets, job.chain)
+                start.append(job.id)
+        for entry in put_back:
+            heapq.heappush(self._heap, entry)
+
+    def _pop(self) -> _Pending | None:
+        """The first job in order among those in the heap and in the lines that move again."""
+        best, first = self._heap, self._top(self._heap)
+        for name in list(self._moving):
+            line = self._parked.get(name, [])
+            job = self._top(line)
+            if job is None or self._taken[name] >= dict(job.buckets).get(name, 0):
+                self._moving.discard(name)
+                if job is None:
+                    self._parked.pop(name, None)
+            elif first is None or job.entry < first.entry:  # type: ignore[operator]
+                best, first = line, job
+        if first is not None:
+            heapq.heappop(best)
+        return first
+
+    def _top(self, line: list[_Entry]) -> _Pending | None:
+        """The first job of a heap, after dropping entries that are nobody's any more."""
+        while line:
+            job = self._pending.get(line[0][1])
+            if job is not None and job.entry == line[0]:
+                return job
+            heapq.heappop(line)
+        return None
+
+    # ------------------------------------------------------------ buckets
+
+    def _full_bucket(self, job: _Pending) -> str | None:
+        return next((name for name, size in job.buckets if self._taken[name] >= size), None)
+
+    def _occupy(self, job_id: int, buckets: Buckets, chain: int) -> None:
+        self._running[job_id] = _Running(buckets, chain)
+        self._taken.update(name for name, _ in buckets)
+
+    def _vacate(self, job_id: int) -> None:
+        held = self._running.pop(job_id, None)
+        for name, _ in held.buckets if held is not None else ():
+            self._taken[name] -= 1
+            if not self._taken[name]:
+                del self._taken[name]
+            self._moving.add(name)
+
+    # ------------------------------------------------------------ dependencies
 
     def _place(self, job: _Pending) -> None:
         depends = job.depends
@@ -216,8 +362,7 @@ class Schedule:
             case "satisfied":
                 if depends:
                     self._eligible.append(job.id)
-                if job.action in _MAY_START:
-                    self._push(job)
+                self._push(job)
             case "canceled" | "failed":
                 self.remove(job.id)
                 self._doomed.append(Doomed(job.id, outcome.verdict, outcome.text))

@@ -13,7 +13,7 @@ import msgspec
 from ..storage import catalogue, errors, job_views, jobs, opcodes, settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ..transport.messages import JobSpec
 
@@ -73,6 +73,13 @@ def _draft(spec: JobSpec, place: int, first_id: int, now: float, key: str | None
         extra[jobs.SUBMISSION_KEY] = key
     job = jobs.Job(id=job_id, ops=entries, received_timestamp=jobs.timestamp(now), extra=extra)
     return Draft(job, job_views.job_summary(job), needs_user_opcodes(job), secrets)
+
+
+def rejections_told(rejected: Mapping[int, str], count: int) -> str:
+    """One line about the jobs of a submission of ``count`` that filter rules reject."""
+    if count == 1:
+        return f"the job is {rejected[0]}"
+    return "; ".join(f"job {place} of the submission is {text}" for place, text in rejected.items())
 
 
 def _hide_secrets(entry: jobs.OpcodeEntry) -> dict[str, Any]:

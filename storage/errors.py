@@ -8,6 +8,7 @@ receiving side raises the same class again through `from_wire`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 
@@ -90,8 +91,18 @@ class FilterRuleError(BadRequestError):
     """The filter rule is malformed."""
 
 
+class UnknownFilterError(BadRequestError):
+    """There is no filter rule with this UUID."""
+
+    http_status = 404
+    luxi_name = "GenericError"
+
+
 class RejectedError(BadRequestError):
     """A filter rule rejects the job."""
+
+    ids: Sequence[int | None] = ()
+    """Of a batch of which only some jobs are rejected: the ids of the others, in order."""
 
 
 class NotAllowedError(BadRequestError):

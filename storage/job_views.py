@@ -6,6 +6,7 @@ makes the same values of summaries.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -74,6 +75,10 @@ class StatusChange(msgspec.Struct, frozen=True, kw_only=True):
     job: JobInfo
 
 
+RATE_LIMIT_PREFIX = "rate-limit:"
+"""How a reason begins that limits how many jobs run under it."""
+
+_COUNT_DIGITS_MAX = 18
 _ADDED_SOURCE = "gnt:opcode:"
 
 FIELDS = JobInfo.__struct_fields__
@@ -119,6 +124,29 @@ def job_reason(job: jobs.Job) -> str:
             case [str(source), str(text), *_] if text and not source.startswith(_ADDED_SOURCE):
                 return text
     return ""
+
+
+def rate_limits(inputs: Iterable[Mapping[str, Any]]) -> tuple[tuple[str, int], ...]:
+    """The ad-hoc rate limits of a job: ``rate-limit:N:TEXT`` in any reason of any opcode.
+
+    Each is a bucket, named by all that follows ``rate-limit:``, in which N jobs may run
+    (scheduler facts, section 5).
+    """
+    found: dict[str, int] = {}
+    for opcode in inputs:
+        trail = opcode.get("reason")
+        for entry in trail if isinstance(trail, list) else ():
+            match entry:
+                case [_, str(text), *_] if text.startswith(RATE_LIMIT_PREFIX):
+                    bucket = text.removeprefix(RATE_LIMIT_PREFIX)
+                    number = bucket.partition(":")[0]
+                    if _is_count(number) and int(number) > 0:
+                        found[bucket] = int(number)
+    return tuple(found.items())
+
+
+def _is_count(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= _COUNT_DIGITS_MAX
 
 
 def log_lines(job_id: int, op_index: int, entries: list[jobs.LogEntry]) -> list[LogLine]:

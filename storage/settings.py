@@ -77,6 +77,12 @@ REQUESTS_OPEN_MAX = 100_000
 SWITCH_INTERVAL_SECONDS = 0.0005
 """How long a thread of the daemon may keep the interpreter while another waits."""
 
+WINDOW_LOOK_SECONDS = 30.0
+"""Longest wait until the windows of filter rules are compared with the clock again."""
+
+SWEEP_JOBS = 200
+"""How many pending jobs are sent at a time to be judged under new rules."""
+
 COLLECTOR_THRESHOLDS = (50_000, 20, 100)
 """When the daemon looks for garbage that reference counts do not free (`gc.set_threshold`)."""
 

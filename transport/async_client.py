@@ -20,7 +20,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from ..storage import errors, settings
 from ..storage.job_views import JobInfo, LogLine, StatusChange
@@ -36,6 +36,9 @@ from .messages import (
     CancelOutcome,
     ChangeJobPriority,
     DaemonInfo,
+    DeleteFilter,
+    FilterRow,
+    ListFilters,
     ListJobs,
     ListLocks,
     LockRow,
@@ -145,7 +148,7 @@ class AsyncClient:
             dry_run=dry_run,
             now_nanoseconds=time.time_ns(),
         )
-        return (await self._call(message, timeout)).ids
+        return requests.submitted(await self._call(message, timeout), len(jobs))
 
     def jobs(
         self,
@@ -213,6 +216,73 @@ class AsyncClient:
         seconds = self._timeout if timeout is None else timeout
         message = AutoArchiveJobs(age_seconds=age, timeout_seconds=seconds * 0.8)
         return await self._call(message, timeout)
+
+    # Filter rules.
+
+    async def add_filter(
+        self,
+        *,
+        priority: int = 0,
+        predicates: Sequence[Any] = (),
+        action: str | Sequence[Any] = "CONTINUE",
+        reason: requests.Reason = "",
+        uuid: str | None = None,
+        valid_from: float | None = None,
+        valid_until: float | None = None,
+        timeout: float | None = None,
+    ) -> str:
+        """Store a filter rule and return its UUID; when this returns the rule is in force.
+
+        Rules are looked at by ``priority`` (lowest first), then age. The first whose
+        ``predicates`` all match a job, and whose ``action`` is not ``CONTINUE``, applies to
+        it. Actions: ``ACCEPT``, ``PAUSE``, ``REJECT``, ``CONTINUE``, ``["RATE_LIMIT", n]``.
+        Predicates: ``["jobid", FILTER]``, ``["opcode", FILTER]``, ``["reason", FILTER]``. Outside
+        of its window (seconds since the epoch) a rule does not apply.
+        """
+        message = requests.new_filter(
+            uuid,
+            (valid_from, valid_until),
+            priority=priority,
+            predicates=list(predicates),
+            action=action if isinstance(action, str) else list(action),
+            reason=reason,
+        )
+        return (await self._call(message, timeout)).uuid
+
+    async def replace_filter(
+        self,
+        uuid: str,
+        *,
+        priority: int = 0,
+        predicates: Sequence[Any] = (),
+        action: str | Sequence[Any] = "CONTINUE",
+        reason: requests.Reason = "",
+        valid_from: float | None = None,
+        valid_until: float | None = None,
+        timeout: float | None = None,
+    ) -> str:
+        """As `add_filter`, in place of the rule with this UUID; without one it is a new rule."""
+        return await self.add_filter(
+            priority=priority,
+            predicates=predicates,
+            action=action,
+            reason=reason,
+            uuid=uuid,
+            valid_from=valid_from,
+            valid_until=valid_until,
+            timeout=timeout,
+        )
+
+    async def delete_filter(self, uuid: str, *, timeout: float | None = None) -> None:
+        """Delete a filter rule; when this returns it is no longer in force."""
+        await self._call(DeleteFilter(uuid=uuid), timeout)
+
+    async def filters(
+        self, uuids: Iterable[str] | None = None, *, timeout: float | None = None
+    ) -> list[FilterRow]:
+        """The filter rules, or those with these UUIDs, in the order in which they are looked at."""
+        wanted = None if uuids is None else list(uuids)
+        return (await self._call(ListFilters(uuids=wanted), timeout)).filters
 
     # The daemon.
 

@@ -19,7 +19,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from ..storage import errors, settings
 from ..storage.job_views import JobInfo, LogLine, StatusChange
@@ -34,6 +34,9 @@ from .messages import (
     CancelOutcome,
     ChangeJobPriority,
     DaemonInfo,
+    DeleteFilter,
+    FilterRow,
+    ListFilters,
     ListJobs,
     ListLocks,
     LockRow,
@@ -160,7 +163,7 @@ class Client:
             dry_run=dry_run,
             now_nanoseconds=time.time_ns(),
         )
-        return self._call(message, timeout).ids
+        return requests.submitted(self._call(message, timeout), len(jobs))
 
     def jobs(
         self,
@@ -243,6 +246,73 @@ class Client:
         # The daemon stops before we do, so that its answer still finds us.
         message = AutoArchiveJobs(age_seconds=age, timeout_seconds=seconds * 0.8)
         return self._call(message, timeout)
+
+    # Filter rules.
+
+    def add_filter(
+        self,
+        *,
+        priority: int = 0,
+        predicates: Sequence[Any] = (),
+        action: str | Sequence[Any] = "CONTINUE",
+        reason: requests.Reason = "",
+        uuid: str | None = None,
+        valid_from: float | None = None,
+        valid_until: float | None = None,
+        timeout: float | None = None,
+    ) -> str:
+        """Store a filter rule and return its UUID; when this returns the rule is in force.
+
+        Rules are looked at by ``priority`` (lowest first), then age. The first whose
+        ``predicates`` all match a job, and whose ``action`` is not ``CONTINUE``, applies to
+        it. Actions: ``ACCEPT``, ``PAUSE``, ``REJECT``, ``CONTINUE``, ``["RATE_LIMIT", n]``.
+        Predicates: ``["jobid", FILTER]``, ``["opcode", FILTER]``, ``["reason", FILTER]``. Outside
+        of its window (seconds since the epoch) a rule does not apply.
+        """
+        message = requests.new_filter(
+            uuid,
+            (valid_from, valid_until),
+            priority=priority,
+            predicates=list(predicates),
+            action=action if isinstance(action, str) else list(action),
+            reason=reason,
+        )
+        return self._call(message, timeout).uuid
+
+    def replace_filter(
+        self,
+        uuid: str,
+        *,
+        priority: int = 0,
+        predicates: Sequence[Any] = (),
+        action: str | Sequence[Any] = "CONTINUE",
+        reason: requests.Reason = "",
+        valid_from: float | None = None,
+        valid_until: float | None = None,
+        timeout: float | None = None,
+    ) -> str:
+        """As `add_filter`, in place of the rule with this UUID; without one it is a new rule."""
+        return self.add_filter(
+            priority=priority,
+            predicates=predicates,
+            action=action,
+            reason=reason,
+            uuid=uuid,
+            valid_from=valid_from,
+            valid_until=valid_until,
+            timeout=timeout,
+        )
+
+    def delete_filter(self, uuid: str, *, timeout: float | None = None) -> None:
+        """Delete a filter rule; when this returns it is no longer in force."""
+        self._call(DeleteFilter(uuid=uuid), timeout)
+
+    def filters(
+        self, uuids: Iterable[str] | None = None, *, timeout: float | None = None
+    ) -> list[FilterRow]:
+        """The filter rules, or those with these UUIDs, in the order in which they are looked at."""
+        wanted = None if uuids is None else list(uuids)
+        return self._call(ListFilters(uuids=wanted), timeout).filters
 
     # The daemon.
 

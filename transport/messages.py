@@ -99,12 +99,14 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
 class PendingJob(msgspec.Struct, frozen=True, kw_only=True):
     """What the scheduler must know of a job: its order and what it waits for.
 
-    ``depends`` holds (job id, accepted final statuses) of the first opcode.
+    ``depends`` holds (job id, accepted final statuses) of the next opcode; ``limits`` the ad-hoc
+    rate limits that its reasons name, each with the number of jobs that may run under it.
     """
 
     id: int
     priority: int
     depends: tuple[tuple[int, tuple[str, ...]], ...] = ()
+    limits: tuple[tuple[str, int], ...] = ()
 
 
 class LockRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,10 +130,15 @@ class ComponentState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobsSubmitted(Reply, frozen=True):
-    """The jobs are durable. ``is_repeat``: the key was seen before; these are the first ids."""
+    """The jobs are durable. ``is_repeat``: the key was seen before; these are the first ids.
+
+    ``rejected``: jobs of the submission that were not stored because a filter rule rejects them,
+    by their places, each with the text why; ``ids`` leaves them out.
+    """
 
     ids: list[int]
     is_repeat: bool = False
+    rejected: dict[int, str] = {}
 
 
 class SubmitJobs(Request[JobsSubmitted], frozen=True):
@@ -343,16 +350,20 @@ class PriorityAnswered(Notice, frozen=True):
     text: str
 
 
+Verdict = Literal["canceled", "failed", "rejected"]
+"""What becomes of a pending job that will never start."""
+
+
 class JobsChosen(Notice, frozen=True):
     """From the scheduler: start ``start``; the pass has seen every job up to ``seen_up_to``.
 
-    ``doomed`` jobs have a dependency that can no longer be satisfied: each with the verdict
-    and the text.
+    ``doomed`` jobs have a dependency that can no longer be satisfied, or a rule rejects them:
+    each with the verdict and the text.
     """
 
     start: list[int]
     seen_up_to: int
-    doomed: list[tuple[int, Literal["canceled", "failed"], str]] = []
+    doomed: list[tuple[int, Verdict, str]] = []
     eligible: list[int] = []
 
 
@@ -364,6 +375,37 @@ class ReportStatuses(Notice, frozen=True):
 
 class ReportQueue(Notice, frozen=True):
     """From a scheduler or filter evaluator that starts afresh: tell what is in the queue."""
+
+
+class ReportJobs(Notice, frozen=True):
+    """From the scheduler: let these jobs be judged anew, under the rules now in force."""
+
+    ids: list[int]
+
+
+class SweepJobs(Notice, frozen=True):
+    """From the filter evaluator: send the next pending jobs with ids above ``after``."""
+
+    after: int
+    chain: int
+
+
+class JobsRejected(Notice, frozen=True):
+    """From the filter evaluator: rules reject these pending jobs; each with the text why."""
+
+    jobs: list[tuple[int, str]]
+
+
+class ChainNoted(Notice, frozen=True):
+    """From the scheduler: what follows was decided under the rules of this serial."""
+
+    serial: int
+
+
+class ReportLastId(Notice, frozen=True):
+    """From the configuration store: answer with a `LastIdReported`."""
+
+    token: int
 
 
 class ReportRunning(Notice, frozen=True):
@@ -404,9 +446,16 @@ class StartFailed(Notice, frozen=True):
 
 
 class RuleChainChanged(Notice, frozen=True):
-    """From the filter evaluator: whether a verdict now takes more than a job's id."""
+    """From the filter evaluator, to queue and scheduler: other rules are in force from now on.
 
+    ``chain`` names them in verdicts; ``serial`` is that of the configuration (see
+    `RulesChanged`). ``rules`` are those that may apply now or later, in no order.
+    """
+
+    chain: int
+    serial: int
     reads_opcodes: bool
+    rules: list[dict[str, Any]] = []
 
 
 # ---------------------------------------------------------------- to the filter evaluator
@@ -415,7 +464,8 @@ class RuleChainChanged(Notice, frozen=True):
 class JobArrived(msgspec.Struct, frozen=True, kw_only=True):
     """A pending job as the filter evaluator sees it.
 
-    ``inputs`` of its opcodes are None while no rule is in force: nobody looks at them.
+    ``inputs`` of its opcodes are None where nobody has looked at them yet: they are asked for
+    when they matter (`ReportJobs`).
     """
 
     job: PendingJob
@@ -423,37 +473,57 @@ class JobArrived(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobsArrived(Notice, frozen=True):
-    """From the job queue: these jobs are durable and wait. ``is_all``: forget all others."""
+    """From the job queue: these jobs are durable and wait, and these hold a run slot.
+
+    ``is_all``: forget all others. ``is_repeat``: nothing new, they are to be judged anew.
+    ``sweep``: the answer to a `SweepJobs` for this chain; ``next_after`` is None at its end.
+    """
 
     jobs: list[JobArrived]
-    running: list[int] = []
+    running: list[JobArrived] = []
     is_all: bool = False
+    is_repeat: bool = False
+    sweep: int | None = None
+    next_after: int | None = None
 
 
 class RulesChanged(Notice, frozen=True):
-    """From the configuration store: all filter rules, as stored."""
+    """From the configuration store: all filter rules, as stored.
+
+    ``serial`` grows with each change; it comes back in a `RulesInForce`.
+    """
 
     rules: list[dict[str, Any]]
+    serial: int = 0
+
+
+class WindowDue(Notice, frozen=True):
+    """From the evaluator's own timer: a rule may have come into force, or have expired."""
 
 
 # ---------------------------------------------------------------- to the scheduler
 
 
 class JobVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """A pending job with the rule that applies to it: action and, for a limit, its number."""
+    """A job with the rule that applies to it: action and, for a limit, its number.
+
+    ``chain``: the rule chain under which this holds; 0: it has not been judged.
+    """
 
     job: PendingJob
     action: str = "ACCEPT"
     rule: str | None = None
     limit: int | None = None
+    chain: int = 0
 
 
 class JobsJudged(Notice, frozen=True):
-    """From the filter evaluator: pending jobs with their verdicts. ``is_all`` as above."""
+    """From the filter evaluator: jobs with their verdicts. The other fields as above."""
 
     jobs: list[JobVerdict]
-    running: list[int] = []
+    running: list[JobVerdict] = []
     is_all: bool = False
+    is_repeat: bool = False
 
 
 class JobsFinished(Notice, frozen=True):
@@ -540,6 +610,74 @@ class ListLocks(Request[LocksListed], frozen=True):
 
 class ReportConfiguration(Notice, frozen=True):
     """From a component that starts afresh: tell what of the configuration concerns it."""
+
+
+class LastIdReported(Notice, frozen=True):
+    """From the job queue: the last id that it has handed out."""
+
+    token: int
+    last_id: int
+
+
+class RulesInForce(Notice, frozen=True):
+    """From the job queue: from now on nothing happens any more under older rules."""
+
+    serial: int
+
+
+class FilterStored(Reply, frozen=True):
+    """The rule is stored, and in force."""
+
+    uuid: str
+
+
+class ReplaceFilter(Request[FilterStored], frozen=True, kw_only=True):
+    """Store a filter rule; answered when it is in force.
+
+    Without ``uuid`` it gets one; a rule that has the given one is replaced. The watermark is
+    taken at that moment. ``reason`` is a text or a whole reason trail; times are seconds since
+    the epoch.
+    """
+
+    uuid: str | None = None
+    priority: Any = 0
+    predicates: Any = []
+    action: Any = "CONTINUE"
+    reason: Any = ""
+    valid_from: Any = None
+    valid_until: Any = None
+
+
+class DeleteFilter(Request[Done], frozen=True):
+    """Delete a filter rule; answered when it is no longer in force."""
+
+    uuid: str
+
+
+class FilterRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A filter rule as stored. ``state``: whether its window is open, still to come, or over."""
+
+    uuid: str
+    watermark: int
+    priority: int
+    predicates: list[Any]
+    action: Any
+    reason_trail: list[Any]
+    valid_from: float | None = None
+    valid_until: float | None = None
+    state: Literal["in force", "not yet", "expired"] = "in force"
+
+
+class FiltersListed(Reply, frozen=True):
+    """Filter rules, in the order in which they are looked at."""
+
+    filters: list[FilterRow]
+
+
+class ListFilters(Request[FiltersListed], frozen=True):
+    """Tell the filter rules; None: all of them."""
+
+    uuids: list[str] | None = None
 
 
 # ---------------------------------------------------------------- to the executor
@@ -767,6 +905,9 @@ ClientRequest = (
     | AutoArchiveJobs
     | ChangeJobPriority
     | ListLocks
+    | ReplaceFilter
+    | DeleteFilter
+    | ListFilters
     | ReadInfo
     | StopDaemon
     | CrashComponent
@@ -810,6 +951,8 @@ ClientReply = (
     | ArchiveOutcome
     | PriorityOutcome
     | LocksListed
+    | FilterStored
+    | FiltersListed
     | DaemonInfo
     | Done
     | Failure
@@ -840,6 +983,7 @@ RECEIVERS: dict[type[Message], str] = {
         "job_queue",
     ),
     **dict.fromkeys((RequestLocks, ReleaseLocks, ListLocks), "lock_manager"),
+    **dict.fromkeys((ReplaceFilter, DeleteFilter, ListFilters), "config_store"),
     **dict.fromkeys((JobHello, JobLeft, AttachJob), "executor"),
     **dict.fromkeys((ReadInfo, StopDaemon, CrashComponent), "supervisor"),
 }

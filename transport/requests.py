@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
+from uuid import uuid4
 
 import msgspec
 
@@ -14,8 +15,10 @@ from .messages import (
     JobDocument,
     JobRows,
     JobSpec,
+    JobsSubmitted,
     JobSummary,
     ListJobs,
+    ReplaceFilter,
     SubmitJobs,
     TrailEntry,
 )
@@ -33,6 +36,8 @@ Reason = str | Sequence[TrailEntry]
 """A text of the user, or a trail of (source, text, nanoseconds)."""
 
 USER_SOURCE = "gnt:user"
+
+_IDS_SHOWN_MAX = 10
 
 
 def submission(
@@ -59,6 +64,36 @@ def submission(
     if key is not None and not 0 < len(key.encode()) <= settings.KEY_BYTES_MAX:
         raise errors.BadRequestError(f"key: expected 1 to {settings.KEY_BYTES_MAX} bytes")
     return SubmitJobs(jobs=specs, key=key, dry_run=dry_run)
+
+
+def submitted(reply: JobsSubmitted, count: int) -> list[int]:
+    """The ids of ``count`` jobs; `RejectedError` if a filter rule rejects some of them."""
+    if not reply.rejected:
+        return reply.ids
+    stored = iter(reply.ids)
+    ids = [None if place in reply.rejected else next(stored, None) for place in range(count)]
+    told = "; ".join(f"job {place} is {text}" for place, text in reply.rejected.items())
+    others = f"; the others have the ids {_shown(reply.ids)}" if reply.ids else ""
+    error = errors.RejectedError(f"{told}{others}")
+    error.ids = ids
+    raise error
+
+
+def new_filter(
+    uuid: str | None,
+    window: tuple[float | None, float | None],
+    **fields: Any,  # noqa: ANN401 - as the caller gave them
+) -> ReplaceFilter:
+    """The request that stores a filter rule. It names the rule, so that it can be repeated."""
+    valid_from, valid_until = window
+    return ReplaceFilter(
+        uuid=uuid or str(uuid4()), valid_from=valid_from, valid_until=valid_until, **fields
+    )
+
+
+def _shown(ids: list[int]) -> str:
+    shown = ", ".join(map(str, ids[:_IDS_SHOWN_MAX]))
+    return shown if len(ids) <= _IDS_SHOWN_MAX else f"{shown} and {len(ids) - _IDS_SHOWN_MAX} more"
 
 
 def checked_ops(ops: object, place: str) -> list[dict[str, Any]]:

@@ -1,0 +1,79 @@
+"""From a request to a filter rule, and from the stored rules to what is shown: pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..storage import errors, rules
+from ..transport.messages import FilterRow
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ..transport.messages import ReplaceFilter
+
+_OWN_SOURCE = "luxid"
+"""As Ganeti's daemon signs the entry that it adds; tools look for it."""
+
+_USER_SOURCE = "gnt:user"
+
+
+def made(message: ReplaceFilter, *, watermark: int, now_nanoseconds: int) -> rules.FilterRule:
+    """The rule that is asked for; `FilterRuleError` names what is wrong with it.
+
+    Its reason trail is the one given, and an entry that tells when it was stored.
+    """
+    reason = message.reason
+    if isinstance(reason, str):
+        trail: Any = [[_USER_SOURCE, reason, now_nanoseconds]] if reason else []
+    else:
+        trail = reason
+    rule = rules.parse_rule(
+        {
+            "uuid": message.uuid,
+            "watermark": watermark,
+            "priority": message.priority,
+            "predicates": message.predicates,
+            "action": message.action,
+            "reason_trail": trail,
+            "valid_from": message.valid_from,
+            "valid_until": message.valid_until,
+        }
+    )
+    raw = rules.to_raw(rule)
+    raw["reason_trail"] = [*raw["reason_trail"], [_OWN_SOURCE, "", now_nanoseconds]]
+    return rules.parse_rule(raw)
+
+
+def listed(filters: Mapping[str, Any], uuids: Sequence[str] | None, now: float) -> list[FilterRow]:
+    """The rules with these UUIDs (None: all), in the order in which they are looked at.
+
+    `UnknownFilterError` for a UUID that no rule has.
+    """
+    if uuids is not None:
+        for wanted in uuids:
+            if rules.parse_uuid(wanted) not in filters:
+                text = f"Filter rule with UUID {wanted} does not exist"
+                raise errors.UnknownFilterError(text)
+    known = rules.parse_rules(filters.values()).rules
+    chosen = [rule for rule in known if uuids is None or rule.uuid in uuids]
+    return [_row(rule, now) for rule in sorted(chosen, key=lambda rule: rule.order)]
+
+
+def _row(rule: rules.FilterRule, now: float) -> FilterRow:
+    raw = rules.to_raw(rule)
+    return FilterRow(
+        uuid=rule.uuid,
+        watermark=rule.watermark,
+        priority=rule.priority,
+        predicates=raw["predicates"],
+        action=raw["action"],
+        reason_trail=raw["reason_trail"],
+        valid_from=rule.valid_from,
+        valid_until=rule.valid_until,
+        state="expired"
+        if rule.is_expired(now)
+        else "in force"
+        if rule.is_in_force(now)
+        else "not yet",
+    )
