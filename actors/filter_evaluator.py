@@ -23,7 +23,11 @@ if TYPE_CHECKING:
     from ..transport.addresses import Envelope
 
 FilterMessage = (
-    messages.RulesChanged | messages.JobsArrived | messages.JobReprioritised | messages.WindowDue
+    messages.RulesChanged
+    | messages.JobsArrived
+    | messages.JobReprioritised
+    | messages.WindowDue
+    | messages.ReportChain
 )
 
 
@@ -35,7 +39,7 @@ class FilterEvaluator(Component):
     def boot(self) -> None:
         """Ask for the rules, then for the queue."""
         self._rules: tuple[rules.FilterRule, ...] = ()
-        self._serial = 0
+        self._serial: int | None = None
         self._timer: threading.Timer | None = None
         self._take_chain(filtering.RuleChain())
         self.address("config_store").notify(messages.ReportConfiguration())
@@ -58,6 +62,8 @@ class FilterEvaluator(Component):
                 self.address("scheduler").notify(message)
             case messages.WindowDue():
                 self._look_at_windows()
+            case messages.ReportChain():
+                self._announce()
             case _:
                 assert_never(message)
 
@@ -73,6 +79,12 @@ class FilterEvaluator(Component):
 
     def _compile(self) -> None:
         self._take_chain(filtering.compile_chain(self._rules, time.time()))
+        self._announce()
+
+    def _announce(self) -> None:
+        if self._serial is None:
+            # Nobody has told the rules yet; when somebody does, they are announced.
+            return
         changed = messages.RuleChainChanged(
             chain=self._number,
             serial=self._serial,
@@ -132,7 +144,7 @@ class FilterEvaluator(Component):
         self, judged: list[messages.JobVerdict], message: messages.JobsArrived
     ) -> None:
         rejected = [
-            (found.job.id, filtering.rejection(self._rules, found.rule))
+            (found.job.id, filtering.told(self._rules, _rejection(found)))
             for found in judged
             if found.action == ActionName.REJECT
         ]
@@ -157,3 +169,7 @@ class FilterEvaluator(Component):
             limit=verdict.limit,
             chain=self._number,
         )
+
+
+def _rejection(judged: messages.JobVerdict) -> filtering.Verdict:
+    return filtering.Verdict(judged.rule, ActionName.REJECT)

@@ -19,7 +19,7 @@ from ..storage.rules import (
     compile_predicate,
 )
 
-__all__ = ["ACCEPTED", "JobFacts", "RuleChain", "Verdict", "compile_chain", "judge", "rejection"]
+__all__ = ["ACCEPTED", "JobFacts", "RuleChain", "Verdict", "compile_chain", "judge", "told"]
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -86,14 +86,22 @@ def judge(chain: RuleChain, facts: JobFacts) -> Verdict:
     return ACCEPTED
 
 
-def rejection(rules: Iterable[FilterRule], uuid: str | None) -> str:
-    """What is told of a job that the rule ``uuid`` rejects: the rule, its priority, its reason."""
+_DONE_BY = {
+    ActionName.REJECT: "rejected",
+    ActionName.PAUSE: "paused",
+    ActionName.RATE_LIMIT: "limited",
+}
+
+
+def told(rules: Iterable[FilterRule], verdict: Verdict) -> str:
+    """What is told of a job under this verdict: the rule, its priority, its reason."""
+    done = _DONE_BY.get(verdict.action, "accepted")
     for rule in rules:
-        if rule.uuid == uuid:
+        if rule.uuid == verdict.rule:
             reasons = "; ".join(text for _, text, _ in rule.reason_trail if text)
-            told = f", reason: {reasons}" if reasons else ""
-            return f"rejected by filter rule {rule.uuid} (priority {rule.priority}{told})"
-    return f"rejected by filter rule {uuid}"
+            reason = f", reason: {reasons}" if reasons else ""
+            return f"{done} by filter rule {rule.uuid} (priority {rule.priority}{reason})"
+    return f"{done} by filter rule {verdict.rule}"
 
 
 def _link(rule: FilterRule) -> Link:

@@ -102,6 +102,10 @@ class CanceledError(Exception):
     """The job was canceled while its opcode waited."""
 
 
+class ReturnedError(Exception):
+    """The job goes back to the queue before its opcode; the text says why."""
+
+
 class JobActor:
     """Runs one job. ``owner`` is its name for locks, ``go`` what came with the hand-over."""
 
@@ -118,6 +122,7 @@ class JobActor:
         self._index = 0
         self._is_canceled = False
         self._has_locks = False
+        self._is_returned = False
         self._log_serial = job.last_log_serial
         self._is_unwritten = False
         self._is_file_stale = False
@@ -134,7 +139,8 @@ class JobActor:
             self._index = index
             if not self._run_opcode(op):
                 break
-        self._record()
+        if not self._is_returned:
+            self._record()
         if not self._is_file_stale:
             self._link.send(messages.JobLeft(job_id=self._job.id), 0)
 
@@ -144,6 +150,9 @@ class JobActor:
             opcode = self._prepare(op)
         except CanceledError:
             jobs.cancel_from(self._job, self._index, self._now())
+            return False
+        except ReturnedError as returned:
+            self._return(op, str(returned))
             return False
         except Exception as error:  # noqa: BLE001 - whatever it is, the job must end with it
             self._fail(error)
@@ -178,10 +187,15 @@ class JobActor:
         if self._has_locks:
             self._ask(messages.ReleaseLocks(owner=self._owner))
             self._has_locks = False
-        if self._index > 0 and (depends := opcodes.dependencies(op.input)):
-            self._await_dependencies(op, depends)
+        if self._index > 0:
+            if depends := opcodes.dependencies(op.input):
+                self._check_dependencies(depends)
+            self._pass_gate()
         if changes := opcode.lock_needs().to_changes():
             self._acquire(op, [(name, str(mode)) for name, mode in changes])
+            if op.status is JobStatus.WAITING:
+                # The rules may have changed while it waited.
+                self._pass_gate()
         self._stop_if_canceled()
         op.apply(OpcodeEvent.START)
         op.exec_timestamp = self._now()
@@ -202,17 +216,48 @@ class JobActor:
     def _fail(self, error: Exception) -> None:
         jobs.fail_from(self._job, self._index, self._now(), operations.encode_exception(error))
 
-    def _await_dependencies(
-        self, op: jobs.OpcodeEntry, depends: list[tuple[int, tuple[str, ...]]]
-    ) -> None:
-        self._show_waiting(op)
+    def _check_dependencies(self, depends: list[tuple[int, tuple[str, ...]]]) -> None:
+        """The jobs that this opcode waits for are waited for in the queue, not here."""
         plain = [(job_id, list(statuses)) for job_id, statuses in depends]
-        outcome = self._ask(messages.AwaitDependencies(job_id=self._job.id, depends=plain))
+        outcome = self._ask(messages.AskDependencies(job_id=self._job.id, depends=plain))
         assert isinstance(outcome, messages.DependencyOutcome)
-        if outcome.verdict == "canceled":
-            raise CanceledError
-        if outcome.verdict == "failed":
-            raise opcodes.OperationError("OpExecError", outcome.text)
+        match outcome.verdict:
+            case "open":
+                raise ReturnedError("it waits for other jobs")
+            case "canceled":
+                raise CanceledError
+            case "failed":
+                raise opcodes.OperationError("OpExecError", outcome.text)
+
+    def _pass_gate(self) -> None:
+        """Go on only if no filter rule pauses the job; without a daemon there is no gate."""
+        answer = self._try_ask(messages.AskGate(job_id=self._job.id), _RECORD_SECONDS)
+        if isinstance(answer, messages.GateAnswered) and not answer.is_open:
+            raise ReturnedError(answer.text)
+
+    def _return(self, op: jobs.OpcodeEntry, reason: str) -> None:
+        """Give the job back to the queue: durable before the process leaves, and for good."""
+        if self._has_locks:
+            self._ask(messages.ReleaseLocks(owner=self._owner))
+            self._has_locks = False
+        self._take_messages()
+        if self._is_canceled:
+            jobs.cancel_from(self._job, self._index, self._now())
+            return
+        self._is_returned = True
+        self._log([f"Back to the queue before opcode {self._index + 1}: {reason}"], "message")
+        op.apply(OpcodeEvent.RETURN)
+        op.start_timestamp = None
+        self._job.livelock = self._job.process_id = None
+        serial = self._job.advance_serial()
+        body = jobs.encode_job(self._job)
+        if self._link.is_up:
+            given = messages.JobReturns(job_id=self._job.id, serial=serial, body=body)
+            answer = self._try_ask(given, _RECORD_SECONDS)
+            if isinstance(answer, messages.StateRecorded):
+                self._write(body, flush=False)
+                return
+        self._write(body, flush=True)
 
     def _acquire(self, op: jobs.OpcodeEntry, changes: list[tuple[str, str]]) -> None:
         request = messages.RequestLocks(owner=self._owner, priority=op.priority, changes=changes)

@@ -18,6 +18,7 @@ from ..storage import errors, jobs, settings
 from ..transport import messages
 from . import submitting
 from .job_table import Phase, Row, row_of
+from .queue_door import QueueDoor
 from .queue_lives import QueueLives
 from .queue_wishes import QueueWishes
 
@@ -38,7 +39,9 @@ QueueMessage = (
     | messages.RecordState
     | messages.JobWaits
     | messages.JobTold
-    | messages.AwaitDependencies
+    | messages.AskDependencies
+    | messages.AskGate
+    | messages.JobReturns
     | messages.CancelAnswered
     | messages.PriorityAnswered
     | messages.JobsChosen
@@ -67,12 +70,16 @@ class JobQueue(QueueLives, QueueWishes):
     def boot(self) -> None:
         """Load the directory, end the jobs that died, tell the others what there is."""
         super().boot()
+        self.address("filter_evaluator").notify(messages.ReportChain())
         self._report_queue()
 
     def receive(self, envelope: Envelope) -> None:  # noqa: C901, PLR0912, PLR0915
         """Handle one message."""
         message: QueueMessage = envelope.message  # type: ignore[assignment]
         match message:
+            case messages.SubmitJobs() | messages.AskGate() if self._door is None:
+                # Nobody is let in, or on, before the rules are known.
+                self._before_rules.append(envelope)
             case messages.SubmitJobs():
                 self._submit(envelope, message)
             case messages.ListJobs():
@@ -99,8 +106,12 @@ class JobQueue(QueueLives, QueueWishes):
                 self._note_waiting(message)
             case messages.JobTold():
                 self._reader.told(message)
-            case messages.AwaitDependencies():
-                self._await_dependencies(envelope, message)
+            case messages.AskDependencies():
+                envelope.reply(self._dependencies_of(message))
+            case messages.AskGate():
+                envelope.reply(self._gate(message.job_id))
+            case messages.JobReturns():
+                self._note_return(envelope, message)
             case messages.CancelAnswered() | messages.PriorityAnswered():
                 self._pass_answer(message)
             case messages.JobsChosen():
@@ -120,10 +131,7 @@ class JobQueue(QueueLives, QueueWishes):
             case messages.StartFailed():
                 self._fail_start(message)
             case messages.RuleChainChanged():
-                self._reads_opcodes = message.reads_opcodes
-                self._door.change(message.rules)
-                self._chain_serial = message.serial
-                self._tell_in_force()
+                self._change_chain(message)
             case messages.ChainNoted():
                 self._noted_serial = message.serial
                 self._tell_in_force()
@@ -164,6 +172,7 @@ class JobQueue(QueueLives, QueueWishes):
         first_id = self._ledger.last_id + 1
         drafts = submitting.drafts(message.jobs, first_id=first_id, now=time.time(), key=key)
         submitting.check_targets(drafts, first_id, self._is_job)
+        assert self._door is not None
         rejected = self._door.rejections(drafts)
         if len(rejected) == len(drafts):
             raise errors.RejectedError(submitting.rejections_told(rejected, len(drafts)))
@@ -257,6 +266,18 @@ class JobQueue(QueueLives, QueueWishes):
     def _arrived(self, row: Row) -> messages.JobArrived:
         inputs = self._inputs(row.id) if self._reads_opcodes else None
         return messages.JobArrived(job=row.as_pending(), inputs=inputs)
+
+    def _change_chain(self, message: messages.RuleChainChanged) -> None:
+        self._reads_opcodes = message.reads_opcodes
+        self._door = QueueDoor(message.rules)
+        self._chain_serial = message.serial
+        self._tell_in_force()
+        waiting, self._before_rules = self._before_rules, []
+        for envelope in waiting:
+            try:
+                self.receive(envelope)
+            except errors.GangerError as error:
+                envelope.refuse(error)
 
     def _tell_in_force(self) -> None:
         """When the scheduler decides by these rules too, nobody goes by older ones any more."""

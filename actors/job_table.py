@@ -50,6 +50,8 @@ class Row(msgspec.Struct, kw_only=True, gc=False):
     needs_user_opcodes: bool = False
     serial: int = 0
     lock_file: str | None = None
+    handed_serial: int = -1
+    """Serial of the state with which the job was handed over by this queue."""
 
     def as_summary(self, *, archived: bool = False) -> JobSummary:
         """What users are told."""
@@ -76,9 +78,9 @@ class Row(msgspec.Struct, kw_only=True, gc=False):
 def row_of(job: jobs.Job, phase: Phase) -> Row:
     """The row of a job as its file has it."""
     depends: tuple[tuple[int, tuple[str, ...]], ...] = ()
-    if job.ops:
+    if job.next_index < len(job.ops):
         try:
-            depends = tuple(opcodes.dependencies(job.ops[0].input))
+            depends = tuple(opcodes.dependencies(job.ops[job.next_index].input))
         except errors.DependencyError:
             # Written by somebody else; the job's process will refuse the opcode by name.
             depends = ()

@@ -52,13 +52,13 @@ class QueueCore(Component):
         self._table: JobTable = loaded.table
         self._quarantined = loaded.quarantined
         self._reads_opcodes = False
-        self._door = QueueDoor()
+        self._door: QueueDoor | None = None
+        self._before_rules: list[Envelope] = []
         self._chain_serial = 0
         self._noted_serial = -1
         self._reader = QueueReader(self._table, self._ledger)
         self._requests: dict[int, Envelope] = {}
         self._tokens = 0
-        self._dependants: list[tuple[Envelope, messages.AwaitDependencies]] = []
         self._archivals: dict[int, list[Envelope]] = {}
         self._keys_in_flight: dict[str, list[Envelope]] = {}
         self._unended: list[int] = []
@@ -112,12 +112,12 @@ class QueueCore(Component):
         now = jobs.timestamp(time.time())
         match verdict:
             case "canceled":
-                jobs.cancel_from(job, 0, now)
+                jobs.cancel_from(job, job.next_index, now)
             case "rejected":
                 self.log.info("pending job is rejected", job=job_id, reason=text)
                 jobs.cancel_pending(job, now)
             case _:
-                jobs.fail_from(job, 0, now, ["OpExecError", [text]])
+                jobs.fail_from(job, job.next_index, now, ["OpExecError", [text]])
         self._store_end(row, job)
 
     def _store_end(self, row: Row, job: jobs.Job, envelope: Envelope | None = None) -> None:
@@ -172,24 +172,21 @@ class QueueCore(Component):
             if row.lock_file is not None and row.phase is Phase.HANDED_OVER:
                 ended = messages.OwnerEnded(lock_file=row.lock_file)
                 self.address("lock_manager").notify(ended)
-            self._settle_dependants()
 
-    # ------------------------------------------------------------ dependencies of later opcodes
+    # ------------------------------------------------------------ what a job's process asks for
 
-    def _await_dependencies(self, envelope: Envelope, message: messages.AwaitDependencies) -> None:
-        self._dependants.append((envelope, message))
-        self._settle_dependants()
+    def _dependencies_of(self, message: messages.AskDependencies) -> messages.DependencyOutcome:
+        statuses = {target: self._status(target) for target, _ in message.depends}
+        outcome = dependency_outcome(message.depends, statuses)
+        return messages.DependencyOutcome(verdict=outcome.verdict, text=outcome.text)
 
-    def _settle_dependants(self) -> None:
-        remaining = []
-        for envelope, message in self._dependants:
-            statuses = {target: self._status(target) for target, _ in message.depends}
-            outcome = dependency_outcome(message.depends, statuses)
-            if outcome.verdict == "open":
-                remaining.append((envelope, message))
-                continue
-            envelope.reply(messages.DependencyOutcome(verdict=outcome.verdict, text=outcome.text))
-        self._dependants = remaining
+    def _gate(self, job_id: int) -> messages.GateAnswered:
+        assert self._door is not None
+        if not self._door.may_pause():
+            return messages.GateAnswered(is_open=True)
+        inputs = [op.input for op in self._read(job_id).ops]
+        text = self._door.pause(job_id, inputs)
+        return messages.GateAnswered(is_open=text is None, text=text or "")
 
     def _status(self, job_id: int) -> JobStatus | None:
         """The status of a live or archived job; None if there is no such job."""

@@ -1,4 +1,8 @@
-"""The queue's door: which submissions the filter rules reject before they are jobs."""
+"""The filter rules where the queue itself must obey them: at the door, and between opcodes.
+
+A submission that a rule rejects is refused before it is a job; a running job that a rule pauses
+does not begin its next opcode. Everything else about rules is the scheduler's matter.
+"""
 
 from __future__ import annotations
 
@@ -10,59 +14,66 @@ from ..storage.rules import ActionName
 from . import filtering
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from .submitting import Draft
 
 
 class QueueDoor:
-    """The rules in force, as far as they reject. Knows the wall clock, for their windows."""
+    """The rules in force, as stored. Knows the wall clock, for their windows."""
 
-    def __init__(self) -> None:
-        self._rules: tuple[rules.FilterRule, ...] = ()
-        self._chain = filtering.RuleChain()
-        self._rejects = False
-
-    def change(self, raw: Sequence[dict[str, Any]]) -> None:
-        """These rules are in force from now on, each in its window."""
+    def __init__(self, raw: Sequence[dict[str, Any]]) -> None:
         self._rules = rules.parse_rules(raw).rules
         self._compile()
 
     def rejections(self, drafts: Sequence[Draft]) -> dict[int, str]:
-        """Why the rules reject jobs of a submission, by their places in it.
+        """Why jobs of a submission are not stored, by their places in it.
 
         With a rejected job go those that depend on it: it will never be there.
         """
         rejected: dict[int, str] = {}
-        if not self._may_reject():
+        if not self._has(ActionName.REJECT):
             return rejected
         places = {draft.job.id: place for place, draft in enumerate(drafts)}
         for place, draft in enumerate(drafts):
-            text = self._rejection(draft) or _depends_on(draft, rejected, places)
+            inputs = [op.input for op in draft.job.ops]
+            text = self._applies(ActionName.REJECT, draft.job.id, inputs)
+            text = text or _depends_on(inputs, rejected, places)
             if text is not None:
                 rejected[place] = text
         return rejected
 
-    def _may_reject(self) -> bool:
+    def may_pause(self) -> bool:
+        """Whether any rule in force pauses jobs."""
+        return self._has(ActionName.PAUSE)
+
+    def pause(self, job_id: int, inputs: Sequence[Mapping[str, Any]]) -> str | None:
+        """Which rule holds the next opcode of a running job; None if none does."""
+        return self._applies(ActionName.PAUSE, job_id, inputs)
+
+    def _has(self, action: ActionName) -> bool:
         if self._chain.changes_at is not None and time.time() >= self._chain.changes_at:
             self._compile()
-        return self._rejects
+        return action in self._actions
 
-    def _rejection(self, draft: Draft) -> str | None:
-        facts = filtering.JobFacts.of(draft.job.id, [op.input for op in draft.job.ops])
-        verdict = filtering.judge(self._chain, facts)
-        if verdict.action is not ActionName.REJECT:
+    def _applies(
+        self, action: ActionName, job_id: int, inputs: Sequence[Mapping[str, Any]]
+    ) -> str | None:
+        verdict = filtering.judge(self._chain, filtering.JobFacts.of(job_id, inputs))
+        if verdict.action is not action:
             return None
-        return filtering.rejection(self._rules, verdict.rule)
+        return filtering.told(self._rules, verdict)
 
     def _compile(self) -> None:
         self._chain = filtering.compile_chain(self._rules, time.time())
-        self._rejects = any(link.verdict.action is ActionName.REJECT for link in self._chain.links)
+        self._actions = {link.verdict.action for link in self._chain.links}
 
 
-def _depends_on(draft: Draft, rejected: dict[int, str], places: dict[int, int]) -> str | None:
-    for op in draft.job.ops:
-        for target, _ in op.input.get("depends") or ():
+def _depends_on(
+    inputs: Sequence[Mapping[str, Any]], rejected: dict[int, str], places: dict[int, int]
+) -> str | None:
+    for opcode in inputs:
+        for target, _ in opcode.get("depends") or ():
             if places.get(target) in rejected:
                 return (
                     f"not stored, because it depends on job {places[target]} of the submission, "

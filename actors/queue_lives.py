@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ..storage import jobs
 from ..storage.jobs import JobStatus
 from ..transport import messages
-from .job_table import Phase, Row
+from .job_table import Phase, Row, row_of
 from .queue_core import DEATH_SOURCE, START_SOURCE, QueueCore, death_text
 
 if TYPE_CHECKING:
@@ -94,6 +94,7 @@ class QueueLives(QueueCore):
             self._refuse_hand_over(row, message)
             return
         row.phase = Phase.HANDED_OVER
+        row.handed_serial = row.serial
         row.lock_file = message.lock_file
         row.process_id = message.process_id
         self._confirm(envelope, row, message)
@@ -159,6 +160,23 @@ class QueueLives(QueueCore):
         self._reader.forget_told(row.id, message.log_serial)
         self._move(row, message.status)
 
+    def _note_return(self, envelope: Envelope, message: messages.JobReturns) -> None:
+        """The process gives the job back; it is pending when the process has left."""
+        row = self._table.find(message.job_id)
+        recorded = messages.StateRecorded(serial=message.serial)
+        if row is None or row.phase is not Phase.HANDED_OVER or message.serial <= row.serial:
+            self._ledger.after_commit(functools.partial(envelope.reply, recorded))
+            return
+
+        def stored() -> None:
+            envelope.reply(recorded)
+            row.serial = message.serial
+            self._reader.forget_told(row.id, None)
+            self._move(row, JobStatus.QUEUED)
+
+        state = (message.job_id, message.serial, message.body)
+        self._ledger.store_state(state, stored, envelope.refuse)
+
     def _note_waiting(self, message: messages.JobWaits) -> None:
         row = self._table.find(message.job_id)
         if row is None or row.phase is not Phase.HANDED_OVER or message.serial <= row.serial:
@@ -192,10 +210,28 @@ class QueueLives(QueueCore):
             row.started = jobs.seconds(job.start_timestamp)
             row.ended = jobs.seconds(job.end_timestamp)
             self._move(row, job.status)
-        elif all(op.status is JobStatus.QUEUED for op in job.ops):
+        elif job.is_returned:
+            self._take_back(row, job)
+        elif (
+            all(op.status is JobStatus.QUEUED for op in job.ops) or job.serial == row.handed_serial
+        ):
             self._start_again(row)
         else:
             self._fail(row, job, DEATH_SOURCE, death_text(job))
+
+    def _take_back(self, row: Row, job: jobs.Job) -> None:
+        """The job went back to the queue between two opcodes: it stands in line again."""
+        if row.lock_file is not None:
+            ended = messages.OwnerEnded(lock_file=row.lock_file)
+            self.address("lock_manager").notify(ended)
+        fresh = row_of(job, Phase.PENDING)
+        row.phase = Phase.PENDING
+        row.lock_file = row.process_id = None
+        row.depends = fresh.depends
+        row.priority = fresh.priority
+        row.serial = max(row.serial, job.serial)
+        self._move(row, fresh.status)
+        self._announce([(row, [op.input for op in job.ops])])
 
     def _newest(self, row: Row) -> jobs.Job:
         data = self._ledger.directory.read(row.id)

@@ -144,7 +144,10 @@ def _is_whole(body: bytes | None, job_id: int) -> bool:
 def _life(job: jobs.Job) -> Life:
     if job.livelock is None:
         return Life.NONE
-    return Life.DEAD if lock_files.is_dead(job.livelock) else Life.ALIVE
+    if not lock_files.is_dead(job.livelock):
+        return Life.ALIVE
+    # Named by a daemon that died while the job's process was being made: there is none.
+    return Life.NONE if lock_files.is_daemons(job.livelock) else Life.DEAD
 
 
 def _add(loaded: Loaded, job: jobs.Job, body: bytes, life: Life) -> None:

@@ -35,7 +35,7 @@ class Fate(enum.Enum):
     """Its process lives: watch it, and believe what it says."""
 
     ENQUEUE = "enqueue"
-    """No opcode of it has begun: it is pending (again)."""
+    """No opcode of it is under way: it is pending (again)."""
 
     FAIL = "fail"
     """Its process died after the job had begun: it ends in an error that says so."""
@@ -47,6 +47,9 @@ class Progress(enum.Enum):
     UNTOUCHED = "untouched"
     """Every opcode is queued, or waits for dependencies without a process."""
 
+    BETWEEN = "between"
+    """Some opcodes have succeeded, and none of the others has begun."""
+
     BEGUN = "begun"
     FINAL = "final"
 
@@ -55,6 +58,10 @@ TABLE: dict[tuple[Progress, Life], Fate] = {
     (Progress.UNTOUCHED, Life.NONE): Fate.ENQUEUE,
     (Progress.UNTOUCHED, Life.ALIVE): Fate.ADOPT,
     (Progress.UNTOUCHED, Life.DEAD): Fate.ENQUEUE,
+    # It was paused there, or waits for the dependencies of its next opcode.
+    (Progress.BETWEEN, Life.NONE): Fate.ENQUEUE,
+    (Progress.BETWEEN, Life.ALIVE): Fate.ADOPT,
+    (Progress.BETWEEN, Life.DEAD): Fate.FAIL,
     (Progress.BEGUN, Life.NONE): Fate.FAIL,
     (Progress.BEGUN, Life.ALIVE): Fate.ADOPT,
     (Progress.BEGUN, Life.DEAD): Fate.FAIL,
@@ -77,7 +84,10 @@ def progress(statuses: Sequence[JobStatus], life: Life) -> Progress:
     untouched = {JobStatus.QUEUED}
     if life is Life.NONE:
         untouched.add(JobStatus.WAITING)
-    return Progress.UNTOUCHED if untouched.issuperset(statuses) else Progress.BEGUN
+    if untouched.issuperset(statuses):
+        return Progress.UNTOUCHED
+    between = untouched | {JobStatus.SUCCESS}
+    return Progress.BETWEEN if between.issuperset(statuses) else Progress.BEGUN
 
 
 def fate(statuses: Sequence[JobStatus], life: Life) -> Fate:

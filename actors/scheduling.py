@@ -191,6 +191,8 @@ class Schedule:
 
     def change_chain(self, chain: int) -> None:
         """Other rules are in force: every verdict has to be given anew before it counts."""
+        if chain == self._chain:
+            return
         self._chain = chain
         self._asked.clear()
         # Whoever was held back by a rule is looked at again, in order.

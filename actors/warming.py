@@ -48,6 +48,8 @@ def _answer(message: messages.Message) -> messages.Message | None:
             return messages.LocksGranted()
         case messages.ReleaseLocks():
             return messages.Done()
+        case messages.AskGate():
+            return messages.GateAnswered(is_open=True)
     return None
 
 

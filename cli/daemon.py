@@ -123,7 +123,7 @@ def run(
         for problem in catalogue.load_user_opcodes().problems:
             log.error("user opcodes are left out", problem=problem)
         _remove_dead_lock_files(places)
-        daemon_lock = lock_files.create(places.lock_files, f"ganger-daemon_{int(time.time())}")
+        daemon_lock = lock_files.create(places.lock_files, lock_files.daemon_stem(time.time()))
         stack.callback(daemon_lock.remove)
         ending = Ending()
         surroundings = Surroundings(

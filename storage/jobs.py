@@ -7,6 +7,7 @@ Status transitions of one opcode (the table `TRANSITIONS` is the law)::
 
     queued -> waiting -> running -> success | error
     queued | waiting -> canceling -> canceled
+    waiting -> queued (the job goes back to the queue)
 """
 
 from __future__ import annotations
@@ -68,6 +69,7 @@ class OpcodeEvent(enum.StrEnum):
     CANCEL = "cancel"
     CONFIRM_CANCEL = "confirm_cancel"
     LOSE_PROCESS = "lose_process"
+    RETURN = "return"
 
 
 TRANSITIONS: dict[tuple[JobStatus, OpcodeEvent], JobStatus] = {
@@ -81,6 +83,9 @@ TRANSITIONS: dict[tuple[JobStatus, OpcodeEvent], JobStatus] = {
     (JobStatus.CANCELING, OpcodeEvent.CONFIRM_CANCEL): JobStatus.CANCELED,
     (JobStatus.RUNNING, OpcodeEvent.SUCCEED): JobStatus.SUCCESS,
     (JobStatus.RUNNING, OpcodeEvent.FAIL): JobStatus.ERROR,
+    # The job goes back to the queue before this opcode, which has not begun.
+    (JobStatus.QUEUED, OpcodeEvent.RETURN): JobStatus.QUEUED,
+    (JobStatus.WAITING, OpcodeEvent.RETURN): JobStatus.QUEUED,
     # The process of a job is gone: every opcode, even a finished one, becomes an error.
     **{(status, OpcodeEvent.LOSE_PROCESS): JobStatus.ERROR for status in JobStatus},
 }
@@ -134,6 +139,18 @@ class Job(msgspec.Struct, kw_only=True):
     def priority(self) -> int:
         """The most urgent priority of the opcodes that are not final; 0 if all are."""
         return min((op.priority for op in self.ops if not op.status.is_final), default=0)
+
+    @property
+    def next_index(self) -> int:
+        """Place of the first opcode that is not final; the number of opcodes if all are."""
+        places = (place for place, op in enumerate(self.ops) if not op.status.is_final)
+        return next(places, len(self.ops))
+
+    @property
+    def is_returned(self) -> bool:
+        """Whether the job went back to the queue between two of its opcodes."""
+        statuses = {op.status for op in self.ops}
+        return self.livelock is None and statuses == {JobStatus.SUCCESS, JobStatus.QUEUED}
 
     @property
     def serial(self) -> int:
@@ -254,8 +271,8 @@ PRECEDING_FAILED_RESULT = ["OpExecError", ["Preceding opcode failed"]]
 
 
 def cancel_pending(job: Job, now: Timestamp) -> None:
-    """Cancel a job that no process has: every opcode ``canceled``, results stay null."""
-    for op in job.ops:
+    """Cancel a job that no process has: what has not ended is ``canceled``, results stay null."""
+    for op in job.ops[job.next_index :]:
         op.status = JobStatus.CANCELED
         op.end_timestamp = now
     job.end_timestamp = now

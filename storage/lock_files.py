@@ -68,6 +68,20 @@ def create(directory: str | os.PathLike[str], stem: str) -> LockFile:
     raise errors.StorageError(f"{directory}/{stem}: {_ATTEMPTS_MAX} files of this name exist")
 
 
+DAEMON_STEM = "ganger-daemon_"
+"""How the name of a daemon's lock file begins."""
+
+
+def daemon_stem(now: float) -> str:
+    """Name of a daemon's lock file."""
+    return f"{DAEMON_STEM}{int(now)}"
+
+
+def is_daemons(path: str) -> bool:
+    """Whether this is the name of a daemon's lock file, not of a job's."""
+    return os.path.basename(path).startswith(DAEMON_STEM)
+
+
 def job_stem(job_id: int, now: float) -> str:
     """Name of a job's lock file, as Ganeti's: ``job_000001_1795224833``."""
     return f"job_{job_id:06d}_{int(now)}"

@@ -317,15 +317,39 @@ class JobTold(Notice, frozen=True):
     entries: list[LogEntry]
 
 
-class DependencyOutcome(Reply, frozen=True):
-    """How the dependencies of an opcode came out."""
+class GateAnswered(Reply, frozen=True):
+    """Whether the next opcode may start; if not, ``text`` says which rule holds it."""
 
-    verdict: Literal["satisfied", "canceled", "failed"]
+    is_open: bool
     text: str = ""
 
 
-class AwaitDependencies(Request[DependencyOutcome], frozen=True):
-    """From a job process: answer when the dependencies of its next opcode are all final."""
+class AskGate(Request[GateAnswered], frozen=True):
+    """From a job process: asks whether the filter rules let its next opcode start."""
+
+    job_id: int
+
+
+class JobReturns(Request[StateRecorded], frozen=True):
+    """From a job process: the job goes back to the queue in this state, and the process leaves.
+
+    Answered when that is durable, as `RecordState`.
+    """
+
+    job_id: int
+    serial: int
+    body: bytes
+
+
+class DependencyOutcome(Reply, frozen=True):
+    """How the dependencies of an opcode stand; ``open``: some of the jobs are not final."""
+
+    verdict: Literal["satisfied", "canceled", "failed", "open"]
+    text: str = ""
+
+
+class AskDependencies(Request[DependencyOutcome], frozen=True):
+    """From a job process: asks how the dependencies of its next opcode stand."""
 
     job_id: int
     depends: list[tuple[int, list[str]]]
@@ -495,6 +519,10 @@ class RulesChanged(Notice, frozen=True):
 
     rules: list[dict[str, Any]]
     serial: int = 0
+
+
+class ReportChain(Notice, frozen=True):
+    """From a job queue that starts afresh: tell which rules are in force."""
 
 
 class WindowDue(Notice, frozen=True):
@@ -917,7 +945,9 @@ JobMessage = (
     RecordState
     | JobWaits
     | JobTold
-    | AwaitDependencies
+    | AskDependencies
+    | AskGate
+    | JobReturns
     | CancelAnswered
     | PriorityAnswered
     | RequestLocks
@@ -934,6 +964,7 @@ ToJob = (
     | ResendRequested
     | StateRecorded
     | DependencyOutcome
+    | GateAnswered
     | LocksGranted
     | LocksPending
     | Done
@@ -976,7 +1007,9 @@ RECEIVERS: dict[type[Message], str] = {
             RecordState,
             JobWaits,
             JobTold,
-            AwaitDependencies,
+            AskDependencies,
+            AskGate,
+            JobReturns,
             CancelAnswered,
             PriorityAnswered,
         ),
@@ -989,5 +1022,5 @@ RECEIVERS: dict[type[Message], str] = {
 }
 """Which component receives what comes in from outside the daemon."""
 
-WAITING_REQUESTS: tuple[type[Message], ...] = (WatchJobs, AwaitDependencies, RequestLocks)
+WAITING_REQUESTS: tuple[type[Message], ...] = (WatchJobs, RequestLocks)
 """Requests that are rightly answered late: no deadline of the door applies to them."""

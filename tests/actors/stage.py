@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 
 from ganger.actors import base, logs
 from ganger.actors.base import Component, Surroundings
+from ganger.actors.job_queue import JobQueue
 from ganger.storage import lock_files
 from ganger.storage.settings import Places
 from ganger.transport import messages
@@ -80,6 +81,10 @@ class Stage(Directory):
         """An actor that has built its state; what it told meanwhile is forgotten."""
         staged = Staged(component(self.surroundings, incarnation), self)
         staged.say(messages.Boot())
+        if component is JobQueue:
+            # It lets nobody in before it knows the filter rules: there are none.
+            none = messages.RuleChainChanged(chain=1, serial=1, reads_opcodes=False)
+            staged.say(none)
         staged.end_turn()
         self.told.clear()
         return staged
