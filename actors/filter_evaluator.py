@@ -28,6 +28,7 @@ FilterMessage = (
     | messages.JobReprioritised
     | messages.WindowDue
     | messages.ReportChain
+    | messages.ExplainPending
 )
 
 
@@ -58,7 +59,7 @@ class FilterEvaluator(Component):
                 self._change_rules(message)
             case messages.JobsArrived():
                 self._judge(message)
-            case messages.JobReprioritised():
+            case messages.JobReprioritised() | messages.ExplainPending():
                 self.address("scheduler").notify(message)
             case messages.WindowDue():
                 self._look_at_windows()

@@ -18,6 +18,7 @@ from ..storage import errors, jobs, settings
 from ..transport import messages
 from . import submitting
 from .job_table import Phase, Row, row_of
+from .queue_answers import QueueAnswers
 from .queue_door import QueueDoor
 from .queue_lives import QueueLives
 from .queue_wishes import QueueWishes
@@ -57,12 +58,15 @@ QueueMessage = (
     | messages.SweepJobs
     | messages.JobsRejected
     | messages.ReportLastId
+    | messages.ExplainJob
+    | messages.PendingExplained
+    | messages.OwnerExplained
     | messages.ReportCounts
     | messages.DiskRetried
 )
 
 
-class JobQueue(QueueLives, QueueWishes):
+class JobQueue(QueueLives, QueueWishes, QueueAnswers):
     """Owns the queue."""
 
     name = "job_queue"
@@ -142,6 +146,10 @@ class JobQueue(QueueLives, QueueWishes):
             case messages.JobsRejected():
                 for job_id, text in message.jobs:
                     self._end_doomed(job_id, "rejected", text)
+            case messages.ExplainJob():
+                self._explain(envelope, message.id)
+            case messages.PendingExplained() | messages.OwnerExplained():
+                self._take_explanation(message)
             case messages.ReportLastId():
                 reported = messages.LastIdReported(
                     token=message.token, last_id=self._ledger.last_id

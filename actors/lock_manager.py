@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import threading
+import time
 from typing import TYPE_CHECKING, assert_never
 
 from ..storage import documents, errors, lock_files, settings
@@ -30,6 +31,7 @@ LockMessage = (
     | messages.OwnersDoubted
     | messages.LockPriorityChanged
     | messages.ListLocks
+    | messages.ExplainOwner
     | messages.DiskRetried
 )
 
@@ -42,6 +44,7 @@ class LockManager(Component):
     def boot(self) -> None:
         """Read who holds what, and free what belongs to the dead."""
         self._waiting: dict[Owner, Envelope] = {}
+        self._granted: dict[Owner, float] = {}
         self._answers: list[tuple[Envelope, Message]] = []
         self._state = self._load()
         self._written_revision = -1
@@ -57,6 +60,7 @@ class LockManager(Component):
             case messages.ReleaseLocks():
                 self._wake(self._state.release_owner(message.owner))
                 self._waiting.pop(message.owner, None)
+                self._granted.pop(message.owner, None)
                 self._answers.append((envelope, messages.Done()))
             case messages.OwnerEnded():
                 self._end_owner(message.lock_file)
@@ -70,6 +74,8 @@ class LockManager(Component):
             case messages.ListLocks():
                 rows = [_row(view) for view in self._state.rows()]
                 envelope.reply(messages.LocksListed(rows=rows))
+            case messages.ExplainOwner():
+                self._explain(message)
             case _:
                 assert_never(message)
 
@@ -120,11 +126,28 @@ class LockManager(Component):
         self._wake(outcome.woken)
         if outcome.granted:
             self._waiting.pop(owner, None)
+            self._granted[owner] = time.time()
             self._answers.append((envelope, messages.LocksGranted()))
             return
         self._waiting[owner] = envelope
         pending = messages.LocksPending(blockers=list(outcome.blockers))
         self._answers.append((envelope, pending))
+
+    def _explain(self, message: messages.ExplainOwner) -> None:
+        wanted = [
+            messages.WantedLock(
+                name=view.name,
+                mode=str(view.mode),
+                holders=[
+                    (_job(owner), str(mode), self._granted.get(owner))
+                    for owner, mode in view.holders
+                ],
+                ahead=[_job(owner) for owner in view.ahead],
+            )
+            for view in self._state.wants_of(message.lock_file)
+        ]
+        explained = messages.OwnerExplained(token=message.token, locks=wanted)
+        self.address("job_queue").notify(explained)
 
     def _end_dead_owners(self) -> None:
         for lock_file in {owner.lock_file for owner in self._state.owners()}:
@@ -133,15 +156,22 @@ class LockManager(Component):
                 self._end_owner(lock_file)
 
     def _end_owner(self, lock_file: str) -> None:
+        for owner in [owner for owner in self._granted if owner.lock_file == lock_file]:
+            del self._granted[owner]
         self._wake(self._state.release_lock_file(lock_file))
         for owner in [owner for owner in self._waiting if owner.lock_file == lock_file]:
             del self._waiting[owner]
 
     def _wake(self, woken: Iterable[Owner]) -> None:
         for owner in woken:
+            self._granted[owner] = time.time()
             envelope = self._waiting.pop(owner, None)
             if envelope is not None:
                 self._answers.append((envelope, messages.LocksGranted()))
+
+
+def _job(owner: Owner) -> int:
+    return owner.identifier if isinstance(owner.identifier, int) else 0
 
 
 def _row(view: LockView) -> messages.LockRow:

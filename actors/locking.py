@@ -78,7 +78,7 @@ from ..storage.locks import (
 from .allocating import Allocation, Wants
 from .waiting import Position, Waiter, WaitingLine
 
-__all__ = ["LockState", "LockView", "Outcome"]
+__all__ = ["LockState", "LockView", "Outcome", "WantView"]
 
 _AHEAD_OF_ALL: Position = (-inf, -inf)
 _BEHIND_ALL: Position = (inf, inf)
@@ -102,6 +102,15 @@ class LockView(msgspec.Struct, frozen=True):
     mode: LockMode | None
     owners: tuple[Owner, ...]
     pending: tuple[tuple[LockChange, Owner], ...]
+
+
+class WantView(msgspec.Struct, frozen=True):
+    """A lock that somebody waits for: who holds it against him, and who stands before him."""
+
+    name: str
+    mode: LockMode
+    holders: tuple[tuple[Owner, LockMode], ...]
+    ahead: tuple[Owner, ...]
 
 
 class LockState:
@@ -277,6 +286,30 @@ class LockState:
     ) -> tuple[list[tuple[str, list[tuple[Owner, LockMode]]]], list[Pending]]:
         """The same, and all who wait, in line."""
         return self.list_all_locks_owners(), [waiter.pending for waiter in self._line]
+
+    def wants_of(self, lock_file: str) -> list[WantView]:
+        """What the owners with this lock file wait for, in lock order, and why they must."""
+        found = []
+        for owner in self._by_lock_file.get(lock_file, ()):
+            waiter = self._line.get(owner)
+            for lock, mode in sorted(waiter.wants.items() if waiter else (), key=_wanted_order):
+                assert waiter is not None
+                index = self._allocation.index
+                holders = sorted(index.against(lock, mode) - {owner}, key=_order)
+                ahead = self._line.ahead(owner, {lock: mode}, waiter.position)
+                if holders or ahead:
+                    held = tuple((one, self._strongest(one, lock)) for one in holders)
+                    found.append(WantView(lock, mode, held, tuple(one.owner for one in ahead)))
+        return found
+
+    def _strongest(self, owner: Owner, lock: str) -> LockMode:
+        """The mode in which the owner holds the lock, or its lock set, or a member of it."""
+        modes = {
+            mode
+            for held, mode in self._allocation.held_by(owner).items()
+            if held == lock or level_of(held) is level_of(lock)
+        }
+        return LockMode.EXCLUSIVE if LockMode.EXCLUSIVE in modes else LockMode.SHARED
 
     def rows(self) -> list[LockView]:
         """Every lock that is held or mentioned in a waiting request, sorted naturally by name."""

@@ -51,6 +51,12 @@ class QueueDoor:
         """Which rule holds the next opcode of a running job; None if none does."""
         return self._applies(ActionName.PAUSE, job_id, inputs)
 
+    def told(self, uuid: str) -> str:
+        """What is told of a job to which the rule ``uuid`` applies."""
+        action = next((rule.action.name for rule in self._rules if rule.uuid == uuid), None)
+        verdict = filtering.Verdict(uuid, action or ActionName.ACCEPT)
+        return filtering.told(self._rules, verdict)
+
     def _has(self, action: ActionName) -> bool:
         if self._chain.changes_at is not None and time.time() >= self._chain.changes_at:
             self._compile()

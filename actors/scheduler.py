@@ -19,6 +19,7 @@ SchedulerMessage = (
     | messages.JobReprioritised
     | messages.LimitsChanged
     | messages.RuleChainChanged
+    | messages.ExplainPending
 )
 
 
@@ -32,6 +33,7 @@ class Scheduler(Component):
         self._schedule = Schedule(settings.RUNNING_JOBS_MAX)
         self._seen_up_to = 0
         self._is_due = False
+        self._explained: list[tuple[int, int]] = []
         self.address("config_store").notify(messages.ReportConfiguration())
         self.address("job_queue").notify(messages.ReportQueue())
 
@@ -57,6 +59,9 @@ class Scheduler(Component):
                 # Behind everything that was decided under older rules.
                 noted = messages.ChainNoted(serial=message.serial)
                 self.address("job_queue").notify(noted)
+            case messages.ExplainPending():
+                # Behind the pass of this turn: what could start has started.
+                self._explained.append((message.token, message.id))
             case _:
                 assert_never(message)
 
@@ -77,6 +82,11 @@ class Scheduler(Component):
             eligible=decided.eligible,
         )
         self.address("job_queue").notify(chosen)
+        explained, self._explained = self._explained, []
+        for token, job_id in explained:
+            standing = self._schedule.standing(job_id)
+            answer = messages.PendingExplained(token=token, standing=standing)
+            self.address("job_queue").notify(answer)
 
     def _judge(self, message: messages.JobsJudged) -> None:
         if message.is_all:

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from ..storage.jobs import JobStatus
+from ..transport.messages import Standing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -47,6 +48,7 @@ Buckets = tuple[tuple[str, int], ...]
 """The buckets of a job, each with how many running jobs it takes."""
 
 _JUDGED_AT_ONCE_MAX = 500
+_SHOWN_AHEAD_MAX = 10
 
 _Entry = tuple[int, int, int]
 
@@ -332,6 +334,43 @@ class Schedule:
                 return job
             heapq.heappop(line)
         return None
+
+    def standing(self, job_id: int) -> Standing | None:
+        """How a pending job stands: everything that keeps it from starting."""
+        job = self._pending.get(job_id)
+        if job is None:
+            return None
+        order = (job.priority, job.id)
+        ahead = sorted(
+            (other.priority, other.id)
+            for other in self._pending.values()
+            if other.entry is not None
+            and other.action not in _HELD
+            and (other.priority, other.id) < order
+        )
+        return Standing(
+            open=[target for target, _ in job.depends] if job.entry is None else [],
+            full=[
+                (name, size, self._occupants(name))
+                for name, size in job.buckets
+                if self._taken[name] >= size
+            ],
+            action=job.action,
+            rule=job.rule,
+            ahead=len(ahead),
+            first_ahead=[other for _, other in ahead[:_SHOWN_AHEAD_MAX]],
+            running=sorted(self._running),
+            slots=self._running_jobs_max,
+            priority=job.priority,
+            best_priority=ahead[0][0] if ahead else job.priority,
+        )
+
+    def _occupants(self, bucket: str) -> list[int]:
+        return sorted(
+            job_id
+            for job_id, held in self._running.items()
+            if any(name == bucket for name, _ in held.buckets)
+        )
 
     # ------------------------------------------------------------ buckets
 

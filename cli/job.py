@@ -15,6 +15,7 @@ from .output import Column
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ..transport.messages import JobExplained, Obstacle
     from .call import Call
     from .plans import PlannedJob
 
@@ -262,6 +263,37 @@ def _tell_outcomes(outcomes: Sequence[tuple[bool, str]]) -> int:
     for accepted, text in outcomes:
         click.echo(text if accepted else f"ganger: {text}", err=not accepted)
     return 0 if all(accepted for accepted, _ in outcomes) else 1
+
+
+@job.command()
+@click.argument("ids", nargs=-1, type=int, required=True)
+@output.output_option
+@click.pass_obj
+def why(call: Call, *, ids: Sequence[int], output_kind: str) -> None:
+    """Tell why jobs do not run: what holds each back, and what would let it start.
+
+    The first line is the first thing that holds the job back; everything behind it follows,
+    then the jobs that it waits for.
+    """
+    with call.client() as client:
+        answers = [client.explain(job_id) for job_id in ids]
+    if output_kind == "json":
+        output.show_json([msgspec.to_builtins(answer) for answer in answers])
+        return
+    for answer in answers:
+        click.echo(answer.text + (_since(answer.obstacles[0]) if answer.obstacles else ""))
+        for obstacle in answer.obstacles[1:]:
+            click.echo(f"  {_also(answer, obstacle)}{obstacle.text}{_since(obstacle)}")
+        if answer.change:
+            click.echo(f"  It would start if: {answer.change}")
+
+
+def _also(answer: JobExplained, obstacle: Obstacle) -> str:
+    return "and: " if obstacle.held == answer.id else "behind it: "
+
+
+def _since(obstacle: Obstacle) -> str:
+    return "" if obstacle.since is None else f", since {output.absolute(obstacle.since)}"
 
 
 @job.command()

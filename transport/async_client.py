@@ -37,7 +37,9 @@ from .messages import (
     ChangeJobPriority,
     DaemonInfo,
     DeleteFilter,
+    ExplainJob,
     FilterRow,
+    JobExplained,
     ListFilters,
     ListJobs,
     ListLocks,
@@ -216,6 +218,11 @@ class AsyncClient:
         seconds = self._timeout if timeout is None else timeout
         message = AutoArchiveJobs(age_seconds=age, timeout_seconds=seconds * 0.8)
         return await self._call(message, timeout)
+
+    async def explain(self, job_id: int, *, timeout: float | None = None) -> JobExplained:
+        """Why the job does not run: what holds it back, first things first, and what would help."""
+        (job_id,) = checked_ids([job_id])
+        return await self._call(ExplainJob(id=job_id), timeout)
 
     # Filter rules.
 

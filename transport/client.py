@@ -35,7 +35,9 @@ from .messages import (
     ChangeJobPriority,
     DaemonInfo,
     DeleteFilter,
+    ExplainJob,
     FilterRow,
+    JobExplained,
     ListFilters,
     ListJobs,
     ListLocks,
@@ -246,6 +248,11 @@ class Client:
         # The daemon stops before we do, so that its answer still finds us.
         message = AutoArchiveJobs(age_seconds=age, timeout_seconds=seconds * 0.8)
         return self._call(message, timeout)
+
+    def explain(self, job_id: int, *, timeout: float | None = None) -> JobExplained:
+        """Why the job does not run: what holds it back, first things first, and what would help."""
+        (job_id,) = checked_ids([job_id])
+        return self._call(ExplainJob(id=job_id), timeout)
 
     # Filter rules.
 

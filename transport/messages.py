@@ -244,6 +244,43 @@ class CancelJob(Request[CancelOutcome], frozen=True):
     id: int
 
 
+class Obstacle(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that holds back job ``held``.
+
+    ``jobs``, ``rule`` and ``lock`` name what it consists in; ``since`` is when it began, where that
+    is known; ``change`` the smallest change that would remove it.
+    """
+
+    kind: Literal["dependency", "limit", "rule", "slots", "order", "lock", "disk", "process"]
+    held: int
+    text: str
+    change: str = ""
+    jobs: list[int] = []
+    rule: str | None = None
+    lock: str | None = None
+    since: float | None = None
+
+
+class JobExplained(Reply, frozen=True):
+    """Why a job is not running, or that it is.
+
+    ``obstacles`` begin with the first thing that holds it back; those of the jobs that it depends
+    on follow. ``change`` is the smallest change that would let it start.
+    """
+
+    id: int
+    status: JobStatus
+    text: str
+    obstacles: list[Obstacle] = []
+    change: str = ""
+
+
+class ExplainJob(Request[JobExplained], frozen=True):
+    """Tell why this job does not run."""
+
+    id: int
+
+
 class ArchiveOutcome(Reply, frozen=True):
     """Which jobs were archived, and how many final ones were left (time limit)."""
 
@@ -407,6 +444,48 @@ class ReportJobs(Notice, frozen=True):
     ids: list[int]
 
 
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """How a pending job stands in the schedule.
+
+    ``open``: dependencies that are not final. ``full``: its buckets without a place, each with its
+    size and who is in it. ``ahead``: how many stand before it, and the first of them.
+    """
+
+    open: list[int] = []
+    full: list[tuple[str, int, list[int]]] = []
+    action: str = "ACCEPT"
+    rule: str | None = None
+    ahead: int = 0
+    first_ahead: list[int] = []
+    running: list[int] = []
+    slots: int = 0
+    priority: int = 0
+    best_priority: int = 0
+
+
+class PendingExplained(Notice, frozen=True):
+    """From the scheduler: how a job stands; None: it is not pending any more."""
+
+    token: int
+    standing: Standing | None
+
+
+class WantedLock(msgspec.Struct, frozen=True, kw_only=True):
+    """A lock that a job waits for: who holds it (job, mode, since when), and who is ahead."""
+
+    name: str
+    mode: str
+    holders: list[tuple[int, str, float | None]] = []
+    ahead: list[int] = []
+
+
+class OwnerExplained(Notice, frozen=True):
+    """From the lock manager: what the owner of a lock file waits for, in lock order."""
+
+    token: int
+    locks: list[WantedLock]
+
+
 class SweepJobs(Notice, frozen=True):
     """From the filter evaluator: send the next pending jobs with ids above ``after``."""
 
@@ -525,6 +604,16 @@ class ReportChain(Notice, frozen=True):
     """From a job queue that starts afresh: tell which rules are in force."""
 
 
+class ExplainPending(Notice, frozen=True):
+    """From the job queue, through the filter evaluator: answer with a `PendingExplained`.
+
+    It comes behind the job itself, judged under the rules in force.
+    """
+
+    token: int
+    id: int
+
+
 class WindowDue(Notice, frozen=True):
     """From the evaluator's own timer: a rule may have come into force, or have expired."""
 
@@ -621,6 +710,13 @@ class LockPriorityChanged(Notice, frozen=True):
 
     owner: Owner
     priority: int
+
+
+class ExplainOwner(Notice, frozen=True):
+    """From the job queue: answer with an `OwnerExplained`."""
+
+    token: int
+    lock_file: str
 
 
 class LocksListed(Reply, frozen=True):
@@ -932,6 +1028,7 @@ ClientRequest = (
     | ArchiveJob
     | AutoArchiveJobs
     | ChangeJobPriority
+    | ExplainJob
     | ListLocks
     | ReplaceFilter
     | DeleteFilter
@@ -981,6 +1078,7 @@ ClientReply = (
     | CancelOutcome
     | ArchiveOutcome
     | PriorityOutcome
+    | JobExplained
     | LocksListed
     | FilterStored
     | FiltersListed
@@ -1004,6 +1102,7 @@ RECEIVERS: dict[type[Message], str] = {
             ArchiveJob,
             AutoArchiveJobs,
             ChangeJobPriority,
+            ExplainJob,
             RecordState,
             JobWaits,
             JobTold,

@@ -1,0 +1,99 @@
+"""What the queue is asked and must ask others for before it can answer: why a job waits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..storage import errors, settings
+from ..storage.jobs import JobStatus
+from ..transport import messages
+from . import explaining
+from .job_table import Phase, Row
+from .queue_core import QueueCore
+
+if TYPE_CHECKING:
+    from ..transport.addresses import Envelope
+
+_CHAIN_MAX = 50
+"""Longest chain of dependencies that is told."""
+
+
+class QueueAnswers(QueueCore):
+    """Explains why jobs do not run."""
+
+    def _explain(self, envelope: Envelope, job_id: int) -> None:
+        row = self._table.find(job_id)
+        if row is None:
+            if self._ledger.directory.read_archived(job_id) is None:
+                raise errors.UnknownJobError(f"there is no job {job_id}")
+            raise errors.JobStateError(f"job {job_id} has ended, and is archived")
+        if row.phase is Phase.PENDING:
+            token = self._ask(envelope, row)
+            self._report_jobs([job_id])
+            asked = messages.ExplainPending(token=token, id=job_id)
+            self.address("filter_evaluator").notify(asked)
+        elif row.phase is Phase.HANDED_OVER and row.status is JobStatus.WAITING:
+            assert row.lock_file is not None
+            token = self._ask(envelope, row)
+            owner = messages.ExplainOwner(token=token, lock_file=row.lock_file)
+            self.address("lock_manager").notify(owner)
+        else:
+            envelope.reply(explaining.explained(row, []))
+
+    def _ask(self, envelope: Envelope, row: Row) -> int:
+        self._tokens += 1
+        self._unexplained[self._tokens] = envelope, row.id
+        while len(self._unexplained) > settings.QUESTIONS_MAX:
+            # Whoever should have answered was replaced; the asker had a deadline.
+            del self._unexplained[next(iter(self._unexplained))]
+        return self._tokens
+
+    def _take_explanation(
+        self, message: messages.PendingExplained | messages.OwnerExplained
+    ) -> None:
+        envelope, job_id = self._unexplained.pop(message.token, (None, 0))
+        row = self._table.find(job_id)
+        if envelope is None:
+            return
+        if row is None:
+            envelope.refuse(errors.JobStateError(f"job {job_id} has ended meanwhile"))
+            return
+        if isinstance(message, messages.OwnerExplained):
+            obstacles = explaining.of_locks(row, message.locks)
+        elif message.standing is None:
+            obstacles = []
+        else:
+            rule = message.standing.rule
+            told = None if rule is None or self._door is None else self._door.told(rule)
+            obstacles = explaining.of_pending(row, message.standing, told)
+            obstacles += self._chain_behind(row, message.standing.open)
+        if self._ledger.is_read_only:
+            disk = messages.Obstacle(
+                kind="disk",
+                held=job_id,
+                text="the disk refuses writes, and nothing starts until it takes them",
+                change="the disk takes writes again",
+            )
+            obstacles.insert(0, disk)
+        envelope.reply(explaining.explained(row, obstacles))
+
+    def _chain_behind(self, row: Row, open_jobs: list[int]) -> list[messages.Obstacle]:
+        """The jobs that it waits for, those that these wait for, and so on."""
+        found: list[messages.Obstacle] = []
+        seen = {row.id}
+        unseen = [(row, target) for target in open_jobs]
+        while unseen and len(found) < _CHAIN_MAX:
+            waiting, target = unseen.pop(0)
+            other = self._table.find(target)
+            if other is None or target in seen:
+                continue
+            seen.add(target)
+            wanted = dict(waiting.depends).get(target, ())
+            found.append(explaining.of_dependency(other, wanted, other.status))
+            if other.phase is Phase.PENDING:
+                unseen += [(other, deeper) for deeper, _ in other.depends]
+        return found
+
+    def _report_jobs(self, ids: list[int]) -> None:
+        """Send these jobs to be judged anew."""
+        raise NotImplementedError
