@@ -17,7 +17,7 @@ import os
 import signal
 from typing import TYPE_CHECKING, Any
 
-from ..storage.opcodes import OperationError
+from ..storage.opcodes import KilledError, OperationError
 from .command_output import Output, OutputLog
 
 if TYPE_CHECKING:
@@ -56,12 +56,17 @@ def run_command(opcode: OpExec, context: OperationContext) -> dict[str, Any] | N
     finally:
         command.end()
     result = command.result()
-    if fault := _fault(opcode, result):
+    if fault := _fault(opcode, result, was_killed=command.was_killed):
         raise OperationError("OpExecError", fault, result)
     return result
 
 
-def _fault(opcode: OpExec, result: dict[str, Any]) -> str | None:
+def _fault(opcode: OpExec, result: dict[str, Any], *, was_killed: bool) -> str | None:
+    if was_killed:
+        how = f"code {result['exit_code']}"
+        if result["signal"] is not None:
+            how = _signal_name(result["signal"])
+        return f"command was killed on request, and ended by {how}"
     if result["timed_out"]:
         return f"command exceeded its time limit of {opcode.timeout:g} s"
     if result["signal"] is not None:
@@ -88,6 +93,8 @@ class _Command:
         self._started_at = self._ended_at = context.clock()
         self._is_running = True
         self._timed_out = False
+        self._is_asked_to_end = False
+        self.was_killed = False
         self._status: os.waitid_result | None = None
         # What happens at the next limit depends on how many have passed.
         self._limit = None if opcode.timeout is None else self._started_at + opcode.timeout
@@ -103,7 +110,7 @@ class _Command:
         """Take the output as it comes until the command, and its output, have ended."""
         while not self._is_over():
             waited_for = [*self._open, self._pidfd] if self._is_running else [*self._open]
-            for descriptor in self._context.poll(waited_for, self._patience()):
+            for descriptor in self._poll(waited_for):
                 if descriptor == self._pidfd:
                     self._is_running = False
                     self._ended_at = self._context.clock()
@@ -119,6 +126,15 @@ class _Command:
         for output in self._outputs:
             output.finish()
         self._log.finish()
+
+    def _poll(self, descriptors: list[int]) -> list[int]:
+        try:
+            return self._context.poll(descriptors, self._patience())
+        except KilledError:
+            self.was_killed = True
+            self._context.log("Killed on request, ending the command")
+            self._ask_to_end()
+            return []
 
     def end(self) -> None:
         """Leave nothing: no process of the group, no zombie, no descriptor."""
@@ -158,15 +174,19 @@ class _Command:
     def _keep_limits(self) -> None:
         if not self._is_running or self._limit is None or self._context.clock() < self._limit:
             return
-        if self._timed_out:
+        if self._is_asked_to_end:
             self._signal_group(signal.SIGKILL)
             # Nothing more can be done; a process in the kernel's hands may take its time.
             self._limit = None
         else:
             self._timed_out = True
             self._context.log("Time limit reached, ending the command")
-            self._signal_group(signal.SIGTERM)
-            self._limit = self._context.clock() + GRACE_SECONDS
+            self._ask_to_end()
+
+    def _ask_to_end(self) -> None:
+        self._is_asked_to_end = True
+        self._signal_group(signal.SIGTERM)
+        self._limit = self._context.clock() + GRACE_SECONDS
 
     def _signal_group(self, number: int) -> None:
         try:

@@ -8,7 +8,10 @@ psutil.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -17,7 +20,7 @@ from typing import TYPE_CHECKING, assert_never
 
 import psutil
 
-from ..storage import documents, errors, lock_files
+from ..storage import documents, errors, lock_files, settings
 from ..transport import frames, messages
 from ..transport.addresses import Envelope
 from ..transport.messages import RECEIVERS, JobMessage, Message
@@ -34,6 +37,7 @@ ExecutorMessage = (
     | messages.RefuseHandOver
     | messages.AdoptJobs
     | messages.TellJob
+    | messages.KillDue
     | messages.ComponentReplaced
     | messages.StartForkServer
     | messages.ReportCounts
@@ -74,6 +78,7 @@ class Child:
         self.pidfd = -1
         self.lock_file = ""
         self.has_left = False
+        self.was_killed = False
 
     @property
     def address(self) -> Address | None:
@@ -126,6 +131,8 @@ class Executor(PollingComponent):
                 self.address("lock_manager").notify(messages.OwnersDoubted())
             case messages.TellJob():
                 self._tell_job(message)
+            case messages.KillDue():
+                self._kill(message)
             case messages.ComponentReplaced():
                 self._tell_all(messages.ResendRequested())
             case messages.StartForkServer():
@@ -328,10 +335,30 @@ class Executor(PollingComponent):
 
     def _tell_job(self, message: messages.TellJob) -> None:
         child = self._children.get(message.job_id)
+        asked = message.message
+        if child is not None and isinstance(asked, messages.CancelRequested) and asked.kill:
+            self._kill_later(child)
         if child is not None and child.address is not None:
             child.address.tell(Envelope(message.message))
             return
         self.address("job_queue").notify(_unreachable(message))
+
+    def _kill_later(self, child: Child) -> None:
+        due = messages.KillDue(job_id=child.job_id, lock_file=child.lock_file)
+        notify = functools.partial(self.address(self.name).notify, due)
+        timer = threading.Timer(settings.KILL_SECONDS, notify)
+        timer.daemon = True
+        timer.start()
+
+    def _kill(self, message: messages.KillDue) -> None:
+        """It was asked to end, and did not react; its commands end with it (`_forget`)."""
+        child = self._children.get(message.job_id)
+        if child is None or child.lock_file != message.lock_file or child.pidfd < 0:
+            return
+        child.was_killed = True
+        self.log.warning("job is killed on request", job=child.job_id, pid=child.pid)
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
 
     def _tell_all(self, message: Message) -> None:
         for child in self._children.values():
@@ -402,7 +429,10 @@ class Executor(PollingComponent):
         lock_files.remove_dead(child.lock_file)
         self.address("lock_manager").notify(messages.OwnerEnded(lock_file=child.lock_file))
         exited = messages.JobExited(
-            job_id=child.job_id, lock_file=child.lock_file, has_left=child.has_left
+            job_id=child.job_id,
+            lock_file=child.lock_file,
+            has_left=child.has_left,
+            was_killed=child.was_killed,
         )
         self.address("job_queue").notify(exited)
 

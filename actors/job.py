@@ -123,6 +123,7 @@ class JobActor:
         self._is_canceled = False
         self._has_locks = False
         self._is_returned = False
+        self._must_be_killed = False
         self._log_serial = job.last_log_serial
         self._is_unwritten = False
         self._is_file_stale = False
@@ -413,7 +414,7 @@ class JobActor:
     def _receive(self, message: Message, number: int) -> None:
         match message:
             case messages.CancelRequested():
-                self._answer_cancel(message.token)
+                self._answer_cancel(message)
             case messages.PriorityRequested():
                 self._answer_priority(message.token, message.priority)
             case messages.ResendRequested():
@@ -425,7 +426,7 @@ class JobActor:
         for number, request in list(self._unanswered.items()):
             self._link.send(request, number)
 
-    def _answer_cancel(self, token: int) -> None:
+    def _answer_cancel(self, message: messages.CancelRequested) -> None:
         job_id = self._job.id
         op = self._job.ops[self._index]
         accepted = op.status in (JobStatus.QUEUED, JobStatus.WAITING, JobStatus.CANCELING)
@@ -435,9 +436,18 @@ class JobActor:
                 op.apply(OpcodeEvent.CANCEL)
                 self._tell_waiting()
             text = f"Job {job_id} will be canceled"
+        elif message.kill and op.status is JobStatus.RUNNING:
+            # Should the operation end well all the same, no other one begins.
+            accepted = self._must_be_killed = self._is_canceled = True
+            text = (
+                f"Job {job_id} is running and will be killed: SIGTERM to its command now, "
+                f"SIGKILL if it has not ended {settings.KILL_SECONDS:g} s later"
+            )
         else:
             text = f"Job {job_id} is no longer waiting in the queue"
-        answer = messages.CancelAnswered(job_id=job_id, token=token, accepted=accepted, text=text)
+        answer = messages.CancelAnswered(
+            job_id=job_id, token=message.token, accepted=accepted, text=text
+        )
         self._link.send(answer, 0)
 
     def _answer_priority(self, token: int, priority: int) -> None:
@@ -495,6 +505,9 @@ class JobActor:
         deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         while True:
             self._take_messages()
+            if self._must_be_killed:
+                self._must_be_killed = False
+                raise opcodes.KilledError
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             if self._is_unwritten:
                 left = self._write_log_if_due(left)

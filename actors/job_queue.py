@@ -97,7 +97,7 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers):
             case messages.PeerGone():
                 self._reader.watches.stop_all_of(message.peer)
             case messages.CancelJob():
-                self._cancel(envelope, message.id)
+                self._cancel(envelope, message)
             case messages.ArchiveJob():
                 self._archive(envelope, message.id)
             case messages.AutoArchiveJobs():

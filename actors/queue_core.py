@@ -213,6 +213,12 @@ class QueueCore(Component):
         return jobs.decode_job(body)
 
 
+def kill_text(job: jobs.Job) -> str:
+    """What is told of a job that did not end when it was asked to, and was made to."""
+    when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+    return f"job {job.id} was killed on request at {when}, with SIGKILL"
+
+
 def death_text(job: jobs.Job) -> str:
     """What is told of a job whose process died."""
     when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())

@@ -13,7 +13,7 @@ from ..storage import jobs
 from ..storage.jobs import JobStatus
 from ..transport import messages
 from .job_table import Phase, Row, row_of
-from .queue_core import DEATH_SOURCE, START_SOURCE, QueueCore, death_text
+from .queue_core import DEATH_SOURCE, START_SOURCE, QueueCore, death_text, kill_text
 
 if TYPE_CHECKING:
     from ..transport.addresses import Envelope
@@ -200,9 +200,9 @@ class QueueLives(QueueCore):
             self._ledger.forget(row.id)
             self._end(row)
             return
-        self._take_death(row)
+        self._take_death(row, was_killed=message.was_killed)
 
-    def _take_death(self, row: Row) -> None:
+    def _take_death(self, row: Row, *, was_killed: bool = False) -> None:
         """The process is gone without a word: believe the newest of file and journal."""
         job = self._newest(row)
         if job.status.is_final:
@@ -217,7 +217,8 @@ class QueueLives(QueueCore):
         ):
             self._start_again(row)
         else:
-            self._fail(row, job, DEATH_SOURCE, death_text(job))
+            text = kill_text(job) if was_killed else death_text(job)
+            self._fail(row, job, DEATH_SOURCE, text)
 
     def _take_back(self, row: Row, job: jobs.Job) -> None:
         """The job went back to the queue between two opcodes: it stands in line again."""

@@ -19,14 +19,15 @@ if TYPE_CHECKING:
 class QueueWishes(QueueCore):
     """Does what users ask for, or passes it on to the job's process."""
 
-    def _cancel(self, envelope: Envelope, job_id: int) -> None:
+    def _cancel(self, envelope: Envelope, message: messages.CancelJob) -> None:
+        job_id = message.id
         row = self._table.find(job_id)
         if row is None or row.phase is Phase.ENDED or row.status.is_final:
             text = f"Job {job_id} not found in queue"
             envelope.reply(messages.CancelOutcome(accepted=False, text=text))
         elif row.phase is Phase.HANDED_OVER:
             token = self._remember(envelope)
-            self._tell_job(row, messages.CancelRequested(token=token))
+            self._tell_job(row, messages.CancelRequested(token=token, kill=message.kill))
         else:
             job = self._read(job_id)
             jobs.cancel_pending(job, jobs.timestamp(time.time()))

@@ -234,11 +234,17 @@ def watch(call: Call, ids: Sequence[int], timeout: float | None) -> int:
 
 @job.command()
 @click.argument("ids", nargs=-1, type=int, required=True)
+@click.option(
+    "--kill",
+    is_flag=True,
+    help="Also those that run: their commands get SIGTERM, and SIGKILL 5 seconds later; a job "
+    "that does not react at all is ended after 10 seconds.",
+)
 @click.pass_obj
-def cancel(call: Call, ids: Sequence[int]) -> int:
-    """Cancel jobs that wait; an opcode that runs already is not interrupted."""
+def cancel(call: Call, *, ids: Sequence[int], kill: bool) -> int:
+    """Cancel jobs that wait; an opcode that runs already is interrupted only with --kill."""
     with call.client() as client:
-        outcomes = [client.cancel(job_id) for job_id in ids]
+        outcomes = [client.cancel(job_id, kill=kill) for job_id in ids]
     return _tell_outcomes([(outcome.accepted, outcome.text) for outcome in outcomes])
 
 

@@ -43,6 +43,13 @@ class OperationError(Exception):
         return str(self.details[0]) if self.details else self.name
 
 
+class KilledError(OperationError):
+    """Raised once in whoever waits through `OperationContext.poll`: the job is to be killed."""
+
+    def __init__(self) -> None:
+        super().__init__("OpExecError", "killed on request")
+
+
 class OperationContext(Protocol):
     """What a running operation knows about its job, and the only way it may speak or wait.
 
@@ -79,7 +86,8 @@ class OperationContext(Protocol):
         """Wait until one of ``descriptors`` is ready: those which are, or ``[]`` at the time limit.
 
         A mapping gives each descriptor its `select.poll` event mask; in a sequence all wait
-        for something to read. ``None`` waits without a limit.
+        for something to read. ``None`` waits without a limit. Raises `KilledError`, once, when
+        the job is to be killed: there is a short time left to clean up in.
         """
         ...
 

@@ -14,6 +14,7 @@ import msgspec
 from . import catalogue, errors
 from .declarations import (
     COMMON_FIELDS,
+    KilledError,
     LevelNeeds,
     LockMode,
     LockNeeds,
@@ -34,6 +35,7 @@ from .explanations import (
 
 __all__ = [
     "REDACTED",
+    "KilledError",
     "LevelNeeds",
     "LockMode",
     "LockNeeds",

@@ -83,6 +83,9 @@ WINDOW_LOOK_SECONDS = 30.0
 SWEEP_JOBS = 200
 """How many pending jobs are sent at a time to be judged under new rules."""
 
+KILL_SECONDS = 10.0
+"""Between asking a job to end that is to be killed, and ending its process."""
+
 COLLECTOR_THRESHOLDS = (50_000, 20, 100)
 """When the daemon looks for garbage that reference counts do not free (`gc.set_threshold`)."""
 

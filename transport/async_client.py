@@ -196,10 +196,15 @@ class AsyncClient:
         checked = checked_ids(ids) if ids else None
         return self._follow(checked, log=log, timeout=timeout)
 
-    async def cancel(self, job_id: int, *, timeout: float | None = None) -> CancelOutcome:
-        """Cancel a job that has not started; says whether that was accepted."""
+    async def cancel(
+        self, job_id: int, *, kill: bool = False, timeout: float | None = None
+    ) -> CancelOutcome:
+        """Cancel a job that has not started; says whether that was accepted.
+
+        With ``kill`` also one that runs: its command gets SIGTERM, then SIGKILL.
+        """
         (job_id,) = checked_ids([job_id])
-        return await self._call(CancelJob(id=job_id), timeout)
+        return await self._call(CancelJob(id=job_id, kill=kill), timeout)
 
     async def set_priority(
         self, job_id: int, priority: int, *, timeout: float | None = None

@@ -225,10 +225,15 @@ class Client:
         checked = checked_ids(ids) if ids else None
         return self._follow(checked, log=log, timeout=timeout)
 
-    def cancel(self, job_id: int, *, timeout: float | None = None) -> CancelOutcome:
-        """Cancel a job that has not started; says whether that was accepted."""
+    def cancel(
+        self, job_id: int, *, kill: bool = False, timeout: float | None = None
+    ) -> CancelOutcome:
+        """Cancel a job that has not started; says whether that was accepted.
+
+        With ``kill`` also one that runs: its command gets SIGTERM, then SIGKILL.
+        """
         (job_id,) = checked_ids([job_id])
-        return self._call(CancelJob(id=job_id), timeout)
+        return self._call(CancelJob(id=job_id, kill=kill), timeout)
 
     def set_priority(
         self, job_id: int, priority: int, *, timeout: float | None = None

@@ -239,9 +239,14 @@ class CancelOutcome(Reply, frozen=True):
 
 
 class CancelJob(Request[CancelOutcome], frozen=True):
-    """Cancel a pending or waiting job; a running opcode is not interrupted."""
+    """Cancel a pending or waiting job; a running opcode is interrupted only by ``kill``.
+
+    Then its command gets SIGTERM, and SIGKILL if that does not end it; a process that does
+    not react at all is ended after a while.
+    """
 
     id: int
+    kill: bool = False
 
 
 class Obstacle(msgspec.Struct, frozen=True, kw_only=True):
@@ -533,12 +538,13 @@ class HandOverAsked(Notice, frozen=True):
 class JobExited(Notice, frozen=True):
     """From the executor: the process is gone, and its lock with it.
 
-    ``has_left``: it said that it wrote its last state to its file.
+    ``has_left``: it said that it wrote its last state to its file. ``was_killed``: on request.
     """
 
     job_id: int
     lock_file: str
     has_left: bool
+    was_killed: bool = False
 
 
 class StartFailed(Notice, frozen=True):
@@ -840,6 +846,13 @@ class TellJob(Notice, frozen=True):
     message: CancelRequested | PriorityRequested
 
 
+class KillDue(Notice, frozen=True):
+    """From the executor's own timer: the process was asked to end, and had its time."""
+
+    job_id: int
+    lock_file: str
+
+
 class StartForkServer(Notice, frozen=True):
     """From the supervisor: the fork server of this template may be started (again)."""
 
@@ -904,9 +917,10 @@ class JobGo(Notice, frozen=True):
 
 
 class CancelRequested(Notice, frozen=True):
-    """Somebody wants the job canceled; answer with `CancelAnswered`."""
+    """Somebody wants the job canceled, or killed; answer with `CancelAnswered`."""
 
     token: int
+    kill: bool = False
 
 
 class PriorityRequested(Notice, frozen=True):
