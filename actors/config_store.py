@@ -30,6 +30,8 @@ ConfigMessage = (
     | messages.ListFilters
     | messages.LastIdReported
     | messages.RulesInForce
+    | messages.ReadLimits
+    | messages.SetLimits
 )
 
 
@@ -69,6 +71,10 @@ class ConfigStore(Component):
                 self._store_rule(message)
             case messages.RulesInForce():
                 self._answer(message.serial)
+            case messages.ReadLimits():
+                envelope.reply(self._limits())
+            case messages.SetLimits():
+                self._set_limits(envelope, message)
             case _:
                 assert_never(message)
 
@@ -80,9 +86,31 @@ class ConfigStore(Component):
         self.address("filter_evaluator").notify(
             messages.RulesChanged(rules=list(self._filters().values()), serial=self._serial)
         )
+        self._report_limits()
+
+    # ------------------------------------------------------------ limits
+
+    def _limits(self) -> messages.LimitsRead:
         cluster = self._configuration.get("cluster", {})
-        limit = cluster.get("max_running_jobs", settings.RUNNING_JOBS_MAX)
-        self.address("scheduler").notify(messages.LimitsChanged(running_jobs_max=limit))
+        return messages.LimitsRead(
+            running_jobs_max=cluster.get("max_running_jobs", settings.RUNNING_JOBS_MAX),
+            tracked_jobs_max=cluster.get("max_tracked_jobs", settings.TRACKED_JOBS_MAX),
+        )
+
+    def _report_limits(self) -> None:
+        running = self._limits().running_jobs_max
+        self.address("scheduler").notify(messages.LimitsChanged(running_jobs_max=running))
+
+    def _set_limits(self, envelope: Envelope, message: messages.SetLimits) -> None:
+        wanted = {
+            "max_running_jobs": message.running_jobs_max,
+            "max_tracked_jobs": message.tracked_jobs_max,
+        }
+        given = {name: value for name, value in wanted.items() if value is not None}
+        cluster = self._configuration.get("cluster", {}) | given
+        self._write({**self._configuration, "cluster": cluster})
+        self._report_limits()
+        envelope.reply(self._limits())
 
     # ------------------------------------------------------------ filter rules
 
@@ -113,24 +141,28 @@ class ConfigStore(Component):
 
     def _change(self, filters: dict[str, Any], envelope: Envelope, answer: messages.Reply) -> None:
         """Store these rules and bring them into force; ``answer`` follows when they are."""
-        serial = self._configuration.get("serial_no", 0)
-        changed = {
-            **self._configuration,
-            "filters": filters,
-            "serial_no": serial + 1 if isinstance(serial, int) else 1,
-            "mtime": time.time(),
-        }
         try:
-            config_files.write(self.places.config, changed)
+            self._write({**self._configuration, "filters": filters})
         except errors.StorageError as error:
+            # Also from a message that nobody waits for: then the asker is another one.
             envelope.refuse(error)
             return
-        self._configuration = changed
         self._serial += 1
         self._unanswered.append((self._serial, envelope, answer))
         self.address("filter_evaluator").notify(
             messages.RulesChanged(rules=list(filters.values()), serial=self._serial)
         )
+
+    def _write(self, configuration: dict[str, Any]) -> None:
+        """Make this the configuration, durably; `StorageError` leaves all as it was."""
+        serial = configuration.get("serial_no", 0)
+        changed = {
+            **configuration,
+            "serial_no": serial + 1 if isinstance(serial, int) else 1,
+            "mtime": time.time(),
+        }
+        config_files.write(self.places.config, changed)
+        self._configuration = changed
 
     def _answer(self, serial: int) -> None:
         """Everything up to this serial is in force."""

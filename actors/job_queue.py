@@ -59,6 +59,9 @@ QueueMessage = (
     | messages.JobsRejected
     | messages.ReportLastId
     | messages.ExplainJob
+    | messages.SetDrain
+    | messages.RetryJob
+    | messages.ListDependencies
     | messages.PendingExplained
     | messages.OwnerExplained
     | messages.ReportCounts
@@ -81,7 +84,9 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers):
         """Handle one message."""
         message: QueueMessage = envelope.message  # type: ignore[assignment]
         match message:
-            case messages.SubmitJobs() | messages.AskGate() if self._door is None:
+            case messages.SubmitJobs() | messages.AskGate() | messages.RetryJob() if (
+                self._door is None
+            ):
                 # Nobody is let in, or on, before the rules are known.
                 self._before_rules.append(envelope)
             case messages.SubmitJobs():
@@ -146,6 +151,14 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers):
             case messages.JobsRejected():
                 for job_id, text in message.jobs:
                     self._end_doomed(job_id, "rejected", text)
+            case messages.SetDrain():
+                self._ledger.directory.set_drained(is_drained=message.is_drained)
+                self._is_drained = message.is_drained
+                envelope.reply(messages.Done())
+            case messages.RetryJob():
+                self._submit(envelope, self._retry(message), retry_of=message.id)
+            case messages.ListDependencies():
+                envelope.reply(messages.DependenciesListed(rows=self._dependency_rows()))
             case messages.ExplainJob():
                 self._explain(envelope, message.id)
             case messages.PendingExplained() | messages.OwnerExplained():
@@ -171,12 +184,16 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers):
 
     # ------------------------------------------------------------ submission
 
-    def _submit(self, envelope: Envelope, message: messages.SubmitJobs) -> None:
+    def _submit(
+        self, envelope: Envelope, message: messages.SubmitJobs, retry_of: int | None = None
+    ) -> None:
         key = message.key
         if key is not None and not message.dry_run and self._is_repeat(envelope, key):
             return
         if self._ledger.is_read_only and not message.dry_run:
             raise errors.ReadOnlyError
+        if self._is_drained:
+            raise errors.QueueDrainedError
         first_id = self._ledger.last_id + 1
         drafts = submitting.drafts(message.jobs, first_id=first_id, now=time.time(), key=key)
         submitting.check_targets(drafts, first_id, self._is_job)
@@ -189,6 +206,8 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers):
             return
         self._ledger.last_id += len(drafts)
         accepted = [draft for place, draft in enumerate(drafts) if place not in rejected]
+        for draft in accepted if retry_of is not None else ():
+            draft.job.extra[jobs.RETRY_OF_KEY] = retry_of
         stored = [(draft.job.id, 1, jobs.encode_job(draft.job)) for draft in accepted]
         if key is not None:
             self._keys_in_flight[key] = []
@@ -232,6 +251,9 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers):
             repeated.reply(msgspec.structs.replace(reply, is_repeat=True))
         inputs = [[op.input for op in draft.job.ops] for draft in drafts]
         self._announce(zip(rows, inputs, strict=True))
+        for draft in drafts:
+            if (retry_of := draft.job.extra.get(jobs.RETRY_OF_KEY)) is not None:
+                self._link_retry(retry_of, draft.job.id)
         for row in rows:
             self._reader.watches.changed(row)
 
@@ -315,6 +337,7 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers):
             quarantined=list(self._quarantined),
             flushes=self._ledger.flushes,
             is_read_only=self._ledger.is_read_only,
+            is_drained=self._is_drained,
         )
         self.address("supervisor").notify(report)
 

@@ -52,6 +52,7 @@ class QueueCore(Component):
         self._table: JobTable = loaded.table
         self._quarantined = loaded.quarantined
         self._reads_opcodes = False
+        self._is_drained = directory.is_drained
         self._door: QueueDoor | None = None
         self._before_rules: list[Envelope] = []
         self._chain_serial = 0

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ..storage import errors, jobs, settings
 from ..storage.locks import Owner
 from ..transport import messages
+from . import submitting
 from .job_table import Phase, Row
 from .queue_core import QueueCore
 
@@ -126,6 +127,59 @@ class QueueWishes(QueueCore):
         ]
         taken = old[: settings.AUTOARCHIVE_JOBS_MAX]
         self._store_archived(taken, envelope, left=len(old) - len(taken))
+
+    def _retry(self, message: messages.RetryJob) -> messages.SubmitJobs:
+        """The submission that repeats an ended job."""
+        row = self._table.find(message.id)
+        if row is not None and not row.status.is_final:
+            text = f"job {message.id} has status {row.status}: only an ended job can be retried"
+            raise errors.JobStateError(text)
+        job = self._ended(message.id)
+        now_nanoseconds = time.time_ns()
+        spec = submitting.retried(
+            job, message.ops, is_whole=message.is_whole, now_nanoseconds=now_nanoseconds
+        )
+        return messages.SubmitJobs(jobs=[spec], key=message.key)
+
+    def _ended(self, job_id: int) -> jobs.Job:
+        if self._table.find(job_id) is not None:
+            return self._read(job_id)
+        data = self._ledger.directory.read_archived(job_id)
+        if data is None:
+            raise errors.UnknownJobError(f"there is no job {job_id}")
+        return jobs.decode_job(data)
+
+    def _link_retry(self, job_id: int, retried_by: int) -> None:
+        """Let an ended job name the one that repeats it. A courtesy: it may be lost."""
+        job = self._ended(job_id)
+        known = job.extra.get(jobs.RETRIED_BY_KEY)
+        job.extra[jobs.RETRIED_BY_KEY] = [*(known if isinstance(known, list) else ()), retried_by]
+        row = self._table.find(job_id)
+        if row is None:
+            try:
+                self._ledger.directory.write_archived(job_id, jobs.encode_job(job))
+            except errors.StorageError as error:
+                self.log.warning("retry is not noted", job=job_id, error=error.text)
+        elif row.phase is Phase.ENDED:
+            row.serial = max(row.serial, job.serial) + 1
+            job.extra[jobs.STATE_SERIAL_KEY] = row.serial
+            state = (job_id, row.serial, jobs.encode_job(job))
+            write = functools.partial(self._ledger.write_file, job_id)
+            self._ledger.store_state(state, write)
+
+    def _dependency_rows(self) -> list[messages.LockRow]:
+        """Who waits for which job, in the form of the chained-jobs document."""
+        found: dict[int, list[tuple[str, list[str]]]] = {}
+        for row in self._table.in_phase(Phase.PENDING):
+            for target, wanted in row.depends:
+                other = self._table.find(target)
+                if other is not None and not other.status.is_final:
+                    entry = (",".join(wanted) or "any", [f"job/{row.id}"])
+                    found.setdefault(target, []).append(entry)
+        return [
+            messages.LockRow(name=f"job/{target}", mode=None, owners=[], pending=pending)
+            for target, pending in sorted(found.items())
+        ]
 
     def _store_archived(self, rows: list[Row], envelope: Envelope, *, left: int) -> None:
         if self._ledger.is_read_only:

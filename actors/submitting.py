@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..storage import catalogue, errors, job_views, jobs, opcodes, settings
+from ..storage.jobs import JobStatus
+from ..transport.messages import JobSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ..transport.messages import JobSpec
+
+RETRY_SOURCE = "ganger:retry"
 
 
 class Draft(msgspec.Struct, frozen=True):
@@ -73,6 +76,49 @@ def _draft(spec: JobSpec, place: int, first_id: int, now: float, key: str | None
         extra[jobs.SUBMISSION_KEY] = key
     job = jobs.Job(id=job_id, ops=entries, received_timestamp=jobs.timestamp(now), extra=extra)
     return Draft(job, job_views.job_summary(job), needs_user_opcodes(job), secrets)
+
+
+def retried(
+    job: jobs.Job,
+    ops: Sequence[dict[str, Any]] | None,
+    *,
+    is_whole: bool,
+    now_nanoseconds: int,
+) -> JobSpec:
+    """The job that repeats an ended one, from its first opcode that did not succeed on.
+
+    ``is_whole``: from its first one on. ``ops`` replaces its opcodes. `JobStateError` if all
+    succeeded, `BadRequestError` naming a secret parameter, which is in no file.
+    """
+    reason = [(RETRY_SOURCE, f"retry of job {job.id}", now_nanoseconds)]
+    if ops is not None:
+        return JobSpec(ops=list(ops), reason=reason)
+    statuses = [op.status for op in job.ops]
+    failed = [index for index, status in enumerate(statuses) if status is not JobStatus.SUCCESS]
+    if not failed and not is_whole:
+        text = f"every opcode of job {job.id} succeeded; --all repeats them all the same"
+        raise errors.JobStateError(text)
+    first = 0 if is_whole else failed[0]
+    inputs = [_repeated(op.input, index) for index, op in enumerate(job.ops) if index >= first]
+    return JobSpec(ops=inputs, reason=reason)
+
+
+def _repeated(fields: Mapping[str, Any], index: int) -> dict[str, Any]:
+    for name, value in fields.items():
+        if value == opcodes.REDACTED:
+            text = f"opcode {index}: {name} is secret and was not stored; give it anew (--edit)"
+            raise errors.BadRequestError(text)
+    trail = fields.get("reason")
+    kept = [entry for entry in (trail if isinstance(trail, list) else ()) if not _is_ours(entry)]
+    return {**fields, "reason": kept}
+
+
+def _is_ours(entry: object) -> bool:
+    """Whether the queue itself put this entry into a reason trail."""
+    match entry:
+        case [str(source), *_]:
+            return source.startswith(("gnt:opcode:", "gnt:daemon:"))
+    return True
 
 
 def rejections_told(rejected: Mapping[int, str], count: int) -> str:

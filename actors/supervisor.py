@@ -275,4 +275,5 @@ class Supervisor(Component):
             flushes=queue.flushes,
             memory=executor.memory,
             is_read_only=queue.is_read_only,
+            is_drained=queue.is_drained,
         )

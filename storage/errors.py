@@ -121,6 +121,12 @@ class TryAgainError(GangerError):
     http_status = 503
 
 
+class QueueDrainedError(TryAgainError):
+    """Job queue is drained, refusing job."""
+
+    luxi_name = "JobQueueDrainError"
+
+
 class BusyError(TryAgainError):
     """The daemon has too much queued work to take this request now."""
 

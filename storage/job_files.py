@@ -92,6 +92,26 @@ class QueueDirectory:
             with contextlib.suppress(FileNotFoundError):
                 os.rename(path(self._queue, job_id), target)
 
+    @property
+    def is_drained(self) -> bool:
+        """Whether submissions are refused: then there is a file called ``drain``, as Ganeti's."""
+        return os.path.exists(f"{self._queue}/drain")
+
+    def set_drained(self, *, is_drained: bool) -> None:
+        """Refuse submissions, or take them, also after a restart."""
+        path = f"{self._queue}/drain"
+        if is_drained:
+            documents.replace(path, b"", flush=True)
+            return
+        with documents.storage_errors(path):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+            documents.flush_directory(self._queue)
+
+    def write_archived(self, job_id: int, body: bytes) -> None:
+        """Replace the file of an archived job."""
+        documents.replace(self._archive_path(job_id), body, flush=True)
+
     def read_serial(self) -> int:
         """The last id handed out according to the serial file; 0 if it says nothing usable."""
         text = (documents.read(f"{self._queue}/serial") or b"").strip()

@@ -58,6 +58,8 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     archived: bool = False
     reason: str = ""
     depends: list[tuple[int, tuple[str, ...]]] | None = None
+    retry_of: int | None = None
+    retried_by: list[int] = []
     ops: list[OpInfo] | None = None
 
     @property
@@ -103,6 +105,8 @@ def job_info(body: bytes, *, archived: bool = False) -> JobInfo:
         archived=archived,
         reason=job_reason(job),
         depends=_depends(job),
+        retry_of=_job_id(job.extra.get(jobs.RETRY_OF_KEY)),
+        retried_by=_job_ids(job.extra.get(jobs.RETRIED_BY_KEY)),
         ops=[_op_info(job.id, index, op) for index, op in enumerate(job.ops)],
     )
 
@@ -188,6 +192,15 @@ def _depends(job: jobs.Job) -> list[tuple[int, tuple[str, ...]]]:
             case [int(job_id), [*statuses]]:
                 depends.append((job_id, tuple(map(str, statuses))))
     return depends
+
+
+def _job_id(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _job_ids(value: object) -> list[int]:
+    given = value if isinstance(value, list) else []
+    return [job_id for one in given if (job_id := _job_id(one)) is not None]
 
 
 def _json_text(value: object) -> str:

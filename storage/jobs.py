@@ -34,6 +34,13 @@ SUBMISSION_KEY = "ganger_key"
 """Extra key of a job file: the idempotency key under which it was submitted."""
 
 
+RETRY_OF_KEY = "ganger_retry_of"
+"""Extra key of a job file: the ended job that this one repeats."""
+
+RETRIED_BY_KEY = "ganger_retried_by"
+"""Extra key of a job file: the jobs that repeat this one."""
+
+
 class JobStatus(enum.StrEnum):
     """Status of a job or of one opcode, in Ganeti's order of comparison (`rank`)."""
 

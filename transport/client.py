@@ -38,6 +38,8 @@ from .messages import (
     ExplainJob,
     FilterRow,
     JobExplained,
+    LimitsRead,
+    ListDependencies,
     ListFilters,
     ListJobs,
     ListLocks,
@@ -45,7 +47,11 @@ from .messages import (
     PriorityOutcome,
     ReadInfo,
     ReadJob,
+    ReadLimits,
     Request,
+    RetryJob,
+    SetDrain,
+    SetLimits,
     StopDaemon,
 )
 from .session import ConnectionLostError
@@ -254,6 +260,44 @@ class Client:
         message = AutoArchiveJobs(age_seconds=age, timeout_seconds=seconds * 0.8)
         return self._call(message, timeout)
 
+    def retry(
+        self,
+        job_id: int,
+        *,
+        whole: bool = False,
+        ops: requests.Ops | None = None,
+        key: str | None = None,
+        timeout: float | None = None,
+    ) -> int:
+        """Submit a new job like an ended one and return its id; each of the two names the other.
+
+        It begins with the first opcode that did not succeed, with ``whole`` with the first one.
+        ``ops`` replaces its opcodes.
+        """
+        (job_id,) = checked_ids([job_id])
+        replaced = None if ops is None else requests.checked_ops(ops, "ops")
+        message = RetryJob(
+            id=job_id, is_whole=whole, ops=replaced, key=key or secrets.token_hex(16)
+        )
+        return self._call(message, timeout).ids[0]
+
+    def drain(self, *, drained: bool = True, timeout: float | None = None) -> None:
+        """Refuse submissions from now on (also after a restart), or take them again."""
+        self._call(SetDrain(is_drained=drained), timeout)
+
+    def limits(
+        self,
+        *,
+        running: int | None = None,
+        tracked: int | None = None,
+        timeout: float | None = None,
+    ) -> LimitsRead:
+        """The limits of the queue, after changing those that are given."""
+        if running is None and tracked is None:
+            return self._call(ReadLimits(), timeout)
+        message = SetLimits(running_jobs_max=running, tracked_jobs_max=tracked)
+        return self._call(message, timeout)
+
     def explain(self, job_id: int, *, timeout: float | None = None) -> JobExplained:
         """Why the job does not run: what holds it back, first things first, and what would help."""
         (job_id,) = checked_ids([job_id])
@@ -333,8 +377,9 @@ class Client:
         return self._call(ReadInfo(), timeout)
 
     def locks(self, *, timeout: float | None = None) -> list[LockRow]:
-        """Every lock that is held or wanted."""
-        return self._call(ListLocks(), timeout).rows
+        """Every lock that is held or wanted, then every job that others wait for (``job/ID``)."""
+        rows = self._call(ListLocks(), timeout).rows
+        return rows + self._call(ListDependencies(), timeout).rows
 
     def stop(self, *, timeout: float | None = None) -> None:
         """Stop the daemon; running jobs go on."""

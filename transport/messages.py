@@ -13,7 +13,7 @@ Who may say what is data at the end of the file: `CLIENT_REQUESTS`, `JOB_MESSAGE
 
 from __future__ import annotations
 
-from typing import Any, Generic, Literal, TypeVar, get_args
+from typing import Annotated, Any, Generic, Literal, TypeVar, get_args
 
 import msgspec
 
@@ -278,6 +278,35 @@ class JobExplained(Reply, frozen=True):
     text: str
     obstacles: list[Obstacle] = []
     change: str = ""
+
+
+class SetDrain(Request[Done], frozen=True):
+    """Refuse all submissions from now on, or take them again. Jobs in the queue go on."""
+
+    is_drained: bool
+
+
+class RetryJob(Request[JobsSubmitted], frozen=True):
+    """Submit a new job like an ended one, from its first opcode that did not succeed on.
+
+    ``is_whole``: from the first one on. ``ops`` replaces its opcodes, as they would be
+    submitted. Each of the two jobs names the other. ``key`` makes it safe to repeat this.
+    """
+
+    id: int
+    is_whole: bool = False
+    ops: list[dict[str, Any]] | None = None
+    key: str | None = None
+
+
+class DependenciesListed(Reply, frozen=True):
+    """Who waits for which job, as rows of the lock list: ``job/ID``, and who wants what of it."""
+
+    rows: list[LockRow]
+
+
+class ListDependencies(Request[DependenciesListed], frozen=True):
+    """Tell which jobs are waited for."""
 
 
 class ExplainJob(Request[JobExplained], frozen=True):
@@ -778,6 +807,24 @@ class ReplaceFilter(Request[FilterStored], frozen=True, kw_only=True):
     valid_until: Any = None
 
 
+class LimitsRead(Reply, frozen=True):
+    """How many jobs may run at once; ``tracked_jobs_max`` is kept for Ganeti's tools."""
+
+    running_jobs_max: int
+    tracked_jobs_max: int
+
+
+class ReadLimits(Request[LimitsRead], frozen=True):
+    """Tell the limits of the queue."""
+
+
+class SetLimits(Request[LimitsRead], frozen=True):
+    """Change limits of the queue; None leaves one as it is. Jobs that run go on."""
+
+    running_jobs_max: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    tracked_jobs_max: Annotated[int, msgspec.Meta(ge=1)] | None = None
+
+
 class DeleteFilter(Request[Done], frozen=True):
     """Delete a filter rule; answered when it is no longer in force."""
 
@@ -952,6 +999,7 @@ class DaemonInfo(Reply, frozen=True):
     flushes: int
     memory: dict[str, int]
     is_read_only: bool = False
+    is_drained: bool = False
 
 
 class ReadInfo(Request[DaemonInfo], frozen=True):
@@ -977,6 +1025,7 @@ class QueueReport(Notice, frozen=True):
     quarantined: list[str]
     flushes: int
     is_read_only: bool
+    is_drained: bool = False
 
 
 class ReportCounts(Notice, frozen=True):
@@ -1043,6 +1092,11 @@ ClientRequest = (
     | AutoArchiveJobs
     | ChangeJobPriority
     | ExplainJob
+    | SetDrain
+    | RetryJob
+    | ListDependencies
+    | ReadLimits
+    | SetLimits
     | ListLocks
     | ReplaceFilter
     | DeleteFilter
@@ -1093,6 +1147,8 @@ ClientReply = (
     | ArchiveOutcome
     | PriorityOutcome
     | JobExplained
+    | DependenciesListed
+    | LimitsRead
     | LocksListed
     | FilterStored
     | FiltersListed
@@ -1117,6 +1173,9 @@ RECEIVERS: dict[type[Message], str] = {
             AutoArchiveJobs,
             ChangeJobPriority,
             ExplainJob,
+            SetDrain,
+            RetryJob,
+            ListDependencies,
             RecordState,
             JobWaits,
             JobTold,
@@ -1129,7 +1188,9 @@ RECEIVERS: dict[type[Message], str] = {
         "job_queue",
     ),
     **dict.fromkeys((RequestLocks, ReleaseLocks, ListLocks), "lock_manager"),
-    **dict.fromkeys((ReplaceFilter, DeleteFilter, ListFilters), "config_store"),
+    **dict.fromkeys(
+        (ReplaceFilter, DeleteFilter, ListFilters, ReadLimits, SetLimits), "config_store"
+    ),
     **dict.fromkeys((JobHello, JobLeft, AttachJob), "executor"),
     **dict.fromkeys((ReadInfo, StopDaemon, CrashComponent), "supervisor"),
 }
