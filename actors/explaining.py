@@ -135,7 +135,8 @@ def explained(row: Row, obstacles: list[Obstacle]) -> JobExplained:
         text = f"job {row.id} is {row.status}: nothing holds it back (process {row.process_id})"
     else:
         text = f"job {row.id} is about to start: nothing holds it back"
-    own = [one.change for one in obstacles if one.held == row.id and one.change]
+    # Who stands before it matters only once there is a slot: that is change enough.
+    own = [one.change for one in obstacles if one.held == row.id and one.kind != "order"]
     return JobExplained(
         id=row.id,
         status=row.status,

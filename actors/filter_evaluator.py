@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, assert_never
 from ..storage import rules, settings
 from ..storage.rules import ActionName
 from ..transport import messages
-from . import filtering
+from ..transport.messages import JobVerdict
+from . import filtering, rule_changes
 from .base import Component
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ FilterMessage = (
     | messages.WindowDue
     | messages.ReportChain
     | messages.ExplainPending
+    | messages.JudgeTest
+    | messages.JudgeSimulation
 )
 
 
@@ -42,6 +45,7 @@ class FilterEvaluator(Component):
         self._rules: tuple[rules.FilterRule, ...] = ()
         self._serial: int | None = None
         self._timer: threading.Timer | None = None
+        self._simulated: dict[int, tuple[list[JobVerdict], list[JobVerdict]]] = {}
         self._take_chain(filtering.RuleChain())
         self.address("config_store").notify(messages.ReportConfiguration())
         self.address("job_queue").notify(messages.ReportQueue())
@@ -63,6 +67,10 @@ class FilterEvaluator(Component):
                 self.address("scheduler").notify(message)
             case messages.WindowDue():
                 self._look_at_windows()
+            case messages.JudgeTest():
+                self._test(envelope, message)
+            case messages.JudgeSimulation():
+                self._simulate(message)
             case messages.ReportChain():
                 self._announce()
             case _:
@@ -155,22 +163,80 @@ class FilterEvaluator(Component):
             more = messages.SweepJobs(after=message.next_after, chain=self._number)
             self.address("job_queue").notify(more)
 
+    # ------------------------------------------------------------ what if
+
+    def _test(self, envelope: Envelope, message: messages.JudgeTest) -> None:
+        then = self._what_if(message.test)
+        rows = []
+        for arrived, status in zip(message.jobs, message.statuses, strict=True):
+            facts = filtering.JobFacts.of(arrived.job.id, arrived.inputs or ())
+            rows.append(
+                messages.RuleTest(
+                    id=arrived.job.id,
+                    status=status,
+                    now=_named(filtering.judge(self._chain, facts)),
+                    then=_named(filtering.judge(then, facts)),
+                )
+            )
+        envelope.reply(messages.FiltersTested(rows=rows, next_after=message.next_after))
+
+    def _what_if(self, asked: messages.TestFilters | messages.Simulate) -> filtering.RuleChain:
+        """The chain with the proposed rule, and without the one that is to go."""
+        known = [rule for rule in self._rules if rule.uuid != asked.without]
+        if asked.rule is not None:
+            # As stored now: behind all rules of its priority that are there already.
+            watermark = max((rule.watermark for rule in self._rules), default=0)
+            proposed = rule_changes.made(
+                asked.rule, watermark=watermark, now_nanoseconds=time.time_ns()
+            )
+            known = [*(rule for rule in known if rule.uuid != proposed.uuid), proposed]
+        return filtering.compile_chain(known, time.time())
+
+    def _simulate(self, message: messages.JudgeSimulation) -> None:
+        """Judge page after page, then let the scheduler say what would become of them."""
+        chain = self._what_if(message.simulation)
+        judged, running = self._simulated.setdefault(message.token, ([], []))
+        judged += [_verdict_under(chain, arrived, 1) for arrived in message.jobs]
+        running += [_verdict_under(chain, arrived, 1) for arrived in message.running]
+        if message.next_after is not None:
+            more = messages.SimulationPage(token=message.token, after=message.next_after)
+            self.address("job_queue").notify(more)
+            return
+        del self._simulated[message.token]
+        run = messages.RunSimulation(
+            token=message.token, simulation=message.simulation, jobs=judged, running=running
+        )
+        self.address("scheduler").notify(run)
+
     def _verdict(self, arrived: messages.JobArrived) -> messages.JobVerdict:
         if not self._chain.links:
             return messages.JobVerdict(job=arrived.job, chain=self._number)
         if arrived.inputs is None and self._chain.reads_opcodes:
             # It is sent again, with its inputs, when it comes to the front.
             return messages.JobVerdict(job=arrived.job)
-        facts = filtering.JobFacts.of(arrived.job.id, arrived.inputs or ())
-        verdict = filtering.judge(self._chain, facts)
-        return messages.JobVerdict(
-            job=arrived.job,
-            action=str(verdict.action),
-            rule=verdict.rule,
-            limit=verdict.limit,
-            chain=self._number,
-        )
+        return _verdict_under(self._chain, arrived, self._number)
 
 
 def _rejection(judged: messages.JobVerdict) -> filtering.Verdict:
     return filtering.Verdict(judged.rule, ActionName.REJECT)
+
+
+def _verdict_under(
+    chain: filtering.RuleChain, arrived: messages.JobArrived, number: int
+) -> JobVerdict:
+    facts = filtering.JobFacts.of(arrived.job.id, arrived.inputs or ())
+    verdict = filtering.judge(chain, facts)
+    return JobVerdict(
+        job=arrived.job,
+        action=str(verdict.action),
+        rule=verdict.rule,
+        limit=verdict.limit,
+        chain=number,
+    )
+
+
+def _named(verdict: filtering.Verdict) -> tuple[str, str] | None:
+    if verdict.rule is None:
+        return None
+    action = str(verdict.action)
+    return verdict.rule, action if verdict.limit is None else f"{action} {verdict.limit}"

@@ -62,6 +62,10 @@ QueueMessage = (
     | messages.SetDrain
     | messages.RetryJob
     | messages.ListDependencies
+    | messages.TestFilters
+    | messages.Simulate
+    | messages.SimulationPage
+    | messages.SimulationDone
     | messages.PendingExplained
     | messages.OwnerExplained
     | messages.ReportCounts
@@ -159,6 +163,14 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers):
                 self._submit(envelope, self._retry(message), retry_of=message.id)
             case messages.ListDependencies():
                 envelope.reply(messages.DependenciesListed(rows=self._dependency_rows()))
+            case messages.TestFilters():
+                self._test_filters(envelope, message)
+            case messages.Simulate():
+                self._simulate(envelope, message)
+            case messages.SimulationPage():
+                self._simulate_page(message.token, message.after)
+            case messages.SimulationDone():
+                self._end_simulation(message)
             case messages.ExplainJob():
                 self._explain(envelope, message.id)
             case messages.PendingExplained() | messages.OwnerExplained():

@@ -15,7 +15,7 @@ from ..transport.messages import JobSummary, PendingJob
 from . import submitting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 
 class Phase(enum.Enum):
@@ -166,11 +166,20 @@ class JobTable:
 
     def pending_after(self, job_id: int, limit: int) -> tuple[list[Row], bool]:
         """Up to ``limit`` pending rows with ids above ``job_id``, and whether there are more."""
+        return self._page_of(job_id, limit, lambda row: row.phase is Phase.PENDING)
+
+    def unfinished_after(self, job_id: int, limit: int) -> tuple[list[Row], bool]:
+        """As `pending_after`, of all rows that are not final."""
+        return self._page_of(job_id, limit, lambda row: not row.status.is_final)
+
+    def _page_of(
+        self, job_id: int, limit: int, is_wanted: Callable[[Row], bool]
+    ) -> tuple[list[Row], bool]:
         ids = list(self._rows)
         found: list[Row] = []
         for place in range(bisect.bisect_right(ids, job_id), len(ids)):
             row = self._rows[ids[place]]
-            if row.phase is Phase.PENDING:
+            if is_wanted(row):
                 if len(found) == limit:
                     return found, True
                 found.append(row)

@@ -1,13 +1,15 @@
-"""What the queue is asked and must ask others for before it can answer: why a job waits."""
+"""What the queue must ask others for before it can answer: why a job waits, and what if."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from ..storage import errors, settings
 from ..storage.jobs import JobStatus
 from ..transport import messages
-from . import explaining
+from . import explaining, rule_changes
 from .job_table import Phase, Row
 from .queue_core import QueueCore
 
@@ -19,7 +21,7 @@ _CHAIN_MAX = 50
 
 
 class QueueAnswers(QueueCore):
-    """Explains why jobs do not run."""
+    """Explains why jobs do not run, and what would happen if."""
 
     def _explain(self, envelope: Envelope, job_id: int) -> None:
         row = self._table.find(job_id)
@@ -76,6 +78,58 @@ class QueueAnswers(QueueCore):
             )
             obstacles.insert(0, disk)
         envelope.reply(explaining.explained(row, obstacles))
+
+    # ------------------------------------------------------------ what if
+
+    def _test_filters(self, envelope: Envelope, message: messages.TestFilters) -> None:
+        if message.rule is not None:
+            rule_changes.made(message.rule, watermark=0, now_nanoseconds=0)
+        rows, has_more = self._table.unfinished_after(message.after, settings.SWEEP_JOBS)
+        judge = messages.JudgeTest(
+            test=message,
+            jobs=[self._whole(row) for row in rows],
+            statuses=[row.status for row in rows],
+            next_after=rows[-1].id if has_more else None,
+        )
+        forwarded = msgspec.structs.replace(envelope, message=judge)
+        self.address("filter_evaluator").tell(forwarded)
+
+    def _simulate(self, envelope: Envelope, message: messages.Simulate) -> None:
+        if message.rule is not None:
+            rule_changes.made(message.rule, watermark=0, now_nanoseconds=0)
+        for job_id in (*message.priorities, *message.ended):
+            if self._table.find(job_id) is None:
+                raise errors.UnknownJobError(f"there is no live job {job_id}")
+        self._tokens += 1
+        self._simulations[self._tokens] = envelope, message
+        while len(self._simulations) > settings.QUESTIONS_MAX:
+            del self._simulations[next(iter(self._simulations))]
+        self._simulate_page(self._tokens, 0)
+
+    def _simulate_page(self, token: int, after: int) -> None:
+        if token not in self._simulations:
+            return
+        _, simulation = self._simulations[token]
+        rows, has_more = self._table.pending_after(after, settings.SWEEP_JOBS)
+        running = self._table.in_phase(Phase.STARTING, Phase.HANDED_OVER) if not after else []
+        page = messages.JudgeSimulation(
+            token=token,
+            simulation=simulation,
+            jobs=[self._whole(row) for row in rows],
+            running=[self._whole(row) for row in running if not row.status.is_final],
+            next_after=rows[-1].id if has_more else None,
+        )
+        self.address("filter_evaluator").notify(page)
+
+    def _end_simulation(self, message: messages.SimulationDone) -> None:
+        envelope, _ = self._simulations.pop(message.token, (None, None))
+        if envelope is not None:
+            envelope.reply(message.outcome)
+
+    def _whole(self, row: Row) -> messages.JobArrived:
+        """A job with the inputs of its opcodes, whatever the rules in force look at."""
+        inputs = [op.input for op in self._read(row.id).ops]
+        return messages.JobArrived(job=row.as_pending(), inputs=inputs)
 
     def _chain_behind(self, row: Row, open_jobs: list[int]) -> list[messages.Obstacle]:
         """The jobs that it waits for, those that these wait for, and so on."""

@@ -64,6 +64,7 @@ class QueueCore(Component):
         self._keys_in_flight: dict[str, list[Envelope]] = {}
         self._unended: list[int] = []
         self._is_disk_awaited = False
+        self._simulations: dict[int, tuple[Envelope, messages.Simulate]] = {}
         self._unexplained: dict[int, tuple[Envelope, int]] = {}
         self._secrets: dict[int, dict[int, dict[str, Any]]] = {}
         self._forked: dict[int, tuple[bytes, jobs.Job]] = {}

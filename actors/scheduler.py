@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from ..storage import settings
 from ..transport import messages
+from . import simulating
 from .base import Component
 from .scheduling import Schedule
 
@@ -20,6 +21,7 @@ SchedulerMessage = (
     | messages.LimitsChanged
     | messages.RuleChainChanged
     | messages.ExplainPending
+    | messages.RunSimulation
 )
 
 
@@ -37,7 +39,7 @@ class Scheduler(Component):
         self.address("config_store").notify(messages.ReportConfiguration())
         self.address("job_queue").notify(messages.ReportQueue())
 
-    def receive(self, envelope: Envelope) -> None:
+    def receive(self, envelope: Envelope) -> None:  # noqa: C901 - a table
         """Note what has changed; the pass follows at the end of the turn."""
         message: SchedulerMessage = envelope.message  # type: ignore[assignment]
         self._is_due = True
@@ -59,6 +61,10 @@ class Scheduler(Component):
                 # Behind everything that was decided under older rules.
                 noted = messages.ChainNoted(serial=message.serial)
                 self.address("job_queue").notify(noted)
+            case messages.RunSimulation():
+                outcome = simulating.outcome(self._schedule, message)
+                done = messages.SimulationDone(token=message.token, outcome=outcome)
+                self.address("job_queue").notify(done)
             case messages.ExplainPending():
                 # Behind the pass of this turn: what could start has started.
                 self._explained.append((message.token, message.id))

@@ -335,18 +335,57 @@ class Schedule:
             heapq.heappop(line)
         return None
 
-    def standing(self, job_id: int) -> Standing | None:
-        """How a pending job stands: everything that keeps it from starting."""
+    def what_if(
+        self,
+        pending: Iterable[JobVerdict],
+        running: Iterable[JobVerdict],
+        running_jobs_max: int | None,
+    ) -> Schedule:
+        """Another schedule of the same jobs, under these verdicts and with so many slots."""
+        limit = self._running_jobs_max if running_jobs_max is None else running_jobs_max
+        verdicts = {verdict.job.id: verdict for verdict in pending}
+        known = {verdict.job.id: verdict for verdict in running}
+        chain = next((one.chain for one in (*verdicts.values(), *known.values())), 0)
+        other = Schedule(limit, chain)
+        for job_id, held in self._running.items():
+            verdict = known.get(job_id)
+            buckets = held.buckets if verdict is None else buckets_of(verdict)
+            other._occupy(job_id, buckets, chain)
+        # All are there before any is placed, so that none seems to wait for a stranger.
+        jobs = [job for job in self._pending.values() if job.id in verdicts]
+        other._pending.update((job.id, _Pending(verdicts[job.id])) for job in jobs)
+        for job in jobs:
+            copy = other._pending[job.id]
+            copy.priority = job.priority
+            copy.depends = job.depends if job.entry is None else ()
+            other._place(copy)
+        other._eligible.clear()
+        return other
+
+    def pending_in_order(self) -> list[int]:
+        """The pending jobs by priority, then id."""
+        jobs = sorted(self._pending.values(), key=lambda job: (job.priority, job.id))
+        return [job.id for job in jobs]
+
+    def standing(self, job_id: int, *, is_brief: bool = False) -> Standing | None:
+        """How a pending job stands: everything that keeps it from starting.
+
+        ``is_brief``: without those ahead of it, whom to find means to look at everybody.
+        """
         job = self._pending.get(job_id)
         if job is None:
             return None
         order = (job.priority, job.id)
-        ahead = sorted(
-            (other.priority, other.id)
-            for other in self._pending.values()
-            if other.entry is not None
-            and other.action not in _HELD
-            and (other.priority, other.id) < order
+        ahead = (
+            []
+            if is_brief
+            else sorted(
+                (other.priority, other.id)
+                for other in self._pending.values()
+                if other.entry is not None
+                and other.action not in _HELD
+                and (other.priority, other.id) < order
+            )
         )
         return Standing(
             open=[target for target, _ in job.depends] if job.entry is None else [],

@@ -117,7 +117,7 @@ def _is_ours(entry: object) -> bool:
     """Whether the queue itself put this entry into a reason trail."""
     match entry:
         case [str(source), *_]:
-            return source.startswith(("gnt:opcode:", "gnt:daemon:"))
+            return source == RETRY_SOURCE or source.startswith(("gnt:opcode:", "gnt:daemon:"))
     return True
 
 

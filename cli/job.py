@@ -272,6 +272,43 @@ def _tell_outcomes(outcomes: Sequence[tuple[bool, str]]) -> int:
 
 
 @job.command()
+@click.argument("job_id", metavar="ID", type=int)
+@click.option("--all", "whole", is_flag=True, help="From the first opcode on, whatever succeeded.")
+@click.option("--edit", is_flag=True, help="Edit the opcodes first, in $EDITOR.")
+@click.pass_obj
+def retry(call: Call, *, job_id: int, whole: bool, edit: bool) -> None:
+    """Submit a new job like one that ended, from its first opcode that did not succeed on.
+
+    Prints the new id. Each of the two jobs names the other.
+    """
+    with call.client() as client:
+        ops = _edited(client.job(job_id), whole=whole) if edit else None
+        click.echo(client.retry(job_id, whole=whole, ops=ops))
+
+
+def _edited(old: job_views.JobInfo, *, whole: bool) -> list[dict[str, Any]]:
+    """The opcodes that are to be repeated, as the user has edited them."""
+    from . import plans  # noqa: PLC0415 - YAML is only for this command
+
+    ops = old.ops or []
+    failed = [index for index, op in enumerate(ops) if op.status is not jobs.JobStatus.SUCCESS]
+    if not failed and not whole:
+        text = f"every opcode of job {old.id} succeeded; --all repeats them all the same"
+        raise errors.JobStateError(text)
+    first = 0 if whole else failed[0]
+    fields = [
+        {name: value for name, value in op.input.items() if name != "reason" and value is not None}
+        for op in ops[first:]
+    ]
+    text = msgspec.json.format(msgspec.json.encode(fields), indent=2).decode()
+    changed = click.edit(text, extension=".json")
+    if changed is None:
+        raise errors.UsageError("nothing was saved: nothing is submitted")
+    [planned] = plans.read(changed, "the edited opcodes")
+    return [dict(op) for op in planned.ops]
+
+
+@job.command()
 @click.argument("ids", nargs=-1, type=int, required=True)
 @output.output_option
 @click.pass_obj

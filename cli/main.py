@@ -25,6 +25,7 @@ _COMMANDS = {
     "status": ("ganger.cli.up", "status", "Tell how the daemon is."),
     "exec": ("ganger.cli.execute", "execute", "Run a command as a job and follow it."),
     "job": ("ganger.cli.job", "job", "Submit, list, follow and change jobs."),
+    "queue": ("ganger.cli.queue", "queue", "Drain, limit and simulate the queue."),
     "lock": ("ganger.cli.lock", "lock", "See who holds which lock."),
     "key": ("ganger.cli.key", "key", "Make and authorise keys for remote clients."),
     "completion": ("ganger.cli.completion", "completion", "Print a shell completion script."),

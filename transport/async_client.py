@@ -18,7 +18,7 @@ import contextlib
 import os
 import secrets
 import time
-from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -52,9 +52,12 @@ from .messages import (
     ReadLimits,
     Request,
     RetryJob,
+    RuleTest,
     SetDrain,
     SetLimits,
+    Simulated,
     StopDaemon,
+    TestFilters,
 )
 from .session import ConnectionLostError
 from .watches import Part, checked_ids
@@ -267,6 +270,47 @@ class AsyncClient:
             return await self._call(ReadLimits(), timeout)
         message = SetLimits(running_jobs_max=running, tracked_jobs_max=tracked)
         return await self._call(message, timeout)
+
+    async def simulate(
+        self,
+        *,
+        rule: Mapping[str, Any] | None = None,
+        without: str | None = None,
+        priorities: Mapping[int, int] | None = None,
+        running: int | None = None,
+        ended: Mapping[int, str] | None = None,
+        timeout: float | None = None,
+    ) -> Simulated:
+        """What would start now, wait and be rejected, if all this were so. Changes nothing.
+
+        ``rule`` has the arguments of `add_filter`; the rule with the UUID ``without`` would be
+        gone, ``priorities`` be changed, ``running`` the number of run slots, and the jobs
+        ``ended`` have ended with the given statuses.
+        """
+        message = requests.simulation(
+            rule, without=without, priorities=priorities, running=running, ended=ended
+        )
+        return await self._call(message, timeout)
+
+    async def test_filters(
+        self,
+        rule: Mapping[str, Any] | None = None,
+        *,
+        without: str | None = None,
+        timeout: float | None = None,
+    ) -> list[RuleTest]:
+        """For each job that has not ended: which rule applies to it, and which would.
+
+        ``rule`` and ``without`` as for `simulate`. Nothing is changed.
+        """
+        proposed = None if rule is None else requests.proposed_filter(rule)
+        message: TestFilters | None = TestFilters(rule=proposed, without=without)
+        rows: list[RuleTest] = []
+        while message is not None:
+            reply = await self._call(message, timeout)
+            rows += reply.rows
+            message = requests.next_test(message, reply)
+        return rows
 
     async def explain(self, job_id: int, *, timeout: float | None = None) -> JobExplained:
         """Why the job does not run: what holds it back, first things first, and what would help."""

@@ -17,7 +17,7 @@ import secrets
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -50,9 +50,12 @@ from .messages import (
     ReadLimits,
     Request,
     RetryJob,
+    RuleTest,
     SetDrain,
     SetLimits,
+    Simulated,
     StopDaemon,
+    TestFilters,
 )
 from .session import ConnectionLostError
 from .watches import Part, checked_ids
@@ -297,6 +300,47 @@ class Client:
             return self._call(ReadLimits(), timeout)
         message = SetLimits(running_jobs_max=running, tracked_jobs_max=tracked)
         return self._call(message, timeout)
+
+    def simulate(
+        self,
+        *,
+        rule: Mapping[str, Any] | None = None,
+        without: str | None = None,
+        priorities: Mapping[int, int] | None = None,
+        running: int | None = None,
+        ended: Mapping[int, str] | None = None,
+        timeout: float | None = None,
+    ) -> Simulated:
+        """What would start now, wait and be rejected, if all this were so. Changes nothing.
+
+        ``rule`` has the arguments of `add_filter`; the rule with the UUID ``without`` would be
+        gone, ``priorities`` be changed, ``running`` the number of run slots, and the jobs
+        ``ended`` have ended with the given statuses.
+        """
+        message = requests.simulation(
+            rule, without=without, priorities=priorities, running=running, ended=ended
+        )
+        return self._call(message, timeout)
+
+    def test_filters(
+        self,
+        rule: Mapping[str, Any] | None = None,
+        *,
+        without: str | None = None,
+        timeout: float | None = None,
+    ) -> list[RuleTest]:
+        """For each job that has not ended: which rule applies to it, and which would.
+
+        ``rule`` and ``without`` as for `simulate`. Nothing is changed.
+        """
+        proposed = None if rule is None else requests.proposed_filter(rule)
+        message: TestFilters | None = TestFilters(rule=proposed, without=without)
+        rows: list[RuleTest] = []
+        while message is not None:
+            reply = self._call(message, timeout)
+            rows += reply.rows
+            message = requests.next_test(message, reply)
+        return rows
 
     def explain(self, job_id: int, *, timeout: float | None = None) -> JobExplained:
         """Why the job does not run: what holds it back, first things first, and what would help."""

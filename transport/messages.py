@@ -807,6 +807,111 @@ class ReplaceFilter(Request[FilterStored], frozen=True, kw_only=True):
     valid_until: Any = None
 
 
+class RuleTest(msgspec.Struct, frozen=True, kw_only=True):
+    """Which rule applies to a job now, and which would: UUID and action; None: no rule does."""
+
+    id: int
+    status: JobStatus
+    now: tuple[str, str] | None
+    then: tuple[str, str] | None
+
+
+class FiltersTested(Reply, frozen=True):
+    """One page of `TestFilters`; ``next_after`` is None on the last one."""
+
+    rows: list[RuleTest]
+    next_after: int | None = None
+
+
+class TestFilters(Request[FiltersTested], frozen=True):
+    """Tell which rule applies to each job that is not final, and which would, if.
+
+    If ``rule`` (as for `ReplaceFilter`) were stored, and the rule ``without`` deleted. Nothing
+    is changed.
+    """
+
+    rule: ReplaceFilter | None = None
+    without: str | None = None
+    after: int = 0
+
+
+class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+    """A pending job that would not start, and the first thing that would hold it back."""
+
+    id: int
+    kind: str
+    text: str
+
+
+class Simulated(Reply, frozen=True):
+    """What would happen: ``start`` at once, in this order; ``ended`` without a process.
+
+    ``counts`` has how many of the others would wait, by kind of obstacle; ``waiting`` the first
+    of them, in order.
+    """
+
+    start: list[int]
+    ended: list[tuple[int, str]] = []
+    counts: dict[str, int] = {}
+    waiting: list[Waiting] = []
+
+
+class Simulate(Request[Simulated], frozen=True):
+    """Tell what would start, wait and be rejected if all this were so. Changes nothing.
+
+    ``rule`` and ``without`` as for `TestFilters`; ``priorities`` of pending jobs; the number of
+    run slots; ``ended``: jobs that have ended, each with its status.
+    """
+
+    rule: ReplaceFilter | None = None
+    without: str | None = None
+    priorities: dict[int, int] = {}
+    running_jobs_max: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    ended: dict[int, JobStatus] = {}
+
+
+class JudgeTest(Notice, frozen=True):
+    """From the job queue: judge these jobs under both sets of rules; the asker is answered."""
+
+    test: TestFilters
+    jobs: list[JobArrived]
+    statuses: list[JobStatus]
+    next_after: int | None
+
+
+class JudgeSimulation(Notice, frozen=True):
+    """From the job queue: a page of the jobs that a simulation is about."""
+
+    token: int
+    simulation: Simulate
+    jobs: list[JobArrived]
+    running: list[JobArrived] = []
+    next_after: int | None = None
+
+
+class SimulationPage(Notice, frozen=True):
+    """From the filter evaluator: send the next page."""
+
+    token: int
+    after: int
+
+
+class RunSimulation(Notice, frozen=True):
+    """From the filter evaluator to the scheduler: every job, judged; answer the queue."""
+
+    token: int
+    simulation: Simulate
+    jobs: list[JobVerdict]
+    running: list[JobVerdict]
+
+
+class SimulationDone(Notice, frozen=True):
+    """From the scheduler: what would happen. Rules are still named by their UUIDs."""
+
+    token: int
+    outcome: Simulated
+
+
 class LimitsRead(Reply, frozen=True):
     """How many jobs may run at once; ``tracked_jobs_max`` is kept for Ganeti's tools."""
 
@@ -1095,6 +1200,8 @@ ClientRequest = (
     | SetDrain
     | RetryJob
     | ListDependencies
+    | TestFilters
+    | Simulate
     | ReadLimits
     | SetLimits
     | ListLocks
@@ -1148,6 +1255,8 @@ ClientReply = (
     | PriorityOutcome
     | JobExplained
     | DependenciesListed
+    | FiltersTested
+    | Simulated
     | LimitsRead
     | LocksListed
     | FilterStored
@@ -1176,6 +1285,8 @@ RECEIVERS: dict[type[Message], str] = {
             SetDrain,
             RetryJob,
             ListDependencies,
+            TestFilters,
+            Simulate,
             RecordState,
             JobWaits,
             JobTold,

@@ -12,6 +12,7 @@ from ..storage import errors, settings
 from ..storage.job_views import FIELDS, WHOLE_FIELDS, JobInfo, job_info
 from ..storage.jobs import JobStatus
 from .messages import (
+    FiltersTested,
     JobDocument,
     JobRows,
     JobSpec,
@@ -19,7 +20,9 @@ from .messages import (
     JobSummary,
     ListJobs,
     ReplaceFilter,
+    Simulate,
     SubmitJobs,
+    TestFilters,
     TrailEntry,
 )
 
@@ -89,6 +92,40 @@ def new_filter(
     return ReplaceFilter(
         uuid=uuid or str(uuid4()), valid_from=valid_from, valid_until=valid_until, **fields
     )
+
+
+def proposed_filter(rule: Mapping[str, Any]) -> ReplaceFilter:
+    """A rule that is only thought of, from the arguments of `Client.add_filter`."""
+    fields = {name: value for name, value in rule.items() if value is not None}
+    unknown = fields.keys() - set(ReplaceFilter.__struct_fields__)
+    if unknown:
+        raise errors.FilterRuleError(f"rule: unknown key {min(unknown)!r}")
+    return ReplaceFilter(**{"uuid": str(uuid4()), **fields})
+
+
+def simulation(
+    rule: Mapping[str, Any] | None,
+    *,
+    without: str | None,
+    priorities: Mapping[int, int] | None,
+    running: int | None,
+    ended: Mapping[int, str] | None,
+) -> Simulate:
+    """The request that asks what would happen."""
+    return Simulate(
+        rule=None if rule is None else proposed_filter(rule),
+        without=without,
+        priorities=dict(priorities or {}),
+        running_jobs_max=running,
+        ended={job_id: _status(status) for job_id, status in (ended or {}).items()},
+    )
+
+
+def next_test(message: TestFilters, reply: FiltersTested) -> TestFilters | None:
+    """The request for the page after ``reply``; None if it was the last one."""
+    if reply.next_after is None or reply.next_after <= message.after:
+        return None
+    return msgspec.structs.replace(message, after=reply.next_after)
 
 
 def _shown(ids: list[int]) -> str:

@@ -1,0 +1,54 @@
+"""What would happen if: the scheduler's own decisions, on a copy of its schedule. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from ..transport.messages import Simulated, Waiting
+
+if TYPE_CHECKING:
+    from ..transport.messages import RunSimulation, Standing
+    from .scheduling import Schedule
+
+_WAITING_SHOWN_MAX = 200
+
+
+def outcome(schedule: Schedule, asked: RunSimulation) -> Simulated:
+    """What one pass over the changed schedule decides, and why the others would wait."""
+    simulation = asked.simulation
+    other = schedule.what_if(asked.jobs, asked.running, simulation.running_jobs_max)
+    for job_id, priority in simulation.priorities.items():
+        other.reprioritise(job_id, priority)
+    for job_id, status in simulation.ended.items():
+        other.finish(job_id, status)
+    decided = other.decide()
+    counts: Counter[str] = Counter()
+    waiting: list[Waiting] = []
+    for job_id in other.pending_in_order():
+        standing = other.standing(job_id, is_brief=True)
+        assert standing is not None
+        kind, text = first_obstacle(standing)
+        counts[kind] += 1
+        if len(waiting) < _WAITING_SHOWN_MAX:
+            waiting.append(Waiting(id=job_id, kind=kind, text=text))
+    return Simulated(
+        start=decided.start,
+        ended=[(doomed.id, doomed.text or doomed.verdict) for doomed in decided.doomed],
+        counts=dict(counts),
+        waiting=waiting,
+    )
+
+
+def first_obstacle(standing: Standing) -> tuple[str, str]:
+    """The first thing that holds a job back, in the order in which the scheduler looks at it."""
+    if standing.open:
+        return "dependency", f"waits for {', '.join(map(str, standing.open))}"
+    if standing.full:
+        name, size, _ = standing.full[0]
+        return "limit", f"{name}: {size} run already"
+    if standing.action == "PAUSE":
+        return "rule", f"paused by {standing.rule}"
+    if len(standing.running) >= standing.slots:
+        return "slots", f"all {standing.slots} run slots are taken"
+    return "order", "others are looked at first"
