@@ -47,8 +47,11 @@ def first_obstacle(standing: Standing) -> tuple[str, str]:
     if standing.full:
         name, size, _ = standing.full[0]
         return "limit", f"{name}: {size} run already"
-    if standing.action == "PAUSE":
-        return "rule", f"paused by {standing.rule}"
+    if standing.action in ("PAUSE", "REJECT"):
+        return (
+            "rule",
+            f"{'paused' if standing.action == 'PAUSE' else 'rejected'} by {standing.rule}",
+        )
     if len(standing.running) >= standing.slots:
         return "slots", f"all {standing.slots} run slots are taken"
     return "order", "others are looked at first"

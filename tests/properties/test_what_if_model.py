@@ -1,0 +1,167 @@
+"""What `simulate` says would happen then happens, and what `explain` names is what holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ganger.actors import explaining, simulating
+from ganger.actors.job_table import Row
+from ganger.actors.scheduling import Pass, Schedule
+from ganger.storage.jobs import JobStatus
+from ganger.transport.messages import JobVerdict, PendingJob, RunSimulation, Simulate
+
+CHAIN, OTHER_CHAIN = 7, 8
+FINAL = (JobStatus.SUCCESS, JobStatus.ERROR, JobStatus.CANCELED)
+ACTIONS = (
+    ("ACCEPT", None, None),
+    ("PAUSE", "pausing", None),
+    ("REJECT", "rejecting", None),
+    ("RATE_LIMIT", "limiting", 1),
+    ("RATE_LIMIT", "limiting", 1),
+)
+LIMITS = (("1:x", 1), ("2:y", 2))
+
+actions = st.sampled_from(ACTIONS)
+limits = st.sets(st.sampled_from(LIMITS)).map(lambda found: tuple(sorted(found)))
+
+
+@st.composite
+def verdicts(draw: st.DrawFn) -> list[JobVerdict]:
+    """Some jobs in id order, with dependencies on earlier ones."""
+    found: list[JobVerdict] = []
+    for job_id in range(1, draw(st.integers(1, 8)) + 1):
+        targets = draw(st.sets(st.integers(1, job_id - 1), max_size=2)) if job_id > 1 else set()
+        wanted = st.sets(st.sampled_from([str(status) for status in FINAL])).map(
+            lambda statuses: tuple(sorted(statuses))
+        )
+        depends = tuple((target, draw(wanted)) for target in sorted(targets))
+        job = PendingJob(
+            id=job_id, priority=draw(st.integers(-2, 2)), depends=depends, limits=draw(limits)
+        )
+        found.append(under(job, draw(actions), CHAIN))
+    return found
+
+
+def under(job: PendingJob, action: tuple[str, str | None, int | None], chain: int) -> JobVerdict:
+    name, rule, limit = action
+    return JobVerdict(job=job, action=name, rule=rule, limit=limit, chain=chain)
+
+
+def scheduled(jobs: list[JobVerdict], slots: int) -> Schedule:
+    """A schedule after its first passes: what can start runs, and nothing is left to be asked."""
+    schedule = Schedule(slots, CHAIN)
+    for verdict in jobs:
+        schedule.add(verdict)
+    settle(schedule)
+    return schedule
+
+
+def settle(schedule: Schedule) -> Pass:
+    """Passes until one has nothing more to say; jobs that are doomed end. The first one."""
+    first = decided = schedule.decide()
+    while decided.doomed:
+        for doomed in decided.doomed:
+            failed = doomed.verdict == "failed"
+            schedule.finish(doomed.id, JobStatus.ERROR if failed else JobStatus.CANCELED)
+        decided = schedule.decide()
+    return first
+
+
+changes = st.fixed_dictionaries(
+    {},
+    optional={
+        "running_jobs_max": st.integers(1, 5),
+        "priorities": st.dictionaries(st.integers(1, 8), st.integers(-3, 3), max_size=3),
+        "ended": st.dictionaries(st.integers(1, 8), st.sampled_from(FINAL), max_size=3),
+    },
+)
+
+
+@given(verdicts(), st.integers(1, 3), changes, st.sampled_from([CHAIN, OTHER_CHAIN]), st.data())
+def test_what_is_simulated_is_what_then_happens(
+    jobs: list[JobVerdict], slots: int, change: dict[str, Any], chain: int, data: st.DataObject
+) -> None:
+    schedule = scheduled(jobs, slots)
+    if chain != CHAIN:
+        jobs = [under(one.job, data.draw(actions), chain) for one in jobs]
+    simulation = Simulate(**change)
+    asked = RunSimulation(
+        token=1,
+        simulation=simulation,
+        jobs=[one for one in jobs if one.job.id not in schedule.running],
+        running=[one for one in jobs if one.job.id in schedule.running],
+    )
+    before = (schedule.running, schedule.pending_in_order())
+    outcome = simulating.outcome(schedule, asked)
+    assert (schedule.running, schedule.pending_in_order()) == before, "it changed something"
+
+    schedule.change_chain(chain)
+    for one in jobs:
+        schedule.judge(one)
+    if simulation.running_jobs_max is not None:
+        schedule.limit(simulation.running_jobs_max)
+    for job_id, priority in simulation.priorities.items():
+        schedule.reprioritise(job_id, priority)
+    for job_id, status in simulation.ended.items():
+        schedule.finish(job_id, status)
+    decided = schedule.decide()
+    assert outcome.start == decided.start
+    assert [job_id for job_id, _ in outcome.ended] == [one.id for one in decided.doomed]
+    left = schedule.pending_in_order()
+    assert [waiting.id for waiting in outcome.waiting] == left
+    assert sum(outcome.counts.values()) == len(left)
+
+
+@given(verdicts(), st.integers(1, 3))
+def test_who_does_not_run_is_held_back_by_what_explain_says(
+    jobs: list[JobVerdict], slots: int
+) -> None:
+    schedule = scheduled(jobs, slots)
+    for job_id in schedule.pending_in_order():
+        standing = schedule.standing(job_id)
+        assert standing is not None
+        row = Row(id=job_id, status=JobStatus.QUEUED, priority=0, summary="")
+        obstacles = explaining.of_pending(row, standing, f"told of {standing.rule}")
+        assert obstacles, f"nothing is said to hold job {job_id} back, and it does not start"
+        answer = explaining.explained(row, obstacles)
+        assert answer.change
+        # Nothing that is named has ended, and what is named really runs or waits.
+        alive = schedule.running | set(schedule.pending_in_order())
+        assert {other for one in obstacles for other in one.jobs} <= alive
+        # Simulation and explanation agree on what comes first.
+        kind, _ = simulating.first_obstacle(msgspec.structs.replace(standing))
+        assert kind == obstacles[0].kind
+
+
+@given(verdicts(), st.integers(1, 3))
+def test_the_change_that_explain_names_lets_the_job_start_or_names_the_next_one(
+    jobs: list[JobVerdict], slots: int
+) -> None:
+    schedule = scheduled(jobs, slots)
+    by_id = {one.job.id: one for one in jobs}
+    for job_id in schedule.pending_in_order():
+        for _ in range(40):
+            standing = schedule.standing(job_id)
+            if standing is None:
+                break
+            kind, _ = simulating.first_obstacle(standing)
+            match kind:
+                case "dependency":
+                    wanted = dict(by_id[job_id].job.depends)[standing.open[0]]
+                    status = JobStatus(wanted[0]) if wanted else JobStatus.SUCCESS
+                    schedule.finish(standing.open[0], status)
+                case "limit":
+                    schedule.finish(standing.full[0][2][0], JobStatus.SUCCESS)
+                case "rule":
+                    accepted = under(by_id[job_id].job, ("ACCEPT", None, None), CHAIN)
+                    schedule.judge(accepted)
+                case "slots":
+                    schedule.finish(standing.running[0], JobStatus.SUCCESS)
+                case _:
+                    raise AssertionError(f"job {job_id} waits, and only {kind} is said")
+            settle(schedule)
+        assert schedule.standing(job_id) is None, f"job {job_id} never started"
