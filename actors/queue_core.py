@@ -156,8 +156,13 @@ class QueueCore(Component):
         self._secrets.pop(row.id, None)
         self._forked.pop(row.id, None)
         self._reader.forget_told(row.id, None)
+        self._repeat_wishes(row.id)
         for envelope in self._archivals.pop(row.id, ()):
             self._archive(envelope, row.id)
+
+    def _repeat_wishes(self, job_id: int) -> None:
+        """Do what was asked of the job's process, and not answered before it left."""
+        raise NotImplementedError
 
     def _archive(self, envelope: Envelope, job_id: int) -> None:
         """Archive a final job, now or when its process has gone."""

@@ -233,6 +233,7 @@ class QueueLives(QueueCore):
         row.serial = max(row.serial, job.serial)
         self._move(row, fresh.status)
         self._announce([(row, [op.input for op in job.ops])])
+        self._repeat_wishes(row.id)
 
     def _newest(self, row: Row) -> jobs.Job:
         data = self._ledger.directory.read(row.id)
@@ -258,3 +259,4 @@ class QueueLives(QueueCore):
             functools.partial(self._ledger.write_file, row.id),
         )
         self._announce([(row, [op.input for op in job.ops])])
+        self._repeat_wishes(row.id)

@@ -111,8 +111,12 @@ class QueueReader:
 
     def _brought_up(self, body: bytes, row: Row, told: deque[_Told] | tuple[()]) -> jobs.Job:
         job = jobs.decode_job(body)
-        if row.phase is Phase.PENDING and job.ops and row.status is jobs.JobStatus.WAITING:
-            job.ops[0].status = jobs.JobStatus.WAITING
+        if (
+            row.phase is Phase.PENDING
+            and not job.status.is_final
+            and row.status is jobs.JobStatus.WAITING
+        ):
+            job.ops[job.next_index].status = jobs.JobStatus.WAITING
         last = job.last_log_serial
         for entry in told:
             if entry.entry[0] > last:

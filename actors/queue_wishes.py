@@ -86,6 +86,20 @@ class QueueWishes(QueueCore):
             del self._requests[next(iter(self._requests))]
         return self._tokens
 
+    def _repeat_wishes(self, job_id: int) -> None:
+        asked = {
+            token: envelope
+            for token, envelope in self._requests.items()
+            if getattr(envelope.message, "id", None) == job_id
+        }
+        for token, envelope in asked.items():
+            del self._requests[token]
+            match envelope.message:
+                case messages.CancelJob():
+                    self._cancel(envelope, envelope.message)
+                case messages.ChangeJobPriority():
+                    self._change_priority(envelope, envelope.message)
+
     def _pass_answer(self, message: messages.CancelAnswered | messages.PriorityAnswered) -> None:
         envelope = self._requests.pop(message.token, None)
         row = self._table.find(message.job_id)

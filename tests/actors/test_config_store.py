@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
-from tests.actors.stage import Stage
+from tests.actors.queue_stage import refuse
+from tests.actors.stage import Asker, Stage, Staged
 
 from ganger.actors.config_store import ConfigStore
 from ganger.storage import config_files, settings
@@ -65,3 +68,206 @@ def test_a_broken_configuration_is_no_configuration(stage: Stage) -> None:
     assert failed.text == (
         f"{stage.places.config}: cluster.max_running_jobs: expected a positive integer, got 0"
     )
+
+
+# Filter rules.
+
+UUID = "cccccccc-0000-4000-8000-000000000000"
+
+
+def replace(**fields: Any) -> messages.ReplaceFilter:
+    return messages.ReplaceFilter(**({"uuid": UUID, "action": "PAUSE"} | fields))
+
+
+def store_rule(stage: Stage, store: Staged[ConfigStore], *, last_id: int, **fields: Any) -> Asker:
+    """Through to the evaluator: the rule is on disk, and not yet in force."""
+    asker = store.say(replace(**fields))
+    token = stage.take_one(messages.ReportLastId, to="job_queue").token
+    store.notify(messages.LastIdReported(token=token, last_id=last_id))
+    return asker
+
+
+def stored(stage: Stage) -> Any:
+    return msgspec.json.decode(stage.places.config.read_bytes())["filters"]
+
+
+def test_a_rule_is_answered_when_it_is_on_disk_and_in_force(stage: Stage) -> None:
+    store = stage.start(ConfigStore)
+    asker = store.say(replace(priority=2, predicates=[["jobid", [">", "id", "watermark"]]]))
+    token = stage.take_one(messages.ReportLastId, to="job_queue").token
+    assert stored(stage) == {}
+    store.notify(messages.LastIdReported(token=token, last_id=41))
+    rule = stored(stage)[UUID]
+    assert (rule["watermark"], rule["priority"], rule["action"]) == (41, 2, "PAUSE")
+    told = stage.take_one(messages.RulesChanged, to="filter_evaluator")
+    assert told.rules == [rule]
+    assert asker.answers == []
+    store.notify(messages.RulesInForce(serial=told.serial))
+    assert asker.answer == messages.FilterStored(uuid=UUID)
+    store.notify(messages.RulesInForce(serial=told.serial))
+    assert len(asker.answers) == 1
+
+
+def test_a_change_leaves_the_rest_of_the_configuration_as_it_is(stage: Stage) -> None:
+    data = b'{"cluster": {"max_running_jobs": 7}, "of_somebody": [1], "serial_no": 3}'
+    stage.places.config.write_bytes(data)
+    store = stage.start(ConfigStore)
+    store_rule(stage, store, last_id=1)
+    found = msgspec.json.decode(stage.places.config.read_bytes())
+    assert (found["cluster"], found["of_somebody"]) == ({"max_running_jobs": 7}, [1])
+    assert found["serial_no"] == 4
+
+
+def test_a_rule_without_a_uuid_gets_one(stage: Stage) -> None:
+    store = stage.start(ConfigStore)
+    first = store_rule(stage, store, last_id=1, uuid=None)
+    second = store_rule(stage, store, last_id=1, uuid=None)
+    told = stage.take(messages.RulesChanged)[-1]
+    store.notify(messages.RulesInForce(serial=told.serial))
+    made = {asker.answer_as(messages.FilterStored).uuid for asker in (first, second)}
+    assert len(made) == 2
+    assert set(stored(stage)) == made
+
+
+def test_a_rule_with_a_known_uuid_is_replaced_whole_with_a_new_watermark(stage: Stage) -> None:
+    store = stage.start(ConfigStore)
+    store_rule(stage, store, last_id=1, priority=9, reason="first")
+    store_rule(stage, store, last_id=5, action="REJECT")
+    [rule] = stored(stage).values()
+    assert (rule["watermark"], rule["priority"], rule["action"]) == (5, 0, "REJECT")
+    assert [text for _, text, _ in rule["reason_trail"]] == [""]
+
+
+def test_each_change_is_answered_when_it_is_in_force_and_not_before(stage: Stage) -> None:
+    store = stage.start(ConfigStore)
+    first = store_rule(stage, store, last_id=1)
+    second = store_rule(stage, store, last_id=1, uuid=None)
+    third = store.say(messages.DeleteFilter(uuid=UUID))
+    one, two, three = [told.serial for told in stage.take(messages.RulesChanged)]
+    store.notify(messages.RulesInForce(serial=one))
+    assert [len(asker.answers) for asker in (first, second, third)] == [1, 0, 0]
+    # Rules that came quickly one after the other may come into force together.
+    store.notify(messages.RulesInForce(serial=three))
+    assert [len(asker.answers) for asker in (first, second, third)] == [1, 1, 1]
+    assert one < two < three
+
+
+def test_what_is_in_force_of_an_earlier_incarnation_answers_nobody(stage: Stage) -> None:
+    store = stage.start(ConfigStore)
+    store_rule(stage, store, last_id=1)
+    old = stage.take_one(messages.RulesChanged).serial
+    successor = stage.start(ConfigStore, 2)
+    asker = store_rule(stage, successor, last_id=1)
+    successor.notify(messages.RulesInForce(serial=old))
+    successor.notify(messages.LastIdReported(token=99, last_id=1))
+    assert asker.answers == []
+    assert stage.take_one(messages.RulesChanged).serial > old
+
+
+def test_a_report_carries_the_serial_of_a_change_that_is_under_way(stage: Stage) -> None:
+    # The evaluator was replaced and asks: what it brings into force then answers the change.
+    store = stage.start(ConfigStore)
+    asker = store_rule(stage, store, last_id=1)
+    serial = stage.take_one(messages.RulesChanged).serial
+    store.notify(messages.ReportConfiguration())
+    assert stage.take_one(messages.RulesChanged).serial == serial
+    store.notify(messages.RulesInForce(serial=serial))
+    assert asker.answer == messages.FilterStored(uuid=UUID)
+
+
+@pytest.mark.parametrize(
+    ("fields", "place"),
+    [
+        ({"uuid": UUID.upper()}, "uuid: Unable to parse UUID"),
+        ({"priority": -1}, "priority: Invalid value for non-negative type '-1'"),
+        ({"priority": 1.5}, "priority: "),
+        ({"action": "STOP"}, "action: malformed FilterAction JSON"),
+        ({"action": ["RATE_LIMIT", 0]}, "action: RATE_LIMIT argument must be a positive"),
+        ({"action": ["PAUSE"]}, "action: "),
+        ({"predicates": [["colour", None]]}, "predicates[0]: malformed FilterPredicate"),
+        ({"predicates": [["jobid", ["<", "id"]]]}, "predicates[0][1]: '<' takes 2"),
+        (
+            {"predicates": [["jobid", None], ["reason", ["|", None, ["=~", "reason", "("]]]]},
+            "predicates[1][1][2][2]: broken regular expression '('",
+        ),
+        ({"predicates": [["opcode", ["==", "OP_ID", 1.5]]]}, "predicates[0][1][2]: expected"),
+        ({"predicates": {}}, "predicates: expected a list"),
+        ({"reason": [["a", "b"]]}, "reason_trail[0]: expected"),
+        ({"reason": 7}, "reason_trail: expected a list"),
+        ({"valid_from": "soon"}, "valid_from: expected a time"),
+        ({"valid_from": 5.0, "valid_until": 5.0}, "valid_until: must be later"),
+    ],
+)
+def test_a_wrong_rule_is_refused_with_the_place_and_changes_nothing(
+    stage: Stage, fields: dict[str, Any], place: str
+) -> None:
+    store = stage.start(ConfigStore)
+    before = stage.places.config.read_bytes()
+    error, text = store.ask(replace(**fields)).refusal
+    assert error == "FilterRuleError"
+    assert text.startswith(place), text
+    assert stage.places.config.read_bytes() == before
+    assert stage.told == []
+
+
+def test_a_rule_is_deleted_when_it_is_no_longer_in_force(stage: Stage) -> None:
+    store = stage.start(ConfigStore)
+    store_rule(stage, store, last_id=1)
+    stage.told.clear()
+    asker = store.say(messages.DeleteFilter(uuid=UUID))
+    assert stored(stage) == {}
+    told = stage.take_one(messages.RulesChanged)
+    assert (told.rules, asker.answers) == ([], [])
+    store.notify(messages.RulesInForce(serial=told.serial))
+    assert asker.answer == messages.Done()
+
+
+@pytest.mark.parametrize(
+    ("uuid", "refusal"),
+    [
+        (UUID, ("UnknownFilterError", f"Filter rule with UUID {UUID} does not exist")),
+        (
+            "x",
+            (
+                "FilterRuleError",
+                "uuid: Unable to parse UUID 'x'; expected 8-4-4-4-12 lower-case hexadecimal digits",
+            ),
+        ),
+    ],
+)
+def test_only_a_rule_that_is_there_can_be_deleted_or_asked_for(
+    stage: Stage, uuid: str, refusal: tuple[str, str]
+) -> None:
+    store = stage.start(ConfigStore)
+    assert store.ask(messages.DeleteFilter(uuid=uuid)).refusal == refusal
+    assert store.ask(messages.ListFilters(uuids=[uuid])).refusal == refusal
+    assert stage.told == []
+
+
+def test_rules_are_listed_in_the_order_in_which_they_are_looked_at(stage: Stage) -> None:
+    store = stage.start(ConfigStore)
+    store_rule(stage, store, last_id=1, priority=5)
+    first = UUID.replace("c", "f")
+    store_rule(stage, store, last_id=2, uuid=first)
+    everything = store.ask(messages.ListFilters()).answer_as(messages.FiltersListed)
+    assert [row.uuid for row in everything.filters] == [first, UUID]
+    some = store.ask(messages.ListFilters(uuids=[UUID])).answer_as(messages.FiltersListed)
+    assert [row.uuid for row in some.filters] == [UUID]
+    assert store.ask(messages.ListFilters(uuids=[])).answer == messages.FiltersListed(filters=[])
+
+
+def test_a_disk_that_refuses_changes_no_rules(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = stage.start(ConfigStore)
+    store_rule(stage, store, last_id=1)
+    stage.told.clear()
+    refuse(monkeypatch, "open", "fsync", "fdatasync", "replace", "rename")
+    asker = store_rule(stage, store, last_id=2, action="REJECT")
+    deleted = store.ask(messages.DeleteFilter(uuid=UUID))
+    monkeypatch.undo()
+    assert asker.refusal[0] == deleted.refusal[0] == "StorageError"
+    assert stage.told == []
+    [row] = store.ask(messages.ListFilters()).answer_as(messages.FiltersListed).filters
+    assert (row.action, row.watermark) == ("PAUSE", 1)
+    assert stored(stage)[UUID]["action"] == "PAUSE"

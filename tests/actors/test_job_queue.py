@@ -61,10 +61,15 @@ def test_new_jobs_are_announced_when_they_are_durable(queue: Queue) -> None:
 def test_the_inputs_of_opcodes_are_announced_when_rules_read_them(queue: Queue) -> None:
     queue.submitted(spec())
     queue.stage.told.clear()
-    queue.actor.notify(messages.RuleChainChanged(reads_opcodes=True), messages.ReportQueue())
+    changed = messages.RuleChainChanged(chain=7, serial=1, reads_opcodes=True)
+    queue.actor.notify(changed, messages.ReportQueue())
     everything = queue.stage.take_one(messages.JobsArrived)
     assert everything.is_all
-    assert [[op["OP_ID"] for op in one.inputs or ()] for one in everything.jobs] == [
+    # A long queue is not read for it: the scheduler asks for those that come to the front.
+    assert [one.inputs for one in everything.jobs] == [None]
+    queue.actor.notify(messages.ReportJobs(ids=[1]))
+    asked_for = queue.stage.take_one(messages.JobsArrived)
+    assert [[op["OP_ID"] for op in one.inputs or ()] for one in asked_for.jobs] == [
         ["OP_TEST_DELAY"]
     ]
     queue.submitted(spec())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tests.actors.stage import Stage
+from typing import Any
+
+from tests.actors.stage import Stage, Staged
 
 from ganger.actors.scheduler import Scheduler
 from ganger.storage import settings
@@ -12,11 +14,22 @@ from ganger.transport.addresses import Envelope
 from ganger.transport.messages import JobsChosen, JobsFinished, JobsJudged, JobVerdict, PendingJob
 
 SUCCESS, ERROR, CANCELED = JobStatus.SUCCESS, JobStatus.ERROR, JobStatus.CANCELED
+CHAIN = 7
 
 
-def verdict(job_id: int, *depends: int, priority: int = 0, action: str = "ACCEPT") -> JobVerdict:
+def verdict(job_id: int, *depends: int, priority: int = 0, **fields: Any) -> JobVerdict:
     waits = tuple((target, ("success",)) for target in depends)
-    return JobVerdict(job=PendingJob(id=job_id, priority=priority, depends=waits), action=action)
+    job = PendingJob(id=job_id, priority=priority, depends=waits)
+    return JobVerdict(job=job, **({"chain": CHAIN} | fields))
+
+
+def start(stage: Stage) -> Staged[Scheduler]:
+    """A scheduler that has heard of the rules."""
+    scheduler = stage.start(Scheduler)
+    scheduler.notify(messages.RuleChainChanged(chain=CHAIN, serial=1, reads_opcodes=False))
+    scheduler.end_turn()
+    stage.told.clear()
+    return scheduler
 
 
 def test_a_new_scheduler_asks_for_everything(stage: Stage) -> None:
@@ -27,7 +40,7 @@ def test_a_new_scheduler_asks_for_everything(stage: Stage) -> None:
 
 
 def test_a_turn_ends_with_one_pass_for_all_that_it_brought(stage: Stage) -> None:
-    scheduler = stage.start(Scheduler)
+    scheduler = start(stage)
     scheduler.notify(JobsJudged(jobs=[verdict(1)]), JobsJudged(jobs=[verdict(2), verdict(3)]))
     assert stage.told == []
     scheduler.end_turn()
@@ -48,6 +61,7 @@ def test_every_kind_of_news_leads_to_a_pass(stage: Stage) -> None:
         messages.StatusesReported(jobs=[]),
         messages.JobReprioritised(id=1, priority=0),
         messages.LimitsChanged(running_jobs_max=5),
+        messages.RuleChainChanged(chain=8, serial=2, reads_opcodes=False),
     ):
         scheduler.notify(news)
         scheduler.end_turn()
@@ -55,7 +69,7 @@ def test_every_kind_of_news_leads_to_a_pass(stage: Stage) -> None:
 
 
 def test_a_free_slot_is_used_in_the_turn_in_which_it_is_freed(stage: Stage) -> None:
-    scheduler = stage.start(Scheduler)
+    scheduler = start(stage)
     scheduler.notify(messages.LimitsChanged(running_jobs_max=1))
     scheduler.notify(JobsJudged(jobs=[verdict(1), verdict(2), verdict(3, priority=-1)]))
     scheduler.end_turn()
@@ -69,14 +83,14 @@ def test_a_free_slot_is_used_in_the_turn_in_which_it_is_freed(stage: Stage) -> N
 
 
 def test_without_a_configuration_there_are_slots_all_the_same(stage: Stage) -> None:
-    scheduler = stage.start(Scheduler)
+    scheduler = start(stage)
     scheduler.notify(JobsJudged(jobs=[verdict(n) for n in range(1, 100)]))
     scheduler.end_turn()
     assert len(stage.take_one(JobsChosen).start) == settings.RUNNING_JOBS_MAX
 
 
 def test_dependencies_nobody_told_of_are_asked_for(stage: Stage) -> None:
-    scheduler = stage.start(Scheduler)
+    scheduler = start(stage)
     scheduler.notify(JobsJudged(jobs=[verdict(8, 3), verdict(9, 4)]))
     scheduler.end_turn()
     assert stage.take_one(messages.ReportStatuses, to="job_queue").ids == [3, 4]
@@ -90,7 +104,7 @@ def test_dependencies_nobody_told_of_are_asked_for(stage: Stage) -> None:
 
 
 def test_doomed_and_eligible_jobs_are_told(stage: Stage) -> None:
-    scheduler = stage.start(Scheduler)
+    scheduler = start(stage)
     scheduler.notify(messages.LimitsChanged(running_jobs_max=1))
     scheduler.notify(
         JobsJudged(jobs=[verdict(1), verdict(2, 1), verdict(3, 1), verdict(4, 2), verdict(5)])
@@ -111,12 +125,12 @@ def test_doomed_and_eligible_jobs_are_told(stage: Stage) -> None:
 
 
 def test_everything_told_afresh_replaces_what_was_known(stage: Stage) -> None:
-    scheduler = stage.start(Scheduler)
+    scheduler = start(stage)
     scheduler.notify(messages.LimitsChanged(running_jobs_max=2))
     scheduler.notify(JobsJudged(jobs=[verdict(1), verdict(2), verdict(3)]))
     scheduler.end_turn()
     stage.told.clear()
-    scheduler.notify(JobsJudged(jobs=[verdict(4), verdict(5)], running=[2], is_all=True))
+    scheduler.notify(JobsJudged(jobs=[verdict(4), verdict(5)], running=[verdict(2)], is_all=True))
     scheduler.end_turn()
     assert stage.take_one(JobsChosen) == JobsChosen(start=[4], seen_up_to=5)
     # Whether the running one still runs is asked for: word of its end may have been overtaken.
@@ -127,8 +141,71 @@ def test_everything_told_afresh_replaces_what_was_known(stage: Stage) -> None:
 
 
 def test_what_has_been_seen_never_goes_back(stage: Stage) -> None:
-    scheduler = stage.start(Scheduler)
+    scheduler = start(stage)
     scheduler.notify(JobsJudged(jobs=[verdict(9)]))
     scheduler.notify(JobsJudged(jobs=[verdict(3)]))
     scheduler.end_turn()
     assert stage.take_one(JobsChosen).seen_up_to == 9
+
+
+# Rules.
+
+
+def test_a_job_that_nobody_has_judged_does_not_start(stage: Stage) -> None:
+    # The scheduler was replaced, and has not heard of the rules yet; the evaluator could not
+    # judge without the inputs of the opcodes.
+    scheduler = stage.start(Scheduler)
+    scheduler.notify(JobsJudged(jobs=[verdict(1, chain=0)], is_all=True))
+    scheduler.end_turn()
+    assert stage.take_one(JobsChosen).start == []
+
+
+def test_after_other_rules_the_first_in_order_are_judged_anew_before_any_starts(
+    stage: Stage,
+) -> None:
+    scheduler = start(stage)
+    scheduler.notify(messages.RuleChainChanged(chain=8, serial=2, reads_opcodes=False))
+    scheduler.notify(JobsJudged(jobs=[verdict(1), verdict(2, priority=-1)]))
+    scheduler.end_turn()
+    assert stage.take_one(messages.ReportJobs, to="job_queue").ids == [2, 1]
+    assert stage.take_one(JobsChosen).start == []
+    anew = [verdict(1, chain=8), verdict(2, chain=8, action="PAUSE", rule="r")]
+    scheduler.notify(JobsJudged(jobs=anew, is_repeat=True))
+    scheduler.end_turn()
+    assert stage.take_one(JobsChosen).start == [1]
+
+
+def test_the_queue_hears_of_rules_behind_all_that_was_decided_under_older_ones(
+    stage: Stage,
+) -> None:
+    scheduler = start(stage)
+    scheduler.notify(JobsJudged(jobs=[verdict(1)]))
+    scheduler.end_turn()
+    scheduler.notify(messages.RuleChainChanged(chain=8, serial=2, reads_opcodes=False))
+    scheduler.notify(JobsJudged(jobs=[verdict(2)]))
+    scheduler.end_turn()
+    kinds = [type(message) for name, message in stage.told if name == "job_queue"]
+    assert kinds == [JobsChosen, messages.ChainNoted, messages.ReportJobs, JobsChosen]
+    assert [chosen.start for chosen in stage.take(JobsChosen)] == [[1], []]
+    assert stage.take_one(messages.ChainNoted).serial == 2
+
+
+def test_rejected_jobs_are_told_with_the_rule(stage: Stage) -> None:
+    scheduler = start(stage)
+    scheduler.notify(JobsJudged(jobs=[verdict(1, action="REJECT", rule="r"), verdict(2)]))
+    scheduler.end_turn()
+    chosen = stage.take_one(JobsChosen)
+    assert chosen.start == [2]
+    assert chosen.doomed == [(1, "rejected", "rejected by filter rule r")]
+
+
+def test_running_jobs_that_are_told_afresh_count_in_their_buckets(stage: Stage) -> None:
+    scheduler = start(stage)
+    limited = {"action": "RATE_LIMIT", "rule": "r", "limit": 1}
+    jobs = [verdict(2, **limited), verdict(3)]
+    scheduler.notify(JobsJudged(jobs=jobs, running=[verdict(1, **limited)], is_all=True))
+    scheduler.end_turn()
+    assert stage.take_one(JobsChosen).start == [3]
+    scheduler.notify(JobsFinished(jobs=[(1, SUCCESS)]))
+    scheduler.end_turn()
+    assert stage.take_one(JobsChosen).start == [2]

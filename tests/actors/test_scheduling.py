@@ -3,31 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from tests.actors.schedules import schedule, started, verdict
 
-from ganger.actors.scheduling import Doomed, Pass, Schedule, dependency_outcome
+from ganger.actors.scheduling import Doomed, Pass, dependency_outcome
 from ganger.storage.jobs import JobStatus
-from ganger.transport.messages import JobVerdict, PendingJob
 
 QUEUED, WAITING, CANCELING, RUNNING, CANCELED, SUCCESS, ERROR = JobStatus
-
-
-def verdict(
-    job_id: int, *depends: tuple[int, str], priority: int = 0, action: str = "ACCEPT"
-) -> JobVerdict:
-    """A pending job; each dependency as an id and its statuses, separated by commas."""
-    parsed = tuple((target, tuple(filter(None, text.split(",")))) for target, text in depends)
-    return JobVerdict(job=PendingJob(id=job_id, priority=priority, depends=parsed), action=action)
-
-
-def schedule(*verdicts: JobVerdict, slots: int = 20) -> Schedule:
-    made = Schedule(slots)
-    for one in verdicts:
-        made.add(one)
-    return made
-
-
-def started(of: Schedule) -> list[int]:
-    return of.decide().start
 
 
 # Dependencies, by Ganeti's rules.
@@ -176,16 +157,6 @@ def test_a_new_verdict_replaces_the_old_one() -> None:
     assert started(known) == []
 
 
-@pytest.mark.parametrize("action", ["PAUSE", "RATE_LIMIT", "REJECT"])
-def test_a_job_that_a_rule_holds_back_takes_no_slot(action: str) -> None:
-    known = schedule(verdict(1, priority=-20, action=action), verdict(2), slots=1)
-    assert started(known) == [2]
-
-
-def test_a_job_under_a_continuing_rule_starts() -> None:
-    assert started(schedule(verdict(1, action="CONTINUE"))) == [1]
-
-
 # Dependants.
 
 
@@ -305,7 +276,7 @@ def test_a_dependant_that_comes_after_the_end_asks_again() -> None:
 def test_everything_can_be_replaced() -> None:
     known = schedule(verdict(1), verdict(2, (1, "success")), slots=2)
     assert started(known) == [1]
-    known.replace_all([verdict(3), verdict(4, (9, "success"))], running=[8, 9])
+    known.replace_all([verdict(3), verdict(4, (9, "success"))], running=[verdict(8), verdict(9)])
     assert known.running == {8, 9}
     assert known.pending_count == 2
     decided = known.decide()
@@ -319,7 +290,7 @@ def test_running_jobs_are_asked_for_when_everything_is_replaced() -> None:
     # the list that still has it among the running ones: its slot would be lost for ever.
     known = schedule(slots=1)
     known.finish(8, SUCCESS)
-    known.replace_all([verdict(9)], running=[8])
+    known.replace_all([verdict(9)], running=[verdict(8)])
     assert known.decide() == Pass([], [], [8], [])
     known.learn(8, SUCCESS)
     assert started(known) == [9]
@@ -337,7 +308,7 @@ def test_a_job_that_ended_before_it_was_heard_of_gives_its_slot_back() -> None:
 
 def test_a_running_job_that_is_asked_for_keeps_its_slot() -> None:
     known = schedule(verdict(2), slots=1)
-    known.replace_all([verdict(2)], running=[1])
+    known.replace_all([verdict(2)], running=[verdict(1)])
     known.learn(1, RUNNING)
     assert known.running == {1}
     assert started(known) == []

@@ -373,3 +373,35 @@ def test_the_generated_predicates_come_to_each_outcome_often() -> None:
     outcomes: list[Truth] = ["true", "false", "invalid"]
     rare = {(name, o): seen[name, o] for name in FIELDS for o in outcomes if seen[name, o] < 10}
     assert not rare, seen
+
+
+def test_the_generated_chains_come_to_each_action_and_depend_on_their_order_often() -> None:
+    """Nor if hardly any chain had two rules that say different things of one job."""
+    actions: Counter[str] = Counter()
+    by_order: Counter[str] = Counter()
+
+    @settings(max_examples=500, deadline=None, derandomize=True, database=None)
+    @given(RULES, JOBS)
+    def count(raw_rules: list[dict[str, Any]], job: Job) -> None:
+        uuid, action = slow_verdict(raw_rules, job)
+        actions[action if isinstance(action, str) else "RATE_LIMIT"] += uuid is not None
+        applying = [raw for raw in raw_rules if slow_applies(raw, job)]
+        by_order["more than one"] += len(applying) > 1
+        for key in ("priority", "watermark", "uuid"):
+            others = [raw for raw in applying if raw["uuid"] != uuid]
+            by_order[key] += any(place_decides(key, uuid, raw_rules, other) for other in others)
+
+    count()
+    assert {name for name, times in actions.items() if times >= 10} == {
+        "ACCEPT", "PAUSE", "REJECT", "RATE_LIMIT",
+    }  # fmt: skip
+    assert all(times >= 3 for times in by_order.values()), by_order
+
+
+def place_decides(
+    key: str, uuid: str | None, raw_rules: list[dict[str, Any]], other: dict[str, Any]
+) -> bool:
+    """Whether this is the first part of their places in which two rules differ."""
+    [winner] = [raw for raw in raw_rules if raw["uuid"] == uuid]
+    parts = ["priority", "watermark", "uuid"]
+    return next(part for part in parts if winner[part] != other[part]) == key

@@ -1,24 +1,42 @@
-"""The schedule against a slow model that looks at every job each time: no wake-up is lost."""
+"""The schedule against a slow model that looks at every job each time: no wake-up is lost.
+
+The model knows what the rules say of each job; the schedule hears of it in verdicts, which may
+come late, or from rules that are no longer in force. Whatever happens between a question and its
+answer, nothing starts that may not; and when everything is answered, all that may start has.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hypothesis import settings
+from hypothesis import event, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from ganger.actors.scheduling import Schedule
+from ganger.actors.scheduling import Pass, Schedule
 from ganger.storage.jobs import JobStatus
 from ganger.transport.messages import JobVerdict, PendingJob
 
 CANCELED, SUCCESS, ERROR = JobStatus.CANCELED, JobStatus.SUCCESS, JobStatus.ERROR
 FINAL = (CANCELED, SUCCESS, ERROR)
-HELD_BACK = ("PAUSE", "RATE_LIMIT")
 
 statuses = st.sets(st.sampled_from([str(status) for status in FINAL])).map(sorted)
-actions = st.sampled_from(["ACCEPT", "ACCEPT", "ACCEPT", "CONTINUE", *HELD_BACK])
 priorities = st.integers(-3, 3)
+# What rules say: the action, and the rule that limits. Their numbers belong to the chain.
+SAYINGS = st.sampled_from(
+    [("ACCEPT", None)] * 3
+    + [("CONTINUE", None), ("PAUSE", "p"), ("PAUSE", "p"), ("REJECT", "j")]
+    + [("RATE_LIMIT", "r"), ("RATE_LIMIT", "r"), ("RATE_LIMIT", "q")]
+)
+AD_HOC = st.sets(st.sampled_from([("1:a", 1), ("2:b", 2)])).map(lambda some: tuple(sorted(some)))
+NUMBERS = st.fixed_dictionaries({"r": st.integers(1, 3), "q": st.integers(1, 2)})
+UNJUDGED = 0
+
+Saying = tuple[str, str | None]
+Limits = tuple[tuple[str, int], ...]
+Dependencies = Sequence[tuple[int, list[str]]]
 
 
 @dataclass
@@ -28,6 +46,8 @@ class ModelJob:
     id: int
     priority: int
     action: str
+    rule: str | None
+    limits: Limits
     depends: list[tuple[int, list[str]]]
     state: str = "pending"
     status: JobStatus | None = None
@@ -38,9 +58,15 @@ class ScheduleAgainstModel(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.slots = 2
+        self.slots = 3
+        self.chain = 1
+        self.numbers = {"r": 1, "q": 2}
         self.schedule = Schedule(self.slots)
+        self.schedule.change_chain(self.chain)
         self.jobs: dict[int, ModelJob] = {}
+        self.unjudged: list[int] = []
+        self.unknown: list[int] = []
+        self.are_answers_slow = False
 
     def of(self, state: str) -> list[ModelJob]:
         return [job for job in self.jobs.values() if job.state == state]
@@ -61,59 +87,131 @@ class ScheduleAgainstModel(RuleBasedStateMachine):
             return "canceled"
         return "failed" if wanted and other.status not in wanted else "satisfied"
 
-    def is_satisfied(self, job: ModelJob) -> bool:
-        return self.outcomes(job) <= {"satisfied"}
+    def buckets(self, job: ModelJob) -> dict[str, int]:
+        """The buckets of a job, by the rules in force, each with its size."""
+        sizes = dict(job.limits)
+        if job.action == "RATE_LIMIT":
+            assert job.rule is not None
+            sizes["rule " + job.rule] = self.numbers[job.rule]
+        return sizes
 
     def startable(self) -> list[int]:
-        """Who may start, in order; as many as there are slots."""
-        ready = [
-            job
-            for job in self.of("pending")
-            if job.action not in HELD_BACK and self.is_satisfied(job)
-        ]
-        ready.sort(key=lambda job: (job.priority, job.id))
-        free = max(0, self.slots - len(self.of("running")))
-        return [job.id for job in ready[:free]]
+        """Who may start, in order: one after the other, as long as there is place."""
+        running = self.of("running")
+        found: list[int] = []
+        for job in sorted(self.of("pending"), key=lambda job: (job.priority, job.id)):
+            if self.may_start(job, running):
+                running.append(job)
+                found.append(job.id)
+        return found
+
+    def may_start(self, job: ModelJob, running: list[ModelJob]) -> bool:
+        """Whether nothing but the order is against it, beside these."""
+        taken = Counter(name for other in running for name in self.buckets(other))
+        return (
+            job.state == "pending"
+            and len(running) < self.slots
+            and job.action not in {"PAUSE", "REJECT"}
+            and self.outcomes(job) <= {"satisfied"}
+            and all(taken[name] < size for name, size in self.buckets(job).items())
+        )
 
     # ------------------------------------------------------------ what happens
 
-    @rule(priority=priorities, action=actions, data=st.data())
-    def submit(self, priority: int, action: str, data: st.DataObject) -> None:
-        job_id = len(self.jobs) + 1
-        # One above all others: a job that does not exist.
-        targets = st.lists(st.sampled_from([*self.jobs, job_id + 1_000]), max_size=3)
-        depends = [(target, data.draw(statuses)) for target in data.draw(targets)]
-        self.jobs[job_id] = ModelJob(job_id, priority, action, depends)
-        self.tell(self.jobs[job_id])
+    @rule(news=st.lists(st.tuples(priorities, SAYINGS, AD_HOC), min_size=1, max_size=5))
+    def submit(self, news: list[tuple[int, Saying, Limits]]) -> None:
+        for priority, saying, limits in news:
+            self.take_in(priority, saying, limits)
 
-    def tell(self, job: ModelJob) -> None:
-        self.schedule.add(self.verdict(job))
+    @rule(priority=priorities, saying=SAYINGS, limits=AD_HOC, data=st.data())
+    def submit_a_dependant(
+        self, priority: int, saying: Saying, limits: Limits, data: st.DataObject
+    ) -> None:
+        # One above all others: a job that does not exist.
+        known = [*self.jobs] * 3 + [len(self.jobs) + 1_000]
+        targets = data.draw(st.lists(st.sampled_from(known), min_size=1, max_size=3))
+        self.take_in(priority, saying, limits, [(each, data.draw(statuses)) for each in targets])
+
+    def take_in(
+        self, priority: int, saying: Saying, limits: Limits, depends: Dependencies = ()
+    ) -> None:
+        job_id = len(self.jobs) + 1
+        job = self.jobs[job_id] = ModelJob(job_id, priority, *saying, limits, list(depends))
+        # Jobs whose opcodes nobody has looked at come unjudged.
+        self.schedule.add(self.verdict(job) if job_id % 3 else self.no_verdict(job))
+
+    def pending_job(self, job: ModelJob) -> PendingJob:
+        depends = tuple((target, tuple(wanted)) for target, wanted in job.depends)
+        return PendingJob(id=job.id, priority=job.priority, depends=depends, limits=job.limits)
 
     def verdict(self, job: ModelJob) -> JobVerdict:
-        depends = tuple((target, tuple(wanted)) for target, wanted in job.depends)
-        pending = PendingJob(id=job.id, priority=job.priority, depends=depends)
-        return JobVerdict(job=pending, action=job.action)
+        return JobVerdict(
+            job=self.pending_job(job),
+            action=job.action,
+            rule=job.rule,
+            limit=self.numbers[job.rule] if job.action == "RATE_LIMIT" and job.rule else None,
+            chain=self.chain,
+        )
+
+    def no_verdict(self, job: ModelJob) -> JobVerdict:
+        return JobVerdict(job=self.pending_job(job), chain=UNJUDGED)
+
+    @precondition(lambda self: self.jobs)
+    @rule(data=st.data(), numbers=NUMBERS)
+    def change_rules(self, data: st.DataObject, numbers: dict[str, int]) -> None:
+        self.chain += 1
+        self.numbers = numbers
+        for job in (*self.of("pending"), *self.of("running")):
+            if data.draw(st.booleans()):
+                job.action, job.rule = data.draw(SAYINGS)
+        self.schedule.change_chain(self.chain)
+
+    @precondition(lambda self: self.jobs)
+    @rule(data=st.data(), back=st.integers(0, 2), saying=SAYINGS)
+    def hear_an_older_verdict(self, data: st.DataObject, back: int, saying: Saying) -> None:
+        job = data.draw(st.sampled_from(list(self.jobs.values())))
+        chain = max(UNJUDGED, self.chain - 1 - back)
+        limit = 1 if saying[0] == "RATE_LIMIT" else None
+        old = JobVerdict(
+            job=self.pending_job(job), action=saying[0], rule=saying[1], limit=limit, chain=chain
+        )
+        self.schedule.judge(old)
+
+    @precondition(lambda self: self.jobs)
+    @rule(data=st.data())
+    def hear_a_verdict_unasked(self, data: st.DataObject) -> None:
+        # As when the whole queue is looked through.
+        self.schedule.judge(self.verdict(data.draw(st.sampled_from(list(self.jobs.values())))))
+
+    @precondition(lambda self: self.unjudged)
+    @rule(data=st.data(), is_late=st.booleans())
+    def answer_one(self, data: st.DataObject, is_late: bool) -> None:  # noqa: FBT001 - drawn
+        job_id = data.draw(st.sampled_from(self.unjudged))
+        self.unjudged.remove(job_id)
+        # An answer that other rules have overtaken counts for nothing: it is asked again.
+        told = self.no_verdict if is_late else self.verdict
+        self.schedule.judge(told(self.jobs[job_id]))
 
     @precondition(lambda self: self.of("running"))
     @rule(data=st.data(), status=st.sampled_from(FINAL))
     def finish(self, data: st.DataObject, status: JobStatus) -> None:
-        job = data.draw(st.sampled_from(self.of("running")))
-        job.state, job.status = "final", status
-        self.schedule.finish(job.id, status)
+        self.end(data.draw(st.sampled_from(self.of("running"))), status)
 
     @precondition(lambda self: self.of("pending"))
     @rule(data=st.data())
     def cancel(self, data: st.DataObject) -> None:
-        job = data.draw(st.sampled_from(self.of("pending")))
-        job.state, job.status = "final", CANCELED
-        self.schedule.finish(job.id, CANCELED)
+        self.end(data.draw(st.sampled_from(self.of("pending"))), CANCELED)
+
+    def end(self, job: ModelJob, status: JobStatus) -> None:
+        job.state, job.status = "final", status
+        self.schedule.finish(job.id, status)
 
     @precondition(lambda self: self.of("running"))
-    @rule(data=st.data())
-    def lose_process(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), is_judged=st.booleans())
+    def lose_process(self, data: st.DataObject, is_judged: bool) -> None:  # noqa: FBT001 - drawn
         job = data.draw(st.sampled_from(self.of("running")))
         job.state = "pending"
-        self.tell(job)
+        self.schedule.add(self.verdict(job) if is_judged else self.no_verdict(job))
 
     @precondition(lambda self: self.of("pending"))
     @rule(data=st.data(), priority=priorities)
@@ -122,22 +220,16 @@ class ScheduleAgainstModel(RuleBasedStateMachine):
         job.priority = priority
         self.schedule.reprioritise(job.id, priority)
 
-    @precondition(lambda self: self.of("pending"))
-    @rule(data=st.data(), action=actions)
-    def judge_anew(self, data: st.DataObject, action: str) -> None:
-        job = data.draw(st.sampled_from(self.of("pending")))
-        job.action = action
-        self.tell(job)
-
-    @rule(slots=st.integers(0, 4))
+    @rule(slots=st.sampled_from([0, 1, 2, 3, 4, 4, 6, 8]))
     def limit(self, slots: int) -> None:
         self.slots = slots
         self.schedule.limit(slots)
 
-    @rule()
-    def tell_everything(self) -> None:
-        verdicts = [self.verdict(job) for job in self.of("pending")]
-        self.schedule.replace_all(verdicts, [job.id for job in self.of("running")])
+    @rule(is_judged=st.booleans())
+    def tell_everything(self, is_judged: bool) -> None:  # noqa: FBT001 - drawn
+        told = self.verdict if is_judged else self.no_verdict
+        pending, running = map(told, self.of("pending")), map(told, self.of("running"))
+        self.schedule.replace_all(list(pending), list(running))
 
     @precondition(lambda self: self.of("running"))
     @rule(data=st.data(), status=st.sampled_from(FINAL))
@@ -145,43 +237,91 @@ class ScheduleAgainstModel(RuleBasedStateMachine):
         # The list of everything was made before the job ended, and comes after the word of it.
         job = data.draw(st.sampled_from(self.of("running")))
         verdicts = [self.verdict(one) for one in self.of("pending")]
-        running = [one.id for one in self.of("running")]
-        job.state, job.status = "final", status
-        self.schedule.finish(job.id, status)
+        running = [self.verdict(one) for one in self.of("running")]
+        self.end(job, status)
         self.schedule.replace_all(verdicts, running)
+
+    @rule(slow=st.booleans())
+    def change_pace(self, slow: bool) -> None:  # noqa: FBT001 - drawn
+        """Whether verdicts that are asked for come at once, or one by one, while others act."""
+        self.are_answers_slow = slow
+
+    @precondition(lambda self: len(self.of("running")) > 1)
+    @rule()
+    def all_end(self) -> None:
+        """Without a job left running every bucket is empty."""
+        for job in self.of("running"):
+            self.end(job, SUCCESS)
+        assert not +self.schedule._taken
 
     # ------------------------------------------------------------ what must hold
 
     @invariant()
-    def passes_start_what_the_model_starts(self) -> None:
-        """After whatever happened, passes and answers until nothing moves any more."""
-        while True:
-            decided = self.schedule.decide()
-            for one in decided.doomed:
+    def each_pass_starts_only_who_may(self) -> None:
+        """A pass ends every turn; who is doomed or unknown is told at once, verdicts come later."""
+        moves = True
+        while moves:
+            doomed = self.run_pass().doomed
+            are_answered = self.unjudged and not self.are_answers_slow
+            moves = bool(doomed or self.unknown or are_answered)
+            self.answer_statuses()
+            if are_answered:
+                self.answer_verdicts()
+        if not self.unjudged:
+            self.nothing_is_left_to_do()
+
+    def run_pass(self) -> Pass:
+        decided = self.schedule.decide()
+        self.take_start(decided)
+        self.unjudged += decided.unjudged
+        self.unknown += decided.unknown
+        for one in decided.doomed:
+            job = self.jobs[one.id]
+            if one.verdict == "rejected":
+                assert job.action == "REJECT"
+                self.end(job, CANCELED)
+            else:
                 # Of several bad dependencies, the one that is heard of first decides.
-                assert one.verdict in self.outcomes(self.jobs[one.id])
-            expected = self.startable()
-            if not decided.unknown:
-                assert decided.start == expected
-            self.start(decided.start)
-            if not decided.doomed and not decided.unknown:
-                break
-            for one in decided.doomed:
-                status = CANCELED if one.verdict == "canceled" else ERROR
-                job = self.jobs[one.id]
-                job.state, job.status = "final", status
-                self.schedule.finish(job.id, status)
-            for job_id in decided.unknown:
-                known = self.jobs.get(job_id)
-                status_told = None
-                if known is not None:
-                    status_told = known.status or JobStatus.QUEUED
-                self.schedule.learn(job_id, status_told)
+                assert one.verdict in self.outcomes(job)
+                self.end(job, CANCELED if one.verdict == "canceled" else ERROR)
+        return decided
+
+    def take_start(self, decided: Pass) -> None:
+        expected = self.startable()
+        if decided.unknown:
+            # While something has yet to be asked for, others may be first, but never too many.
+            assert len(decided.start) <= len(expected)
+        elif decided.unjudged or self.unjudged:
+            # It stops at the first that nobody has judged, and passes nobody.
+            assert decided.start == expected[: len(decided.start)]
+            event("a pass with open verdicts")
+        else:
+            assert decided.start == expected
+        for job_id in decided.start:
+            job = self.jobs[job_id]
+            assert self.may_start(job, self.of("running"))
+            job.state = "running"
+
+    def answer_statuses(self) -> None:
+        unknown, self.unknown = self.unknown, []
+        for job_id in unknown:
+            known = self.jobs.get(job_id)
+            told = None if known is None else known.status or JobStatus.QUEUED
+            self.schedule.learn(job_id, told)
+
+    def answer_verdicts(self) -> None:
+        unjudged, self.unjudged = self.unjudged, []
+        for job_id in unjudged:
+            self.schedule.judge(self.verdict(self.jobs[job_id]))
+
+    def nothing_is_left_to_do(self) -> None:
         assert self.startable() == []
         for job in self.of("pending"):
             assert self.outcomes(job) <= {"open", "satisfied"}
         assert self.schedule.running == {job.id for job in self.of("running")}
         assert self.schedule.pending_count == len(self.of("pending"))
+        for name, size in [("1:a", 1), ("2:b", 2)]:
+            assert sum(name in dict(job.limits) for job in self.of("running")) <= size
         self.nothing_is_kept_in_vain()
 
     def nothing_is_kept_in_vain(self) -> None:
@@ -195,16 +335,6 @@ class ScheduleAgainstModel(RuleBasedStateMachine):
         assert {(target, job_id) for target, ids in known.items() for job_id in ids} == waiting
         assert not self.schedule._statuses
 
-    def start(self, ids: list[int]) -> None:
-        # While something has yet to be asked for, others may be first, but never too many.
-        assert len(ids) <= len(self.startable())
-        for job_id in ids:
-            job = self.jobs[job_id]
-            assert job.state == "pending"
-            assert self.is_satisfied(job)
-            assert job.action not in HELD_BACK
-            job.state = "running"
-
 
 TestSchedule = ScheduleAgainstModel.TestCase
-TestSchedule.settings = settings(max_examples=300, stateful_step_count=30)
+TestSchedule.settings = settings(max_examples=200, stateful_step_count=40)

@@ -81,3 +81,54 @@ def test_opcodes_nobody_knows_are_shown_too() -> None:
 def test_what_is_no_job_is_an_error() -> None:
     with pytest.raises(errors.StorageError, match="not a job"):
         job_views.job_info(b"[]")
+
+
+# Ad-hoc rate limits (scheduler facts, section 5).
+
+
+def reasons(*texts: object) -> dict[str, Any]:
+    return {**DELAY, "reason": [["gnt:user", text, 1] for text in texts]}
+
+
+@pytest.mark.parametrize(
+    ("text", "bucket", "number"),
+    [
+        ("rate-limit:3:moves", "3:moves", 3),
+        ("rate-limit:3", "3", 3),
+        ("rate-limit:3:", "3:", 3),
+        ("rate-limit:03:moves", "03:moves", 3),
+        ("rate-limit:3:a:b", "3:a:b", 3),
+        ("rate-limit:10:x y", "10:x y", 10),
+    ],
+)
+def test_a_reason_may_name_a_bucket_and_how_many_jobs_it_takes(
+    text: str, bucket: str, number: int
+) -> None:
+    assert job_views.rate_limits([reasons(text)]) == ((bucket, number),)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "rate-limit:", "rate-limit:0:x", "rate-limit:00:x", "rate-limit:-1:x",
+        "rate-limit:x:3", "rate-limit:1.5:x", "rate-limit: 3:x", "rate-limit:3 :x",
+        "rate-limit:+3:x", "rate-limit:1_0:x", "rate-limit:\u0663:x", "rate-limit:\u00b2:x",
+        "Rate-limit:3:x", " rate-limit:3:x", f"rate-limit:{'9' * 5_000}:x", 5, None,
+    ],
+)  # fmt: skip
+def test_any_other_reason_is_only_a_reason(text: object) -> None:
+    assert job_views.rate_limits([reasons(text)]) == ()
+
+
+def test_each_bucket_of_any_entry_of_any_opcode_counts_once() -> None:
+    ops = [
+        reasons("because", "rate-limit:3:x"),
+        EXEC,
+        reasons("rate-limit:4:x", "rate-limit:3:x", "rate-limit:1:y"),
+    ]
+    assert sorted(job_views.rate_limits(ops)) == [("1:y", 1), ("3:x", 3), ("4:x", 4)]
+
+
+@pytest.mark.parametrize("trail", [None, "rate-limit:3:x", [["rate-limit:3:x"]], [5, None]])
+def test_a_broken_trail_names_no_bucket(trail: object) -> None:
+    assert job_views.rate_limits([{**DELAY, "reason": trail}]) == ()

@@ -42,6 +42,9 @@ class Store:
         self.statuses: dict[int, JobStatus] = {}
         self.logs: dict[int, list[LogEntry]] = collections.defaultdict(list)
         self.keys: dict[str, list[int]] = {}
+        self.filters: dict[str, messages.ReplaceFilter] = {}
+        self.rejected: dict[int, str] = {}
+        """Of each submission: the places that a rule rejects, and why."""
 
     def add(self, spec: messages.JobSpec) -> int:
         """Store a job."""
@@ -199,6 +202,21 @@ class FakeDaemon:
             case messages.ListLocks():
                 row = messages.LockRow(name="node/n1", mode="shared", owners=["1"], pending=[])
                 reply = messages.LocksListed(rows=[row])
+            case messages.ListDependencies():
+                reply = messages.DependenciesListed(rows=[])
+            case messages.ReplaceFilter():
+                assert message.uuid is not None
+                self.store.filters[message.uuid] = message
+                reply = messages.FilterStored(uuid=message.uuid)
+            case messages.ListFilters():
+                rows = [row_of(rule) for rule in self.store.filters.values()]
+                wanted = message.uuids
+                rows = [row for row in rows if wanted is None or row.uuid in wanted]
+                reply = messages.FiltersListed(filters=rows)
+            case messages.DeleteFilter():
+                if self.store.filters.pop(message.uuid, None) is None:
+                    raise errors.UnknownFilterError(f"Filter rule with UUID {message.uuid}")
+                reply = messages.Done()
             case _:
                 reply = messages.Done()
         if not isinstance(message, self.silent_to):
@@ -209,9 +227,16 @@ class FakeDaemon:
             return messages.JobsSubmitted(ids=[])
         assert message.key is not None
         is_repeat = message.key in self.store.keys
+        rejected = self.store.rejected
         if not is_repeat:
-            self.store.keys[message.key] = [self.store.add(spec) for spec in message.jobs]
-        return messages.JobsSubmitted(ids=self.store.keys[message.key], is_repeat=is_repeat)
+            self.store.keys[message.key] = [
+                self.store.add(spec)
+                for place, spec in enumerate(message.jobs)
+                if place not in rejected
+            ]
+        return messages.JobsSubmitted(
+            ids=self.store.keys[message.key], is_repeat=is_repeat, rejected=rejected
+        )
 
     def _list(self, message: messages.ListJobs) -> Message:
         ids = sorted(self.store.specs) if message.ids is None else message.ids
@@ -260,6 +285,21 @@ class FakeDaemon:
 
     def _say(self, peer: bytes, number: int, message: Message) -> None:
         self.router.send(peer, frames.encode(message, number))
+
+
+def row_of(rule: messages.ReplaceFilter) -> messages.FilterRow:
+    """A rule as it is listed."""
+    assert rule.uuid is not None
+    return messages.FilterRow(
+        uuid=rule.uuid,
+        watermark=8,
+        priority=rule.priority,
+        predicates=rule.predicates,
+        action=rule.action,
+        reason_trail=[["gnt:user", rule.reason, 1]],
+        valid_from=rule.valid_from,
+        valid_until=rule.valid_until,
+    )
 
 
 @contextlib.contextmanager

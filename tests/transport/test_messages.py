@@ -62,7 +62,9 @@ def test_a_request_names_its_replies(kind: type[Message]) -> None:
 
 def test_what_comes_from_outside_has_a_receiver() -> None:
     assert set(RECEIVERS) == set(CLIENT_REQUESTS) | set(JOB_MESSAGES)
-    assert set(RECEIVERS.values()) == {"job_queue", "lock_manager", "executor", "supervisor"}
+    assert set(RECEIVERS.values()) == {
+        "config_store", "executor", "job_queue", "lock_manager", "supervisor",
+    }  # fmt: skip
 
 
 def test_clients_and_jobs_say_different_things() -> None:
@@ -143,6 +145,21 @@ GOLDEN: list[tuple[Message, dict[str, Any]]] = [
             "entries": [[3, [5, 6], "stdout", "x"]],
         },
     ),
+    (
+        messages.ReplaceFilter(uuid="u", predicates=[["jobid", None]], action=["RATE_LIMIT", 2]),
+        {
+            "type": "replace_filter",
+            "uuid": "u",
+            "priority": 0,
+            "predicates": [["jobid", None]],
+            "action": ["RATE_LIMIT", 2],
+            "reason": "",
+            "valid_from": None,
+            "valid_until": None,
+        },
+    ),
+    (messages.DeleteFilter(uuid="u"), {"type": "delete_filter", "uuid": "u"}),
+    (messages.ListFilters(uuids=["u"]), {"type": "list_filters", "uuids": ["u"]}),
     (messages.StateRecorded(serial=3), {"type": "state_recorded", "serial": 3}),
     (
         messages.Failure("BusyError", "later"),

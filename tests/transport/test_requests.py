@@ -10,7 +10,14 @@ import pytest
 from ganger.storage import errors, settings
 from ganger.storage.jobs import JobStatus
 from ganger.transport import requests, watches
-from ganger.transport.messages import JobRows, JobSpec, ListJobs, SubmitJobs
+from ganger.transport.messages import (
+    JobRows,
+    JobSpec,
+    JobsSubmitted,
+    ListJobs,
+    ReplaceFilter,
+    SubmitJobs,
+)
 
 OP = {"OP_ID": "OP_TEST_DELAY", "duration": 0}
 
@@ -106,3 +113,43 @@ def test_an_unknown_status_is_named() -> None:
 def test_what_is_no_job_id_is_named(wrong: object) -> None:
     with pytest.raises(errors.BadRequestError, match="expected a positive number"):
         watches.checked_ids([1, wrong])
+
+
+# Filter rules.
+
+
+def test_without_a_rejection_the_ids_are_those_that_were_answered() -> None:
+    assert requests.submitted(JobsSubmitted(ids=[4, 5]), 2) == [4, 5]
+
+
+def test_the_ids_of_the_others_stand_at_their_places_in_the_batch() -> None:
+    reply = JobsSubmitted(ids=[7, 9], rejected={1: "rejected by x", 3: "rejected by y"})
+    with pytest.raises(errors.RejectedError) as caught:
+        requests.submitted(reply, 4)
+    assert caught.value.ids == [7, None, 9, None]
+    assert str(caught.value) == (
+        "job 1 is rejected by x; job 3 is rejected by y; the others have the ids 7, 9"
+    )
+
+
+def test_a_dry_run_that_is_rejected_in_part_names_no_ids() -> None:
+    with pytest.raises(errors.RejectedError) as caught:
+        requests.submitted(JobsSubmitted(ids=[], rejected={0: "rejected by x"}), 2)
+    assert caught.value.ids == [None, None]
+    assert str(caught.value) == "job 0 is rejected by x"
+
+
+def test_of_many_ids_only_the_first_are_told() -> None:
+    reply = JobsSubmitted(ids=list(range(1, 26)), rejected={25: "rejected by x"})
+    with pytest.raises(errors.RejectedError, match=r"1, 2, .*, 10 and 15 more$"):
+        requests.submitted(reply, 26)
+
+
+def test_a_new_rule_is_named_by_the_client_so_that_it_can_be_repeated() -> None:
+    first, second = (requests.new_filter(None, (None, None), action="PAUSE") for _ in range(2))
+    assert first.uuid is not None
+    assert len(first.uuid) == 36
+    assert first.uuid != second.uuid
+    assert requests.new_filter("u", (1.0, 2.5), priority=3) == ReplaceFilter(
+        uuid="u", priority=3, valid_from=1.0, valid_until=2.5
+    )

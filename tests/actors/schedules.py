@@ -1,0 +1,39 @@
+"""Schedules and verdicts for tests: every verdict holds under the chain in force."""
+
+from __future__ import annotations
+
+from ganger.actors.scheduling import Schedule
+from ganger.transport.messages import JobVerdict, PendingJob
+
+CHAIN = 7
+"""The rule chain in force where a test says nothing else."""
+
+
+def verdict(  # noqa: PLR0913 - all that a verdict can say
+    job_id: int,
+    *depends: tuple[int, str],
+    priority: int = 0,
+    action: str = "ACCEPT",
+    rule: str | None = None,
+    limit: int | None = None,
+    limits: tuple[tuple[str, int], ...] = (),
+    chain: int = CHAIN,
+) -> JobVerdict:
+    """A pending job; each dependency as an id and its statuses, separated by commas."""
+    parsed = tuple((target, tuple(filter(None, text.split(",")))) for target, text in depends)
+    job = PendingJob(id=job_id, priority=priority, depends=parsed, limits=limits)
+    return JobVerdict(job=job, action=action, rule=rule, limit=limit, chain=chain)
+
+
+def schedule(*verdicts: JobVerdict, slots: int = 20) -> Schedule:
+    """A schedule that knows these pending jobs."""
+    made = Schedule(slots)
+    made.change_chain(CHAIN)
+    for one in verdicts:
+        made.add(one)
+    return made
+
+
+def started(of: Schedule) -> list[int]:
+    """What starts in the next pass."""
+    return of.decide().start

@@ -1,0 +1,238 @@
+"""The job queue on a stage, under filter rules: the door, jobs to be judged, rules in force."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.actors.queue_stage import DELAY, Queue, spec
+
+from ganger.storage import settings
+from ganger.storage.jobs import JobStatus
+from ganger.transport import messages
+from ganger.transport.messages import JobSpec
+
+RUNNING, SUCCESS = JobStatus.RUNNING, JobStatus.SUCCESS
+UUID = "aaaaaaaa-0000-4000-8000-000000000000"
+EXEC: dict[str, Any] = {"OP_ID": "OP_EXEC", "argv": ["true"]}
+REJECTS = {
+    "uuid": UUID,
+    "watermark": 0,
+    "action": "REJECT",
+    "predicates": [["opcode", ["=", "OP_ID", "OP_TEST_DELAY"]]],
+    "reason_trail": [["gnt:user", "closed", 1]],
+}
+TOLD = f"rejected by filter rule {UUID} (priority 0, reason: closed)"
+
+
+def obey(queue: Queue, *rules: dict[str, Any], serial: int = 4, reads: bool = True) -> None:
+    changed = messages.RuleChainChanged(
+        chain=7, serial=serial, reads_opcodes=reads, rules=list(rules)
+    )
+    queue.actor.notify(changed)
+
+
+def command(**fields: Any) -> JobSpec:
+    return JobSpec(ops=[EXEC], **fields)
+
+
+# The door.
+
+
+def test_a_rejected_job_is_refused_and_nothing_is_stored(queue: Queue) -> None:
+    obey(queue, REJECTS)
+    assert queue.submit(spec()).refusal == ("RejectedError", f"the job is {TOLD}")
+    assert queue.statuses() == {}
+    assert queue.stage.take(messages.JobsArrived) == []
+
+
+def test_of_a_batch_only_the_rejected_jobs_are_left_out(queue: Queue) -> None:
+    obey(queue, REJECTS)
+    reply = queue.submit(command(), spec(), command()).answer_as(messages.JobsSubmitted)
+    assert reply.rejected == {1: TOLD}
+    assert list(queue.statuses()) == reply.ids
+    assert len(reply.ids) == 2
+    arrived = queue.stage.take_one(messages.JobsArrived)
+    assert [one.job.id for one in arrived.jobs] == reply.ids
+    # What was told stays true after a restart, and no id is given twice.
+    queue.crash_machine()
+    assert list(queue.statuses()) == reply.ids
+    obey(queue)
+    [new] = queue.submitted(command())
+    assert new > max(reply.ids)
+
+
+def test_relative_dependencies_are_right_around_a_rejected_job(queue: Queue) -> None:
+    obey(queue, REJECTS)
+    first, third = queue.submitted(command(), spec(), command(depends=[(-2, ["success"])]))
+    assert queue.job(third).ops[0].input["depends"] == [[first, ["success"]]]
+
+
+def test_a_batch_of_which_nothing_is_left_is_refused_whole(queue: Queue) -> None:
+    obey(queue, REJECTS)
+    error, text = queue.submit(spec(), command(depends=[(-1, [])])).refusal
+    assert error == "RejectedError"
+    assert text.startswith(f"job 0 of the submission is {TOLD}; job 1 of the submission is not st")
+    assert queue.statuses() == {}
+
+
+def test_a_dry_run_tells_what_would_be_rejected(queue: Queue) -> None:
+    obey(queue, REJECTS)
+    reply = queue.submit(command(), spec(), dry_run=True).answer
+    assert reply == messages.JobsSubmitted(ids=[], rejected={1: TOLD})
+    assert queue.submit(spec(), dry_run=True).refusal[0] == "RejectedError"
+    assert queue.statuses() == {}
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_repeated_key_tells_again_what_was_rejected(queue: Queue, *, is_restarted: bool) -> None:
+    # The client never saw the first answer: without this it would take the ids of two jobs
+    # for those of three.
+    obey(queue, REJECTS)
+    first = queue.submit(command(), spec(), command(), key="k").answer_as(messages.JobsSubmitted)
+    if is_restarted:
+        queue.restart()
+        obey(queue, REJECTS)
+    again = queue.submit(command(), spec(), command(), key="k").answer_as(messages.JobsSubmitted)
+    assert again.is_repeat
+    assert again.ids == first.ids
+    assert list(again.rejected) == [1]
+
+
+def test_a_key_whose_jobs_were_all_rejected_is_free(queue: Queue) -> None:
+    obey(queue, REJECTS)
+    assert queue.submit(spec(), key="k").refusal[0] == "RejectedError"
+    obey(queue)
+    assert len(queue.submitted(spec(), key="k")) == 1
+
+
+# In force.
+
+
+def test_rules_are_in_force_when_the_scheduler_goes_by_them_too(queue: Queue) -> None:
+    obey(queue, REJECTS, serial=5)
+    assert queue.stage.take(messages.RulesInForce) == []
+    queue.actor.notify(messages.ChainNoted(serial=5))
+    assert queue.stage.take_one(messages.RulesInForce, to="config_store").serial == 5
+
+
+def test_whoever_hears_first_the_last_one_decides(queue: Queue) -> None:
+    queue.actor.notify(messages.ChainNoted(serial=5))
+    assert queue.stage.take(messages.RulesInForce) == []
+    obey(queue, serial=5)
+    assert queue.stage.take_one(messages.RulesInForce).serial == 5
+
+
+def test_of_changes_that_overlap_the_newest_is_in_force_last(queue: Queue) -> None:
+    obey(queue, serial=5)
+    obey(queue, serial=6)
+    queue.actor.notify(messages.ChainNoted(serial=5))
+    assert queue.stage.take(messages.RulesInForce) == []
+    queue.actor.notify(messages.ChainNoted(serial=6))
+    assert queue.stage.take_one(messages.RulesInForce).serial == 6
+
+
+def test_a_new_queue_lets_nobody_in_before_it_knows_the_rules(queue: Queue) -> None:
+    obey(queue, REJECTS)
+    queue.restart()
+    asker = queue.submit(spec())
+    assert asker.answers == []
+    obey(queue, REJECTS)
+    queue.actor.end_turn()
+    assert asker.refusal[0] == "RejectedError"
+    assert queue.statuses() == {}
+
+
+def test_the_last_id_is_told_with_the_question(queue: Queue) -> None:
+    queue.submitted(spec(), spec())
+    queue.actor.notify(messages.ReportLastId(token=3))
+    told = queue.stage.take_one(messages.LastIdReported, to="config_store")
+    assert told == messages.LastIdReported(token=3, last_id=2)
+
+
+# Jobs to be judged.
+
+
+def test_pending_and_running_jobs_are_sent_to_be_judged_anew(queue: Queue) -> None:
+    obey(queue)
+    queue.submitted(spec(), spec(), spec())
+    queue.start(2)
+    queue.record(2, 10, RUNNING)
+    queue.finish(3)
+    queue.actor.notify(messages.ReportJobs(ids=[1, 2, 3, 99]))
+    sent = queue.stage.take_one(messages.JobsArrived, to="filter_evaluator")
+    assert (sent.is_repeat, sent.is_all, sent.sweep) == (True, False, None)
+    assert [one.job.id for one in sent.jobs] == [1]
+    assert [one.job.id for one in sent.running] == [2]
+    assert all(one.inputs is not None for one in (*sent.jobs, *sent.running))
+
+
+def test_inputs_are_sent_only_where_rules_read_them(queue: Queue) -> None:
+    obey(queue, reads=False)
+    queue.submitted(spec())
+    queue.actor.notify(messages.ReportJobs(ids=[1]))
+    for sent in queue.stage.take(messages.JobsArrived):
+        assert [one.inputs for one in sent.jobs] == [None]
+
+
+def test_ad_hoc_limits_are_told_with_each_job_also_after_a_restart(queue: Queue) -> None:
+    obey(queue, reads=False)
+    reason = [("gnt:user", "rate-limit:3:moves", 1)]
+    queue.submitted(spec(reason=reason))
+    limits = [one.job.limits for one in queue.stage.take_one(messages.JobsArrived).jobs]
+    assert limits == [(("3:moves", 3),)]
+    queue.crash_machine()
+    queue.actor.notify(messages.ReportQueue())
+    limits = [one.job.limits for one in queue.stage.take_one(messages.JobsArrived).jobs]
+    assert limits == [(("3:moves", 3),)]
+
+
+def test_the_queue_is_sent_page_by_page_pending_jobs_only(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "SWEEP_JOBS", 2)
+    obey(queue)
+    queue.submitted(*[spec()] * 6)
+    queue.start(2)
+    queue.stage.told.clear()
+    pages = []
+    after: int | None = 0
+    while after is not None:
+        queue.actor.notify(messages.SweepJobs(after=after, chain=7))
+        page = queue.stage.take_one(messages.JobsArrived, to="filter_evaluator")
+        assert (page.sweep, page.is_repeat) == (7, True)
+        pages.append([one.job.id for one in page.jobs])
+        after = page.next_after
+    assert pages == [[1, 3], [4, 5], [6]]
+
+
+def test_an_empty_queue_is_one_empty_page(queue: Queue) -> None:
+    obey(queue)
+    queue.actor.notify(messages.SweepJobs(after=0, chain=7))
+    page = queue.stage.take_one(messages.JobsArrived)
+    assert (page.jobs, page.next_after) == ([], None)
+
+
+def test_pending_jobs_that_a_rule_rejects_are_canceled_and_no_others(queue: Queue) -> None:
+    obey(queue)
+    queue.submitted(spec(), spec(), spec())
+    queue.start(2)
+    queue.record(2, 10, RUNNING)
+    rejected = [(1, TOLD), (2, TOLD), (99, TOLD)]
+    queue.actor.notify(messages.JobsRejected(jobs=rejected))
+    assert queue.stage.take(messages.JobsFinished) == []
+    queue.actor.end_turn()
+    assert queue.statuses() == {1: "canceled", 2: "running", 3: "queued"}
+    finished = queue.stage.take_one(messages.JobsFinished, to="scheduler")
+    assert finished.jobs == [(1, JobStatus.CANCELED)]
+    assert TOLD in queue.stage.log_stream.getvalue()
+    queue.crash_machine()
+    assert queue.statuses()[1] == "canceled"
+
+
+def test_jobs_that_the_scheduler_finds_rejected_are_canceled(queue: Queue) -> None:
+    obey(queue)
+    queue.submitted(spec(), spec())
+    queue.choose(2, doomed=[(1, "rejected", TOLD)])
+    assert queue.statuses() == {1: "canceled", 2: "queued"}
+    assert [op["OP_ID"] for op in (queue.job(1).ops[0].input,)] == [DELAY["OP_ID"]]

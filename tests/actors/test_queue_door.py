@@ -1,0 +1,109 @@
+"""The queue's door: which jobs of a submission filter rules reject."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ganger.actors import submitting
+from ganger.actors.queue_door import QueueDoor
+from ganger.transport.messages import JobSpec
+
+UUID = "aaaaaaaa-0000-4000-8000-000000000000"
+OTHER = "bbbbbbbb-0000-4000-8000-000000000000"
+DELAY = {"OP_ID": "OP_TEST_DELAY", "duration": 0}
+EXEC = {"OP_ID": "OP_EXEC", "argv": ["true"]}
+NO_DELAYS = ["opcode", ["=", "OP_ID", "OP_TEST_DELAY"]]
+
+
+def rule(uuid: str = UUID, **fields: Any) -> dict[str, Any]:
+    return {"uuid": uuid, "watermark": 5, "action": "REJECT", "predicates": [NO_DELAYS]} | fields
+
+
+def rejected(*raw: dict[str, Any], jobs: list[JobSpec], first_id: int = 6) -> dict[int, str]:
+    door = QueueDoor(raw)
+    return door.rejections(submitting.drafts(jobs, first_id=first_id, now=0.0, key=None))
+
+
+def job(*ops: dict[str, Any], **fields: Any) -> JobSpec:
+    return JobSpec(ops=list(ops), **fields)
+
+
+def test_without_rules_everybody_is_let_in() -> None:
+    assert rejected(jobs=[job(DELAY)]) == {}
+
+
+def test_a_rejected_job_is_told_rule_priority_and_reason() -> None:
+    trail = [["gnt:user", "full", 1], ["gnt:user", "ask Ann", 2], ["luxid", "", 3]]
+    told = rejected(rule(priority=4, reason_trail=trail), jobs=[job(DELAY)])
+    assert told == {0: f"rejected by filter rule {UUID} (priority 4, reason: full; ask Ann)"}
+    assert rejected(rule(), jobs=[job(DELAY)]) == {
+        0: f"rejected by filter rule {UUID} (priority 0)"
+    }
+
+
+def test_only_the_jobs_that_a_rule_rejects_are_turned_away() -> None:
+    told = rejected(rule(), jobs=[job(EXEC), job(DELAY), job(EXEC, DELAY), job(EXEC)])
+    assert sorted(told) == [1, 2]
+
+
+@pytest.mark.parametrize("action", ["ACCEPT", "PAUSE", "CONTINUE", ["RATE_LIMIT", 1]])
+def test_no_other_action_turns_anybody_away(action: object) -> None:
+    assert rejected(rule(action=action), jobs=[job(DELAY)]) == {}
+
+
+def test_the_first_rule_in_order_decides_at_the_door_too() -> None:
+    reason = [("gnt:user", "maintenance pink bunny", 1)]
+    admit = rule(OTHER, predicates=[["reason", ["=~", "reason", "pink bunny"]]], action="ACCEPT")
+    told = rejected(rule(priority=1), admit, jobs=[job(DELAY), job(DELAY, reason=reason)])
+    assert list(told) == [0]
+
+
+def test_jobs_are_judged_by_the_ids_that_they_would_get() -> None:
+    late = rule(predicates=[["jobid", [">", "id", "watermark"]]])
+    assert list(rejected(late, jobs=[job(EXEC)] * 3, first_id=4)) == [2]
+
+
+def test_with_a_rejected_job_go_those_that_depend_on_it() -> None:
+    on_the_first = job(EXEC, depends=[(-1, ["success"])])
+    on_the_second = job(EXEC, depends=[(-1, ["error"])])
+    told = rejected(rule(), jobs=[job(DELAY), on_the_first, on_the_second, job(EXEC)])
+    assert sorted(told) == [0, 1, 2]
+    assert told[1] == (
+        "not stored, because it depends on job 0 of the submission, which is rejected"
+    )
+    assert "job 1 of the submission" in told[2]
+
+
+def test_a_dependency_of_a_later_opcode_counts_too() -> None:
+    later = job(EXEC, EXEC | {"depends": [[-1, ["success"]]]})
+    assert sorted(rejected(rule(), jobs=[job(DELAY), later])) == [0, 1]
+
+
+def test_a_dependency_on_an_older_job_keeps_nobody_out() -> None:
+    assert rejected(rule(), jobs=[job(EXEC, depends=[(3, ["success"])])]) == {}
+
+
+def test_a_rule_is_obeyed_from_the_first_to_the_last_moment_of_its_window(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Also when the word that it has opened is still on its way.
+    now = [9.0]
+    monkeypatch.setattr("ganger.actors.queue_door.time.time", lambda: now[0])
+    door = QueueDoor([rule(valid_from=10.0, valid_until=20.0)])
+    drafts = submitting.drafts([job(DELAY)], first_id=1, now=0.0, key=None)
+    outcomes = []
+    for moment in (9.0, 10.0, 19.9, 20.0):
+        now[0] = moment
+        outcomes.append(bool(door.rejections(drafts)))
+    assert outcomes == [False, True, True, False]
+
+
+def test_a_running_job_is_held_by_a_rule_that_pauses_it_and_by_no_other() -> None:
+    door = QueueDoor([rule(action="PAUSE", priority=2), rule(OTHER, priority=3)])
+    assert door.may_pause()
+    assert door.pause(7, [DELAY]) == f"paused by filter rule {UUID} (priority 2)"
+    assert door.pause(7, [EXEC]) is None
+    assert not QueueDoor([rule()]).may_pause()
+    assert QueueDoor([rule()]).pause(7, [DELAY]) is None

@@ -1,0 +1,76 @@
+"""Jobs that wait until a test lets them go on, and looking at jobs without waiting for time."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from ganger import Client, JobStatus
+from ganger.storage.job_views import StatusChange
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PATIENCE_SECONDS = 60
+"""Far more than anything takes; whoever waits longer has found a fault."""
+
+
+def shell(script: str) -> dict[str, Any]:
+    """An opcode that runs a shell script."""
+    return {"OP_ID": "OP_EXEC", "argv": ["sh", "-c", script]}
+
+
+def delay() -> dict[str, Any]:
+    """An opcode of another kind, which does nothing."""
+    return {"OP_ID": "OP_TEST_DELAY", "duration": 0.001}
+
+
+class Gate:
+    """A named pipe at which jobs wait."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "gate"
+        os.mkfifo(self.path)
+        # Both ends are held, so that opening it never waits, and nobody meets its end.
+        self._descriptor = os.open(self.path, os.O_RDWR)
+
+    def __enter__(self) -> Gate:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._descriptor)
+
+    def job(self) -> dict[str, Any]:
+        """An opcode that ends when it is let through. It takes one byte, and no one else's."""
+        return shell(f"dd bs=1 count=1 < {self.path} 2>/dev/null")
+
+    def let_through(self, count: int = 1) -> None:
+        """Let so many of the waiting jobs go on."""
+        os.write(self._descriptor, b"." * count)
+
+
+def until_running(client: Client, *ids: int) -> None:
+    """Wait until all of these jobs have begun."""
+    left = set(ids)
+    for change in client.watch(*ids, log=False):
+        if isinstance(change, StatusChange) and change.status is JobStatus.RUNNING:
+            left.discard(change.job_id)
+            if not left:
+                return
+
+
+def end(client: Client, *ids: int) -> dict[int, JobStatus]:
+    """Wait for the ends of these jobs."""
+    return {job.id: job.status for job in client.wait(*ids, timeout=PATIENCE_SECONDS)}
+
+
+def statuses(client: Client, *ids: int) -> list[str]:
+    """The statuses of these jobs now, in their order."""
+    found = {job.id: str(job.status) for job in client.jobs(ids)}
+    return [found[job_id] for job_id in ids]
+
+
+def run_by(client: Client) -> None:
+    """Let a job run past all others: whoever could have started before it has."""
+    job_id = client.submit(shell("true"), priority=19, reason="let by")
+    assert end(client, job_id) == {job_id: JobStatus.SUCCESS}

@@ -1,0 +1,380 @@
+"""Control of the queue on a running daemon: pause, depend, cancel, retry, drain, limit, ask why."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.faults.harness import Daemon
+
+from ganger import JobStatus
+from ganger.storage import errors
+from ganger.storage.job_views import StatusChange
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from ganger import Client
+
+QUEUED, WAITING, CANCELING, RUNNING, CANCELED, SUCCESS, ERROR = JobStatus
+NODE = {"node": {"exclusive": ["n1"]}}
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Daemon]:
+    with Daemon(tmp_path) as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def client(daemon: Daemon) -> Iterator[Client]:
+    with daemon.client() as client:
+        yield client
+
+
+class Gate:
+    """A command that runs until the gate is opened."""
+
+    def __init__(self, folder: Path, name: str = "gate") -> None:
+        self._path = folder / name
+        os.mkfifo(self._path)
+
+    def opcode(self, **fields: Any) -> dict[str, Any]:
+        return {"OP_ID": "OP_EXEC", "argv": ["cat", str(self._path)], **fields}
+
+    def open(self) -> None:
+        self._path.write_text("open\n")
+
+
+def note(folder: Path, word: str, **fields: Any) -> dict[str, Any]:
+    """A command that leaves a word behind."""
+    command = f"echo {word} >> {folder}/notes"
+    return {"OP_ID": "OP_EXEC", "argv": ["sh", "-c", command], **fields}
+
+
+def notes(folder: Path) -> list[str]:
+    path = folder / "notes"
+    return path.read_text().split() if path.exists() else []
+
+
+def await_status(client: Client, job_id: int, *statuses: JobStatus) -> None:
+    for part in client.watch(job_id, log=False, timeout=30):
+        if isinstance(part, StatusChange) and part.status in statuses:
+            return
+    raise AssertionError(f"job {job_id} never was {statuses}")
+
+
+def statuses_of(client: Client, job_id: int) -> list[JobStatus]:
+    return [op.status for op in client.job(job_id).ops or ()]
+
+
+def test_a_paused_job_gives_up_everything_before_its_next_opcode_and_goes_on_there(
+    daemon: Daemon, client: Client, tmp_path: Path
+) -> None:
+    gate = Gate(tmp_path)
+    job_id = client.submit(
+        [
+            note(tmp_path, "one"),
+            gate.opcode(locks=NODE),
+            note(tmp_path, "two", locks=NODE),
+            note(tmp_path, "three"),
+        ]
+    )
+    await_status(client, job_id, RUNNING)
+    rule = client.add_filter(action="PAUSE", reason="switch replacement")
+    gate.open()
+    await_status(client, job_id, QUEUED)
+    paused = client.job(job_id)
+    assert statuses_of(client, job_id) == [SUCCESS, SUCCESS, QUEUED, QUEUED]
+    assert paused.process_id is None
+    assert client.locks() == []
+    assert notes(tmp_path) == ["one"]
+    assert paused.ops is not None
+    assert "switch replacement" in paused.ops[2].log[-1].text
+    assert f"filter rule {rule}" in client.explain(job_id).text
+    # It is still so after a crash, and nothing is repeated.
+    daemon.kill()
+    daemon.up()
+    assert statuses_of(client, job_id) == [SUCCESS, SUCCESS, QUEUED, QUEUED]
+    client.delete_filter(rule)
+    [ended] = client.wait(job_id, timeout=30)
+    assert ended.status is SUCCESS
+    assert notes(tmp_path) == ["one", "two", "three"]
+
+
+def test_a_paused_job_leaves_its_run_slot_to_others(client: Client, tmp_path: Path) -> None:
+    client.limits(running=1)
+    gate = Gate(tmp_path)
+    job_id = client.submit([gate.opcode(), note(tmp_path, "later")])
+    await_status(client, job_id, RUNNING)
+    client.add_filter(action="PAUSE", predicates=[["jobid", ["=", "id", job_id]]])
+    other = client.submit(note(tmp_path, "other"))
+    gate.open()
+    assert client.wait(other, timeout=30)[0].status is SUCCESS
+    assert client.job(job_id).status is QUEUED
+    assert notes(tmp_path) == ["other"]
+
+
+def test_a_job_that_waits_for_a_lock_when_it_is_paused_does_not_begin(
+    client: Client, tmp_path: Path
+) -> None:
+    gate = Gate(tmp_path)
+    holder = client.submit(gate.opcode(locks=NODE))
+    await_status(client, holder, RUNNING)
+    waiter = client.submit(note(tmp_path, "waiter", locks=NODE))
+    await_status(client, waiter, WAITING)
+    rule = client.add_filter(action="PAUSE", predicates=[["jobid", ["=", "id", waiter]]])
+    gate.open()
+    await_status(client, waiter, QUEUED)
+    client.wait(holder, timeout=30)
+    assert notes(tmp_path) == []
+    assert client.locks() == []
+    client.delete_filter(rule)
+    assert client.wait(waiter, timeout=30)[0].status is SUCCESS
+    assert notes(tmp_path) == ["waiter"]
+
+
+def test_a_paused_job_can_be_canceled_and_keeps_what_it_has_done(
+    client: Client, tmp_path: Path
+) -> None:
+    gate = Gate(tmp_path)
+    job_id = client.submit([gate.opcode(), note(tmp_path, "never"), note(tmp_path, "never")])
+    await_status(client, job_id, RUNNING)
+    client.add_filter(action="PAUSE")
+    gate.open()
+    await_status(client, job_id, QUEUED)
+    # Its process may still be about to leave; then it is not there to be asked.
+    while not client.cancel(job_id).accepted:
+        assert client.job(job_id).status is QUEUED
+    assert client.wait(job_id, timeout=30)[0].status is CANCELED
+    assert statuses_of(client, job_id) == [SUCCESS, CANCELED, CANCELED]
+    assert notes(tmp_path) == []
+
+
+def test_a_rule_that_rejects_cancels_what_is_queued_and_leaves_what_runs(
+    client: Client, tmp_path: Path
+) -> None:
+    client.limits(running=1)
+    gate = Gate(tmp_path)
+    running = client.submit(gate.opcode())
+    await_status(client, running, RUNNING)
+    queued = client.submit_many([[note(tmp_path, "never")]] * 3)
+    held = client.submit(note(tmp_path, "never"), depends=[running])
+    client.add_filter(action="REJECT", reason="site is closing", priority=4)
+    for job in client.wait(*queued, held, timeout=30):
+        assert job.status is CANCELED
+    with pytest.raises(errors.RejectedError, match=r"priority 4, reason: site is closing"):
+        client.submit(note(tmp_path, "never"))
+    gate.open()
+    assert client.wait(running, timeout=30)[0].status is SUCCESS
+    assert notes(tmp_path) == []
+
+
+def test_a_dependency_of_a_later_opcode_holds_that_opcode_alone(
+    client: Client, tmp_path: Path
+) -> None:
+    client.limits(running=2)
+    gate = Gate(tmp_path)
+    first = client.submit(gate.opcode())
+    await_status(client, first, RUNNING)
+    second = client.submit(
+        [
+            note(tmp_path, "begun", locks=NODE),
+            note(tmp_path, "after", locks=NODE, depends=[[first, ["success"]]]),
+        ]
+    )
+    await_status(client, second, WAITING)
+    assert statuses_of(client, second) == [SUCCESS, WAITING]
+    assert client.job(second).process_id is None
+    assert [(row.name, row.pending) for row in client.locks()] == [
+        (f"job/{first}", [("success", [f"job/{second}"])])
+    ]
+    # The second slot is free: the job that waits takes none.
+    third = client.submit(note(tmp_path, "third", locks=NODE))
+    client.wait(third, timeout=30)
+    gate.open()
+    assert client.wait(second, timeout=30)[0].status is SUCCESS
+    assert notes(tmp_path) == ["begun", "third", "after"]
+
+
+def test_a_later_opcode_whose_dependency_failed_fails_and_the_earlier_ones_stay(
+    client: Client, tmp_path: Path
+) -> None:
+    gate = Gate(tmp_path)
+    first = client.submit([gate.opcode(), {"OP_ID": "OP_EXEC", "argv": ["false"]}])
+    await_status(client, first, RUNNING)
+    second = client.submit(
+        [note(tmp_path, "begun"), note(tmp_path, "never", depends=[[first, ["success"]]])]
+    )
+    await_status(client, second, WAITING)
+    gate.open()
+    [ended] = client.wait(second, timeout=30)
+    assert ended.status is ERROR
+    assert statuses_of(client, second) == [SUCCESS, ERROR]
+    assert ended.ops is not None
+    assert "finished with status 'error'" in str(ended.ops[1].result)
+    assert notes(tmp_path) == ["begun"]
+
+
+def test_a_running_command_is_killed_on_request(client: Client, tmp_path: Path) -> None:
+    gate = Gate(tmp_path)
+    job_id = client.submit([gate.opcode(locks=NODE), note(tmp_path, "never")])
+    await_status(client, job_id, RUNNING)
+    assert not client.cancel(job_id).accepted
+    outcome = client.cancel(job_id, kill=True)
+    assert outcome.accepted
+    assert "SIGTERM" in outcome.text
+    [ended] = client.wait(job_id, timeout=30)
+    assert ended.status is ERROR
+    assert ended.ops is not None
+    assert "killed on request, and ended by SIGTERM" in str(ended.ops[0].result)
+    assert notes(tmp_path) == []
+    assert client.locks() == []
+
+
+def test_a_command_that_does_not_listen_is_killed_all_the_same(client: Client) -> None:
+    script = 'trap "" TERM; echo ready; while :; do read -t 1 none <&1; done'
+    job_id = client.submit({"OP_ID": "OP_EXEC", "argv": ["bash", "-c", script]})
+    for part in client.watch(job_id, timeout=30):
+        if not isinstance(part, StatusChange) and part.text == "ready":
+            break
+    client.cancel(job_id, kill=True)
+    [ended] = client.wait(job_id, timeout=30)
+    assert ended.ops is not None
+    assert "killed on request, and ended by SIGKILL" in str(ended.ops[0].result)
+
+
+def test_a_job_that_does_not_react_at_all_is_killed_by_the_daemon(
+    client: Client, tmp_path: Path
+) -> None:
+    gate = Gate(tmp_path)
+    job_id = client.submit(gate.opcode(locks=NODE))
+    await_status(client, job_id, RUNNING)
+    process_id = client.job(job_id).process_id
+    assert process_id is not None
+    os.kill(process_id, signal.SIGSTOP)
+    with pytest.raises(errors.DeadlineError):
+        client.cancel(job_id, kill=True, timeout=1)
+    [ended] = client.wait(job_id, timeout=30)
+    assert ended.status is ERROR
+    assert ended.ops is not None
+    assert "was killed on request" in str(ended.ops[0].result)
+    assert "SIGKILL" in str(ended.ops[0].result)
+    assert client.locks() == []
+
+
+def test_a_job_is_tried_again_from_where_it_failed(client: Client, tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    check = {"OP_ID": "OP_EXEC", "argv": ["test", "-e", str(key)]}
+    old = client.submit([note(tmp_path, "one"), check, note(tmp_path, "two")], reason="upgrade")
+    assert client.wait(old, timeout=30)[0].status is ERROR
+    key.touch()
+    new = client.retry(old)
+    assert client.wait(new, timeout=30)[0].status is SUCCESS
+    assert notes(tmp_path) == ["one", "two"]
+    assert client.job(new).retry_of == old
+    assert client.job(old).retried_by == [new]
+    assert client.job(new).reason == "upgrade"
+    with pytest.raises(errors.JobStateError, match="every opcode of job"):
+        client.retry(new)
+    whole = client.retry(old, whole=True)
+    client.wait(whole, timeout=30)
+    assert notes(tmp_path) == ["one", "two", "one", "two"]
+    client.archive(old)
+    other = client.retry(old, ops=note(tmp_path, "other"))
+    client.wait(other, timeout=30)
+    assert client.job(old).retried_by == [new, whole, other]
+    assert client.job(old).archived
+
+
+def test_only_what_has_ended_is_tried_again(client: Client, tmp_path: Path) -> None:
+    gate = Gate(tmp_path)
+    job_id = client.submit(gate.opcode())
+    await_status(client, job_id, RUNNING)
+    with pytest.raises(errors.JobStateError, match="only an ended job"):
+        client.retry(job_id)
+    with pytest.raises(errors.UnknownJobError):
+        client.retry(99)
+    gate.open()
+
+
+def test_a_drained_queue_refuses_with_an_error_of_its_own_also_after_a_restart(
+    daemon: Daemon, client: Client, tmp_path: Path
+) -> None:
+    gate = Gate(tmp_path)
+    before = client.submit([gate.opcode(), note(tmp_path, "before")])
+    client.drain()
+    with pytest.raises(errors.QueueDrainedError, match="drained"):
+        client.submit(note(tmp_path, "never"))
+    assert client.info().is_drained
+    daemon.kill()
+    daemon.up()
+    with pytest.raises(errors.QueueDrainedError):
+        client.submit(note(tmp_path, "never"))
+    gate.open()
+    assert client.wait(before, timeout=30)[0].status is SUCCESS
+    client.drain(drained=False)
+    client.wait(client.submit(note(tmp_path, "after")), timeout=30)
+    assert notes(tmp_path) == ["before", "after"]
+
+
+def test_the_number_of_run_slots_is_kept(daemon: Daemon, client: Client, tmp_path: Path) -> None:
+    assert client.limits(running=1, tracked=7).running_jobs_max == 1
+    daemon.kill()
+    daemon.up()
+    limits = client.limits()
+    assert (limits.running_jobs_max, limits.tracked_jobs_max) == (1, 7)
+    gate = Gate(tmp_path)
+    running = client.submit(gate.opcode())
+    await_status(client, running, RUNNING)
+    queued = client.submit(note(tmp_path, "queued"))
+    why = client.explain(queued)
+    assert why.text == f"job {queued} is queued: all 1 run slots are taken, by job {running}"
+    client.limits(running=2)
+    assert client.wait(queued, timeout=30)[0].status is SUCCESS
+    gate.open()
+
+
+def test_why_a_job_waits_for_a_lock(client: Client, tmp_path: Path) -> None:
+    gate = Gate(tmp_path)
+    holder = client.submit(gate.opcode(locks=NODE))
+    await_status(client, holder, RUNNING)
+    waiter = client.submit(note(tmp_path, "one", locks=NODE))
+    await_status(client, waiter, WAITING)
+    dependant = client.submit(note(tmp_path, "two"), depends=[waiter])
+    why = client.explain(waiter)
+    [obstacle] = why.obstacles
+    assert (obstacle.kind, obstacle.lock, obstacle.jobs) == ("lock", "node/n1", [holder])
+    assert obstacle.since is not None
+    assert why.change == f"job {holder} ends, or gives the lock back"
+    chain = client.explain(dependant)
+    assert [one.kind for one in chain.obstacles] == ["dependency", "dependency"]
+    assert [one.held for one in chain.obstacles] == [dependant, waiter]
+    assert client.explain(holder).obstacles == []
+    gate.open()
+    client.wait(dependant, timeout=30)
+    assert client.explain(dependant).text == f"job {dependant} has ended: success"
+
+
+def test_what_is_simulated_comes_true(client: Client, tmp_path: Path) -> None:
+    client.limits(running=1)
+    gate = Gate(tmp_path)
+    running = client.submit(gate.opcode())
+    await_status(client, running, RUNNING)
+    one, two = client.submit_many([[note(tmp_path, "one")], [note(tmp_path, "two")]])
+    assert client.simulate().start == []
+    assert client.simulate(running=2).start == [one]
+    assert client.simulate(running=3, priorities={two: -1}).start == [two, one]
+    rule = {"action": "REJECT", "predicates": [["jobid", ["=", "id", two]]]}
+    rejected = client.simulate(rule=rule, running=9)
+    assert rejected.start == [one]
+    assert [job_id for job_id, _ in rejected.ended] == [two]
+    assert client.simulate(ended={running: "success"}).start == [one]
+    # Nothing of all that has happened.
+    assert {client.job(job_id).status for job_id in (one, two)} == {QUEUED}
+    gate.open()
+    client.wait(one, two, timeout=30)
+    assert notes(tmp_path) == ["one", "two"]

@@ -1,0 +1,125 @@
+"""The verbs for filter rules, of both clients, against a small daemon with real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.transport.fake_daemon import PATIENCE_SECONDS, FakeDaemon
+
+from ganger.storage import errors
+from ganger.transport.async_client import AsyncClient
+from ganger.transport.client import Client
+from ganger.transport.messages import ReplaceFilter, SubmitJobs
+
+OP = {"OP_ID": "OP_TEST_DELAY", "duration": 0}
+UUID = "aaaaaaaa-0000-4000-8000-000000000000"
+PREDICATES = [["jobid", [">", "id", "watermark"]]]
+
+
+@pytest.fixture
+def client(data: Path) -> Iterator[Client]:
+    with Client(data, timeout=PATIENCE_SECONDS) as client:
+        yield client
+
+
+def test_a_rule_arrives_as_it_was_written(daemon: FakeDaemon, client: Client) -> None:
+    uuid = client.add_filter(
+        priority=3,
+        predicates=PREDICATES,
+        action=["RATE_LIMIT", 4],
+        reason="slow",
+        valid_from=5.0,
+        valid_until=6.5,
+    )
+    sent = daemon.store.filters[uuid]
+    assert (sent.priority, sent.predicates, sent.action) == (3, PREDICATES, ["RATE_LIMIT", 4])
+    assert (sent.reason, sent.valid_from, sent.valid_until) == ("slow", 5.0, 6.5)
+
+
+def test_a_rule_needs_nothing(daemon: FakeDaemon, client: Client) -> None:
+    sent = daemon.store.filters[client.add_filter()]
+    assert (sent.priority, sent.predicates, sent.action, sent.reason) == (0, [], "CONTINUE", "")
+
+
+def test_each_new_rule_gets_a_uuid_of_its_own_unless_it_is_given(
+    daemon: FakeDaemon, client: Client
+) -> None:
+    made = {client.add_filter() for _ in range(3)}
+    assert client.add_filter(uuid=UUID) == UUID
+    assert set(daemon.store.filters) == made | {UUID}
+
+
+def test_a_rule_is_replaced_and_made_where_there_is_none(
+    daemon: FakeDaemon, client: Client
+) -> None:
+    assert client.replace_filter(UUID, priority=1, reason="first") == UUID
+    assert client.replace_filter(UUID, action="PAUSE") == UUID
+    [sent] = daemon.store.filters.values()
+    assert (sent.priority, sent.action, sent.reason) == (0, "PAUSE", "")
+
+
+@pytest.mark.usefixtures("daemon")
+def test_rules_are_listed_all_or_some(client: Client) -> None:
+    client.add_filter(uuid=UUID, priority=2, action="PAUSE", reason="why")
+    other = client.add_filter()
+    assert [row.uuid for row in client.filters()] == [UUID, other]
+    [row] = client.filters([UUID])
+    assert (row.priority, row.action, row.reason_trail) == (2, "PAUSE", [["gnt:user", "why", 1]])
+    assert client.filters([]) == []
+
+
+def test_a_rule_is_deleted_once(daemon: FakeDaemon, client: Client) -> None:
+    client.add_filter(uuid=UUID)
+    client.delete_filter(UUID)
+    assert daemon.store.filters == {}
+    with pytest.raises(errors.UnknownFilterError, match=UUID):
+        client.delete_filter(UUID)
+
+
+def test_a_rule_that_is_sent_again_keeps_its_uuid(daemon: FakeDaemon, client: Client) -> None:
+    # Who was to answer it was replaced, and nobody knows whether the rule was stored.
+    daemon.refusals[ReplaceFilter] = [errors.ComponentRestartedError("gone")]
+    uuid = client.add_filter(action="PAUSE")
+    sent = [daemon.wait_for(ReplaceFilter) for _ in range(2)]
+    assert sent[0] == sent[1] == daemon.store.filters[uuid]
+
+
+def test_a_rejected_job_raises_and_of_a_batch_the_others_are_told(
+    daemon: FakeDaemon, client: Client
+) -> None:
+    daemon.store.rejected = {1: f"rejected by filter rule {UUID} (priority 0)"}
+    with pytest.raises(errors.RejectedError, match=rf"^job 1 is .* {UUID} .* ids 1, 2$") as caught:
+        client.submit_many([OP, OP, OP])
+    assert caught.value.ids == [1, None, 2]
+    assert len(daemon.store.specs) == 2
+
+
+def test_a_refusal_of_the_daemon_arrives_with_its_class(daemon: FakeDaemon, client: Client) -> None:
+    daemon.refusals[SubmitJobs] = [errors.RejectedError("the job is rejected by filter rule x")]
+    with pytest.raises(
+        errors.RejectedError, match="^the job is rejected by filter rule x$"
+    ) as caught:
+        client.submit(OP)
+    assert list(caught.value.ids) == []
+
+
+def test_the_asynchronous_client_has_the_same_verbs(daemon: FakeDaemon, data: Path) -> None:
+    async def scene() -> None:
+        async with AsyncClient(data, timeout=PATIENCE_SECONDS) as client:
+            uuid = await client.add_filter(action="PAUSE", predicates=PREDICATES, reason="x")
+            assert await client.replace_filter(UUID, action="REJECT", valid_until=9.0) == UUID
+            assert [row.uuid for row in await client.filters()] == [uuid, UUID]
+            assert [row.valid_until for row in await client.filters([UUID])] == [9.0]
+            await client.delete_filter(uuid)
+            with pytest.raises(errors.UnknownFilterError):
+                await client.delete_filter(uuid)
+            daemon.store.rejected = {0: "rejected by x"}
+            with pytest.raises(errors.RejectedError) as caught:
+                await client.submit_many([OP, OP])
+            assert caught.value.ids == [None, 1]
+
+    asyncio.run(scene())
+    assert list(daemon.store.filters) == [UUID]
