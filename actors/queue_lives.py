@@ -35,8 +35,8 @@ class QueueLives(QueueCore):
                 # It keeps its run slot until the disk works and the queue is told anew.
                 continue
             row.phase = Phase.STARTING
-            self._mark_being_forked(row)
-            starting.append((job_id, row.needs_user_opcodes))
+            if self._mark_being_forked(row):
+                starting.append((job_id, row.needs_user_opcodes))
         if starting:
             self.address("executor").notify(messages.StartJobs(jobs=starting))
         if mistaken:
@@ -51,7 +51,7 @@ class QueueLives(QueueCore):
             self._end_doomed(job_id, verdict, text)
         self._ledger.write_pending(self._ledger.unwritten_up_to(message.seen_up_to))
 
-    def _mark_being_forked(self, row: Row) -> None:
+    def _mark_being_forked(self, row: Row) -> bool:
         """The job file names the daemon's lock file while a process is being made."""
         job = self._read(row.id)
         job.livelock = self.surroundings.daemon_lock.path
@@ -62,9 +62,27 @@ class QueueLives(QueueCore):
         row.serial = job.advance_serial()
         row.status = job.status
         body = jobs.encode_job(job)
-        self._ledger.note(row.id, row.serial, body)
-        self._ledger.write_state(row.id)
         self._forked[row.id] = body, job
+        if self._ledger.is_covered(row.id):
+            self._ledger.note(row.id, row.serial, body)
+            self._ledger.write_state(row.id)
+            return True
+        self._ledger.store_state(
+            (row.id, row.serial, body),
+            functools.partial(self._start_marked, row),
+            lambda _: self._unmark(row),
+        )
+        return False
+
+    def _start_marked(self, row: Row) -> None:
+        if row.phase is Phase.STARTING:
+            self._ledger.write_state(row.id)
+            starting = [(row.id, row.needs_user_opcodes)]
+            self.address("executor").notify(messages.StartJobs(jobs=starting))
+
+    def _unmark(self, row: Row) -> None:
+        if row.phase is Phase.STARTING:
+            row.phase = Phase.PENDING
 
     def _read_forked(self, job_id: int) -> jobs.Job:
         """The job as it was when its process was asked for, unless it has changed since."""
@@ -150,7 +168,10 @@ class QueueLives(QueueCore):
 
     def _state_recorded(self, row: Row, envelope: Envelope, message: messages.RecordState) -> None:
         envelope.reply(messages.StateRecorded(serial=message.serial))
-        if message.body is None:
+        if message.serial < row.serial:
+            return
+        known = self._ledger.serial(row.id)
+        if message.body is None and known is not None and known < message.serial:
             self._ledger.forget(row.id)
         row.serial = message.serial
         row.priority = message.priority
@@ -188,14 +209,28 @@ class QueueLives(QueueCore):
         """The process is gone without a word: believe the newest of file and journal."""
         job = self._newest(row)
         if job.status.is_final:
-            self._end(row)
-            row.started = jobs.seconds(job.start_timestamp)
-            row.ended = jobs.seconds(job.end_timestamp)
-            self._move(row, job.status)
+            self._store_found_end(row, job)
         elif all(op.status is JobStatus.QUEUED for op in job.ops):
             self._start_again(row)
         else:
             self._fail(row, job, DEATH_SOURCE, death_text(job))
+
+    def _store_found_end(self, row: Row, job: jobs.Job) -> None:
+        # The process may have been killed between writing its end and flushing it.
+        row.serial = max(row.serial, job.serial)
+
+        def stored() -> None:
+            self._ledger.forget(row.id)
+            self._end(row)
+            row.started = jobs.seconds(job.start_timestamp)
+            row.ended = jobs.seconds(job.end_timestamp)
+            self._move(row, job.status)
+
+        self._ledger.store_state(
+            (row.id, job.serial, jobs.encode_job(job)),
+            stored,
+            lambda _: self._unended.append(row.id),
+        )
 
     def _newest(self, row: Row) -> jobs.Job:
         data = self._ledger.directory.read(row.id)
