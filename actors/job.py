@@ -121,6 +121,7 @@ class JobActor:
         self._answers: dict[int, Message] = {}
         self._index = 0
         self._is_canceled = False
+        self._is_only_copy = False
         self._has_locks = False
         self._is_returned = False
         self._must_be_killed = False
@@ -301,10 +302,24 @@ class JobActor:
         if len(body) <= settings.JOURNALED_STATE_BYTES_MAX and self._link.is_up:
             answer = self._try_ask(self._state(serial, body), _RECORD_SECONDS)
             if isinstance(answer, messages.StateRecorded):
+                self._is_only_copy = False
                 self._write(body, flush=False)
                 return
+        self._is_only_copy = True
         self._write(body, flush=True)
         self._link.send(self._state(serial, None), self._next_number())
+
+    def _post_state(self) -> None:
+        """Send a state that the daemon makes durable before it passes on what follows."""
+        serial = self._job.advance_serial()
+        body = jobs.encode_job(self._job)
+        if len(body) <= settings.JOURNALED_STATE_BYTES_MAX and self._link.is_up:
+            self._link.send(self._state(serial, body), self._next_number())
+            self._write(body, flush=False)
+        else:
+            self._is_only_copy = True
+            self._write(body, flush=True)
+            self._link.send(self._state(serial, None), self._next_number())
 
     def _state(self, serial: int, body: bytes | None) -> messages.RecordState:
         job = self._job
@@ -321,6 +336,7 @@ class JobActor:
 
     def _write(self, body: bytes, *, flush: bool) -> None:
         """Write the file; a disk that refuses is asked again until it takes it."""
+        flush = flush or self._is_only_copy
         while True:
             try:
                 self._replace(body, flush=flush)
@@ -432,9 +448,11 @@ class JobActor:
         accepted = op.status in (JobStatus.QUEUED, JobStatus.WAITING, JobStatus.CANCELING)
         if accepted:
             self._is_canceled = True
+            if op.status is JobStatus.QUEUED:
+                op.apply(OpcodeEvent.TAKE_UP)
             if op.status is JobStatus.WAITING:
                 op.apply(OpcodeEvent.CANCEL)
-                self._tell_waiting()
+                self._post_state()
             text = f"Job {job_id} will be canceled"
         elif message.kill and op.status is JobStatus.RUNNING:
             # Should the operation end well all the same, no other one begins.
@@ -456,6 +474,7 @@ class JobActor:
         for op in changed:
             op.priority = priority
         if changed:
+            self._post_state()
             text = f"Priorities of pending opcodes for job {job_id} have been changed to {priority}"
         else:
             text = f"Job {job_id} had no pending opcodes"

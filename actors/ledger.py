@@ -44,6 +44,7 @@ class Ledger:
         self._journal = journal
         self._states: dict[int, tuple[int, bytes]] = {}
         self._unwritten: set[int] = set()
+        self._covered: set[int] = set()
         self._unarchived: dict[int, Callable[[], None]] = {}
         self._staged: dict[int, bytes] = {}
         self._effects: list[tuple[Callable[[], None], Failed]] = []
@@ -86,6 +87,7 @@ class Ledger:
 
         def stored() -> None:
             for job_id, serial, body in jobs:
+                self._covered.add(job_id)
                 self._states[job_id] = (serial, body)
                 self._unwritten.add(job_id)
             done()
@@ -102,6 +104,7 @@ class Ledger:
         job_id, serial, body = state
 
         def stored() -> None:
+            self._covered.add(job_id)
             known = self._states.get(job_id)
             # A newer one may have been noted while this one waited for its flush.
             if known is None or known[0] < serial:
@@ -161,6 +164,10 @@ class Ledger:
         """The serial of the state in memory; None: the file is the newest."""
         known = self._states.get(job_id)
         return None if known is None else known[0]
+
+    def is_covered(self, job_id: int) -> bool:
+        """Whether the journal makes up for the job's file if that is torn."""
+        return job_id in self._covered
 
     def note(self, job_id: int, serial: int, body: bytes) -> None:
         """A newer state which needs not be durable."""
@@ -281,3 +288,4 @@ class Ledger:
             self._journal.append(StateStored(job_id, serial, body))
         self._journal.commit(self.last_id)
         self._journal.cut()
+        self._covered = set(self._states)

@@ -16,6 +16,8 @@ from .job_table import Phase, Row, row_of
 from .queue_core import DEATH_SOURCE, START_SOURCE, QueueCore, death_text, kill_text
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..transport.addresses import Envelope
 
 
@@ -35,8 +37,8 @@ class QueueLives(QueueCore):
                 # It keeps its run slot until the disk works and the queue is told anew.
                 continue
             row.phase = Phase.STARTING
-            self._mark_being_forked(row)
-            starting.append((job_id, row.needs_user_opcodes))
+            if self._mark_being_forked(row):
+                starting.append((job_id, row.needs_user_opcodes))
         if starting:
             self.address("executor").notify(messages.StartJobs(jobs=starting))
         if mistaken:
@@ -51,7 +53,7 @@ class QueueLives(QueueCore):
             self._end_doomed(job_id, verdict, text)
         self._ledger.write_pending(self._ledger.unwritten_up_to(message.seen_up_to))
 
-    def _mark_being_forked(self, row: Row) -> None:
+    def _mark_being_forked(self, row: Row) -> bool:
         """The job file names the daemon's lock file while a process is being made."""
         job = self._read(row.id)
         job.livelock = self.surroundings.daemon_lock.path
@@ -62,9 +64,27 @@ class QueueLives(QueueCore):
         row.serial = job.advance_serial()
         row.status = job.status
         body = jobs.encode_job(job)
-        self._ledger.note(row.id, row.serial, body)
-        self._ledger.write_state(row.id)
         self._forked[row.id] = body, job
+        if self._ledger.is_covered(row.id):
+            self._ledger.note(row.id, row.serial, body)
+            self._ledger.write_state(row.id)
+            return True
+        self._ledger.store_state(
+            (row.id, row.serial, body),
+            functools.partial(self._start_marked, row),
+            lambda _: self._unmark(row),
+        )
+        return False
+
+    def _start_marked(self, row: Row) -> None:
+        if row.phase is Phase.STARTING:
+            self._ledger.write_state(row.id)
+            starting = [(row.id, row.needs_user_opcodes)]
+            self.address("executor").notify(messages.StartJobs(jobs=starting))
+
+    def _unmark(self, row: Row) -> None:
+        if row.phase is Phase.STARTING:
+            row.phase = Phase.PENDING
 
     def _read_forked(self, job_id: int) -> jobs.Job:
         """The job as it was when its process was asked for, unless it has changed since."""
@@ -151,7 +171,10 @@ class QueueLives(QueueCore):
 
     def _state_recorded(self, row: Row, envelope: Envelope, message: messages.RecordState) -> None:
         envelope.reply(messages.StateRecorded(serial=message.serial))
-        if message.body is None:
+        if message.serial < row.serial:
+            return
+        known = self._ledger.serial(row.id)
+        if message.body is None and known is not None and known < message.serial:
             self._ledger.forget(row.id)
         row.serial = message.serial
         row.priority = message.priority
@@ -206,10 +229,7 @@ class QueueLives(QueueCore):
         """The process is gone without a word: believe the newest of file and journal."""
         job = self._newest(row)
         if job.status.is_final:
-            self._end(row)
-            row.started = jobs.seconds(job.start_timestamp)
-            row.ended = jobs.seconds(job.end_timestamp)
-            self._move(row, job.status)
+            self._store_found_end(row, job)
         elif job.is_returned:
             self._take_back(row, job)
         elif (
@@ -222,18 +242,43 @@ class QueueLives(QueueCore):
 
     def _take_back(self, row: Row, job: jobs.Job) -> None:
         """The job went back to the queue between two opcodes: it stands in line again."""
-        if row.lock_file is not None:
-            ended = messages.OwnerEnded(lock_file=row.lock_file)
-            self.address("lock_manager").notify(ended)
-        fresh = row_of(job, Phase.PENDING)
-        row.phase = Phase.PENDING
-        row.lock_file = row.process_id = None
-        row.depends = fresh.depends
-        row.priority = fresh.priority
         row.serial = max(row.serial, job.serial)
-        self._move(row, fresh.status)
-        self._announce([(row, [op.input for op in job.ops])])
-        self._repeat_wishes(row.id)
+
+        def stored() -> None:
+            if row.lock_file is not None:
+                ended = messages.OwnerEnded(lock_file=row.lock_file)
+                self.address("lock_manager").notify(ended)
+            fresh = row_of(job, Phase.PENDING)
+            row.phase = Phase.PENDING
+            row.lock_file = row.process_id = None
+            row.depends = fresh.depends
+            row.priority = fresh.priority
+            self._move(row, fresh.status)
+            self._announce([(row, [op.input for op in job.ops])])
+            self._repeat_wishes(row.id)
+
+        self._store_found(row, job, stored)
+
+    def _store_found_end(self, row: Row, job: jobs.Job) -> None:
+        # The process may have been killed between writing its end and flushing it.
+        row.serial = max(row.serial, job.serial)
+
+        def stored() -> None:
+            self._ledger.forget(row.id)
+            self._end(row)
+            row.started = jobs.seconds(job.start_timestamp)
+            row.ended = jobs.seconds(job.end_timestamp)
+            self._move(row, job.status)
+
+        self._store_found(row, job, stored)
+
+    def _store_found(self, row: Row, job: jobs.Job, stored: Callable[[], None]) -> None:
+        """Make durable what a process left behind; if the disk refuses, look again later."""
+        self._ledger.store_state(
+            (row.id, job.serial, jobs.encode_job(job)),
+            stored,
+            lambda _: self._unended.append(row.id),
+        )
 
     def _newest(self, row: Row) -> jobs.Job:
         data = self._ledger.directory.read(row.id)

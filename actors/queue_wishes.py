@@ -62,7 +62,9 @@ class QueueWishes(QueueCore):
 
         def stored() -> None:
             row.priority = priority
-            if row.phase is not Phase.HANDED_OVER:
+            if row.phase is Phase.STARTING:
+                self._ledger.write_state(row.id)
+            elif row.phase is not Phase.HANDED_OVER:
                 self._ledger.write_file(row.id)
             envelope.reply(messages.PriorityOutcome(accepted=True, text=text))
             changed = messages.JobReprioritised(id=row.id, priority=priority)
@@ -115,7 +117,8 @@ class QueueWishes(QueueCore):
                 changed = messages.LockPriorityChanged(owner=owner, priority=row.priority)
                 self.address("lock_manager").notify(changed)
         if envelope is not None:
-            envelope.reply(answer)
+            reply = functools.partial(envelope.reply, answer)
+            self._ledger.after_commit(reply, envelope.refuse)
 
     def _archive(self, envelope: Envelope, job_id: int) -> None:
         row = self._table.find(job_id)

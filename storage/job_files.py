@@ -42,6 +42,7 @@ class QueueDirectory:
         self._queue = os.fspath(places.queue)
         self._archive = os.fspath(places.archive)
         self._serial: int | None = None
+        self._folders: set[str] = set()
         self.spares = inodes.InodePool(self._queue)
         """Files kept to be written again, also by the processes of jobs."""
 
@@ -88,7 +89,7 @@ class QueueDirectory:
         """Move the job's file into the archive; harmless if it has been moved."""
         target = self._archive_path(job_id)
         with documents.storage_errors(target):
-            os.makedirs(os.path.dirname(target), documents.DIRECTORY_MODE, exist_ok=True)
+            self._make_folder(os.path.dirname(target))
             with contextlib.suppress(FileNotFoundError):
                 os.rename(path(self._queue, job_id), target)
 
@@ -111,6 +112,13 @@ class QueueDirectory:
     def write_archived(self, job_id: int, body: bytes) -> None:
         """Replace the file of an archived job."""
         documents.replace(self._archive_path(job_id), body, flush=True)
+
+    def _make_folder(self, folder: str) -> None:
+        """A folder of the archive, durable before anything is moved into it."""
+        if folder not in self._folders:
+            os.makedirs(folder, documents.DIRECTORY_MODE, exist_ok=True)
+            documents.flush_directory(self._archive)
+            self._folders.add(folder)
 
     def read_serial(self) -> int:
         """The last id handed out according to the serial file; 0 if it says nothing usable."""

@@ -13,6 +13,8 @@ Status transitions of one opcode (the table `TRANSITIONS` is the law)::
 from __future__ import annotations
 
 import enum
+import re
+import zlib
 from typing import Any
 
 import msgspec
@@ -39,6 +41,13 @@ RETRY_OF_KEY = "ganger_retry_of"
 
 RETRIED_BY_KEY = "ganger_retried_by"
 """Extra key of a job file: the jobs that repeat this one."""
+
+CHECKSUM_KEY = "ganger_crc"
+"""Last key of a job file that we wrote: the CRC-32 of the text without it.
+
+A file that was written over in place, and not flushed, may be a mixture of two versions after a
+loss of power; one that still is JSON must not be believed.
+"""
 
 
 class JobStatus(enum.StrEnum):
@@ -201,14 +210,21 @@ _JOB_KEYS = frozenset(Job.__struct_fields__) - {"extra", "op_extras"}
 _OP_KEYS = frozenset(OpcodeEntry.__struct_fields__)
 
 
+_CHECKSUM_START = f',"{CHECKSUM_KEY}":"'.encode()
+_CHECKSUM = re.compile(re.escape(_CHECKSUM_START) + rb'([0-9a-f]{8})"}')
+_CHECKSUM_BYTES = len(_CHECKSUM_START) + len('00000000"}')
+
+
 def decode_job(data: bytes) -> Job:
     """The job in the text of a job file; `StorageError` naming the first thing wrong in it."""
     try:
+        _check_sum(data)
         raw = msgspec.json.decode(data)
         if not isinstance(raw, dict):
             raise errors.StorageError("not a job: expected a JSON object")
         if isinstance(raw.get("process_id"), str):
             raw["process_id"] = int(raw["process_id"])
+        raw.pop(CHECKSUM_KEY, None)
         extra = {key: raw.pop(key) for key in list(raw) if key not in _JOB_KEYS}
         _check_extra(extra)
         ops = raw.get("ops")
@@ -223,6 +239,13 @@ def decode_job(data: bytes) -> Job:
     except (msgspec.DecodeError, ValueError, UnicodeDecodeError, RecursionError) as error:
         raise errors.StorageError(f"not a job: {error}") from error
     return job
+
+
+def _check_sum(data: bytes) -> None:
+    """Compare the text with its checksum, if it ends with one: others write none."""
+    found = _CHECKSUM.fullmatch(data[-_CHECKSUM_BYTES:])
+    if found and zlib.crc32(data[:-_CHECKSUM_BYTES] + b"}") != int(found[1], 16):
+        raise errors.StorageError("not a job: its checksum is wrong")
 
 
 def _check_extra(extra: dict[str, Any]) -> None:
@@ -259,7 +282,8 @@ _encode_json = msgspec.json.Encoder().encode
 
 def encode_job(job: Job) -> bytes:
     """The text of the job's file."""
-    return _encode_json(job_document(job))
+    text = _encode_json(job_document(job))
+    return b'%s%s%08x"}' % (text[:-1], _CHECKSUM_START, zlib.crc32(text))
 
 
 def timestamp(seconds: float) -> Timestamp:

@@ -75,6 +75,7 @@ class Journal:
         self._buffer: list[bytes] = []
         self._descriptor: int | None = None
         self._number = 0
+        self._is_synced = False
         self._size = 0
         self._reserved = 0
         self.flushes = 0
@@ -148,9 +149,10 @@ class Journal:
         The caller has written every job file that the older segments cover.
         """
         old = [number for number in self._segments() if number < self._number]
-        if not old:
+        if not old and self._is_synced:
             return
         flush_file_system(self._directory)
+        self._is_synced = True
         self.flushes += 1
         for number in old:
             with documents.storage_errors(self._path(number)):

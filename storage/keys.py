@@ -100,6 +100,8 @@ def authorise(keys_directory: Path, public_key: str, name: str) -> None:
     path = _client_file(keys_directory, name)
     documents.make_private_directory(keys_directory)
     documents.make_private_directory(path.parent)
+    documents.flush_directory(keys_directory.parent)
+    documents.flush_directory(keys_directory)
     new = _write_new(path, f"{_CLIENT_COMMENT}public {public_key}\n")
     if not new and read_public_key(path) != public_key:
         raise errors.BadRequestError(f"name {name!r}: another key has this name already ({path})")

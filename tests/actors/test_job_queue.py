@@ -195,6 +195,9 @@ def test_a_running_job_answers_for_itself(queue: Queue) -> None:
             job_id=1, token=asked[1].token, priority=-5, accepted=True, text="changed"
         ),
     )
+    # What they answer for is in the journal's buffer: it is durable when the turn has ended.
+    assert cancel.answers == change.answers == []
+    queue.actor.end_turn()
     assert cancel.answer == messages.CancelOutcome(accepted=False, text="too late")
     assert change.answer == messages.PriorityOutcome(accepted=True, text="changed")
     told = queue.stage.take_one(messages.LockPriorityChanged, to="lock_manager")

@@ -131,7 +131,23 @@ def test_unknown_keys_survive_a_rewrite() -> None:
         "exec_timestamp": None,
         "end_timestamp": None,
     }
+    del again[jobs.CHECKSUM_KEY]
     assert again == FOREIGN | {"ops": [FOREIGN["ops"][0], defaults | FOREIGN["ops"][1]]}
+
+
+def test_a_mixture_of_two_versions_is_not_believed() -> None:
+    old = jobs.encode_job(jobs.decode_job(msgspec.json.encode(FOREIGN)))
+    place = old.index(b'"status":"') + len(b'"status":"')
+    mixed = old[:place] + bytes([old[place] ^ 1]) + old[place + 1 :]
+    with pytest.raises(errors.StorageError, match="checksum"):
+        jobs.decode_job(mixed)
+
+
+def test_a_file_that_somebody_else_wrote_needs_no_checksum() -> None:
+    job = jobs.decode_job(msgspec.json.encode(FOREIGN))
+    assert jobs.CHECKSUM_KEY not in job.extra
+    written = jobs.encode_job(job)
+    assert jobs.decode_job(written) == job
 
 
 def test_unknown_keys_stay_with_their_opcode_when_the_job_goes_on() -> None:

@@ -39,4 +39,6 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True):
         return cast("Run", getattr(module, "run_" + self.name.replace(" ", "_")))
 
 
-CAMPAIGNS: list[Campaign] = []
+CAMPAIGNS = [
+    Campaign(property="D2, D3", name="power loss", module="power", full=50_000, share=2_000),
+]

@@ -1,0 +1,365 @@
+"""A whole machine on one thread: the queue, the locks, the configuration, and job processes.
+
+The components are the real ones, on a stage that hands their messages about. What is asked of
+them and what they answer is noted, to be compared later with what is left of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.actors.stage import Stage, Staged
+from tests.torture import promises
+from tests.torture.processes import Clock, KilledError, Process
+from tests.torture.promises import Event, Found
+
+from ganger.actors import logs
+from ganger.actors.base import Surroundings
+from ganger.actors.config_store import ConfigStore
+from ganger.actors.job_links import Received
+from ganger.actors.job_queue import JobQueue
+from ganger.actors.job_table import Phase
+from ganger.actors.lock_manager import LockManager
+from ganger.storage import config_files, documents, errors, jobs, keys, lock_files
+from ganger.storage.locks import Owner
+from ganger.storage.settings import Places
+from ganger.transport import messages
+from ganger.transport.addresses import Directory, Envelope
+from ganger.transport.messages import JobSpec, Message
+
+LOCKS = ("a", "b", "c")
+"""The nodes that jobs lock."""
+
+
+def opcode(text: str, *, words: int = 0, node: str | None = None) -> dict[str, Any]:
+    """An opcode that bears witness and says so many words; ``text`` is its work."""
+    locks = {} if node is None else {"node": {"exclusive": [node]}}
+    return {"OP_ID": "OP_EXEC", "argv": ["work", str(words)], "stdin": text, "locks": locks}
+
+
+class _Told(Stage):
+    """The stage of a machine: what its components tell goes through the machine."""
+
+    def __init__(self, machine: Machine, root: Path) -> None:
+        Directory.__init__(self)
+        self.told = []
+        self.places = Places(root / "disk", root / "run")
+        self.log_stream = io.StringIO()
+        self._machine = machine
+
+    def boot(self) -> None:
+        """A new daemon, with a lock file of its own."""
+        stem = f"ganger-daemon_{int(self._machine.clock.read())}"
+        self.daemon_lock = lock_files.create(self.places.lock_files, stem)
+        self.surroundings = Surroundings(
+            directory=self,
+            places=self.places,
+            log=logs.to_file(self.log_stream),
+            daemon_lock=self.daemon_lock,
+        )
+
+    def end(self) -> None:
+        """The daemon, if there is one, has died."""
+        if hasattr(self, "daemon_lock"):
+            self.daemon_lock.remove()
+
+    def tell(self, name: str, envelope: Envelope) -> bool:
+        message = envelope.message
+        if isinstance(message, messages.JobsFinished):
+            for job_id, status in message.jobs:
+                self._machine.note(promises.Ended(job_id, status))
+        return super().tell(name, envelope)
+
+
+class _User:
+    """Somebody who waits for an answer, and has it noted when it comes."""
+
+    def __init__(self, take: Callable[[Any], None]) -> None:
+        self._take = take
+
+    def tell(self, envelope: Envelope) -> None:
+        self._take(envelope.message)
+
+
+class Machine:
+    """The machine. ``note`` is told of every event; ``dice`` decide what is left open."""
+
+    def __init__(
+        self, root: Path, dice: random.Random, clock: Clock, note: Callable[[Event], None]
+    ) -> None:
+        self.note = note
+        self.clock = clock
+        self.dice = dice
+        self.processes: dict[int, Process] = {}
+        self.killed: list[Process] = []
+        self.is_up = False
+        self.queue: Staged[JobQueue]
+        self.locks: Staged[LockManager]
+        self._stage = _Told(self, root)
+        self._wishes = 0
+        self.interruption = 0.0
+        """How likely it is that a process has to rest before it changes something on disk."""
+
+    @property
+    def places(self) -> Places:
+        """Where its files lie."""
+        return self._stage.places
+
+    # ------------------------------------------------------------ the daemon
+
+    def boot(self) -> None:
+        """Start a daemon, as `ganger daemon` does."""
+        for folder in (self.places.data, self.places.queue, self.places.archive):
+            documents.make_directory(folder)
+        for folder in (self.places.run, self.places.lock_files):
+            documents.make_directory(folder, 0o700)
+        self._stage.boot()
+        self._stage.start(ConfigStore)
+        self.locks = self._stage.start(LockManager)
+        self.queue = self._stage.start(JobQueue)
+        self.is_up = True
+        for process in list(self.processes.values()):
+            if process.is_started:
+                process.line.is_up = process.line.has_changed = True
+            else:
+                self.end(process)
+        self._deliver_told()
+
+    def crash_daemon(self) -> None:
+        """The daemon dies without a word; what it had not yet handled goes with it."""
+        self._forget_daemon()
+        self._stage.end()
+        self._stage.told.clear()
+        for process in self.processes.values():
+            process.line.is_up = False
+            process.line.inbox.clear()
+            process.sent.clear()
+
+    def _forget_daemon(self) -> None:
+        self.is_up = False
+        ledger = self.queue.component._ledger
+        ledger._journal._close()
+        ledger.directory.close()
+
+    def power_off(self) -> None:
+        """Everything ends; closes what a real loss of power would not leave open either."""
+        for process in [*self.processes.values(), *self.killed]:
+            process.kill()
+            process.lock.remove()
+        self.processes.clear()
+        if self.is_up:
+            self._forget_daemon()
+        self._stage.end()
+
+    def interrupt(self) -> None:
+        """Called before each change on the disk: a process may have to rest in the middle."""
+        for process in self.processes.values():
+            if process.is_running_now:
+                if process.is_killed:
+                    raise KilledError
+                if self.dice.random() < self.interruption:
+                    process.rest(0.0)
+                return
+
+    def end_turn(self) -> None:
+        """Let every component do together what its turn has brought, and be told of it."""
+        self.locks.end_turn()
+        self.queue.end_turn()
+        self._deliver_told()
+
+    def step(self, process: Process) -> None:
+        """Let the process run until it waits, and hear what it says."""
+        process.step()
+        if self.is_up:
+            self._deliver_sent(process)
+        if process.is_over:
+            self.end(process)
+
+    def end(self, process: Process) -> None:
+        """The process is gone, and the executor says so, if there is one."""
+        has_left = any(isinstance(message, messages.JobLeft) for message, _ in process.sent)
+        del self.processes[process.job_id]
+        process.kill()
+        process.lock.remove()
+        if self.is_up:
+            self.locks.notify(messages.OwnerEnded(lock_file=process.lock.path))
+            exited = messages.JobExited(
+                job_id=process.job_id, lock_file=process.lock.path, has_left=has_left
+            )
+            self.queue.notify(exited)
+
+    # ------------------------------------------------------------ who tells whom
+
+    def _deliver_sent(self, process: Process) -> None:
+        for message, number in process.sent:
+            envelope = Envelope(message, process.line, number)
+            match message:
+                case messages.RequestLocks() | messages.ReleaseLocks():
+                    self.locks.handle(envelope)
+                case messages.JobLeft():
+                    pass
+                case _:
+                    self.queue.handle(envelope)
+        process.sent = [sent for sent in process.sent if isinstance(sent[0], messages.JobLeft)]
+
+    def _deliver_told(self) -> None:
+        while self._stage.told:
+            told, self._stage.told = self._stage.told, []
+            for name, message in told:
+                match message:
+                    case messages.StartJobs():
+                        for job_id, _ in message.jobs:
+                            self._fork(job_id)
+                    case messages.TellJob() if message.job_id in self.processes:
+                        line = self.processes[message.job_id].line
+                        line.inbox.append(Received(message.message, 0))
+                    case messages.RefuseHandOver() if message.job_id in self.processes:
+                        self.end(self.processes[message.job_id])
+                    case messages.OwnerEnded() | messages.LockPriorityChanged():
+                        assert name == "lock_manager"
+                        self.locks.notify(message)
+                    case _:
+                        pass
+        self.locks.end_turn()
+
+    def _fork(self, job_id: int) -> None:
+        stem = lock_files.job_stem(job_id, self.clock.read())
+        process = Process(self, job_id, lock_files.create(self.places.lock_files, stem))
+        self.processes[job_id] = process
+        asked = messages.HandOverAsked(
+            job_id=job_id, lock_file=process.lock.path, process_id=job_id
+        )
+        self.queue.handle(Envelope(asked, process.line))
+
+    # ------------------------------------------------------------ what users do
+
+    def submit(self, *specs: JobSpec, key: str | None = None) -> None:
+        """Submit jobs made of `opcode`."""
+        self._wishes += 1
+        number = int(self.clock.now * 1000) * 1000 + self._wishes
+        work = tuple(tuple(str(op["stdin"]) for op in spec.ops) for spec in specs)
+        self.note(promises.Offered(number, key, work))
+
+        def take(answer: Any) -> None:
+            assert isinstance(answer, messages.JobsSubmitted), answer
+            self.note(promises.Submitted(number, tuple(answer.ids)))
+
+        self._ask(messages.SubmitJobs(jobs=list(specs), key=key), take)
+
+    def choose(self, *ids: int, seen_up_to: int = 0) -> None:
+        """The scheduler starts jobs; new ones up to an id may get their files."""
+        self.queue.notify(messages.JobsChosen(start=list(ids), seen_up_to=seen_up_to))
+
+    def cancel(self, job_id: int) -> None:
+        """Cancel a job that is not final."""
+        row = self.queue.component._table.find(job_id)
+        assert row is not None
+        is_final = row.phase is not Phase.HANDED_OVER
+
+        def take(answer: Any) -> None:
+            if isinstance(answer, messages.CancelOutcome) and answer.accepted:
+                self.note(promises.Canceled(job_id, is_final=is_final))
+
+        self._ask(messages.CancelJob(id=job_id), take)
+
+    def reprioritise(self, job_id: int, priority: int) -> None:
+        """Give a job another priority."""
+
+        def take(answer: Any) -> None:
+            if isinstance(answer, messages.PriorityOutcome) and answer.accepted:
+                self.note(promises.Prioritised(job_id, priority, is_sure=True))
+
+        self.note(promises.Prioritised(job_id, priority, is_sure=False))
+        self._ask(messages.ChangeJobPriority(id=job_id, priority=priority), take)
+
+    def archive(self, job_id: int) -> None:
+        """Archive a final job."""
+        self.note(promises.ArchiveAsked((job_id,)))
+        self._ask(messages.ArchiveJob(id=job_id), self._archived)
+
+    def autoarchive(self) -> None:
+        """Archive all final jobs."""
+        self.note(promises.ArchiveAsked())
+        self._ask(messages.AutoArchiveJobs(age_seconds=-1.0), self._archived)
+
+    def _archived(self, answer: Any) -> None:
+        if isinstance(answer, messages.ArchiveOutcome) and answer.archived:
+            self.note(promises.Archived(tuple(answer.archived)))
+
+    def configure(self) -> None:
+        """Write a rule into the configuration."""
+        found = config_files.read(self.places.config)
+        assert found is not None
+        serial = found["serial_no"] + 1
+        found["serial_no"] = serial
+        found["filters"][f"rule-{serial}"] = {"priority": serial, "action": "ACCEPT"}
+        self.note(promises.Configured(serial, is_sure=False))
+        config_files.write(self.places.config, found)
+        self.note(promises.Configured(serial, is_sure=True))
+
+    def authorise(self) -> None:
+        """Make the key of a client known."""
+        number = len(keys.known_keys(self.places.keys)) + 1
+        key = f"{number:05d}" * 8
+        keys.authorise(self.places.keys, key, f"client-{number}")
+        self.note(promises.Authorised(key))
+
+    def _ask(self, message: Message, take: Callable[[Any], None]) -> None:
+        self.queue.handle(Envelope(message, _User(take)))
+
+    # ------------------------------------------------------------ what can be seen
+
+    def look(self, kept_keys: dict[str, list[int]], ids: set[int]) -> Found:
+        """What there is; ``ids`` are asked for also if no listing has them."""
+        component = self.queue.component
+        found: dict[int, tuple[jobs.Job, bool]] = {}
+        for job_id in {*ids, *(row.id for row in component._table)}:
+            with contextlib.suppress(errors.StorageError, errors.UnknownJobError):
+                document = component._reader.document(job_id)
+                found[job_id] = (jobs.decode_job(document.body), document.archived)
+        by_key = {key: self._ids_of(key) for key in kept_keys}
+        configuration = config_files.read(self.places.config)
+        assert configuration is not None
+        return Found(
+            jobs=found,
+            pending={row.id for row in component._table.in_phase(Phase.PENDING)},
+            quarantined=list(component._quarantined),
+            ids_by_key=by_key,
+            next_id=component._ledger.last_id + 1,
+            files=set(component._ledger.directory.live_ids()),
+            configuration=configuration["serial_no"],
+            clients=set(keys.known_keys(self.places.keys)),
+        )
+
+    def _ids_of(self, key: str) -> list[int]:
+        """The jobs of a key, found by submitting once more under it."""
+        answers: list[Any] = []
+        spec = JobSpec(ops=[{"OP_ID": "OP_EXEC", "argv": ["again"]}])
+        self._ask(messages.SubmitJobs(jobs=[spec], key=key), answers.append)
+        self.queue.end_turn()
+        return list(answers[0].ids)
+
+    def refused_locks(self) -> list[str]:
+        """Locks that a new owner cannot have at once, though nobody lives who could hold them."""
+        stem = lock_files.job_stem(0, self.clock.read())
+        held = lock_files.create(self.places.lock_files, stem)
+        refused = []
+        for number, name in enumerate(LOCKS):
+            owner = Owner(f"thread-{number}", held.path, 0)
+            answers: list[Any] = []
+            request = messages.RequestLocks(
+                owner=owner, priority=0, changes=[(f"node/{name}", "exclusive")]
+            )
+            self.locks.handle(Envelope(request, _User(answers.append)))
+            self.locks.end_turn()
+            if not isinstance(answers[0], messages.LocksGranted):
+                refused.append(name)
+        self.locks.notify(messages.OwnerEnded(lock_file=held.path))
+        self.locks.end_turn()
+        held.remove()
+        return refused

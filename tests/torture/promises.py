@@ -1,0 +1,302 @@
+"""What the queue has promised up to some moment, and whether it is kept after a loss of power.
+
+A script notes what it asks for and what it is answered; `Promises` adds that up. Nothing here
+knows how the queue keeps its word.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+import msgspec
+
+from ganger.storage.jobs import Job, JobStatus, job_status
+
+
+class ArchiveAsked(msgspec.Struct, frozen=True):
+    """These jobs (none: every one) may be archived from now on."""
+
+    ids: tuple[int, ...] = ()
+
+
+class Offered(msgspec.Struct, frozen=True):
+    """A submission was sent: its number, its key, and the work of each opcode of each job."""
+
+    number: int
+    key: str | None
+    work: tuple[tuple[str, ...], ...]
+
+
+class Submitted(msgspec.Struct, frozen=True):
+    """A submission was acknowledged."""
+
+    number: int
+    ids: tuple[int, ...]
+
+
+class Withdrawn(msgspec.Struct, frozen=True):
+    """A submission that was never answered is not there after a restart: it never will be."""
+
+    number: int
+
+
+class Canceled(msgspec.Struct, frozen=True):
+    """The wish to cancel was granted. ``is_final``: it had no process, so it is canceled now."""
+
+    job_id: int
+    is_final: bool
+
+
+class Prioritised(msgspec.Struct, frozen=True):
+    """A priority was asked for, or (``is_sure``) granted."""
+
+    job_id: int
+    priority: int
+    is_sure: bool
+
+
+class Archived(msgspec.Struct, frozen=True):
+    """Jobs were archived."""
+
+    ids: tuple[int, ...]
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """Somebody was told the job's final status."""
+
+    job_id: int
+    status: JobStatus
+
+
+class Recorded(msgspec.Struct, frozen=True):
+    """A job process was told that this state is durable."""
+
+    job_id: int
+    statuses: tuple[JobStatus, ...]
+
+
+class Began(msgspec.Struct, frozen=True):
+    """An operation began: the witness."""
+
+    job_id: int
+    op_index: int
+
+
+class Configured(msgspec.Struct, frozen=True):
+    """A configuration was written, or (not ``is_sure``) is about to be."""
+
+    serial: int
+    is_sure: bool
+
+
+class Authorised(msgspec.Struct, frozen=True):
+    """A client's key was made known."""
+
+    key: str
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """Somebody has seen these jobs in a listing."""
+
+    ids: tuple[int, ...]
+
+
+OfOneJob = Canceled | Prioritised | Ended | Recorded | Began
+Event = (
+    OfOneJob | ArchiveAsked | Archived | Offered | Submitted | Withdrawn
+    | Configured | Authorised | Shown
+)  # fmt: skip
+
+
+class Known(msgspec.Struct, kw_only=True):
+    """What is promised of one job."""
+
+    work: tuple[str, ...]
+    key: str | None
+    is_archived: bool = False
+    may_be_archived: bool = False
+    final: JobStatus | None = None
+    is_cancel_granted: bool = False
+    began: set[int] = set()
+    priorities: list[int] = msgspec.field(default_factory=lambda: [0])
+    """Any of these is right: the last one that was granted, and what was asked for since."""
+
+
+class Broken(msgspec.Struct):
+    """What was found to be broken, by kind; one sentence each."""
+
+    lost: list[str] = []
+    doubled: list[str] = []
+    conflicting: list[str] = []
+    other: list[str] = []
+
+    @property
+    def sentences(self) -> list[str]:
+        """All of them."""
+        return [*self.lost, *self.doubled, *self.conflicting, *self.other]
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """What there is after a restart: each job with whether it is archived, and the rest."""
+
+    jobs: dict[int, tuple[Job, bool]]
+    pending: set[int]
+    """Jobs that the scheduler is offered."""
+    quarantined: list[str]
+    ids_by_key: dict[str, list[int]]
+    next_id: int
+    files: set[int]
+    """Ids of the files that lie in the queue directory."""
+    configuration: int
+    clients: set[str]
+
+
+class Promises:
+    """What was promised, event by event."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[int, Known] = {}
+        self.offers: dict[int, Offered] = {}
+        self.highest_id = 0
+        self._configuration = 0
+        self._configuration_max = 1
+        self._clients: set[str] = set()
+
+    def take(self, event: Event) -> None:
+        """One more event."""
+        match event:
+            case Offered():
+                self.offers[event.number] = event
+            case Submitted():
+                self._take_ids(self.offers.pop(event.number), event.ids)
+            case Withdrawn():
+                del self.offers[event.number]
+            case Shown():
+                self.highest_id = max([self.highest_id, *event.ids])
+            case Configured():
+                self._configuration_max = max(self._configuration_max, event.serial)
+                if event.is_sure:
+                    self._configuration = event.serial
+            case Authorised():
+                self._clients.add(event.key)
+            case Archived() | ArchiveAsked():
+                for job_id in event.ids or self.jobs:
+                    self.jobs[job_id].may_be_archived = True
+                    self.jobs[job_id].is_archived |= isinstance(event, Archived)
+            case _:
+                _take_of_one(self.jobs[event.job_id], event)
+
+    def _take_ids(self, offer: Offered, ids: tuple[int, ...]) -> None:
+        for job_id, work in zip(ids, offer.work, strict=True):
+            self.jobs[job_id] = Known(work=work, key=offer.key)
+            self.highest_id = max(self.highest_id, job_id)
+
+    # ------------------------------------------------------------ after the restart
+
+    def broken_by(self, found: Found) -> Broken:
+        """Which promises ``found`` does not keep."""
+        broken = Broken()
+        quarantined = {name.partition(":")[0] for name in found.quarantined}
+        for job_id, known in self.jobs.items():
+            if job_id not in found.jobs:
+                how = "quarantined" if f"job-{job_id}" in quarantined else "gone without a word"
+                broken.lost.append(f"job {job_id} is {how}")
+                continue
+            job, is_archived = found.jobs[job_id]
+            self._check_job(known, job, broken, is_pending=job_id in found.pending)
+            if known.is_archived and not is_archived:
+                broken.other.append(f"job {job_id} is in the archive no more")
+            if is_archived and not known.may_be_archived:
+                broken.other.append(f"job {job_id} was archived, and nobody asked for it")
+        self._check_offers(found, broken)
+        self._check_keys(found, broken)
+        for job_id in sorted(found.files - found.jobs.keys()):
+            if f"job-{job_id}" not in quarantined:
+                broken.other.append(f"the file of job {job_id} is dropped without a word")
+        if found.next_id <= max([self.highest_id, *found.jobs]):
+            broken.other.append(f"id {found.next_id} is given out again")
+        if not self._configuration <= found.configuration <= self._configuration_max:
+            broken.other.append(f"configuration {found.configuration} of {self._configuration}")
+        if not self._clients <= found.clients:
+            broken.other.append("the key of a client is gone")
+        return broken
+
+    @staticmethod
+    def _check_job(known: Known, job: Job, broken: Broken, *, is_pending: bool) -> None:
+        where = f"job {job.id}"
+        statuses = [op.status for op in job.ops]
+        if work_of(job) != known.work:
+            broken.lost.append(f"{where} has lost (part of) its work")
+            return
+        if known.began and (is_pending or not job.status.is_final):
+            began = sorted(known.began)
+            broken.doubled.append(f"{where} began opcodes {began} and is {job.status} {statuses}")
+        if known.final is not None and job.status is not known.final:
+            broken.other.append(f"{where} was told to be {known.final}, is {job.status}")
+        if known.is_cancel_granted and not job.status.is_final:
+            broken.other.append(f"{where} was told to be canceled, is {job.status}")
+        if job.status.is_final == is_pending:
+            broken.other.append(f"{where} is {job.status}, pending: {is_pending}")
+        waiting = {op.priority for op in job.ops if not op.status.is_final}
+        if not waiting.issubset(known.priorities):
+            broken.other.append(f"{where}: priority {waiting}, promised {known.priorities}")
+
+    def _check_offers(self, found: Found, broken: Broken) -> None:
+        """A submission without an answer is there as a whole, or not at all."""
+        strangers = [job for job_id, (job, _) in found.jobs.items() if job_id not in self.jobs]
+        offered = {offer.work: offer for offer in self.offers.values()}
+        left = {offer.number: set(offer.work) for offer in offered.values()}
+        whole = {offer.number: len(offer.work) for offer in offered.values()}
+        by_work = {work: offer.number for offer in offered.values() for work in offer.work}
+        for job in strangers:
+            number = by_work.get(work_of(job))
+            if number is None or work_of(job) not in left[number]:
+                broken.other.append(f"job {job.id} was never submitted like this")
+                continue
+            left[number].discard(work_of(job))
+        for number, works in left.items():
+            if works and len(works) != whole[number]:
+                broken.other.append(f"submission {number} is there in part")
+
+    def _check_keys(self, found: Found, broken: Broken) -> None:
+        for key, ids in found.ids_by_key.items():
+            promised = [job_id for job_id, known in self.jobs.items() if known.key == key]
+            if ids != promised:
+                broken.other.append(f"key {key!r} stands for {ids}, promised {promised}")
+
+    @property
+    def keys(self) -> dict[str, list[int]]:
+        """The keys that must be known still: none of their jobs may have been archived."""
+        kept: dict[str, list[int]] = {}
+        gone = {known.key for known in self.jobs.values() if known.may_be_archived}
+        for job_id, known in self.jobs.items():
+            if known.key is not None and known.key not in gone:
+                kept.setdefault(known.key, []).append(job_id)
+        return kept
+
+
+def work_of(job: Job) -> tuple[str, ...]:
+    """What tells one job of a script from another: the text that each opcode works on."""
+    return tuple(str(op.input.get("stdin")) for op in job.ops)
+
+
+def _take_of_one(known: Known, event: OfOneJob) -> None:
+    match event:
+        case Canceled():
+            known.is_cancel_granted = True
+            if event.is_final:
+                known.final = JobStatus.CANCELED
+        case Prioritised(is_sure=False):
+            known.priorities.append(event.priority)
+        case Prioritised():
+            del known.priorities[: known.priorities.index(event.priority)]
+        case Ended():
+            known.final = event.status
+        case Recorded() if (status := job_status([*event.statuses])).is_final:
+            known.final = status
+        case Recorded():
+            pass
+        case Began():
+            known.began.add(event.op_index)
+        case _:
+            assert_never(event)
