@@ -9,7 +9,7 @@ CHAIN = 7
 """The rule chain in force where a test says nothing else."""
 
 
-def verdict(  # noqa: PLR0913 - all that a verdict can say
+def verdict(
     job_id: int,
     *depends: tuple[int, str],
     priority: int = 0,

@@ -105,7 +105,11 @@ CASES: list[tuple[str, list[Any], bool]] = [
     ("a false parameter", ["opcode", ["?", "no_locks"]], False),
     ("a non-boolean is no truth", ["opcode", ["&", ["?", "repeat"]]], False),
     ("a list with the value", ["opcode", ["=[]", "on_nodes", "node2"]], True),
-    ("a list of texts holds no number", ["opcode", ["&", ["?", "on_master"], ["!", ["=[]", "on_nodes", 2]]]], False),
+    (
+        "a list of texts holds no number",
+        ["opcode", ["&", ["?", "on_master"], ["!", ["=[]", "on_nodes", 2]]]],
+        False,
+    ),
     ("a number is not searched", ["opcode", ["=~", "repeat", "0"]], False),
     ("also under !", ["opcode", ["&", ["?", "on_master"], ["!", ["=~", "repeat", "0"]]]], False),
     ("a list without it", ["opcode", ["=[]", "on_nodes", "node3"]], False),

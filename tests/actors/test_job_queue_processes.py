@@ -387,19 +387,22 @@ def test_a_doomed_job_ends_without_a_process(queue: Queue) -> None:
     assert finished == [(2, CANCELED), (3, ERROR)]
 
 
-def test_a_running_job_hears_when_its_dependencies_are_final(queue: Queue) -> None:
+def test_a_running_job_is_told_how_the_dependencies_of_its_next_opcode_stand(
+    queue: Queue,
+) -> None:
+    def outcome(target: int, *wanted: str) -> messages.DependencyOutcome:
+        asked = messages.AskDependencies(job_id=2, depends=[(target, list(wanted))])
+        return queue.actor.say(asked).answer_as(messages.DependencyOutcome)
+
     queue.submitted(spec(), spec())
     queue.start(2)
-    waiting = queue.actor.say(messages.AwaitDependencies(job_id=2, depends=[(1, ["success"])]))
-    assert waiting.answers == []
+    # It does not wait for them: with an open one it gives the job back to the queue.
+    assert outcome(1, "success").verdict == "open"
     queue.finish(1)
-    assert waiting.answer == messages.DependencyOutcome(verdict="satisfied")
-    at_once = queue.actor.say(messages.AwaitDependencies(job_id=2, depends=[(1, ["error"])]))
-    assert at_once.answer_as(messages.DependencyOutcome).verdict == "failed"
-    missing = queue.actor.say(messages.AwaitDependencies(job_id=2, depends=[(9, [])]))
-    assert missing.answer == messages.DependencyOutcome(
-        verdict="failed", text="Dependency error: Job 9 not found"
-    )
+    assert outcome(1, "success") == messages.DependencyOutcome(verdict="satisfied")
+    assert outcome(1, "error").verdict == "failed"
+    missing = messages.DependencyOutcome(verdict="failed", text="Dependency error: Job 9 not found")
+    assert outcome(9) == missing
 
 
 def test_statuses_are_reported_live_archived_or_missing(queue: Queue) -> None:

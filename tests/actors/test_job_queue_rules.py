@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 from tests.actors.queue_stage import DELAY, Queue, spec
+from tests.actors.stage import Staged
 
+from ganger.actors.job_queue import JobQueue
 from ganger.storage import settings
 from ganger.storage.jobs import JobStatus
 from ganger.transport import messages
@@ -133,13 +135,15 @@ def test_of_changes_that_overlap_the_newest_is_in_force_last(queue: Queue) -> No
 
 
 def test_a_new_queue_lets_nobody_in_before_it_knows_the_rules(queue: Queue) -> None:
-    obey(queue, REJECTS)
-    queue.restart()
+    queue.actor.close()
+    queue.actor = Staged(JobQueue(queue.stage.surroundings, 2), queue.stage)
+    queue.actor.notify(messages.Boot())
+    queue.stage.take_one(messages.ReportChain, to="filter_evaluator")
     asker = queue.submit(spec())
     assert asker.answers == []
     obey(queue, REJECTS)
     queue.actor.end_turn()
-    assert asker.refusal[0] == "RejectedError"
+    assert asker.refusal == ("RejectedError", f"the job is {TOLD}")
     assert queue.statuses() == {}
 
 

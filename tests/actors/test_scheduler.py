@@ -201,7 +201,7 @@ def test_rejected_jobs_are_told_with_the_rule(stage: Stage) -> None:
 
 def test_running_jobs_that_are_told_afresh_count_in_their_buckets(stage: Stage) -> None:
     scheduler = start(stage)
-    limited = {"action": "RATE_LIMIT", "rule": "r", "limit": 1}
+    limited: dict[str, Any] = {"action": "RATE_LIMIT", "rule": "r", "limit": 1}
     jobs = [verdict(2, **limited), verdict(3)]
     scheduler.notify(JobsJudged(jobs=jobs, running=[verdict(1, **limited)], is_all=True))
     scheduler.end_turn()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from ganger import Client, JobStatus
 from ganger.storage.job_views import StatusChange
@@ -34,7 +34,7 @@ class Gate:
         # Both ends are held, so that opening it never waits, and nobody meets its end.
         self._descriptor = os.open(self.path, os.O_RDWR)
 
-    def __enter__(self) -> Gate:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Self
 
 import pytest
 from tests.faults.harness import Daemon
@@ -49,7 +50,7 @@ class Crowd:
         self._changed = threading.Condition()
         self._threads = [threading.Thread(target=self._submit) for _ in range(THREADS)]
 
-    def __enter__(self) -> Crowd:
+    def __enter__(self) -> Self:
         for thread in self._threads:
             thread.start()
         return self

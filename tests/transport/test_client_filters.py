@@ -100,7 +100,7 @@ def test_a_rejected_job_raises_and_of_a_batch_the_others_are_told(
 def test_a_refusal_of_the_daemon_arrives_with_its_class(daemon: FakeDaemon, client: Client) -> None:
     daemon.refusals[SubmitJobs] = [errors.RejectedError("the job is rejected by filter rule x")]
     with pytest.raises(
-        errors.RejectedError, match="^the job is rejected by filter rule x$"
+        errors.RejectedError, match=r"^the job is rejected by filter rule x$"
     ) as caught:
         client.submit(OP)
     assert list(caught.value.ids) == []
