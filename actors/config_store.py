@@ -32,6 +32,7 @@ ConfigMessage = (
     | messages.RulesInForce
     | messages.ReadLimits
     | messages.SetLimits
+    | messages.ComponentReplaced
 )
 
 
@@ -75,6 +76,8 @@ class ConfigStore(Component):
                 envelope.reply(self._limits())
             case messages.SetLimits():
                 self._set_limits(envelope, message)
+            case messages.ComponentReplaced():
+                self._ask_again()
             case _:
                 assert_never(message)
 
@@ -83,10 +86,13 @@ class ConfigStore(Component):
         return found
 
     def _report(self) -> None:
+        self._report_rules()
+        self._report_limits()
+
+    def _report_rules(self) -> None:
         self.address("filter_evaluator").notify(
             messages.RulesChanged(rules=list(self._filters().values()), serial=self._serial)
         )
-        self._report_limits()
 
     # ------------------------------------------------------------ limits
 
@@ -123,6 +129,13 @@ class ConfigStore(Component):
         self._unnumbered[self._tokens] = envelope, message
         self.address("job_queue").notify(messages.ReportLastId(token=self._tokens))
 
+    def _ask_again(self) -> None:
+        """Whoever was replaced may have taken an answer with it that a change waits for."""
+        for token in self._unnumbered:
+            self.address("job_queue").notify(messages.ReportLastId(token=token))
+        if self._unanswered:
+            self._report_rules()
+
     def _store_rule(self, message: messages.LastIdReported) -> None:
         envelope, asked = self._unnumbered.pop(message.token, (None, None))
         if envelope is None or asked is None:
@@ -149,9 +162,7 @@ class ConfigStore(Component):
             return
         self._serial += 1
         self._unanswered.append((self._serial, envelope, answer))
-        self.address("filter_evaluator").notify(
-            messages.RulesChanged(rules=list(filters.values()), serial=self._serial)
-        )
+        self._report_rules()
 
     def _write(self, configuration: dict[str, Any]) -> None:
         """Make this the configuration, durably; `StorageError` leaves all as it was."""

@@ -218,6 +218,10 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers):
             return
         self._ledger.last_id += len(drafts)
         accepted = [draft for place, draft in enumerate(drafts) if place not in rejected]
+        if rejected and key is not None:
+            # Whoever repeats this submission must hear of them too.
+            told = {str(place): text for place, text in rejected.items()}
+            accepted[0].job.extra[jobs.REJECTED_KEY] = told
         for draft in accepted if retry_of is not None else ():
             draft.job.extra[jobs.RETRY_OF_KEY] = retry_of
         stored = [(draft.job.id, 1, jobs.encode_job(draft.job)) for draft in accepted]
@@ -231,7 +235,10 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers):
 
     def _is_repeat(self, envelope: Envelope, key: str) -> bool:
         if (ids := self._table.ids_of_key(key)) is not None:
-            envelope.reply(messages.JobsSubmitted(ids=ids, is_repeat=True))
+            told = self._read(ids[0]).extra.get(jobs.REJECTED_KEY)
+            rejected = {int(place): text for place, text in (told or {}).items()}
+            reply = messages.JobsSubmitted(ids=ids, is_repeat=True, rejected=rejected)
+            envelope.reply(reply)
             return True
         if key in self._keys_in_flight:
             self._keys_in_flight[key].append(envelope)
@@ -306,7 +313,14 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers):
         self.address("filter_evaluator").notify(notice)
 
     def _arrived(self, row: Row) -> messages.JobArrived:
-        inputs = self._inputs(row.id) if self._reads_opcodes else None
+        inputs = None
+        if self._reads_opcodes:
+            try:
+                inputs = self._inputs(row.id)
+            except errors.StorageError as error:
+                # No rule can look at it; the others must not wait for that.
+                self.log.error("job cannot be read", job=row.id, error=error.text)
+                inputs = []
         return messages.JobArrived(job=row.as_pending(), inputs=inputs)
 
     def _change_chain(self, message: messages.RuleChainChanged) -> None:

@@ -7,6 +7,7 @@ the owner of that lock file lives. Nothing else counts: no pid, no time.
 from __future__ import annotations
 
 import enum
+import itertools
 from typing import TYPE_CHECKING
 
 from ..storage.jobs import JobStatus, job_status
@@ -48,7 +49,7 @@ class Progress(enum.Enum):
     """Every opcode is queued, or waits for dependencies without a process."""
 
     BETWEEN = "between"
-    """Some opcodes have succeeded, and none of the others has begun."""
+    """The first opcodes have succeeded, and none of the others has begun."""
 
     BEGUN = "begun"
     FINAL = "final"
@@ -86,8 +87,8 @@ def progress(statuses: Sequence[JobStatus], life: Life) -> Progress:
         untouched.add(JobStatus.WAITING)
     if untouched.issuperset(statuses):
         return Progress.UNTOUCHED
-    between = untouched | {JobStatus.SUCCESS}
-    return Progress.BETWEEN if between.issuperset(statuses) else Progress.BEGUN
+    rest = list(itertools.dropwhile(lambda status: status is JobStatus.SUCCESS, statuses))
+    return Progress.BETWEEN if untouched.issuperset(rest) else Progress.BEGUN
 
 
 def fate(statuses: Sequence[JobStatus], life: Life) -> Fate:

@@ -126,7 +126,9 @@ def buckets_of(verdict: JobVerdict) -> Buckets:
 
 
 class _Pending:
-    __slots__ = ("action", "buckets", "chain", "depends", "entry", "id", "priority", "rule")
+    __slots__ = (
+        "action", "aside_under", "buckets", "chain", "depends", "entry", "id", "priority", "rule",
+    )  # fmt: skip
 
     def __init__(self, verdict: JobVerdict) -> None:
         self.id = verdict.job.id
@@ -134,6 +136,7 @@ class _Pending:
         self.depends: Dependencies = verdict.job.depends
         self.judge(verdict)
         self.entry: _Entry | None = None
+        self.aside_under = 0
 
     def judge(self, verdict: JobVerdict) -> None:
         self.action = verdict.action
@@ -221,7 +224,7 @@ class Schedule:
             self._occupy(job_id, buckets_of(verdict), verdict.chain)
         elif (job := self._pending.get(job_id)) is not None:
             job.judge(verdict)
-            if job.entry is not None:
+            if job.entry is not None and job.aside_under == self._chain:
                 self._push(job)
 
     def remove(self, job_id: int) -> None:
@@ -267,8 +270,8 @@ class Schedule:
     def decide(self) -> Pass:
         """One scheduling pass. The jobs it starts hold their slots when it returns."""
         start: list[int] = []
-        unjudged = self._unjudged_running()
-        if not unjudged:
+        unjudged = self._unjudged_running() if self._chain else []
+        if self._chain and not unjudged:
             self._take_from_the_top(start, unjudged)
         doomed, self._doomed = self._doomed, []
         unknown, self._unknown = sorted(self._unknown), set()
@@ -286,6 +289,7 @@ class Schedule:
         put_back: list[_Entry] = []
         while len(self._running) < self._running_jobs_max and (job := self._pop()) is not None:
             assert job.entry is not None
+            job.aside_under = 0
             if job.chain != self._chain:
                 unjudged.append(job.id)
                 put_back.append(job.entry)
@@ -300,8 +304,10 @@ class Schedule:
                 text = f"rejected by filter rule {job.rule}"
                 self._doomed.append(Doomed(job.id, "rejected", text))
             elif job.action in _HELD:
+                job.aside_under = self._chain
                 self._held.append(job.entry)
             elif (full := self._full_bucket(job)) is not None:
+                job.aside_under = self._chain
                 heapq.heappush(self._parked[full], job.entry)
             else:
                 self.remove(job.id)
@@ -467,6 +473,7 @@ class Schedule:
     def _push(self, job: _Pending) -> None:
         self._entries += 1
         job.entry = (job.priority, job.id, self._entries)
+        job.aside_under = 0
         heapq.heappush(self._heap, job.entry)
 
     def _forget_dependant(self, dependency: int, job_id: int) -> None:

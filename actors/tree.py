@@ -25,5 +25,5 @@ The listener comes last, so that nobody is let in before everything is there, an
 first. When one is replaced, those in `TOLD_OF_REPLACEMENT` hear of it.
 """
 
-TOLD_OF_REPLACEMENT = ("executor", "wire_listener")
+TOLD_OF_REPLACEMENT = ("executor", "wire_listener", "config_store")
 """They stand for somebody outside, whose requests the replaced component has forgotten."""

@@ -42,6 +42,9 @@ RETRY_OF_KEY = "ganger_retry_of"
 RETRIED_BY_KEY = "ganger_retried_by"
 """Extra key of a job file: the jobs that repeat this one."""
 
+REJECTED_KEY = "ganger_rejected"
+"""Extra key of the first job of a submission: which others a filter rule rejected, and why."""
+
 CHECKSUM_KEY = "ganger_crc"
 """Last key of a job file that we wrote: the CRC-32 of the text without it.
 

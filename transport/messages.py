@@ -35,7 +35,14 @@ class Message(msgspec.Struct, frozen=True, tag=_snake, tag_field="type", kw_only
 ReplyT_co = TypeVar("ReplyT_co", bound="Message", covariant=True)
 
 
-class Request(Message, Generic[ReplyT_co], frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Request(
+    Message,
+    Generic[ReplyT_co],
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+):
     """Something that is answered, by a ``ReplyT_co`` or a `Failure`.
 
     A field that is not known is refused: if it is a misspelt ``dry_run``, jobs depend on it.

@@ -35,7 +35,11 @@ def test_the_table_knows_every_case() -> None:
         ([RUNNING, QUEUED], Life.DEAD, Fate.FAIL),
         ([RUNNING, QUEUED], Life.NONE, Fate.FAIL),
         ([SUCCESS, QUEUED], Life.DEAD, Fate.FAIL),
-        ([SUCCESS, QUEUED], Life.NONE, Fate.FAIL),
+        ([SUCCESS, QUEUED], Life.NONE, Fate.ENQUEUE),
+        ([SUCCESS, WAITING], Life.NONE, Fate.ENQUEUE),
+        ([SUCCESS, WAITING], Life.DEAD, Fate.FAIL),
+        ([QUEUED, SUCCESS], Life.NONE, Fate.FAIL),
+        ([SUCCESS, RUNNING], Life.NONE, Fate.FAIL),
         ([CANCELING], Life.DEAD, Fate.FAIL),
         ([SUCCESS, SUCCESS], Life.NONE, Fate.KEEP),
         ([SUCCESS, ERROR], Life.DEAD, Fate.KEEP),
@@ -55,8 +59,10 @@ def test_a_living_process_keeps_its_job() -> None:
 def test_what_has_begun_is_never_started_again(life: Life) -> None:
     for statuses in EVERY:
         if fate(statuses, life) is Fate.ENQUEUE:
-            assert set(statuses) <= {QUEUED, WAITING}, statuses
-        if {RUNNING, CANCELING, SUCCESS}.intersection(statuses):
+            # What has succeeded stays so; only a job that gave itself back goes on behind it.
+            allowed = {QUEUED, WAITING} if life is Life.DEAD else {QUEUED, WAITING, SUCCESS}
+            assert set(statuses) <= allowed, statuses
+        if {RUNNING, CANCELING}.intersection(statuses):
             assert fate(statuses, life) in (Fate.FAIL, Fate.KEEP), statuses
 
 

@@ -104,7 +104,6 @@ GOLDEN: list[tuple[Message, dict[str, Any]]] = [
                 }
             ],
             "key": "k",
-            "dry_run": False,
         },
     ),
     (
@@ -118,8 +117,6 @@ GOLDEN: list[tuple[Message, dict[str, Any]]] = [
             "status": "running",
             "priority": 0,
             "log_serial": 2,
-            "started": None,
-            "ended": None,
             "body": b"{}",
         },
     ),
@@ -150,12 +147,8 @@ GOLDEN: list[tuple[Message, dict[str, Any]]] = [
         {
             "type": "replace_filter",
             "uuid": "u",
-            "priority": 0,
             "predicates": [["jobid", None]],
             "action": ["RATE_LIMIT", 2],
-            "reason": "",
-            "valid_from": None,
-            "valid_until": None,
         },
     ),
     (messages.DeleteFilter(uuid="u"), {"type": "delete_filter", "uuid": "u"}),
