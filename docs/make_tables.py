@@ -59,6 +59,7 @@ def with_parts(text: str) -> str:
 
 _PROGRESS = {
     Progress.UNTOUCHED: "none has begun",
+    Progress.BETWEEN: "the first have succeeded, the others have not begun",
     Progress.BEGUN: "some have begun",
     Progress.FINAL: "the job is final",
 }
