@@ -94,13 +94,18 @@ def test_the_programs_of_the_client_page_run(daemon: Daemon) -> None:
         done = run(daemon, sys.executable, "-c", program)
         assert done.returncode == 0, program + done.stdout
         told.append(done.stdout)
-    waited, followed, several, at_once, wrong = told
+    waited, followed, several, at_once, control, wrong = told
     assert waited == "1 success EXEC(uname -s)\nLinux\n\n"
     assert "stdout: one\n" in followed
     assert "stderr: two\n" in followed
     assert "3 EXEC(true) success\n4 EXEC(false) error\n" in several
     assert "5 EXEC(echo the check has failed) success\n4 has failed\n" in several
     assert "[6, 7, 8, 9, 10]" in at_once
+    assert "job 11 is queued: paused by filter rule " in control
+    assert "reason: the storage network is being replaced)\n" in control
+    assert "without the rule: [11]\n" in control
+    assert "the job is rejected by filter rule " in control
+    assert control.endswith("the one that was held is canceled\ntried again: success\n")
     assert "refused: OP_EXEC: argv: expected list, got str\n" in wrong
     assert "there is no job 999999\n" in wrong
     assert "not yet: not final in " in wrong
