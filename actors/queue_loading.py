@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..storage import errors, job_files, jobs, journal, lock_files
+from ..storage import errors, jobs, lock_files, replay
 from . import reconciling
 from .job_table import JobTable, Phase, row_of
 from .reconciling import Fate, Life
@@ -20,14 +20,6 @@ from .reconciling import Fate, Life
 if TYPE_CHECKING:
     from ..storage.job_files import QueueDirectory
     from ..storage.journal import Journal
-
-
-class Journaled(msgspec.Struct):
-    """What the journal says: the newest state of each job, and the last id handed out."""
-
-    states: dict[int, tuple[int, bytes]]
-    archived: dict[int, tuple[int, bytes] | None]
-    last_id: int
 
 
 class Loaded(msgspec.Struct):
@@ -51,7 +43,7 @@ def load(directory: QueueDirectory, queue_journal: Journal, daemon_lock: str) ->
     ``daemon_lock`` is this daemon's own lock file: a job whose file names it was about to
     get a process when the job queue was replaced, and has none yet.
     """
-    said = read_journal(queue_journal)
+    said = replay.read_journal(queue_journal)
     loaded = Loaded(JobTable(), {}, [], [], {}, [], 0)
     for job_id, state in said.archived.items():
         _archive_again(directory, job_id, state, loaded)
@@ -59,7 +51,7 @@ def load(directory: QueueDirectory, queue_journal: Journal, daemon_lock: str) ->
     ids |= {job_id for job_id in said.states if directory.read_archived(job_id) is None}
     for job_id in sorted(ids):
         try:
-            job, body = _newest(directory, job_id, said.states.get(job_id))
+            job, body = replay.newest(directory, job_id, said.states.get(job_id))
         except errors.StorageError as error:
             loaded.quarantined.append(f"job-{job_id}: {error.text}")
             continue
@@ -74,37 +66,12 @@ def load(directory: QueueDirectory, queue_journal: Journal, daemon_lock: str) ->
         said.last_id,
         directory.read_serial(),
         directory.highest_archived_id(),
+        directory.highest_quarantined_id(),
         max(ids, default=0),
         max(said.archived, default=0),
     )
     directory.remove_leftovers(set(loaded.living))
     return loaded
-
-
-def read_journal(queue_journal: Journal) -> Journaled:
-    """The newest state of each job in the journal."""
-    said = Journaled({}, {}, 0)
-    for record in queue_journal.replay():
-        match record:
-            case journal.SegmentBegun():
-                said.last_id = max(said.last_id, record.last_id)
-            case journal.JobsStored():
-                for job_id, serial, body in record.jobs:
-                    _note(said, job_id, serial, body)
-            case journal.StateStored():
-                _note(said, record.job_id, record.serial, record.body)
-            case journal.JobArchived():
-                # A job archived once more, for two who asked at the same time, adds nothing.
-                known = said.archived.get(record.job_id)
-                said.archived[record.job_id] = said.states.pop(record.job_id, known)
-    return said
-
-
-def _note(said: Journaled, job_id: int, serial: int, body: bytes) -> None:
-    said.last_id = max(said.last_id, job_id)
-    known = said.states.get(job_id)
-    if known is None or serial > known[0]:
-        said.states[job_id] = (serial, body)
 
 
 def _write(
@@ -120,25 +87,13 @@ def _write(
 def _archive_again(
     directory: QueueDirectory, job_id: int, state: tuple[int, bytes] | None, loaded: Loaded
 ) -> None:
-    """Move an archived job's file unless that is done; a power loss may have torn or lost it."""
+    """Move an archived job's file unless that is done."""
     try:
-        live = directory.read(job_id)
-        if state is not None and not _is_whole(live, job_id):
-            if live is None and _is_whole(directory.read_archived(job_id), job_id):
-                return
-            directory.write(job_id, state[1], flush=False)
-        directory.archive(job_id)
+        replay.archive_again(directory, job_id, state)
     except errors.StorageError:
         loaded.unarchived.append(job_id)
         if state is not None:
             loaded.unwritten[job_id] = state
-
-
-def _is_whole(body: bytes | None, job_id: int) -> bool:
-    try:
-        return body is not None and job_files.read_job(body, job_id).status.is_final
-    except errors.StorageError:
-        return False
 
 
 def _life(job: jobs.Job) -> Life:
@@ -163,22 +118,3 @@ def _add(loaded: Loaded, job: jobs.Job, body: bytes, life: Life) -> None:
         case Fate.FAIL:
             loaded.table.add(row_of(job, Phase.ENDED))
             loaded.died.append(job)
-
-
-def _newest(
-    directory: QueueDirectory, job_id: int, journaled: tuple[int, bytes] | None
-) -> tuple[jobs.Job, bytes]:
-    """The job as the file or the journal has it, whichever is newer."""
-    try:
-        on_disk = directory.read(job_id)
-        job = None if on_disk is None else job_files.read_job(on_disk, job_id)
-    except errors.StorageError:
-        if journaled is None:
-            raise
-        on_disk, job = None, None
-    if job is None or (journaled is not None and journaled[0] > job.serial):
-        if journaled is None:
-            raise errors.StorageError("the file has gone")
-        return job_files.read_job(journaled[1], job_id), journaled[1]
-    assert on_disk is not None
-    return job, on_disk

@@ -23,6 +23,7 @@ _COMMANDS = {
     "daemon": ("ganger.cli.daemon", "daemon", "Run the daemon in the foreground."),
     "down": ("ganger.cli.up", "down", "Stop the daemon; running jobs go on."),
     "status": ("ganger.cli.up", "status", "Tell how the daemon is."),
+    "fsck": ("ganger.cli.fsck", "fsck", "Check a data directory that no daemon uses."),
     "exec": ("ganger.cli.execute", "execute", "Run a command as a job and follow it."),
     "job": ("ganger.cli.job", "job", "Submit, list, follow and change jobs."),
     "queue": ("ganger.cli.queue", "queue", "Drain, limit and simulate the queue."),

@@ -18,6 +18,7 @@ from pathlib import Path
 from ganger import Client
 from ganger.actors.reconciling import TABLE, Fate, Life, Progress
 from ganger.storage import errors
+from ganger.storage.findings import KINDS, Remedy
 
 HERE = Path(__file__).parent
 
@@ -83,6 +84,20 @@ def fates() -> str:
         for progress in Progress
     ]
     return _table(("the job's opcodes", *(_LIFE[life] for life in Life)), rows)
+
+
+# What `ganger fsck` finds.
+
+_REMEDIES = {Remedy.REPAIR: "`--repair` ", Remedy.OPERATOR: "you: ", Remedy.NONE: "nobody: "}
+
+
+def findings() -> str:
+    """The table of `storage/findings`."""
+    rows = [
+        (f"`{kind}`", info.meaning, f"{_REMEDIES[info.remedy]}{info.how}")
+        for kind, info in KINDS.items()
+    ]
+    return _table(("kind", "what it means", "who does something about it"), rows)
 
 
 # Errors.
@@ -155,6 +170,7 @@ def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 PARTS: dict[str, Callable[[], str]] = {
     "error-classes": error_classes,
     "fates": fates,
+    "findings": findings,
     "verbs": verbs,
 }
 """What can stand in a document."""

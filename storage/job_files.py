@@ -7,6 +7,7 @@ name, and is reported: never silently dropped, never overwritten.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 from typing import TYPE_CHECKING
@@ -20,8 +21,11 @@ if TYPE_CHECKING:
 
 VERSION = 1
 ARCHIVE_FOLDER_JOBS = 10_000
+ID_MAX = 10**18 - 1
+"""A file whose name has a higher number is nobody's: such an id would not fit into a frame."""
 
 _JOB_NAME = re.compile(r"job-([0-9]+)")
+_QUARANTINED_NAME = re.compile(r"job-([0-9]{1,18})(\..*)?")
 _TEMPORARY_NAME = re.compile(re.escape(documents.TEMPORARY_PREFIX) + r"job-([0-9]+)\.")
 
 
@@ -41,6 +45,7 @@ class QueueDirectory:
     def __init__(self, places: Places) -> None:
         self._queue = os.fspath(places.queue)
         self._archive = os.fspath(places.archive)
+        self._quarantine = os.fspath(places.quarantine)
         self._serial: int | None = None
         self._folders: set[str] = set()
         self.spares = inodes.InodePool(self._queue)
@@ -48,15 +53,23 @@ class QueueDirectory:
 
     def prepare(self) -> None:
         """Make what is missing; `DataDirectoryError` if the version is not known."""
+        if not self.has_version():
+            self.write_version()
+        with documents.storage_errors(self._archive):
+            os.makedirs(self._archive, documents.DIRECTORY_MODE, exist_ok=True)
+
+    def has_version(self) -> bool:
+        """Whether the directory has a version; `DataDirectoryError` if that is not known."""
         found = documents.read(f"{self._queue}/version")
-        if found is None:
-            documents.replace(f"{self._queue}/version", b"%d\n" % VERSION, flush=True)
-        elif found.strip() != b"%d" % VERSION:
+        if found is not None and found.strip() != b"%d" % VERSION:
             text = found.strip().decode("utf-8", "replace")
             message = f"{self._queue}/version: queue version {text!r}, expected {VERSION}"
             raise errors.DataDirectoryError(message)
-        with documents.storage_errors(self._archive):
-            os.makedirs(self._archive, documents.DIRECTORY_MODE, exist_ok=True)
+        return found is not None
+
+    def write_version(self) -> None:
+        """Say that the directory is of the version that this code writes."""
+        documents.replace(f"{self._queue}/version", b"%d\n" % VERSION, flush=True)
 
     def live_ids(self) -> list[int]:
         """Ids of the job files in the directory, in order."""
@@ -144,6 +157,34 @@ class QueueDirectory:
         folders = sorted(self._archive_folders(), key=lambda name: int(os.path.basename(name)))
         return max((max(_ids_in(folder), default=0) for folder in folders[-1:]), default=0)
 
+    def highest_quarantined_id(self) -> int:
+        """The highest id of a job whose file was put aside; 0 if there is none."""
+        with documents.storage_errors(self._quarantine):
+            try:
+                names = os.listdir(self._quarantine)
+            except FileNotFoundError:
+                return 0
+        matches = map(_QUARANTINED_NAME.fullmatch, names)
+        return max((int(match[1]) for match in matches if match), default=0)
+
+    def quarantine(self, file: str) -> str:
+        """Put a file aside, durably, under a name that is free; its new place."""
+        target = self.free_quarantine(os.path.basename(file))
+        with documents.storage_errors(file):
+            os.rename(file, target)
+            # The new name first: a power loss may leave two names, but never none.
+            documents.flush_directory(self._quarantine)
+            documents.flush_directory(os.path.dirname(file))
+        return target
+
+    def free_quarantine(self, name: str) -> str:
+        """A place for something of this name among what was put aside."""
+        with documents.storage_errors(self._quarantine):
+            os.makedirs(self._quarantine, documents.DIRECTORY_MODE, exist_ok=True)
+            documents.flush_directory(self._queue)
+        paths = (f"{self._quarantine}/{name}{suffix}" for suffix in _suffixes())
+        return next(path for path in paths if not os.path.lexists(path))
+
     def remove_leftovers(self, living: set[int]) -> None:
         """Delete temporary files of writers that did not finish; not those of living jobs."""
         with documents.storage_errors(self._queue):
@@ -169,6 +210,11 @@ def read_job(data: bytes, job_id: int) -> jobs.Job:
     if job.id != job_id:
         raise errors.StorageError(f"holds job {job.id}, not {job_id}")
     return job
+
+
+def _suffixes() -> Iterator[str]:
+    yield ""
+    yield from (f".{number}" for number in itertools.count(2))
 
 
 def _ids_in(folder: str) -> Iterator[int]:

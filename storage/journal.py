@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import re
 import struct
 import zlib
 from typing import TYPE_CHECKING
@@ -85,7 +86,13 @@ class Journal:
     def replay(self) -> Iterator[Record]:
         """Every whole record on disk, oldest first. A torn tail ends its segment."""
         for number in self._segments():
-            yield from _records(documents.read(self._path(number)) or b"")
+            path = self._path(number)
+            for record, _ in _records(documents.read(path) or b"", path):
+                yield record
+
+    def segments(self) -> list[Path]:
+        """The files of the journal, oldest first."""
+        return [self._path(number) for number in self._segments()]
 
     def begin(self, last_id: int) -> None:
         """Start a new segment; older ones stay until `cut`."""
@@ -224,20 +231,53 @@ def _packed(record: Record) -> bytes:
     return _HEAD.pack(len(payload), zlib.crc32(payload)) + payload
 
 
-def _records(data: bytes) -> Iterator[Record]:
+class Tail(msgspec.Struct, frozen=True):
+    """What lies behind the last record of a segment that can be believed, other than zeros."""
+
+    offset: int
+    has_records: bool
+    """Whether whole records are in it, behind something that is none."""
+
+
+def tail(data: bytes, path: Path) -> Tail | None:
+    """What a replay of this segment leaves out; None: it reads all of it."""
+    end = max((after for _, after in _records(data, path)), default=0)
+    if not data[end:].strip(b"\0"):
+        return None
+    heads = (match.start() - _HEAD.size for match in _PAYLOAD.finditer(data, end))
+    return Tail(end, any(head >= end and _payload(data, head) is not None for head in heads))
+
+
+_PAYLOAD = re.compile(rb"\x93\xa5begun|\x92\xa6stored|\x94\xa5state|\x92\xa8archived")
+"""How the records of this format begin."""
+
+
+def _records(data: bytes, path: Path) -> Iterator[tuple[Record, int]]:
+    """Each record with the place behind it, up to the first that is not whole.
+
+    `DataDirectoryError` for what was written whole, and by a later version.
+    """
     offset = 0
-    while offset + _HEAD.size <= len(data):
-        length, checksum = _HEAD.unpack_from(data, offset)
-        start = offset + _HEAD.size
-        payload = data[start : start + length]
-        if len(payload) < length or zlib.crc32(payload) != checksum:
-            return
+    while payload := _payload(data, offset):
+        offset += _HEAD.size + len(payload)
         try:
             record = _decode(payload)
-        except msgspec.DecodeError:
-            return
+        except msgspec.DecodeError as error:
+            # A torn record has no right checksum: this one is as its writer wanted it.
+            message = f"{path}: a record of an unknown kind; supported is format {FORMAT_VERSION}"
+            raise errors.DataDirectoryError(message) from error
         if isinstance(record, SegmentBegun) and record.version > FORMAT_VERSION:
-            message = f"the journal has format {record.version}, known is {FORMAT_VERSION}"
+            message = f"{path}: journal format {record.version}, supported is {FORMAT_VERSION}"
             raise errors.DataDirectoryError(message)
-        yield record
-        offset = start + length
+        yield record, offset
+
+
+def _payload(data: bytes, offset: int) -> bytes | None:
+    """The payload of the record that begins here; None if there is no whole one."""
+    if offset + _HEAD.size > len(data):
+        return None
+    length, checksum = _HEAD.unpack_from(data, offset)
+    start = offset + _HEAD.size
+    payload = data[start : start + length]
+    # Zeros have the right checksum for nothing at all.
+    return payload if 0 < len(payload) == length and zlib.crc32(payload) == checksum else None

@@ -107,7 +107,10 @@ def is_dead(path: str | os.PathLike[str]) -> bool:
 
 
 def holder(path: str | os.PathLike[str]) -> int | None:
-    """The pid of the process that holds the lock file, as the kernel knows it; None: nobody."""
+    """The pid of the process that holds the lock file, as the kernel knows it; None: nobody.
+
+    Who works on a queue directory offline does not hold its lock file (`OfflineLock`).
+    """
     if os.fspath(path) in _own:
         return os.getpid()
     try:
@@ -115,7 +118,7 @@ def holder(path: str | os.PathLike[str]) -> int | None:
     except OSError:
         return None
     try:
-        question = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        question = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
         answer = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, question))
     finally:
         os.close(descriptor)
@@ -165,3 +168,49 @@ class DirectoryLock:
             if descriptor == self._descriptor:
                 del _own[path]
                 os.close(descriptor)
+
+
+class OfflineLock:
+    """Keeps every daemon out of a queue directory while somebody looks at it, or repairs it.
+
+    Who only looks changes nothing: it makes no lock file, and needs no right to write. Where
+    there is none, no daemon can be kept out; `confirm` says whether one has come.
+    The first byte stays free, so that nobody is taken for a daemon (see `holder`).
+    """
+
+    def __init__(self, path: Path, *, to_write: bool) -> None:
+        self._path = path
+        self._descriptor: int | None = None
+        flags = os.O_RDWR | os.O_CREAT if to_write else os.O_RDONLY
+        try:
+            descriptor = os.open(path, flags | os.O_CLOEXEC, 0o640)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise errors.StorageError(f"{path}: {error.strerror}") from error
+        kind = fcntl.LOCK_EX if to_write else fcntl.LOCK_SH
+        try:
+            fcntl.lockf(descriptor, kind | fcntl.LOCK_NB, 0, 1)
+        except OSError as error:
+            os.close(descriptor)
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise errors.StorageError(f"{path}: {error.strerror}") from error
+            raise errors.DirectoryLockedError(self._refusal()) from error
+        self._descriptor = _own[os.fspath(path)] = descriptor
+
+    def confirm(self) -> None:
+        """Raise `DirectoryLockedError` if a daemon may have come: what was seen may be wrong."""
+        if self._descriptor is None and self._path.exists():
+            raise errors.DirectoryLockedError(self._refusal())
+
+    def release(self) -> None:
+        """Let daemons in again."""
+        if self._descriptor is not None:
+            del _own[os.fspath(self._path)]
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _refusal(self) -> str:
+        pid = holder(self._path)
+        who = "somebody else works on" if pid is None else f"a daemon (pid {pid}) uses"
+        return f"{self._path.parent}: {who} this queue directory"

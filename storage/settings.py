@@ -137,6 +137,11 @@ class Places(msgspec.Struct, frozen=True):
         return self.queue / "archive"
 
     @property
+    def quarantine(self) -> Path:
+        """What `ganger fsck --repair` has put aside because nobody can read it."""
+        return self.queue / "quarantine"
+
+    @property
     def journal(self) -> Path:
         """The journal's segments."""
         return self.queue / "journal"

@@ -11,7 +11,7 @@ import pytest
 
 from ganger.actors import queue_loading
 from ganger.actors.ledger import Ledger
-from ganger.storage import errors, inodes, settings
+from ganger.storage import errors, inodes, replay, settings
 from ganger.storage.job_files import QueueDirectory
 from ganger.storage.journal import Journal
 
@@ -259,7 +259,7 @@ def test_the_states_of_running_jobs_are_repeated_in_the_next_segment(books: Book
         books.ledger.commit()
     # The process that owns the file had no time to write it before the machine died.
     assert books.directory.read(1) == body(1, 1)
-    said = queue_loading.read_journal(Journal(books.places.journal))
+    said = replay.read_journal(Journal(books.places.journal))
     assert said.states[1] == (2, body(1, 2, "running"))
 
 

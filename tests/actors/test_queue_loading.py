@@ -239,6 +239,12 @@ def test_the_id_of_a_quarantined_job_is_not_given_again(disk: Disk) -> None:
     assert disk.load().last_id == 9
 
 
+def test_the_id_of_a_job_that_was_put_aside_is_not_given_again(disk: Disk) -> None:
+    disk.write(9, b"torn")
+    disk.directory.quarantine(str(disk.places.queue / "job-9"))
+    assert disk.load().last_id == 9
+
+
 # The archive.
 
 

@@ -80,7 +80,8 @@ def test_the_transcript_is_what_happens(
     daemon = Daemon(tmp_path)
     try:
         for step in steps((HERE / name).read_text()):
-            done = daemon.run(*step.words, check=False)
+            words = [word.replace("<DATA>", str(daemon.data)) for word in step.words]
+            done = daemon.run(*words, check=False)
             told = f"$ ganger {' '.join(step.words)}\n{done.stdout}\n{done.stderr}"
             assert done.returncode == step.code, told
             assert re.fullmatch(pattern(step.output, daemon.data), done.stdout.strip()), told

@@ -125,6 +125,28 @@ def test_a_file_must_hold_the_job_that_its_name_says() -> None:
         job_files.read_job(JOB, 8)
 
 
+# The quarantine.
+
+
+def test_what_is_put_aside_keeps_its_name_unless_that_is_taken(
+    places: settings.Places, queue: QueueDirectory
+) -> None:
+    assert queue.highest_quarantined_id() == 0
+    for text in (b"one", b"two"):
+        (places.queue / "job-7").write_bytes(text)
+        queue.quarantine(str(places.queue / "job-7"))
+    assert queue.live_ids() == []
+    kept = {path.name: path.read_bytes() for path in places.quarantine.iterdir()}
+    assert kept == {"job-7": b"one", "job-7.2": b"two"}
+
+
+def test_the_ids_in_quarantine_are_known(places: settings.Places, queue: QueueDirectory) -> None:
+    places.quarantine.mkdir()
+    for name in ("job-9", "job-12.3", "version", "00000099.journal", "job-x", "ajob-100"):
+        (places.quarantine / name).touch()
+    assert queue.highest_quarantined_id() == 12
+
+
 # Spares.
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import zlib
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from ganger.storage import errors, journal, settings
@@ -236,11 +238,65 @@ def test_a_full_segment_says_so(directory: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_a_journal_of_a_later_format_is_refused(directory: Path) -> None:
     directory.mkdir()
-    later = journal._packed(SegmentBegun(journal.FORMAT_VERSION + 1, 5))
-    (directory / "00000001.journal").write_bytes(later)
+    path = directory / "00000001.journal"
+    path.write_bytes(journal._packed(SegmentBegun(journal.FORMAT_VERSION + 1, 5)))
     with pytest.raises(errors.DataDirectoryError) as caught:
         replayed(directory)
-    assert caught.value.text == "the journal has format 2, known is 1"
+    assert caught.value.text == f"{path}: journal format 2, supported is 1"
+
+
+@pytest.mark.parametrize(
+    "payload", [["renamed", 5], ["begun", "two", 5], {"version": 2}, ["state", 7, 2], 5]
+)
+def test_a_whole_record_of_an_unknown_kind_is_refused_and_not_cut(
+    directory: Path, payload: object
+) -> None:
+    directory.mkdir()
+    path = directory / "00000001.journal"
+    unknown = msgspec.msgpack.encode(payload)
+    head = journal._HEAD.pack(len(unknown), zlib.crc32(unknown))
+    path.write_bytes(journal._packed(FIRST) + head + unknown)
+    with pytest.raises(errors.DataDirectoryError) as caught:
+        replayed(directory)
+    assert caught.value.text == f"{path}: a record of an unknown kind; supported is format 1"
+
+
+# What a replay leaves out.
+
+
+def tail(directory: Path, data: bytes) -> journal.Tail | None:
+    return journal.tail(data, directory / "00000001.journal")
+
+
+def test_a_segment_that_was_closed_in_order_has_no_tail(directory: Path) -> None:
+    kept = Journal(directory)
+    for record in RECORDS:
+        kept.append(record)
+        kept.commit(2)
+    kept.close()
+    [path] = Journal(directory).segments()
+    data = path.read_bytes()
+    assert data.endswith(b"\0" * 1_000)
+    assert tail(directory, data) is None
+    assert tail(directory, b"") is None
+
+
+def test_a_torn_record_is_a_tail(directory: Path) -> None:
+    whole, torn = journal._packed(FIRST), journal._packed(SECOND)
+    for length in range(1, len(torn)):
+        assert tail(directory, whole + torn[:length] + b"\0" * 64) == journal.Tail(
+            len(whole), has_records=False
+        ), length
+
+
+@pytest.mark.parametrize("behind", RECORDS)
+def test_whole_records_behind_a_damaged_one_are_seen(
+    directory: Path, behind: journal.Record
+) -> None:
+    first, damaged = journal._packed(FIRST), bytearray(journal._packed(SECOND))
+    damaged[-1] ^= 1
+    data = first + damaged + journal._packed(behind) + b"\0" * 64
+    assert tail(directory, data) == journal.Tail(len(first), has_records=True)
 
 
 # A disk that refuses.

@@ -40,10 +40,25 @@ else:
 """
 
 
+HOLD_OFFLINE = """
+import sys
+from pathlib import Path
+from ganger.storage import errors, lock_files
+path, *to_write = sys.argv[1].split("?")
+try:
+    lock = lock_files.OfflineLock(Path(path), to_write=bool(to_write))
+except errors.GangerError as error:
+    print(f"{error.name}: {error.text}", flush=True)
+else:
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+
+
 class Other:
     """Another process, which has said its first line."""
 
-    def __init__(self, script: str, argument: Path) -> None:
+    def __init__(self, script: str, argument: Path | str) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-c", script, str(argument)],
             stdin=subprocess.PIPE,
@@ -226,3 +241,76 @@ def test_the_directory_of_a_killed_daemon_is_free(tmp_path: Path) -> None:
 def test_the_queue_directory_must_exist(tmp_path: Path) -> None:
     with pytest.raises(errors.StorageError, match="No such file"):
         lock_files.DirectoryLock(tmp_path / "missing" / "lock")
+
+
+# Work on a queue directory while no daemon runs.
+
+
+@pytest.mark.parametrize("to_write", ["", "?"])
+def test_a_daemon_keeps_out_who_works_offline(tmp_path: Path, to_write: str) -> None:
+    path = tmp_path / "lock"
+    held = lock_files.DirectoryLock(path)
+    other = Other(HOLD_OFFLINE, f"{path}{to_write}")
+    try:
+        assert other.line == (
+            f"DirectoryLockedError: {tmp_path}: "
+            f"a daemon (pid {os.getpid()}) uses this queue directory"
+        )
+    finally:
+        other.end()
+        held.release()
+
+
+@pytest.mark.parametrize("to_write", ["", "?"])
+def test_who_works_offline_keeps_daemons_out_and_is_not_taken_for_one(
+    tmp_path: Path, to_write: str
+) -> None:
+    path = tmp_path / "lock"
+    path.touch()
+    other = Other(HOLD_OFFLINE, f"{path}{to_write}")
+    try:
+        assert other.line == "held"
+        with pytest.raises(errors.DirectoryLockedError):
+            lock_files.DirectoryLock(path)
+        assert lock_files.holder(path) is None
+        with pytest.raises(errors.DirectoryLockedError) as caught:
+            lock_files.OfflineLock(path, to_write=True)
+        told = f"{tmp_path}: somebody else works on this queue directory"
+        assert caught.value.text == told
+    finally:
+        other.end()
+    lock_files.DirectoryLock(path).release()
+
+
+def test_two_may_look_at_a_time(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    path.touch()
+    other = Other(HOLD_OFFLINE, path)
+    try:
+        assert other.line == "held"
+        lock_files.OfflineLock(path, to_write=False).release()
+    finally:
+        other.end()
+
+
+def test_who_looks_makes_no_lock_file_and_sees_that_a_daemon_has_come(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    looking = lock_files.OfflineLock(path, to_write=False)
+    looking.confirm()
+    assert not path.exists()
+    daemon = Other(HOLD_DIRECTORY, path)
+    try:
+        with pytest.raises(errors.DirectoryLockedError, match=f"pid {daemon.pid}"):
+            looking.confirm()
+    finally:
+        daemon.end()
+        looking.release()
+
+
+def test_who_repairs_makes_the_lock_file(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    repairing = lock_files.OfflineLock(path, to_write=True)
+    repairing.confirm()
+    assert path.exists()
+    repairing.release()
+    repairing.release()

@@ -1,0 +1,186 @@
+"""``ganger fsck``: checks a data directory that no daemon uses, and repairs it."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Self
+
+import click
+
+from ..storage import checking, errors, lock_files, repairing, survey
+from ..storage.findings import Finding, Remedy
+from . import output
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.progress import Progress
+
+    from ..storage.repairing import Outcome, Result
+    from ..storage.settings import Places
+    from .call import Call
+
+FOUND_EXIT_CODE = 1
+_BAR_JOBS_MIN = 1_000
+"""Fewer job files are read in no time."""
+
+
+@click.command()
+@click.option("--repair", is_flag=True, help="Repair what can be repaired without losing anything.")
+@output.output_option
+@click.pass_obj
+def fsck(call: Call, *, repair: bool, output_kind: str) -> None:
+    """Check a data directory that no daemon uses: the journal, job files, ids, locks and the rest.
+
+    Without --repair nothing is changed. With it, what the journal holds is written into the
+    job files, and what nobody can read is moved into queue/quarantine, never deleted. The
+    file of a job whose process lives is not touched. Lines that begin with `note:` need
+    nobody to do anything.
+
+    \b
+    Exit codes:
+      0    clean, or everything was repaired
+      1    something is left to be done
+      70   a daemon uses the directory, there is none, or it is of another version
+    """  # noqa: D301 - the mark that keeps lines apart
+    places = call.places
+    survey.require_queue(places)
+    if repair:
+        repairing.refuse_others(places)
+    outcomes: list[Outcome] = []
+
+    def told(outcome: Outcome) -> None:
+        outcomes.append(outcome)
+        if output_kind != "json":
+            click.echo(_outcome_line(outcome))
+
+    with _offline(places, to_write=repair), _Bar() as bar:
+        if repair:
+            result = repairing.repair(places, told, bar.tell)
+        else:
+            facts = survey.survey(places, bar.tell)
+            result = repairing.Result(facts, checking.check(facts))
+    left = [finding for finding in result.findings if finding.remedy is not Remedy.NONE]
+    if output_kind == "json":
+        output.show_json(_document(places, result, outcomes))
+    else:
+        _show(result, left, outcomes)
+    if left:
+        raise click.exceptions.Exit(FOUND_EXIT_CODE)
+
+
+@contextmanager
+def _offline(places: Places, *, to_write: bool) -> Iterator[None]:
+    """Keep daemons out meanwhile; refused if one is there."""
+    try:
+        lock = lock_files.OfflineLock(places.queue / "lock", to_write=to_write)
+        try:
+            yield
+            lock.confirm()
+        finally:
+            lock.release()
+    except errors.DirectoryLockedError as error:
+        text = f"{error.text}; it is checked offline (`ganger down`: running jobs go on)"
+        raise errors.DirectoryLockedError(text) from error
+
+
+def _show(result: Result, left: list[Finding], outcomes: list[Outcome]) -> None:
+    for finding in result.findings:
+        click.echo(_finding_line(finding))
+    jobs, archived = len(result.facts.jobs), len(result.facts.archived)
+    click.echo(f"{jobs} jobs, {archived} archived: {_verdict(left, outcomes)}")
+
+
+def _verdict(left: list[Finding], outcomes: list[Outcome]) -> str:
+    repaired = sum(outcome.error is None for outcome in outcomes)
+    words = [f"{repaired} repaired"] if repaired else []
+    if not left:
+        return ", ".join([*words, "clean"])
+    words.append(f"{len(left)} left" if outcomes else f"{len(left)} found")
+    repairable = sum(finding.remedy is Remedy.REPAIR for finding in left)
+    if repairable and not outcomes:
+        words.append(f"{repairable} of them `ganger fsck --repair` can repair")
+    return ", ".join(words)
+
+
+def _finding_line(finding: Finding) -> str:
+    how = f"--repair {finding.how}" if finding.remedy is Remedy.REPAIR else finding.how
+    note = "note: " if finding.remedy is Remedy.NONE else ""
+    return f"{note}{finding.path}: {finding.what}; {how}"
+
+
+def _outcome_line(outcome: Outcome) -> str:
+    if outcome.error is not None:
+        return f"not repaired: {outcome.finding.path}: {outcome.error}"
+    return f"repaired: {outcome.finding.path}: {outcome.finding.what}; {outcome.action}"
+
+
+def _document(places: Places, result: Result, outcomes: list[Outcome]) -> dict[str, Any]:
+    return {
+        "data": str(places.data),
+        "jobs": len(result.facts.jobs),
+        "archived": len(result.facts.archived),
+        "repaired": [
+            {**_plain(outcome.finding), "action": outcome.action, "error": outcome.error}
+            for outcome in outcomes
+        ],
+        "findings": [_plain(finding) for finding in result.findings],
+    }
+
+
+def _plain(finding: Finding) -> dict[str, Any]:
+    return {
+        "kind": finding.kind,
+        "path": finding.path,
+        "what": finding.what,
+        "job_id": finding.job_id,
+        "remedy": finding.remedy,
+        "how": finding.how,
+    }
+
+
+class _Bar:
+    """A progress bar on a terminal, while many job files are read."""
+
+    def __init__(self) -> None:
+        self._progress: Progress | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+    def tell(self, done: int, total: int) -> None:
+        """So many of so many were read; the bar goes when it is full."""
+        if total < _BAR_JOBS_MIN or not sys.stderr.isatty():
+            return
+        if self._progress is None:
+            self._progress = _new_progress()
+            self._progress.start()
+            self._progress.add_task("reading jobs", total=total)
+        self._progress.update(self._progress.task_ids[0], completed=done)
+        if done == total:
+            self._progress.stop()
+            self._progress = None
+
+
+def _new_progress() -> Progress:
+    from rich.console import Console  # noqa: PLC0415 - only for people
+    from rich.progress import (  # noqa: PLC0415
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    return Progress(*columns, console=Console(stderr=True), transient=True)

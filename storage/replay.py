@@ -1,0 +1,111 @@
+"""What the journal says of each job, and whether its word or that of the job file is newer.
+
+The daemon's start and ``ganger fsck`` bring job files up to the journal by the same rules,
+which are here; what becomes of the jobs then is not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from . import errors, job_files, jobs, journal
+
+if TYPE_CHECKING:
+    from .job_files import QueueDirectory
+    from .journal import Journal
+
+State = tuple[int, bytes]
+"""The serial of a job's state, and the text of its file."""
+
+
+class Journaled(msgspec.Struct):
+    """What the journal says: the newest state of each job, and the last id handed out."""
+
+    states: dict[int, State]
+    archived: dict[int, State | None]
+    last_id: int
+
+
+def read_journal(queue_journal: Journal) -> Journaled:
+    """The newest state of each job in the journal."""
+    said = Journaled({}, {}, 0)
+    for record in queue_journal.replay():
+        match record:
+            case journal.SegmentBegun():
+                said.last_id = max(said.last_id, record.last_id)
+            case journal.JobsStored():
+                for job_id, serial, body in record.jobs:
+                    _note(said, job_id, serial, body)
+            case journal.StateStored():
+                _note(said, record.job_id, record.serial, record.body)
+            case journal.JobArchived():
+                # A job archived once more, for two who asked at the same time, adds nothing.
+                known = said.archived.get(record.job_id)
+                said.archived[record.job_id] = said.states.pop(record.job_id, known)
+    return said
+
+
+def _note(said: Journaled, job_id: int, serial: int, body: bytes) -> None:
+    said.last_id = max(said.last_id, job_id)
+    known = said.states.get(job_id)
+    if known is None or serial > known[0]:
+        said.states[job_id] = (serial, body)
+
+
+def is_ahead(journaled: int | None, in_file: int | None) -> bool:
+    """Whether the journal's state counts, by the serials; None: there is none to be read."""
+    return journaled is not None and (in_file is None or journaled > in_file)
+
+
+def newest(
+    directory: QueueDirectory, job_id: int, journaled: State | None
+) -> tuple[jobs.Job, bytes]:
+    """The job as the file or the journal has it, whichever is newer.
+
+    The text is the very object in ``journaled`` if that one counts.
+    """
+    try:
+        on_disk = directory.read(job_id)
+        job = None if on_disk is None else job_files.read_job(on_disk, job_id)
+    except errors.StorageError:
+        if journaled is None:
+            raise
+        on_disk, job = None, None
+    if journaled is not None and is_ahead(journaled[0], None if job is None else job.serial):
+        return job_files.read_job(journaled[1], job_id), journaled[1]
+    if job is None or on_disk is None:
+        raise errors.StorageError("the file has gone")
+    return job, on_disk
+
+
+def archive_again(directory: QueueDirectory, job_id: int, state: State | None) -> None:
+    """Move an archived job's file unless that is done; a power loss may have torn or lost it."""
+    live = directory.read(job_id)
+    archived = directory.read_archived(job_id) if live is None else None
+    if not needs_archiving(
+        is_live=live is not None,
+        is_journaled=state is not None,
+        is_archived=is_whole(archived, job_id),
+    ):
+        return
+    if state is not None and not is_whole(live, job_id):
+        directory.write(job_id, state[1], flush=False)
+    directory.archive(job_id)
+
+
+def needs_archiving(*, is_live: bool, is_journaled: bool, is_archived: bool) -> bool:
+    """Whether there is something left to do for a job that the journal has archived.
+
+    ``is_archived`` says that its file lies whole in the archive.
+    """
+    return is_live or (is_journaled and not is_archived)
+
+
+def is_whole(body: bytes | None, job_id: int) -> bool:
+    """Whether this is the text of this job's file, at its end."""
+    try:
+        return body is not None and job_files.read_job(body, job_id).status.is_final
+    except errors.StorageError:
+        return False

@@ -1,0 +1,263 @@
+"""Data directories of every format that was ever written open, list and archive, and check clean.
+
+`make_format_data` has written them. What a later version wrote is refused, and not touched.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import threading
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests.actors.stage import Stage, Staged
+from tests.faults.harness import Daemon
+
+from ganger.actors.config_store import ConfigStore
+from ganger.actors.filter_evaluator import FilterEvaluator
+from ganger.actors.job_queue import JobQueue
+from ganger.actors.lock_manager import LockManager
+from ganger.storage import checking, job_files, jobs, journal, repairing, survey
+from ganger.storage.findings import KINDS, Remedy
+from ganger.storage.jobs import JobStatus
+from ganger.transport import messages
+
+DATA = Path(__file__).parent / "data"
+FORMATS = sorted(DATA.glob("ganger-*"))
+GANETI: dict[str, Any] = {
+    "jobs": {
+        str(job_id): {7: "error", 8: "error", 16: "error", 156: "canceled"}.get(job_id, "success")
+        for job_id in (1, 2, 4, 5, 6, 7, 8, 16, 17, 18, 20, 24, 27, 29, 153, 155, 156)
+    },
+    "archived": [],
+    "last_id": 156,
+}
+
+every_format = pytest.mark.parametrize("folder", FORMATS, ids=lambda folder: folder.name)
+
+
+def expected(folder: Path) -> dict[str, Any]:
+    """What a daemon must find in it."""
+    told: dict[str, Any] = msgspec.json.decode((folder / "expected.json").read_bytes())
+    return told
+
+
+@pytest.fixture
+def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    # A queue that a test leaves behind must not leave a timer behind.
+    monkeypatch.setattr(threading, "Timer", None)
+    made = Stage(tmp_path)
+    yield made
+    made.daemon_lock.remove()
+
+
+def opened(stage: Stage, folder: Path) -> Staged[JobQueue]:
+    shutil.copytree(folder, stage.places.data, dirs_exist_ok=True)
+    return stage.start(JobQueue)
+
+
+def listed(queue: Staged[JobQueue], *, archived: bool = False) -> dict[str, str]:
+    rows = queue.say(messages.ListJobs(archived=archived)).answer_as(messages.JobRows).rows
+    return {str(row.id): str(row.status) for row in rows if row.archived is archived}
+
+
+# Which formats there are.
+
+
+def test_the_present_format_is_among_those_that_are_kept() -> None:
+    formats = [(expected(folder)["queue"], expected(folder)["journal"]) for folder in FORMATS]
+    assert (job_files.VERSION, journal.FORMAT_VERSION) in formats
+    assert len(set(formats)) == len(FORMATS)
+
+
+@every_format
+def test_a_directory_says_of_which_format_it_is(folder: Path) -> None:
+    told = expected(folder)
+    assert folder.name == f"ganger-{told['queue']}.{told['journal']}"
+    assert (folder / "queue/version").read_bytes() == b"%d\n" % told["queue"]
+    for path in (folder / "queue/journal").iterdir():
+        first = next(journal.Journal(path.parent).replay())
+        assert first == journal.SegmentBegun(told["journal"], 8)
+
+
+# What earlier versions wrote opens.
+
+
+@every_format
+def test_every_job_is_found_with_its_status(stage: Stage, folder: Path) -> None:
+    queue = opened(stage, folder)
+    told = expected(folder)
+    assert listed(queue) == told["jobs"]
+    assert sorted(map(int, listed(queue, archived=True))) == told["archived"]
+    queue.notify(messages.ReportCounts(token=1))
+    report = stage.take_one(messages.QueueReport)
+    assert report.quarantined == []
+    assert report.counts["last_id"] == told["last_id"]
+    queue.close()
+
+
+@every_format
+def test_what_had_begun_says_that_its_process_died(stage: Stage, folder: Path) -> None:
+    queue = opened(stage, folder)
+    for job_id in expected(folder)["died"]:
+        document = queue.say(messages.ReadJob(id=job_id)).answer_as(messages.JobDocument)
+        for op in jobs.decode_job(document.body).ops:
+            assert f"detected death of job {job_id}" in op.result
+    queue.close()
+
+
+@every_format
+def test_what_had_not_begun_goes_on(stage: Stage, folder: Path) -> None:
+    queue = opened(stage, folder)
+    queue.notify(messages.ReportQueue())
+    arrived = stage.take_one(messages.JobsArrived)
+    pending = {
+        job_id
+        for job_id, status in expected(folder)["jobs"].items()
+        if not JobStatus(status).is_final
+    }
+    assert {str(one.job.id) for one in arrived.jobs} == pending
+    again = queue.ask(messages.SubmitJobs(jobs=[messages.JobSpec(ops=[{}])], key="once"))
+    assert again.answer == messages.JobsSubmitted(ids=[9], is_repeat=True)
+    queue.close()
+
+
+@every_format
+def test_every_final_job_goes_into_the_archive(stage: Stage, folder: Path) -> None:
+    queue = opened(stage, folder)
+    told = expected(folder)
+    final = [int(job_id) for job_id, status in told["jobs"].items() if JobStatus(status).is_final]
+    outcome = queue.ask(messages.AutoArchiveJobs(age_seconds=-1.0))
+    assert outcome.answer == messages.ArchiveOutcome(archived=sorted(final))
+    queue.close()
+    successor = stage.start(JobQueue)
+    assert sorted(map(int, listed(successor, archived=True))) == sorted([*final, *told["archived"]])
+    successor.close()
+
+
+@every_format
+def test_configuration_rules_and_locks_are_understood(stage: Stage, folder: Path) -> None:
+    opened(stage, folder).close()
+    store, evaluator = stage.start(ConfigStore), stage.start(FilterEvaluator)
+    store.notify(messages.ReportConfiguration())
+    told = expected(folder)
+    limits = stage.take_one(messages.LimitsChanged)
+    assert limits.running_jobs_max == told["running_jobs_max"]
+    rules = stage.take_one(messages.RulesChanged)
+    assert len(rules.rules) == len(told["rules"])
+    evaluator.notify(rules)
+    manager = stage.start(LockManager)
+    rows = manager.say(messages.ListLocks()).answer_as(messages.LocksListed).rows
+    assert rows == [], "the owners are dead"
+    for told_wrong in ("left out", "started afresh"):
+        assert told_wrong not in stage.log_stream.getvalue()
+
+
+@every_format
+def test_records_and_jobs_are_written_as_they_were(folder: Path) -> None:
+    # Whoever changes the form of one, and not the version, finds out here.
+    told = expected(folder)
+    if (told["queue"], told["journal"]) != (job_files.VERSION, journal.FORMAT_VERSION):
+        pytest.skip("an earlier format, which nobody writes any more")
+    for path in (folder / "queue/journal").iterdir():
+        records = journal.Journal(path.parent).replay()
+        written = b"".join(map(journal._packed, records))
+        assert path.read_bytes().rstrip(b"\0") == written.rstrip(b"\0")
+    for path in (folder / "queue").rglob("job-*"):
+        assert jobs.encode_job(jobs.decode_job(path.read_bytes())) == path.read_bytes()
+
+
+# It can be checked offline.
+
+
+@every_format
+def test_a_check_tells_what_the_next_start_will_do_and_a_repair_does_it(
+    stage: Stage, folder: Path
+) -> None:
+    shutil.copytree(folder, stage.places.data, dirs_exist_ok=True)
+    stage.daemon_lock.remove()
+    told = expected(folder)
+    findings = checking.check(survey.survey(stage.places))
+    assert sorted({str(finding.kind) for finding in findings}) == told["findings"]
+    result = repairing.repair(stage.places, lambda _: None, lambda _done, _total: None)
+    assert {KINDS[finding.kind].remedy for finding in result.findings} == {Remedy.NONE}
+    queue = stage.start(JobQueue)
+    assert listed(queue) == told["jobs"]
+    assert sorted(map(int, listed(queue, archived=True))) == told["archived"]
+    queue.close()
+
+
+# With a whole daemon.
+
+
+@pytest.mark.parametrize("folder", [DATA, *FORMATS], ids=lambda folder: folder.name)
+def test_a_daemon_opens_lists_and_archives_it(tmp_path: Path, folder: Path) -> None:
+    daemon = Daemon(tmp_path)
+    shutil.copytree(folder / "queue", daemon.places.queue)
+    for name in ("config.data", "locks.data"):
+        shutil.copy(folder / name, daemon.data)
+    told = GANETI if folder == DATA else expected(folder)
+    with daemon, daemon.client() as client:
+        # What was pending runs now, if a rule of the time does not keep it.
+        known = {job.id for job in client.jobs(archived=True)}
+        assert known == {*map(int, told["jobs"]), *told["archived"]}
+        final = [job_id for job_id, status in told["jobs"].items() if JobStatus(status).is_final]
+        for job_id in final:
+            assert str(client.job(int(job_id)).status) == told["jobs"][job_id]
+            client.archive(int(job_id))
+        new = client.submit({"OP_ID": "OP_TEST_DELAY", "duration": 0.0, "on_master": False})
+        assert new == told["last_id"] + 1
+    assert job_files.QueueDirectory(daemon.places).archived_ids() == sorted(
+        [*map(int, final), *told["archived"]]
+    )
+
+
+# What a later version wrote.
+
+
+def later_queue(queue: Path) -> str:
+    (queue / "version").write_bytes(b"2\n")
+    return f"{queue}/version: queue version '2', expected 1"
+
+
+def later_journal(queue: Path) -> str:
+    path = queue / "journal/00000009.journal"
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(journal._packed(journal.SegmentBegun(journal.FORMAT_VERSION + 1, 900)))
+    return f"{path}: journal format 2, supported is 1"
+
+
+def unknown_record(queue: Path) -> str:
+    [path] = (queue / "journal").iterdir()
+    payload = msgspec.msgpack.encode(["renamed", 3, 900])
+    packed = journal._HEAD.pack(len(payload), zlib.crc32(payload)) + payload
+    path.write_bytes(path.read_bytes().rstrip(b"\0") + packed)
+    return f"{path}: a record of an unknown kind; supported is format 1"
+
+
+@pytest.mark.parametrize("make_later", [later_queue, later_journal, unknown_record])
+@pytest.mark.parametrize("command", ["up", "fsck", "fsck --repair"])
+def test_what_a_later_version_wrote_is_refused_by_name_and_left_as_it_is(
+    tmp_path: Path, make_later: Callable[[Path], str], command: str
+) -> None:
+    daemon = Daemon(tmp_path)
+    shutil.copytree(FORMATS[-1] / "queue", daemon.places.queue)
+    told = make_later(daemon.places.queue)
+    before = content(daemon.places.queue)
+    try:
+        done: subprocess.CompletedProcess[str] = daemon.run(*command.split(), check=False)
+    finally:
+        daemon.__exit__()
+    assert (done.returncode, done.stderr) == (70, f"ganger: {told}\n")
+    assert content(daemon.places.queue) == before
+
+
+def content(queue: Path) -> dict[str, bytes]:
+    """Every file of the queue but its lock file, which whoever comes first makes."""
+    paths = [path for path in queue.rglob("*") if path.is_file() and path.name != "lock"]
+    return {str(path): path.read_bytes() for path in paths}

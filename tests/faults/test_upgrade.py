@@ -1,0 +1,152 @@
+"""Another version takes over while jobs run, wait and are pending: nothing is lost or repeated.
+
+The queue need not be empty for it. The other version is a copy of this one that says so.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.faults.harness import Daemon, wait_for_end
+
+from ganger import Client, JobStatus
+from ganger.storage.job_views import StatusChange
+from ganger.storage.version import version
+
+if TYPE_CHECKING:
+    import pytest
+
+ROOT = Path(__file__).parents[2]
+LATER = "99.0.0"
+
+
+def make_later_version(folder: Path) -> Path:
+    """A copy of the package with another version in its source; what PYTHONPATH must name."""
+    package = folder / "later" / "ganger"
+    for name in ("actors", "cli", "rapi", "storage", "transport"):
+        shutil.copytree(ROOT / name, package / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "public", package, dirs_exist_ok=True)
+    source = package / "storage" / "version.py"
+    text = source.read_text()
+    assert text.count('metadata.version("ganger")') == 1
+    source.write_text(text.replace('metadata.version("ganger")', f'"{LATER}"'))
+    return package.parent
+
+
+class Work:
+    """Jobs that leave a line in a file of their own when they run, and end when they may."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def gated(self, name: str, **fields: Any) -> dict[str, Any]:
+        """Runs until `let` is called."""
+        os.mkfifo(self._folder / f"gate-{name}")
+        command = f"echo ran >> {self._folder}/ran-{name}; exec cat {self._folder}/gate-{name}"
+        return {"OP_ID": "OP_EXEC", "argv": ["sh", "-c", command], **fields}
+
+    def short(self, name: str, **fields: Any) -> dict[str, Any]:
+        command = f"echo ran >> {self._folder}/ran-{name}"
+        return {"OP_ID": "OP_EXEC", "argv": ["sh", "-c", command], **fields}
+
+    def let(self, name: str) -> None:
+        (self._folder / f"gate-{name}").write_text("go\n")
+
+    def runs(self) -> dict[str, int]:
+        return {
+            path.name.removeprefix("ran-"): len(path.read_text().splitlines())
+            for path in sorted(self._folder.glob("ran-*"))
+        }
+
+
+def until(client: Client, job_id: int, status: JobStatus) -> None:
+    for change in client.watch(job_id, log=False, timeout=30):
+        if isinstance(change, StatusChange) and change.status is status:
+            return
+    raise AssertionError(f"job {job_id} ended without being {status}")
+
+
+def exclusive(lock: str) -> dict[str, Any]:
+    return {"node": {"exclusive": [lock]}}
+
+
+def statuses(client: Client, *ids: int) -> list[str]:
+    return [str(client.job(job_id).status) for job_id in ids]
+
+
+def test_a_later_version_takes_over_a_queue_full_of_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later, work = make_later_version(tmp_path), Work(tmp_path)
+    with Daemon(tmp_path) as daemon:
+        with daemon.client() as client:
+            assert client.info().version == version()
+            done = client.submit(work.short("done"))
+            holds = client.submit(work.gated("holds", locks=exclusive("n1")))
+            ends = client.submit(work.gated("ends"))
+            until(client, ends, JobStatus.RUNNING)
+            until(client, holds, JobStatus.RUNNING)
+            waits = client.submit(work.short("waits", locks=exclusive("n1")))
+            until(client, waits, JobStatus.WAITING)
+            several = client.submit(
+                [work.gated("first"), work.short("second", locks=exclusive("n1"))]
+            )
+            until(client, several, JobStatus.RUNNING)
+            pending = client.submit(work.short("pending"), depends=[(holds, ["success"])])
+            client.wait(done, timeout=30)
+            process_id = client.job(ends).process_id
+        assert process_id is not None
+        told = daemon.run("down", text="").stdout
+        assert told == "The daemon has stopped; 3 running jobs go on\n"
+        descriptor = os.pidfd_open(process_id)
+        work.let("ends")
+        wait_for_end(descriptor)
+        # Living processes are no damage, and neither is what they wrote meanwhile.
+        for option in ((), ("--repair",)):
+            assert daemon.run("fsck", *option, text="").stdout == "6 jobs, 0 archived: clean\n"
+
+        monkeypatch.setenv("PYTHONPATH", str(later))
+        daemon.up()
+        with daemon.client() as client:
+            assert client.info().version == LATER
+            assert client.info().quarantined == []
+            assert statuses(client, done, ends, holds, waits, several, pending) == [
+                *("success", "success", "running", "waiting", "running", "waiting"),
+            ]
+            new = client.submit(work.short("new", locks=exclusive("n1")))
+            assert new == pending + 1
+            work.let("first")
+            work.let("holds")
+            everything = (done, ends, holds, waits, several, pending, new)
+            ended = client.wait(*everything, timeout=60)
+            assert {job.status for job in ended} == {JobStatus.SUCCESS}
+            assert client.locks() == []
+        names = ("done", "ends", "first", "holds", "new", "pending", "second", "waits")
+        assert work.runs() == dict.fromkeys(names, 1)
+
+
+def test_an_earlier_version_of_the_same_format_takes_over_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later, work = make_later_version(tmp_path), Work(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(later))
+    with Daemon(tmp_path) as daemon:
+        with daemon.client() as client:
+            assert client.info().version == LATER
+            holds = client.submit(work.gated("holds", locks=exclusive("n1")))
+            until(client, holds, JobStatus.RUNNING)
+            waits = client.submit(work.short("waits", locks=exclusive("n1")))
+            until(client, waits, JobStatus.WAITING)
+        daemon.run("down")
+        monkeypatch.delenv("PYTHONPATH")
+        daemon.up()
+        with daemon.client() as client:
+            assert client.info().version == version()
+            assert statuses(client, holds, waits) == ["running", "waiting"]
+            work.let("holds")
+            ended = client.wait(holds, waits, timeout=60)
+            assert {job.status for job in ended} == {JobStatus.SUCCESS}
+        assert work.runs() == {"holds": 1, "waits": 1}
