@@ -360,7 +360,7 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers):
         report = messages.QueueReport(
             token=token,
             counts={**self._table.counts(), "last_id": self._ledger.last_id},
-            quarantined=list(self._quarantined),
+            quarantined=[*self._quarantined, *self._reader.unreadable.values()],
             flushes=self._ledger.flushes,
             is_read_only=self._ledger.is_read_only,
             is_drained=self._is_drained,

@@ -8,6 +8,7 @@ only writer.
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,6 +19,8 @@ from .job_table import JobTable, Phase, row_of
 from .reconciling import Fate, Life
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ..storage.job_files import QueueDirectory
     from ..storage.journal import Journal
 
@@ -47,6 +50,8 @@ def load(directory: QueueDirectory, queue_journal: Journal, daemon_lock: str) ->
     loaded = Loaded(JobTable(), {}, [], [], {}, [], 0)
     for job_id, state in said.archived.items():
         _archive_again(directory, job_id, state, loaded)
+    loaded.quarantined += [f"{name}: no job has that number" for name in directory.strange_names()]
+    loaded.quarantined += [_kept_aside(directory, path) for path in queue_journal.damaged()]
     ids = set(directory.live_ids()).difference(said.archived)
     ids |= {job_id for job_id in said.states if directory.read_archived(job_id) is None}
     for job_id in sorted(ids):
@@ -72,6 +77,13 @@ def load(directory: QueueDirectory, queue_journal: Journal, daemon_lock: str) ->
     )
     directory.remove_leftovers(set(loaded.living))
     return loaded
+
+
+def _kept_aside(directory: QueueDirectory, segment: Path) -> str:
+    """Keep a copy of a journal's segment, whose rear part nobody can replay; name it."""
+    target = directory.free_quarantine(segment.name)
+    shutil.copyfile(segment, target)
+    return f"{segment.name}: there are records behind a damaged one; a copy is in {target}"
 
 
 def _write(

@@ -34,6 +34,8 @@ class QueueReader:
         self._table = table
         self._ledger = ledger
         self._told: dict[int, deque[_Told]] = {}
+        self.unreadable: dict[int, str] = {}
+        """Archived jobs that were found to be damaged, each with what is wrong."""
 
     def rows(self, message: messages.ListJobs) -> messages.JobRows:
         """One page of a listing; `UnknownJobError` for an id that does not exist."""
@@ -148,7 +150,12 @@ class QueueReader:
         wanted = [job_id for job_id in sorted(ids) if job_id > message.after]
         found: list[messages.JobSummary] = []
         for job_id in wanted:
-            summary = self._summary(job_id)
+            try:
+                summary = self._summary(job_id)
+            except errors.StorageError as error:
+                # Named in `ganger status`; the others are listed all the same.
+                self.unreadable[job_id] = error.text
+                continue
             if message.statuses is None or summary.status in message.statuses:
                 if len(found) == limit:
                     return messages.JobRows(rows=found, next_after=found[-1].id)

@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO, cast
 
 import click
 import msgspec
@@ -16,6 +16,7 @@ import msgspec
 from ..actors import logs, supervising
 from ..actors.base import Surroundings
 from ..actors.executor import end_fork_servers
+from ..actors.log_writer import LogWriter
 from ..actors.supervisor import Ending, Supervisor
 from ..actors.watchdog import Watchdog
 from ..storage import catalogue, documents, errors, lock_files, settings
@@ -118,8 +119,10 @@ def run(
         _prepare(places)
         directory_lock = lock_files.DirectoryLock(places.queue / "lock")
         stack.callback(directory_lock.release)
-        log_stream = stack.enter_context(places.log.open("a", buffering=1, encoding="utf-8"))
-        log = logs.to_file(log_stream).bind(pid=os.getpid())
+        # Not closed at the end: a line that is stuck on its way would stop that too.
+        writer = LogWriter(places.log.open("a", encoding="utf-8"))
+        stack.callback(writer.close, settings.LOG_CLOSE_SECONDS)
+        log = logs.to_file(cast("TextIO", writer)).bind(pid=os.getpid())
         for problem in catalogue.load_user_opcodes().problems:
             log.error("user opcodes are left out", problem=problem)
         _remove_dead_lock_files(places)

@@ -104,7 +104,8 @@ def read(path: str | os.PathLike[str]) -> bytes | None:
     """The content of ``path``; None if there is no such file; `StorageError` if unreadable."""
     with storage_errors(path):
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            # Without O_NONBLOCK a FIFO of that name would be waited for until somebody writes.
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except FileNotFoundError:
             return None
         try:

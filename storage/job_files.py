@@ -24,7 +24,8 @@ ARCHIVE_FOLDER_JOBS = 10_000
 ID_MAX = 10**18 - 1
 """A file whose name has a higher number is nobody's: such an id would not fit into a frame."""
 
-_JOB_NAME = re.compile(r"job-([0-9]+)")
+_JOB_NAME = re.compile(r"job-([0-9]{1,18})")
+_ID_DIGITS_MAX = 18
 _QUARANTINED_NAME = re.compile(r"job-([0-9]{1,18})(\..*)?")
 _TEMPORARY_NAME = re.compile(re.escape(documents.TEMPORARY_PREFIX) + r"job-([0-9]+)\.")
 
@@ -103,8 +104,16 @@ class QueueDirectory:
         target = self._archive_path(job_id)
         with documents.storage_errors(target):
             self._make_folder(os.path.dirname(target))
+            live = path(self._queue, job_id)
+            if os.path.lexists(target) and os.path.lexists(live):
+                self._make_way(live, target)
             with contextlib.suppress(FileNotFoundError):
-                os.rename(path(self._queue, job_id), target)
+                os.rename(live, target)
+
+    def _make_way(self, live: str, target: str) -> None:
+        """Something else lies in the archive under the job's name: it is put aside, not lost."""
+        if documents.read(live) != documents.read(target):
+            self.quarantine(target)
 
     @property
     def is_drained(self) -> bool:
@@ -136,7 +145,7 @@ class QueueDirectory:
     def read_serial(self) -> int:
         """The last id handed out according to the serial file; 0 if it says nothing usable."""
         text = (documents.read(f"{self._queue}/serial") or b"").strip()
-        return int(text) if text.isdigit() else 0
+        return int(text) if text.isdigit() and len(text) <= _ID_DIGITS_MAX else 0
 
     def write_serial(self, last_id: int) -> None:
         """Note the last id handed out, in place: the journal makes up for a torn one."""
@@ -144,6 +153,8 @@ class QueueDirectory:
             if self._serial is None:
                 flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
                 self._serial = os.open(f"{self._queue}/serial", flags, documents.FILE_MODE)
+                # What somebody else left there may be longer than what is written over it.
+                os.ftruncate(self._serial, 0)
             os.pwrite(self._serial, b"%d\n" % last_id, 0)
 
     def close(self) -> None:
@@ -155,7 +166,20 @@ class QueueDirectory:
     def highest_archived_id(self) -> int:
         """The highest id in the archive; 0 if it is empty."""
         folders = sorted(self._archive_folders(), key=lambda name: int(os.path.basename(name)))
-        return max((max(_ids_in(folder), default=0) for folder in folders[-1:]), default=0)
+        highest = (max(_ids_in(folder), default=0) for folder in reversed(folders))
+        return next((found for found in highest if found), 0)
+
+    def strange_names(self) -> list[str]:
+        """Files that look like live jobs, with numbers that no job can have."""
+        with documents.storage_errors(self._queue):
+            names = os.listdir(self._queue)
+        return sorted(
+            name
+            for name in names
+            if name.removeprefix("job-").isdecimal()
+            and name.startswith("job-")
+            and not _JOB_NAME.fullmatch(name)
+        )
 
     def highest_quarantined_id(self) -> int:
         """The highest id of a job whose file was put aside; 0 if there is none."""

@@ -94,6 +94,16 @@ class Journal:
         """The files of the journal, oldest first."""
         return [self._path(number) for number in self._segments()]
 
+    def damaged(self) -> list[Path]:
+        """Segments with whole records behind something that is none: a replay leaves them out."""
+        found = []
+        for path in self.segments():
+            data = documents.read(path)
+            left = None if data is None else tail(data, path)
+            if left is not None and left.has_records:
+                found.append(path)
+        return found
+
     def begin(self, last_id: int) -> None:
         """Start a new segment; older ones stay until `cut`."""
         self._close()

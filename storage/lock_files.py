@@ -92,7 +92,7 @@ def is_dead(path: str | os.PathLike[str]) -> bool:
     if os.fspath(path) in _own:
         return False
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
         return True
     except OSError:

@@ -83,6 +83,9 @@ WINDOW_LOOK_SECONDS = 30.0
 SWEEP_JOBS = 200
 """How many pending jobs are sent at a time to be judged under new rules."""
 
+LOG_CLOSE_SECONDS = 2.0
+"""How long the last lines of the log may take when the daemon ends."""
+
 KILL_SECONDS = 10.0
 """Between asking a job to end that is to be killed, and ending its process."""
 

@@ -160,9 +160,14 @@ def test_archived_jobs_are_listed_only_when_asked_for(library: Library) -> None:
 
 def test_an_archived_file_that_cannot_be_read_is_named(library: Library) -> None:
     library.archive(2, SUCCESS)
+    library.archive(3, SUCCESS)
     Path(library.directory._archive_path(2)).write_bytes(b"torn")
+    # Asked for by its id, it is an error; in a listing it does not hide the others.
     with pytest.raises(errors.StorageError, match="job-2 in the archive: not a job"):
-        library.reader.rows(ListJobs(archived=True))
+        library.reader.rows(ListJobs(ids=[2], archived=True))
+    listed = library.reader.rows(ListJobs(archived=True))
+    assert [row.id for row in listed.rows] == [3]
+    assert "not a job" in library.reader.unreadable[2]
 
 
 # Whole jobs.

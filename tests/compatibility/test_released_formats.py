@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.actors.stage import Stage, Staged
+from tests.actors.stage import Stage, Staged, Timer
 from tests.faults.harness import Daemon
 
 from ganger.actors.config_store import ConfigStore
@@ -50,7 +50,8 @@ def expected(folder: Path) -> dict[str, Any]:
 @pytest.fixture
 def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     # A queue that a test leaves behind must not leave a timer behind.
-    monkeypatch.setattr(threading, "Timer", None)
+    Timer.made = []
+    monkeypatch.setattr(threading, "Timer", Timer)
     made = Stage(tmp_path)
     yield made
     made.daemon_lock.remove()

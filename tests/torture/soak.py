@@ -13,7 +13,7 @@ import random
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psutil
 from tests.faults.harness import Daemon
@@ -84,7 +84,7 @@ def run_soak(count: int, seed: int, folder: Path) -> Tally:
 
 def _run_jobs(client: Client, chance: random.Random) -> None:
     """A hundred jobs of several kinds, to their ends and into the archive."""
-    jobs = []
+    jobs: list[list[dict[str, Any]]] = []
     for _ in range(JOBS_BETWEEN_LOOKS):
         kind = chance.randrange(10)
         if kind == 0:
