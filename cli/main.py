@@ -26,6 +26,7 @@ _COMMANDS = {
     "fsck": ("ganger.cli.fsck", "fsck", "Check a data directory that no daemon uses."),
     "exec": ("ganger.cli.execute", "execute", "Run a command as a job and follow it."),
     "job": ("ganger.cli.job", "job", "Submit, list, follow and change jobs."),
+    "filter": ("ganger.cli.filter", "filter_rules", "Hold, reject or limit jobs by rules."),
     "queue": ("ganger.cli.queue", "queue", "Drain, limit and simulate the queue."),
     "lock": ("ganger.cli.lock", "lock", "See who holds which lock."),
     "key": ("ganger.cli.key", "key", "Make and authorise keys for remote clients."),
