@@ -1,0 +1,250 @@
+"""What seeds of the simulated world have found: each as a scene without dice, and some seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.torture import simulation, world_actors
+from tests.torture.world import World, playground, world
+from tests.torture.world_actors import ActorTask
+from tests.torture.world_core import Character
+
+from ganger.storage import lock_files
+from ganger.transport import messages
+from ganger.transport.messages import JobSpec, Message
+
+CALM = Character(
+    is_causal=True,
+    delay_seconds=0.0,
+    slow_chance=0.0,
+    jobs=0,
+    actions=0,
+    slots=1,
+    has_late_dependencies=False,
+    segment_bytes=1_000_000,
+    crash_chance=0.0,
+    daemon_chance=0.0,
+    job_chance=0.0,
+    disturbance_chance=0.0,
+    blows=0,
+    wall_pace=1.0,
+    focus="",
+    quiet_seconds=0.0,
+)
+
+PAUSE_FIRST = {
+    "uuid": "00000000-0000-4000-8000-000000000001",
+    "watermark": 0,
+    "priority": 0,
+    "predicates": [["jobid", ["=", "id", 1]]],
+    "action": "PAUSE",
+    "reason_trail": [],
+}
+
+
+class Scene:
+    """A world without faults but those that the test makes."""
+
+    def __init__(self, made: World) -> None:
+        self.world = made
+        made.settle()
+
+    def actor(self, name: str) -> ActorTask:
+        assert self.world.daemon is not None
+        return self.world.daemon.actors[name]
+
+    def component(self, name: str) -> Any:
+        return self.actor(name).component
+
+    def submit(self, *specs: JobSpec) -> None:
+        self.world.user.submit(list(specs))
+        self.world.settle()
+
+    def ask(self, request: messages.Request[Any]) -> list[Message]:
+        """Ask; the answer is in the list when it has come."""
+        answers: list[Message] = []
+        self.world.user.ask(request, answers.append)
+        return answers
+
+    def crash(self, name: str) -> None:
+        task = self.actor(name)
+        self.world.run_as(task.program, task.crash)
+
+    def hold(self, name: str) -> None:
+        """It is slow: it does nothing until `let_go`."""
+        self.actor(name).is_hung = True
+
+    def let_go(self, name: str) -> None:
+        self.actor(name).is_hung = False
+
+    def run_until_booted(self, name: str) -> None:
+        daemon = self.world.daemon
+        assert daemon is not None
+        self.world.run(lambda: daemon.component(name) is not None)
+
+    def settle(self) -> None:
+        """Nothing is on its way any more, and nothing is wrong."""
+        self.world.settle()
+        assert self.world.problems == []
+
+
+@pytest.fixture
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
+    # A turn takes in all that there is.
+    monkeypatch.setattr(world_actors, "TURN_GOES_ON", 1.0)
+    with playground(tmp_path) as root, world(CALM, "scene", root) as made:
+        yield Scene(made)
+
+
+def spec(
+    *depends: tuple[int, list[str]], node: str | None = None, priority: int | None = None
+) -> JobSpec:
+    locks = {"node": {"exclusive": [node]}} if node else {}
+    op = {"OP_ID": "OP_EXEC", "argv": ["simulated", "5"], "locks": locks}
+    return JobSpec(ops=[op], depends=list(depends), priority=priority)
+
+
+def test_no_job_starts_before_the_number_of_run_slots_is_known(scene: Scene) -> None:
+    scene.submit(spec(), spec(), spec())
+    scene.world.restart_daemon()
+    scene.run_until_booted("config_store")
+    scene.hold("config_store")
+    scene.world.settle()
+    scene.let_go("config_store")
+    scene.settle()
+    assert len(scene.world.jobs()) == 1
+
+
+def test_no_job_starts_before_the_filter_rules_are_known(scene: Scene) -> None:
+    scene.world.configure(slots=1, rules=[PAUSE_FIRST])
+    scene.world.settle()
+    scene.submit(spec())
+    scene.world.restart_daemon()
+    scene.run_until_booted("config_store")
+    scene.hold("config_store")
+    scene.world.settle()
+    scene.let_go("config_store")
+    scene.settle()
+    assert scene.world.jobs() == []
+
+
+def test_a_choice_that_crosses_a_report_of_the_queue_takes_no_second_slot(scene: Scene) -> None:
+    scene.submit(spec(), spec())
+    scene.hold("scheduler")
+    scene.hold("job_queue")
+    scene.world.configure(slots=2, rules=[])
+    scene.world.settle()
+    # The queue is asked for a report; behind that comes the scheduler's choice of job 2, and
+    # then a more urgent job.
+    scene.let_go("scheduler")
+    scene.world.settle()
+    scene.submit(spec(priority=-10))
+    scene.hold("scheduler")
+    scene.let_go("job_queue")
+    scene.world.settle()
+    scene.let_go("scheduler")
+    scene.settle()
+    assert len(scene.world.jobs()) == 2
+
+
+def test_the_end_of_a_pending_job_does_not_overtake_word_that_it_is_pending(scene: Scene) -> None:
+    scene.world.configure(slots=2, rules=[PAUSE_FIRST])
+    scene.world.settle()
+    scene.submit(spec(), spec((-1, ["canceled"])))
+    scene.hold("job_queue")
+    scene.world.configure(slots=2, rules=[PAUSE_FIRST])
+    scene.world.settle()
+    # The queue's report, with job 1 as pending, lies with the filter evaluator.
+    scene.hold("filter_evaluator")
+    scene.let_go("job_queue")
+    scene.ask(messages.CancelJob(id=1))
+    scene.world.settle()
+    scene.let_go("filter_evaluator")
+    scene.settle()
+    assert [task.job_id for task in scene.world.jobs()] == [2]
+
+
+def test_a_queue_that_crashes_while_an_executor_starts_still_tells_it_what_runs(
+    scene: Scene,
+) -> None:
+    scene.submit(spec())
+    scene.world.restart_daemon()
+    scene.run_until_booted("job_queue")
+    scene.hold("job_queue")
+    scene.world.settle()
+    scene.let_go("job_queue")
+    scene.crash("job_queue")
+    scene.settle()
+    assert list(scene.component("executor")._children) == [1]
+
+
+def test_a_job_that_came_back_over_the_wire_is_reached_by_the_next_executor_too(
+    scene: Scene,
+) -> None:
+    scene.submit(spec())
+    scene.world.restart_daemon()
+    scene.settle()
+    scene.crash("executor")
+    scene.settle()
+    assert scene.component("executor")._children[1].address is not None
+
+
+def test_an_answer_to_a_queue_that_was_replaced_answers_nothing_else(scene: Scene) -> None:
+    scene.world.configure(slots=2, rules=[])
+    scene.submit(spec(node="n1"), spec(node="n1"))
+    [waiting] = scene.world.jobs(2)
+    waiting.program.is_stopped = True
+    priority = scene.ask(messages.ChangeJobPriority(id=2, priority=5))
+    scene.world.settle()
+    scene.crash("job_queue")
+    cancel = scene.ask(messages.CancelJob(id=2))
+    scene.world.settle()
+    waiting.program.is_stopped = False
+    scene.settle()
+    scene.world.run(lambda: bool(cancel and priority))
+    assert isinstance(cancel[0], messages.CancelOutcome)
+    assert isinstance(priority[0], messages.PriorityOutcome)
+    assert scene.world.problems == []
+
+
+def test_no_lock_file_is_left_by_a_job_that_died_while_the_daemon_started(scene: Scene) -> None:
+    scene.submit(spec())
+    scene.world.restart_daemon()
+    scene.run_until_booted("lock_manager")
+    [task] = scene.world.jobs()
+    task.program.end()
+    scene.settle()
+    assert list(scene.world.places.lock_files.glob("job_*")) == []
+
+
+def test_the_name_of_a_lock_file_is_never_used_twice(tmp_path: Path) -> None:
+    paths = set()
+    for _ in range(3):
+        held = lock_files.create(tmp_path, lock_files.job_stem(1, 1_700_000_000.0))
+        paths.add(held.path)
+        held.remove()
+    assert len(paths) == 3
+
+
+@pytest.mark.parametrize("kind", ["faults", "wake-ups", "clock"])
+def test_a_case_is_the_same_each_time(kind: str, tmp_path: Path) -> None:
+    with playground(tmp_path) as root:
+        first, second = (simulation.play(kind, 5, 5, root, is_traced=True) for _ in range(2))
+    assert first.trace
+    assert first.trace == second.trace
+
+
+NAMED = {
+    "slots before the limit is known": ("wake-ups", 1, 41),
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_seed_that_failed_once_fails_no_more(name: str, tmp_path: Path) -> None:
+    kind, seed, case = NAMED[name]
+    with playground(tmp_path) as root:
+        made = simulation.play(kind, seed, case, root)
+    assert made.problems == []

@@ -1,0 +1,131 @@
+"""Where the product meets the real world, and what stands there instead: all in one place."""
+
+from __future__ import annotations
+
+import functools
+import os
+import select
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from tests.torture import world_actors, world_network, world_processes, world_sockets
+from tests.torture.world_checks import Needs
+from tests.torture.world_core import Core, Timer
+from tests.torture.world_processes import JobTask
+
+from ganger.actors import base, channels, executor, job, job_links, operations, supervisor
+from ganger.actors import wire_listener as listener
+from ganger.storage import documents, job_files, journal, lock_files, settings
+from ganger.storage.catalogue import OpExec
+from ganger.storage.opcodes import OperationContext, OperationError
+from ganger.transport import wire
+
+
+class Select:
+    """Stands for the module where a job's process waits."""
+
+    POLLIN = select.POLLIN
+    poll = world_sockets.Poll
+
+
+class ObservedJobActor(job.JobActor):
+    """The real one, which can be looked at from outside."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        task = Core.active.current
+        assert isinstance(task, JobTask)
+        task.actor = self
+
+
+def guarded(call: Callable[..., Any]) -> Callable[..., Any]:
+    """A change on disk: whoever makes it may fail just before and just after it."""
+
+    @functools.wraps(call)
+    def at_risk(*given: Any, **named: Any) -> Any:
+        Core.active.fault_point()
+        result = call(*given, **named)
+        Core.active.fault_point()
+        return result
+
+    return at_risk
+
+
+def run_simulated(opcode: OpExec, context: OperationContext) -> None:
+    """The operation: it tells the oracle that it has begun, waits, and tells of its end."""
+    task = Core.active.current
+    assert isinstance(task, JobTask)
+    oracle = Core.active.oracle
+    needs: Needs = tuple((name, str(mode)) for name, mode in opcode.lock_needs().to_changes())
+    oracle.started(context.job_id, context.op_index, needs)
+    task.is_operating = True
+    deadline = context.clock() + float(opcode.argv[1])
+    context.log("has begun")
+    while (left := deadline - context.clock()) > 0:
+        context.poll([], left)
+    task.is_operating = False
+    oracle.ended(context.job_id, context.op_index)
+    if opcode.argv[2:]:
+        raise OperationError("OpExecError", "as it was told to")
+
+
+def _asks_clock(name: str) -> Callable[[], float]:
+    def ask() -> float:
+        """The time in the world that is active now."""
+        seconds: float = getattr(Core.active.clock, name)()
+        return seconds
+
+    return ask
+
+
+@contextmanager
+def simulated() -> Iterator[None]:
+    """Within, every component and job lives in the world that is active."""
+    create, remove = lock_files.create, lock_files.LockFile.remove
+
+    def create_lock_file(directory: str | os.PathLike[str], stem: str) -> lock_files.LockFile:
+        return world_processes.create_lock_file(create, directory, stem)
+
+    def remove_lock_file(held: lock_files.LockFile) -> None:
+        world_processes.remove_lock_file(remove, held)
+
+    replaced: list[tuple[Any, str, Any]] = [
+        (time, "time", _asks_clock("time")),
+        (time, "monotonic", _asks_clock("monotonic")),
+        (time, "monotonic_ns", _asks_clock("monotonic_ns")),
+        (time, "time_ns", _asks_clock("time_ns")),
+        (threading, "Timer", Timer),
+        (os, "getpid", world_processes.own_pid),
+        (lock_files, "create", create_lock_file),
+        (lock_files.LockFile, "remove", remove_lock_file),
+        (lock_files, "holder", world_processes.holder),
+        (documents, "replace", guarded(documents.replace)),
+        (documents, "exchange", guarded(documents.exchange)),
+        (journal.Journal, "commit", guarded(journal.Journal.commit)),
+        (job_files.QueueDirectory, "archive", guarded(job_files.QueueDirectory.archive)),
+        (settings, "JOURNAL_RESERVE_BYTES", 4_096),
+        # Each world chooses its own (see `world`).
+        (settings, "JOURNAL_SEGMENT_BYTES", settings.JOURNAL_SEGMENT_BYTES),
+        (channels, "pair", world_sockets.pair),
+        (channels, "os", world_processes.Os()),
+        (wire, "Dealer", world_network.Dealer),
+        (listener, "Router", world_network.Router),
+        (executor, "os", world_processes.Os()),
+        (executor, "subprocess", world_processes.Subprocess),
+        (executor, "psutil", world_processes.Psutil),
+        (job_links, "select", Select),
+        (job, "JobActor", ObservedJobActor),
+        (supervisor, "stop_all", world_actors.stop_all),
+        (base.Component, "_start_actor_loop", world_actors.start_loop),
+        (base.Component, "_create_actor_inbox", staticmethod(world_actors.Mailbox)),
+        (base.PollingComponent, "_create_actor_inbox", staticmethod(world_actors.Mailbox)),
+    ]
+    with ExitStack() as stack:
+        for place, name, instead in replaced:
+            stack.enter_context(patch.object(place, name, instead))
+        stack.enter_context(patch.dict(operations.OPERATIONS, {"OP_EXEC": run_simulated}))
+        yield

@@ -1,0 +1,206 @@
+"""Somebody who uses the simulated daemon, through the session of the client library.
+
+What is asked for, and when, is chosen by the dice. What was acknowledged is remembered: the
+oracle (`world_checks`) compares it with what became of it.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+from tests.torture.world_core import Core, Program, Task
+from tests.torture.world_network import Dealer
+
+from ganger.storage import errors
+from ganger.transport import messages
+from ganger.transport.exchanges import Call
+from ganger.transport.messages import JobSpec, Request
+from ganger.transport.session import LinkEvent, Session
+
+PATIENCE_SECONDS = 100_000.0
+RETRY_SECONDS = 0.2
+NODES = 3
+
+
+class Submission:
+    """Jobs that were asked for under one key. ``ids`` when they were acknowledged."""
+
+    def __init__(self, key: str, specs: list[JobSpec], highest_before: int) -> None:
+        self.key = key
+        self.specs = specs
+        self.highest_before = highest_before
+        self.ids: list[int] | None = None
+
+
+class User(Task):
+    """A client."""
+
+    def __init__(self, core: Core) -> None:
+        super().__init__(core, "user", Program(core, "user"))
+        self.session = Session("no daemon answers", PATIENCE_SECONDS)
+        self.submissions: list[Submission] = []
+        self.acknowledged: set[int] = set()
+        self.archived: set[int] = set()
+        self._calls: list[tuple[Call[Any], Callable[[Any], None]]] = []
+        self._jobs_asked = 0
+        core.run_as(self.program, self._connect)
+
+    def _connect(self) -> None:
+        self.dealer = Dealer("ipc://")
+        self.session.opened(self.core.clock.now)
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._calls
+
+    def due(self) -> float:
+        return self.dealer.due()
+
+    def alarm(self) -> float:
+        wait = self.session.wait_seconds(self.core.clock.now)
+        return math.inf if wait is None else self.core.clock.now + wait
+
+    def step(self) -> None:
+        now = self.core.clock.now
+        while (item := self.dealer.take()) is not None:
+            if isinstance(item, LinkEvent):
+                self.session.link_changed(item, now)
+            else:
+                self.session.received(item, now)
+        self.session.tick(now)
+        self.session.flush(self.dealer.send, now)
+        for call, done in list(self._calls):
+            if call.is_done:
+                self._calls.remove((call, done))
+                self._end(call, done)
+
+    def _end(self, call: Call[Any], done: Callable[[Any], None]) -> None:
+        if call.error is None:
+            done(call.reply)
+        elif isinstance(call.error, errors.TryAgainError):
+            # As a person does, who was told to try again.
+            again = functools.partial(self.ask, call.message, done)
+            self.core.later(RETRY_SECONDS, again, "restart")
+        elif not isinstance(call.error, errors.UnknownJobError | errors.JobStateError):
+            self.core.problem(f"{type(call.message).__name__} was refused: {call.error!r}")
+
+    def ask(self, request: Request[Any], done: Callable[[Any], None] = lambda _: None) -> None:
+        """Begin a request."""
+        now = self.core.clock.now
+        if self.session.wants_new_line:
+            self.dealer.close()
+            self.core.run_as(self.program, self._connect)
+        call = self.session.request(request, now=now, deadline=now + PATIENCE_SECONDS)
+        self._calls.append((call, done))
+        self.core.run_as(self.program, self._flush)
+
+    def _flush(self) -> None:
+        self.session.flush(self.dealer.send, self.core.clock.now)
+
+    # What it asks for.
+
+    def plan(self) -> float:
+        """Put everything on the agenda; when the last of it is asked for."""
+        dice = self.core.dice
+        moment = 2.0
+        for _ in range(self.core.character.actions):
+            moment += dice.expovariate(2.0)
+            self.core.later(moment, self.act)
+        return moment
+
+    def act(self) -> None:
+        """Ask for something."""
+        dice = self.core.dice
+        some = dice.choice(sorted(self.acknowledged)) if self.acknowledged else 0
+        remaining = self.core.character.jobs - self._jobs_asked
+        is_archiving = any(
+            isinstance(call.message, messages.AutoArchiveJobs) for call, _ in self._calls
+        )
+        if remaining > 0 and not is_archiving and dice.random() < (0.5 if some else 1.0):
+            self._submit(min(remaining, dice.choice((1, 1, 2, 4))))
+            return
+        if not some:
+            return
+        choice = dice.choice(
+            ("cancel", "priority", "archive", "all", "list", "read", "watch", "locks")
+        )
+        match choice:
+            case "cancel":
+                self.ask(messages.CancelJob(id=some))
+            case "priority":
+                self.ask(messages.ChangeJobPriority(id=some, priority=dice.randint(-20, 19)))
+            case "archive":
+                self.ask(messages.ArchiveJob(id=some), self._note_archived)
+            case "all" if all(asked.ids is not None for asked in self.submissions):
+                # A key is known as long as its jobs are not archived.
+                self.ask(messages.AutoArchiveJobs(age_seconds=-1), self._note_archived)
+            case "list":
+                self.ask(messages.ListJobs(archived=True))
+            case "read":
+                self.ask(messages.ReadJob(id=some))
+            case _:
+                self.ask(messages.ListLocks())
+
+    def _submit(self, count: int) -> None:
+        self._jobs_asked += count
+        self.submit([self._spec(place) for place in range(count)])
+
+    def submit(self, specs: list[JobSpec]) -> Submission:
+        """Submit these jobs, all or none."""
+        key = f"key-{len(self.submissions)}"
+        asked = Submission(key, specs, max(self.acknowledged, default=0))
+        self.submissions.append(asked)
+
+        def done(reply: messages.JobsSubmitted) -> None:
+            self._note_submitted(asked, reply.ids)
+
+        self.ask(messages.SubmitJobs(jobs=specs, key=key), done)
+        return asked
+
+    def _spec(self, place: int) -> JobSpec:
+        dice = self.core.dice
+        depends: list[tuple[int, list[str]]] = []
+        if place and dice.random() < 0.5:
+            depends.append((-dice.randint(1, place), dice.choice(([], ["success", "canceled"]))))
+        live = sorted(self.acknowledged - self.archived)
+        if live and dice.random() < 0.3:
+            wanted = dice.choice(([], ["success"], ["success", "error", "canceled"]))
+            depends.append((dice.choice(live), wanted))
+        ops = [self._opcode() for _ in range(dice.choice((1, 1, 1, 2, 3)))]
+        has_late = self.core.character.has_late_dependencies
+        if has_late and len(ops) > 1 and live and dice.random() < 0.5:
+            ops[1]["depends"] = [[dice.choice(live), []]]
+        return JobSpec(ops=ops, depends=depends, priority=dice.choice((None, 0, -5, 10)))
+
+    def _opcode(self) -> dict[str, Any]:
+        dice = self.core.dice
+        seconds = dice.choice((0.0, 0.01, 0.5, 3.0))
+        argv = ["simulated", str(seconds)]
+        if dice.random() < 0.1:
+            argv.append("fails")
+        needs: dict[str, Any] = {}
+        roll = dice.random()
+        if roll < 0.7:
+            names = [f"n{number}" for number in range(NODES) if dice.random() < 0.5] or ["n0"]
+            needs = {"node": {dice.choice(("shared", "exclusive")): names}}
+        elif roll < 0.75:
+            needs = {"cluster": {"exclusive": ["BGL"]}}
+        elif roll < 0.8:
+            needs = {"node": {dice.choice(("shared", "exclusive")): ["*"]}}
+        return {"OP_ID": "OP_EXEC", "argv": argv, "locks": needs}
+
+    def _note_submitted(self, asked: Submission, ids: list[int]) -> None:
+        if asked.ids is not None and asked.ids != ids:
+            self.core.problem(f"{asked.key} was answered with {asked.ids}, then with {ids}")
+        asked.ids = ids
+        if min(ids) <= asked.highest_before:
+            self.core.problem(f"ids {ids} came after {asked.highest_before} was acknowledged")
+        if self.acknowledged.intersection(ids):
+            self.core.problem(f"ids {ids} were used before")
+        self.acknowledged.update(ids)
+
+    def _note_archived(self, reply: messages.ArchiveOutcome) -> None:
+        self.archived.update(reply.archived)
