@@ -24,7 +24,7 @@ from ..storage import documents, errors, lock_files, settings
 from ..transport import frames, messages
 from ..transport.addresses import Envelope
 from ..transport.messages import RECEIVERS, JobMessage, Message
-from . import channels, fork_requests, watching
+from . import channels, fork_requests, sessions, watching
 from .base import PollingComponent
 from .watching import Phase
 
@@ -445,16 +445,9 @@ class Executor(PollingComponent):
             child.pidfd = -1
 
     def _end_session(self, pid: int) -> None:
-        """End what a process that died left running under the locks it no longer holds."""
-        if pid <= 0 or _is_running(pid):
-            return
-        for process in psutil.process_iter():
-            try:
-                if process.pid != pid and os.getsid(process.pid) == pid:
-                    process.kill()
-                    self.log.warning("ended a left-over process", pid=process.pid, job_pid=pid)
-            except (ProcessLookupError, psutil.Error):
-                continue
+        """End what a process that died left running, before its locks are free."""
+        for left in sessions.end(pid):
+            self.log.warning("ended a left-over process", pid=left, job_pid=pid)
 
     def _report(self, token: int) -> None:
         memory = {"daemon": psutil.Process().memory_info().rss}

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, assert_never
 from ..storage import documents, errors, lock_files, settings
 from ..storage.locks import LocksFile, Owner, decode_locks, encode_locks
 from ..transport import messages
+from . import sessions
 from .base import Component
 from .locking import LockState, LockView
 
@@ -153,6 +154,10 @@ class LockManager(Component):
         for lock_file in {owner.lock_file for owner in self._state.owners()}:
             if lock_files.is_dead(lock_file):
                 self.log.info("a dead owner's locks are freed", lock_file=lock_file)
+                for owner in self._state.owners():
+                    if owner.lock_file == lock_file:
+                        # What it left running must not meet those who get the locks.
+                        sessions.end(owner.pid)
                 self._end_owner(lock_file)
 
     def _end_owner(self, lock_file: str) -> None:

@@ -15,7 +15,7 @@ from ..storage.job_files import QueueDirectory
 from ..storage.jobs import JobStatus
 from ..storage.journal import Journal
 from ..transport import messages
-from . import queue_loading
+from . import queue_loading, sessions
 from .base import Component
 from .job_table import JobTable, Phase, Row
 from .ledger import Ledger
@@ -75,6 +75,7 @@ class QueueCore(Component):
         for job in loaded.died:
             row = self._table.find(job.id)
             assert row is not None
+            sessions.end(job.process_id)
             self._fail(row, job, DEATH_SOURCE, death_text(job))
         self._ledger.commit()
 

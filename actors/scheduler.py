@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from ..storage import settings
 from ..transport import messages
 from . import simulating
 from .base import Component
@@ -32,7 +31,8 @@ class Scheduler(Component):
 
     def boot(self) -> None:
         """Know nothing, and ask for everything."""
-        self._schedule = Schedule(settings.RUNNING_JOBS_MAX)
+        # No slots before somebody has told how many: more might start than may.
+        self._schedule = Schedule(0)
         self._seen_up_to = 0
         self._is_due = False
         self._explained: list[tuple[int, int]] = []

@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from ..storage import errors
+from ..storage import errors, rules
 from . import output
+from .call import Call
 from .output import Column
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from click.shell_completion import CompletionItem
+
     from ..transport.messages import FilterRow, RuleTest
-    from .call import Call
 
 _COLUMNS = {
     "uuid": Column("uuid", lambda rule: rule.uuid),
@@ -29,12 +31,21 @@ _COLUMNS = {
     "action": Column("action", lambda rule: action_text(rule.action)),
     "reason": Column("reason", lambda rule: reason_text(rule) or "-"),
     "state": Column("state", lambda rule: rule.state),
-    "from": Column("from", lambda rule: output.absolute(rule.valid_from)),
-    "until": Column("until", lambda rule: output.absolute(rule.valid_until)),
+    "from": Column("from", lambda rule: _moment(rule.valid_from)),
+    "until": Column("until", lambda rule: _moment(rule.valid_until)),
 }
-_USUAL = ("uuid", "priority", "action", "predicates", "reason", "state")
+_USUAL = ("uuid", "watermark", "priority", "predicates", "action", "reason", "state", "until")
+_STORED_NAMES = {"from": "valid_from", "until": "valid_until"}
+"""How those columns are called in a rule that are called otherwise in a table."""
+
 _SPANS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _SPAN = re.compile(r"\+(\d+(?:\.\d+)?)([smhd])")
+_SECONDS = re.compile(r"\d+(?:\.\d+)?")
+_LIMIT = re.compile(r"(?:RATE_LIMIT[ =:]|rate-limit:)\s*(\S+)\s*")
+_NUMBER = re.compile(r"-?[0-9]{1,100}")
+"""A whole number that is not too long to be read; whether it is allowed, the daemon says."""
+
+_COMPLETION_SECONDS = 1.0
 
 
 class Moment(click.ParamType[float]):
@@ -49,23 +60,68 @@ class Moment(click.ParamType[float]):
         ctx: click.Context | None,
     ) -> float:
         """The time in seconds since the epoch."""
-        if isinstance(value, int | float):
-            return float(value)
-        if value == "now":
-            return time.time()
-        if span := _SPAN.fullmatch(value):
-            return time.time() + float(span[1]) * _SPANS[span[2]]
+        text = str(value)
         try:
-            return float(value)
-        except ValueError:
-            pass
-        try:
-            return dt.datetime.fromisoformat(value).timestamp()
-        except ValueError:
-            text = (
-                f"{value!r}: expected now, +30m, +2h, 2026-11-21T18:00, or seconds since the epoch"
+            moment = _moment_of(text)
+            # Milliseconds, say: nobody means the year 57859.
+            dt.datetime.fromtimestamp(moment, dt.UTC)
+        except (ValueError, OverflowError, OSError):
+            expected = (
+                f"{text[:60]!r}: expected now, +30m, +2h, 2026-11-21T18:00 (local time, unless "
+                "it has a zone), or seconds since the epoch"
             )
-            self.fail(text, param, ctx)
+            self.fail(expected, param, ctx)
+        return moment
+
+
+def _moment_of(text: str) -> float:
+    if text == "now":
+        return time.time()
+    if span := _SPAN.fullmatch(text):
+        return time.time() + float(span[1]) * _SPANS[span[2]]
+    if _SECONDS.fullmatch(text):
+        return float(text)
+    return dt.datetime.fromisoformat(text).timestamp()
+
+
+def _known_uuids(
+    context: click.Context, _: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """The rules that a shell may offer; none if no daemon answers soon."""
+    from click.shell_completion import CompletionItem  # noqa: PLC0415 - only for shells
+
+    # Nothing is called when a shell asks, so that the group has not made its `Call` yet.
+    call = Call(data=context.find_root().params.get("data"))
+    try:
+        with call.client(timeout=_COMPLETION_SECONDS) as client:
+            rows = client.filters()
+    except errors.GangerError:
+        return []
+    given = context.params.get("uuids") or ()
+    return [
+        CompletionItem(row.uuid, help=f"{action_text(row.action)} {reason_text(row)}".strip())
+        for row in rows
+        if row.uuid.startswith(incomplete) and row.uuid not in given
+    ]
+
+
+class _RuleCommand(click.Command):
+    """A command with ``--action``, in which ``RATE_LIMIT 5`` may be two words."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, with_whole_action(args))
+
+
+def with_whole_action(words: Sequence[str]) -> list[str]:
+    """The words, with the number that follows ``--action RATE_LIMIT`` made a part of it."""
+    found: list[str] = []
+    for word in words:
+        is_limit = found[-2:] == ["--action", "RATE_LIMIT"] or found[-1:] == ["--action=RATE_LIMIT"]
+        if is_limit and _NUMBER.fullmatch(word):
+            found[-1] += f" {word}"
+        else:
+            found.append(word)
+    return found
 
 
 def _rule_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -81,7 +137,7 @@ def _rule_options(function: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option(
             "--predicates",
-            metavar="JSON|@FILE",
+            metavar="JSON|YAML|@FILE",
             help='All must match, such as \'[["opcode", ["=", "OP_ID", "OP_EXEC"]]]\'. '
             "None: every job.",
         ),
@@ -90,7 +146,7 @@ def _rule_options(function: Callable[..., Any]) -> Callable[..., Any]:
             "opcodes",
             multiple=True,
             metavar="OP_ID",
-            help="Jobs with one of these opcodes.",
+            help="Jobs with this opcode. May be repeated: any of them.",
         ),
         click.option(
             "--reason-matches", metavar="REGEX", help="Jobs with a reason in which this is found."
@@ -105,12 +161,17 @@ def _rule_options(function: Callable[..., Any]) -> Callable[..., Any]:
             default="CONTINUE",
             show_default=True,
             metavar="ACTION",
-            help='ACCEPT, PAUSE, REJECT, CONTINUE, or "RATE_LIMIT N".',
+            help="ACCEPT, PAUSE, REJECT, CONTINUE, or RATE_LIMIT N (also rate-limit:N).",
         ),
         click.option(
             "--reason", default="", metavar="TEXT", help="Why; shown to whom it concerns."
         ),
-        click.option("--valid-from", type=Moment(), metavar="TIME", help="Applies from then on."),
+        click.option(
+            "--valid-from",
+            type=Moment(),
+            metavar="TIME",
+            help="Applies from then on: now, +30m, 2026-11-21T18:00, or seconds since the epoch.",
+        ),
         click.option("--valid-until", type=Moment(), metavar="TIME", help="Applies until then."),
     )
     for option in reversed(options):
@@ -127,27 +188,44 @@ def filter_rules() -> None:
     """
 
 
-@filter_rules.command()
+@filter_rules.command(cls=_RuleCommand)
 @_rule_options
+@click.option(
+    "--uuid", metavar="UUID", help="Give the rule this UUID; a rule that has it is replaced."
+)
 @click.pass_obj
-def add(call: Call, /, **described: Any) -> None:  # noqa: ANN401 - see _rule
+def add(call: Call, /, uuid: str | None, **described: Any) -> None:  # noqa: ANN401 - see _rule
     """Store a rule and print its UUID. It is in force when this returns."""
+    rule = _rule(**described)
+    if uuid is not None:
+        _check_named(uuid)
     with call.client() as client:
-        click.echo(client.add_filter(**_rule(**described)))
+        click.echo(client.add_filter(uuid=uuid, **rule))
 
 
-@filter_rules.command()
-@click.argument("uuid")
+@filter_rules.command(cls=_RuleCommand)
+@click.argument("uuid", shell_complete=_known_uuids)
 @_rule_options
 @click.pass_obj
 def replace(call: Call, /, uuid: str, **described: Any) -> None:  # noqa: ANN401 - see _rule
-    """Store a rule in the place of the one with this UUID; if there is none, it is a new one."""
+    """Store a rule in the place of the one with this UUID; if there is none, it is a new one.
+
+    Nothing of the old rule is kept: what is not given has its default, and the watermark is new.
+    """
+    rule = _rule(**described)
+    _check_named(uuid)
     with call.client() as client:
-        click.echo(client.replace_filter(uuid, **_rule(**described)))
+        click.echo(client.replace_filter(uuid, **rule))
+
+
+def _check_named(uuid: str) -> None:
+    """`UsageError` for an empty text: a variable of a script that was never set."""
+    if not uuid:
+        raise errors.UsageError("UUID: is empty")
 
 
 @filter_rules.command()
-@click.argument("uuids", nargs=-1, required=True, metavar="UUID...")
+@click.argument("uuids", nargs=-1, required=True, metavar="UUID...", shell_complete=_known_uuids)
 @click.pass_obj
 def delete(call: Call, uuids: Sequence[str]) -> None:
     """Delete rules. They are no longer in force when this returns."""
@@ -158,7 +236,7 @@ def delete(call: Call, uuids: Sequence[str]) -> None:
 
 
 @filter_rules.command("list")
-@click.argument("uuids", nargs=-1, metavar="[UUID...]")
+@click.argument("uuids", nargs=-1, metavar="[UUID...]", shell_complete=_known_uuids)
 @output.style_options
 @click.pass_obj
 def list_rules(call: Call, uuids: Sequence[str], style: output.Style) -> None:
@@ -167,13 +245,23 @@ def list_rules(call: Call, uuids: Sequence[str], style: output.Style) -> None:
     with call.client() as client:
         rows = client.filters(uuids or None)
     if style.output == "json":
-        output.show_json([msgspec.to_builtins(row) for row in rows])
+        output.show_json([_plain(row, names if style.fields else ()) for row in rows])
         return
     output.show_rows(rows, [_COLUMNS[name] for name in names], style)
 
 
+def _plain(row: FilterRow, names: Sequence[str]) -> dict[str, Any]:
+    """The rule as it is stored, or only these columns of it."""
+    found: dict[str, Any] = msgspec.to_builtins(row)
+    if not names:
+        return found
+    found["reason"] = reason_text(row)
+    stored = [_STORED_NAMES.get(name, name) for name in names]
+    return {name: found[name] for name in stored}
+
+
 @filter_rules.command()
-@click.argument("uuids", nargs=-1, metavar="[UUID...]")
+@click.argument("uuids", nargs=-1, metavar="[UUID...]", shell_complete=_known_uuids)
 @output.output_option
 @click.pass_obj
 def info(call: Call, *, uuids: Sequence[str], output_kind: str) -> None:
@@ -256,10 +344,15 @@ def _rule(
 
 
 def parsed_action(text: str) -> str | list[Any]:
-    """``RATE_LIMIT 5`` as the pair that the daemon takes; everything else as it is."""
-    name, _, number = text.replace("=", " ").partition(" ")
-    if name == "RATE_LIMIT" and number.strip().isdecimal():
-        return [name, int(number)]
+    """``RATE_LIMIT 5`` as the pair that the daemon takes; everything else as it is.
+
+    The daemon judges it. Only a slip that people make is told here: small letters.
+    """
+    if limit := _LIMIT.fullmatch(text):
+        number = limit[1]
+        return ["RATE_LIMIT", int(number) if _NUMBER.fullmatch(number) else number]
+    if text not in rules.ACTIONS and text.upper() in rules.ACTIONS:
+        raise errors.UsageError(f"--action: write {text.upper()}, in capitals, not {text!r}")
     return text
 
 
@@ -269,22 +362,31 @@ def action_text(action: object) -> str:
 
 
 def reason_text(rule: FilterRow) -> str:
-    """The reasons that users gave."""
-    return "; ".join(str(entry[1]) for entry in rule.reason_trail if entry[1])
+    """The reasons that users gave, in one line."""
+    texts = (" ".join(str(entry[1]).split()) for entry in rule.reason_trail)
+    return "; ".join(text for text in texts if text)
+
+
+def _moment(moment: float | None) -> str:
+    """A time as listings tell it. Programs may store one that no calendar has."""
+    try:
+        return output.absolute(moment)
+    except (ValueError, OverflowError, OSError):
+        return f"{moment:.0f}"
 
 
 def _window(row: FilterRow) -> str:
     parts = []
     if row.valid_from is not None:
-        parts.append(f"from {output.absolute(row.valid_from)}")
+        parts.append(f"from {_moment(row.valid_from)}")
     if row.valid_until is not None:
-        parts.append(f"until {output.absolute(row.valid_until)}")
+        parts.append(f"until {_moment(row.valid_until)}")
     return f" ({' '.join(parts)})" if parts else ""
 
 
 def _number(text: str) -> int:
-    if not text.isdecimal():
-        raise errors.UsageError(f"--jobs-after: expected a job id or now, got {text!r}")
+    if not (text.isdecimal() and _NUMBER.fullmatch(text)):
+        raise errors.UsageError(f"--jobs-after: expected a job id or now, got {text[:60]!r}")
     return int(text)
 
 
@@ -293,30 +395,49 @@ def _compact(value: object) -> str:
 
 
 def _list(text: str, option: str) -> list[Any]:
-    found = _json(text, option)
+    found = _document(text, option)
     if not isinstance(found, list):
-        raise errors.UsageError(f"{option}: expected a JSON list of predicates")
+        raise errors.UsageError(f"{option}: expected a list of predicates")
     return found
 
 
 def _object(text: str, option: str) -> dict[str, Any]:
-    found = _json(text, option)
+    found = _document(text, option)
     if not isinstance(found, dict):
-        raise errors.UsageError(f'{option}: expected a JSON object such as {{"action": "PAUSE"}}')
+        raise errors.UsageError(f'{option}: expected an object such as {{"action": "PAUSE"}}')
     return found
 
 
-def _json(text: str, option: str) -> object:
-    """``text`` as JSON, or the file that it names after an ``@``."""
+def _document(text: str, option: str) -> object:
+    """``text``, or the file that it names after an ``@``, as JSON, else as YAML."""
     place = option
     if text.startswith("@"):
-        place = text[1:]
-        try:
-            with open(place, encoding="utf-8") as stream:  # noqa: PTH123
-                text = stream.read()
-        except (OSError, UnicodeDecodeError) as error:
-            raise errors.UsageError(f"{place}: {error}") from error
+        place, text = f"{option}: {text[1:]}", _file(text[1:], option)
     try:
         return json.loads(text)
+    except (ValueError, RecursionError):
+        return _yaml(text, place)
+
+
+def _file(name: str, option: str) -> str:
+    try:
+        with open(name, encoding="utf-8") as stream:  # noqa: PTH123
+            return stream.read()
+    except OSError as error:
+        raise errors.UsageError(f"{option}: {name!r}: {error.strerror}") from error
     except ValueError as error:
-        raise errors.UsageError(f"{place}: not JSON: {error}") from error
+        raise errors.UsageError(f"{option}: {name!r}: not UTF-8 text") from error
+
+
+def _yaml(text: str, place: str) -> object:
+    from .plans import _parse  # noqa: PLC0415 - YAML is not for every rule; its home is there
+
+    try:
+        found = _parse(text, place)
+        json.dumps(found)
+    except errors.PlanError as error:
+        raise errors.UsageError(error.text) from error
+    except (TypeError, ValueError, RecursionError) as error:
+        # A date without quotes, an anchor within itself: nothing that could be sent.
+        raise errors.UsageError(f"{place}: holds what JSON cannot say: {error}") from error
+    return found

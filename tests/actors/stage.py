@@ -14,7 +14,8 @@ from typing import Generic, TypeVar
 from ganger.actors import base, logs
 from ganger.actors.base import Component, Surroundings
 from ganger.actors.job_queue import JobQueue
-from ganger.storage import lock_files
+from ganger.actors.scheduler import Scheduler
+from ganger.storage import lock_files, settings
 from ganger.storage.settings import Places
 from ganger.transport import messages
 from ganger.transport.addresses import Directory, Envelope
@@ -85,6 +86,9 @@ class Stage(Directory):
             # It lets nobody in before it knows the filter rules: there are none.
             none = messages.RuleChainChanged(chain=1, serial=1, reads_opcodes=False)
             staged.say(none)
+        if component is Scheduler:
+            slots = settings.RUNNING_JOBS_MAX
+            staged.say(messages.LimitsChanged(running_jobs_max=slots))
         staged.end_turn()
         self.told.clear()
         return staged

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import threading
@@ -49,9 +50,14 @@ def test_a_full_disk_costs_lines_which_are_counted_when_it_works_again() -> None
 
 def test_a_reader_who_is_stuck_blocks_nobody() -> None:
     reader, writer = os.pipe()
-    log = LogWriter(os.fdopen(writer, "w"))
+    stream = os.fdopen(writer, "w")
+    log = LogWriter(stream)
     for _ in range(LINES_MAX + 50):
         # More than the pipe and the queue can hold, and nobody reads.
         log.write("x" * 100 + "\n")
     log.close(0.01)
+    # Now every line fails at once; the thread comes to the end of them.
     os.close(reader)
+    log.close(10)
+    with contextlib.suppress(BrokenPipeError):
+        stream.close()
