@@ -446,7 +446,7 @@ class Executor(PollingComponent):
 
     def _end_session(self, pid: int) -> None:
         """End what a process that died left running, before its locks are free."""
-        for left in sessions.end(pid):
+        for left in sessions.end_session(pid):
             self.log.warning("ended a left-over process", pid=left, job_pid=pid)
 
     def _report(self, token: int) -> None:
@@ -470,14 +470,6 @@ def end_fork_servers() -> None:
 
 def _template(child: Child) -> str:
     return "full" if child.needs_user_opcodes else "lean"
-
-
-def _is_running(pid: int) -> bool:
-    # A process that nobody has reaped yet has ended all the same.
-    try:
-        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
 
 
 def _unreachable(message: messages.TellJob) -> Message:

@@ -151,13 +151,12 @@ class LockManager(Component):
         self.address("job_queue").notify(explained)
 
     def _end_dead_owners(self) -> None:
-        for lock_file in {owner.lock_file for owner in self._state.owners()}:
+        pids = {owner.lock_file: owner.pid for owner in self._state.owners()}
+        for lock_file, pid in pids.items():
             if lock_files.is_dead(lock_file):
+                # What it left running must not meet those who get the locks.
+                sessions.end_session(pid)
                 self.log.info("a dead owner's locks are freed", lock_file=lock_file)
-                for owner in self._state.owners():
-                    if owner.lock_file == lock_file:
-                        # What it left running must not meet those who get the locks.
-                        sessions.end(owner.pid)
                 self._end_owner(lock_file)
 
     def _end_owner(self, lock_file: str) -> None:

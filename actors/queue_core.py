@@ -75,7 +75,7 @@ class QueueCore(Component):
         for job in loaded.died:
             row = self._table.find(job.id)
             assert row is not None
-            sessions.end(job.process_id)
+            sessions.end_session(job.process_id or 0)
             self._fail(row, job, DEATH_SOURCE, death_text(job))
         self._ledger.commit()
 

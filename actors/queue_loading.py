@@ -57,12 +57,13 @@ def load(directory: QueueDirectory, queue_journal: Journal, daemon_lock: str) ->
     for job_id in sorted(ids):
         try:
             job, body = replay.newest(directory, job_id, said.states.get(job_id))
+            life = _life(job, daemon_lock)
+            if life is Life.DEAD:
+                # It may have written its end, and left, since its file was read.
+                job, body = replay.newest(directory, job_id, said.states.get(job_id))
         except errors.StorageError as error:
             loaded.quarantined.append(f"job-{job_id}: {error.text}")
             continue
-        if job.livelock == daemon_lock:
-            job.livelock = None
-        life = _life(job)
         journaled = said.states.get(job_id)
         if life is not Life.ALIVE and journaled is not None and journaled[1] is body:
             _write(directory, job_id, journaled, loaded)
@@ -108,7 +109,9 @@ def _archive_again(
             loaded.unwritten[job_id] = state
 
 
-def _life(job: jobs.Job) -> Life:
+def _life(job: jobs.Job, daemon_lock: str) -> Life:
+    if job.livelock == daemon_lock:
+        job.livelock = None
     if job.livelock is None:
         return Life.NONE
     if not lock_files.is_dead(job.livelock):

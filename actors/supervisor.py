@@ -39,6 +39,9 @@ SupervisorMessage = (
 
 _Report = messages.QueueReport | messages.ExecutorReport
 
+_REPORTERS = ("job_queue", "executor")
+"""They say what the daemon tells of itself."""
+
 _CLASSES = {component.name: component for component in COMPONENTS}
 
 
@@ -130,6 +133,7 @@ class Supervisor(Component):
         if message.incarnation > 1:
             for told in TOLD_OF_REPLACEMENT:
                 self.address(told).notify(messages.ComponentReplaced(component=name))
+            self._ask_again(name)
         if self._is_up:
             return
         missing = [found for found in COMPONENTS if found.name not in self._ready]
@@ -227,9 +231,15 @@ class Supervisor(Component):
     def _ask_for_info(self, envelope: Envelope) -> None:
         self._tokens += 1
         self._questions[self._tokens] = (envelope, None)
-        self.address("job_queue").notify(messages.ReportCounts(token=self._tokens))
-        self.address("executor").notify(messages.ReportCounts(token=self._tokens))
+        for name in _REPORTERS:
+            self.address(name).notify(messages.ReportCounts(token=self._tokens))
         self._forget_old_questions()
+
+    def _ask_again(self, name: str) -> None:
+        """What was asked of a component that was replaced is asked of the new one."""
+        if name in _REPORTERS:
+            for token in self._questions:
+                self.address(name).notify(messages.ReportCounts(token=token))
 
     def _forget_old_questions(self) -> None:
         # A component that is being replaced does not answer; its askers have deadlines.

@@ -59,6 +59,7 @@ class WireListener(PollingComponent):
         """Open the doors."""
         documents.make_private_directory(self.places.run)
         self._unanswered: dict[tuple[bytes, int], str] = {}
+        self._attached: dict[bytes, Envelope] = {}
         self._router = Router(
             self.places.socket,
             remote=self.surroundings.remote_endpoint,
@@ -81,6 +82,8 @@ class WireListener(PollingComponent):
                 self._send(message.peer, message.number, message.message)
             case messages.ComponentReplaced():
                 self._refuse_forgotten(message.component)
+                if message.component == "executor":
+                    self._attach_again()
             case _:
                 assert_never(message)
 
@@ -128,6 +131,8 @@ class WireListener(PollingComponent):
             None if frame.deadline_seconds is None else time.monotonic() + frame.deadline_seconds
         )
         envelope = Envelope(frame.message, address, frame.number, deadline, peer)
+        if isinstance(frame.message, messages.AttachJob):
+            self._attached[peer] = envelope
         self.address(receiver).tell(envelope)
 
     def _check_peer(self, identity: Credentials) -> None:
@@ -153,8 +158,14 @@ class WireListener(PollingComponent):
     def _forget_peer(self, peer: bytes) -> None:
         """The peer has gone, or does not read: nobody follows anything for it any more."""
         self.address("job_queue").notify(messages.PeerGone(peer=peer))
+        self._attached.pop(peer, None)
         for key in [key for key in self._unanswered if key[0] == peer]:
             del self._unanswered[key]
+
+    def _attach_again(self) -> None:
+        """Tell a new executor of the jobs that its predecessor could reach here."""
+        for envelope in self._attached.values():
+            self.address("executor").tell(envelope)
 
     def _refuse_forgotten(self, component: str) -> None:
         error = errors.ComponentRestartedError(f"component {component} was restarted")

@@ -327,7 +327,8 @@ def _rule(
 ) -> dict[str, Any]:
     found = [] if predicates is None else _list(predicates, "--predicates")
     if opcodes:
-        found.append(["opcode", ["|", *(["=", "OP_ID", op_id] for op_id in opcodes)]])
+        named = [["=", "OP_ID", op_id] for op_id in opcodes]
+        found.append(["opcode", named[0] if len(named) == 1 else ["|", *named]])
     if reason_matches is not None:
         found.append(["reason", ["=~", "reason", reason_matches]])
     if jobs_after is not None:

@@ -83,8 +83,12 @@ def is_daemons(path: str) -> bool:
 
 
 def job_stem(job_id: int, now: float) -> str:
-    """Name of a job's lock file, as Ganeti's: ``job_000001_1795224833``."""
-    return f"job_{job_id:06d}_{int(now)}"
+    """Name of a job's lock file, as Ganeti's (``job_000001_1795224833``) and its process's number.
+
+    Two processes of one job may be made within a second, when the first is refused: what is told
+    late of the one must not be taken for the other.
+    """
+    return f"job_{job_id:06d}_{int(now)}_{os.getpid()}"
 
 
 def is_dead(path: str | os.PathLike[str]) -> bool:

@@ -39,27 +39,27 @@ def close(leader: subprocess.Popen[str]) -> None:
 
 
 def is_there(pid: int) -> bool:
-    return sessions._is_alive(pid)
+    return sessions._lives(pid)
 
 
 def test_a_dead_leader_leaves_nothing_behind() -> None:
     leader, member = started()
     close(leader)
-    assert sessions.end(leader.pid) == [member]
+    assert sessions.end_session(leader.pid) == [member]
     # Ended, and not only asked to.
     assert not is_there(member)
-    assert sessions.end(leader.pid) == []
+    assert sessions.end_session(leader.pid) == []
 
 
 def test_while_the_leader_lives_nobody_is_touched() -> None:
     leader, member = started()
-    assert sessions.end(leader.pid) == []
+    assert sessions.end_session(leader.pid) == []
     assert is_there(member)
     close(leader)
-    sessions.end(leader.pid)
+    sessions.end_session(leader.pid)
 
 
 def test_nobody_is_meant_by_no_number() -> None:
-    for pid in (None, 0, 1):
-        assert sessions.end(pid) == []
+    for pid in (-1, 0, 1):
+        assert sessions.end_session(pid) == []
     assert is_there(os.getpid())

@@ -94,8 +94,12 @@ class Daemon:
         dealer = Dealer(f"ipc://{self.places.socket}")
         try:
             message = frames.encode(CrashComponent(component=component, how=how), 1)
-            while not dealer.send(message):
+            for _ in range(30):
+                if dealer.send(message):
+                    break
                 dealer.receive(1.0)
+            else:
+                raise AssertionError("there is no daemon that could crash")
             while not isinstance(answer := dealer.receive(5.0), bytes) and answer is not None:
                 # News of the connection; the listener's own end takes the answer with it.
                 if component == "wire_listener":

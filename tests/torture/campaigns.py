@@ -40,5 +40,31 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True):
 
 
 CAMPAIGNS = [
+    Campaign(
+        property="D1",
+        name="kill at each call",
+        module="kill_at_calls",
+        full=400,
+        share=8,
+        needs="strace",
+    ),
+    Campaign(property="D1", name="random kills", module="kills_daemon", full=1_000, share=15),
     Campaign(property="D2, D3", name="power loss", module="power", full=50_000, share=2_000),
+    Campaign(property="D4", name="deaths of jobs", module="kills_jobs", full=500, share=12),
+    Campaign(property="D5", name="restarts", module="kills_restarts", full=200, share=6),
+    Campaign(property="D6", name="component kills", module="kills_components", full=500, share=10),
+    Campaign(
+        property="D6, D13", name="simulated faults", module="simulation", full=5_000, share=60
+    ),
+    Campaign(
+        property="D9",
+        name="refused calls",
+        module="refused_calls",
+        full=400,
+        share=6,
+        needs="strace",
+    ),
+    Campaign(property="D10", name="clock jumps", module="simulation", full=500, share=20),
+    Campaign(property="D12", name="soak", module="soak", full=20_000, share=700),
+    Campaign(property="D13", name="lost wake ups", module="simulation", full=1_000, share=40),
 ]

@@ -133,7 +133,7 @@ class _Stage:
         pidfd = os.pidfd_open(process_id)
 
         def kill() -> float:
-            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+            kills_targets.send_kill(pidfd)
             assert select.select([pidfd], [], [], PATIENCE_SECONDS)[0]
             return time.monotonic()
 
@@ -155,7 +155,7 @@ class _Stage:
         # From here on it may die or not.
         self._killed.add(ids[0])
         if not select.select([pidfd], [], [], self._dice.uniform(0, EARLY_SECONDS))[0]:
-            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+            kills_targets.send_kill(pidfd)
         os.close(pidfd)
         [job, *_] = self._client.wait(*ids, timeout=PATIENCE_SECONDS)
         if job.status is JobStatus.ERROR:
@@ -168,7 +168,7 @@ class _Stage:
         while not self._client.job(job_id).is_final:
             for path in self._daemon.places.lock_files.glob(f"job_{job_id:06d}_*"):
                 pid = lock_files.holder(path)
-                if pid is not None and (pidfd := _open(pid)) is not None:
+                if pid is not None and (pidfd := kills_targets.open_pidfd(pid)) is not None:
                     return pidfd
         return None
 
@@ -177,11 +177,11 @@ class _Stage:
         [server] = psutil.Process(self._daemon.pid()).children()
         held = {lock_files.holder(path) for path in self._daemon.places.lock_files.glob("job_*")}
         spares = [child.pid for child in server.children() if child.pid not in held]
-        pidfd = _open(self._dice.choice(spares)) if spares else None
+        pidfd = kills_targets.open_pidfd(self._dice.choice(spares)) if spares else None
         if pidfd is not None:
             # Meanwhile it may have become any of the jobs that are there.
             self._killed.update(info.id for info in self._client.jobs() if not info.is_final)
-            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+            kills_targets.send_kill(pidfd)
             assert select.select([pidfd], [], [], PATIENCE_SECONDS)[0]
             os.close(pidfd)
         submission = self._work.draw(self._dice)
@@ -338,13 +338,6 @@ class _Stage:
         if target.waiter_id:
             self._check(target.waiter_id, JobStatus.SUCCESS)
         target.close()
-
-
-def _open(pid: int) -> int | None:
-    try:
-        return os.pidfd_open(pid)
-    except ProcessLookupError:
-        return None
 
 
 def run_deaths_of_jobs(count: int, seed: int, folder: Path) -> Tally:

@@ -79,10 +79,10 @@ class Target:
 
     def kill_all(self) -> None:
         """Kill and reap everything in the job's session, so that its pid is free."""
-        members = {pid: os.pidfd_open(pid) for pid in _pids() if _session(pid) == self.process_id}
+        found = {pid: open_pidfd(pid) for pid in _pids() if _session(pid) == self.process_id}
+        members = {pid: pidfd for pid, pidfd in found.items() if pidfd is not None}
         for pidfd in members.values():
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+            send_kill(pidfd)
         for pid, pidfd in members.items():
             assert select.select([pidfd], [], [], END_SECONDS)[0], "the process does not end"
             _reap(pid, pidfd)
@@ -196,8 +196,7 @@ class Stranger:
 
     def end(self) -> None:
         """End both."""
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._child, signal.SIGKILL)
+        send_kill(self._child)
         os.close(self._child)
         self._process.kill()
         self._process.communicate()
@@ -223,6 +222,20 @@ def adopting() -> Iterator[None]:
         yield
     finally:
         libc.prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+
+
+def open_pidfd(pid: int) -> int | None:
+    """A descriptor of the process; None if it has ended."""
+    try:
+        return os.pidfd_open(pid)
+    except ProcessLookupError:
+        return None
+
+
+def send_kill(pidfd: int) -> None:
+    """Kill the process; harmless if it has ended."""
+    with contextlib.suppress(ProcessLookupError):
+        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
 
 
 def _reap(pid: int, pidfd: int) -> None:

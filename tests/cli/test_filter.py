@@ -1,0 +1,445 @@
+"""What is typed behind ``ganger filter``, and the rule that the daemon is asked to store."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+import pytest
+from click.shell_completion import ShellComplete
+from click.testing import CliRunner, Result
+
+from ganger.cli import call as call_module
+from ganger.cli.main import ganger
+from ganger.storage import errors
+from ganger.transport.messages import FilterRow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+UUID = "00000000-0000-4000-8000-000000000001"
+OTHER = "00000000-0000-4000-8000-000000000002"
+NOW = 1_800_000_000.0
+ROWS = [
+    FilterRow(
+        uuid=UUID,
+        watermark=17,
+        priority=2,
+        predicates=[["jobid", [">", "id", "watermark"]]],
+        action=["RATE_LIMIT", 3],
+        reason_trail=[["gnt:user", "evacuation\nof  rack 7", 5], ["luxid", "", 6]],
+        valid_until=NOW,
+    ),
+    FilterRow(uuid=OTHER, watermark=18, priority=3, predicates=[], action="PAUSE", reason_trail=[]),
+]
+
+
+class Daemon:
+    """Stands for the client of a daemon; remembers what it was asked for."""
+
+    def __init__(self) -> None:
+        self.stored: list[tuple[str | None, dict[str, Any]]] = []
+        self.deleted: list[str] = []
+        self.asked: list[Sequence[str] | None] = []
+        self.rows = ROWS
+        self.is_away = False
+
+    def add_filter(self, *, uuid: str | None, **rule: Any) -> str:
+        self.stored.append((uuid, rule))
+        return uuid or UUID
+
+    def replace_filter(self, uuid: str, **rule: Any) -> str:
+        return self.add_filter(uuid=uuid, **rule)
+
+    def delete_filter(self, uuid: str) -> None:
+        if uuid not in {row.uuid for row in self.rows}:
+            raise errors.UnknownFilterError(f"Filter rule with UUID {uuid} does not exist")
+        self.deleted.append(uuid)
+
+    def filters(self, uuids: Sequence[str] | None = None) -> list[FilterRow]:
+        self.asked.append(uuids)
+        return [row for row in self.rows if uuids is None or row.uuid in uuids]
+
+
+@pytest.fixture(name="daemon")
+def daemon_that_remembers(monkeypatch: pytest.MonkeyPatch) -> Daemon:
+    daemon = Daemon()
+
+    @contextmanager
+    def client(_call: object, timeout: float | None = None) -> Iterator[Daemon]:
+        del timeout
+        if daemon.is_away:
+            raise errors.NoDaemonError
+        yield daemon
+
+    monkeypatch.setattr(call_module.Call, "client", client)
+    monkeypatch.setattr("ganger.cli.filter.time.time", lambda: NOW)
+    return daemon
+
+
+def typed(*words: str) -> Result:
+    return CliRunner().invoke(ganger, ["filter", *words], catch_exceptions=True)
+
+
+def rule(daemon: Daemon, *words: str) -> dict[str, Any]:
+    """The one rule that `filter add` with these words stores."""
+    done = typed("add", *words)
+    assert done.exception is None, done.output
+    [(_, stored)] = daemon.stored
+    daemon.stored.clear()
+    return stored
+
+
+def refusal(daemon: Daemon, *words: str) -> str:
+    """Why the command line itself refuses these words; nothing was asked of the daemon."""
+    done = CliRunner().invoke(ganger, ["filter", *words], standalone_mode=False)
+    assert daemon.stored == []
+    match done.exception:
+        case errors.UsageError() as error:
+            return error.text
+        case click.UsageError() as error:
+            return error.format_message()
+    pytest.fail(f"not refused as a wrong command line: {done.exception!r}")
+
+
+# Predicates.
+
+
+def test_a_rule_of_which_nothing_is_said_does_nothing_to_every_job(daemon: Daemon) -> None:
+    assert rule(daemon) == {
+        "priority": 0,
+        "predicates": [],
+        "action": "CONTINUE",
+        "reason": "",
+        "valid_from": None,
+        "valid_until": None,
+    }
+
+
+PREDICATES = [["opcode", ["=", "OP_ID", "OP_EXEC"]]]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[["opcode", ["=", "OP_ID", "OP_EXEC"]]]',
+        '[[opcode, ["=", OP_ID, OP_EXEC]]]',
+        '- [opcode, ["=", OP_ID, OP_EXEC]]',
+    ],
+)
+def test_predicates_are_json_or_yaml(daemon: Daemon, text: str) -> None:
+    assert rule(daemon, "--predicates", text)["predicates"] == PREDICATES
+
+
+def test_what_json_and_yaml_read_differently_is_read_as_json(daemon: Daemon) -> None:
+    # An exponent without a dot is a number in JSON and a text in YAML 1.1.
+    text = '[["jobid", [">", "id", 1e3]]]'
+    assert rule(daemon, "--predicates", text)["predicates"] == [["jobid", [">", "id", 1000]]]
+
+
+def test_predicates_may_stand_in_a_file(daemon: Daemon, tmp_path: Path) -> None:
+    file = tmp_path / "predicates.yaml"
+    file.write_text('- - opcode\n  - ["=", OP_ID, OP_EXEC]\n')
+    assert rule(daemon, "--predicates", f"@{file}")["predicates"] == PREDICATES
+
+
+@pytest.mark.parametrize(
+    ("words", "predicates"),
+    [
+        (["--opcode", "OP_EXEC"], PREDICATES),
+        (
+            ["--opcode", "OP_EXEC", "--opcode", "OP_TEST_DELAY"],
+            [["opcode", ["|", ["=", "OP_ID", "OP_EXEC"], ["=", "OP_ID", "OP_TEST_DELAY"]]]],
+        ),
+        (["--reason-matches", "rack [78]"], [["reason", ["=~", "reason", "rack [78]"]]]),
+        (["--jobs-after", "now"], [["jobid", [">", "id", "watermark"]]]),
+        (["--jobs-after", "17"], [["jobid", [">", "id", 17]]]),
+    ],
+)
+def test_common_predicates_need_no_json(
+    daemon: Daemon, words: list[str], predicates: list[Any]
+) -> None:
+    assert rule(daemon, *words)["predicates"] == predicates
+
+
+def test_all_predicates_that_are_given_must_match(daemon: Daemon) -> None:
+    words = ["--jobs-after", "5", "--reason-matches", "x", "--opcode", "OP_EXEC"]
+    text = '[["jobid", ["<", "id", 9]]]'
+    kinds = [name for name, _ in rule(daemon, *words, "--predicates", text)["predicates"]]
+    assert kinds == ["jobid", "opcode", "reason", "jobid"]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('[["opcode", ["=", "OP_ID", "OP_EXEC"]]', "--predicates, line 1, column 39: expected"),
+        ("[" * 5_000, "--predicates: neither JSON nor YAML: maximum recursion depth"),
+        ("9" * 5_000, "--predicates: neither JSON nor YAML: Exceeds the limit"),
+        ('[["opcode", ["=", OP_ID, 2026-01-01]]]', "--predicates: holds what JSON cannot say"),
+        ("&a [*a]", "--predicates: holds what JSON cannot say: Circular"),
+        ('{"opcode": 1}', "--predicates: expected a list of predicates"),
+        ("", "--predicates: expected a list of predicates"),
+    ],
+)
+def test_predicates_that_are_none_are_refused_with_the_place(
+    daemon: Daemon, text: str, told: str
+) -> None:
+    assert refusal(daemon, "add", "--predicates", text).startswith(told)
+
+
+def test_a_file_that_cannot_be_read_is_named(daemon: Daemon, tmp_path: Path) -> None:
+    away, strange, torn = tmp_path / "away", tmp_path / "strange", tmp_path / "torn"
+    strange.write_bytes(b"\xff\xfe")
+    torn.write_text("[")
+    for path, told in (
+        (away, f"--predicates: '{away}': No such file or directory"),
+        (tmp_path, f"--predicates: '{tmp_path}': Is a directory"),
+        (strange, f"--predicates: '{strange}': not UTF-8 text"),
+        (torn, f"--predicates: {torn}, line 1, column 2: expected"),
+    ):
+        assert refusal(daemon, "add", "--predicates", f"@{path}").startswith(told)
+
+
+@pytest.mark.parametrize("text", ["soon", "-3", "", "1.5", "9" * 5_000])
+def test_a_watermark_is_now_or_an_id(daemon: Daemon, text: str) -> None:
+    told = f"--jobs-after: expected a job id or now, got {text[:60]!r}"
+    assert refusal(daemon, "add", f"--jobs-after={text}") == told
+
+
+# Actions.
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--action", "RATE_LIMIT 5"],
+        ["--action", "RATE_LIMIT   5 "],
+        ["--action", "RATE_LIMIT", "5"],
+        ["--action=RATE_LIMIT", "5"],
+        ["--action", "RATE_LIMIT=5"],
+        ["--action", "rate-limit:5"],
+    ],
+)
+def test_a_limit_is_written_as_one_word_or_two(daemon: Daemon, words: list[str]) -> None:
+    assert rule(daemon, *words)["action"] == ["RATE_LIMIT", 5]
+
+
+def test_the_number_of_a_limit_is_no_uuid(daemon: Daemon) -> None:
+    for words in (["--action", "RATE_LIMIT", "5", UUID], [UUID, "--action", "RATE_LIMIT", "5"]):
+        assert typed("replace", *words).output == f"{UUID}\n"
+        [(uuid, stored)] = daemon.stored
+        assert (uuid, stored["action"]) == (UUID, ["RATE_LIMIT", 5])
+        daemon.stored.clear()
+
+
+def test_only_the_number_of_an_action_is_taken(daemon: Daemon) -> None:
+    told = refusal(daemon, "add", "--action", "PAUSE", "5")
+    assert told == "Got unexpected extra argument (5)"
+
+
+@pytest.mark.parametrize("action", ["ACCEPT", "PAUSE", "REJECT", "CONTINUE"])
+def test_actions_are_passed_on(daemon: Daemon, action: str) -> None:
+    assert rule(daemon, "--action", action)["action"] == action
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("PAUS", "PAUS"),
+        ("RATE_LIMIT", "RATE_LIMIT"),
+        ("RATE_LIMIT 0", ["RATE_LIMIT", 0]),
+        ("RATE_LIMIT -1", ["RATE_LIMIT", -1]),
+        ("RATE_LIMIT many", ["RATE_LIMIT", "many"]),
+        ("RATE_LIMIT " + "9" * 5_000, ["RATE_LIMIT", "9" * 5_000]),
+    ],
+)
+def test_what_is_wrong_with_an_action_is_left_to_the_daemon(
+    daemon: Daemon, text: str, asked: object
+) -> None:
+    assert rule(daemon, "--action", text)["action"] == asked
+
+
+@pytest.mark.parametrize("action", ["pause", "Reject", "rate_limit"])
+def test_an_action_in_small_letters_is_refused_with_the_right_word(
+    daemon: Daemon, action: str
+) -> None:
+    told = f"--action: write {action.upper()}, in capitals, not {action!r}"
+    assert refusal(daemon, "add", "--action", action) == told
+
+
+# Times.
+
+
+@pytest.fixture(name="east")
+def local_time_five_hours_east(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "XXX-5")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("east")
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("now", NOW),
+        ("+45s", NOW + 45),
+        ("+30m", NOW + 1_800),
+        ("+2h", NOW + 7_200),
+        ("+1.5h", NOW + 5_400),
+        ("+1d", NOW + 86_400),
+        ("1800000600", 1_800_000_600.0),
+        ("1800000600.5", 1_800_000_600.5),
+        ("2027-01-15T08:00Z", datetime.fromisoformat("2027-01-15T08:00+00:00").timestamp()),
+        ("2027-01-15T08:00+01:00", datetime.fromisoformat("2027-01-15T07:00+00:00").timestamp()),
+        ("2027-01-15T08:00", datetime.fromisoformat("2027-01-15T03:00+00:00").timestamp()),
+        ("2027-01-15", datetime.fromisoformat("2027-01-14T19:00+00:00").timestamp()),
+    ],
+)
+def test_a_time_is_told_in_several_ways(daemon: Daemon, text: str, moment: float) -> None:
+    stored = rule(daemon, "--valid-from", text, "--valid-until", text)
+    assert (stored["valid_from"], stored["valid_until"]) == (moment, moment)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("soon", "", "-5", "nan", "inf", "+5", "+5w", "1_800", "2027-13-01"),
+        *("0001-01-01T00:00", "1800000600000", f"+{'9' * 400}d"),
+    ],
+)
+def test_a_time_that_no_calendar_has_is_refused(daemon: Daemon, text: str) -> None:
+    told = refusal(daemon, "add", f"--valid-until={text}")
+    assert told.startswith(f"Invalid value for '--valid-until': {text[:60]!r}: expected now, ")
+
+
+# Names of rules.
+
+
+def test_add_may_be_given_the_uuid(daemon: Daemon) -> None:
+    assert typed("add", "--uuid", OTHER).output == f"{OTHER}\n"
+    assert typed("add").output == f"{UUID}\n"
+    assert [uuid for uuid, _ in daemon.stored] == [OTHER, None]
+
+
+@pytest.mark.parametrize("words", [["replace", ""], ["add", "--uuid", ""]])
+def test_a_variable_that_was_never_set_names_no_rule(daemon: Daemon, words: list[str]) -> None:
+    # Or the script `ganger filter replace "$uuid" --action PAUSE` would hold the whole queue.
+    assert refusal(daemon, *words, "--action", "PAUSE") == "UUID: is empty"
+
+
+def test_delete_tells_each_rule_and_stops_at_one_that_is_not_there(daemon: Daemon) -> None:
+    done = typed("delete", UUID, "x", OTHER)
+    assert isinstance(done.exception, errors.UnknownFilterError)
+    assert done.output == f"Filter rule {UUID} is deleted\n"
+    assert daemon.deleted == [UUID]
+
+
+def completed(words: list[str], incomplete: str) -> list[str]:
+    completion = ShellComplete(ganger, {}, "ganger", "_GANGER_COMPLETE")
+    return [item.value for item in completion.get_completions(words, incomplete)]
+
+
+@pytest.mark.parametrize("command", ["replace", "delete", "list", "info"])
+@pytest.mark.usefixtures("daemon")
+def test_a_shell_completes_uuids(command: str) -> None:
+    assert completed(["filter", command], "0000") == [UUID, OTHER]
+    assert completed(["filter", command], UUID) == [UUID]
+    assert completed(["filter", command], "f") == []
+
+
+@pytest.mark.usefixtures("daemon")
+def test_a_shell_does_not_offer_a_uuid_twice() -> None:
+    assert completed(["filter", "delete", UUID], "") == [OTHER]
+
+
+def test_a_shell_is_offered_nothing_when_no_daemon_answers(daemon: Daemon) -> None:
+    daemon.is_away = True
+    assert completed(["filter", "delete"], "") == []
+
+
+# What is shown.
+
+
+def test_a_listing_has_one_line_for_each_rule(daemon: Daemon) -> None:
+    lines = typed("list", "--separator", "|").output.splitlines()
+    reason, until = "evacuation of rack 7", "2027-01-15T08:00:00Z"
+    assert lines == [
+        "uuid|watermark|priority|predicates|action|reason|state|until",
+        f'{UUID}|17|2|[["jobid",[">","id","watermark"]]]|RATE_LIMIT 3|{reason}|in force|{until}',
+        f"{OTHER}|18|3|[]|PAUSE|-|in force|-",
+    ]
+    assert daemon.asked == [None]
+
+
+@pytest.mark.parametrize("command", ["list", "info"])
+def test_only_the_rules_that_are_named_are_shown(daemon: Daemon, command: str) -> None:
+    shown = typed(command, OTHER).output
+    assert OTHER in shown
+    assert UUID not in shown
+    assert daemon.asked == [(OTHER,)]
+
+
+@pytest.mark.usefixtures("daemon")
+def test_json_has_the_rules_as_they_are_stored() -> None:
+    for command in ("list", "info"):
+        first, second = json.loads(typed(command, "-o", "json").output)
+        assert first["action"] == ["RATE_LIMIT", 3]
+        assert first["reason_trail"] == [
+            ["gnt:user", "evacuation\nof  rack 7", 5],
+            ["luxid", "", 6],
+        ]
+        assert first["valid_until"] == NOW
+        assert set(first) == set(second) == set(FilterRow.__struct_fields__)
+
+
+@pytest.mark.usefixtures("daemon")
+def test_json_has_only_the_fields_that_are_asked_for() -> None:
+    shown = json.loads(typed("list", "-o", "json", "--fields", "uuid,reason,until").output)
+    assert shown == [
+        {"uuid": UUID, "reason": "evacuation of rack 7", "valid_until": NOW},
+        {"uuid": OTHER, "reason": "", "valid_until": None},
+    ]
+
+
+def test_a_field_that_does_not_exist_is_named(daemon: Daemon) -> None:
+    told = refusal(daemon, "list", "--fields", "uuid,colour")
+    assert told.startswith("--fields: there is no field 'colour'; known are uuid, watermark,")
+    assert daemon.asked == []
+
+
+@pytest.mark.usefixtures("daemon")
+def test_info_tells_a_rule_whole() -> None:
+    assert typed("info", UUID).output.splitlines() == [
+        f"UUID: {UUID}",
+        "  Watermark: 17",
+        "  Priority: 2",
+        '  Predicates: [["jobid",[">","id","watermark"]]]',
+        "  Action: RATE_LIMIT 3",
+        '  Reason trail: [["gnt:user","evacuation\\nof  rack 7",5],["luxid","",6]]',
+        "  State: in force (until 2027-01-15T08:00:00Z)",
+    ]
+
+
+def test_a_time_that_no_calendar_has_does_not_hide_the_rules(daemon: Daemon) -> None:
+    # A program may store milliseconds.
+    daemon.rows = [
+        FilterRow(
+            uuid=UUID,
+            watermark=1,
+            priority=0,
+            predicates=[],
+            action="PAUSE",
+            reason_trail=[],
+            valid_from=1.0,
+            valid_until=NOW * 1_000,
+        )
+    ]
+    assert "until 1800000000000)" in typed("info").output
+    assert typed("list", "--no-headers", "--fields", "until").output == "1800000000000\n"
