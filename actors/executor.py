@@ -134,6 +134,9 @@ class Executor(PollingComponent):
             case messages.KillDue():
                 self._kill(message)
             case messages.ComponentReplaced():
+                if message.component == "job_queue":
+                    # The one before it may have died with our question.
+                    self.address("job_queue").notify(messages.ReportRunning())
                 self._tell_all(messages.ResendRequested())
             case messages.StartForkServer():
                 self._start_server(message.template)

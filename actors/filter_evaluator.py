@@ -27,6 +27,7 @@ FilterMessage = (
     messages.RulesChanged
     | messages.JobsArrived
     | messages.JobReprioritised
+    | messages.JobsFinished
     | messages.WindowDue
     | messages.ReportChain
     | messages.ExplainPending
@@ -47,8 +48,8 @@ class FilterEvaluator(Component):
         self._timer: threading.Timer | None = None
         self._simulated: dict[int, tuple[list[JobVerdict], list[JobVerdict]]] = {}
         self._take_chain(filtering.RuleChain())
+        # The queue is asked for everything when the rules are known.
         self.address("config_store").notify(messages.ReportConfiguration())
-        self.address("job_queue").notify(messages.ReportQueue())
 
     def close(self) -> None:
         """End the timer."""
@@ -63,7 +64,7 @@ class FilterEvaluator(Component):
                 self._change_rules(message)
             case messages.JobsArrived():
                 self._judge(message)
-            case messages.JobReprioritised() | messages.ExplainPending():
+            case messages.JobReprioritised() | messages.JobsFinished() | messages.ExplainPending():
                 self.address("scheduler").notify(message)
             case messages.WindowDue():
                 self._look_at_windows()
@@ -82,9 +83,12 @@ class FilterEvaluator(Component):
         parsed = rules.parse_rules(message.rules)
         for problem in parsed.problems:
             self.log.error("filter rule is left out", error=problem.text)
+        is_first = self._serial is None
         self._rules = parsed.rules
         self._serial = message.serial
         self._compile()
+        if is_first:
+            self.address("job_queue").notify(messages.ReportQueue())
 
     def _compile(self) -> None:
         self._take_chain(filtering.compile_chain(self._rules, time.time()))
@@ -135,6 +139,9 @@ class FilterEvaluator(Component):
     # ------------------------------------------------------------ verdicts
 
     def _judge(self, message: messages.JobsArrived) -> None:
+        if self._serial is None:
+            # What came before the rules comes again after them.
+            return
         if message.sweep is not None and message.sweep != self._number:
             # Of a sweep that a newer chain has made pointless.
             return
@@ -144,6 +151,7 @@ class FilterEvaluator(Component):
             running=[self._verdict(arrived) for arrived in message.running],
             is_all=message.is_all,
             is_repeat=message.is_repeat,
+            report=message.report,
         )
         self.address("scheduler").notify(judged)
         if message.sweep is not None:

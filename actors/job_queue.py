@@ -286,6 +286,7 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers):
     # ------------------------------------------------------------ what the others ask for
 
     def _report_queue(self) -> None:
+        self._reports += 1
         pending = self._table.in_phase(Phase.PENDING)
         # Their opcodes are read when a rule must look at them, not all at once.
         arrivals = ((row, None) for row in pending)

@@ -59,7 +59,9 @@ class QueueCore(Component):
         self._noted_serial = -1
         self._reader = QueueReader(self._table, self._ledger)
         self._requests: dict[int, Envelope] = {}
-        self._tokens = 0
+        # Answers to a queue that was replaced must not be taken for answers to this one.
+        self._tokens = time.monotonic_ns()
+        self._reports = self.incarnation << 32
         self._archivals: dict[int, list[Envelope]] = {}
         self._keys_in_flight: dict[str, list[Envelope]] = {}
         self._unended: list[int] = []
@@ -98,7 +100,9 @@ class QueueCore(Component):
             for row, inputs in arrivals
         ]
         occupied = [messages.JobArrived(job=row.as_pending(), inputs=None) for row in running]
-        notice = messages.JobsArrived(jobs=arrived, is_all=is_all, running=occupied)
+        notice = messages.JobsArrived(
+            jobs=arrived, is_all=is_all, running=occupied, report=self._reports
+        )
         self.address("filter_evaluator").notify(notice)
 
     # ------------------------------------------------------------ ends of jobs
@@ -177,7 +181,8 @@ class QueueCore(Component):
             self._reader.watches.changed(row)
         if status.is_final and not was_final:
             finished = messages.JobsFinished(jobs=[(row.id, status)])
-            self.address("scheduler").notify(finished)
+            # The way the job itself went, so that word of its end does not get there first.
+            self.address("filter_evaluator").notify(finished)
             if row.lock_file is not None and row.phase is Phase.HANDED_OVER:
                 ended = messages.OwnerEnded(lock_file=row.lock_file)
                 self.address("lock_manager").notify(ended)

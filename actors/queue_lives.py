@@ -28,7 +28,10 @@ class QueueLives(QueueCore):
 
     def _take_choice(self, message: messages.JobsChosen) -> None:
         starting, mistaken = [], []
-        for job_id in message.start:
+        # Chosen before our last report was read, which says that these are pending: the
+        # scheduler will choose anew, and would not know that these run.
+        chosen = message.start if message.report == self._reports else []
+        for job_id in chosen:
             row = self._table.find(job_id)
             if row is None or row.phase is not Phase.PENDING:
                 mistaken.append(job_id)

@@ -116,6 +116,8 @@ def _life(job: jobs.Job, daemon_lock: str) -> Life:
         return Life.NONE
     if not lock_files.is_dead(job.livelock):
         return Life.ALIVE
+    # Nobody watched it when it ended.
+    lock_files.remove_dead(job.livelock)
     # Named by a daemon that died while the job's process was being made: there is none.
     return Life.NONE if lock_files.is_daemons(job.livelock) else Life.DEAD
 

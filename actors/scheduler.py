@@ -34,6 +34,7 @@ class Scheduler(Component):
         # No slots before somebody has told how many: more might start than may.
         self._schedule = Schedule(0)
         self._seen_up_to = 0
+        self._report = 0
         self._is_due = False
         self._explained: list[tuple[int, int]] = []
         self.address("config_store").notify(messages.ReportConfiguration())
@@ -84,6 +85,7 @@ class Scheduler(Component):
         chosen = messages.JobsChosen(
             start=decided.start,
             seen_up_to=self._seen_up_to,
+            report=self._report,
             doomed=[(doomed.id, doomed.verdict, doomed.text) for doomed in decided.doomed],
             eligible=decided.eligible,
         )
@@ -96,6 +98,7 @@ class Scheduler(Component):
 
     def _judge(self, message: messages.JobsJudged) -> None:
         if message.is_all:
+            self._report = message.report
             self._schedule.replace_all(message.jobs, message.running)
         elif message.is_repeat:
             for verdict in (*message.jobs, *message.running):

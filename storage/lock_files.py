@@ -83,12 +83,12 @@ def is_daemons(path: str) -> bool:
 
 
 def job_stem(job_id: int, now: float) -> str:
-    """Name of a job's lock file, as Ganeti's (``job_000001_1795224833``) and its process's number.
+    """Name of a job's lock file: as Ganeti's (``job_000001_1795224833``), and a random part.
 
     Two processes of one job may be made within a second, when the first is refused: what is told
     late of the one must not be taken for the other.
     """
-    return f"job_{job_id:06d}_{int(now)}_{os.getpid()}"
+    return f"job_{job_id:06d}_{int(now)}_{os.urandom(4).hex()}"
 
 
 def is_dead(path: str | os.PathLike[str]) -> bool:

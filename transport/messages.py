@@ -460,11 +460,13 @@ class JobsChosen(Notice, frozen=True):
     """From the scheduler: start ``start``; the pass has seen every job up to ``seen_up_to``.
 
     ``doomed`` jobs have a dependency that can no longer be satisfied, or a rule rejects them:
-    each with the verdict and the text.
+    each with the verdict and the text. ``report`` is the number of the queue's last report that
+    the choice is based on (see `JobsArrived`).
     """
 
     start: list[int]
     seen_up_to: int
+    report: int = 0
     doomed: list[tuple[int, Verdict, str]] = []
     eligible: list[int] = []
 
@@ -620,14 +622,16 @@ class JobArrived(msgspec.Struct, frozen=True, kw_only=True):
 class JobsArrived(Notice, frozen=True):
     """From the job queue: these jobs are durable and wait, and these hold a run slot.
 
-    ``is_all``: forget all others. ``is_repeat``: nothing new, they are to be judged anew.
-    ``sweep``: the answer to a `SweepJobs` for this chain; ``next_after`` is None at its end.
+    ``is_all``: forget all others; ``report`` counts these. ``is_repeat``: nothing new, they are
+    to be judged anew. ``sweep``: the answer to a `SweepJobs` for this chain; ``next_after`` is
+    None at its end.
     """
 
     jobs: list[JobArrived]
     running: list[JobArrived] = []
     is_all: bool = False
     is_repeat: bool = False
+    report: int = 0
     sweep: int | None = None
     next_after: int | None = None
 
@@ -683,6 +687,7 @@ class JobsJudged(Notice, frozen=True):
     running: list[JobVerdict] = []
     is_all: bool = False
     is_repeat: bool = False
+    report: int = 0
 
 
 class JobsFinished(Notice, frozen=True):

@@ -71,6 +71,7 @@ class Queue:
         return self.submit(*specs, **fields).answer_as(messages.JobsSubmitted).ids
 
     def choose(self, *ids: int, seen_up_to: int = 0, **fields: Any) -> None:
+        fields.setdefault("report", self.actor.component._reports)
         chosen = messages.JobsChosen(start=list(ids), seen_up_to=seen_up_to, **fields)
         self.actor.notify(chosen)
         self.actor.end_turn()

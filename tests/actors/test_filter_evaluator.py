@@ -50,11 +50,16 @@ def obey(stage: Stage, *rules: dict[str, Any]) -> tuple[Staged[FilterEvaluator],
     return evaluator, chain
 
 
-def test_a_new_evaluator_asks_for_rules_and_queue(stage: Stage) -> None:
+def test_a_new_evaluator_asks_for_the_rules_and_then_for_the_queue(stage: Stage) -> None:
     component = FilterEvaluator(stage.surroundings, 1)
     component.on_receive(Envelope(messages.Boot()))
     stage.take_one(messages.ReportConfiguration, to="config_store")
+    assert stage.take(messages.ReportQueue) == []
+    component.on_receive(Envelope(RulesChanged(rules=[], serial=1)))
     stage.take_one(messages.ReportQueue, to="job_queue")
+    component.on_receive(Envelope(RulesChanged(rules=[], serial=2)))
+    assert stage.take(messages.ReportQueue) == []
+    component.on_stop()
 
 
 def test_without_rules_every_job_may_start(stage: Stage) -> None:
@@ -65,12 +70,15 @@ def test_without_rules_every_job_may_start(stage: Stage) -> None:
     ]
 
 
-def test_before_it_has_heard_of_rules_its_verdicts_count_nowhere(stage: Stage) -> None:
+def test_before_it_has_heard_of_rules_it_gives_no_verdicts(stage: Stage) -> None:
     evaluator = stage.start(FilterEvaluator)
     evaluator.notify(arrived(1))
-    [before] = judged(stage)
+    # It comes again: the queue is asked for all of it when the rules are known.
+    assert stage.take(messages.JobsJudged) == []
     evaluator.notify(RulesChanged(rules=[], serial=4))
-    assert before.chain != stage.take_one(messages.RuleChainChanged, to="scheduler").chain
+    stage.take_one(messages.ReportQueue, to="job_queue")
+    evaluator.notify(arrived(1))
+    assert len(judged(stage)) == 1
 
 
 def test_running_jobs_are_judged_too_and_the_rest_of_the_word_goes_on_as_it_is(
@@ -101,7 +109,7 @@ def test_a_job_gets_the_verdict_of_the_rule_that_applies(stage: Stage) -> None:
 def test_new_rules_are_told_to_the_scheduler_and_then_to_the_queue(stage: Stage) -> None:
     evaluator = stage.start(FilterEvaluator)
     evaluator.notify(RulesChanged(rules=[ON_OPCODES], serial=4))
-    [(first, changed), (second, again)] = stage.told
+    [(first, changed), (second, again), _] = stage.told
     assert (first, second, changed) == ("scheduler", "job_queue", again)
     assert isinstance(changed, messages.RuleChainChanged)
     assert (changed.serial, changed.reads_opcodes) == (4, True)
@@ -162,7 +170,11 @@ def test_the_queue_is_looked_through_page_by_page_for_what_a_rule_rejects(stage:
     evaluator = stage.start(FilterEvaluator)
     evaluator.notify(RulesChanged(rules=[REJECTS]))
     asked = [message for name, message in stage.told if name == "job_queue"]
-    assert [type(message) for message in asked] == [messages.RuleChainChanged, messages.SweepJobs]
+    assert [type(message) for message in asked] == [
+        messages.RuleChainChanged,
+        messages.SweepJobs,
+        messages.ReportQueue,
+    ]
     sweep = stage.take_one(messages.SweepJobs, to="job_queue")
     assert sweep.after == 0
     evaluator.notify(arrived(4, 6, 7, sweep=sweep.chain, next_after=7, is_repeat=True))

@@ -211,7 +211,7 @@ def test_the_end_of_a_job_is_told_to_all_whom_it_concerns(queue: Queue) -> None:
     queue.record(1, 10, SUCCESS)
     assert queue.stage.told == []
     queue.actor.end_turn()
-    finished = queue.stage.take_one(messages.JobsFinished, to="scheduler")
+    finished = queue.stage.take_one(messages.JobsFinished, to="filter_evaluator")
     assert finished.jobs == [(1, SUCCESS)]
     ended = queue.stage.take_one(messages.OwnerEnded, to="lock_manager")
     assert ended.lock_file == lock_file

@@ -227,7 +227,7 @@ def test_pending_jobs_that_a_rule_rejects_are_canceled_and_no_others(queue: Queu
     assert queue.stage.take(messages.JobsFinished) == []
     queue.actor.end_turn()
     assert queue.statuses() == {1: "canceled", 2: "running", 3: "queued"}
-    finished = queue.stage.take_one(messages.JobsFinished, to="scheduler")
+    finished = queue.stage.take_one(messages.JobsFinished, to="filter_evaluator")
     assert finished.jobs == [(1, JobStatus.CANCELED)]
     assert TOLD in queue.stage.log_stream.getvalue()
     queue.crash_machine()

@@ -74,7 +74,7 @@ def daemon_that_remembers(monkeypatch: pytest.MonkeyPatch) -> Daemon:
     def client(_call: object, timeout: float | None = None) -> Iterator[Daemon]:
         del timeout
         if daemon.is_away:
-            raise errors.NoDaemonError
+            raise errors.DaemonUnreachableError
         yield daemon
 
     monkeypatch.setattr(call_module.Call, "client", client)

@@ -193,10 +193,11 @@ def test_a_lock_file_that_cannot_be_removed_is_an_error(tmp_path: Path) -> None:
         lock_files.remove_dead(tmp_path)
 
 
-def test_the_name_of_a_job_is_that_of_ganeti_with_the_number_of_its_process() -> None:
-    own = os.getpid()
-    assert lock_files.job_stem(1, 1_795_224_833.9) == f"job_000001_1795224833_{own}"
-    assert lock_files.job_stem(12_345_678, 5.0) == f"job_12345678_5_{own}"
+def test_the_name_of_a_job_is_that_of_ganeti_and_never_the_same_again() -> None:
+    names = {lock_files.job_stem(1, 1_795_224_833.9) for _ in range(100)}
+    assert len(names) == 100
+    assert {name.rpartition("_")[0] for name in names} == {"job_000001_1795224833"}
+    assert lock_files.job_stem(12_345_678, 5.0).startswith("job_12345678_5_")
 
 
 def test_a_child_does_not_believe_in_what_it_inherited(own: lock_files.LockFile) -> None:
