@@ -36,7 +36,8 @@ class InodePool:
         """Delete what an earlier owner left behind. One that is still lent is made anew."""
         for name in os.listdir(self._directory):
             if name.startswith(PREFIX):
-                with contextlib.suppress(FileNotFoundError):
+                # A directory that somebody had put in a file's place is left to him.
+                with contextlib.suppress(FileNotFoundError, IsADirectoryError):
                     os.unlink(f"{self._directory}/{name}")
 
     def take(self) -> str:

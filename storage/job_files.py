@@ -112,7 +112,12 @@ class QueueDirectory:
 
     def _make_way(self, live: str, target: str) -> None:
         """Something else lies in the archive under the job's name: it is put aside, not lost."""
-        if documents.read(live) != documents.read(target):
+        try:
+            is_same = documents.read(live) == documents.read(target)
+        except errors.StorageError:
+            # No file at all, but something in its place.
+            is_same = False
+        if not is_same:
             self.quarantine(target)
 
     @property

@@ -13,6 +13,8 @@ import msgspec
 from . import errors, job_files, jobs, journal
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .job_files import QueueDirectory
     from .journal import Journal
 
@@ -82,8 +84,8 @@ def newest(
 
 def archive_again(directory: QueueDirectory, job_id: int, state: State | None) -> None:
     """Move an archived job's file unless that is done; a power loss may have torn or lost it."""
-    live = directory.read(job_id)
-    archived = directory.read_archived(job_id) if live is None else None
+    live = _readable(lambda: directory.read(job_id))
+    archived = _readable(lambda: directory.read_archived(job_id)) if live is None else None
     if not needs_archiving(
         is_live=live is not None,
         is_journaled=state is not None,
@@ -93,6 +95,14 @@ def archive_again(directory: QueueDirectory, job_id: int, state: State | None) -
     if state is not None and not is_whole(live, job_id):
         directory.write(job_id, state[1], flush=False)
     directory.archive(job_id)
+
+
+def _readable(read: Callable[[], bytes | None]) -> bytes | None:
+    """What ``read`` gives; something in the file's place that cannot be read counts as torn."""
+    try:
+        return read()
+    except errors.StorageError:
+        return b""
 
 
 def needs_archiving(*, is_live: bool, is_journaled: bool, is_archived: bool) -> bool:

@@ -64,7 +64,7 @@ class Stage(Directory):
         self.told: list[tuple[str, Message]] = []
         self.places = Places(root / "data", root / "run")
         for directory in (self.places.queue, self.places.lock_files):
-            directory.mkdir(parents=True)
+            directory.mkdir(parents=True, exist_ok=True)
         self.daemon_lock = lock_files.create(self.places.lock_files, "ganger-daemon_1")
         self.log_stream = io.StringIO()
         self.surroundings = Surroundings(

@@ -50,12 +50,13 @@ CAMPAIGNS = [
     ),
     Campaign(property="D1", name="random kills", module="kills_daemon", full=1_000, share=15),
     Campaign(property="D2, D3", name="power loss", module="power", full=50_000, share=2_000),
-    Campaign(property="D4", name="deaths of jobs", module="kills_jobs", full=500, share=12),
+    Campaign(property="D4", name="deaths of jobs", module="kills_jobs", full=500, share=36),
     Campaign(property="D5", name="restarts", module="kills_restarts", full=200, share=6),
-    Campaign(property="D6", name="component kills", module="kills_components", full=500, share=10),
+    Campaign(property="D6", name="component kills", module="kills_components", full=500, share=40),
     Campaign(
         property="D6, D13", name="simulated faults", module="simulation", full=5_000, share=60
     ),
+    Campaign(property="D8", name="mutated directories", module="mutations", full=1_000, share=100),
     Campaign(
         property="D9",
         name="refused calls",
@@ -65,6 +66,7 @@ CAMPAIGNS = [
         needs="strace",
     ),
     Campaign(property="D10", name="clock jumps", module="simulation", full=500, share=20),
+    Campaign(property="D11", name="fuzzed frames", module="fuzz", full=1_000_000, share=20_000),
     Campaign(property="D12", name="soak", module="soak", full=20_000, share=700),
     Campaign(property="D13", name="lost wake ups", module="simulation", full=1_000, share=40),
 ]
