@@ -203,7 +203,7 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers):
         if key is not None and not message.dry_run and self._is_repeat(envelope, key):
             return
         if self._ledger.is_read_only and not message.dry_run:
-            raise errors.ReadOnlyError
+            raise self._ledger.refusal()
         if self._is_drained:
             raise errors.QueueDrainedError
         first_id = self._ledger.last_id + 1

@@ -41,6 +41,7 @@ class Ledger:
         self.directory = directory
         self.last_id = 0
         self.is_read_only = False
+        self._cause = ""
         self._journal = journal
         self._states: dict[int, tuple[int, bytes]] = {}
         self._unwritten: set[int] = set()
@@ -55,6 +56,14 @@ class Ledger:
     def flushes(self) -> int:
         """How many flushes were made so far."""
         return self._journal.flushes
+
+    def refusal(self) -> errors.ReadOnlyError:
+        """What whoever wants a change is told while the disk refuses writes."""
+        return errors.ReadOnlyError(f"the queue takes no changes now: {self._cause}")
+
+    def _refuse_writes(self, error: errors.StorageError) -> None:
+        self.is_read_only = True
+        self._cause = error.text
 
     def begin(
         self,
@@ -144,8 +153,8 @@ class Ledger:
         self.is_read_only = False
         try:
             self._renew_journal()
-        except errors.StorageError:
-            self.is_read_only = True
+        except errors.StorageError as error:
+            self._refuse_writes(error)
         return not self.is_read_only
 
     # ------------------------------------------------------------ bodies and files
@@ -185,9 +194,9 @@ class Ledger:
             return
         try:
             self.directory.write(job_id, known[1], flush=False)
-        except errors.StorageError:
+        except errors.StorageError as error:
             self._unwritten.add(job_id)
-            self.is_read_only = True
+            self._refuse_writes(error)
         else:
             self.forget(job_id)
 
@@ -228,7 +237,7 @@ class Ledger:
 
     def _append(self, record: Record, done: Callable[[], None], failed: Failed) -> bool:
         if self.is_read_only:
-            failed(errors.ReadOnlyError())
+            failed(self.refusal())
             return False
         self._journal.append(record)
         self._effects.append((done, failed))
@@ -240,8 +249,8 @@ class Ledger:
         try:
             self._journal.commit(self.last_id)
         except errors.StorageError as error:
-            self.is_read_only = True
-            refusal = errors.ReadOnlyError(f"the queue takes no changes now: {error.text}")
+            self._refuse_writes(error)
+            refusal = self.refusal()
             for _, failed in effects:
                 failed(refusal)
             return
@@ -257,8 +266,8 @@ class Ledger:
                 if known is not None:
                     self.directory.write(job_id, known[1], flush=False)
                 self.directory.archive(job_id)
-            except errors.StorageError:
-                self.is_read_only = True
+            except errors.StorageError as error:
+                self._refuse_writes(error)
                 return
             del self._unarchived[job_id]
             self.forget(job_id)

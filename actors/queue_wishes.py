@@ -200,7 +200,7 @@ class QueueWishes(QueueCore):
 
     def _store_archived(self, rows: list[Row], envelope: Envelope, *, left: int) -> None:
         if self._ledger.is_read_only:
-            envelope.refuse(errors.ReadOnlyError())
+            envelope.refuse(self._ledger.refusal())
             return
         archived = [row.id for row in rows]
         for job_id in archived:

@@ -253,7 +253,9 @@ class Machine:
 
     def choose(self, *ids: int, seen_up_to: int = 0) -> None:
         """The scheduler starts jobs; new ones up to an id may get their files."""
-        self.queue.notify(messages.JobsChosen(start=list(ids), seen_up_to=seen_up_to))
+        report = self.queue.component._reports
+        chosen = messages.JobsChosen(start=list(ids), seen_up_to=seen_up_to, report=report)
+        self.queue.notify(chosen)
 
     def cancel(self, job_id: int) -> None:
         """Cancel a job that is not final."""
