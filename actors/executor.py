@@ -38,6 +38,7 @@ ExecutorMessage = (
     | messages.AdoptJobs
     | messages.TellJob
     | messages.KillDue
+    | messages.RequestDue
     | messages.ComponentReplaced
     | messages.StartForkServer
     | messages.ReportCounts
@@ -131,6 +132,10 @@ class Executor(PollingComponent):
                 self.address("lock_manager").notify(messages.OwnersDoubted())
             case messages.TellJob():
                 self._tell_job(message)
+            case messages.RequestDue():
+                child = self._children.get(message.job_id)
+                if child is not None and child.phase is Phase.ASKED and child.channel is None:
+                    self._request(child)
             case messages.KillDue():
                 self._kill(message)
             case messages.ComponentReplaced():
@@ -240,7 +245,13 @@ class Executor(PollingComponent):
             if template == "full":
                 self._start_server(template)
             return
-        ours, theirs = channels.pair()
+        try:
+            ours, theirs = channels.pair()
+        except OSError as error:
+            # No descriptors are left: it is asked for when there may be some again.
+            self.log.error("no process can be asked for", job=child.job_id, error=str(error))
+            self._later(settings.DISK_RETRY_SECONDS, messages.RequestDue(job_id=child.job_id))
+            return
         child.channel = ChannelAddress(ours)
         self._by_descriptor[ours.fileno()] = child
         self.mailbox.watch(ours.fileno())
@@ -254,6 +265,10 @@ class Executor(PollingComponent):
 
     def _note_process(self, job_id: int, pid: int, pidfd: int) -> None:
         child = self._children.get(job_id)
+        if pidfd < 0:
+            # There was no descriptor left for it; its channel's end tells of its own, too.
+            self.log.error("no descriptor is left to watch a process with", job=job_id, pid=pid)
+            return
         if child is None or child.pidfd >= 0:
             os.close(pidfd)
             return
@@ -303,6 +318,9 @@ class Executor(PollingComponent):
                 self._route(frame, address)
         except channels.ChannelClosedError:
             self._drop_channel(child)
+            if child.pidfd < 0 and child.phase is not Phase.ASKED:
+                # Nothing else would tell of its end.
+                self._watch_unwatched(child)
 
     def _route(self, frame: bytes, address: ChannelAddress) -> None:
         try:
@@ -348,8 +366,10 @@ class Executor(PollingComponent):
 
     def _kill_later(self, child: Child) -> None:
         due = messages.KillDue(job_id=child.job_id, lock_file=child.lock_file)
-        notify = functools.partial(self.address(self.name).notify, due)
-        timer = threading.Timer(settings.KILL_SECONDS, notify)
+        self._later(settings.KILL_SECONDS, due)
+
+    def _later(self, seconds: float, message: Message) -> None:
+        timer = threading.Timer(seconds, functools.partial(self.address(self.name).notify, message))
         timer.daemon = True
         timer.start()
 

@@ -34,7 +34,10 @@ def reply(daemon: socket.socket, job_id: int, pid: int, pidfd: int) -> None:
 
 
 def receive_reply(server: socket.socket) -> tuple[int, int, int] | None:
-    """The job's id, the pid and the pidfd of its process; None if the server has ended."""
+    """The job's id, the pid and the pidfd of its process; None if the server has ended.
+
+    The pidfd is -1 if this process could not take it, because it has too many descriptors.
+    """
     try:
         data, descriptors = channels.receive_with_descriptors(server)
     except ConnectionError:
@@ -42,4 +45,4 @@ def receive_reply(server: socket.socket) -> tuple[int, int, int] | None:
     if not data:
         return None
     job_id, pid = _REPLY.unpack(data)
-    return job_id, pid, descriptors[0]
+    return job_id, pid, descriptors[0] if descriptors else -1

@@ -1010,6 +1010,12 @@ class TellJob(Notice, frozen=True):
     message: CancelRequested | PriorityRequested
 
 
+class RequestDue(Notice, frozen=True):
+    """From the executor's own timer: ask again for a process that could not be asked for."""
+
+    job_id: int
+
+
 class KillDue(Notice, frozen=True):
     """From the executor's own timer: the process was asked to end, and had its time."""
 

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-THREADS = ("main", "supervisor", *(part.name for part in COMPONENTS), "zmq reaper", "zmq io")
+PARTS = ("supervisor", *(part.name for part in COMPONENTS))
+THREADS = ("main", "log writer", *PARTS, "zmq reaper", "zmq io")
 """The daemon's threads, in the order of their start."""
 
 ATTACHED_SECONDS = 30.0
@@ -154,8 +155,13 @@ class DirectDaemon(Daemon):
     def threads(self) -> dict[str, int]:
         """The ids of the daemon's threads, as far as they have been started, by name."""
         # The kernel lists them as they were started; their numbers may have begun anew.
-        found = [int(name) for name in os.listdir(f"/proc/{self.pid()}/task")]
-        return dict(zip(THREADS, found, strict=False))
+        folder = f"/proc/{self.pid()}/task"
+        found = dict(zip(THREADS, map(int, os.listdir(folder)), strict=False))
+        for name, task in found.items():
+            with open(f"{folder}/{task}/comm") as comm:
+                is_of_zmq = comm.read().startswith("ZMQ")
+            assert is_of_zmq == name.startswith("zmq"), f"the threads are others: {THREADS}"
+        return found
 
 
 class Tracer:
