@@ -459,7 +459,8 @@ class JobActor:
             accepted = self._must_be_killed = self._is_canceled = True
             text = (
                 f"Job {job_id} is running and will be killed: SIGTERM to its command now, "
-                f"SIGKILL if it has not ended {settings.KILL_SECONDS:g} s later"
+                "SIGKILL soon after; what does not react at all is ended "
+                f"{settings.KILL_SECONDS:g} s from now"
             )
         else:
             text = f"Job {job_id} is no longer waiting in the queue"

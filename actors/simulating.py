@@ -25,16 +25,21 @@ def outcome(schedule: Schedule, asked: RunSimulation) -> Simulated:
     decided = other.decide()
     counts: Counter[str] = Counter()
     waiting: list[Waiting] = []
+    ended = [(doomed.id, doomed.text or doomed.verdict) for doomed in decided.doomed]
     for job_id in other.pending_in_order():
         standing = other.standing(job_id, is_brief=True)
         assert standing is not None
+        if standing.action == "REJECT":
+            # Wherever it stands: the whole queue is looked through for these.
+            ended.append((job_id, f"rejected by filter rule {standing.rule}"))
+            continue
         kind, text = first_obstacle(standing)
         counts[kind] += 1
         if len(waiting) < _WAITING_SHOWN_MAX:
             waiting.append(Waiting(id=job_id, kind=kind, text=text))
     return Simulated(
         start=decided.start,
-        ended=[(doomed.id, doomed.text or doomed.verdict) for doomed in decided.doomed],
+        ended=ended,
         counts=dict(counts),
         waiting=waiting,
     )

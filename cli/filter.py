@@ -153,7 +153,7 @@ def _rule_options(function: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option(
             "--jobs-after",
-            metavar="ID",
+            metavar="now|ID",
             help="Jobs with a higher id; `now`: those that are submitted from now on.",
         ),
         click.option(

@@ -90,7 +90,10 @@ def new_filter(
     """The request that stores a filter rule. It names the rule, so that it can be repeated."""
     valid_from, valid_until = window
     return ReplaceFilter(
-        uuid=uuid or str(uuid4()), valid_from=valid_from, valid_until=valid_until, **fields
+        uuid=str(uuid4()) if uuid is None else uuid,
+        valid_from=valid_from,
+        valid_until=valid_until,
+        **fields,
     )
 
 

@@ -168,7 +168,9 @@ def _replaced(how: str, put: Callable[[Path], object]) -> Mutation:
 
 
 def _flipped(data: bytes, chance: random.Random) -> bytes:
-    place = chance.randrange(len(data)) if data else 0
+    if not data:
+        return b"x"
+    place = chance.randrange(len(data))
     return data[:place] + bytes([data[place] ^ 1 << chance.randrange(8)]) + data[place + 1 :]
 
 
