@@ -8,12 +8,11 @@ only writer.
 
 from __future__ import annotations
 
-import shutil
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..storage import errors, jobs, lock_files, replay
+from ..storage import documents, errors, jobs, lock_files, replay
 from . import reconciling
 from .job_table import JobTable, Phase, row_of
 from .reconciling import Fate, Life
@@ -83,7 +82,7 @@ def load(directory: QueueDirectory, queue_journal: Journal, daemon_lock: str) ->
 def _kept_aside(directory: QueueDirectory, segment: Path) -> str:
     """Keep a copy of a journal's segment, whose rear part nobody can replay; name it."""
     target = directory.free_quarantine(segment.name)
-    shutil.copyfile(segment, target)
+    documents.replace(target, documents.read(segment) or b"", flush=True)
     return f"{segment.name}: there are records behind a damaged one; a copy is in {target}"
 
 

@@ -24,7 +24,7 @@ ARCHIVE_FOLDER_JOBS = 10_000
 ID_MAX = 10**18 - 1
 """A file whose name has a higher number is nobody's: such an id would not fit into a frame."""
 
-_JOB_NAME = re.compile(r"job-([0-9]{1,18})")
+_JOB_NAME = re.compile(r"job-(0|[1-9][0-9]{0,17})")
 _ID_DIGITS_MAX = 18
 _QUARANTINED_NAME = re.compile(r"job-([0-9]{1,18})(\..*)?")
 _TEMPORARY_NAME = re.compile(re.escape(documents.TEMPORARY_PREFIX) + r"job-([0-9]+)\.")
@@ -149,7 +149,11 @@ class QueueDirectory:
 
     def read_serial(self) -> int:
         """The last id handed out according to the serial file; 0 if it says nothing usable."""
-        text = (documents.read(f"{self._queue}/serial") or b"").strip()
+        try:
+            text = (documents.read(f"{self._queue}/serial") or b"").strip()
+        except errors.StorageError:
+            # Something else in its place: the journal and the names of the files know the number.
+            return 0
         return int(text) if text.isdigit() and len(text) <= _ID_DIGITS_MAX else 0
 
     def write_serial(self, last_id: int) -> None:
@@ -221,12 +225,13 @@ class QueueDirectory:
             for name in os.listdir(self._queue):
                 match = _TEMPORARY_NAME.match(name)
                 if match and int(match[1]) not in living:
-                    os.unlink(f"{self._queue}/{name}")
+                    with contextlib.suppress(IsADirectoryError):
+                        os.unlink(f"{self._queue}/{name}")
 
     def _archive_folders(self) -> Iterator[str]:
         with documents.storage_errors(self._archive):
             for name in os.listdir(self._archive):
-                if name.isdecimal():
+                if name.isdecimal() and os.path.isdir(f"{self._archive}/{name}"):
                     yield f"{self._archive}/{name}"
 
     def _archive_path(self, job_id: int) -> str:

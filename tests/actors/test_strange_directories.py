@@ -104,3 +104,17 @@ def test_records_behind_a_damaged_one_are_kept_aside_and_named(queue: Queue) -> 
     [copy] = (queue.stage.places.queue / "quarantine").iterdir()
     assert copy.read_bytes() == bytes(data)
     assert job_files.VERSION == 1
+
+
+def test_nothing_that_somebody_left_keeps_the_queue_from_starting(queue: Queue) -> None:
+    queue.submitted(spec(), spec())
+    places = queue.stage.places
+    (places.queue / "serial").unlink()
+    (places.queue / "serial").mkdir()
+    (places.archive / "7").write_text("a file, and no folder")
+    (places.queue / ".tmp-job-4.1.2").mkdir()
+    (places.queue / "job-0100").write_text("{torn")
+    queue.restart()
+    # By its own name, and not by that of a job which was never there.
+    assert quarantined(queue) == ["job-0100: no job has that number"]
+    assert queue.submitted(spec()) == [3]
