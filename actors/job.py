@@ -429,6 +429,9 @@ class JobActor:
 
     def _receive(self, message: Message, number: int) -> None:
         match message:
+            case messages.CancelRequested() | messages.PriorityRequested() if self._is_returned:
+                # The job is the queue's again, which does itself what was asked of us.
+                return
             case messages.CancelRequested():
                 self._answer_cancel(message)
             case messages.PriorityRequested():
