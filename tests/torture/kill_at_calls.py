@@ -233,19 +233,21 @@ class Stage:
 
     def _kill_working(self, kill: Kill, submissions: list[Submission]) -> bool:
         thread = self.daemon.threads()[kill.point.thread]
-        with self._armed(thread, kill) as pidfd:
+        with self._armed(thread, kill) as tracer:
             for submission in submissions:
                 submission.begin()
-            return self._is_killed(pidfd, self._done, len(submissions))
+            self._wait(self._done, len(submissions))
+        return self._is_killed(kill, tracer)
 
     def _kill_beginning(self, kill: Kill, submissions: list[Submission]) -> bool:
         self._acknowledge(submissions)
         self.daemon.kill()
         with self._at_the_gate() as (gate, ready):
             thread = self.daemon.threads()[kill.point.thread]
-            with self._armed(thread, kill) as pidfd:
+            with self._armed(thread, kill) as tracer:
                 gate.send(b"go")
-                return self._is_killed(pidfd, ready, 1)
+                self._wait(ready, 1)
+        return self._is_killed(kill, tracer)
 
     def _acknowledge(self, submissions: list[Submission]) -> None:
         for submission in submissions:
@@ -267,10 +269,9 @@ class Stage:
                 os.close(ready)
 
     @contextlib.contextmanager
-    def _armed(self, thread: int, kill: Kill) -> Iterator[int]:
-        """strace waits for the point; yields a pidfd of the daemon."""
+    def _armed(self, thread: int, kill: Kill) -> Iterator[Tracer]:
+        """While strace waits for the point."""
         pid = self.daemon.pid()
-        pidfd = self.daemon.open_pidfd()
 
         def look(line: str) -> None:
             if system_calls.is_held(line):
@@ -280,26 +281,38 @@ class Stage:
 
         words = system_calls.killing(kill.point.call, kill.point.number, after=kill.after)
         tracer = Tracer([thread], words, on_line=look)
+        with tracer:
+            yield tracer
+
+    def _wait(self, done: int, count: int) -> None:
+        """Until the daemon has ended, or ``done`` was readable ``count`` times."""
+        pidfd = self.daemon.open_pidfd()
         try:
-            with tracer:
-                yield pidfd
+            poll = select.poll()
+            poll.register(pidfd, select.POLLIN)
+            poll.register(done, select.POLLIN)
+            while count:
+                ready = dict(poll.poll(WAIT_SECONDS * 1_000))
+                assert ready, "the daemon neither died nor did its work"
+                if pidfd in ready:
+                    return
+                count -= bool(os.read(done, 8))
         finally:
             os.close(pidfd)
 
-    def _is_killed(self, pidfd: int, done: int, count: int) -> bool:
-        """Whether the daemon ended before ``done`` was readable ``count`` times."""
-        poll = select.poll()
-        poll.register(pidfd, select.POLLIN)
-        poll.register(done, select.POLLIN)
-        while True:
-            ready = dict(poll.poll(WAIT_SECONDS * 1_000))
-            assert ready, "the daemon neither died nor did its work"
-            if pidfd in ready:
-                self.daemon.reap()
-                return True
-            count -= bool(os.read(done, 8))
-            if not count:
-                return False
+    def _is_killed(self, kill: Kill, tracer: Tracer) -> bool:
+        """Whether the point was reached; the daemon has ended then.
+
+        What strace saw decides: the work may have been done just before the end.
+        """
+        if kill.after:
+            is_reached = any(map(system_calls.is_held, tracer.lines))
+        else:
+            made = [line for line in tracer.lines if system_calls.BEGUN.match(line)]
+            is_reached = len(made) >= kill.point.number
+        if is_reached:
+            self.daemon.reap()
+        return is_reached
 
     def _drain(self) -> None:
         poll = select.poll()
