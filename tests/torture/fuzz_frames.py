@@ -159,7 +159,10 @@ def _bombs() -> list[bytes]:
     ops = b"\x82\xa4type\xabsubmit_jobs\xa4jobs\x91\x81\xa3ops\x91\x81\xa1a"
     found += [start + ops + b"\x91" * depth + b"\xc0" for depth in (100, 450, 1_000, 100_000)]
     # Larger than a frame may be, by one byte; and keys that a map may not have.
-    found += [start + b"\xc6" + settings.FRAME_BYTES_MAX.to_bytes(4, "big"), start + b"\x81\x90\x01"]
+    found += [
+        start + b"\xc6" + settings.FRAME_BYTES_MAX.to_bytes(4, "big"),
+        start + b"\x81\x90\x01",
+    ]
     return found
 
 
@@ -236,7 +239,9 @@ def _mapping(key: Maker, value: Maker) -> Maker:
 
 
 def _structure(kind: inspect.StructType) -> Maker:
-    makers = [(each.encode_name, each.required, _maker(each.type, each.name)) for each in kind.fields]
+    makers = [
+        (each.encode_name, each.required, _maker(each.type, each.name)) for each in kind.fields
+    ]
     if kind.array_like:
         return _each([make for _, _, make in makers])
 

@@ -341,18 +341,16 @@ class Case:
 
     def _look_at_status(self, client: Client, told: list[Told]) -> None:
         if self._refusal.call == ANY_DESCRIPTOR:
-            # Nobody new is let in: a connection needs a descriptor too.
+            # Nobody new is let in, and it may find one that was given back, and go on.
             status = self._ask("status", client.info)
             if status.error is not None:
                 self.problems.append(f"status: {status.error!r}")
-                return
-            is_read_only = status.answer.is_read_only
-        else:
-            done = self._daemon.run("status", "-o", "json", check=False)
-            if done.returncode != 0:
-                self.problems.append(f"status ends with {done.returncode}: {done.stderr.strip()}")
-                return
-            is_read_only = json.loads(done.stdout)["is_read_only"]
+            return
+        done = self._daemon.run("status", "-o", "json", check=False)
+        if done.returncode != 0:
+            self.problems.append(f"status ends with {done.returncode}: {done.stderr.strip()}")
+            return
+        is_read_only = json.loads(done.stdout)["is_read_only"]
         is_refused = any(isinstance(one.error, errors.ReadOnlyError) for one in told)
         if is_refused and not is_read_only:
             self.problems.append("status does not say that the daemon is read-only")

@@ -1,0 +1,346 @@
+"""Attacks on a real daemon, one at a time: floods, peers that stop, forged words of jobs.
+
+After each the same daemon must be there, with every component that it had, it must not have
+grown beyond the limit at any time, and an ordinary client must have been served meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import socket
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import zmq
+from tests.faults.harness import Daemon
+from tests.torture.fuzz_daemon import DELAY, GROWTH_MAX_BYTES, PATIENCE_SECONDS, Look
+from tests.torture.tally import Tally
+
+from ganger import Client, JobStatus
+from ganger.storage import errors, settings
+from ganger.storage.job_views import StatusChange
+from ganger.storage.locks import Owner
+from ganger.transport import frames, messages
+from ganger.transport.messages import JobSpec, Message
+
+NOBODY = 2**22 + 1
+"""The number of a process that no kernel gives out."""
+
+LARGE_BYTES = settings.FRAME_BYTES_MAX - 64 * 1_024
+SEVERAL = 40
+"""Of large ones, enough to be over the limit if each is kept."""
+
+
+class Scene:
+    """A daemon, an ordinary client of it, and everything that attacks it."""
+
+    def __init__(self, stack: ExitStack, daemon: Daemon, dice: random.Random) -> None:
+        self.daemon = daemon
+        self.dice = dice
+        self.client: Client = stack.enter_context(daemon.client())
+        self._stack = stack
+        self._context = stack.enter_context(zmq.Context())
+        self._endpoint = f"ipc://{daemon.places.socket}"
+
+    def dealer(self, *, is_deaf: bool = False) -> Any:
+        """A socket that takes as much as it is given; a deaf one never reads."""
+        dealer = self._stack.enter_context(self._context.socket(zmq.DEALER))
+        dealer.linger = 0
+        dealer.sndhwm = 0
+        dealer.rcvhwm = 1 if is_deaf else 0
+        dealer.connect(self._endpoint)
+        return dealer
+
+    def say(self, dealer: Any, said: Message, number: int = 1) -> None:
+        """Send one frame."""
+        dealer.send(frames.encode(said, number))
+
+    def connect(self, *, is_polite: bool = True) -> socket.socket:
+        """A raw connection, after the greetings of the protocol if it is polite."""
+        raw = self._stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        raw.settimeout(PATIENCE_SECONDS)
+        raw.connect(str(self.daemon.places.socket))
+        if is_polite:
+            raw.sendall(b"\xff" + bytes(8) + b"\x7f\x03\x00NULL" + bytes(16 + 1 + 31))
+            kind = b"\x0bSocket-Type" + struct.pack(">I", 6) + b"DEALER"
+            body = b"\x05READY" + kind + b"\x08Identity" + bytes(4)
+            raw.sendall(b"\x04" + bytes([len(body)]) + body)
+            # Its own greeting and its READY, of which the size is not looked at.
+            greeted = raw.recv(64, socket.MSG_WAITALL)
+            assert len(greeted) == 64, greeted
+            raw.recv(1_000)
+        return raw
+
+    def serve(self) -> None:
+        """An ordinary client asks, submits and waits, as always."""
+        for _ in range(2):
+            self.client.info(timeout=PATIENCE_SECONDS)
+            self.client.jobs(timeout=PATIENCE_SECONDS)
+            job_id = self.client.submit(DELAY, timeout=PATIENCE_SECONDS)
+            [job] = self.client.wait(job_id, timeout=PATIENCE_SECONDS)
+            assert job.status is JobStatus.SUCCESS, job
+
+    def final_job(self, **fields: Any) -> int:
+        """A job that has ended well."""
+        job_id = self.client.submit({"OP_ID": "OP_EXEC", "argv": ["true"], **fields})
+        self.client.wait(job_id, timeout=PATIENCE_SECONDS)
+        return job_id
+
+
+class Attack(NamedTuple):
+    """``is_held``: the daemon must not have grown beyond the limit. If not, libzmq takes in what
+    is sent before anybody here sees it; then it must not be more than that, ``SEVERAL`` large
+    ones."""
+
+    run: Callable[[Scene], None]
+    is_held: bool = True
+    is_long: bool = False
+
+    @property
+    def name(self) -> str:
+        """What it does, in words."""
+        return self.run.__name__.strip("_").replace("_", " ")
+
+
+def run_floods(seed: int, folder: Path, tally: Tally, *, has_long: bool) -> None:
+    """Try every attack on a daemon of its own."""
+    for attack in ATTACKS:
+        if attack.is_long and not has_long:
+            continue
+        place = folder / attack.run.__name__.strip("_")
+        problem, grown = _try(attack, place, random.Random(f"{seed}-{attack.name}"))
+        tally.figures[attack.name] = f"{grown / 2**20:+.0f} MiB"
+        if problem:
+            tally.failed(f"seed {seed} attack '{attack.name}': {problem}")
+        else:
+            tally.passed()
+
+
+def _try(attack: Attack, place: Path, dice: random.Random) -> tuple[str, int]:
+    place.mkdir()
+    with Daemon(place) as daemon, ExitStack() as stack:
+        scene = Scene(stack, daemon, dice)
+        scene.serve()
+        before = Look(scene.client)
+        limit = GROWTH_MAX_BYTES if attack.is_held else (SEVERAL + 4) * settings.FRAME_BYTES_MAX
+        try:
+            attack.run(scene)
+            scene.serve()
+            problem = before.compare(scene.client, limit)
+        except (errors.GangerError, AssertionError, OSError) as error:
+            problem = f"{type(error).__name__}: {str(error)[:200]}"
+        grown = before.grown() if _lives(before.pid) else 0
+    return problem, grown
+
+
+def _lives(pid: int) -> bool:
+    return Path(f"/proc/{pid}/status").exists()
+
+
+# ---------------------------------------------------------------- peers that do not speak
+
+
+def _silent_peers(scene: Scene) -> None:
+    """Some never greet, some greet and say nothing more."""
+    for _ in range(100):
+        scene.connect(is_polite=False)
+        scene.connect()
+
+
+def _other_protocols(scene: Scene) -> None:
+    said = (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00\x01", b"\0" * 5_000, b"\xff" * 64)
+    for number in range(100):
+        raw = scene.connect(is_polite=number % 2 == 0)
+        with contextlib.suppress(OSError):
+            raw.sendall(scene.dice.choice((*said, scene.dice.randbytes(300))))
+
+
+def _frames_that_claim_to_be_huge(scene: Scene) -> None:
+    """The connection is ended at once, without waiting for what was announced."""
+    for size in (settings.FRAME_BYTES_MAX + 1, 2**31, 2**32, 2**63 - 1, 2**64 - 1):
+        for flags in (b"\x02", b"\x03"):
+            raw = scene.connect()
+            raw.sendall(flags + struct.pack(">Q", size) + b"x" * 100)
+            with contextlib.suppress(ConnectionError):
+                assert raw.recv(1) == b"", "the daemon answered"
+
+
+def _peers_that_stop_within_a_frame(scene: Scene) -> None:
+    body = b"x" * LARGE_BYTES
+    for _ in range(SEVERAL):
+        raw = scene.connect()
+        raw.sendall(b"\x02" + struct.pack(">Q", LARGE_BYTES + 1) + body)
+
+
+def _a_message_without_end(scene: Scene) -> None:
+    raw = scene.connect()
+    part = b"\x03" + struct.pack(">Q", LARGE_BYTES) + b"x" * LARGE_BYTES
+    for _ in range(SEVERAL):
+        raw.sendall(part)
+
+
+def _messages_of_many_parts(scene: Scene) -> None:
+    dealer = scene.dealer()
+    for parts in (2, 1_000, 100_000):
+        dealer.send_multipart([b"x"] * parts)
+    scene.say(dealer, messages.ReadInfo(), 7)
+    assert dealer.poll(PATIENCE_SECONDS * 1_000), "no answer to a good request"
+    assert frames.decode(dealer.recv(), messages.ClientReply).number == 7
+
+
+# ---------------------------------------------------------------- floods
+
+
+def _answers_that_are_never_read(scene: Scene) -> None:
+    job_id = scene.final_job(stdin="y" * (LARGE_BYTES // 2))
+    dealer = scene.dealer(is_deaf=True)
+    for number in range(3 * SEVERAL):
+        scene.say(dealer, messages.ReadJob(id=job_id), number)
+
+
+def _watches_that_are_never_read(scene: Scene) -> None:
+    job_id = scene.final_job()
+    dealer = scene.dealer(is_deaf=True)
+    for number in range(5_000):
+        scene.say(dealer, messages.WatchJobs(ids=None if number % 2 else [job_id]), number)
+
+
+def _submissions_that_come_faster_than_they_are_stored(scene: Scene) -> None:
+    spec = JobSpec(ops=[DELAY])
+    specs = [spec] * settings.JOBS_PER_SUBMIT_MAX
+    data = frames.encode(messages.SubmitJobs(jobs=specs, dry_run=True), 1)
+    dealer = scene.dealer()
+    for _ in range(SEVERAL):
+        dealer.send(data)
+
+
+def _garbage_of_the_largest_size(scene: Scene) -> None:
+    head = b"\x94\x01\x07\xc0\xc6" + struct.pack(">I", LARGE_BYTES)
+    dealer = scene.dealer(is_deaf=True)
+    for _ in range(SEVERAL):
+        dealer.send(head + bytes(LARGE_BYTES))
+
+
+def _a_watch_of_one_job_a_million_times(scene: Scene) -> None:
+    job_id = scene.final_job()
+    scene.say(scene.dealer(), messages.WatchJobs(ids=[job_id] * 1_000_000))
+
+
+def _a_million_dependencies(scene: Scene) -> None:
+    job_id = scene.final_job()
+    scene.client.archive(job_id)
+    spec = JobSpec(ops=[DELAY], depends=[(job_id, [])] * 1_000_000)
+    scene.say(scene.dealer(), messages.SubmitJobs(jobs=[spec], dry_run=True))
+
+
+def _a_million_dependencies_asked_for(scene: Scene) -> None:
+    job_id = scene.final_job()
+    scene.client.archive(job_id)
+    asked = messages.AskDependencies(job_id=job_id, depends=[(job_id, [])] * 1_000_000)
+    scene.say(scene.dealer(), asked)
+
+
+def _large_attachments(scene: Scene) -> None:
+    dealer = scene.dealer()
+    for number in range(SEVERAL):
+        name = f"{number}" + "x" * LARGE_BYTES
+        attach = messages.AttachJob(job_id=1, lock_file=name, process_id=NOBODY)
+        scene.say(dealer, attach, number)
+
+
+def _names_with_a_null_byte(scene: Scene) -> None:
+    owner = Owner(1, "a\0b", NOBODY)
+    changes = [("node/n\0", "shared")]
+    dealer = scene.dealer()
+    for number in range(10):
+        scene.say(dealer, messages.RequestLocks(owner=owner, priority=0, changes=changes), number)
+        scene.say(dealer, messages.ReadJob(id=1), number)
+
+
+def _requests_that_nobody_answers(scene: Scene) -> None:
+    """One peer must not use up what all have."""
+    dealer = scene.dealer()
+    for number in range(settings.REQUESTS_OPEN_MAX + 1):
+        attach = messages.AttachJob(job_id=1, lock_file=f"{number}", process_id=NOBODY)
+        scene.say(dealer, attach, number)
+    scene.serve()
+
+
+# ---------------------------------------------------------------- words of jobs
+
+
+def _forged_words_of_jobs(scene: Scene) -> None:
+    """Only the process of a job may speak for it."""
+    fifo = scene.daemon.folder / "gate"
+    os.mkfifo(fifo)
+    locks = {"node": {"exclusive": ["n1"]}}
+    opcode = {"OP_ID": "OP_EXEC", "argv": ["cat", str(fifo)], "locks": locks}
+    job_id = scene.client.submit(opcode)
+    _wait_until_running(scene.client, job_id)
+    dealer = scene.dealer()
+    [lock_file] = scene.daemon.places.lock_files.glob(f"job_{job_id:06d}_*")
+    for number, said in enumerate(_forged(job_id, lock_file, scene.client.job(job_id).pid or 0)):
+        scene.say(dealer, said, number)
+        scene.client.info(timeout=PATIENCE_SECONDS)
+    held = [row.name for row in scene.client.locks() if row.owners]
+    status = scene.client.job(job_id).status
+    # Opened for both, so that the test does not wait for a reader that has gone.
+    descriptor = os.open(fifo, os.O_RDWR | os.O_NONBLOCK)
+    os.write(descriptor, b"through\n")
+    os.close(descriptor)
+    assert status is JobStatus.RUNNING, f"the job is {status}"
+    assert held == ["node/n1"], f"the running job's locks are {held}"
+    [job] = scene.client.wait(job_id, timeout=PATIENCE_SECONDS)
+    assert job.status is JobStatus.SUCCESS, f"the job is {job.status}"
+
+
+def _wait_until_running(client: Client, job_id: int) -> None:
+    for change in client.watch(job_id, log=False, timeout=PATIENCE_SECONDS):
+        if isinstance(change, StatusChange) and change.status is JobStatus.RUNNING:
+            return
+
+
+def _forged(job_id: int, lock_file: Path, pid: int) -> Iterator[Message]:
+    owner = Owner(job_id, str(lock_file), pid)
+    yield messages.RequestLocks(owner=owner, priority=0, changes=[("node/n1", "release")])
+    yield messages.ReleaseLocks(owner=owner)
+    yield messages.JobTold(job_id=job_id, op_index=99, entries=[(1, (1, 1), "message", "x")])
+    yield messages.JobWaits(job_id=job_id, serial=2**40, body=b"not a job")
+    yield messages.CancelAnswered(job_id=job_id, token=1, accepted=True, text="forged")
+    state = messages.RecordState(
+        job_id=job_id,
+        serial=2**62,
+        status=JobStatus.ERROR,
+        priority=0,
+        log_serial=0,
+        body=b"not a job",
+    )
+    yield state
+    yield messages.JobReturns(job_id=job_id, serial=2**62 + 1, body=b"not a job")
+    yield messages.JobLeft(job_id=job_id)
+
+
+ATTACKS = (
+    Attack(_silent_peers),
+    Attack(_other_protocols),
+    Attack(_frames_that_claim_to_be_huge),
+    Attack(_peers_that_stop_within_a_frame, is_held=False),
+    Attack(_a_message_without_end, is_held=False),
+    Attack(_messages_of_many_parts),
+    Attack(_answers_that_are_never_read),
+    Attack(_watches_that_are_never_read),
+    Attack(_submissions_that_come_faster_than_they_are_stored),
+    Attack(_garbage_of_the_largest_size),
+    Attack(_a_watch_of_one_job_a_million_times),
+    Attack(_a_million_dependencies),
+    Attack(_a_million_dependencies_asked_for),
+    Attack(_large_attachments),
+    Attack(_names_with_a_null_byte),
+    Attack(_forged_words_of_jobs),
+    Attack(_requests_that_nobody_answers, is_long=True),
+)
