@@ -154,12 +154,13 @@ class FilterEvaluator(Component):
             report=message.report,
         )
         self.address("scheduler").notify(judged)
-        if message.sweep is not None:
-            self._go_on_sweeping(pending, message)
+        self._reject(pending)
+        if message.sweep is not None and message.next_after is not None:
+            more = messages.SweepJobs(after=message.next_after, chain=self._number)
+            self.address("job_queue").notify(more)
 
-    def _go_on_sweeping(
-        self, judged: list[messages.JobVerdict], message: messages.JobsArrived
-    ) -> None:
+    def _reject(self, judged: list[messages.JobVerdict]) -> None:
+        """Tell of those that a rule rejects, wherever they stand: returned jobs wait again too."""
         rejected = [
             (found.job.id, filtering.told(self._rules, _rejection(found)))
             for found in judged
@@ -167,14 +168,11 @@ class FilterEvaluator(Component):
         ]
         if rejected:
             self.address("job_queue").notify(messages.JobsRejected(jobs=rejected))
-        if message.next_after is not None:
-            more = messages.SweepJobs(after=message.next_after, chain=self._number)
-            self.address("job_queue").notify(more)
 
     # ------------------------------------------------------------ what if
 
     def _test(self, envelope: Envelope, message: messages.JudgeTest) -> None:
-        then = self._what_if(message.test)
+        then = self._what_if(message.test, message.last_id)
         rows = []
         for arrived, status in zip(message.jobs, message.statuses, strict=True):
             facts = filtering.JobFacts.of(arrived.job.id, arrived.inputs or ())
@@ -188,21 +186,22 @@ class FilterEvaluator(Component):
             )
         envelope.reply(messages.FiltersTested(rows=rows, next_after=message.next_after))
 
-    def _what_if(self, asked: messages.TestFilters | messages.Simulate) -> filtering.RuleChain:
+    def _what_if(
+        self, asked: messages.TestFilters | messages.Simulate, last_id: int
+    ) -> filtering.RuleChain:
         """The chain with the proposed rule, and without the one that is to go."""
         known = [rule for rule in self._rules if rule.uuid != asked.without]
         if asked.rule is not None:
             # As stored now: behind all rules of its priority that are there already.
-            watermark = max((rule.watermark for rule in self._rules), default=0)
             proposed = rule_changes.made(
-                asked.rule, watermark=watermark, now_nanoseconds=time.time_ns()
+                asked.rule, watermark=last_id, now_nanoseconds=time.time_ns()
             )
             known = [*(rule for rule in known if rule.uuid != proposed.uuid), proposed]
         return filtering.compile_chain(known, time.time())
 
     def _simulate(self, message: messages.JudgeSimulation) -> None:
         """Judge page after page, then let the scheduler say what would become of them."""
-        chain = self._what_if(message.simulation)
+        chain = self._what_if(message.simulation, message.last_id)
         judged, running = self._simulated.setdefault(message.token, ([], []))
         judged += [_verdict_under(chain, arrived, 1) for arrived in message.jobs]
         running += [_verdict_under(chain, arrived, 1) for arrived in message.running]

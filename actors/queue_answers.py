@@ -87,6 +87,7 @@ class QueueAnswers(QueueCore):
         rows, has_more = self._table.unfinished_after(message.after, settings.SWEEP_JOBS)
         judge = messages.JudgeTest(
             test=message,
+            last_id=self._ledger.last_id,
             jobs=[self._whole(row) for row in rows],
             statuses=[row.status for row in rows],
             next_after=rows[-1].id if has_more else None,
@@ -115,6 +116,7 @@ class QueueAnswers(QueueCore):
         page = messages.JudgeSimulation(
             token=token,
             simulation=simulation,
+            last_id=self._ledger.last_id,
             jobs=[self._whole(row) for row in rows],
             running=[self._whole(row) for row in running if not row.status.is_final],
             next_after=rows[-1].id if has_more else None,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..storage import documents, errors, jobs, lock_files, replay
+from ..storage import documents, errors, job_files, jobs, lock_files, replay, settings
 from . import reconciling
 from .job_table import JobTable, Phase, row_of
 from .reconciling import Fate, Life
@@ -52,7 +52,7 @@ def load(directory: QueueDirectory, queue_journal: Journal, daemon_lock: str) ->
     loaded.quarantined += [f"{name}: no job has that number" for name in directory.strange_names()]
     loaded.quarantined += [_kept_aside(directory, path) for path in queue_journal.damaged()]
     ids = set(directory.live_ids()).difference(said.archived)
-    ids |= {job_id for job_id in said.states if directory.read_archived(job_id) is None}
+    ids |= {job_id for job_id in said.states if not _is_archived(directory, job_id)}
     for job_id in sorted(ids):
         try:
             job, body = replay.newest(directory, job_id, said.states.get(job_id))
@@ -67,14 +67,15 @@ def load(directory: QueueDirectory, queue_journal: Journal, daemon_lock: str) ->
         if life is not Life.ALIVE and journaled is not None and journaled[1] is body:
             _write(directory, job_id, journaled, loaded)
         _add(loaded, job, body, life)
-    loaded.last_id = max(
-        said.last_id,
+    vouched = max([said.last_id, *said.archived, *(row.id for row in loaded.table)])
+    limit = vouched + settings.JOB_ID_JUMP_MAX
+    named = (
         directory.read_serial(),
-        directory.highest_archived_id(),
-        directory.highest_quarantined_id(),
-        max(ids, default=0),
-        max(said.archived, default=0),
+        directory.highest_archived_id(limit),
+        directory.highest_quarantined_id(limit),
+        *ids,
     )
+    loaded.last_id = job_files.last_id(vouched, named)
     directory.remove_leftovers(set(loaded.living))
     return loaded
 
@@ -84,6 +85,14 @@ def _kept_aside(directory: QueueDirectory, segment: Path) -> str:
     target = directory.free_quarantine(segment.name)
     documents.replace(target, documents.read(segment) or b"", flush=True)
     return f"{segment.name}: there are records behind a damaged one; a copy is in {target}"
+
+
+def _is_archived(directory: QueueDirectory, job_id: int) -> bool:
+    """Whether the job lies in the archive; what lies there unreadable is made up for."""
+    try:
+        return directory.read_archived(job_id) is not None
+    except errors.StorageError:
+        return False
 
 
 def _write(

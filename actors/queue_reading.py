@@ -81,7 +81,7 @@ class QueueReader:
                 if not row.status.is_final or row.id in message.log_after
             ]
             if ids is None
-            else [self._summary(job_id) for job_id in ids]
+            else [self._summary(job_id) for job_id in dict.fromkeys(ids)]
         )
         for summary in summaries:
             if message.log:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..storage import catalogue, errors, job_views, jobs, opcodes, settings
+from ..storage import catalogue, errors, job_files, job_views, jobs, opcodes, settings
 from ..storage.jobs import JobStatus
 from ..transport.messages import JobSpec
 
@@ -34,7 +34,8 @@ class Draft(msgspec.Struct, frozen=True):
 def drafts(specs: Sequence[JobSpec], *, first_id: int, now: float, key: str | None) -> list[Draft]:
     """The jobs of one submission, with ids from ``first_id`` on.
 
-    Raises `BadRequestError` (or a kind of it) naming the job, opcode and parameter.
+    Raises `BadRequestError` (or a kind of it) naming the job, opcode and parameter, and
+    `DataDirectoryError` if no ids are left.
     """
     if not specs:
         raise errors.BadRequestError("a submission needs at least one job")
@@ -44,6 +45,11 @@ def drafts(specs: Sequence[JobSpec], *, first_id: int, now: float, key: str | No
     if key is not None and not 0 < len(key.encode()) <= settings.KEY_BYTES_MAX:
         text = f"key: expected 1 to {settings.KEY_BYTES_MAX} bytes, got {len(key.encode())}"
         raise errors.BadRequestError(text)
+    if first_id + len(specs) - 1 > job_files.ID_MAX:
+        # The next start would not know such a file for that of a job.
+        left = job_files.ID_MAX - first_id + 1
+        text = f"the queue has {max(left, 0)} ids left, up to {job_files.ID_MAX}, too few for this"
+        raise errors.DataDirectoryError(text)
     result = []
     for place, spec in enumerate(specs):
         try:

@@ -7,17 +7,19 @@ component that had them is replaced.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
+import weakref
+from collections import deque
 from typing import TYPE_CHECKING, assert_never
 
 import msgspec
 
 from ..storage import documents, errors, settings
 from ..transport import frames, messages
-from ..transport.addresses import Envelope
+from ..transport.addresses import Envelope, WatchedEnvelope
 from ..transport.messages import (
-    CLIENT_REQUESTS,
     JOB_MESSAGES,
     RECEIVERS,
     ClientRequest,
@@ -27,12 +29,16 @@ from ..transport.messages import (
 )
 from ..transport.wire import Router
 from .base import PollingComponent
+from .spokesmen import Spokesmen
 
 if TYPE_CHECKING:
     from ..transport.addresses import ComponentAddress
     from ..transport.wire import Credentials, Incoming
 
 ListenerMessage = messages.ReplyDue | messages.ComponentReplaced
+
+_LASTING = (messages.WatchJobs, messages.AttachJob, messages.RequestLocks)
+"""Requests that may stay open for as long as somebody wants."""
 
 _PARTS = (messages.JobChanged, messages.JobLogged, messages.LocksPending)
 """Replies after which more follow under the same number."""
@@ -50,6 +56,49 @@ class WireAddress(msgspec.Struct, frozen=True):
         self.listener.notify(due)
 
 
+class OpenFrames:
+    """How many bytes of frames the components are at: above a limit nothing more is read.
+
+    A frame counts until its envelope is no more, whoever had it. That may be noticed in any thread
+    and at any moment, so nothing there takes a lock. ``descriptor`` is readable afterwards.
+    """
+
+    def __init__(self) -> None:
+        self.descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        # Not earlier: envelopes may outlive the listener, and the number could be another file's.
+        weakref.finalize(self, os.close, self.descriptor)
+        self._closed: deque[tuple[int, bool]] = deque()
+        self._passing = self._lasting = 0
+
+    def count(self, envelope: WatchedEnvelope, size: int, *, is_lasting: bool) -> None:
+        """A frame of ``size`` bytes is on its way in ``envelope``."""
+        if is_lasting:
+            self._lasting += size
+        else:
+            self._passing += size
+        weakref.finalize(envelope, self._note, size, is_lasting)
+
+    def is_full(self) -> bool:
+        """Whether to read nothing more for now. Requests that last do not count here."""
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self.descriptor)
+        while self._closed:
+            size, was_lasting = self._closed.popleft()
+            if was_lasting:
+                self._lasting -= size
+            else:
+                self._passing -= size
+        return self._passing >= settings.FRAMES_BYTES_OPEN_MAX
+
+    def has_room(self, size: int) -> bool:
+        """Whether a request that lasts may be as large as this."""
+        return self._lasting + size <= 2 * settings.FRAME_BYTES_MAX
+
+    def _note(self, size: int, was_lasting: bool) -> None:  # noqa: FBT001 - from a finalizer
+        self._closed.append((size, was_lasting))
+        os.eventfd_write(self.descriptor, 1)
+
+
 class WireListener(PollingComponent):
     """Owns the daemon's ZeroMQ sockets."""
 
@@ -60,6 +109,9 @@ class WireListener(PollingComponent):
         documents.make_private_directory(self.places.run)
         self._unanswered: dict[tuple[bytes, int], str] = {}
         self._attached: dict[bytes, Envelope] = {}
+        self._spokesmen = Spokesmen(self.places.lock_files)
+        self._open = OpenFrames()
+        self.mailbox.watch(self._open.descriptor)
         self._router = Router(
             self.places.socket,
             remote=self.surroundings.remote_endpoint,
@@ -92,12 +144,13 @@ class WireListener(PollingComponent):
 
     def turn_ended(self) -> None:
         """Read the sockets dry: their descriptors are edge-triggered, also after a send."""
-        while True:
+        while not self._open.is_full():
             incoming = self._router.receive()
             for one in incoming:
                 self._take_in(one)
             for peer in self._router.take_left():
                 self._forget_peer(peer)
+                self._spokesmen.forget(peer)
             if not incoming and not self._router.has_more:
                 return
             if not self.mailbox.empty():
@@ -111,26 +164,32 @@ class WireListener(PollingComponent):
             self._check_peer(incoming.identity)
             frame = frames.decode(incoming.data, ClientRequest | JobMessage)
             number = frame.number
-            self._check_message(frame.message, incoming.identity)
-            self._pass_on(frame, incoming.peer, address)
+            if isinstance(frame.message, JOB_MESSAGES):
+                self._spokesmen.check(incoming.peer, incoming.identity, frame.message)
+            self._pass_on(frame, incoming.peer, address, len(incoming.data))
         except errors.GangerError as error:
             if isinstance(error, frames.UnreadableMessageError):
                 number = error.number
             self.log.warning("refused at the door", error=error.text)
             self._send(incoming.peer, number, messages.Failure(error.name, error.text))
 
-    def _pass_on(self, frame: frames.Frame, peer: bytes, address: WireAddress) -> None:
+    def _pass_on(self, frame: frames.Frame, peer: bytes, address: WireAddress, size: int) -> None:
         receiver = RECEIVERS[type(frame.message)]
         if self.surroundings.directory.depth(receiver) > settings.MAILBOX_DEPTH_MAX:
             raise errors.BusyError(f"{receiver} has too much work waiting; try again")
         if isinstance(frame.message, Request):
             if len(self._unanswered) >= settings.REQUESTS_OPEN_MAX:
                 raise errors.BusyError("too many requests are open; try again")
+            if isinstance(frame.message, _LASTING) and not self._open.has_room(size):
+                raise errors.BusyError("the open requests are too large together; try again")
             self._unanswered[peer, frame.number] = receiver
         deadline = (
             None if frame.deadline_seconds is None else time.monotonic() + frame.deadline_seconds
         )
-        envelope = Envelope(frame.message, address, frame.number, deadline, peer)
+        kind = Envelope if size <= settings.SMALL_FRAME_BYTES else WatchedEnvelope
+        envelope = kind(frame.message, address, frame.number, deadline, peer)
+        if isinstance(envelope, WatchedEnvelope):
+            self._open.count(envelope, size, is_lasting=isinstance(frame.message, _LASTING))
         if isinstance(frame.message, messages.AttachJob):
             self._attached[peer] = envelope
         self.address(receiver).tell(envelope)
@@ -138,12 +197,6 @@ class WireListener(PollingComponent):
     def _check_peer(self, identity: Credentials) -> None:
         if identity.kind == "local" and identity.uid not in (0, os.geteuid()):
             raise errors.NotAllowedError(f"user {identity.uid} may not use this daemon")
-
-    def _check_message(self, message: Message, identity: Credentials) -> None:
-        # The union has been checked already; what is left is who may say what.
-        if identity.kind == "remote" and isinstance(message, JOB_MESSAGES):
-            raise errors.NotAllowedError("only processes of this machine run jobs")
-        assert isinstance(message, CLIENT_REQUESTS + JOB_MESSAGES)
 
     def _send(self, peer: bytes, number: int, message: Message) -> None:
         if not isinstance(message, _PARTS):

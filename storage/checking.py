@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from . import job_files, replay
+from . import job_files, replay, settings
 from .findings import Finding, Kind
 from .jobs import JobStatus
 from .journal import Tail
@@ -119,10 +119,16 @@ def check(facts: Facts) -> list[Finding]:
 
 
 def highest_id(facts: Facts) -> int:
-    """The highest job id that anything in the directory names."""
+    """The highest job id that was given, as a daemon's start finds it (`job_files.last_id`)."""
     ids = (job.job_id for job in (*facts.jobs, *facts.archived))
-    found = [job_id for job_id in ids if job_id <= job_files.ID_MAX]
-    return max([*found, *facts.archivals, facts.journaled_id, facts.quarantined_id])
+    named = (job_id for job_id in ids if job_id <= job_files.ID_MAX)
+    return job_files.last_id(vouched_id(facts), (*named, facts.quarantined_id))
+
+
+def vouched_id(facts: Facts) -> int:
+    """The highest job id that the journal, or a readable job in the queue, vouches for."""
+    readable = (job.job_id for job in facts.jobs if job.problem is None)
+    return max([facts.journaled_id, *facts.archivals, *readable])
 
 
 def _version(facts: Facts) -> Iterator[Finding]:
@@ -175,6 +181,8 @@ def _serial(facts: Facts) -> Iterator[Finding]:
         yield Finding(Kind.SERIAL, path, f"not a number; {given}")
     elif said < highest:
         yield Finding(Kind.SERIAL, path, f"says {said}, but {given}")
+    elif said > highest + settings.JOB_ID_JUMP_MAX:
+        yield Finding(Kind.SERIAL, path, f"says {said}, which nobody believes; {given}")
 
 
 def serial(text: bytes) -> int | None:

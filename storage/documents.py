@@ -13,6 +13,7 @@ import ctypes
 import errno
 import itertools
 import os
+import stat
 from typing import TYPE_CHECKING
 
 from . import errors
@@ -25,6 +26,7 @@ FILE_MODE = 0o640
 SECRET_MODE = 0o600
 DIRECTORY_MODE = 0o750
 TEMPORARY_PREFIX = ".tmp-"
+_OWNER_MODE = 0o600
 
 _numbers = itertools.count()
 
@@ -67,7 +69,8 @@ def replace(
 def exchange(path: str, data: bytes, spare: str, *, flush: bool) -> bool:
     """As `replace`, but write into the file ``spare`` and keep the old version there.
 
-    Returns whether there is an old version: if not, the spare was used up. See `inodes`.
+    Returns whether the old version may be written over: if there is none, the spare was used
+    up. See `inodes`. What is no plain file, but lay in the place of one, is left in ``spare``.
     If the spare is deleted meanwhile (a new daemon clears up), this is a plain `replace`.
     """
     with storage_errors(path):
@@ -86,7 +89,22 @@ def exchange(path: str, data: bytes, spare: str, *, flush: bool) -> bool:
             return False
         if flush:
             flush_directory(os.path.dirname(path))
-    return is_kept
+        return is_kept and _is_writable_again(spare)
+
+
+def _is_writable_again(spare: str) -> bool:
+    """Whether a replaced version is ours to write into; a file that is not loses this name.
+
+    Through a link we would write into a file of somebody else's, a pipe would never be opened,
+    and a file with another name (a copy made of links) must stay as it is.
+    """
+    status = os.lstat(spare)
+    if not stat.S_ISREG(status.st_mode):
+        return False
+    if status.st_nlink == 1 and status.st_mode & _OWNER_MODE == _OWNER_MODE:
+        return True
+    os.unlink(spare)
+    return False
 
 
 def _swap(spare: str, path: str) -> bool:
@@ -101,12 +119,17 @@ def _swap(spare: str, path: str) -> bool:
 
 
 def read(path: str | os.PathLike[str]) -> bytes | None:
-    """The content of ``path``; None if there is no such file; `StorageError` if unreadable."""
+    """The content of ``path``; None if there is no such file; `StorageError` if unreadable.
+
+    A link that leads nowhere is unreadable: to take it for nothing would be to write over it.
+    """
     with storage_errors(path):
         try:
             # Without O_NONBLOCK a FIFO of that name would be waited for until somebody writes.
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except FileNotFoundError:
+            if os.path.islink(path):
+                raise
             return None
         try:
             size = os.fstat(descriptor).st_size

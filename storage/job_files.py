@@ -12,10 +12,10 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from . import documents, errors, inodes, jobs
+from . import documents, errors, inodes, jobs, settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from .settings import Places
 
@@ -33,6 +33,17 @@ _TEMPORARY_NAME = re.compile(re.escape(documents.TEMPORARY_PREFIX) + r"job-([0-9
 def path(queue: str | os.PathLike[str], job_id: int) -> str:
     """Where the live job lies."""
     return f"{os.fspath(queue)}/job-{job_id}"
+
+
+def last_id(vouched: int, named: Iterable[int]) -> int:
+    """The last id handed out, from those that records and readable jobs vouch for, and names.
+
+    A name says nothing of whoever gave it: one far above all that is vouched for is not
+    believed, because it would use up all the ids that are left. It is not given again either:
+    it counts as soon as the queue has come near to it.
+    """
+    limit = vouched + settings.JOB_ID_JUMP_MAX
+    return max([vouched, *(job_id for job_id in named if job_id <= limit)])
 
 
 def is_queue_of(job_path: str) -> bool:
@@ -98,6 +109,9 @@ class QueueDirectory:
             # Also after a failure: what it left in the spare is written over.
             if is_kept:
                 self.spares.give_back(spare)
+        if not is_kept and os.path.lexists(spare):
+            # Something that is no file lay in the place of this one: it is put aside, not lost.
+            self.quarantine(spare, name=f"job-{job_id}")
 
     def archive(self, job_id: int) -> None:
         """Move the job's file into the archive; harmless if it has been moved."""
@@ -172,11 +186,17 @@ class QueueDirectory:
             os.close(self._serial)
             self._serial = None
 
-    def highest_archived_id(self) -> int:
-        """The highest id in the archive; 0 if it is empty."""
-        folders = sorted(self._archive_folders(), key=lambda name: int(os.path.basename(name)))
-        highest = (max(_ids_in(folder), default=0) for folder in reversed(folders))
-        return next((found for found in highest if found), 0)
+    def highest_archived_id(self, limit: int = ID_MAX) -> int:
+        """The highest id in the archive that is not above ``limit``; 0 if there is none."""
+        folders = {int(os.path.basename(folder)): folder for folder in self._archive_folders()}
+        highest = 0
+        for number in sorted(folders, reverse=True):
+            found = (job_id for job_id in _ids_in(folders[number]) if job_id <= limit)
+            highest = max(highest, *found, 0)
+            # A job in a folder that is not its own says nothing of those in lower folders.
+            if highest >= number * ARCHIVE_FOLDER_JOBS and highest:
+                break
+        return highest
 
     def strange_names(self) -> list[str]:
         """Files that look like live jobs, with numbers that no job can have."""
@@ -190,19 +210,20 @@ class QueueDirectory:
             and not _JOB_NAME.fullmatch(name)
         )
 
-    def highest_quarantined_id(self) -> int:
-        """The highest id of a job whose file was put aside; 0 if there is none."""
+    def highest_quarantined_id(self, limit: int = ID_MAX) -> int:
+        """The highest id, up to ``limit``, of a job whose file was put aside; 0: there is none."""
         with documents.storage_errors(self._quarantine):
             try:
                 names = os.listdir(self._quarantine)
             except FileNotFoundError:
                 return 0
         matches = map(_QUARANTINED_NAME.fullmatch, names)
-        return max((int(match[1]) for match in matches if match), default=0)
+        found = (int(match[1]) for match in matches if match)
+        return max((job_id for job_id in found if job_id <= limit), default=0)
 
-    def quarantine(self, file: str) -> str:
-        """Put a file aside, durably, under a name that is free; its new place."""
-        target = self.free_quarantine(os.path.basename(file))
+    def quarantine(self, file: str, *, name: str = "") -> str:
+        """Put a file aside, durably, under its name, or one that is free; its new place."""
+        target = self.free_quarantine(name or os.path.basename(file))
         with documents.storage_errors(file):
             os.rename(file, target)
             # The new name first: a power loss may leave two names, but never none.

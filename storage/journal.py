@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 _HEAD = struct.Struct("<II")
 _SUFFIX = ".journal"
+_NAME = re.compile(r"([0-9]{8}|[1-9][0-9]{8,17})\.journal")
+"""Just the names that a number leads to again: a file of any other is somebody else's."""
 
 
 class SegmentBegun(msgspec.Struct, frozen=True, tag="begun", array_like=True):
@@ -215,8 +217,7 @@ class Journal:
     def _segments(self) -> list[int]:
         with documents.storage_errors(self._directory):
             names = os.listdir(self._directory)
-        stems = [name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX)]
-        return sorted(int(stem) for stem in stems if stem.isdecimal())
+        return sorted(int(match[1]) for name in names if (match := _NAME.fullmatch(name)))
 
     def _path(self, number: int) -> Path:
         return self._directory / f"{number:08d}{_SUFFIX}"

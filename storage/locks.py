@@ -223,6 +223,11 @@ def decode_locks(data: bytes) -> LocksFile:
         for pending in file.pending:
             for name, _change in pending.changes:
                 check_name(name)
-    except (msgspec.DecodeError, errors.LockRequestError) as error:
+    except (
+        msgspec.DecodeError,
+        errors.LockRequestError,
+        UnicodeDecodeError,
+        RecursionError,
+    ) as error:
         raise errors.StorageError(f"locks.data is not readable: {error}") from error
     return file

@@ -14,6 +14,22 @@ FRAME_BYTES_MAX = 8 * 1024 * 1024
 FRAME_ITEMS_MAX = 200_000
 """Most elements of one array or map in a frame."""
 
+FRAME_CONTAINERS_MAX = 400_000
+"""Most arrays and maps in a frame: each takes many times its one byte when it is read."""
+
+FRAMES_BYTES_OPEN_MAX = FRAME_BYTES_MAX // 2
+"""Bytes of frames that components are at, above which no further ones are read."""
+
+SMALL_FRAME_BYTES = 1_024
+"""Frames up to this size are only counted (`MAILBOX_DEPTH_MAX`, `REQUESTS_OPEN_MAX`)."""
+
+JOB_ID_JUMP_MAX = 10**12
+"""How far a mere name may lie above every id that is vouched for, and still count as given.
+
+More than a queue gives in thirty years at a thousand jobs a second: whoever put a file of such a
+name there did not get the number from this queue.
+"""
+
 JOBS_PER_SUBMIT_MAX = 20_000
 """Most jobs in one submission."""
 

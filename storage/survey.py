@@ -26,8 +26,9 @@ from . import (
     locks,
     replay,
     rules,
+    settings,
 )
-from .checking import Archival, Facts, FoundJob, Segment, is_torn_version
+from .checking import Archival, Facts, FoundJob, Segment, is_torn_version, vouched_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -76,6 +77,8 @@ class _Survey:
         self._list_queue()
         self._read_journal()
         self._read_jobs(tell)
+        limit = vouched_id(self.facts) + settings.JOB_ID_JUMP_MAX
+        self.facts.quarantined_id = self._directory.highest_quarantined_id(limit)
         self._read_other_files()
         self._find_closed()
 
@@ -116,7 +119,6 @@ class _Survey:
                 self.facts.temporaries.append((f"{self._places.data}/{name}", None))
         for name in _names(self._places.quarantine):
             self.facts.quarantined.append(f"{self._places.quarantine}/{name}")
-        self.facts.quarantined_id = self._directory.highest_quarantined_id()
 
     # ------------------------------------------------------------ the journal
 

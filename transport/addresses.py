@@ -48,6 +48,10 @@ class Envelope(msgspec.Struct, frozen=True):
         self.reply(Failure(error.name, error.text))
 
 
+class WatchedEnvelope(Envelope, frozen=True, weakref=True):
+    """An envelope of which somebody wants to know when it is no more (`weakref.finalize`)."""
+
+
 class Directory:
     """Who is behind which name in this process. The supervisor writes, everybody reads."""
 

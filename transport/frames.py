@@ -12,6 +12,7 @@ is wrong with it and, if its number can be read, to whom.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 
 
 _encode = msgspec.msgpack.Encoder().encode
+
+_SURELY_FEW_BYTES = settings.FRAME_CONTAINERS_MAX
+_CONTAINER_HEADS = bytes((*range(0x80, 0xA0), *range(0xDC, 0xE0)))
+"""The bytes with which an array or a map begins."""
 
 
 class Frame(msgspec.Struct, frozen=True):
@@ -52,6 +57,8 @@ def decode(data: bytes, allowed: Any) -> Frame:  # noqa: ANN401 - a union of mes
     Raises `FrameError` for anything else; `UnreadableMessageError` (a `FrameError` that
     knows the request's number) once the number could be read, so that the door can answer.
     """
+    if len(data) > _SURELY_FEW_BYTES:
+        _check_containers(data)
     if len(data) <= settings.FRAME_BYTES_MAX:
         try:
             version, number, deadline, message = _decoder(allowed)(data)
@@ -111,6 +118,39 @@ def _unpack(data: bytes) -> object:
         # A TypeError: a map whose key is itself a map or an array.
         raise errors.FrameError(f"the frame is not valid msgpack: {error}") from error
     return value
+
+
+def _check_containers(data: bytes) -> None:
+    """Raise `FrameError` if the frame holds more arrays and maps than a frame may."""
+    if len(data) - len(data.translate(None, _CONTAINER_HEADS)) <= settings.FRAME_CONTAINERS_MAX:
+        # There cannot be more than bytes that could begin one.
+        return
+    count = 0
+    number = _number_of(data)
+
+    def note(_: object) -> None:
+        nonlocal count
+        count += 1
+        if count > settings.FRAME_CONTAINERS_MAX:
+            text = f"the frame holds more than {settings.FRAME_CONTAINERS_MAX} arrays and maps"
+            raise UnreadableMessageError(text, number)
+
+    # What else is wrong with the frame is said by who decodes it.
+    with contextlib.suppress(ValueError, TypeError, RecursionError, msgpack.UnpackException):
+        msgpack.unpackb(data, strict_map_key=False, list_hook=note, object_hook=note)
+
+
+def _number_of(data: bytes) -> int:
+    """The request's number, if it can be read; else 0."""
+    unpacker = msgpack.Unpacker(max_buffer_size=len(data))
+    unpacker.feed(data)
+    try:
+        unpacker.read_array_header()
+        unpacker.skip()
+        number = unpacker.unpack() if data[1:2] == _encode(PROTOCOL) else 0
+    except (ValueError, TypeError, RecursionError, msgpack.UnpackException):
+        return 0
+    return number if type(number) is int and number >= 0 else 0
 
 
 def _is_number(value: object) -> bool:

@@ -886,6 +886,7 @@ class JudgeTest(Notice, frozen=True):
     """From the job queue: judge these jobs under both sets of rules; the asker is answered."""
 
     test: TestFilters
+    last_id: int
     jobs: list[JobArrived]
     statuses: list[JobStatus]
     next_after: int | None
@@ -896,6 +897,7 @@ class JudgeSimulation(Notice, frozen=True):
 
     token: int
     simulation: Simulate
+    last_id: int
     jobs: list[JobArrived]
     running: list[JobArrived] = []
     next_after: int | None = None

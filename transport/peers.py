@@ -6,8 +6,9 @@ connection it came by: together they say which peer has left.
 
 from __future__ import annotations
 
+import collections
 import functools
-from typing import Literal
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -30,6 +31,58 @@ class Incoming(msgspec.Struct, frozen=True):
     peer: bytes
     data: bytes
     identity: Credentials
+
+
+class Mark(Protocol):
+    """Tells whether a frame has left this process, and all that were sent before it."""
+
+    @property
+    def done(self) -> bool:
+        """Whether it has."""
+
+
+class Backlog:
+    """How many bytes wait to be read by each peer.
+
+    Only some frames are marked, so that the others cost nothing: up to ``MARK_BYTES`` of a peer
+    are not counted.
+    """
+
+    MARK_BYTES = 64 * 1_024
+
+    def __init__(self) -> None:
+        self._unmarked: collections.Counter[bytes] = collections.Counter()
+        self._marked: dict[bytes, collections.deque[tuple[int, Mark]]] = {}
+
+    def wants_mark(self, peer: bytes, size: int) -> bool:
+        """Count a frame for ``peer``; whether it is one of those to be marked."""
+        self._unmarked[peer] += size
+        return self._unmarked[peer] >= self.MARK_BYTES
+
+    def marked(self, peer: bytes, mark: Mark) -> None:
+        """The frame counted last was sent with this mark."""
+        line = self._marked.setdefault(peer, collections.deque())
+        line.append((self._unmarked.pop(peer, 0), mark))
+
+    def waiting(self, peer: bytes) -> int:
+        """Bytes that wait for this peer, without those that nobody has marked yet."""
+        line = self._marked.get(peer)
+        if line is None:
+            return 0
+        while line and line[0][1].done:
+            line.popleft()
+        if not line:
+            del self._marked[peer]
+        return sum(size for size, _ in line)
+
+    def total(self) -> int:
+        """Bytes that wait for all peers together."""
+        return sum(self.waiting(peer) for peer in list(self._marked))
+
+    def forget(self, peer: bytes) -> None:
+        """The peer has left; what waited for it is dropped."""
+        self._unmarked.pop(peer, None)
+        self._marked.pop(peer, None)
 
 
 class Connections:

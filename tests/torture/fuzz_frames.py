@@ -55,7 +55,9 @@ PREDICATES: tuple[Any, ...] = (
     [["opcode", ["!", ["!", ["!", ["?", "x"]]]]]], [["nothing", 5]], 5, "x", [[[[[[]]]]]],
     [["jobid", ["=", "id", 2**63]]], [["opcode", ["|", *[["?", "a"]] * 300]]],
 )  # fmt: skip
-ACTIONS = ("ACCEPT", "CONTINUE", "PAUSE", "REJECT", ["RATE_LIMIT", 0], ["RATE_LIMIT", 2**63], [], 7)
+ACTIONS: tuple[Any, ...] = (
+    "ACCEPT", "CONTINUE", "PAUSE", "REJECT", ["RATE_LIMIT", 0], ["RATE_LIMIT", 2**63], [], 7,
+)  # fmt: skip
 _NAMED: dict[str, tuple[Any, ...]] = {
     "pid": PIDS,
     "process_id": PIDS,

@@ -1,243 +1,259 @@
 """D8: damaged, foreign and missing files in a queue directory; the queue starts all the same.
 
-A healthy directory is made once through the real queue. Each case damages a copy of it in one to
-three places and starts the real queue on it: what was not hit is there unchanged, what was hit is
-named or made up for by the journal, nothing is deleted, and the next job gets an id that no name
-in the directory has.
+Each case damages a copy of a healthy directory, with or without its journal, in one to three
+places, and starts the real queue on it. Then every job that was not hit is what it was, byte for
+byte; one that was hit is named, in the log and among the findings, or is what it was; with a
+whole journal always the latter. Nothing that nobody can read is changed, and the next job gets
+the id that follows. What says that it is of another version, or nobody could do without, is
+refused by its name, and nothing changed. Every `DAEMON_EVERY` th case starts the real daemon.
 """
 
 from __future__ import annotations
 
-import os
+import contextlib
+import json
 import random
-import re
 import shutil
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from unittest import mock
 
 from tests.actors.stage import Stage, Staged, Timer
+from tests.torture import mutations_tree
+from tests.torture.mutations_daemon import look_at_daemon
+from tests.torture.mutations_damage import JOB_MUTATIONS, OTHER_MUTATIONS, Damage
+from tests.torture.mutations_healthy import DELAY, Known, make_healthy
+from tests.torture.mutations_judging import Seen, allowed_ids, judge
+from tests.torture.mutations_user import modes_obeyed
 from tests.torture.tally import Tally
 
+from ganger.actors.base import Component
+from ganger.actors.config_store import ConfigStore
 from ganger.actors.job_queue import JobQueue
+from ganger.actors.lock_manager import LockManager
+from ganger.storage import settings
 from ganger.storage.settings import Places
 from ganger.transport import messages
 from ganger.transport.messages import JobSpec, SubmitJobs
 
-JOBS = 12
-ARCHIVED = (1, 2, 3)
-DELAY: dict[str, Any] = {"OP_ID": "OP_TEST_DELAY", "duration": 1.5}
-_ID = re.compile(r"job-([0-9]{1,18})(?:\..*)?")
+if TYPE_CHECKING:
+    from pathlib import Path
 
-Mutation = Callable[[Places, random.Random], str]
-"""Damages the directory; says what it did, beginning with the name of the file that it hit."""
+DAEMON_EVERY = 50
+ComponentT = TypeVar("ComponentT", bound=Component)
+_OTHERS = {ConfigStore.name: ConfigStore, LockManager.name: LockManager}
 
 
 def run_mutated_directories(count: int, seed: int, folder: Path) -> Tally:
     """Start a queue on ``count`` damaged directories."""
     tally = Tally()
-    with mock.patch("threading.Timer", Timer):
+    # What was replaced is written over at once, so that it shows whether it may be.
+    with (
+        mock.patch("threading.Timer", Timer),
+        mock.patch.object(settings, "TEMPORARY_REST_SECONDS", 0.0),
+    ):
         Timer.made = []
-        healthy = _healthy(folder / "healthy")
+        healthy = make_healthy(folder / "healthy")
         for case in range(count):
-            chance = random.Random(f"{seed}-{case}")
-            place = folder / f"case-{case}"
-            shutil.copytree(folder / "healthy", place, symlinks=True)
-            told = [
-                mutation(Places(place / "data", place / "run"), chance)
-                for mutation in chance.sample(MUTATIONS, chance.randint(1, 3))
-            ]
-            try:
-                problem = _look(place, healthy, told)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the case has failed
-                problem = f"the queue did not start: {error!r:.300}"
-            if problem:
-                tally.failed(f"seed {seed} case {case}: {'; '.join(told)}: {problem}")
-            else:
-                tally.passed()
-            shutil.rmtree(place)
+            _run_case(tally, seed, case, folder, healthy)
     return tally
 
 
-def _healthy(root: Path) -> dict[int, str]:
-    """A directory with pending, final and archived jobs; the status of each."""
-    queue = _Opened(root)
-    for number in range(JOBS):
-        depends = [(number, ["success"])] if number % 3 == 2 and number else []
-        spec = JobSpec(ops=[dict(DELAY)], depends=depends)
-        queue.actor.ask(SubmitJobs(jobs=[spec], key=f"key-{number}"))
-    for job_id in (*ARCHIVED, 5, 8):
-        queue.actor.ask(messages.CancelJob(id=job_id))
-    for job_id in ARCHIVED:
-        queue.actor.ask(messages.ArchiveJob(id=job_id))
-    statuses = queue.statuses()
-    queue.close()
-    return statuses
+def _run_case(tally: Tally, seed: int, case: int, folder: Path, healthy: dict[int, Known]) -> None:
+    chance = random.Random(f"{seed}-{case}")
+    has_journal = chance.random() < 0.5
+    is_daemon = case % DAEMON_EVERY == DAEMON_EVERY - 1
+    place = folder / f"case-{case}"
+    damages: list[Damage] = []
+    try:
+        source = folder / ("healthy" if has_journal else "healthy-cut")
+        shutil.copytree(source, place, symlinks=True)
+        places = settings.places(place / "data") if is_daemon else _places(place)
+        with contextlib.nullcontext() if is_daemon else modes_obeyed():
+            do_damage(places, damages, chance)
+        look = look_at_daemon if is_daemon else _look
+        problem = look(place, healthy, damages, has_journal=has_journal)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the case has failed
+        problem = f"{type(error).__name__}: {error!s:.2000}"
+    if problem:
+        told = "; ".join(damage.told for damage in damages)
+        where = "with a journal" if has_journal else "without a journal"
+        tally.failed(f"seed {seed} case {case}, {where}: {told}: {problem}")
+    else:
+        tally.passed()
+    shutil.rmtree(place, ignore_errors=True)
 
 
-class _Opened:
+def _places(place: Path) -> Places:
+    """As `Stage` has them."""
+    return Places(place / "data", place / "run")
+
+
+def do_damage(places: Places, damages: list[Damage], chance: random.Random) -> None:
+    """Damage the directory in one to three places."""
+    wanted = chance.randint(1, 3)
+    # Half of the first ones hit jobs: there are more of the others, and what was in the place of
+    # one file is written into for the next.
+    first = chance.choice([JOB_MUTATIONS, OTHER_MUTATIONS])
+    every = [*JOB_MUTATIONS, *OTHER_MUTATIONS]
+    for mutation in [*chance.choices(first, k=2), *chance.sample(every, len(every))]:
+        if len(damages) < wanted and (damage := mutation(places, chance)) is not None:
+            damages.append(damage)
+
+
+def _look(
+    place: Path,
+    healthy: dict[int, Known],
+    damages: list[Damage],
+    *,
+    has_journal: bool,
+) -> str:
+    """What is not as promised about the queue on this directory; nothing: all is well."""
+    places = _places(place)
+    for component in {damage.component for damage in damages}.intersection(_OTHERS):
+        if problem := _look_at_other(place, component, damages):
+            return problem
+    if any(damage.refuses for damage in damages if damage.component == JobQueue.name) and (
+        problem := _look_at_refusal(place, JobQueue, damages)
+    ):
+        return problem
+    for damage in reversed(damages):
+        damage.mend()
+    before = mutations_tree.read(places.queue)
+    ids = allowed_ids(before, damages, has_journal=has_journal)
+    seen, new = _start(place, healthy)
+    if new not in ids:
+        return f"the next job got the id {new}, expected one of {ids}"
+    after = mutations_tree.read(places.queue)
+    if problem := judge(healthy, damages, seen, has_journal=has_journal):
+        return problem
+    if problem := mutations_tree.lost(before, after, seen, damages):
+        return problem
+    return _look_again(place, healthy, seen, new)
+
+
+def _start(place: Path, healthy: dict[int, Known]) -> tuple[Seen, int]:
+    """What a queue on this directory shows, and the id of a job that it takes."""
+    with modes_obeyed():
+        opened = Opened(place)
+        try:
+            seen = opened.look(healthy)
+            asked = opened.actor.ask(SubmitJobs(jobs=[JobSpec(ops=[dict(DELAY)])]))
+            [new] = asked.answer_as(messages.JobsSubmitted).ids
+            # Written twice, so that replaced files are used again.
+            opened.actor.ask(messages.CancelJob(id=new)).answer_as(messages.CancelOutcome)
+            assert not opened.report().is_read_only
+            return seen, new
+        finally:
+            opened.close()
+
+
+def _look_again(place: Path, healthy: dict[int, Known], first: Seen, new: int) -> str:
+    """The next start finds the same, and the new job."""
+    second, _ = _start(place, {**healthy, new: next(iter(healthy.values()))})
+    if new not in second.rows:
+        return f"the new job {new} is not there at the next start"
+    del second.rows[new], second.bodies[new]
+    if second.rows != first.rows or second.bodies != first.bodies:
+        return f"the next start finds {sorted(second.rows)}, or others' bodies; not as the first"
+    gone = [line for line in first.named if line.startswith("job-") and line not in second.named]
+    return f"the next start does not name {gone}" if gone else ""
+
+
+class Opened:
     """The real queue on a directory."""
 
     def __init__(self, root: Path) -> None:
         self.stage = Stage(root)
-        self.actor: Staged[JobQueue] = self.stage.start(JobQueue)
+        self.actor, refusal = _boot(self.stage, JobQueue)
+        if refusal is not None:
+            self.close()
+            raise AssertionError(f"the queue did not start: {refusal}")
+        # It lets nobody in before it knows the filter rules: there are none.
+        none = messages.RuleChainChanged(chain=1, serial=1, reads_opcodes=False)
+        self.actor.ask(none)
+        self.stage.told.clear()
 
-    def statuses(self) -> dict[int, str]:
-        asked = self.actor.ask(messages.ListJobs(archived=True, limit=1_000))
-        return {row.id: str(row.status) for row in asked.answer_as(messages.JobRows).rows}
+    def look(self, healthy: dict[int, Known]) -> Seen:
+        """Everything that can be seen of the jobs."""
+        listed = self.actor.ask(messages.ListJobs(archived=True, limit=1_000))
+        rows = {row.id: row for row in listed.answer_as(messages.JobRows).rows}
+        bodies: dict[int, bytes | tuple[str, str]] = {}
+        for job_id in healthy:
+            [answer] = self.actor.ask(messages.ReadJob(id=job_id)).answers
+            if isinstance(answer, messages.Failure):
+                bodies[job_id] = (answer.error, answer.text)
+            else:
+                assert isinstance(answer, messages.JobDocument), answer
+                bodies[job_id] = answer.body
+        report = self.report()
+        lines = map(json.loads, self.stage.log_stream.getvalue().splitlines())
+        logged = [line.get("file", "") for line in lines if "quarantined" in line["event"]]
+        return Seen(rows=rows, bodies=bodies, named=report.quarantined, logged=logged)
 
-    def quarantined(self) -> list[str]:
+    def report(self) -> messages.QueueReport:
+        """What `ganger status` shows."""
         self.actor.ask(messages.ReportCounts(token=1))
-        return self.stage.take_one(messages.QueueReport, to="supervisor").quarantined
+        return self.stage.take_one(messages.QueueReport, to="supervisor")
 
     def close(self) -> None:
+        """Stop it in order."""
         self.actor.close()
         self.stage.daemon_lock.remove()
 
 
-def _look(place: Path, healthy: dict[int, str], told: list[str]) -> str:
-    """What is not as promised about the queue on this directory; nothing: all is well."""
-    hit = {match[1] for text in told if (match := re.match(r"job-(\d+)", text))}
-    before = _contents(place)
-    queue = _Opened(place)
+def _boot(
+    stage: Stage, component: type[ComponentT]
+) -> tuple[Staged[ComponentT], messages.Failure | None]:
+    """A component on the stage, and why it does not start, if so."""
+    actor = Staged(component(stage.surroundings, 1), stage)
+    answers = actor.say(messages.Boot()).answers
+    if not answers:
+        actor.end_turn()
+        return actor, None
+    [refusal] = answers
+    assert isinstance(refusal, messages.Failure)
+    return actor, refusal
+
+
+def _look_at_refusal(place: Path, component: type[Any], damages: list[Damage]) -> str:
+    """A component that must not start says so with the file's name, and changes nothing."""
+    refused = [damage.refuses for damage in damages if damage.component == component.name]
+    places = _places(place)
+    before = mutations_tree.read(places.data)
+    stage = Stage(place)
     try:
-        named = queue.quarantined()
-        statuses = queue.statuses()
-        named += [name for name in queue.quarantined() if name not in named]
-        for job_id, status in healthy.items():
-            if str(job_id) in hit or any(f"job-{job_id}" in name for name in named):
-                continue
-            if statuses.get(job_id) != status:
-                return f"job {job_id} is {statuses.get(job_id)}, not {status}; named: {named}"
-        found = [_ID.fullmatch(Path(name).name) for name in before]
-        highest = max((int(match[1]) for match in found if match), default=0)
-        asked = queue.actor.ask(SubmitJobs(jobs=[JobSpec(ops=[dict(DELAY)])]))
-        new = asked.answer_as(messages.JobsSubmitted).ids[0]
-        if new <= max(highest, *healthy):
-            return f"the next job got the id {new}, and there are names up to {highest}"
-        return _nothing_lost(place, before, named)
+        with modes_obeyed():
+            actor, refusal = _boot(stage, component)
+            actor.close()
     finally:
-        queue.close()
+        stage.daemon_lock.remove()
+    if refusal is None:
+        return f"{component.name} has started in spite of {refused}"
+    if not any(path and refusal.text.startswith(f"{path}: ") for path in refused):
+        return f"{component.name} was not refused for {refused}, but: {refusal}"
+    after = mutations_tree.read(places.data)
+    changed = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
+    # A version that is missing is written before the journal is read.
+    changed -= {"queue/version"} if "queue/version" not in before else set()
+    return f"{component.name} was refused, but has changed {sorted(changed)}" if changed else ""
 
 
-def _contents(place: Path) -> dict[str, bytes]:
-    files = (path for path in (place / "data" / "queue").rglob("*") if path.is_file())
-    return {str(path.relative_to(place)): path.read_bytes() for path in files}
-
-
-def _nothing_lost(place: Path, before: dict[str, bytes], named: list[str]) -> str:
-    """Job files are still there: under their names, in the archive, or put aside."""
-    after = _contents(place)
-    kept = set(after.values())
-    for name, data in before.items():
-        base = Path(name).name
-        if not base.startswith("job-") or name in after or data in kept:
-            continue
-        if not any(Path(other).name == base for other in after):
-            return f"{name} is gone; named: {named}"
-    return ""
-
-
-# ---------------------------------------------------------------- what is done to files
-
-
-def _job_file(places: Places, chance: random.Random) -> Path:
-    found = sorted(path for path in places.queue.glob("job-*") if path.is_file())
-    found += sorted(path for path in places.archive.glob("*/job-*") if path.is_file())
-    return chance.choice(found)
-
-
-def _rewritten(how: str, change: Callable[[bytes, random.Random], bytes]) -> Mutation:
-    def mutation(places: Places, chance: random.Random) -> str:
-        path = _job_file(places, chance)
-        path.write_bytes(change(path.read_bytes(), chance))
-        return f"{path.name} {how}"
-
-    return mutation
-
-
-def _replaced(how: str, put: Callable[[Path], object]) -> Mutation:
-    def mutation(places: Places, chance: random.Random) -> str:
-        path = _job_file(places, chance)
-        path.unlink()
-        put(path)
-        return f"{path.name} {how}"
-
-    return mutation
-
-
-def _flipped(data: bytes, chance: random.Random) -> bytes:
-    if not data:
-        return b"x"
-    place = chance.randrange(len(data))
-    return data[:place] + bytes([data[place] ^ 1 << chance.randrange(8)]) + data[place + 1 :]
-
-
-def _segment(places: Places, chance: random.Random) -> Path:
-    return chance.choice(sorted(places.journal.iterdir()))
-
-
-def _tail_of_journal(places: Places, chance: random.Random) -> str:
-    path = _segment(places, chance)
-    data = path.read_bytes().rstrip(b"\0")
-    # Behind the last whole record, as a write that the power cut through.
-    path.write_bytes(data + chance.randbytes(chance.randint(1, 200)))
-    return "journal: a torn record at its end"
-
-
-def _beside(name: str, data: bytes) -> Mutation:
-    def mutation(places: Places, _: random.Random) -> str:
-        (places.queue / name).write_bytes(data)
-        return f"{name} beside the others"
-
-    return mutation
-
-
-def _serial(data: bytes | None) -> Mutation:
-    def mutation(places: Places, _: random.Random) -> str:
-        path = places.queue / "serial"
-        path.unlink(missing_ok=True)
-        if data is not None:
-            path.write_bytes(data)
-        return f"serial {data!r:.40}"
-
-    return mutation
-
-
-def _stray_lock_file(places: Places, chance: random.Random) -> str:
-    (places.lock_files / f"job_{chance.randrange(99):06d}_1").write_bytes(chance.randbytes(30))
-    os.mkfifo(places.lock_files / "job_999999_1")
-    return "garbage among the lock files"
-
-
-MUTATIONS: list[Mutation] = [
-    _rewritten("is empty", lambda _data, _chance: b""),
-    _rewritten("is cut off", lambda data, chance: data[: chance.randrange(len(data) or 1)]),
-    _rewritten("has a bit flipped", _flipped),
-    _rewritten("is not UTF-8", lambda _data, chance: b"\xff\xfe" + chance.randbytes(50)),
-    _rewritten("is another JSON", lambda _data, _chance: b'[1, {"ops": null}]'),
-    _rewritten("has another id", lambda data, _: data.replace(b'"id":', b'"id":77', 1)),
-    _rewritten(
-        "has absurd values", lambda data, _: data.replace(b'"priority":0', b'"priority":[]')
-    ),
-    _rewritten("nests deeply", lambda _data, _chance: b"[" * 100_000),
-    _replaced("is a directory", lambda path: path.mkdir()),
-    _replaced("is a FIFO", os.mkfifo),
-    _replaced("points to itself", lambda path: path.symlink_to(path.name)),
-    _replaced("points nowhere", lambda path: path.symlink_to("gone")),
-    _beside("job-", b"{}"),
-    _beside("job-abc", b"{}"),
-    _beside("job-7.bak", b"{}"),
-    _beside("job-" + "9" * 25, b"{}"),
-    _beside("job-0100", b"{}"),
-    _beside("job-50", b"{torn"),
-    _beside(".tmp-job-4.1.2", b"half"),
-    _serial(None),
-    _serial(b""),
-    _serial(b"many"),
-    _serial(b"9" * 5_000),
-    _serial(b"-4"),
-    _tail_of_journal,
-    _stray_lock_file,
-]
+def _look_at_other(place: Path, name: str, damages: list[Damage]) -> str:
+    """The configuration store refuses what it cannot read; the lock manager starts afresh."""
+    component = _OTHERS[name]
+    if any(damage.refuses for damage in damages if damage.component == name):
+        return _look_at_refusal(place, component, damages)
+    stage = Stage(place)
+    try:
+        with modes_obeyed():
+            actor, refusal = _boot(stage, component)
+            if refusal is not None:
+                return f"{name} did not start: {refusal}"
+            if component is LockManager:
+                listed = actor.ask(messages.ListLocks()).answer_as(messages.LocksListed)
+                assert listed.rows == []
+            actor.close()
+    finally:
+        stage.daemon_lock.remove()
+    path = stage.places.locks if component is LockManager else stage.places.config
+    return "" if json.loads(path.read_bytes()) else f"{path.name} was not made anew"

@@ -40,6 +40,39 @@ class _Notice(Handle):
         return min(self._untold, default=math.inf)
 
 
+class _Number(int):
+    """The number of an event descriptor, which knows what it stands for."""
+
+    notice: _Notice
+
+
+class Os:
+    """Stands for the module where the listener is woken by an event descriptor."""
+
+    EFD_NONBLOCK = os.EFD_NONBLOCK
+    EFD_CLOEXEC = os.EFD_CLOEXEC
+
+    def eventfd(self, _count: int, _flags: int) -> int:
+        core = Core.active
+        assert core.current is not None
+        notice = _Notice(core, core.current.program)
+        number = _Number(notice.number)
+        number.notice = notice
+        return number
+
+    def eventfd_write(self, number: _Number, _count: int) -> None:
+        number.notice.arrive(number.notice.core.clock.now)
+
+    def eventfd_read(self, number: _Number) -> None:
+        number.notice.told()
+
+    def close(self, number: _Number) -> None:
+        number.notice.close()
+
+    def geteuid(self) -> int:
+        return os.geteuid()
+
+
 class Dealer:
     """Stands for `wire.Dealer`."""
 
@@ -148,6 +181,7 @@ class Router:
         self._notice = _Notice(core, self.program)
         self._incoming: dict[bytes, deque[tuple[float, bytes | None]]] = {}
         self._left: list[bytes] = []
+        self._identities: dict[bytes, Credentials] = {}
         self.is_closed = False
         self.program.closers.append(self.close)
         Network.of(core).open(self)
@@ -172,7 +206,7 @@ class Router:
                     self._left.append(peer)
                     del self._incoming[peer]
                 else:
-                    found.append(Incoming(peer, data, _LOCAL))
+                    found.append(Incoming(peer, data, self._identities[peer]))
         return found
 
     def take_left(self) -> list[bytes]:
@@ -196,6 +230,13 @@ class Router:
 
     # What the network does.
 
+    def welcome(self, dealer: Dealer) -> None:
+        """There is a connection, of a process that the kernel knows."""
+        assert dealer.peer is not None
+        self.peers[dealer.peer] = dealer
+        pid = dealer.program.pid
+        self._identities[dealer.peer] = Credentials(kind="local", uid=os.geteuid(), pid=pid)
+
     def arrive(self, peer: bytes, data: bytes | None) -> None:
         """A frame is on its way from ``peer``; None: the end of its connection."""
         line = self._incoming.setdefault(peer, deque())
@@ -209,9 +250,6 @@ class Router:
         line = self._incoming.get(peer, deque())
         for _ in range(self.core.dice.randint(0, len(line))):
             line.pop()
-
-
-_LOCAL = Credentials(kind="local", uid=os.geteuid(), pid=1)
 
 
 class Network:
@@ -265,6 +303,6 @@ class Network:
     def _connect(self, dealer: Dealer) -> None:
         assert self.router is not None
         dealer.peer = b"L%05d" % next(self._names)
-        self.router.peers[dealer.peer] = dealer
+        self.router.welcome(dealer)
         dealer.happen(LinkEvent.REACHED)
         dealer.happen(LinkEvent.MADE)

@@ -114,6 +114,7 @@ def simulated() -> Iterator[None]:
         (channels, "os", world_processes.Os()),
         (wire, "Dealer", world_network.Dealer),
         (listener, "Router", world_network.Router),
+        (listener, "os", world_network.Os()),
         (executor, "os", world_processes.Os()),
         (executor, "subprocess", world_processes.Subprocess),
         (executor, "psutil", world_processes.Psutil),

@@ -1,0 +1,304 @@
+"""Damaged files one by one: what is made up for, what is named, what is refused, what is kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.actors.queue_stage import Queue, spec
+from tests.actors.stage import Stage, Timer
+from tests.faults.harness import Daemon
+from tests.torture.mutations_damage import ID_UNBELIEVABLE
+from tests.torture.mutations_user import modes_obeyed
+
+from ganger.actors.job_queue import JobQueue
+from ganger.actors.submitting import drafts
+from ganger.storage import checking, documents, errors, job_files, locks, settings, survey
+from ganger.storage.findings import Kind
+from ganger.storage.job_files import QueueDirectory
+from ganger.storage.journal import Journal
+from ganger.transport import messages
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+ID_MAX = job_files.ID_MAX
+
+
+@pytest.fixture
+def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Queue]:
+    Timer.made = []
+    monkeypatch.setattr("threading.Timer", Timer)
+    # What was replaced is written over at once.
+    monkeypatch.setattr(settings, "TEMPORARY_REST_SECONDS", 0.0)
+    stage = Stage(tmp_path)
+    made = Queue(stage, monkeypatch)
+    yield made
+    made.kill_all()
+    made.actor.close()
+    stage.daemon_lock.remove()
+
+
+def report(queue: Queue) -> messages.QueueReport:
+    queue.actor.ask(messages.ReportCounts(token=1))
+    return queue.stage.take_one(messages.QueueReport, to="supervisor")
+
+
+def cut_journal(queue: Queue) -> None:
+    """Stop in order; the next start finds no journal."""
+    queue.actor.close()
+    for segment in queue.stage.places.journal.iterdir():
+        segment.unlink()
+
+
+def start(queue: Queue) -> None:
+    queue.actor = queue.stage.start(JobQueue)
+
+
+# ---------------------------------------------------------------- ids
+
+
+def test_the_name_of_an_unreadable_file_does_not_use_up_the_ids(queue: Queue) -> None:
+    queue.submitted(spec())
+    (queue.stage.places.queue / f"job-{ID_UNBELIEVABLE}").write_text("{torn")
+    queue.restart()
+    assert queue.submitted(spec()) == [2]
+    queue.restart()
+    assert queue.statuses() == {1: "queued", 2: "queued"}
+    [name] = report(queue).quarantined
+    assert name.startswith(f"job-{ID_UNBELIEVABLE}: ")
+
+
+def test_a_serial_file_far_above_all_that_is_known_is_not_believed(queue: Queue) -> None:
+    queue.submitted(spec())
+    queue.actor.close()
+    serial = queue.stage.places.queue / "serial"
+    serial.write_text(str(ID_UNBELIEVABLE))
+    start(queue)
+    assert queue.submitted(spec()) == [2]
+    assert serial.read_text() == "2\n"
+
+
+@pytest.mark.parametrize("above", [0, 1])
+def test_a_name_counts_up_to_a_jump_and_no_further(queue: Queue, above: int) -> None:
+    queue.submitted(spec())
+    name = 1 + settings.JOB_ID_JUMP_MAX + above
+    (queue.stage.places.queue / f"job-{name}").write_text("{torn")
+    queue.restart()
+    assert queue.submitted(spec()) == [2 if above else name + 1]
+
+
+def test_an_unbelievable_name_hides_no_other_one(queue: Queue) -> None:
+    places = queue.stage.places
+    cut_journal(queue)
+    (places.queue / "serial").unlink(missing_ok=True)
+    for job_id in (40, ID_UNBELIEVABLE):
+        folder = places.archive / str(job_id // job_files.ARCHIVE_FOLDER_JOBS)
+        folder.mkdir(parents=True)
+        (folder / f"job-{job_id}").write_text("{torn")
+    start(queue)
+    assert queue.submitted(spec()) == [41]
+    cut_journal(queue)
+    (places.queue / "serial").unlink()
+    (places.queue / "job-41").unlink()
+    places.quarantine.mkdir()
+    for job_id in (60, ID_UNBELIEVABLE):
+        (places.quarantine / f"job-{job_id}").write_text("{torn")
+    start(queue)
+    assert queue.submitted(spec()) == [61]
+
+
+def test_a_job_in_the_folder_of_others_hides_no_archived_ids(queue: Queue) -> None:
+    for folder, name in (("0", "job-40"), ("99", "job-3")):
+        (queue.stage.places.archive / folder).mkdir(parents=True)
+        (queue.stage.places.archive / folder / name).write_text("{}")
+    assert QueueDirectory(queue.stage.places).highest_archived_id() == 40
+
+
+def test_a_submission_that_would_pass_the_last_id_stores_nothing(queue: Queue) -> None:
+    queue.actor.component._ledger.last_id = ID_MAX - 2
+    name, text = queue.submit(spec(), spec(), spec()).refusal
+    assert (name, "2 ids left" in text) == (errors.DataDirectoryError.__name__, True)
+    assert queue.statuses() == {}
+    assert queue.submitted(spec(), spec()) == [ID_MAX - 1, ID_MAX]
+    name, text = queue.submit(spec()).refusal
+    assert (name, "0 ids left" in text) == (errors.DataDirectoryError.__name__, True)
+    queue.restart()
+    # The highest id of all is one that the next start knows.
+    assert set(queue.statuses()) == {ID_MAX - 1, ID_MAX}
+    assert queue.submit(spec()).refusal[0] == errors.DataDirectoryError.__name__
+
+
+def test_ids_are_checked_before_anything_else_is_made() -> None:
+    with pytest.raises(errors.DataDirectoryError, match="0 ids left"):
+        drafts([spec()], first_id=ID_MAX + 2, now=0.0, key=None)
+
+
+def test_fsck_finds_the_last_id_as_a_start_does(queue: Queue) -> None:
+    queue.submitted(spec())
+    queue.actor.close()
+    places = queue.stage.places
+    (places.queue / f"job-{ID_UNBELIEVABLE}").write_text("{torn")
+    (places.queue / "serial").write_text(str(ID_UNBELIEVABLE))
+    queue.stage.daemon_lock.remove()
+    facts = survey.survey(places)
+    assert checking.highest_id(facts) == 1
+    assert Kind.SERIAL in {finding.kind for finding in checking.check(facts)}
+
+
+# ---------------------------------------------------------------- what lies in a file's place
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("kind", ["fifo", "link", "hard link", "directory", "closed"])
+def test_what_lay_in_a_files_place_is_never_written_into(queue: Queue, kind: str) -> None:
+    queue.submitted(spec(), spec())
+    path = queue.stage.places.queue / "job-1"
+    other = queue.stage.places.data / "of-somebody-else"
+    other.write_text("not ours")
+    queue.actor.close()
+    path.unlink()
+    match kind:
+        case "fifo":
+            os.mkfifo(path)
+        case "link":
+            path.symlink_to(other)
+        case "hard link":
+            os.link(other, path)
+        case "directory":
+            path.mkdir()
+            (path / "kept").touch()
+        case _:
+            path.write_text("{torn")
+            path.chmod(0)
+    # The start brings this one up too, and with it what it has just replaced.
+    (queue.stage.places.queue / "job-2").write_text("{torn")
+    with modes_obeyed():
+        start(queue)
+        assert queue.statuses() == {1: "queued", 2: "queued"}
+        # Each writes the file of its job, and with it what the one before has replaced.
+        for job_id in (1, 2):
+            queue.actor.ask(messages.CancelJob(id=job_id))
+    assert report(queue).is_read_only is False
+    assert other.read_text() == "not ours"
+    aside = queue.stage.places.quarantine
+    kept = [found.name for found in aside.iterdir()] if aside.is_dir() else []
+    assert kept == (["job-1"] if kind in {"fifo", "link", "directory"} else [])
+
+
+@pytest.mark.parametrize(
+    ("mode", "names", "is_kept"), [(0o640, 1, True), (0, 1, False), (0o640, 2, False)]
+)
+def test_a_replaced_file_is_used_again_only_if_it_is_ours_alone(
+    tmp_path: Path, mode: int, names: int, *, is_kept: bool
+) -> None:
+    path, spare = tmp_path / "job-1", tmp_path / ".spare-1"
+    path.write_text("old")
+    path.chmod(mode)
+    for number in range(1, names):
+        os.link(path, tmp_path / f"name-{number}")
+    assert documents.exchange(str(path), b"new", str(spare), flush=False) is is_kept
+    assert path.read_bytes() == b"new"
+    # Otherwise the next one to take it could not open it, or would write into another's file.
+    assert spare.exists() is is_kept
+
+
+def test_a_link_that_leads_nowhere_is_not_taken_for_nothing(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("gone")
+    with pytest.raises(errors.StorageError, match="link: No such file"):
+        documents.read(tmp_path / "link")
+    assert documents.read(tmp_path / "gone") is None
+
+
+def test_an_archived_job_that_leads_nowhere_is_named_and_the_others_are_listed(
+    queue: Queue,
+) -> None:
+    queue.submitted(spec(), spec())
+    for job_id in (1, 2):
+        queue.actor.ask(messages.CancelJob(id=job_id))
+        queue.actor.ask(messages.ArchiveJob(id=job_id))
+    cut_journal(queue)
+    path = queue.stage.places.archive / "0" / "job-1"
+    path.unlink()
+    path.symlink_to("gone")
+    start(queue)
+    assert queue.statuses(archived=True) == {2: "canceled"}
+    assert "job-1" in report(queue).quarantined[0]
+
+
+def test_an_unreadable_archived_file_keeps_no_queue_from_starting(queue: Queue) -> None:
+    queue.submitted(spec())
+    queue.actor.ask(messages.CancelJob(id=1))
+    queue.actor.close()
+    places = queue.stage.places
+    # As if the journal had lost that the job was archived.
+    (places.archive / "0" / "job-1").mkdir(parents=True)
+    (places.queue / "job-1").unlink()
+    start(queue)
+    assert queue.statuses() == {1: "canceled"}
+
+
+# ---------------------------------------------------------------- the journal, and other files
+
+
+@pytest.mark.parametrize("name", ["7.journal", "\u0663.journal", "9" * 30 + ".journal", "x"])
+def test_a_foreign_file_in_the_journal_is_left_alone(queue: Queue, name: str) -> None:
+    queue.submitted(spec())
+    foreign = queue.stage.places.journal / name
+    foreign.write_text("not ours")
+    queue.restart()
+    assert report(queue).is_read_only is False
+    assert queue.submitted(spec()) == [2]
+    assert foreign.read_text() == "not ours"
+    # Nor is a segment numbered after it.
+    segments = [path.name for path in Journal(queue.stage.places.journal).segments()]
+    assert segments == ["00000002.journal"]
+
+
+@pytest.mark.parametrize("data", [b'{"x": "\xff"}', b'{"x":' + b"[" * 100_000, b"", b"7"])
+def test_a_lock_table_that_makes_no_sense_is_an_error_of_storage(data: bytes) -> None:
+    with pytest.raises(errors.StorageError):
+        locks.decode_locks(data)
+
+
+# ---------------------------------------------------------------- the real daemon
+
+
+def record(payload: bytes) -> bytes:
+    head = len(payload).to_bytes(4, "little") + zlib.crc32(payload).to_bytes(4, "little")
+    return head + payload
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("queue/version", b"2\n"),
+        ("queue/version", b""),
+        ("queue/journal/00000099.journal", record(b"\x93\xa5begun\x02\x00")),
+        ("config.data", b"{torn"),
+    ],
+)
+def test_a_daemon_says_which_file_it_cannot_start_with(
+    tmp_path: Path, name: str, data: bytes
+) -> None:
+    daemon = Daemon(tmp_path)
+    try:
+        path = daemon.data / name
+        path.parent.mkdir(parents=True)
+        path.write_bytes(data)
+        ended = daemon.run("up", check=False)
+        assert ended.returncode == errors.DataDirectoryError.exit_code
+        assert str(path) in ended.stderr
+        assert "Traceback" not in ended.stderr
+        assert path.read_bytes() == data
+        path.unlink()
+        daemon.up()
+        assert json.loads(daemon.run("status", "-o", "json").stdout)["quarantined"] == []
+        daemon.run("down")
+    finally:
+        daemon.__exit__()
