@@ -13,6 +13,8 @@ from .job_table import JobTable, Phase, Row, row_of
 from .watch_list import Watch, WatchList
 
 if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
+
     from ..transport.addresses import Envelope
     from .ledger import Ledger
 
@@ -29,7 +31,8 @@ class _Told(msgspec.Struct, frozen=True):
 class QueueReader:
     """Answers from the table, the ledger and the archive."""
 
-    def __init__(self, table: JobTable, ledger: Ledger) -> None:
+    def __init__(self, table: JobTable, ledger: Ledger, log: FilteringBoundLogger) -> None:
+        self._log = log
         self.watches = WatchList()
         self._table = table
         self._ledger = ledger
@@ -62,7 +65,8 @@ class QueueReader:
         """The whole job, with the log entries that have come since its newest state."""
         row = self._table.find(job_id)
         if row is None:
-            return messages.JobDocument(id=job_id, body=self._archived_body(job_id), archived=True)
+            archived, _ = self._archived(job_id)
+            return messages.JobDocument(id=job_id, body=archived, archived=True)
         body = self._ledger.body(job_id)
         if body is None:
             raise errors.StorageError(f"job {job_id} has no file")
@@ -136,11 +140,7 @@ class QueueReader:
         row = self._table.find(job_id)
         if row is not None:
             return row.as_summary()
-        body = self._archived_body(job_id)
-        try:
-            job = job_files.read_job(body, job_id)
-        except errors.StorageError as error:
-            raise errors.StorageError(f"job-{job_id} in the archive: {error.text}") from error
+        _, job = self._archived(job_id)
         return row_of(job, Phase.ENDED).as_summary(archived=True)
 
     def _archived_page(self, message: messages.ListJobs, limit: int) -> messages.JobRows:
@@ -152,9 +152,8 @@ class QueueReader:
         for job_id in wanted:
             try:
                 summary = self._summary(job_id)
-            except errors.StorageError as error:
-                # Named in `ganger status`; the others are listed all the same.
-                self.unreadable[job_id] = error.text
+            except errors.StorageError:
+                # Named in `ganger status` and in the log; the others are listed all the same.
                 continue
             if message.statuses is None or summary.status in message.statuses:
                 if len(found) == limit:
@@ -162,8 +161,16 @@ class QueueReader:
                 found.append(summary)
         return messages.JobRows(rows=found)
 
-    def _archived_body(self, job_id: int) -> bytes:
-        data = self._ledger.directory.read_archived(job_id)
-        if data is None:
-            raise errors.UnknownJobError(f"there is no job {job_id}")
-        return data
+    def _archived(self, job_id: int) -> tuple[bytes, jobs.Job]:
+        """The archived file, and the job in it; one that cannot be read is named from then on."""
+        try:
+            data = self._ledger.directory.read_archived(job_id)
+            if data is not None:
+                return data, job_files.read_job(data, job_id)
+        except errors.StorageError as error:
+            text = f"job-{job_id} in the archive: {error.text}"
+            if job_id not in self.unreadable:
+                self._log.error("job file is quarantined", file=text)
+            self.unreadable[job_id] = text
+            raise errors.StorageError(text) from error
+        raise errors.UnknownJobError(f"there is no job {job_id}")

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import structlog
 from tests.actors.stage import Asker
 
 from ganger.actors.job_table import JobTable, Phase, Row, row_of
@@ -39,7 +40,7 @@ class Library:
         self.ledger = Ledger(self.directory, Journal(places.journal))
         self.ledger.begin(0, {})
         self.table = JobTable()
-        self.reader = QueueReader(self.table, self.ledger)
+        self.reader = QueueReader(self.table, self.ledger, structlog.get_logger())
 
     def job(self, job_id: int, *statuses: JobStatus, log: int = 0) -> jobs.Job:
         ops = [
@@ -168,6 +169,17 @@ def test_an_archived_file_that_cannot_be_read_is_named(library: Library) -> None
     listed = library.reader.rows(ListJobs(archived=True))
     assert [row.id for row in listed.rows] == [3]
     assert "not a job" in library.reader.unreadable[2]
+
+
+def test_an_archived_file_that_holds_another_job_is_handed_out_as_neither(library: Library) -> None:
+    library.archive(2, SUCCESS)
+    library.archive(3, SUCCESS)
+    Path(library.directory._archive_path(2)).write_bytes(library.directory.read_archived(3) or b"")
+    with structlog.testing.capture_logs() as logged:
+        for _ in range(2):
+            with pytest.raises(errors.StorageError, match="archive: holds job 3, not 2"):
+                library.reader.document(2)
+    assert [line["file"] for line in logged] == ["job-2 in the archive: holds job 3, not 2"]
 
 
 # Whole jobs.

@@ -101,7 +101,6 @@ def _look(
     lines = map(json.loads, daemon.places.log.read_text().splitlines())
     logged = {line.get("file") for line in lines}
     silent = [line for line in shown["quarantined"] if line not in logged and "/" not in line]
-    silent = [line for line in silent if " in the archive: " not in line]
     return f"not in the log: {silent}" if silent else ""
 
 
