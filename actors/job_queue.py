@@ -70,6 +70,7 @@ QueueMessage = (
     | messages.OwnerExplained
     | messages.ReportCounts
     | messages.DiskRetried
+    | messages.FilesDue
 )
 
 
@@ -182,6 +183,9 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers):
                 self.address("config_store").notify(reported)
             case messages.ReportCounts():
                 self._report_counts(message.token)
+            case messages.FilesDue():
+                self._are_files_due = False
+                self._write_files()
             case messages.DiskRetried():
                 self._retry_disk()
             case _:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-from ..storage import jobs
+from ..storage import jobs, settings
 from ..storage.jobs import JobStatus
 from ..transport import messages
 from .job_table import Phase, Row, row_of
@@ -54,7 +54,18 @@ class QueueLives(QueueCore):
                 self._reader.watches.changed(row)
         for job_id, verdict, text in message.doomed:
             self._end_doomed(job_id, verdict, text)
-        self._ledger.write_pending(self._ledger.unwritten_up_to(message.seen_up_to))
+        self._files_up_to = message.seen_up_to
+        self._write_files()
+
+    def _write_files(self) -> None:
+        """Write files of new jobs that are not started at once: some now, the others by and by."""
+        ids = self._ledger.unwritten_up_to(self._files_up_to)
+        self._ledger.write_pending(ids[: settings.FILES_AT_ONCE])
+        is_all = len(ids) <= settings.FILES_AT_ONCE
+        if is_all or self._are_files_due or self._ledger.is_read_only:
+            return
+        self._are_files_due = True
+        self.address(self.name).notify(messages.FilesDue())
 
     def _mark_being_forked(self, row: Row) -> bool:
         """The job file names the daemon's lock file while a process is being made."""

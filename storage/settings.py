@@ -96,6 +96,9 @@ SWITCH_INTERVAL_SECONDS = 0.0005
 WINDOW_LOOK_SECONDS = 30.0
 """Longest wait until the windows of filter rules are compared with the clock again."""
 
+FILES_AT_ONCE = 100
+"""How many files of new jobs are written at a time; what came meanwhile goes before the next."""
+
 SWEEP_JOBS = 200
 """How many pending jobs are sent at a time to be judged under new rules."""
 

@@ -562,6 +562,10 @@ class DiskRetried(Notice, frozen=True):
     """From the receiver's own timer: find out whether the disk takes writes again."""
 
 
+class FilesDue(Notice, frozen=True):
+    """From the job queue to itself: go on writing the files of new jobs."""
+
+
 class HandOverAsked(Notice, frozen=True):
     """From the executor: a child waits for `JobGo`; ``lock_file`` is what it locked.
 

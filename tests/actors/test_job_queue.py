@@ -7,6 +7,7 @@ import os
 import pytest
 from tests.actors.queue_stage import DELAY, Queue, spec
 
+from ganger.storage import settings
 from ganger.storage.jobs import JobStatus
 from ganger.transport import messages
 from ganger.transport.messages import JobSpec, SubmitJobs
@@ -157,6 +158,19 @@ def test_the_files_of_pending_jobs_follow_when_the_scheduler_has_seen_them(queue
         "job-1",
         "job-2",
     ]
+
+
+def test_files_of_many_new_jobs_are_written_some_at_a_time(queue: Queue) -> None:
+    once = settings.FILES_AT_ONCE
+    queue.submitted(*[spec()] * (2 * once + 1))
+    queue.choose(seen_up_to=10_000)
+    # A further choice writes its share, and asks for nothing that was asked for already.
+    queue.choose(seen_up_to=10_000)
+    assert len(list(queue.stage.places.queue.glob("job-*"))) == 2 * once
+    [due] = queue.stage.take(messages.FilesDue, to="job_queue")
+    queue.actor.notify(due)
+    assert len(list(queue.stage.places.queue.glob("job-*"))) == 2 * once + 1
+    assert queue.stage.take(messages.FilesDue) == []
 
 
 # Cancel and priority.
