@@ -124,7 +124,8 @@ class ConfigStore(Component):
         if message.uuid is None:
             message = msgspec.structs.replace(message, uuid=str(uuid.uuid4()))
         # Refused now if it is wrong; its watermark is only known to the queue.
-        rule_changes.made(message, watermark=0, now_nanoseconds=time.time_ns())
+        rule = rule_changes.made(message, watermark=0, now_nanoseconds=time.time_ns())
+        rule_changes.with_rule(self._filters(), rule)
         self._tokens += 1
         self._unnumbered[self._tokens] = envelope, message
         self.address("job_queue").notify(messages.ReportLastId(token=self._tokens))
@@ -141,7 +142,12 @@ class ConfigStore(Component):
         if envelope is None or asked is None:
             return
         rule = rule_changes.made(asked, watermark=message.last_id, now_nanoseconds=time.time_ns())
-        filters = self._filters() | {rule.uuid: rules.to_raw(rule)}
+        try:
+            filters = rule_changes.with_rule(self._filters(), rule)
+        except errors.FilterRuleError as error:
+            # Others have been stored since it was asked for. Nobody waits for this message.
+            envelope.refuse(error)
+            return
         self._change(filters, envelope, messages.FilterStored(uuid=rule.uuid))
 
     def _delete_rule(self, envelope: Envelope, raw: str) -> None:

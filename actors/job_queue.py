@@ -89,10 +89,14 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers):
         """Handle one message."""
         message: QueueMessage = envelope.message  # type: ignore[assignment]
         match message:
-            case messages.SubmitJobs() | messages.AskGate() | messages.RetryJob() if (
-                self._door is None
-            ):
-                # Nobody is let in, or on, before the rules are known.
+            case (
+                messages.SubmitJobs()
+                | messages.AskGate()
+                | messages.RetryJob()
+                | messages.TestFilters()
+                | messages.Simulate()
+            ) if self._door is None:
+                # Nobody is let in, or on, before the rules are known; nor can they be tested.
                 self._before_rules.append(envelope)
             case messages.SubmitJobs():
                 self._submit(envelope, message)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..storage import errors, settings
+from ..storage import errors, jobs, settings
 from ..storage.jobs import JobStatus
 from ..transport import messages
 from . import explaining, rule_changes
@@ -81,9 +81,15 @@ class QueueAnswers(QueueCore):
 
     # ------------------------------------------------------------ what if
 
-    def _test_filters(self, envelope: Envelope, message: messages.TestFilters) -> None:
+    def _check_proposed(self, message: messages.TestFilters | messages.Simulate) -> None:
         if message.rule is not None:
             rule_changes.made(message.rule, watermark=0, now_nanoseconds=0)
+        assert self._door is not None
+        if message.without is not None and not self._door.knows(message.without):
+            raise errors.UnknownFilterError(f"without: there is no rule {message.without}")
+
+    def _test_filters(self, envelope: Envelope, message: messages.TestFilters) -> None:
+        self._check_proposed(message)
         rows, has_more = self._table.unfinished_after(message.after, settings.SWEEP_JOBS)
         judge = messages.JudgeTest(
             test=message,
@@ -96,8 +102,13 @@ class QueueAnswers(QueueCore):
         self.address("filter_evaluator").tell(forwarded)
 
     def _simulate(self, envelope: Envelope, message: messages.Simulate) -> None:
-        if message.rule is not None:
-            rule_changes.made(message.rule, watermark=0, now_nanoseconds=0)
+        self._check_proposed(message)
+        for job_id, priority in message.priorities.items():
+            jobs.check_priority(priority, f"priorities[{job_id}]")
+        for job_id, status in message.ended.items():
+            if not status.is_final:
+                text = f"ended[{job_id}]: expected a final status, not {status}"
+                raise errors.BadRequestError(text)
         for job_id in (*message.priorities, *message.ended):
             if self._table.find(job_id) is None:
                 raise errors.UnknownJobError(f"there is no live job {job_id}")

@@ -43,6 +43,10 @@ class QueueDoor:
                 rejected[place] = text
         return rejected
 
+    def knows(self, uuid: str) -> bool:
+        """Whether there is a rule ``uuid``."""
+        return any(rule.uuid == uuid for rule in self._rules)
+
     def may_pause(self) -> bool:
         """Whether any rule in force pauses jobs."""
         return self._has(ActionName.PAUSE)

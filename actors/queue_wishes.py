@@ -35,12 +35,7 @@ class QueueWishes(QueueCore):
             self._store_end(row, job, envelope)
 
     def _change_priority(self, envelope: Envelope, message: messages.ChangeJobPriority) -> None:
-        if not jobs.PRIORITY_MIN <= message.priority <= jobs.PRIORITY_MAX:
-            text = (
-                f"priority: expected {jobs.PRIORITY_MIN} to {jobs.PRIORITY_MAX}, "
-                f"got {message.priority}"
-            )
-            raise errors.BadRequestError(text)
+        jobs.check_priority(message.priority, "priority")
         row = self._table.find(message.id)
         if row is None or row.phase is Phase.ENDED or row.status.is_final:
             text = f"Job {message.id} not found in queue"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from ..storage import errors, rules
 from ..transport.messages import FilterRow
 
@@ -40,9 +42,36 @@ def made(message: ReplaceFilter, *, watermark: int, now_nanoseconds: int) -> rul
             "valid_until": message.valid_until,
         }
     )
+    rules.check_window(rule)
     raw = rules.to_raw(rule)
     raw["reason_trail"] = [*raw["reason_trail"], [_OWN_SOURCE, "", now_nanoseconds]]
     return rules.parse_rule(raw)
+
+
+def with_rule(filters: Mapping[str, Any], rule: rules.FilterRule) -> dict[str, Any]:
+    """The stored rules with this one among them; `FilterRuleError` if they are too many.
+
+    Where they are too many already, those that are there may be replaced by no larger ones.
+    """
+    changed = {**filters, rule.uuid: rules.to_raw(rule)}
+    if len(changed) > max(rules.RULES_MAX, len(filters)):
+        text = (
+            f"there are {len(filters)} filter rules, and no more than {rules.RULES_MAX} are kept: "
+            "delete some, such as expired ones"
+        )
+        raise errors.FilterRuleError(text)
+    size = _size(changed)
+    if size > rules.RULES_BYTES_MAX and size > _size(filters):
+        text = (
+            f"all filter rules together would have {size} bytes, and no more than "
+            f"{rules.RULES_BYTES_MAX} are kept: delete some, or make this one smaller"
+        )
+        raise errors.FilterRuleError(text)
+    return changed
+
+
+def _size(filters: Mapping[str, Any]) -> int:
+    return len(msgspec.json.encode(filters))
 
 
 def listed(filters: Mapping[str, Any], uuids: Sequence[str] | None, now: float) -> list[FilterRow]:

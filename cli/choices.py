@@ -7,13 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..storage import jobs
+from ..storage import errors, explanations, jobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _NAMED_PRIORITIES = {"high": -10, "normal": 0, "low": 10}
 _FINAL_STATUSES = ("success", "error", "canceled")
+_ID_DIGITS_MAX = 18
+"""More than any job id has; so many fit into what is sent."""
+
+_AGE_DIGITS_MAX = 15
+_SECONDS_MAX = 1_000_000_000
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 
@@ -51,7 +56,8 @@ class Dependency(click.ParamType[tuple[int, list[str]]]):
     ) -> tuple[int, list[str]]:
         number, _, names = str(value).partition(":")
         statuses = names.split(",") if names else ["success"]
-        if not number.isdecimal() or not set(statuses) <= set(_FINAL_STATUSES):
+        is_id = number.isdecimal() and len(number) <= _ID_DIGITS_MAX
+        if not is_id or not set(statuses) <= set(_FINAL_STATUSES):
             known = ", ".join(_FINAL_STATUSES)
             self.fail(f"expected ID or ID:STATUS,... of {known}, got {value!r}", param, ctx)
         return int(number), statuses
@@ -70,15 +76,66 @@ class Age(click.ParamType[float]):
         text = str(value)
         unit = _UNITS.get(text[-1:])
         number = text[:-1] if unit is not None else text
-        if not number.isdecimal():
-            self.fail(f"expected a number with s, m, h, d or w, or all, got {value!r}", param, ctx)
+        if not number.isdecimal() or len(number) > _AGE_DIGITS_MAX:
+            expected = f"expected a number with s, m, h, d or w, or all, got {text[:60]!r}"
+            self.fail(expected, param, ctx)
         return float(int(number) * (unit or 1))
+
+
+class Seconds(click.ParamType[float]):
+    """A time span in seconds: finite, and not negative."""
+
+    name = "seconds"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        try:
+            seconds = float(str(value))
+        except ValueError:
+            seconds = -1.0
+        if not 0 <= seconds <= _SECONDS_MAX:
+            text = f"expected seconds, from 0 to {_SECONDS_MAX}, got {str(value)[:60]!r}"
+            self.fail(text, param, ctx)
+        return seconds
+
+
+class Text(click.ParamType[str]):
+    """A text that can be sent: an argument that is not UTF-8 reaches us as half characters."""
+
+    name = "text"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str:
+        text = str(value)
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            self.fail(f"not UTF-8 text: {text[:60]!r}", param, ctx)
+        return text
+
+
+def checked_number(text: str, option: str) -> int:
+    """The whole number in ``text``; `UsageError` if it is none, or too large to be sent."""
+    try:
+        number = int(text)
+    except ValueError as error:
+        raise errors.UsageError(f"{option}: expected a whole number, got {text[:60]!r}") from error
+    if not explanations.INTEGER_MIN <= number <= explanations.INTEGER_MAX:
+        raise errors.UsageError(f"{option}: expected an integer of at most 64 bits")
+    return number
 
 
 def submission_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """What can be said of any submission: reason, priority, dependencies, dry run."""
 
-    @click.option("--reason", metavar="TEXT", help="Why; shown in listings and kept in the job.")
+    @click.option(
+        "--reason",
+        type=Text(),
+        metavar="TEXT",
+        help="Why; shown in listings and kept in the job.",
+    )
     @click.option(
         "--priority",
         type=Priority(),

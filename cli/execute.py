@@ -27,23 +27,35 @@ _SIGNAL_BASE = 128
 @click.option(
     "--lock",
     "locks",
+    type=choices.Text(),
     multiple=True,
     metavar="LEVEL/NAME[:shared]",
     help="Hold this lock while the command runs, such as node/n1 or instance/web:shared; "
     "NAME * is the whole level. May be repeated.",
 )
-@click.option("--timeout", type=float, help="End the command after this many seconds.")
-@click.option("--cwd", metavar="DIR", help="Directory to run in (absolute); / without it.")
+@click.option("--timeout", type=choices.Seconds(), help="End the command after this many seconds.")
+@click.option(
+    "--cwd",
+    type=choices.Text(),
+    metavar="DIR",
+    help="Directory to run in (absolute); / without it.",
+)
 @click.option(
     "--env",
     "variables",
+    type=choices.Text(),
     multiple=True,
     metavar="NAME=VALUE",
     help="Set this variable. May be repeated.",
 )
-@click.option("--stdin", metavar="TEXT", help="Standard input of the command; - passes ours on.")
+@click.option(
+    "--stdin",
+    type=choices.Text(),
+    metavar="TEXT",
+    help="Standard input of the command; - passes ours on.",
+)
 @choices.submission_options
-@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.argument("command", nargs=-1, required=True, type=choices.Text())
 @click.pass_obj
 def execute(
     call: Call,
@@ -150,4 +162,9 @@ def _variables(given: Sequence[str]) -> dict[str, str]:
 
 
 def _standard_input(given: str | None) -> str | None:
-    return sys.stdin.read() if given == "-" else given
+    if given != "-":
+        return given
+    try:
+        return sys.stdin.buffer.read().decode()
+    except UnicodeDecodeError as error:
+        raise errors.UsageError("--stdin: standard input is not UTF-8 text") from error

@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from ..storage import errors, rules
-from . import output
+from . import choices, output, reading
 from .call import Call
 from .output import Column
 
@@ -31,8 +31,8 @@ _COLUMNS = {
     "action": Column("action", lambda rule: action_text(rule.action)),
     "reason": Column("reason", lambda rule: reason_text(rule) or "-"),
     "state": Column("state", lambda rule: rule.state),
-    "from": Column("from", lambda rule: _moment(rule.valid_from)),
-    "until": Column("until", lambda rule: _moment(rule.valid_until)),
+    "from": Column("from", lambda rule: output.absolute(rule.valid_from)),
+    "until": Column("until", lambda rule: output.absolute(rule.valid_until)),
 }
 _USUAL = ("uuid", "watermark", "priority", "predicates", "action", "reason", "state", "until")
 _STORED_NAMES = {"from": "valid_from", "until": "valid_until"}
@@ -129,7 +129,7 @@ def _rule_options(function: Callable[..., Any]) -> Callable[..., Any]:
     options = (
         click.option(
             "--priority",
-            type=int,
+            type=click.IntRange(max=rules.INTEGER_MAX),
             default=0,
             show_default=True,
             metavar="N",
@@ -144,12 +144,16 @@ def _rule_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--opcode",
             "opcodes",
+            type=choices.Text(),
             multiple=True,
             metavar="OP_ID",
             help="Jobs with this opcode. May be repeated: any of them.",
         ),
         click.option(
-            "--reason-matches", metavar="REGEX", help="Jobs with a reason in which this is found."
+            "--reason-matches",
+            type=choices.Text(),
+            metavar="REGEX",
+            help="Jobs with a reason in which this is found.",
         ),
         click.option(
             "--jobs-after",
@@ -164,7 +168,11 @@ def _rule_options(function: Callable[..., Any]) -> Callable[..., Any]:
             help="ACCEPT, PAUSE, REJECT, CONTINUE, or RATE_LIMIT N (also rate-limit:N).",
         ),
         click.option(
-            "--reason", default="", metavar="TEXT", help="Why; shown to whom it concerns."
+            "--reason",
+            type=choices.Text(),
+            default="",
+            metavar="TEXT",
+            help="Why; shown to whom it concerns.",
         ),
         click.option(
             "--valid-from",
@@ -288,8 +296,11 @@ def info(call: Call, *, uuids: Sequence[str], output_kind: str) -> None:
 @click.pass_obj
 def test(call: Call, *, rule: str | None, without: str | None, output_kind: str) -> None:
     """Tell which rule applies to each pending and running job, and which would. Changes nothing."""
-    proposed = None if rule is None else _object(rule, "--rule")
+    proposed = None if rule is None else reading.read_rule(rule, "--rule")
     with call.client() as client:
+        if without is not None:
+            # A slip in it would be answered as if the rule were gone already.
+            client.filters([without])
         rows = client.test_filters(proposed, without=without)
     if output_kind == "json":
         output.show_json([msgspec.to_builtins(row) for row in rows])
@@ -351,7 +362,12 @@ def parsed_action(text: str) -> str | list[Any]:
     """
     if limit := _LIMIT.fullmatch(text):
         number = limit[1]
-        return ["RATE_LIMIT", int(number) if _NUMBER.fullmatch(number) else number]
+        is_number = _NUMBER.fullmatch(number) is not None
+        return ["RATE_LIMIT", choices.checked_number(number, "--action") if is_number else number]
+    if text == "RATE_LIMIT":
+        raise errors.UsageError(
+            "--action: RATE_LIMIT takes a number, as in --action 'RATE_LIMIT 5'"
+        )
     if text not in rules.ACTIONS and text.upper() in rules.ACTIONS:
         raise errors.UsageError(f"--action: write {text.upper()}, in capitals, not {text!r}")
     return text
@@ -368,27 +384,19 @@ def reason_text(rule: FilterRow) -> str:
     return "; ".join(text for text in texts if text)
 
 
-def _moment(moment: float | None) -> str:
-    """A time as listings tell it. Programs may store one that no calendar has."""
-    try:
-        return output.absolute(moment)
-    except (ValueError, OverflowError, OSError):
-        return f"{moment:.0f}"
-
-
 def _window(row: FilterRow) -> str:
     parts = []
     if row.valid_from is not None:
-        parts.append(f"from {_moment(row.valid_from)}")
+        parts.append(f"from {output.absolute(row.valid_from)}")
     if row.valid_until is not None:
-        parts.append(f"until {_moment(row.valid_until)}")
+        parts.append(f"until {output.absolute(row.valid_until)}")
     return f" ({' '.join(parts)})" if parts else ""
 
 
 def _number(text: str) -> int:
     if not (text.isdecimal() and _NUMBER.fullmatch(text)):
         raise errors.UsageError(f"--jobs-after: expected a job id or now, got {text[:60]!r}")
-    return int(text)
+    return choices.checked_number(text, "--jobs-after")
 
 
 def _compact(value: object) -> str:
@@ -396,49 +404,7 @@ def _compact(value: object) -> str:
 
 
 def _list(text: str, option: str) -> list[Any]:
-    found = _document(text, option)
+    found = reading.read_option(text, option, "predicates")
     if not isinstance(found, list):
         raise errors.UsageError(f"{option}: expected a list of predicates")
-    return found
-
-
-def _object(text: str, option: str) -> dict[str, Any]:
-    found = _document(text, option)
-    if not isinstance(found, dict):
-        raise errors.UsageError(f'{option}: expected an object such as {{"action": "PAUSE"}}')
-    return found
-
-
-def _document(text: str, option: str) -> object:
-    """``text``, or the file that it names after an ``@``, as JSON, else as YAML."""
-    place = option
-    if text.startswith("@"):
-        place, text = f"{option}: {text[1:]}", _file(text[1:], option)
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return _yaml(text, place)
-
-
-def _file(name: str, option: str) -> str:
-    try:
-        with open(name, encoding="utf-8") as stream:  # noqa: PTH123
-            return stream.read()
-    except OSError as error:
-        raise errors.UsageError(f"{option}: {name!r}: {error.strerror}") from error
-    except ValueError as error:
-        raise errors.UsageError(f"{option}: {name!r}: not UTF-8 text") from error
-
-
-def _yaml(text: str, place: str) -> object:
-    from .plans import _parse  # noqa: PLC0415 - YAML is not for every rule; its home is there
-
-    try:
-        found = _parse(text, place)
-        json.dumps(found)
-    except errors.PlanError as error:
-        raise errors.UsageError(error.text) from error
-    except (TypeError, ValueError, RecursionError) as error:
-        # A date without quotes, an anchor within itself: nothing that could be sent.
-        raise errors.UsageError(f"{place}: holds what JSON cannot say: {error}") from error
     return found

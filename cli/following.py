@@ -135,6 +135,8 @@ def _show_job(job: job_views.JobInfo) -> None:
         "Depends on": ", ".join(
             f"{target} ({', '.join(statuses)})" for target, statuses in job.depends or ()
         ),
+        "Retry of": "" if job.retry_of is None else str(job.retry_of),
+        "Retried by": ", ".join(map(str, job.retried_by)),
     }
     for name, text in lines.items():
         if text:

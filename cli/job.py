@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
 from ..storage import errors, job_views, jobs
-from . import choices, following, output
+from . import choices, following, output, reading, retrying
 from .output import Column
 
 if TYPE_CHECKING:
@@ -57,9 +56,13 @@ def job() -> None:
 @click.argument("file", required=False)
 @click.option("--op", "ops", multiple=True, metavar="JSON", help="An opcode; repeated: several.")
 @choices.submission_options
-@click.option("--key", help="Idempotency key: submitting again under it stores nothing.")
+@click.option(
+    "--key", type=choices.Text(), help="Idempotency key: submitting again under it stores nothing."
+)
 @click.option("--wait", is_flag=True, help="Wait for the jobs; fail if one does not succeed.")
-@click.option("--timeout", type=float, help="With --wait: give up after this many seconds.")
+@click.option(
+    "--timeout", type=choices.Seconds(), help="With --wait: give up after this many seconds."
+)
 @output.output_option
 @click.pass_obj
 def submit(
@@ -82,6 +85,9 @@ def submit(
     """
     if timeout is not None and not wait:
         raise errors.UsageError("--timeout: goes with --wait")
+    if key == "":
+        # A variable of a script that was never set: without a key a repetition is a second job.
+        raise errors.UsageError("--key: is empty")
     planned = _planned(file, ops)
     with call.client() as client:
         ids = client.submit_many(
@@ -100,36 +106,21 @@ def submit(
 
 
 def _planned(file: str | None, ops: Sequence[str]) -> list[PlannedJob]:
-    from . import plans  # noqa: PLC0415 - YAML is only for this command
+    from . import plans  # noqa: PLC0415 - most commands read no plan
 
     if bool(file) == bool(ops):
         raise errors.UsageError("give either FILE (or -) or --op")
     if ops:
         return [plans.PlannedJob(ops=[_opcode(text) for text in ops])]
     assert file is not None
-    return plans.read(_text(file), "standard input" if file == "-" else file)
+    return plans.read(reading.read_submission(file), "standard input" if file == "-" else file)
 
 
 def _opcode(text: str) -> dict[str, Any]:
-    try:
-        found = msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
-        raise errors.UsageError(f"--op: not JSON: {error}") from error
+    found = reading.parse_json(text, "--op")
     if not isinstance(found, dict):
         raise errors.UsageError("--op: expected a JSON object with OP_ID")
     return found
-
-
-def _text(file: str) -> str:
-    try:
-        if file == "-":
-            return sys.stdin.read()
-        with open(file, encoding="utf-8") as stream:  # noqa: PTH123
-            return stream.read()
-    except OSError as error:
-        raise errors.UsageError(f"{file}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise errors.PlanError(f"{file}: not UTF-8 text: {error.reason}") from error
 
 
 def _tell_ids(planned: Sequence[PlannedJob], ids: Sequence[int], output_kind: str) -> None:
@@ -212,7 +203,9 @@ def info(call: Call, *, ids: Sequence[int], output_kind: str) -> None:
 
 @job.command()
 @click.argument("ids", nargs=-1, type=int, required=True)
-@click.option("--timeout", type=float, help="Give up after this many seconds (exit code 124).")
+@click.option(
+    "--timeout", type=choices.Seconds(), help="Give up after this many seconds (exit code 124)."
+)
 @click.pass_obj
 def wait(call: Call, ids: Sequence[int], timeout: float | None) -> int:
     """Wait until jobs have ended; exit code 0 if all of them succeeded, else 1."""
@@ -222,7 +215,9 @@ def wait(call: Call, ids: Sequence[int], timeout: float | None) -> int:
 
 @job.command()
 @click.argument("ids", nargs=-1, type=int)
-@click.option("--timeout", type=float, help="Stop after this many seconds (exit code 124).")
+@click.option(
+    "--timeout", type=choices.Seconds(), help="Stop after this many seconds (exit code 124)."
+)
 @click.pass_obj
 def watch(call: Call, ids: Sequence[int], timeout: float | None) -> int:
     """Follow jobs (all, for ever, without IDS): changes of status and lines of their logs."""
@@ -274,38 +269,26 @@ def _tell_outcomes(outcomes: Sequence[tuple[bool, str]]) -> int:
 @job.command()
 @click.argument("job_id", metavar="ID", type=int)
 @click.option("--all", "whole", is_flag=True, help="From the first opcode on, whatever succeeded.")
-@click.option("--edit", is_flag=True, help="Edit the opcodes first, in $EDITOR.")
+@click.option(
+    "--edit", is_flag=True, help="Edit the opcodes first, in $VISUAL or $EDITOR (else vim, nano)."
+)
+@click.option(
+    "--ops", "file", metavar="FILE", help="With the opcodes in FILE (JSON or YAML) instead."
+)
 @click.pass_obj
-def retry(call: Call, *, job_id: int, whole: bool, edit: bool) -> None:
+def retry(call: Call, *, job_id: int, whole: bool, edit: bool, file: str | None) -> None:
     """Submit a new job like one that ended, from its first opcode that did not succeed on.
 
     Prints the new id. Each of the two jobs names the other.
     """
+    if file is not None and (edit or whole):
+        raise errors.UsageError("--ops: goes neither with --edit nor with --all")
     with call.client() as client:
-        ops = _edited(client.job(job_id), whole=whole) if edit else None
+        if edit:
+            click.echo(retrying.edited(client, job_id, whole=whole))
+            return
+        ops = None if file is None else retrying.read(reading.read_submission(file), file)
         click.echo(client.retry(job_id, whole=whole, ops=ops))
-
-
-def _edited(old: job_views.JobInfo, *, whole: bool) -> list[dict[str, Any]]:
-    """The opcodes that are to be repeated, as the user has edited them."""
-    from . import plans  # noqa: PLC0415 - YAML is only for this command
-
-    ops = old.ops or []
-    failed = [index for index, op in enumerate(ops) if op.status is not jobs.JobStatus.SUCCESS]
-    if not failed and not whole:
-        text = f"every opcode of job {old.id} succeeded; --all repeats them all the same"
-        raise errors.JobStateError(text)
-    first = 0 if whole else failed[0]
-    fields = [
-        {name: value for name, value in op.input.items() if name != "reason" and value is not None}
-        for op in ops[first:]
-    ]
-    text = msgspec.json.format(msgspec.json.encode(fields), indent=2).decode()
-    changed = click.edit(text, extension=".json")
-    if changed is None:
-        raise errors.UsageError("nothing was saved: nothing is submitted")
-    [planned] = plans.read(changed, "the edited opcodes")
-    return [dict(op) for op in planned.ops]
 
 
 @job.command()

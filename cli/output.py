@@ -148,10 +148,16 @@ def status_text(status: str) -> Any:  # noqa: ANN401 - rich's text, imported whe
 
 
 def absolute(moment: float | None) -> str:
-    """A time for programs, UTC; ``-`` if there is none."""
+    """A time for programs, UTC; ``-`` if there is none.
+
+    A stored time that no calendar has (somebody gave milliseconds) is told in seconds, as it is.
+    """
     if moment is None:
         return "-"
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    try:
+        return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        return f"{moment:.0f}"
 
 
 def relative(moment: float | None) -> str:

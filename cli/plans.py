@@ -13,11 +13,13 @@ every job stands behind those it waits for.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ..storage import errors
+from . import reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -49,24 +51,41 @@ class PlannedJob(msgspec.Struct, frozen=True, kw_only=True):
 
 def read(text: str, source: str) -> list[PlannedJob]:
     """The jobs in ``text``, in the order of submission; `PlanError` naming what is wrong."""
-    document = _parse(text, source)
+    document = reading.parse(text, source)
     try:
         return _jobs(document)
     except errors.PlanError as error:
         raise errors.PlanError(f"{source}: {error.text}") from error
 
 
-def _parse(text: str, source: str) -> object:
-    import yaml  # noqa: PLC0415 - JSON is YAML too, and this is the only command that reads it
+def parse_yaml(text: str, source: str) -> object:
+    """``text`` as YAML; `PlanError` names ``source``, line and column."""
+    import yaml  # noqa: PLC0415 - what is JSON needs none of it
 
     try:
-        return yaml.safe_load(text)
+        return yaml.load(text, _loader())  # noqa: S506 - one that makes plain data alone
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         raise errors.PlanError(f"{source}{place}: {error.problem}") from error
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
+    except RecursionError as error:
+        raise errors.PlanError(f"{source}: nested deeper than can be read") from error
+    except (yaml.YAMLError, ValueError, TypeError) as error:
         raise errors.PlanError(f"{source}: neither JSON nor YAML: {error}") from error
+
+
+@functools.cache
+def _loader() -> Any:  # noqa: ANN401 - a class of a library that is imported when needed
+    """The safe loader, but for dates: 2026-11-21 without quotes is the text that it looks like."""
+    import yaml  # noqa: PLC0415
+
+    class Loader(yaml.SafeLoader):
+        yaml_implicit_resolvers = {  # noqa: RUF012 - as the library has it
+            sign: [(tag, form) for tag, form in resolvers if not tag.endswith(":timestamp")]
+            for sign, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+        }
+
+    return Loader
 
 
 def _jobs(document: object) -> list[PlannedJob]:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
-from ..storage import errors
+from ..storage import errors, explanations
 from ..storage.jobs import JobStatus
-from . import output
+from . import choices, output, reading
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from ..transport.messages import Simulated
     from .call import Call
+
+_SLOTS = click.IntRange(min=1, max=explanations.INTEGER_MAX)
+_FINAL = [str(status) for status in JobStatus if status.is_final]
 
 
 @click.group()
@@ -44,8 +46,9 @@ def info(call: Call, *, output_kind: str) -> None:
     drained = "drained: it takes no jobs" if daemon.is_drained else "open"
     click.echo(f"The queue is {drained}")
     click.echo(f"Run slots: {limits.running_jobs_max} (tracked jobs: {limits.tracked_jobs_max})")
-    shown = ", ".join(f"{count} {name}" for name, count in daemon.counts.items() if count)
-    click.echo(f"Jobs: {shown}")
+    counts = ((name, count) for name, count in daemon.counts.items() if name != "last_id")
+    shown = ", ".join(f"{count} {name}" for name, count in counts if count)
+    click.echo(f"Jobs: {shown or 'none'}")
 
 
 @queue.command()
@@ -70,10 +73,8 @@ def undrain(call: Call) -> None:
 
 
 @queue.command()
-@click.argument("slots", type=click.IntRange(min=1), required=False)
-@click.option(
-    "--tracked", type=click.IntRange(min=1), metavar="N", help="Kept for Ganeti's tools alone."
-)
+@click.argument("slots", type=_SLOTS, required=False)
+@click.option("--tracked", type=_SLOTS, metavar="N", help="Kept for Ganeti's tools alone.")
 @click.pass_obj
 def limit(call: Call, slots: int | None, tracked: int | None) -> None:
     """Set how many jobs run at once (SLOTS), or tell it. Jobs that run go on."""
@@ -83,9 +84,9 @@ def limit(call: Call, slots: int | None, tracked: int | None) -> None:
 
 
 @queue.command()
-@click.option("--rule", metavar="JSON", help="A filter rule as JSON: priority, predicates, action.")
+@click.option("--rule", metavar="JSON|@FILE", help="A filter rule that is only thought of.")
 @click.option("--without", metavar="UUID", help="Without this filter rule.")
-@click.option("--slots", type=click.IntRange(min=1), metavar="N", help="With so many run slots.")
+@click.option("--slots", type=_SLOTS, metavar="N", help="With so many run slots.")
 @click.option(
     "--priority", "priorities", multiple=True, metavar="ID=N", help="With this priority of a job."
 )
@@ -111,45 +112,44 @@ def simulate(
 
     Without options: how things stand. The daemon's scheduler itself decides, on a copy.
     """
+    changes: dict[str, Any] = {
+        "rule": None if rule is None else reading.read_rule(rule, "--rule"),
+        "without": without,
+        "priorities": dict(_priority(text) for text in priorities),
+        "running": slots,
+        "ended": dict(_end(text) for text in ended),
+    }
     with call.client() as client:
-        found = client.simulate(
-            rule=None if rule is None else read_rule(rule, "--rule"),
-            without=without,
-            priorities=dict(_priority(text) for text in priorities),
-            running=slots,
-            ended=dict(_end(text) for text in ended),
-        )
+        if without is not None:
+            # A slip in it would be answered as if the rule were gone already.
+            client.filters([without])
+        found = client.simulate(**changes)
     if output_kind == "json":
         output.show_json(msgspec.to_builtins(found))
         return
     _show(found)
 
 
-def read_rule(text: str, place: str) -> Mapping[str, Any]:
-    """A filter rule written as JSON; `UsageError` names ``place``."""
-    try:
-        found = json.loads(text)
-    except ValueError as error:
-        raise errors.UsageError(f"{place}: not JSON: {error}") from error
-    if not isinstance(found, dict):
-        raise errors.UsageError(f'{place}: expected a JSON object such as {{"action": "PAUSE"}}')
-    return found
-
-
 def _priority(text: str) -> tuple[int, int]:
     job_id, _, number = text.partition("=")
+    if not (job_id.isdecimal() and number):
+        raise errors.UsageError(f"--priority: expected ID=N, got {text[:60]!r}")
     try:
-        return int(job_id), int(number)
-    except ValueError as error:
-        raise errors.UsageError(f"--priority: expected ID=N, got {text!r}") from error
+        priority = choices.Priority().convert(number, None, None)
+    except click.BadParameter as error:
+        raise errors.UsageError(f"--priority: {error.message}") from error
+    return choices.checked_number(job_id, "--priority"), priority
 
 
 def _end(text: str) -> tuple[int, str]:
     job_id, _, status = text.partition("=")
     status = status or JobStatus.SUCCESS
-    if not job_id.isdecimal() or status not in list(JobStatus):
-        raise errors.UsageError(f"--ended: expected ID or ID=STATUS, got {text!r}")
-    return int(job_id), status
+    if not job_id.isdecimal() or status not in _FINAL:
+        known = ", ".join(_FINAL)
+        raise errors.UsageError(
+            f"--ended: expected ID or ID=STATUS with one of {known}, got {text[:60]!r}"
+        )
+    return choices.checked_number(job_id, "--ended"), status
 
 
 def _show(found: Simulated) -> None:

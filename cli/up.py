@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from ..storage import documents, errors, settings
-from . import output
+from . import choices, output
 
 if TYPE_CHECKING:
     from ..storage.settings import Places
@@ -96,7 +96,11 @@ def _word(reader: int) -> str:
 
 @click.command()
 @click.option(
-    "--timeout", type=float, default=30.0, show_default=True, help="Seconds to wait for the end."
+    "--timeout",
+    type=choices.Seconds(),
+    default=30.0,
+    show_default=True,
+    help="Seconds to wait for the end.",
 )
 @click.pass_obj
 def down(call: Call, timeout: float) -> None:

@@ -21,19 +21,20 @@ INTEGER_MIN, INTEGER_MAX = -(2**63), 2**63 - 1
 _SHOWN_CHARACTERS_MAX = 60
 
 
-def check_plain(value: object, place: str, depth: int = 0) -> None:
+def check_plain(value: object, place: str, depth: int = 0, *, depth_max: int = DEPTH_MAX) -> None:
     """Raise `ValueError` that names the place unless JSON, and every store, can hold ``value``."""
     if not isinstance(value, list | tuple | dict):
         _check_scalar(value, place)
         return
-    if depth >= DEPTH_MAX:
-        raise ValueError(f"{place}: nested more than {DEPTH_MAX} levels deep")
+    if depth >= depth_max:
+        raise ValueError(f"{place}: nested more than {depth_max} levels deep")
     if isinstance(value, dict):
         for key, item in value.items():
-            check_plain(item, f"{place}.{_checked_key(key, place)}", depth + 1)
+            where = f"{place}.{_checked_key(key, place)}"
+            check_plain(item, where, depth + 1, depth_max=depth_max)
     else:
         for index, item in enumerate(value):
-            check_plain(item, f"{place}[{index}]", depth + 1)
+            check_plain(item, f"{place}[{index}]", depth + 1, depth_max=depth_max)
 
 
 def explain(complaint: str, given: Mapping[str, Any], declared: type[msgspec.Struct]) -> str:

@@ -29,6 +29,7 @@ LogEntry = tuple[int, Timestamp, str, Any]
 
 PRIORITY_MIN, PRIORITY_MAX = -20, 19
 
+
 STATE_SERIAL_KEY = "ganger_serial"
 """Extra key of a job file: counts its versions, so that journal replay never goes back."""
 
@@ -51,6 +52,13 @@ CHECKSUM_KEY = "ganger_crc"
 A file that was written over in place, and not flushed, may be a mixture of two versions after a
 loss of power; one that still is JSON must not be believed.
 """
+
+
+def check_priority(priority: int, place: str) -> None:
+    """Raise `BadRequestError` that names the place unless this is a priority."""
+    if not PRIORITY_MIN <= priority <= PRIORITY_MAX:
+        text = f"{place}: expected {PRIORITY_MIN} to {PRIORITY_MAX}, got {priority}"
+        raise errors.BadRequestError(text)
 
 
 class JobStatus(enum.StrEnum):

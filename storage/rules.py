@@ -35,8 +35,18 @@ from .filters import to_raw as filter_to_raw
 PREDICATES_MAX: Final = 100
 """Most predicates in one rule."""
 
+RULES_MAX: Final = 1_000
+"""Most rules stored. A job to which none of so many applies takes 1 to 5 ms to be judged."""
+
+RULES_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Most bytes of all rules stored, as JSON: a listing of all of them fits into a frame."""
+
 INTEGER_MAX: Final = 2**63 - 1
 """Largest number anywhere in a rule: what fits into a frame."""
+
+TIME_MIN: Final = 0.0
+TIME_MAX: Final = 253_402_300_799.0
+"""The end of the year 9999, behind which no calendar goes; who is later gave milliseconds."""
 
 ReasonEntry: TypeAlias = tuple[str, str, int]
 """Source, text and nanoseconds since the epoch."""
@@ -140,6 +150,17 @@ def parse_rule(raw: object, *, where: str = "") -> FilterRule:
         valid_until=valid_until,
         extra={key: value for key, value in raw.items() if key not in _KEYS},
     )
+
+
+def check_window(rule: FilterRule) -> None:
+    """`FilterRuleError` for a window that nobody can mean: before 1970, or after the year 9999.
+
+    For new rules alone: a stored one that is refused would be a rule not obeyed.
+    """
+    for name, moment in (("valid_from", rule.valid_from), ("valid_until", rule.valid_until)):
+        if moment is not None and not TIME_MIN <= moment <= TIME_MAX:
+            text = f"expected seconds since the epoch, up to the year 9999, not {shown(moment)}"
+            raise fault(name, text)
 
 
 def parse_rules(raws: Iterable[object]) -> ParsedRules:

@@ -26,6 +26,8 @@ class Exchange:
         self.error: Exception | None = None
         self.changed: Callable[[], None] = _nothing
         self.is_sent = False
+        self.may_be_done = False
+        """Whether an earlier sending may have been carried out, though its answer is lost."""
         self.failure: errors.GangerError | None = None
         self.retries = 0
         self.retry_at: float | None = None

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import msgspec
 
-from ..storage import errors, settings
+from ..storage import errors, explanations, settings
 from ..storage.job_views import FIELDS, WHOLE_FIELDS, JobInfo, job_info
 from ..storage.jobs import JobStatus
 from .messages import (
@@ -41,6 +41,9 @@ Reason = str | Sequence[TrailEntry]
 USER_SOURCE = "gnt:user"
 
 _IDS_SHOWN_MAX = 10
+
+_RULE_DEPTH_MAX = 100
+"""Deepest nesting of what is looked through; how deep a filter may be the daemon says."""
 
 
 def submission(
@@ -89,6 +92,8 @@ def new_filter(
 ) -> ReplaceFilter:
     """The request that stores a filter rule. It names the rule, so that it can be repeated."""
     valid_from, valid_until = window
+    for name, value in fields.items():
+        _check_sendable(value, name)
     return ReplaceFilter(
         uuid=str(uuid4()) if uuid is None else uuid,
         valid_from=valid_from,
@@ -103,7 +108,17 @@ def proposed_filter(rule: Mapping[str, Any]) -> ReplaceFilter:
     unknown = fields.keys() - set(ReplaceFilter.__struct_fields__)
     if unknown:
         raise errors.FilterRuleError(f"rule: unknown key {min(unknown)!r}")
+    for name, value in fields.items():
+        _check_sendable(value, name)
     return ReplaceFilter(**{"uuid": str(uuid4()), **fields})
+
+
+def _check_sendable(value: object, place: str) -> None:
+    """`FilterRuleError` that names the place of what no frame can carry."""
+    try:
+        explanations.check_plain(value, place, depth_max=_RULE_DEPTH_MAX)
+    except ValueError as error:
+        raise errors.FilterRuleError(str(error)) from error
 
 
 def simulation(

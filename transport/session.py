@@ -39,6 +39,11 @@ HANDSHAKES_FAILED_MAX = 3
 SENT_ONCE: tuple[type[Message], ...] = (messages.StopDaemon, messages.CrashComponent)
 """Requests that must not reach a second daemon."""
 
+_GONE: dict[type[Message], type[errors.GangerError]] = {
+    messages.DeleteFilter: errors.UnknownFilterError,
+}
+"""Requests that, carried out twice, are refused the second time, and how: it is done then."""
+
 _RETRIED = (errors.ComponentRestartedError, errors.BusyError)
 # A watch outlives the daemon: another one will take it up.
 _WATCH_RETRIED = (*_RETRIED, errors.StoppingError)
@@ -203,7 +208,11 @@ class Session:
         if isinstance(message, messages.Failure):
             error = errors.from_wire(message.error, message.text)
             retried = _RETRIED if call.probes is None else _WATCH_RETRIED
-            if isinstance(error, retried):
+            if call.may_be_done and isinstance(error, _GONE.get(type(call.message), ())):
+                # The earlier sending has done it.
+                call.reply = messages.Done()
+                self._finish(call)
+            elif isinstance(error, retried):
                 self._retry_later(call, error, now)
             else:
                 self._finish(call, error)
@@ -218,6 +227,7 @@ class Session:
 
     def _retry_later(self, exchange: Exchange, error: errors.GangerError, now: float) -> None:
         exchange.failure = error
+        exchange.may_be_done |= isinstance(error, errors.ComponentRestartedError)
         pause = min(RETRY_SECONDS_MAX, RETRY_SECONDS_MIN * 2**exchange.retries)
         exchange.retries += 1
         exchange.retry_at = now + pause
@@ -387,6 +397,7 @@ class Session:
         everything = [each for number, each in self._open.items() if number == each.number]
         for exchange in everything:
             exchange.retry_at = None
+            exchange.may_be_done |= exchange.is_sent
             exchange.is_sent = False
             if isinstance(exchange, Stream):
                 self._drop_numbers(exchange)

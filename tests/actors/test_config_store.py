@@ -11,6 +11,7 @@ from tests.actors.stage import Asker, Stage, Staged
 
 from ganger.actors.config_store import ConfigStore
 from ganger.storage import config_files, settings
+from ganger.storage.rules import RULES_MAX
 from ganger.transport import messages
 from ganger.transport.addresses import Envelope
 
@@ -106,6 +107,36 @@ def test_a_rule_is_answered_when_it_is_on_disk_and_in_force(stage: Stage) -> Non
     assert asker.answer == messages.FilterStored(uuid=UUID)
     store.notify(messages.RulesInForce(serial=told.serial))
     assert len(asker.answers) == 1
+
+
+def full(stage: Stage, count: int) -> None:
+    rules = {f"{n:08x}-0000-4000-8000-000000000000": RULE for n in range(count)}
+    known = {uuid: {**rule, "uuid": uuid} for uuid, rule in rules.items()}
+    stage.places.config.write_bytes(msgspec.json.encode({"filters": known}))
+
+
+def test_a_rule_too_many_is_refused_and_nothing_is_changed(stage: Stage) -> None:
+    full(stage, RULES_MAX)
+    before = stage.places.config.read_bytes()
+    store = stage.start(ConfigStore)
+    name, text = store.say(replace()).refusal
+    assert name == "FilterRuleError"
+    assert f"no more than {RULES_MAX} are kept" in text
+    assert stage.take(messages.ReportLastId) == []
+    assert stage.places.config.read_bytes() == before
+
+
+def test_of_two_that_ask_for_the_last_place_one_is_refused(stage: Stage) -> None:
+    full(stage, RULES_MAX - 1)
+    store = stage.start(ConfigStore)
+    askers = [store.say(replace(uuid=None)) for _ in range(2)]
+    for asked in stage.take(messages.ReportLastId):
+        store.notify(messages.LastIdReported(token=asked.token, last_id=1))
+    assert len(stored(stage)) == RULES_MAX
+    told = stage.take_one(messages.RulesChanged)
+    store.notify(messages.RulesInForce(serial=told.serial))
+    assert isinstance(askers[0].answer, messages.FilterStored)
+    assert f"no more than {RULES_MAX} are kept" in askers[1].refusal[1]
 
 
 def test_a_change_leaves_the_rest_of_the_configuration_as_it_is(stage: Stage) -> None:

@@ -240,3 +240,32 @@ def test_jobs_that_the_scheduler_finds_rejected_are_canceled(queue: Queue) -> No
     queue.choose(2, doomed=[(1, "rejected", TOLD)])
     assert queue.statuses() == {1: "canceled", 2: "queued"}
     assert [op["OP_ID"] for op in (queue.job(1).ops[0].input,)] == [DELAY["OP_ID"]]
+
+
+# What if.
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"without": "no-such-rule"}, "without: there is no rule no-such-rule"),
+        ({"priorities": {1: 20}}, "priorities[1]: expected -20 to 19, got 20"),
+        ({"ended": {1: RUNNING}}, "ended[1]: expected a final status, not running"),
+        ({"ended": {9: SUCCESS}}, "there is no live job 9"),
+    ],
+)
+def test_what_cannot_be_so_is_not_simulated(queue: Queue, asked: Any, told: str) -> None:
+    queue.submitted(command())
+    obey(queue, REJECTS)
+    assert queue.actor.ask(messages.Simulate(**asked)).refusal[1] == told
+    assert queue.stage.take(messages.JudgeSimulation) == []
+    queue.actor.say(messages.Simulate(without=UUID, priorities={1: 19}, ended={1: SUCCESS}))
+    assert len(queue.stage.take(messages.JudgeSimulation)) == 1
+
+
+def test_nothing_is_simulated_before_the_rules_are_known(queue: Queue) -> None:
+    queue.actor.component._door = None
+    asker = queue.actor.say(messages.TestFilters(without=UUID))
+    assert asker.answers == []
+    obey(queue, REJECTS)
+    assert len(queue.stage.take(messages.JudgeTest)) == 1

@@ -63,6 +63,9 @@ class Daemon:
 
     def filters(self, uuids: Sequence[str] | None = None) -> list[FilterRow]:
         self.asked.append(uuids)
+        known = {row.uuid for row in self.rows}
+        if uuids is not None and not known.issuperset(uuids):
+            raise errors.UnknownFilterError
         return [row for row in self.rows if uuids is None or row.uuid in uuids]
 
 
@@ -178,10 +181,21 @@ def test_all_predicates_that_are_given_must_match(daemon: Daemon) -> None:
     ("text", "told"),
     [
         ('[["opcode", ["=", "OP_ID", "OP_EXEC"]]', "--predicates, line 1, column 39: expected"),
-        ("[" * 5_000, "--predicates: neither JSON nor YAML: maximum recursion depth"),
+        ("[" * 5_000, "--predicates: nested deeper than can be read"),
         ("9" * 5_000, "--predicates: neither JSON nor YAML: Exceeds the limit"),
-        ('[["opcode", ["=", OP_ID, 2026-01-01]]]', "--predicates: holds what JSON cannot say"),
-        ("&a [*a]", "--predicates: holds what JSON cannot say: Circular"),
+        (
+            '[["opcode", ["=", OP_ID, !!binary aGk=]]]',
+            "--predicates: predicates[0][1][2]: expected plain data, got bytes",
+        ),
+        (
+            f'[["jobid", ["=", "id", {2**63}]]]',
+            "--predicates: predicates[0][1][2]: expected an integer of at most 64 bits",
+        ),
+        (
+            r'[["opcode", ["=", "OP_ID", "\ud800"]]]',
+            "--predicates: predicates[0][1][2]: expected text that UTF-8 can hold",
+        ),
+        ("&a [*a]", "--predicates: nested more than 100 levels deep"),
         ('{"opcode": 1}', "--predicates: expected a list of predicates"),
         ("", "--predicates: expected a list of predicates"),
     ],
@@ -247,11 +261,23 @@ def test_actions_are_passed_on(daemon: Daemon, action: str) -> None:
     assert rule(daemon, "--action", action)["action"] == action
 
 
+def test_a_limit_without_its_number_is_told_how_it_is_written(daemon: Daemon) -> None:
+    told = "--action: RATE_LIMIT takes a number, as in --action 'RATE_LIMIT 5'"
+    assert refusal(daemon, "add", "--action", "RATE_LIMIT") == told
+
+
+def test_a_test_without_a_rule_that_does_not_exist_is_refused(daemon: Daemon) -> None:
+    # It would be answered as if the rule were gone already.
+    daemon.rows = []
+    done = CliRunner().invoke(ganger, ["filter", "test", "--without", UUID], standalone_mode=False)
+    assert isinstance(done.exception, errors.UnknownFilterError)
+    assert daemon.asked == [[UUID]]
+
+
 @pytest.mark.parametrize(
     ("text", "asked"),
     [
         ("PAUS", "PAUS"),
-        ("RATE_LIMIT", "RATE_LIMIT"),
         ("RATE_LIMIT 0", ["RATE_LIMIT", 0]),
         ("RATE_LIMIT -1", ["RATE_LIMIT", -1]),
         ("RATE_LIMIT many", ["RATE_LIMIT", "many"]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.transport.fake_daemon import PATIENCE_SECONDS, FakeDaemon
@@ -123,3 +124,25 @@ def test_the_asynchronous_client_has_the_same_verbs(daemon: FakeDaemon, data: Pa
 
     asyncio.run(scene())
     assert list(daemon.store.filters) == [UUID]
+
+
+@pytest.mark.parametrize(
+    ("expression", "told"),
+    [
+        (["=", "id", 2**63], "an integer of at most 64 bits"),
+        (["=", "id", "\ud800"], "text that UTF-8 can hold"),
+        (["=", "id", {1: 2}], "str as key, got int"),
+        (["=", "id", object()], "plain data, got object"),
+    ],
+)
+def test_what_cannot_be_sent_of_a_rule_is_refused_with_its_place(
+    client: Client, expression: list[Any], told: str
+) -> None:
+    place = rf"^predicates\[0\]\[1\]\[2\]: expected {told}$"
+    rule: dict[str, Any] = {"action": "PAUSE", "predicates": [["jobid", expression]]}
+    with pytest.raises(errors.FilterRuleError, match=place):
+        client.add_filter(**rule)
+    with pytest.raises(errors.FilterRuleError, match=place):
+        client.test_filters(rule)
+    with pytest.raises(errors.FilterRuleError, match=place):
+        client.simulate(rule=rule)

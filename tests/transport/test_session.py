@@ -233,6 +233,60 @@ def test_a_wish_to_stop_that_never_left_is_sent_when_it_can_be() -> None:
     assert [type(frame.message) for frame in talk.reconnect()] == [messages.StopDaemon]
 
 
+# What the first sending may have done already.
+
+DELETION = messages.DeleteFilter(uuid="aaaaaaaa-0000-4000-8000-000000000000")
+GONE = errors.UnknownFilterError("Filter rule does not exist")
+
+
+def test_a_deletion_whose_answer_was_lost_is_done_when_the_rule_is_gone() -> None:
+    talk = Talk()
+    call = talk.call(DELETION)
+    assert [frame.message for frame in talk.reconnect()] == [DELETION]
+    talk.refuse(GONE)
+    assert call.result() == messages.Done()
+    assert talk.session.is_idle
+
+
+def test_a_deletion_that_a_restarted_component_may_have_done_is_done_when_the_rule_is_gone() -> (
+    None
+):
+    talk = Talk()
+    call = talk.call(DELETION)
+    talk.refuse(errors.ComponentRestartedError())
+    assert talk.turn(session.RETRY_SECONDS_MIN)
+    talk.refuse(GONE)
+    assert call.result() == messages.Done()
+
+
+def test_a_deletion_that_nobody_can_have_done_before_is_refused_when_there_is_no_rule() -> None:
+    sent_once = Talk()
+    first = sent_once.call(DELETION)
+    sent_once.refuse(GONE)
+    not_taken = Talk()
+    second = not_taken.call(DELETION)
+    not_taken.refuse(errors.BusyError())
+    assert not_taken.turn(session.RETRY_SECONDS_MIN)
+    not_taken.refuse(GONE)
+    never_left = Talk(connected=False)
+    third = never_left.call(DELETION)
+    never_left.reconnect()
+    never_left.refuse(GONE)
+    assert [failed(call) for call in (first, second, third)] == ["UnknownFilterError"] * 3
+
+
+def test_other_errors_and_other_requests_are_told_as_they_are_when_sent_again() -> None:
+    talk = Talk()
+    deletion, listing = talk.call(DELETION), talk.call(messages.ListFilters(uuids=["x"]))
+    talk.reconnect()
+    talk.refuse(errors.FilterRuleError("uuid: Unable to parse UUID"), deletion.number)
+    talk.refuse(GONE, listing.number)
+    assert [failed(call) for call in (deletion, listing)] == [
+        "FilterRuleError",
+        "UnknownFilterError",
+    ]
+
+
 # The callback.
 
 

@@ -1,0 +1,149 @@
+"""``ganger job retry --edit``: the opcodes of an ended job, as the user edits them.
+
+What somebody has typed is never lost: the file is only removed when its text is submitted, or
+when there is nothing in it to keep.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from ..storage import errors, jobs, opcodes
+
+if TYPE_CHECKING:
+    from ..storage import job_views
+    from ..transport.client import Client
+
+_QUEUE_SOURCES = ("gnt:opcode:", "gnt:daemon:", "ganger:retry")
+"""How the sources of those entries of a reason trail begin that the queue adds itself."""
+
+
+def edited(client: Client, job_id: int, *, whole: bool) -> int:
+    """Let the user edit the opcodes of an ended job, submit them, and return the new job's id."""
+    text = opcodes_text(client.job(job_id), whole=whole)
+    path = _stored(text, job_id)
+    try:
+        _edit(path, job_id)
+        new_id = client.retry(job_id, ops=read(_saved(path), "the edited opcodes"))
+    except (errors.GangerError, click.ClickException) as error:
+        raise _told_where(error, path, text, job_id) from error
+    except (KeyboardInterrupt, click.Abort):
+        click.echo(f"ganger: the edited text is kept in {path}", err=True)
+        raise
+    path.unlink()
+    return new_id
+
+
+def opcodes_text(old: job_views.JobInfo, *, whole: bool) -> str:
+    """The opcodes that are to be repeated, to be edited. `JobStateError` if there are none."""
+    if not old.is_final:
+        text = f"job {old.id} has status {old.status}: only an ended job can be retried"
+        raise errors.JobStateError(text)
+    ops = old.ops or []
+    failed = [index for index, op in enumerate(ops) if op.status is not jobs.JobStatus.SUCCESS]
+    if not failed and not whole:
+        text = f"every opcode of job {old.id} succeeded; --all repeats them all the same"
+        raise errors.JobStateError(text)
+    first = 0 if whole else failed[0]
+    fields = [_fields(op.input) for op in ops[first:]]
+    return msgspec.json.format(msgspec.json.encode(fields), indent=2).decode() + "\n"
+
+
+def read(text: str, source: str) -> list[dict[str, Any]]:
+    """The opcodes in an edited text; `PlanError` names what is wrong with it."""
+    from . import plans  # noqa: PLC0415 - most commands read no plan
+
+    match plans.read(text, source):
+        case [plans.PlannedJob(ops=ops, name=None, reason=None, priority=None, depends=[])]:
+            pass
+        case _:
+            raise errors.PlanError(f"{source}: expected one list of opcodes")
+    for index, op in enumerate(ops):
+        for name, value in op.items():
+            if value == opcodes.REDACTED:
+                told = f"{source}: opcode {index}: {name} is secret and was not stored; give it"
+                raise errors.PlanError(told)
+    return ops
+
+
+def _fields(given: dict[str, Any]) -> dict[str, Any]:
+    """What is set of an opcode. Of its reasons those that users gave: limits go by them."""
+    fields = {name: value for name, value in given.items() if value is not None}
+    trail = fields.pop("reason", None)
+    kept = [entry for entry in (trail if isinstance(trail, list) else ()) if _is_users(entry)]
+    return {**fields, "reason": kept} if kept else fields
+
+
+def _is_users(entry: object) -> bool:
+    match entry:
+        case [str(source), *_]:
+            return not source.startswith(_QUEUE_SOURCES)
+    return False
+
+
+def _stored(text: str, job_id: int) -> Path:
+    """A new file with this text that nobody else may read."""
+    try:
+        descriptor, name = tempfile.mkstemp(prefix=f"ganger-retry-{job_id}-", suffix=".json")
+        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+            stream.write(text)
+        # As saved long ago, so that one who saves at once is seen to have saved.
+        os.utime(name, (0, 0))
+    except OSError as error:
+        text = f"the opcodes cannot be put into a file to be edited: {error.strerror}"
+        raise errors.StorageError(text) from error
+    return Path(name)
+
+
+def _edit(path: Path, job_id: int) -> None:
+    try:
+        click.edit(filename=str(path))
+    except click.ClickException as error:
+        if os.environ.get("VISUAL") or os.environ.get("EDITOR"):
+            raise
+        raise click.ClickException(f"{error.message} (EDITOR names the editor to use)") from error
+    try:
+        is_saved = path.stat().st_mtime != 0
+    except OSError as error:
+        text = f"the editor has left no file {path}: nothing is submitted"
+        raise errors.UsageError(text) from error
+    if not is_saved:
+        text = f"nothing was saved: nothing is submitted (as it was: `ganger job retry {job_id}`)"
+        raise errors.UsageError(text)
+
+
+def _saved(path: Path) -> str:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise errors.PlanError(f"the edited opcodes: not UTF-8 text: {error.reason}") from error
+    except OSError as error:
+        raise errors.StorageError(f"{path}: {error.strerror}") from error
+    if not text.strip():
+        raise errors.UsageError("the edited file is empty: nothing is submitted")
+    return text
+
+
+def _told_where(
+    error: errors.GangerError | click.ClickException, path: Path, text: str, job_id: int
+) -> Exception:
+    """The error, with the place where the edited text is kept, if it is worth it."""
+    try:
+        left = path.read_bytes()
+    except OSError:
+        return error
+    if not left.strip() or left == text.encode():
+        path.unlink()
+        return error
+    kept = (
+        f"the edited text is kept in {path}; mend it, then `ganger job retry {job_id} --ops {path}`"
+    )
+    if isinstance(error, click.ClickException):
+        return click.ClickException(f"{error.message}; {kept}")
+    return type(error)(f"{error.text.rstrip('.')}; {kept}")

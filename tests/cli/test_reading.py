@@ -1,0 +1,189 @@
+"""What is read from options and files: refused with its place where it could not be sent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from ganger.cli import plans, reading
+from ganger.cli.main import ganger
+from ganger.storage import errors, settings
+
+BIG = 2**63
+DEEP = "[" * 5_000 + "]" * 5_000
+
+
+def refused(text: str) -> str:
+    with pytest.raises(errors.PlanError) as caught:
+        reading.parse(text, "plan")
+    assert "\n" not in caught.value.text
+    return caught.value.text
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (f'[{{"a": [0, {BIG}]}}]', "plan: [0].a[1]: expected an integer of at most 64 bits"),
+        (f'{{"a": {-BIG - 1}}}', "plan: a: expected an integer of at most 64 bits"),
+        (str(BIG), "plan: expected an integer of at most 64 bits"),
+        (r'{"a": {"b": "\ud800"}}', "plan: a.b: expected text that UTF-8 can hold"),
+        (r'{"a": {"\ud800": 1}}', "plan: a: expected text that UTF-8 can hold"),
+        ('{"a": [NaN]}', "plan: a[0]: expected a finite number, got nan"),
+        ('{"a": 1e999}', "plan: a: expected a finite number, got inf"),
+        ("a: {1: x}", "plan: a: expected str as key, got int"),
+        ("a: !!binary aGk=", "plan: a: expected plain data, got bytes"),
+        ("a: !!set {b}", "plan: a: expected plain data, got set"),
+    ],
+)
+def test_what_cannot_be_sent_is_refused_with_its_place(text: str, told: str) -> None:
+    assert refused(text) == told
+
+
+@pytest.mark.parametrize("number", [BIG - 1, -BIG])
+def test_integers_of_64_bits_are_read(number: int) -> None:
+    assert reading.parse(f'{{"a": {number}}}', "plan") == {"a": number}
+
+
+def test_nesting_is_bounded_whoever_reads_it() -> None:
+    limit = reading.DEPTH_MAX
+    assert reading.parse("[" * limit + "]" * limit, "plan")
+    told = f"plan: nested more than {limit} levels deep"
+    assert refused("[" * (limit + 1) + "]" * (limit + 1)) == told
+    assert refused("&a [*a]") == told
+    assert refused(DEEP) == "plan: nested deeper than can be read"
+
+
+def test_aliases_do_not_make_a_small_text_a_huge_document() -> None:
+    # Each line holds the one before it ten times: a hundred million values.
+    lines = [f"- &a{n} [{', '.join([f'*a{n - 1}' if n else 'x'] * 10)}]" for n in range(8)]
+    told = f"plan: holds more than the {settings.FRAME_BYTES_MAX} bytes that are sent"
+    assert refused("\n".join(lines)) == told
+
+
+def test_a_text_repeated_by_aliases_counts_each_time() -> None:
+    text = f"- &a {'x' * 100_000}\n" + "- *a\n" * 100
+    assert refused(text).startswith("plan: holds more than")
+
+
+def test_a_date_without_quotes_is_the_text_that_it_looks_like() -> None:
+    text = "{a: 2026-11-21, b: 2026-11-21 18:00:00, c: 17}"
+    assert reading.parse(text, "plan") == {"a": "2026-11-21", "b": "2026-11-21 18:00:00", "c": 17}
+
+
+def test_a_plan_is_read_as_json_where_it_is_json() -> None:
+    # An exponent without a dot is a number in JSON and a text in YAML 1.1.
+    [job] = plans.read('[{"OP_ID": "OP_TEST_DELAY", "duration": 1e0}]', "plan")
+    assert job.ops[0]["duration"] == 1
+
+
+def test_json_alone_is_not_read_as_yaml() -> None:
+    with pytest.raises(errors.UsageError, match=r"^--op: not JSON: "):
+        reading.parse_json("{OP_ID: OP_EXEC}", "--op")
+    with pytest.raises(errors.UsageError, match=r"^--op: nested deeper than can be read$"):
+        reading.parse_json(DEEP, "--op")
+    with pytest.raises(errors.UsageError, match=r"^--op: n: expected an integer of at most 64 b"):
+        reading.parse_json(f'{{"n": {BIG}}}', "--op")
+
+
+def test_a_rule_is_read_from_the_option_or_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "rule.yaml"
+    file.write_text("action: PAUSE")
+    assert reading.read_rule(f"@{file}", "--rule") == {"action": "PAUSE"}
+    assert reading.read_rule('{"action": "PAUSE"}', "--rule") == {"action": "PAUSE"}
+
+
+@pytest.mark.parametrize("words", [("filter", "test"), ("queue", "simulate")])
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (DEEP, "--rule: nested deeper than can be read"),
+        ("[]", '--rule: expected an object such as {"action": "PAUSE"}'),
+        ("@/nonexistent", "--rule: '/nonexistent': No such file or directory"),
+        (
+            f'{{"predicates": [["jobid", ["=", "id", {BIG}]]]}}',
+            "--rule: predicates[0][1][2]: expected an integer of at most 64 bits",
+        ),
+        (
+            r'{"predicates": [["opcode", ["=", "OP_ID", "\ud800"]]]}',
+            "--rule: predicates[0][1][2]: expected text that UTF-8 can hold",
+        ),
+    ],
+)
+def test_a_proposed_rule_is_refused_before_any_daemon_is_asked(
+    words: tuple[str, str], text: str, told: str, tmp_path: Path
+) -> None:
+    # Without a daemon: had it been asked, that would be the error.
+    asked = ["--data", str(tmp_path), *words, "--rule", text]
+    done = CliRunner().invoke(ganger, asked, standalone_mode=False)
+    assert isinstance(done.exception, errors.UsageError)
+    assert done.exception.text == told
+
+
+def test_a_submission_that_is_not_text_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "plan"
+    file.write_bytes(b"\xff\xfe")
+    with pytest.raises(errors.PlanError, match="not UTF-8 text"):
+        reading.read_submission(str(file))
+    with pytest.raises(errors.UsageError, match="Is a directory"):
+        reading.read_submission(str(tmp_path))
+    read = CliRunner().invoke(ganger, ["job", "submit", "-"], input=b"\xff", standalone_mode=False)
+    assert isinstance(read.exception, errors.PlanError)
+    assert read.exception.text.startswith("standard input: not UTF-8 text")
+
+
+# Options that hold a number or a text.
+
+HALF = "\udcff"
+"""As a byte reaches us that is no UTF-8."""
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("filter", "add", "--reason", HALF), "'--reason': not UTF-8 text"),
+        (("filter", "add", "--reason-matches", HALF), "'--reason-matches': not UTF-8 text"),
+        (("filter", "add", "--opcode", HALF), "'--opcode': not UTF-8 text"),
+        (("filter", "add", "--priority", str(BIG)), f"'--priority': {BIG} is not in the range"),
+        (("filter", "add", "--action", f"RATE_LIMIT {BIG}"), "--action: expected an integer of"),
+        (("filter", "add", "--jobs-after", str(BIG)), "--jobs-after: expected an integer of"),
+        (("queue", "simulate", "--priority", "4=20"), "--priority: expected -20 to 19, high"),
+        (("queue", "simulate", "--priority", "4"), "--priority: expected ID=N, got '4'"),
+        (("queue", "simulate", "--priority", "-3=4"), "--priority: expected ID=N, got '-3=4'"),
+        (("queue", "simulate", "--priority", f"{BIG}=4"), "--priority: expected an integer of"),
+        (("queue", "simulate", "--ended", "4=running"), "--ended: expected ID or ID=STATUS with"),
+        (("queue", "simulate", "--ended", str(BIG)), "--ended: expected an integer of"),
+        (("queue", "simulate", "--slots", str(BIG)), "'--slots': "),
+        (("queue", "limit", str(BIG)), "is not in the range"),
+        (("job", "submit", "--op", "{}", "--reason", HALF), "'--reason': not UTF-8 text"),
+        (("job", "submit", "--op", "{}", "--depend", str(BIG)), "'--depend': expected ID or"),
+        (("job", "submit", "--op", "{}", "--key", ""), "--key: is empty"),
+        (("job", "autoarchive", "9" * 400), "'AGE': expected a number with"),
+        (("job", "wait", "1", "--timeout", "nan"), "'--timeout': expected seconds, from 0"),
+        (("job", "watch", "1", "--timeout", "inf"), "'--timeout': expected seconds, from 0"),
+        (("job", "wait", "1", "--timeout", "-1"), "'--timeout': expected seconds, from 0"),
+        (("exec", "--", "echo", HALF), "'COMMAND...': not UTF-8 text"),
+        (("exec", "--env", f"A={HALF}", "--", "true"), "'--env': not UTF-8 text"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_before_any_daemon_is_asked(
+    words: tuple[str, ...], told: str, tmp_path: Path
+) -> None:
+    asked = ["--data", str(tmp_path), *words]
+    done = CliRunner().invoke(ganger, asked, standalone_mode=False)
+    match done.exception:
+        case errors.UsageError() as error:
+            assert told in error.text
+        case click.UsageError() as error:
+            assert told in error.format_message()
+        case error:
+            pytest.fail(f"not refused as a wrong command line: {error!r}")
+
+
+def test_standard_input_of_a_command_that_is_not_text_is_named(tmp_path: Path) -> None:
+    asked = ["--data", str(tmp_path), "exec", "--stdin", "-", "--", "cat"]
+    done = CliRunner().invoke(ganger, asked, input=b"\xff", standalone_mode=False)
+    assert isinstance(done.exception, errors.UsageError)
+    assert done.exception.text == "--stdin: standard input is not UTF-8 text"
