@@ -13,7 +13,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, assert_never
 
-from ..storage import rules, settings
+from ..storage import errors, job_files, rules, settings
 from ..storage.rules import ActionName
 from ..transport import messages
 from ..transport.messages import JobVerdict
@@ -175,7 +175,7 @@ class FilterEvaluator(Component):
         then = self._what_if(message.test, message.last_id)
         rows = []
         for arrived, status in zip(message.jobs, message.statuses, strict=True):
-            facts = filtering.JobFacts.of(arrived.job.id, arrived.inputs or ())
+            facts = self._facts(arrived, self._chain, then)
             rows.append(
                 messages.RuleTest(
                     id=arrived.job.id,
@@ -203,8 +203,8 @@ class FilterEvaluator(Component):
         """Judge page after page, then let the scheduler say what would become of them."""
         chain = self._what_if(message.simulation, message.last_id)
         judged, running = self._simulated.setdefault(message.token, ([], []))
-        judged += [_verdict_under(chain, arrived, 1) for arrived in message.jobs]
-        running += [_verdict_under(chain, arrived, 1) for arrived in message.running]
+        judged += [self._verdict_under(chain, arrived, 1) for arrived in message.jobs]
+        running += [self._verdict_under(chain, arrived, 1) for arrived in message.running]
         if message.next_after is not None:
             more = messages.SimulationPage(token=message.token, after=message.next_after)
             self.address("job_queue").notify(more)
@@ -218,28 +218,40 @@ class FilterEvaluator(Component):
     def _verdict(self, arrived: messages.JobArrived) -> messages.JobVerdict:
         if not self._chain.links:
             return messages.JobVerdict(job=arrived.job, chain=self._number)
-        if arrived.inputs is None and self._chain.reads_opcodes:
+        if arrived.inputs is None and not arrived.is_in_file and self._chain.reads_opcodes:
             # It is sent again, with its inputs, when it comes to the front.
             return messages.JobVerdict(job=arrived.job)
-        return _verdict_under(self._chain, arrived, self._number)
+        return self._verdict_under(self._chain, arrived, self._number)
+
+    def _verdict_under(
+        self, chain: filtering.RuleChain, arrived: messages.JobArrived, number: int
+    ) -> JobVerdict:
+        verdict = filtering.judge(chain, self._facts(arrived, chain))
+        return JobVerdict(
+            job=arrived.job,
+            action=str(verdict.action),
+            rule=verdict.rule,
+            limit=verdict.limit,
+            chain=number,
+        )
+
+    def _facts(
+        self, arrived: messages.JobArrived, *chains: filtering.RuleChain
+    ) -> filtering.JobFacts:
+        """What these chains look at."""
+        inputs = arrived.inputs
+        if inputs is None and arrived.is_in_file and any(chain.reads_opcodes for chain in chains):
+            try:
+                inputs = job_files.read_inputs(self.places.queue, arrived.job.id)
+            except errors.StorageError as error:
+                # It has been archived meanwhile; or no rule can look at it, and the others must
+                # not wait for that.
+                self.log.error("job cannot be judged", job=arrived.job.id, error=error.text)
+        return filtering.JobFacts.of(arrived.job.id, inputs or ())
 
 
 def _rejection(judged: messages.JobVerdict) -> filtering.Verdict:
     return filtering.Verdict(judged.rule, ActionName.REJECT)
-
-
-def _verdict_under(
-    chain: filtering.RuleChain, arrived: messages.JobArrived, number: int
-) -> JobVerdict:
-    facts = filtering.JobFacts.of(arrived.job.id, arrived.inputs or ())
-    verdict = filtering.judge(chain, facts)
-    return JobVerdict(
-        job=arrived.job,
-        action=str(verdict.action),
-        rule=verdict.rule,
-        limit=verdict.limit,
-        chain=number,
-    )
 
 
 def _named(verdict: filtering.Verdict) -> tuple[str, str] | None:

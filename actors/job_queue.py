@@ -188,8 +188,8 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers):
             case messages.ReportCounts():
                 self._report_counts(message.token)
             case messages.FilesDue():
-                self._are_files_due = False
-                self._write_files()
+                # The end of this turn goes on with them.
+                pass
             case messages.DiskRetried():
                 self._retry_disk()
             case _:
@@ -198,6 +198,7 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers):
     def turn_ended(self) -> None:
         """One flush for everything the turn brought; then everybody is told."""
         self._ledger.commit()
+        self._write_files()
         if self._ledger.is_read_only and not self._is_disk_awaited:
             self.log.error("the disk refuses writes: the queue takes no changes")
             self._retry_disk_later()
@@ -322,15 +323,7 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers):
         self.address("filter_evaluator").notify(notice)
 
     def _arrived(self, row: Row) -> messages.JobArrived:
-        inputs = None
-        if self._reads_opcodes:
-            try:
-                inputs = self._inputs(row.id)
-            except errors.StorageError as error:
-                # No rule can look at it; the others must not wait for that.
-                self.log.error("job cannot be read", job=row.id, error=error.text)
-                inputs = []
-        return messages.JobArrived(job=row.as_pending(), inputs=inputs)
+        return self._whole(row) if self._reads_opcodes else _bare(row)
 
     def _change_chain(self, message: messages.RuleChainChanged) -> None:
         self._reads_opcodes = message.reads_opcodes
@@ -348,9 +341,6 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers):
         """When the scheduler decides by these rules too, nobody goes by older ones any more."""
         if self._noted_serial == self._chain_serial:
             self.address("config_store").notify(messages.RulesInForce(serial=self._chain_serial))
-
-    def _inputs(self, job_id: int) -> list[dict[str, object]]:
-        return [op.input for op in self._read(job_id).ops]
 
     def _report_running(self) -> None:
         running = [
@@ -396,3 +386,7 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers):
             if (row := self._table.find(job_id)) is not None and not row.status.is_final:
                 self._take_death(row)
         self._report_queue()
+
+
+def _bare(row: Row) -> messages.JobArrived:
+    return messages.JobArrived(job=row.as_pending(), inputs=None)

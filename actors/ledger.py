@@ -12,6 +12,7 @@ states that wait for the flush: the next state of the same job must start from t
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 from ..storage import errors, settings
@@ -44,7 +45,8 @@ class Ledger:
         self._cause = ""
         self._journal = journal
         self._states: dict[int, tuple[int, bytes]] = {}
-        self._unwritten: set[int] = set()
+        # In the order of their ids, nearly always.
+        self._unwritten: dict[int, None] = {}
         self._covered: set[int] = set()
         self._unarchived: dict[int, Callable[[], None]] = {}
         self._staged: dict[int, bytes] = {}
@@ -80,7 +82,7 @@ class Ledger:
         """
         self.last_id = last_id
         self._states = {**living, **(unwritten or {})}
-        self._unwritten = set(unwritten or ())
+        self._unwritten = dict.fromkeys(unwritten or ())
         self._unarchived = dict.fromkeys(unarchived, _nothing)
         self.retry()
 
@@ -98,7 +100,7 @@ class Ledger:
             for job_id, serial, body in jobs:
                 self._covered.add(job_id)
                 self._states[job_id] = (serial, body)
-                self._unwritten.add(job_id)
+                self._unwritten[job_id] = None
             done()
 
         self._append(JobsStored(jobs), stored, failed)
@@ -142,7 +144,7 @@ class Ledger:
         """Make everything durable and run what waited for it, and what came of that."""
         while self._effects:
             self._commit_once()
-        if self._journal.is_full and not self.is_read_only:
+        if self._journal.is_full and not self.is_read_only and not self._is_behind():
             self.retry()
 
     def retry(self) -> bool:
@@ -169,6 +171,13 @@ class Ledger:
         staged = self._staged.get(job_id)
         return self.body(job_id) if staged is None else staged
 
+    def in_memory(self, job_id: int) -> bytes | None:
+        """As `newest`, but None if only the file has it."""
+        staged = self._staged.get(job_id)
+        if staged is not None or job_id not in self._states:
+            return staged
+        return self._states[job_id][1]
+
     def serial(self, job_id: int) -> int | None:
         """The serial of the state in memory; None: the file is the newest."""
         known = self._states.get(job_id)
@@ -185,7 +194,7 @@ class Ledger:
     def forget(self, job_id: int) -> None:
         """The file of the job is as new as anything we know."""
         self._states.pop(job_id, None)
-        self._unwritten.discard(job_id)
+        self._unwritten.pop(job_id, None)
 
     def write_file(self, job_id: int) -> None:
         """Bring the job's file up to the newest state. A refusing disk is tried again later."""
@@ -195,7 +204,7 @@ class Ledger:
         try:
             self.directory.write(job_id, known[1], flush=False)
         except errors.StorageError as error:
-            self._unwritten.add(job_id)
+            self._unwritten[job_id] = None
             self._refuse_writes(error)
         else:
             self.forget(job_id)
@@ -221,13 +230,14 @@ class Ledger:
 
     def write_pending(self, ids: Iterable[int] | None = None) -> None:
         """Write the files of new jobs that have none yet."""
-        wanted = self._unwritten if ids is None else self._unwritten.intersection(ids)
-        for job_id in sorted(wanted):
-            self.write_file(job_id)
+        for job_id in sorted(self._unwritten if ids is None else ids):
+            if job_id in self._unwritten:
+                self.write_file(job_id)
 
-    def unwritten_up_to(self, last_id: int) -> list[int]:
-        """New jobs without a file, up to this id."""
-        return [job_id for job_id in self._unwritten if job_id <= last_id]
+    def unwritten_up_to(self, last_id: int, count: int) -> list[int]:
+        """New jobs without a file, up to this id: so many of them."""
+        found = (job_id for job_id in self._unwritten if job_id <= last_id)
+        return list(itertools.islice(found, count))
 
     def close(self) -> None:
         """Write what has no file yet, and close everything."""
@@ -242,6 +252,16 @@ class Ledger:
         self._journal.append(record)
         self._effects.append((done, failed))
         return True
+
+    def _is_behind(self) -> bool:
+        """Whether to let the segment grow until the files of new jobs have been written.
+
+        They are written some at a time, and a new segment would need all of them at once.
+        """
+        is_small = self._journal.size < settings.JOURNAL_SEGMENTS_FACTOR_MAX * (
+            settings.JOURNAL_SEGMENT_BYTES
+        )
+        return len(self._unwritten) > settings.FILES_AT_ONCE and is_small
 
     def _commit_once(self) -> None:
         effects, self._effects = self._effects, []

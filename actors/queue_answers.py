@@ -140,8 +140,14 @@ class QueueAnswers(QueueCore):
             envelope.reply(message.outcome)
 
     def _whole(self, row: Row) -> messages.JobArrived:
-        """A job with the inputs of its opcodes, whatever the rules in force look at."""
-        inputs = [op.input for op in self._read(row.id).ops]
+        """A job with the inputs of its opcodes, or word that its file has them.
+
+        Files are not read here: a thread that often gives up the interpreter, as reading does, gets
+        it back late from one that judges jobs, and all others would wait for this one.
+        """
+        if (body := self._ledger.in_memory(row.id)) is None:
+            return messages.JobArrived(job=row.as_pending(), inputs=None, is_in_file=True)
+        inputs = [op.input for op in jobs.decode_job(body).ops]
         return messages.JobArrived(job=row.as_pending(), inputs=inputs)
 
     def _chain_behind(self, row: Row, open_jobs: list[int]) -> list[messages.Obstacle]:

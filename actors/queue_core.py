@@ -59,7 +59,6 @@ class QueueCore(Component):
         self._noted_serial = -1
         self._reader = QueueReader(self._table, self._ledger, self.log)
         self._files_up_to = 0
-        self._are_files_due = False
         self._requests: dict[int, Envelope] = {}
         # Answers to a queue that was replaced must not be taken for answers to this one.
         self._tokens = time.monotonic_ns()

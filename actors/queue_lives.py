@@ -55,17 +55,21 @@ class QueueLives(QueueCore):
         for job_id, verdict, text in message.doomed:
             self._end_doomed(job_id, verdict, text)
         self._files_up_to = message.seen_up_to
-        self._write_files()
 
     def _write_files(self) -> None:
-        """Write files of new jobs that are not started at once: some now, the others by and by."""
-        ids = self._ledger.unwritten_up_to(self._files_up_to)
-        self._ledger.write_pending(ids[: settings.FILES_AT_ONCE])
-        is_all = len(ids) <= settings.FILES_AT_ONCE
-        if is_all or self._are_files_due or self._ledger.is_read_only:
+        """At the end of a turn: write files of new jobs that are not started at once.
+
+        Some now, the others at the end of the next turns: whoever asks for something meanwhile
+        waits for the few of one turn.
+        """
+        if self._files_up_to == 0 or self._ledger.is_read_only:
             return
-        self._are_files_due = True
-        self.address(self.name).notify(messages.FilesDue())
+        ids = self._ledger.unwritten_up_to(self._files_up_to, settings.FILES_AT_ONCE)
+        self._ledger.write_pending(ids)
+        if len(ids) < settings.FILES_AT_ONCE:
+            self._files_up_to = 0
+        else:
+            self.address(self.name).notify(messages.FilesDue())
 
     def _mark_being_forked(self, row: Row) -> bool:
         """The job file names the daemon's lock file while a process is being made."""

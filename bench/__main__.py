@@ -9,7 +9,7 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
-from . import floors, rq_side
+from . import floors, rq_side, rules_side
 from .figures import heading, median, row
 from .ganger_side import Ganger
 from .rq_side import Rq
@@ -24,6 +24,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="interleaved rounds (3)")
     parser.add_argument("--jobs", type=int, default=1_000, help="no-op jobs in a round (1000)")
     parser.add_argument("--steps", type=int, default=500, help="steps of a floor (500)")
+    parser.add_argument(
+        "--pending", type=int, default=100_000, help="jobs of the long queue (100000)"
+    )
     parser.add_argument("--dir", type=Path, help="where to write (the temporary directory)")
     options = parser.parse_args()
     with ExitStack() as stack:
@@ -40,6 +43,8 @@ def main() -> None:
         _idle(ganger, rq, options.steps // 5)
         _throughput(ganger, rq, options.rounds, options.jobs)
         _memory(ganger)
+        _rules(ganger, options.rounds, options.jobs)
+        _long_queue(ganger, options.pending)
         if reason is not None:
             print(f"\nRQ was not measured: {reason}.")
 
@@ -91,6 +96,28 @@ def _memory(ganger: Ganger) -> None:
     heading("Memory (resident)")
     for name, size in ganger.memory().items():
         row(name, f"{size / 1_048_576:8.1f} MiB")
+
+
+def _rules(ganger: Ganger, rounds: int, jobs: int) -> None:
+    heading(f"No-op jobs under {rules_side.RULES} filter rules ({rounds} interleaved rounds)")
+    without, under = [], []
+    for number in range(rounds):
+        without.append(ganger.throughput(jobs))
+        row(f"no rule, round {number + 1}", f"{without[-1]:8.0f} jobs per s")
+        with rules_side.twenty_rules(ganger):
+            under.append(ganger.throughput(jobs))
+        row(f"{rules_side.RULES} rules, round {number + 1}", f"{under[-1]:8.0f} jobs per s")
+    row("ratio rules / none, medians", f"{median(under) / median(without):.2f}")
+
+
+def _long_queue(ganger: Ganger, pending: int) -> None:
+    heading(f"With {pending:,} jobs pending")
+    found = rules_side.long_queue(ganger, pending)
+    row("jobs stored, in batches", f"{found.stored_per_second:8.0f} per s")
+    row("a filter rule added, in force", found.added)
+    row("slowest of them", f"{found.added.milliseconds(1):8.1f} ms")
+    row("submissions while it is compared with all", found.calls)
+    row("slowest of them", f"{found.calls.milliseconds(1):8.1f} ms")
 
 
 if __name__ == "__main__":

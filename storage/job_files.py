@@ -16,6 +16,7 @@ from . import documents, errors, inodes, jobs, settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from typing import Any
 
     from .settings import Places
 
@@ -265,6 +266,26 @@ def read_job(data: bytes, job_id: int) -> jobs.Job:
     if job.id != job_id:
         raise errors.StorageError(f"holds job {job.id}, not {job_id}")
     return job
+
+
+def read_inputs(queue: str | os.PathLike[str], job_id: int) -> list[dict[str, Any]]:
+    """The inputs of a live job's opcodes, for who does not own the queue directory.
+
+    They never change, but the file is replaced now and then, and the one that was opened here is
+    written again a while later: what seems damaged is therefore read once more. `StorageError`
+    for a file that is gone or is no job's.
+    """
+    try:
+        return _inputs(queue, job_id)
+    except errors.StorageError:
+        return _inputs(queue, job_id)
+
+
+def _inputs(queue: str | os.PathLike[str], job_id: int) -> list[dict[str, Any]]:
+    data = documents.read(path(queue, job_id))
+    if data is None:
+        raise errors.StorageError(f"job {job_id} has no file")
+    return [op.input for op in read_job(data, job_id).ops]
 
 
 def _suffixes() -> Iterator[str]:

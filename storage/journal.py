@@ -135,6 +135,11 @@ class Journal:
         return bool(self._buffer)
 
     @property
+    def size(self) -> int:
+        """Bytes of the records in the newest segment."""
+        return self._size
+
+    @property
     def is_full(self) -> bool:
         """Whether the next records should go into a new segment."""
         return self._size > settings.JOURNAL_SEGMENT_BYTES

@@ -72,6 +72,9 @@ KEY_BYTES_MAX = 200
 JOURNAL_SEGMENT_BYTES = 16 * 1024 * 1024
 """Size at which the journal goes on in a new segment."""
 
+JOURNAL_SEGMENTS_FACTOR_MAX = 8
+"""How many times that size a segment may have while files of new jobs are being written."""
+
 JOURNAL_RESERVE_BYTES = 512 * 1024
 """How much of a journal segment is filled with zeros ahead of its records."""
 
@@ -96,7 +99,7 @@ SWITCH_INTERVAL_SECONDS = 0.0005
 WINDOW_LOOK_SECONDS = 30.0
 """Longest wait until the windows of filter rules are compared with the clock again."""
 
-FILES_AT_ONCE = 100
+FILES_AT_ONCE = 10
 """How many files of new jobs are written at a time; what came meanwhile goes before the next."""
 
 SWEEP_JOBS = 200

@@ -616,11 +616,12 @@ class JobArrived(msgspec.Struct, frozen=True, kw_only=True):
     """A pending job as the filter evaluator sees it.
 
     ``inputs`` of its opcodes are None where nobody has looked at them yet: they are asked for
-    when they matter (`ReportJobs`).
+    when they matter (`ReportJobs`), or read from the job's file if they are ``is_in_file``.
     """
 
     job: PendingJob
     inputs: list[dict[str, Any]] | None
+    is_in_file: bool = False
 
 
 class JobsArrived(Notice, frozen=True):

@@ -182,8 +182,8 @@ def test_the_serial_file_follows(books: Books) -> None:
 def test_new_jobs_get_their_files_when_asked(books: Books) -> None:
     books.store_new(1, 2, 3)
     books.ledger.commit()
-    assert sorted(books.ledger.unwritten_up_to(2)) == [1, 2]
-    books.ledger.write_pending(books.ledger.unwritten_up_to(2))
+    assert books.ledger.unwritten_up_to(2, 9) == [1, 2]
+    books.ledger.write_pending(books.ledger.unwritten_up_to(2, 9))
     assert books.directory.live_ids() == [1, 2]
     books.ledger.write_pending()
     assert books.directory.live_ids() == [1, 2, 3]
@@ -237,6 +237,38 @@ def test_archived_jobs_are_moved_once_that_is_durable(books: Books) -> None:
 @pytest.fixture
 def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "JOURNAL_SEGMENT_BYTES", 1_000)
+    monkeypatch.setattr(settings, "JOURNAL_SEGMENTS_FACTOR_MAX", 1)
+
+
+@pytest.mark.usefixtures("small_segments")
+def test_a_segment_grows_while_files_of_new_jobs_are_missing(
+    books: Books, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "JOURNAL_SEGMENTS_FACTOR_MAX", 50)
+    names = set()
+
+    def note() -> None:
+        names.add(tuple(path.name for path in Journal(books.places.journal).segments()))
+
+    for job_id in range(1, 101):
+        books.store_new(job_id)
+        books.ledger.commit()
+        note()
+    assert len(names) == 1
+    # All but a few written: the next commit begins a new one.
+    books.ledger.write_pending(books.ledger.unwritten_up_to(100, 95))
+    books.store_new(101)
+    books.ledger.commit()
+    note()
+    assert len(names) == 2
+    # However many are missing, there is an end to it.
+    monkeypatch.setattr(settings, "JOURNAL_SEGMENTS_FACTOR_MAX", 5)
+    for job_id in range(102, 202):
+        books.store_new(job_id)
+        books.ledger.commit()
+        note()
+    assert len(names) > 2
+    assert books.directory.live_ids()[-1] > 102
 
 
 @pytest.mark.usefixtures("small_segments")

@@ -185,7 +185,7 @@ class Oracle:
     def _verdict(self, row: Row, queue: JobQueue) -> messages.JobVerdict:
         world = self._world
         chain = filtering.compile_chain(rules.parse_rules(world.rules).rules, world.clock.time())
-        facts = filtering.JobFacts.of(row.id, queue._inputs(row.id))
+        facts = filtering.JobFacts.of(row.id, [op.input for op in queue._read(row.id).ops])
         verdict = filtering.judge(chain, facts)
         return messages.JobVerdict(
             job=row.as_pending(),
