@@ -8,7 +8,7 @@ import pytest
 from tests.actors.stage import Stage, Staged, Timer
 
 from ganger.actors.filter_evaluator import FilterEvaluator
-from ganger.storage import settings
+from ganger.storage import jobs, settings
 from ganger.transport import messages
 from ganger.transport.addresses import Envelope
 from ganger.transport.messages import JobArrived, JobsArrived, JobVerdict, PendingJob, RulesChanged
@@ -33,8 +33,8 @@ REJECTS = rule(
 
 
 def arrived(*ids: int, inputs: list[dict[str, Any]] | None = None, **fields: Any) -> JobsArrived:
-    jobs = [JobArrived(job=PendingJob(id=n, priority=0), inputs=inputs) for n in ids]
-    return JobsArrived(jobs=jobs, **fields)
+    found = [JobArrived(job=PendingJob(id=n, priority=0), inputs=inputs) for n in ids]
+    return JobsArrived(jobs=found, **fields)
 
 
 def judged(stage: Stage) -> list[JobVerdict]:
@@ -104,6 +104,23 @@ def test_a_job_gets_the_verdict_of_the_rule_that_applies(stage: Stage) -> None:
     first, second = judged(stage)
     assert (first.action, first.rule, first.chain) == ("ACCEPT", None, chain)
     assert (second.action, second.rule, second.limit) == ("RATE_LIMIT", UUID, 3)
+
+
+def test_inputs_that_only_the_file_has_are_read_there(stage: Stage) -> None:
+    evaluator, chain = obey(stage, ON_OPCODES)
+    stage.places.queue.mkdir(exist_ok=True)
+    for job_id, op in ((6, DELAY), (7, {"OP_ID": "OP_EXEC"})):
+        job = jobs.Job(id=job_id, ops=[jobs.OpcodeEntry(input=op)])
+        (stage.places.queue / f"job-{job_id}").write_bytes(jobs.encode_job(job))
+    pending = [PendingJob(id=n, priority=0) for n in (6, 7, 8)]
+    there = [JobArrived(job=job, inputs=None, is_in_file=True) for job in pending]
+    evaluator.notify(JobsArrived(jobs=there))
+    # The file of the third is gone: it was archived meanwhile, and keeps nobody waiting.
+    assert [(one.action, one.chain) for one in judged(stage)] == [
+        ("PAUSE", chain),
+        ("ACCEPT", chain),
+        ("ACCEPT", chain),
+    ]
 
 
 def test_new_rules_are_told_to_the_scheduler_and_then_to_the_queue(stage: Stage) -> None:
