@@ -159,6 +159,19 @@ def _first_sentence(thing: object) -> str:
     return re.sub(r"``", "`", paragraph)
 
 
+def campaigns() -> str:
+    """The campaigns of faults: how many in full, and how many in the tests."""
+    # The tests are beside this folder, which is not looked through when this is run as a script.
+    sys.path.append(str(HERE.parent))
+    from tests.torture.campaigns import CAMPAIGNS  # noqa: PLC0415 - only found now
+
+    rows = [
+        (each.property, each.name, f"{each.full:,}", f"{each.share:,}", each.needs)
+        for each in CAMPAIGNS
+    ]
+    return _table(("property", "campaign", "`make torture`", "`make test`", "needs"), rows)
+
+
 def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     """A table in Markdown."""
     heads = tuple(heads)
@@ -168,6 +181,7 @@ def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 PARTS: dict[str, Callable[[], str]] = {
+    "campaigns": campaigns,
     "error-classes": error_classes,
     "fates": fates,
     "findings": findings,
