@@ -61,7 +61,7 @@ CAMPAIGNS = [
         property="D9",
         name="refused calls",
         module="refused_calls",
-        full=400,
+        full=480,
         share=6,
         needs="strace",
     ),
