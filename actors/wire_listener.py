@@ -66,7 +66,7 @@ class OpenFrames:
     def __init__(self) -> None:
         self.descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         # Not earlier: envelopes may outlive the listener, and the number could be another file's.
-        weakref.finalize(self, os.close, self.descriptor)
+        weakref.finalize(self, os.close, self.descriptor).atexit = False
         self._closed: deque[tuple[int, bool]] = deque()
         self._passing = self._lasting = 0
 
@@ -76,7 +76,8 @@ class OpenFrames:
             self._lasting += size
         else:
             self._passing += size
-        weakref.finalize(envelope, self._note, size, is_lasting)
+        # Not at the end of the process, when nobody reads any more.
+        weakref.finalize(envelope, self._note, size, is_lasting).atexit = False
 
     def is_full(self) -> bool:
         """Whether to read nothing more for now. Requests that last do not count here."""
