@@ -112,3 +112,17 @@ def test_every_client_request_has_a_receiver_and_names_its_reply() -> None:
 def test_defaults_need_not_be_sent() -> None:
     frame = frames.decode(pack(PROTOCOL, 1, None, LIST), REQUESTS)
     assert frame.message == ListJobs()
+
+
+def test_a_frame_of_too_many_arrays_is_refused_under_its_number() -> None:
+    many = settings.FRAME_CONTAINERS_MAX
+    ids: list[list[int]] = [[]] * (many + 1)
+    data = pack(PROTOCOL, 7, None, {"type": "list_jobs", "ids": ids})
+    with pytest.raises(frames.UnreadableMessageError, match=f"more than {many} arrays") as caught:
+        frames.decode(data, REQUESTS)
+    assert caught.value.number == 7
+    # Bytes that look like the beginning of one, as in other alphabets, are not counted.
+    text = "\u0440" * (2 * many)
+    spec = messages.JobSpec(ops=[{"OP_ID": "OP_EXEC", "argv": ["echo", text]}])
+    submission = messages.SubmitJobs(jobs=[spec])
+    assert frames.decode(frames.encode(submission, 8), REQUESTS).message == submission

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ganger.transport.peers import Connections, Credentials, Kind, credentials
+from ganger.transport.peers import Backlog, Connections, Credentials, Kind, credentials
 
 
 def test_who_spoke_and_whose_connection_ended_has_left() -> None:
@@ -82,3 +82,42 @@ def test_credentials_are_read_as_libzmq_writes_them(
     kind: Kind, address: str, user: str, expected: Credentials
 ) -> None:
     assert credentials(kind, address, user) == expected
+
+
+# What waits for a peer.
+
+
+class Sent:
+    """A mark that a test sets."""
+
+    done = False
+
+
+def test_bytes_wait_until_a_frame_that_came_later_has_left() -> None:
+    backlog = Backlog()
+    first, second = Sent(), Sent()
+    assert not backlog.wants_mark(b"a", 1_000)
+    assert backlog.waiting(b"a") == 0
+    assert backlog.wants_mark(b"a", Backlog.MARK_BYTES)
+    backlog.marked(b"a", first)
+    assert backlog.waiting(b"a") == Backlog.MARK_BYTES + 1_000
+    assert backlog.wants_mark(b"a", Backlog.MARK_BYTES)
+    backlog.marked(b"a", second)
+    assert backlog.wants_mark(b"b", Backlog.MARK_BYTES)
+    backlog.marked(b"b", Sent())
+    assert backlog.total() == 3 * Backlog.MARK_BYTES + 1_000
+    first.done = True
+    assert backlog.waiting(b"a") == Backlog.MARK_BYTES
+    second.done = True
+    assert backlog.waiting(b"a") == 0
+    assert backlog.total() == Backlog.MARK_BYTES
+
+
+def test_what_waits_for_a_peer_that_left_is_forgotten() -> None:
+    backlog = Backlog()
+    backlog.wants_mark(b"a", 2 * Backlog.MARK_BYTES)
+    backlog.marked(b"a", Sent())
+    backlog.wants_mark(b"a", 100)
+    backlog.forget(b"a")
+    assert backlog.total() == 0
+    assert not backlog.wants_mark(b"a", Backlog.MARK_BYTES - 1)
