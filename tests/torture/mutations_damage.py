@@ -125,7 +125,10 @@ def _link_outside(path: Path) -> None:
 def _link_hard(path: Path, _: Random) -> None:
     """Another name for a file that is damaged: a copy of the directory made of links."""
     path.write_bytes(b"{torn")
-    os.link(path, path.parent / f"copy-of-{path.name}")
+    name = path.parent / f"copy-of-{path.name}"
+    # The same damage may have come to it before.
+    name.unlink(missing_ok=True)
+    os.link(path, name)
 
 
 def _beside(name: str, data: bytes, *, is_named: bool = False) -> Mutation:
