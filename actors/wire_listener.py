@@ -81,8 +81,6 @@ class OpenFrames:
 
     def is_full(self) -> bool:
         """Whether to read nothing more for now. Requests that last do not count here."""
-        with contextlib.suppress(BlockingIOError):
-            os.eventfd_read(self.descriptor)
         while self._closed:
             size, was_lasting = self._closed.popleft()
             if was_lasting:
@@ -90,6 +88,11 @@ class OpenFrames:
             else:
                 self._passing -= size
         return self._passing >= settings.FRAMES_BYTES_OPEN_MAX
+
+    def told(self) -> None:
+        """The descriptor was readable; `is_full` knows what it told of."""
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self.descriptor)
 
     def has_room(self, size: int) -> bool:
         """Whether a request that lasts may be as large as this."""
@@ -141,7 +144,9 @@ class WireListener(PollingComponent):
                 assert_never(message)
 
     def readable(self, descriptors: list[int]) -> None:
-        """Something has come in: the end of the turn reads it."""
+        """Something has come in, or a frame is done: the end of the turn goes on."""
+        if self._open.descriptor in descriptors:
+            self._open.told()
 
     def turn_ended(self) -> None:
         """Read the sockets dry: their descriptors are edge-triggered, also after a send."""

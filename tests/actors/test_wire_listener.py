@@ -114,6 +114,7 @@ def test_nothing_more_is_read_while_components_are_at_too_much(
     door.stage.busy_with.pop()
     door.stage.told.clear()
     assert _is_readable(door)
+    door.actor.component.readable([door.actor.component._open.descriptor])
     door.actor.end_turn()
     assert len(door.stage.busy_with) == 3
     assert len(door.sockets.coming) == 5
