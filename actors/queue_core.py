@@ -22,6 +22,7 @@ from .ledger import Ledger
 from .queue_door import QueueDoor
 from .queue_reading import QueueReader
 from .scheduling import dependency_outcome
+from .submitting import FILTER_SOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -124,7 +125,7 @@ class QueueCore(Component):
                 jobs.cancel_from(job, job.next_index, now)
             case "rejected":
                 self.log.info("pending job is rejected", job=job_id, reason=text)
-                jobs.cancel_pending(job, now)
+                jobs.cancel_pending(job, now, source=FILTER_SOURCE, text=text)
             case _:
                 jobs.fail_from(job, job.next_index, now, ["OpExecError", [text]])
         self._store_end(row, job)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 RETRY_SOURCE = "ganger:retry"
+FILTER_SOURCE = "ganger:filter"
 
 
 class Draft(msgspec.Struct, frozen=True):
@@ -123,7 +124,8 @@ def _is_ours(entry: object) -> bool:
     """Whether the queue itself put this entry into a reason trail."""
     match entry:
         case [str(source), *_]:
-            return source == RETRY_SOURCE or source.startswith(("gnt:opcode:", "gnt:daemon:"))
+            ours = ("gnt:opcode:", "gnt:daemon:")
+            return source in {RETRY_SOURCE, FILTER_SOURCE} or source.startswith(ours)
     return True
 
 

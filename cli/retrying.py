@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..storage import job_views
     from ..transport.client import Client
 
-_QUEUE_SOURCES = ("gnt:opcode:", "gnt:daemon:", "ganger:retry")
+_QUEUE_SOURCES = ("gnt:opcode:", "gnt:daemon:", "ganger:retry", "ganger:filter")
 """How the sources of those entries of a reason trail begin that the queue adds itself."""
 
 

@@ -312,11 +312,16 @@ CANCELED_RESULT = "Job canceled by request"
 PRECEDING_FAILED_RESULT = ["OpExecError", ["Preceding opcode failed"]]
 
 
-def cancel_pending(job: Job, now: Timestamp) -> None:
-    """Cancel a job that no process has: what has not ended is ``canceled``, results stay null."""
+def cancel_pending(job: Job, now: Timestamp, *, source: str = "", text: str = "") -> None:
+    """Cancel a job that no process has: what has not ended is ``canceled``, results stay null.
+
+    If it was not a user's wish, ``source`` and ``text`` become an entry of the reason trails.
+    """
     for op in job.ops[job.next_index :]:
         op.status = JobStatus.CANCELED
         op.end_timestamp = now
+        if source:
+            _add_reason(op, source, text, now)
     job.end_timestamp = now
 
 
@@ -326,15 +331,19 @@ def fail_whole(job: Job, now: Timestamp, *, source: str, text: str) -> None:
     ``text`` becomes the result of each opcode and, with ``source``, an entry of its reason
     trail (job-file rules, section 4).
     """
-    trail_entry = [source, text, now[0] * 1_000_000_000 + now[1] * 1_000]
     for op in job.ops:
         op.apply(OpcodeEvent.LOSE_PROCESS)
         op.result = text
         op.end_timestamp = now
-        trail = op.input.get("reason")
-        # An opcode that Ganeti could not read is stored as it came.
-        op.input["reason"] = [*(trail if isinstance(trail, list) else ()), trail_entry]
+        _add_reason(op, source, text, now)
     job.end_timestamp = now
+
+
+def _add_reason(op: OpcodeEntry, source: str, text: str, now: Timestamp) -> None:
+    trail = op.input.get("reason")
+    entry = [source, text, now[0] * 1_000_000_000 + now[1] * 1_000]
+    # An opcode that Ganeti could not read is stored as it came.
+    op.input["reason"] = [*(trail if isinstance(trail, list) else ()), entry]
 
 
 def fail_from(job: Job, index: int, now: Timestamp, result: object) -> None:

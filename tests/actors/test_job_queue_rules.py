@@ -232,6 +232,12 @@ def test_pending_jobs_that_a_rule_rejects_are_canceled_and_no_others(queue: Queu
     assert TOLD in queue.stage.log_stream.getvalue()
     queue.crash_machine()
     assert queue.statuses()[1] == "canceled"
+    # It says itself why, and who repeats it does not repeat that.
+    assert queue.job(1).ops[0].input["reason"][-1][:2] == ["ganger:filter", TOLD]
+    again = queue.actor.ask(messages.RetryJob(id=1)).answer_as(messages.JobsSubmitted)
+    sources = [source for source, *_ in queue.job(again.ids[0]).ops[0].input["reason"]]
+    assert "ganger:retry" in sources
+    assert "ganger:filter" not in sources
 
 
 def test_jobs_that_the_scheduler_finds_rejected_are_canceled(queue: Queue) -> None:
