@@ -17,7 +17,7 @@ FRAME_ITEMS_MAX = 200_000
 FRAME_CONTAINERS_MAX = 400_000
 """Most arrays and maps in a frame: each takes many times its one byte when it is read."""
 
-FRAMES_BYTES_OPEN_MAX = FRAME_BYTES_MAX // 2
+FRAMES_BYTES_OPEN_MAX = FRAME_BYTES_MAX // 8
 """Bytes of frames that components are at, above which no further ones are read."""
 
 SMALL_FRAME_BYTES = 1_024

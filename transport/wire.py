@@ -45,7 +45,7 @@ __all__ = ["BaseDealer", "Credentials", "Dealer", "Incoming", "Router", "new_key
 RECEIVE_FRAMES_MAX = 256
 """Most messages that one call of `Router.receive` gives."""
 
-RECEIVE_BYTES_MAX = settings.FRAME_BYTES_MAX // 2
+RECEIVE_BYTES_MAX = settings.FRAMES_BYTES_OPEN_MAX
 """Bytes after which one call of `Router.receive` gives no further message."""
 
 SEND_QUEUE_MAX = 50_000

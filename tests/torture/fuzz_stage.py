@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -35,11 +36,22 @@ REMOTE = Credentials(kind="remote", key="x" * 40, address="192.0.2.1")
 TURN_FRAMES = 8
 """Frames between two ends of a turn, which cost a flush each."""
 
+ROUND_FRAMES = 20_000
+"""Frames for one queue directory, after which another one is begun."""
+
 _DELAY: dict[str, Any] = {"OP_ID": "OP_TEST_DELAY", "duration": 1.0}
 
 
 def fuzz_doors(count: int, seed: int, folder: Path) -> Iterator[str]:
     """What was wrong with each frame; nothing: all was well."""
+    for first in range(0, count, ROUND_FRAMES):
+        numbers = range(first, min(first + ROUND_FRAMES, count))
+        yield from _fuzz_round(numbers, seed, folder / str(first))
+        # Jobs and rules that were stored are kept, as they must be, and so is the stage's log.
+        shutil.rmtree(folder / str(first))
+
+
+def _fuzz_round(numbers: range, seed: int, folder: Path) -> Iterator[str]:
     with ExitStack() as stack:
         stack.enter_context(mock.patch("threading.Timer", Timer))
         Timer.made = []
@@ -47,7 +59,7 @@ def fuzz_doors(count: int, seed: int, folder: Path) -> Iterator[str]:
         stack.callback(door.close)
         writers = _Writers(folder)
         stack.callback(writers.close)
-        for number in range(count):
+        for number in numbers:
             dice = random.Random(f"{seed}-door-{number}")
             try:
                 problem = _one(door, writers, dice, is_end=number % TURN_FRAMES == 0)
