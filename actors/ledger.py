@@ -63,7 +63,8 @@ class Ledger:
         """What whoever wants a change is told while the disk refuses writes."""
         return errors.ReadOnlyError(f"the queue takes no changes now: {self._cause}")
 
-    def _refuse_writes(self, error: errors.StorageError) -> None:
+    def refuse_writes(self, error: errors.StorageError) -> None:
+        """Take no changes from now on, because of this error, until `retry` has gone well."""
         self.is_read_only = True
         self._cause = error.text
 
@@ -156,7 +157,7 @@ class Ledger:
         try:
             self._renew_journal()
         except errors.StorageError as error:
-            self._refuse_writes(error)
+            self.refuse_writes(error)
         return not self.is_read_only
 
     # ------------------------------------------------------------ bodies and files
@@ -205,7 +206,7 @@ class Ledger:
             self.directory.write(job_id, known[1], flush=False)
         except errors.StorageError as error:
             self._unwritten[job_id] = None
-            self._refuse_writes(error)
+            self.refuse_writes(error)
         else:
             self.forget(job_id)
 
@@ -269,7 +270,7 @@ class Ledger:
         try:
             self._journal.commit(self.last_id)
         except errors.StorageError as error:
-            self._refuse_writes(error)
+            self.refuse_writes(error)
             refusal = self.refusal()
             for _, failed in effects:
                 failed(refusal)
@@ -287,7 +288,7 @@ class Ledger:
                     self.directory.write(job_id, known[1], flush=False)
                 self.directory.archive(job_id)
             except errors.StorageError as error:
-                self._refuse_writes(error)
+                self.refuse_writes(error)
                 return
             del self._unarchived[job_id]
             self.forget(job_id)

@@ -6,17 +6,18 @@ its process it belongs to the process, whose states come here to share the journ
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from typing import TYPE_CHECKING
 
-from ..storage import jobs, settings
+from ..storage import errors, jobs, settings
 from ..storage.jobs import JobStatus
 from ..transport import messages
 from .job_table import Phase, Row, row_of
 from .queue_core import DEATH_SOURCE, START_SOURCE, QueueCore, death_text, kill_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
     from ..transport.addresses import Envelope
 
@@ -40,8 +41,9 @@ class QueueLives(QueueCore):
                 # It keeps its run slot until the disk works and the queue is told anew.
                 continue
             row.phase = Phase.STARTING
-            if self._mark_being_forked(row):
-                starting.append((job_id, row.needs_user_opcodes))
+            with self._reading(row):
+                if self._mark_being_forked(row):
+                    starting.append((job_id, row.needs_user_opcodes))
         if starting:
             self.address("executor").notify(messages.StartJobs(jobs=starting))
         if mistaken:
@@ -52,9 +54,32 @@ class QueueLives(QueueCore):
             if row is not None and row.phase is Phase.PENDING:
                 row.status = JobStatus.QUEUED
                 self._reader.watches.changed(row)
-        for job_id, verdict, text in message.doomed:
-            self._end_doomed(job_id, verdict, text)
+        self._end_all_doomed(message.doomed)
         self._files_up_to = message.seen_up_to
+
+    def _end_all_doomed(self, doomed: Sequence[tuple[int, str, str]]) -> None:
+        for job_id, verdict, text in doomed:
+            if (row := self._table.find(job_id)) is not None:
+                with self._reading(row):
+                    self._end_doomed(job_id, verdict, text)
+
+    @contextlib.contextmanager
+    def _reading(self, row: Row) -> Iterator[None]:
+        """Within, the file of a pending job is read, which may fail: for want of descriptors, say.
+
+        The queue is told anew when the disk has been tried. If the file cannot be read then either,
+        it is damaged: a restart of this component puts it aside.
+        """
+        try:
+            yield
+        except errors.StorageError as error:
+            if row.id in self._unread:
+                raise
+            row.phase = Phase.PENDING
+            self._unread.add(row.id)
+            self._ledger.refuse_writes(error)
+        else:
+            self._unread.discard(row.id)
 
     def _write_files(self) -> None:
         """At the end of a turn: write files of new jobs that are not started at once.

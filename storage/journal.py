@@ -230,7 +230,8 @@ class Journal:
 
 def flush_file_system(path: Path) -> None:
     """Make everything on the file system that holds ``path`` durable (syncfs)."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    with documents.storage_errors(path):
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         if _libc.syncfs(descriptor) != 0:
             number = ctypes.get_errno()

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+from typing import Any
+from unittest import mock
 
 import pytest
 from tests.actors.queue_stage import Queue, refuse, spec
 from tests.actors.stage import Timer
 
+from ganger.storage import errors
 from ganger.storage.jobs import JobStatus
 from ganger.transport import messages
 from ganger.transport.messages import SubmitJobs
@@ -166,3 +169,51 @@ def test_an_id_that_was_refused_is_not_given_to_another_job_by_a_crash(
     [job_id] = queue.submitted(spec())
     queue.crash_machine()
     assert list(queue.statuses()) == [job_id]
+
+
+@pytest.mark.parametrize("doomed", [False, True])
+def test_a_pending_job_that_cannot_be_read_for_a_moment_waits_for_the_disk(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch, *, doomed: bool
+) -> None:
+    queue.submitted(spec())
+    queue.choose(seen_up_to=1)
+    choice: dict[str, Any] = {"doomed": [(1, "failed", "no")]} if doomed else {}
+
+    def choose() -> None:
+        queue.choose(*(() if doomed else (1,)), **choice)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("threading.Timer", Timer)
+        full = errors.StorageError("job-1: Too many open files")
+        patch.setattr(queue.actor.component._ledger.directory, "read", mock.Mock(side_effect=full))
+        choose()
+    assert queue.statuses() == {1: "queued"}
+    assert queue.submit(spec()).refusal[0] == "ReadOnlyError"
+    queue.stage.told.clear()
+    queue.actor.notify(messages.DiskRetried())
+    queue.actor.end_turn()
+    # The scheduler hears of the whole queue again, and chooses it again.
+    assert [one.job.id for one in queue.stage.take_one(messages.JobsArrived).jobs] == [1]
+    choose()
+    if doomed:
+        assert queue.statuses() == {1: "error"}
+    else:
+        assert queue.stage.take_one(messages.StartJobs).jobs == [(1, False)]
+
+
+def test_a_pending_job_that_cannot_be_read_again_either_is_damaged(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.submitted(spec())
+    queue.choose(seen_up_to=1)
+    monkeypatch.setattr("threading.Timer", Timer)
+    gone = errors.StorageError("job-1: Input/output error")
+    monkeypatch.setattr(
+        queue.actor.component._ledger.directory, "read", mock.Mock(side_effect=gone)
+    )
+    queue.choose(1)
+    queue.actor.notify(messages.DiskRetried())
+    queue.actor.end_turn()
+    # The component fails; its successor puts the file aside, as at any start.
+    with pytest.raises(AssertionError, match="job-1: Input/output error"):
+        queue.choose(1)
