@@ -218,7 +218,7 @@ def test_cutting_makes_the_job_files_durable_first(
 def test_a_file_system_can_be_flushed(directory: Path) -> None:
     directory.mkdir()
     journal.flush_file_system(directory)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(errors.StorageError, match="missing: No such file"):
         journal.flush_file_system(directory / "missing")
 
 
