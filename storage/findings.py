@@ -85,7 +85,7 @@ KINDS: dict[Kind, KindInfo] = {
     Kind.SERIAL: KindInfo(
         "the last id is missing, is no number, or is lower than an id that was given",
         _R,
-        "writes the highest id found anywhere; a mere name counts up to 10^12 above the others",
+        "writes the highest id found anywhere",
     ),
     Kind.MISPLACED: KindInfo(
         "the file lies where nobody looks for this job",

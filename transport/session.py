@@ -30,7 +30,7 @@ from .watches import PARTS_MAX, Part, Watch
 RETRY_SECONDS_MIN, RETRY_SECONDS_MAX = 0.05, 1.0
 """How long to wait before a refused request is sent again: doubled each time."""
 
-GRACE_SECONDS = 0.5
+GRACE_SECONDS = 2.0
 """How long nobody may accept a first connection before the daemon counts as not running."""
 
 HANDSHAKES_FAILED_MAX = 3
