@@ -101,6 +101,8 @@ class _Sender:
     def __init__(self, stack: ExitStack, context: zmq.Context[Any], daemon: Daemon) -> None:
         self._socket = _dealer(stack, context, daemon, is_deaf=False)
         self._numbers = itertools.count(1_000)
+        # So far from the others that no damage makes one of these of them.
+        self._last_numbers = itertools.count(2**40)
         self._open: dict[int, str] = {}
 
     def send(self, dice: random.Random) -> str:
@@ -118,7 +120,7 @@ class _Sender:
                 if isinstance(frame.message, messages.Request):
                     self._open[frame.number] = type(frame.message).__name__
             self._socket.send(data)
-        last = next(self._numbers)
+        last = next(self._last_numbers)
         self._open[last] = "ReadInfo"
         self._socket.send(frames.encode(messages.ReadInfo(), last))
         answers = self._answers(last)
