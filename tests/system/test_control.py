@@ -14,25 +14,12 @@ from ganger.storage import errors
 from ganger.storage.job_views import StatusChange
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from ganger import Client
 
 QUEUED, WAITING, CANCELING, RUNNING, CANCELED, SUCCESS, ERROR = JobStatus
 NODE = {"node": {"exclusive": ["n1"]}}
-
-
-@pytest.fixture
-def daemon(tmp_path: Path) -> Iterator[Daemon]:
-    with Daemon(tmp_path) as daemon:
-        yield daemon
-
-
-@pytest.fixture
-def client(daemon: Daemon) -> Iterator[Client]:
-    with daemon.client() as client:
-        yield client
 
 
 class Gate:

@@ -6,29 +6,13 @@ operation here: delays stand for whatever the maintenance is about, commands for
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
-from tests.faults.harness import Daemon
 from tests.system.gates import Gate, delay, end, shell, statuses, until_running
 
 from ganger import Client, JobStatus
 from ganger.storage import errors
 
 SUCCESS, CANCELED = JobStatus.SUCCESS, JobStatus.CANCELED
-
-
-@pytest.fixture(name="client")
-def client_of_a_daemon(tmp_path: Path) -> Iterator[Client]:
-    with Daemon(tmp_path) as daemon, daemon.client() as client:
-        yield client
-
-
-@pytest.fixture(name="gate")
-def gate_for_jobs(tmp_path: Path) -> Iterator[Gate]:
-    with Gate(tmp_path) as gate:
-        yield gate
 
 
 def test_soft_drain_what_is_queued_finishes_and_what_comes_is_held(

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Self
 
 import pytest
@@ -22,18 +20,6 @@ THREADS = 4
 QUEUED, SUCCESS, CANCELED = JobStatus.QUEUED, JobStatus.SUCCESS, JobStatus.CANCELED
 ON_DELAYS = ["opcode", ["=", "OP_ID", "OP_TEST_DELAY"]]
 LET_BY = ["reason", ["=", "reason", "let by"]]
-
-
-@pytest.fixture(name="daemon")
-def running_daemon(tmp_path: Path) -> Iterator[Daemon]:
-    with Daemon(tmp_path) as daemon:
-        yield daemon
-
-
-@pytest.fixture(name="client")
-def client_of_it(daemon: Daemon) -> Iterator[Client]:
-    with daemon.client() as client:
-        yield client
 
 
 class Crowd:

@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
@@ -181,24 +180,6 @@ class Reader:
                 return shown
             shown += line
         pytest.fail(f"the shell has ended: {command}\n{shown}")
-
-
-@pytest.fixture(name="daemon")
-def running_daemon(tmp_path: Path) -> Iterator[Daemon]:
-    with Daemon(tmp_path) as daemon:
-        yield daemon
-
-
-@pytest.fixture(name="client")
-def client_of_it(daemon: Daemon) -> Iterator[Client]:
-    with daemon.client() as client:
-        yield client
-
-
-@pytest.fixture(name="gate")
-def gate_for_jobs(tmp_path: Path) -> Iterator[Gate]:
-    with Gate(tmp_path) as gate:
-        yield gate
 
 
 def write_jobs(daemon: Daemon, name: str, opcode: dict[str, Any], count: int) -> None:

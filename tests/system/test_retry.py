@@ -13,24 +13,10 @@ from tests.faults.harness import Daemon
 from ganger import JobStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ganger import Client
 
 SUCCESS, ERROR = JobStatus.SUCCESS, JobStatus.ERROR
 REASON = "rate-limit:3:rack 7"
-
-
-@pytest.fixture(name="daemon")
-def running_daemon(tmp_path: Path) -> Iterator[Daemon]:
-    with Daemon(tmp_path) as daemon:
-        yield daemon
-
-
-@pytest.fixture(name="client")
-def client_of_it(daemon: Daemon) -> Iterator[Client]:
-    with daemon.client() as client:
-        yield client
 
 
 @pytest.fixture(name="kept")

@@ -85,6 +85,15 @@ class Scene:
         assert daemon is not None
         self.world.run(lambda: daemon.component(name) is not None)
 
+    def restart_with_late_store(self) -> None:
+        """All others are ready before the configuration store tells what it has read."""
+        self.world.restart_daemon()
+        self.run_until_booted("config_store")
+        self.hold("config_store")
+        self.world.settle()
+        self.let_go("config_store")
+        self.settle()
+
     def settle(self) -> None:
         """Nothing is on its way any more, and nothing is wrong."""
         self.world.settle()
@@ -109,12 +118,7 @@ def spec(
 
 def test_no_job_starts_before_the_number_of_run_slots_is_known(scene: Scene) -> None:
     scene.submit(spec(), spec(), spec())
-    scene.world.restart_daemon()
-    scene.run_until_booted("config_store")
-    scene.hold("config_store")
-    scene.world.settle()
-    scene.let_go("config_store")
-    scene.settle()
+    scene.restart_with_late_store()
     assert len(scene.world.jobs()) == 1
 
 
@@ -122,12 +126,7 @@ def test_no_job_starts_before_the_filter_rules_are_known(scene: Scene) -> None:
     scene.world.configure(slots=1, rules=[PAUSE_FIRST])
     scene.world.settle()
     scene.submit(spec())
-    scene.world.restart_daemon()
-    scene.run_until_booted("config_store")
-    scene.hold("config_store")
-    scene.world.settle()
-    scene.let_go("config_store")
-    scene.settle()
+    scene.restart_with_late_store()
     assert scene.world.jobs() == []
 
 
