@@ -66,6 +66,7 @@ class QueueCore(Component):
         self._tokens = time.monotonic_ns()
         self._reports = self.incarnation << 32
         self._archivals: dict[int, list[Envelope]] = {}
+        self._links: dict[int, list[int]] = {}
         self._keys_in_flight: dict[str, list[Envelope]] = {}
         self._unended: list[int] = []
         self._is_disk_awaited = False
@@ -165,11 +166,17 @@ class QueueCore(Component):
         self._forked.pop(row.id, None)
         self._reader.forget_told(row.id, None)
         self._repeat_wishes(row.id)
+        for retried_by in self._links.pop(row.id, ()):
+            self._link_retry(row.id, retried_by)
         for envelope in self._archivals.pop(row.id, ()):
             self._archive(envelope, row.id)
 
     def _repeat_wishes(self, job_id: int) -> None:
         """Do what was asked of the job's process, and not answered before it left."""
+        raise NotImplementedError
+
+    def _link_retry(self, job_id: int, retried_by: int) -> None:
+        """Let a final job name the one that repeats it, now or when its process has gone."""
         raise NotImplementedError
 
     def _archive(self, envelope: Envelope, job_id: int) -> None:

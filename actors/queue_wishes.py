@@ -162,17 +162,21 @@ class QueueWishes(QueueCore):
         return jobs.decode_job(data)
 
     def _link_retry(self, job_id: int, retried_by: int) -> None:
-        """Let an ended job name the one that repeats it. A courtesy: it may be lost."""
+        """Let a final job name the one that repeats it. A courtesy: a crash may lose it."""
+        row = self._table.find(job_id)
+        if row is not None and row.phase is not Phase.ENDED:
+            # Its process is about to leave; until then the file is the process's.
+            self._links.setdefault(job_id, []).append(retried_by)
+            return
         job = self._ended(job_id)
         known = job.extra.get(jobs.RETRIED_BY_KEY)
         job.extra[jobs.RETRIED_BY_KEY] = [*(known if isinstance(known, list) else ()), retried_by]
-        row = self._table.find(job_id)
         if row is None:
             try:
                 self._ledger.directory.write_archived(job_id, jobs.encode_job(job))
             except errors.StorageError as error:
                 self.log.warning("retry is not noted", job=job_id, error=error.text)
-        elif row.phase is Phase.ENDED:
+        else:
             row.serial = max(row.serial, job.serial) + 1
             job.extra[jobs.STATE_SERIAL_KEY] = row.serial
             state = (job_id, row.serial, jobs.encode_job(job))

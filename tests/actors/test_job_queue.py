@@ -7,7 +7,7 @@ import os
 import pytest
 from tests.actors.queue_stage import DELAY, Queue, spec
 
-from ganger.storage import settings
+from ganger.storage import jobs, settings
 from ganger.storage.jobs import JobStatus
 from ganger.transport import messages
 from ganger.transport.messages import JobSpec, SubmitJobs
@@ -297,6 +297,23 @@ def test_the_file_of_a_job_is_moved_when_its_process_is_gone(queue: Queue) -> No
     expected = messages.ArchiveOutcome(archived=[1])
     assert [asker.answer for asker in askers] == [expected, expected]
     assert queue.statuses(archived=True) == {1: "success"}
+
+
+def test_a_retry_is_noted_when_the_process_of_the_job_is_gone(queue: Queue) -> None:
+    queue.submitted(spec())
+    queue.start(1)
+    queue.record(1, 10, ERROR)
+    queue.actor.end_turn()
+    queue.write_as_process(1, queue.body_of_process(1, 10, ERROR))
+    retries = [queue.actor.ask(messages.RetryJob(id=1)) for _ in range(2)]
+    assert [again.answer_as(messages.JobsSubmitted).ids for again in retries] == [[2], [3]]
+    asker = queue.actor.ask(messages.ArchiveJob(id=1))
+    queue.end_process(1, has_left=True)
+    queue.actor.end_turn()
+    assert asker.answer == messages.ArchiveOutcome(archived=[1])
+    assert queue.job(1).extra[jobs.RETRIED_BY_KEY] == [2, 3]
+    queue.crash_machine()
+    assert queue.job(1).extra[jobs.RETRIED_BY_KEY] == [2, 3]
 
 
 def test_old_final_jobs_are_archived_together(

@@ -43,10 +43,12 @@ class Daemon:
         with contextlib.suppress(Exception), self.client() as client:
             os.kill(client.info(timeout=2).pid, signal.SIGKILL)
         ours = [process for process in psutil.process_iter() if self._is_ours(process)]
+        # By their descriptors: the first process of a machine may take seconds to reap them.
         for process in ours:
-            with contextlib.suppress(psutil.NoSuchProcess):
+            with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
+                descriptor = os.pidfd_open(process.pid)
                 process.kill()
-        psutil.wait_procs(ours, timeout=10)
+                wait_for_end(descriptor)
         shutil.rmtree(self.places.run, ignore_errors=True)
 
     def _is_ours(self, process: psutil.Process) -> bool:
