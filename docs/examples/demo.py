@@ -377,11 +377,24 @@ class Daemon:
             for process in left:
                 with suppress(psutil.Error):
                     process.kill()
-            psutil.wait_procs(left, timeout=1.0)
+            still_running(left, seconds=1.0)
 
     def leftovers(self) -> list[psutil.Process]:
         """The processes that are still there after a fair time to leave."""
-        return psutil.wait_procs(self.processes(), timeout=10.0)[1]
+        return still_running(self.processes(), seconds=10.0)
+
+
+def still_running(processes: Sequence[psutil.Process], seconds: float) -> list[psutil.Process]:
+    """Which of these do not end within this time. One that nobody reaps has ended, too."""
+    deadline = time.monotonic() + seconds
+    left = []
+    for process in processes:
+        with suppress(ProcessLookupError):
+            descriptor = os.pidfd_open(process.pid)
+            if not select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                left.append(process)
+            os.close(descriptor)
+    return left
 
 
 # ---------------------------------------------------------------- what is verified
