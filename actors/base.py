@@ -164,8 +164,9 @@ class PollingMailbox(Mailbox):
 
     def __init__(self) -> None:
         super().__init__()
-        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._poll = select.epoll()
+        # If there is no descriptor left for this one, the other goes with the object.
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._poll.register(self._wake, select.EPOLLIN)
         self._is_asleep = False
         # Held to wake the owner: its descriptor may belong to somebody else after `close`.

@@ -24,7 +24,7 @@ from ..storage import documents, errors, lock_files, settings
 from ..transport import frames, messages
 from ..transport.addresses import Envelope
 from ..transport.messages import RECEIVERS, JobMessage, Message
-from . import channels, fork_requests, sessions, watching
+from . import channels, fork_requests, holders, sessions, watching
 from .base import PollingComponent
 from .watching import Phase
 
@@ -39,6 +39,7 @@ ExecutorMessage = (
     | messages.TellJob
     | messages.KillDue
     | messages.RequestDue
+    | messages.WatchDue
     | messages.ComponentReplaced
     | messages.StartForkServer
     | messages.ReportCounts
@@ -136,6 +137,10 @@ class Executor(PollingComponent):
                 child = self._children.get(message.job_id)
                 if child is not None and child.phase is Phase.ASKED and child.channel is None:
                     self._request(child)
+            case messages.WatchDue():
+                child = self._children.get(message.job_id)
+                if child is not None and child.lock_file == message.lock_file:
+                    self._watch_unwatched(child)
             case messages.KillDue():
                 self._kill(message)
             case messages.ComponentReplaced():
@@ -173,15 +178,13 @@ class Executor(PollingComponent):
     def _start_server(self, template: str) -> None:
         if template in self._servers:
             return
-        ours, theirs = channels.pair()
-        command = [sys.executable, "-P", "-m", "ganger.actors.fork_server", template]
-        with theirs:
-            process = subprocess.Popen(
-                [*command, str(theirs.fileno()), os.fspath(self.places.lock_files)],
-                stdin=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-                cwd="/",
-            )
+        try:
+            process, ours = _fork_server(template, os.fspath(self.places.lock_files))
+        except OSError as error:
+            self.log.error("no fork server can be started", template=template, error=str(error))
+            due = messages.StartForkServer(template=template)
+            self._later(settings.DISK_RETRY_SECONDS, due)
+            return
         self._servers[template] = (process, ours)
         self.mailbox.watch(ours.fileno())
         self.log.info("fork server started", template=template, pid=process.pid)
@@ -220,7 +223,7 @@ class Executor(PollingComponent):
                 self._watch_unwatched(child)
 
     def _watch_unwatched(self, child: Child) -> None:
-        """The server died before it told of this process: the lock file leads to it."""
+        """No server has told, or can tell, of this process: the lock file leads to it."""
         if child.pidfd < 0 and not self._watch_holder(child):
             self._forget(child)
 
@@ -265,15 +268,21 @@ class Executor(PollingComponent):
 
     def _note_process(self, job_id: int, pid: int, pidfd: int) -> None:
         child = self._children.get(job_id)
-        if pidfd < 0:
-            # There was no descriptor left for it; its channel's end tells of its own, too.
-            self.log.error("no descriptor is left to watch a process with", job=job_id, pid=pid)
-            return
         if child is None or child.pidfd >= 0:
-            os.close(pidfd)
+            if pidfd >= 0:
+                os.close(pidfd)
             return
         child.pid = pid
-        self._watch_process(child, pidfd)
+        if pidfd >= 0:
+            self._watch_process(child, pidfd)
+            return
+        self.log.error("no descriptor is left to watch a process with", job=job_id, job_pid=pid)
+        if child.phase is not Phase.ASKED:
+            self._watch_unwatched(child)
+            return
+        # Nothing is known of it yet: it ends when its channel does, and another is asked for.
+        self._drop_channel(child)
+        self._later(settings.DISK_RETRY_SECONDS, messages.RequestDue(job_id=job_id))
 
     def _watch_process(self, child: Child, pidfd: int) -> None:
         child.pidfd = pidfd
@@ -379,7 +388,7 @@ class Executor(PollingComponent):
         if child is None or child.lock_file != message.lock_file or child.pidfd < 0:
             return
         child.was_killed = True
-        self.log.warning("job is killed on request", job=child.job_id, pid=child.pid)
+        self.log.warning("job is killed on request", job=child.job_id, job_pid=child.pid)
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
 
@@ -407,20 +416,22 @@ class Executor(PollingComponent):
             attachment.reply(messages.Done())
 
     def _watch_holder(self, child: Child) -> bool:
-        """Watch the process that holds the child's lock file; False if none does."""
-        if lock_files.is_dead(child.lock_file):
-            return False
-        pid = lock_files.holder(child.lock_file)
+        """Watch the process that holds the child's lock file; False if it is dead."""
         try:
-            pidfd = -1 if pid is None else os.pidfd_open(pid)
-        except ProcessLookupError:
+            found = holders.find(child.lock_file)
+        except holders.UnknownHolderError as error:
+            self._watch_later(child, str(error))
+            return True
+        if found is None:
             return False
-        if pid is None:
-            return False
-        child.pid = pid
-        self._watch_process(child, pidfd)
-        # It may have ended between the questions, and the pidfd may be a stranger's.
-        return not lock_files.is_dead(child.lock_file)
+        child.pid = found.pid
+        self._watch_process(child, found.pidfd)
+        return True
+
+    def _watch_later(self, child: Child, reason: str) -> None:
+        self.log.error("no process can be watched", job=child.job_id, error=reason)
+        due = messages.WatchDue(job_id=child.job_id, lock_file=child.lock_file)
+        self._later(settings.DISK_RETRY_SECONDS, due)
 
     def _take_end(self, child: Child) -> None:
         """The process has ended. What it still said lies in the channel: read that first."""
@@ -443,11 +454,15 @@ class Executor(PollingComponent):
         """The process is gone: whatever it held is free, and the queue hears of it."""
         self._forget_descriptors(child)
         if self._watch_holder(child):
-            self.log.error("a process that was thought to have ended lives", job=child.job_id)
+            self.log.error("a process may live that was thought to have ended", job=child.job_id)
             return
-        self._forget_descriptors(child)
-        if not child.has_left:
-            self._end_session(child.pid)
+        try:
+            if not child.has_left:
+                self._end_session(child.pid)
+        except OSError as error:
+            # What it left running has its locks still.
+            self._watch_later(child, str(error))
+            return
         del self._children[child.job_id]
         lock_files.remove_dead(child.lock_file)
         self.address("lock_manager").notify(messages.OwnerEnded(lock_file=child.lock_file))
@@ -473,12 +488,11 @@ class Executor(PollingComponent):
             self.log.warning("ended a left-over process", pid=left, job_pid=pid)
 
     def _report(self, token: int) -> None:
-        memory = {"daemon": psutil.Process().memory_info().rss}
+        pids = {"daemon": os.getpid()}
         for template, (process, _) in self._servers.items():
-            try:
-                memory[f"fork_server:{template}"] = psutil.Process(process.pid).memory_info().rss
-            except psutil.Error:
-                continue
+            pids[f"fork_server:{template}"] = process.pid
+        found = {name: _memory(pid) for name, pid in pids.items()}
+        memory = {name: size for name, size in found.items() if size is not None}
         report = messages.ExecutorReport(token=token, pid=os.getpid(), memory=memory)
         self.address("supervisor").notify(report)
 
@@ -489,6 +503,36 @@ def end_fork_servers() -> None:
     for child in children:
         child.kill()
     psutil.wait_procs(children)
+
+
+def _fork_server(
+    template: str, lock_files_folder: str
+) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """A new fork server, and this end of the socket pair to it."""
+    ours, theirs = channels.pair()
+    command = [sys.executable, "-P", "-m", "ganger.actors.fork_server", template]
+    with theirs:
+        try:
+            process = subprocess.Popen(
+                [*command, str(theirs.fileno()), lock_files_folder],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                cwd="/",
+            )
+        except OSError:
+            ours.close()
+            raise
+    return process, ours
+
+
+def _memory(pid: int) -> int | None:
+    """Resident bytes; 0 if nobody can tell now, None if there is no such process."""
+    try:
+        return int(psutil.Process(pid).memory_info().rss)
+    except psutil.Error:
+        return None
+    except OSError:
+        return 0
 
 
 def _template(child: Child) -> str:

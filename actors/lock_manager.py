@@ -100,7 +100,10 @@ class LockManager(Component):
         if self._is_disk_awaited:
             return
         self._is_disk_awaited = True
-        notify = functools.partial(self.address(self.name).notify, messages.DiskRetried())
+        self._later(messages.DiskRetried())
+
+    def _later(self, message: messages.DiskRetried | messages.OwnersDoubted) -> None:
+        notify = functools.partial(self.address(self.name).notify, message)
         timer = threading.Timer(settings.DISK_RETRY_SECONDS, notify)
         timer.daemon = True
         timer.start()
@@ -154,8 +157,13 @@ class LockManager(Component):
         pids = {owner.lock_file: owner.pid for owner in self._state.owners()}
         for lock_file, pid in pids.items():
             if lock_files.is_dead(lock_file):
-                # What it left running must not meet those who get the locks.
-                sessions.end_session(pid)
+                try:
+                    # What it left running must not meet those who get the locks.
+                    sessions.end_session(pid)
+                except OSError as error:
+                    self.log.error("a dead owner keeps its locks for now", error=str(error))
+                    self._later(messages.OwnersDoubted())
+                    return
                 self.log.info("a dead owner's locks are freed", lock_file=lock_file)
                 self._end_owner(lock_file)
 

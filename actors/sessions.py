@@ -21,7 +21,10 @@ one of them waits in the kernel for a device."""
 
 
 def end_session(leader: int) -> list[int]:
-    """Kill every process of the session; those that were found, the last ones unended."""
+    """Kill every process of the session; those that were found, the last ones unended.
+
+    Raises `OSError` if nobody can look, because no descriptors are left.
+    """
     killed: list[int] = []
     if leader <= 0 or _lives(leader):
         # The leader lives, or its number has another process: then the session is over.

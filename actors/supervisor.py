@@ -72,6 +72,8 @@ class Supervisor(Component):
         self._ending = ending
         self._when_ready = when_ready
         self._started = time.time()
+        # Read from a file, so not when there may be no descriptor for it.
+        self._version = version()
         self._records: dict[str, Record] = {}
         self._ready: dict[str, int] = {}
         self._incarnations: dict[str, int] = {}
@@ -121,7 +123,15 @@ class Supervisor(Component):
     def _start(self, component: type[Component]) -> None:
         name = component.name
         incarnation = self._incarnations[name] = self._incarnations.get(name, 0) + 1
-        reference = component.start(self.surroundings, incarnation)
+        try:
+            reference = component.start(self.surroundings, incarnation)
+        except (OSError, RuntimeError) as error:
+            # No descriptors for its mailbox, or no thread: that is not the component's failure.
+            self.log.error("component cannot be started", name=name, error=str(error))
+            if incarnation == 1:
+                raise
+            self._restart_later(name, settings.DISK_RETRY_SECONDS)
+            return
         self.surroundings.directory.enter(name, reference)
         self.address(name).notify(messages.Boot())
 
@@ -267,7 +277,7 @@ class Supervisor(Component):
         servers = [name for name in executor.memory if name.startswith("fork_server:")]
         return messages.DaemonInfo(
             pid=executor.pid,
-            version=version(),
+            version=self._version,
             protocol=messages.PROTOCOL,
             data=str(self.places.data),
             started=self._started,

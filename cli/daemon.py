@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import signal
 import sys
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from ..storage.settings import Places
+
+_IMPORTED_LATE = ("difflib", "ipaddress", "re2")
+"""What other commands import when they need it. A daemon may have no descriptor for it then."""
 
 RESTARTS_VARIABLE = "GANGER_BEGUN_ANEW"
 """When the daemon began anew of its own accord: seconds of the system's monotonic clock."""
@@ -111,6 +115,8 @@ def run(
 ) -> None:
     """Run the daemon for this data directory until it stops or fails."""
     sys.setswitchinterval(settings.SWITCH_INTERVAL_SECONDS)
+    for name in _IMPORTED_LATE:
+        importlib.import_module(name)
     # What is imported stays, and a long queue is no garbage: to look through it all again
     # and again would stop every thread for longer the longer the queue is.
     gc.freeze()

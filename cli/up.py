@@ -172,7 +172,8 @@ def _show(info: DaemonInfo, output_kind: str) -> None:
         ),
         "Last id": str(info.counts.get("last_id", 0)),
         "Memory": ", ".join(
-            f"{name} {size / 1_048_576:.0f} MiB" for name, size in info.memory.items()
+            f"{name} {size / 1_048_576:.0f} MiB" if size else f"{name} unknown"
+            for name, size in info.memory.items()
         ),
     }
     for name, text in lines.items():

@@ -1023,6 +1023,13 @@ class RequestDue(Notice, frozen=True):
     job_id: int
 
 
+class WatchDue(Notice, frozen=True):
+    """From the executor's own timer: look again for a process that could not be watched."""
+
+    job_id: int
+    lock_file: str
+
+
 class KillDue(Notice, frozen=True):
     """From the executor's own timer: the process was asked to end, and had its time."""
 
@@ -1165,7 +1172,10 @@ class ReportCounts(Notice, frozen=True):
 
 
 class ExecutorReport(Notice, frozen=True):
-    """From the executor to the supervisor, on request: memory in bytes by process."""
+    """From the executor to the supervisor, on request: memory in bytes by process.
+
+    0 bytes: nobody could tell.
+    """
 
     token: int
     pid: int

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
-import sys
 import types
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import pytest
+from tests.actors.lock_owner import LockOwner
 
 from ganger.actors import executor
 from ganger.actors.watching import Phase
+from ganger.storage import settings
 from ganger.transport import messages
+from ganger.transport.addresses import Envelope
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 JOB = 22
-HOLD = (
-    "import sys, time; from ganger.storage import lock_files; "
-    "print(lock_files.create(sys.argv[1], 'job_B').path, flush=True); sys.stdin.read()"
-)
 
 
 class Address:
@@ -71,36 +70,17 @@ def subject(tmp_path: Path) -> Iterator[Subject]:
         end.close()
 
 
-class Process:
-    """A process that holds a lock file until it is ended."""
-
-    def __init__(self, folder: Path) -> None:
-        self._process = REAL_POPEN(
-            [sys.executable, "-c", HOLD, os.fspath(folder)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self._process.stdout is not None
-        self.lock_file = self._process.stdout.readline().strip()
-        self.pid = self._process.pid
-
-    def end(self) -> None:
-        self._process.kill()
-        self._process.communicate()
-
-
 REAL_POPEN = subprocess.Popen
 
 
 @pytest.fixture
-def process(tmp_path: Path) -> Iterator[Process]:
-    process = Process(tmp_path)
+def process(tmp_path: Path) -> Iterator[LockOwner]:
+    process = LockOwner(tmp_path)
     yield process
     process.end()
 
 
-def hello(process: Process) -> messages.JobHello:
+def hello(process: LockOwner) -> messages.JobHello:
     return messages.JobHello(job_id=JOB, lock_file=process.lock_file, process_id=process.pid)
 
 
@@ -115,7 +95,7 @@ def watched_pid(subject: Subject) -> int:
 
 
 def test_after_the_death_of_a_fork_server_the_second_process_is_watched_not_the_first(
-    subject: Subject, process: Process
+    subject: Subject, process: LockOwner
 ) -> None:
     first = REAL_POPEN(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
     subject._start_server("lean")
@@ -130,7 +110,7 @@ def test_after_the_death_of_a_fork_server_the_second_process_is_watched_not_the_
 
 
 def test_a_process_of_which_the_dead_server_never_told_is_found_by_its_lock_file(
-    subject: Subject, process: Process
+    subject: Subject, process: LockOwner
 ) -> None:
     subject._start_server("lean")
     subject._start(JOB, needs_user_opcodes=False)
@@ -141,7 +121,7 @@ def test_a_process_of_which_the_dead_server_never_told_is_found_by_its_lock_file
 
 
 def test_a_greeting_after_the_death_of_the_server_is_watched_too(
-    subject: Subject, process: Process
+    subject: Subject, process: LockOwner
 ) -> None:
     subject._start_server("lean")
     subject._start(JOB, needs_user_opcodes=False)
@@ -151,7 +131,7 @@ def test_a_greeting_after_the_death_of_the_server_is_watched_too(
 
 
 def test_an_end_is_not_believed_while_the_lock_file_is_held(
-    subject: Subject, process: Process
+    subject: Subject, process: LockOwner
 ) -> None:
     subject._start_server("lean")
     subject._start(JOB, needs_user_opcodes=False)
@@ -167,7 +147,7 @@ def test_an_end_is_not_believed_while_the_lock_file_is_held(
 
 
 def test_a_real_end_is_told_to_the_lock_manager_and_the_queue(
-    subject: Subject, process: Process
+    subject: Subject, process: LockOwner
 ) -> None:
     subject._start_server("lean")
     subject._start(JOB, needs_user_opcodes=False)
@@ -186,3 +166,120 @@ def test_a_real_end_is_told_to_the_lock_manager_and_the_queue(
     ]
     assert not os.path.exists(process.lock_file)
     assert JOB not in subject._children
+
+
+# When no descriptors are left.
+
+
+class Later:
+    """Stands for the timers: what is to be done later, and when."""
+
+    def __init__(self, seconds: float, function: Any) -> None:
+        assert seconds == settings.DISK_RETRY_SECONDS
+        self.start = function
+
+
+def refuse(*_: object, **__: object) -> Any:
+    raise OSError(errno.EMFILE, "Too many open files")
+
+
+@pytest.fixture(name="exhausted")
+def without_descriptors(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """Timers run out at once; whoever wants a descriptor of a process is refused."""
+    monkeypatch.setattr("ganger.actors.executor.threading.Timer", Later)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pidfd_open", refuse)
+        yield patch
+
+
+def told_to_itself(subject: Subject) -> list[Any]:
+    found = [message for name, message in subject.told if name == "executor"]
+    subject.told.clear()
+    return found
+
+
+def test_a_new_process_that_cannot_be_watched_is_given_up_and_another_one_asked_for(
+    subject: Subject, exhausted: pytest.MonkeyPatch, process: LockOwner
+) -> None:
+    subject._start_server("lean")
+    subject._start(JOB, needs_user_opcodes=False)
+    channel = subject._children[JOB].channel
+    assert channel is not None
+    subject._note_process(JOB, process.pid, -1)
+    # So it ends.
+    assert channel.channel.fileno() == -1
+    assert told_to_itself(subject) == [messages.RequestDue(job_id=JOB)]
+    exhausted.undo()
+    subject._request(subject._children[JOB])
+    subject._note_process(JOB, process.pid, os.pidfd_open(process.pid))
+    assert watched_pid(subject) == process.pid
+
+
+def test_a_greeted_process_that_cannot_be_watched_is_looked_for_until_it_can(
+    subject: Subject, exhausted: pytest.MonkeyPatch, process: LockOwner
+) -> None:
+    subject._start_server("lean")
+    subject._start(JOB, needs_user_opcodes=False)
+    subject._greet(hello(process))
+    subject.told.clear()
+    due = messages.WatchDue(job_id=JOB, lock_file=process.lock_file)
+    subject._note_process(JOB, process.pid, -1)
+    assert told_to_itself(subject) == [due]
+    subject.receive(Envelope(due))
+    assert told_to_itself(subject) == [due]
+    exhausted.undo()
+    subject.receive(Envelope(due))
+    assert watched_pid(subject) == process.pid
+    # One that is watched is not looked for again.
+    subject.receive(Envelope(due))
+    assert told_to_itself(subject) == []
+
+
+def test_nobody_is_declared_dead_while_nobody_can_look(
+    subject: Subject, exhausted: pytest.MonkeyPatch, process: LockOwner
+) -> None:
+    subject._adopt(JOB, process.lock_file, process.pid)
+    due = messages.WatchDue(job_id=JOB, lock_file=process.lock_file)
+    assert subject.told == [("executor", due)]
+    process.end()
+    exhausted.undo()
+    subject.told.clear()
+    subject.receive(Envelope(due))
+    assert [type(message) for _, message in subject.told] == [
+        messages.OwnerEnded,
+        messages.JobExited,
+    ]
+
+
+def test_locks_are_not_free_before_it_was_seen_what_a_dead_process_left_running(
+    subject: Subject, exhausted: pytest.MonkeyPatch, process: LockOwner
+) -> None:
+    exhausted.undo()
+    subject._adopt(JOB, process.lock_file, process.pid)
+    process.end()
+    with mock.patch("ganger.actors.executor.sessions.end_session", refuse):
+        subject._take_end(subject._children[JOB])
+    [due] = told_to_itself(subject)
+    assert os.path.exists(process.lock_file)
+    subject.receive(Envelope(due))
+    assert [name for name, _ in subject.told] == ["lock_manager", "job_queue"]
+
+
+def test_a_fork_server_that_cannot_be_started_is_tried_again(
+    subject: Subject, exhausted: pytest.MonkeyPatch
+) -> None:
+    exhausted.setattr("socket.socketpair", refuse)
+    subject._start_server("lean")
+    assert told_to_itself(subject) == [messages.StartForkServer(template="lean")]
+    exhausted.undo()
+    subject.receive(Envelope(messages.StartForkServer(template="lean")))
+    assert list(subject._servers) == ["lean"]
+
+
+def test_a_report_does_not_need_descriptors(
+    subject: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ganger.actors.executor.psutil.Process", refuse)
+    subject._report(7)
+    report = messages.ExecutorReport(token=7, pid=os.getpid(), memory={"daemon": 0})
+    assert subject.told == [("supervisor", report)]

@@ -128,6 +128,28 @@ def test_owners_that_died_unseen_are_found_when_there_is_doubt(locks: Locks) -> 
     assert asker.answers[-1] == LocksGranted()
 
 
+def test_a_dead_owner_keeps_its_locks_until_it_can_be_seen_what_it_left_running(
+    locks: Locks, timers: list[Timer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: int) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    one, two = locks.owner(1), locks.owner(2)
+    locks.take(one, (NODE_A, "exclusive"))
+    asker = locks.request(two, (NODE_A, "shared"))
+    locks.kill(one)
+    with monkeypatch.context() as patch:
+        patch.setattr("ganger.actors.lock_manager.sessions.end_session", refuse)
+        locks.actor.notify(messages.OwnersDoubted())
+        locks.actor.end_turn()
+    assert LocksGranted() not in asker.answers
+    [timer] = timers
+    timer.run_out()
+    locks.actor.notify(locks.stage.take_one(messages.OwnersDoubted))
+    locks.actor.end_turn()
+    assert asker.answers[-1] == LocksGranted()
+
+
 def test_a_dead_owner_gets_nothing(locks: Locks) -> None:
     one = locks.owner(1)
     locks.kill(one)

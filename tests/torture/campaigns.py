@@ -61,7 +61,7 @@ CAMPAIGNS = [
         property="D9",
         name="refused calls",
         module="refused_calls",
-        full=480,
+        full=490,
         share=6,
         needs="strace",
     ),

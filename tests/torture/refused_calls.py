@@ -51,6 +51,8 @@ CALLS: dict[Target, dict[str, int]] = {
 ANY_DESCRIPTOR = "any descriptor"
 """Not a call: all of those that make a descriptor, because the process may have no more."""
 
+DESCRIPTORS_LEFT_MAX = 5
+
 LIMITS = "JOURNAL_SEGMENT_BYTES=2048 DISK_RETRY_SECONDS=0.1"
 """So that segments are renewed, and the disk is tried again, within each case."""
 
@@ -72,6 +74,8 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     """As strace has it: ``1+`` for as long as it is attached, ``3`` for the third call only."""
     scope: Scope = "queue"
     """The files: those of the queue directory, or also the locks and the log."""
+    left: int = 0
+    """With `ANY_DESCRIPTOR`: how many descriptors the daemon may still make."""
     is_killed: bool = False
     """Whether the daemon is killed before the cause is gone: what it said must be true."""
 
@@ -86,10 +90,9 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
         return os.strerror(getattr(errno, self.cause))
 
     def __str__(self) -> str:
+        what = f"but {self.left}" if self.left else self.when
         killed = ", killed meanwhile" if self.is_killed else ""
-        return (
-            f"{self.cause} at {self.call} {self.when} of the {self.target} ({self.scope}){killed}"
-        )
+        return f"{self.cause} at {self.call} {what} of the {self.target} ({self.scope}){killed}"
 
 
 class Told(msgspec.Struct):
@@ -270,12 +273,13 @@ class Case:
 
     @contextlib.contextmanager
     def _no_descriptors(self) -> Iterator[None]:
-        """Leave the daemon none but those it has."""
+        """Leave the daemon those it has, and a few more at most."""
         pid = self._daemon.pid()
         before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
         used = {int(name) for name in os.listdir(f"/proc/{pid}/fd")}
-        free = next(number for number in itertools.count() if number not in used)
-        resource.prlimit(pid, resource.RLIMIT_NOFILE, (free, before[1]))
+        free = (number for number in itertools.count() if number not in used)
+        first = next(itertools.islice(free, self._refusal.left, None))
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (first, before[1]))
         self._injected += 1
         try:
             yield
@@ -472,8 +476,20 @@ class Campaign:
                 for target, calls in CALLS.items()
                 for call, last in calls.items()
             ]
-            no_more = Refusal(target="daemon", call=ANY_DESCRIPTOR, cause="EMFILE", when="1+")
-            rounds.append([no_more, msgspec.structs.replace(no_more, is_killed=True)])
+            rounds.append(
+                [
+                    Refusal(
+                        target="daemon",
+                        call=ANY_DESCRIPTOR,
+                        cause="EMFILE",
+                        when="1+",
+                        left=left,
+                        is_killed=is_killed,
+                    )
+                    for is_killed in (False, True)
+                    for left in range(DESCRIPTORS_LEFT_MAX + 1)
+                ]
+            )
             self._chance.shuffle(rounds)
             for row in itertools.zip_longest(*rounds):
                 yield from (refusal for refusal in row if refusal is not None)
