@@ -169,6 +169,8 @@ class PollingMailbox(Mailbox):
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._poll.register(self._wake, select.EPOLLIN)
         self._is_asleep = False
+        self.patience_seconds: float | None = None
+        """How long the owner may sleep; then it is woken with no descriptor. None: for ever."""
         # Held to wake the owner: its descriptor may belong to somebody else after `close`.
         self._waking = threading.Lock()
 
@@ -196,7 +198,7 @@ class PollingMailbox(Mailbox):
         # either is seen here or wakes the poll.
         while True:
             self._is_asleep = True
-            ready = self._poll.poll(0 if not self._queue.empty() else -1)
+            ready = self._poll.poll(0 if not self._queue.empty() else self.patience_seconds)
             self._is_asleep = False
             descriptors = []
             for descriptor, _ in ready:
@@ -210,7 +212,9 @@ class PollingMailbox(Mailbox):
             try:
                 parcel = self._queue.get_nowait()
             except queue.Empty:
-                continue
+                if self.patience_seconds is None or ready:
+                    continue
+                parcel = _Parcel(_Readable([]))
             self._handled = 1
             return parcel
 

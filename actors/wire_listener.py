@@ -115,6 +115,7 @@ class WireListener(PollingComponent):
         self._attached: dict[bytes, Envelope] = {}
         self._spokesmen = Spokesmen(self.places.lock_files)
         self._open = OpenFrames()
+        self._look_at = 0.0
         self.mailbox.watch(self._open.descriptor)
         self._router = Router(
             self.places.socket,
@@ -149,6 +150,17 @@ class WireListener(PollingComponent):
             self._open.told()
 
     def turn_ended(self) -> None:
+        """Read what has come in, and look from time to time at what does not come to an end."""
+        self._read_sockets()
+        now = time.monotonic()
+        if now >= self._look_at:
+            if ended := self._router.end_hoarders():
+                self.log.warning("silent connections are ended: memory grows", count=ended)
+            self._look_at = now + self._router.look_seconds
+        has_connections = self._router.has_connections
+        self.mailbox.patience_seconds = self._look_at - now if has_connections else None
+
+    def _read_sockets(self) -> None:
         """Read the sockets dry: their descriptors are edge-triggered, also after a send."""
         while not self._open.is_full():
             incoming = self._router.receive()

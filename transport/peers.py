@@ -94,6 +94,8 @@ class Connections:
         # Turned away, but still connected; nobody says which connection it was.
         self._leaving_count = 0
         self._left: list[bytes] = []
+        # Since the last `take_silent`.
+        self._spoke: set[int] = set()
 
     @property
     def count(self) -> int:
@@ -103,6 +105,7 @@ class Connections:
     def accepted(self, descriptor: int) -> None:
         """There is a connection more."""
         self._peers[descriptor] = None
+        self._spoke.add(descriptor)
 
     def turned_away(self) -> None:
         """One of the connections will end soon."""
@@ -118,6 +121,15 @@ class Connections:
     def is_new(self, descriptor: int, peer: bytes) -> bool:
         """Whether nothing was heard of ``peer`` before, at this descriptor."""
         return self._peers.get(descriptor) != peer
+
+    def spoke(self, descriptor: int) -> None:
+        """A message was completed on this connection."""
+        self._spoke.add(descriptor)
+
+    def take_silent(self) -> list[int]:
+        """Connections that neither began nor completed a message since this was last asked."""
+        spoke, self._spoke = self._spoke, set()
+        return [descriptor for descriptor in self._peers if descriptor not in spoke]
 
     def heard(self, descriptor: int, peer: bytes) -> None:
         """A message of ``peer`` came by this descriptor; maybe its last one, read late."""

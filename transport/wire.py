@@ -27,6 +27,7 @@ import collections
 import contextlib
 import os
 import resource
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,6 +38,7 @@ from zmq.utils.monitor import parse_monitor_message
 
 from ..storage import documents, errors, settings
 from ..storage import keys as key_files
+from .hoarding import Hoarding, OwnSize
 from .peers import Backlog, Connections, Credentials, Incoming, Kind, credentials
 from .session import LinkEvent
 
@@ -110,6 +112,8 @@ class Router:
         self._leaving: list[bytes] = []
         self._doors: dict[Kind, _Door] = {}
         self._order: list[_Door] = []
+        self._size = OwnSize()
+        self._hoarding = Hoarding(self._size.read())
         self._context = zmq.Context()
         try:
             self._handshakes = self._context.socket(zmq.ROUTER)
@@ -152,6 +156,29 @@ class Router:
             self._leaving += leaving
         return incoming
 
+    @property
+    def has_connections(self) -> bool:
+        """Whether anybody is there; then `end_hoarders` from time to time."""
+        return any(door.connections.count for door in self._order)
+
+    @property
+    def look_seconds(self) -> float:
+        """How long to wait before `end_hoarders` looks again."""
+        return self._hoarding.look_seconds
+
+    def end_hoarders(self) -> int:
+        """End connections that may keep too much memory, if any does; how many were ended."""
+        silent = {door: door.connections.take_silent() for door in self._order}
+        size, now = self._size.read(), time.monotonic()
+        if not self._hoarding.is_suspected(size, now):
+            return 0
+        ended = sum(door.end(found) for door in self._order for found in silent[door])
+        if not ended:
+            # What the ones before had kept is free by now.
+            size = self._size.shrink()
+        self._hoarding.ended(ended, size, now)
+        return ended
+
     def take_left(self) -> list[bytes]:
         """Peers that have left since this was last asked; nothing more comes from them."""
         left, self._left = self._left, []
@@ -169,6 +196,7 @@ class Router:
         """Close the doors; frames that wait for peers are lost. Twice is harmless."""
         # The socket file stays: by now, it might be that of a successor.
         self._context.destroy(linger=0)
+        self._size.close()
         self._doors.clear()
         self._order.clear()
 
@@ -305,12 +333,33 @@ class _Door:
 
     def _incoming(self, peer: bytes, frame: zmq.Frame) -> Incoming:
         descriptor = int(frame.get("__fd"))
+        self.connections.spoke(descriptor)
         if self.connections.is_new(descriptor, peer):
             # The descriptor may have been another's, whose end has not been read.
             self.follow_connections()
             self.connections.heard(descriptor, peer)
         address, user = str(frame.get("Peer-Address")), str(frame.get("User-Id"))
         return Incoming(peer, frame.bytes, credentials(self.kind, address, user))
+
+    def end(self, descriptor: int) -> bool:
+        """End a connection; False if it has ended already.
+
+        libzmq has the descriptor, and notices the end as if it were the other side's.
+        """
+        try:
+            connection = socket.socket(fileno=descriptor)
+        except OSError:
+            return False
+        try:
+            # The number may be another file's by now.
+            is_ours = self.endpoint.endswith(_local_name(connection))
+            if is_ours:
+                connection.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            return False
+        finally:
+            connection.detach()
+        return is_ours
 
     def send(self, receiver: bytes, data: bytes) -> bool:
         """Send a frame; False if the receiver is gone or too much waits for it."""
@@ -493,9 +542,15 @@ def _peers_max() -> int:
     return PEERS_MAX if soft == resource.RLIM_INFINITY else min(PEERS_MAX, soft // 2)
 
 
-def _can(socket: zmq.Socket[bytes], events: int) -> bool:
-    """Whether ``socket`` can do one of ``events`` now; looks at all news first."""
-    return bool(int(socket.getsockopt(zmq.EVENTS)) & int(events))
+def _local_name(connection: socket.socket) -> str:
+    """How the endpoint ends at which this connection was accepted."""
+    name = connection.getsockname()
+    return f"//{name}" if isinstance(name, str) else f":{name[1]}"
+
+
+def _can(asked: zmq.Socket[bytes], events: int) -> bool:
+    """Whether ``asked`` can do one of ``events`` now; looks at all news first."""
+    return bool(int(asked.getsockopt(zmq.EVENTS)) & int(events))
 
 
 def _set_heartbeat(socket: zmq.Socket[bytes]) -> None:

@@ -183,6 +183,22 @@ def test_a_message_wakes_a_mailbox_that_waits_for_descriptors(
         assert taken == [number, "T"]
 
 
+def test_an_owner_with_patience_is_woken_though_nothing_came(
+    polling: PollingMailbox, pipe: tuple[int, int]
+) -> None:
+    reader, writer = pipe
+    polling.watch(reader)
+    polling.patience_seconds = 0.001
+    assert take(polling, 2) == [[], "T"]
+    os.write(writer, b"x")
+    polling.put(1)
+    assert take(polling, 3) == [[reader], 1, "T"]
+    os.read(reader, 1)
+    polling.patience_seconds = None
+    polling.put(2)
+    assert take(polling, 2) == [2, "T"]
+
+
 def test_a_closed_mailbox_wakes_nobody(polling: PollingMailbox) -> None:
     polling.close()
     # As seen by a sender that was held up between its two steps.

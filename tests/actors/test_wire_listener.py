@@ -41,6 +41,12 @@ class Sockets:
     def receive(self) -> list[Incoming]:
         return [self.coming.popleft()] if self.coming else []
 
+    has_connections = False
+    look_seconds = 1.0
+
+    def end_hoarders(self) -> int:
+        return 0
+
     def take_left(self) -> list[bytes]:
         return []
 

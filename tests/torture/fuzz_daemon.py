@@ -79,7 +79,7 @@ class Look:
         peak = next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
         return peak * 1_024 - self._memory
 
-    def compare(self, client: Client, growth_max: int = GROWTH_MAX_BYTES) -> str:
+    def compare(self, client: Client) -> str:
         """What has changed that may not."""
         info = client.info(timeout=PATIENCE_SECONDS)
         restarts = Counter({part.name: part.restarts for part in info.components if part.restarts})
@@ -90,7 +90,7 @@ class Look:
             return f"components failed: {dict(new)}"
         if info.is_read_only:
             return "the queue takes no changes"
-        if self.grown() > growth_max:
+        if self.grown() > GROWTH_MAX_BYTES:
             return f"the daemon has grown by {self.grown():,} bytes"
         return ""
 

@@ -113,6 +113,12 @@ class _Sockets:
         incoming, self.incoming = self.incoming, []
         return incoming
 
+    has_connections = False
+    look_seconds = 1.0
+
+    def end_hoarders(self) -> int:
+        return 0
+
     def take_left(self) -> list[bytes]:
         return []
 

@@ -209,6 +209,12 @@ class Router:
                     found.append(Incoming(peer, data, self._identities[peer]))
         return found
 
+    has_connections = False
+    look_seconds = 1.0
+
+    def end_hoarders(self) -> int:
+        return 0
+
     def take_left(self) -> list[bytes]:
         left, self._left = self._left, []
         return left

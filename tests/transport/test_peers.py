@@ -58,6 +58,20 @@ def test_a_peer_leaves_once_even_if_his_last_words_are_read_late() -> None:
     assert connections.take_left() == [b"a"]
 
 
+def test_silent_is_who_neither_came_nor_spoke_since_the_last_look() -> None:
+    connections = Connections()
+    for descriptor in (5, 6):
+        connections.accepted(descriptor)
+    assert connections.take_silent() == []
+    connections.spoke(6)
+    connections.accepted(7)
+    connections.spoke(9)
+    assert connections.take_silent() == [5]
+    assert connections.take_silent() == [5, 6, 7]
+    connections.ended(6)
+    assert connections.take_silent() == [5, 7]
+
+
 def test_who_is_turned_away_counts_no_more_while_he_leaves() -> None:
     connections = Connections()
     for descriptor in (5, 6, 7):
