@@ -293,7 +293,7 @@ def _forged_words_of_jobs(scene: Scene) -> None:
     fifo = scene.daemon.folder / "gate"
     os.mkfifo(fifo)
     locks = {"node": {"exclusive": ["n1"]}}
-    opcode = {"OP_ID": "OP_EXEC", "argv": ["cat", str(fifo)], "locks": locks}
+    opcode = {"OP_ID": "OP_EXEC", "argv": ["sh", "-c", f"read -r line < {fifo}"], "locks": locks}
     job_id = scene.client.submit(opcode)
     _wait_until_running(scene.client, job_id)
     dealer = scene.dealer()
@@ -305,13 +305,13 @@ def _forged_words_of_jobs(scene: Scene) -> None:
         scene.client.info(timeout=PATIENCE_SECONDS)
     held = [row.name for row in scene.client.locks() if row.owners]
     status = scene.client.job(job_id).status
-    # Opened for both, so that the test does not wait for a reader that has gone.
+    # Opened for both and kept open: the command may not have come to reading yet.
     descriptor = os.open(fifo, os.O_RDWR | os.O_NONBLOCK)
     os.write(descriptor, b"through\n")
-    os.close(descriptor)
     assert status is JobStatus.RUNNING, f"the job is {status}"
     assert "node/n1" in held, f"the running job's locks are {held}"
     [job] = scene.client.wait(job_id, timeout=PATIENCE_SECONDS)
+    os.close(descriptor)
     assert job.status is JobStatus.SUCCESS, f"the job is {job.status}"
 
 
