@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..transport.messages import JobExplained, Obstacle, Standing, WantedLock
+from ..transport.messages import JobExplained, LockRemedy, Obstacle, Standing, WantedLock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 _JOBS_SHOWN_MAX = 10
 
 
-def of_pending(row: Row, standing: Standing, rule: str | None) -> list[Obstacle]:
+def of_pending(row: Row, standing: Standing, rules: Iterable[str]) -> list[Obstacle]:
     """What holds back a pending job, in the order in which the scheduler looks at it.
 
-    ``rule`` is what is told of the filter rule that applies to it, if any.
+    ``rules``: what is told of those that hold it (`holding`).
     """
     found = []
     if standing.open:
@@ -28,34 +28,40 @@ def of_pending(row: Row, standing: Standing, rule: str | None) -> list[Obstacle]
                 kind="dependency",
                 held=row.id,
                 text=f"it waits for {jobs} to end",
-                change=f"{jobs} ends as it must",
+                change=_end_as_they_must(standing.open),
                 jobs=standing.open,
             )
         )
     found += [_of_bucket(row.id, standing, full) for full in standing.full]
-    if standing.action in ("PAUSE", "REJECT") and rule is not None:
-        found.append(
-            Obstacle(
-                kind="rule",
-                held=row.id,
-                text=rule,
-                change=f"`ganger filter delete {standing.rule}`, or an ACCEPT rule before it",
-                rule=standing.rule,
-            )
-        )
+    found += [of_rule(row, uuid, told) for uuid, told in zip(holding(standing), rules, strict=True)]
     if len(standing.running) >= standing.slots:
         found += _of_slots(row.id, standing)
     return found
 
 
-def _of_bucket(job_id: int, standing: Standing, full: tuple[str, int, list[int]]) -> Obstacle:
-    name, size, occupants = full
+def holding(standing: Standing) -> list[str]:
+    """The rules that hold a pending job, one behind the other."""
+    if standing.action not in ("PAUSE", "REJECT") or standing.rule is None:
+        return []
+    return standing.holding or [standing.rule]
+
+
+def of_rule(row: Row, uuid: str, told: str) -> Obstacle:
+    """The filter rule ``uuid`` holds the job, or will when it has what it waits for."""
+    return Obstacle(kind="rule", held=row.id, text=told, change=_without([uuid]), rule=uuid)
+
+
+def _of_bucket(
+    job_id: int, standing: Standing, full: tuple[str, int, list[int], list[int]]
+) -> Obstacle:
+    name, size, occupants, ahead = full
     is_rule = name == f"rule:{standing.rule}"
     what = f"filter rule {standing.rule}" if is_rule else f"the reason rate-limit:{name}"
     return Obstacle(
         kind="limit",
         held=job_id,
-        text=f"{what} lets {size} run at once: {_shown(occupants)}",
+        text=f"{what} lets {size} run at once: {_shown(occupants)}"
+        + (f"; before it {_waits(ahead)} for that: {_shown(ahead)}" if ahead else ""),
         change=_one_ends(occupants),
         jobs=occupants,
         rule=standing.rule if is_rule else None,
@@ -93,11 +99,12 @@ def of_locks(row: Row, wanted: Iterable[WantedLock]) -> list[Obstacle]:
     for lock in wanted:
         holders = sorted({job for job, _, _ in lock.holders})
         parts = []
-        if holders:
-            modes = " and ".join(sorted({mode for _, mode, _ in lock.holders}))
-            parts.append(f"held ({modes}) by {_shown(holders)}")
         if lock.ahead:
             parts.append(f"wanted earlier by {_shown(lock.ahead)}")
+        if holders:
+            # Last, because it is told since when.
+            modes = " and ".join(sorted({mode for _, mode, _ in lock.holders}))
+            parts.append(f"held ({modes}) by {_shown(holders)}")
         moments = [since for _, _, since in lock.holders if since is not None]
         blocking = holders or lock.ahead
         found.append(
@@ -105,7 +112,7 @@ def of_locks(row: Row, wanted: Iterable[WantedLock]) -> list[Obstacle]:
                 kind="lock",
                 held=row.id,
                 text=f"it waits for {lock.name} ({lock.mode}), {' and '.join(parts)}",
-                change=f"{_shown(blocking)} ends, or gives the lock back",
+                change=_give_back(blocking),
                 jobs=sorted({*holders, *lock.ahead}),
                 lock=lock.name,
                 since=min(moments, default=None),
@@ -125,8 +132,35 @@ def of_dependency(row: Row, wanted: Sequence[str], status: JobStatus | None) -> 
     )
 
 
-def explained(row: Row, obstacles: list[Obstacle]) -> JobExplained:
-    """The whole answer."""
+def change_of_pending(row: Row, standing: Standing) -> str:
+    """The smallest change that would let a pending job start, in words."""
+    remedy = standing.remedy
+    parts = [_end_as_they_must(remedy.depends)] if remedy.depends else []
+    if remedy.rules:
+        parts.append(_without(remedy.rules))
+    parts += [_one_ends(jobs) for jobs in remedy.ends]
+    if remedy.slots is not None:
+        slots = remedy.slots
+        parts[-1] += f", or there are {slots} run slots (`ganger queue limit {slots}`)"
+    if remedy.priority is not None:
+        parts.append(_moved_up(row, remedy.priority))
+    if remedy.is_turn:
+        parts.append(f"those before it have had their turn, first {_shown(standing.first_ahead)}")
+    return " and ".join(parts)
+
+
+def change_of_waiting(row: Row, remedy: LockRemedy) -> str:
+    """The smallest change that would give a job the locks it waits for, in words."""
+    parts = [_give_back(remedy.ends)] if remedy.ends else []
+    if remedy.priority is not None:
+        parts.append(_moved_up(row, remedy.priority))
+    return " and ".join(parts)
+
+
+def explained(
+    row: Row, obstacles: list[Obstacle], change: str = "", ahead: int | None = None
+) -> JobExplained:
+    """The whole answer. ``change`` would let the job go on; so many are looked at before it."""
     if row.status.is_final:
         text = f"job {row.id} has ended: {row.status}"
     elif obstacles:
@@ -135,15 +169,39 @@ def explained(row: Row, obstacles: list[Obstacle]) -> JobExplained:
         text = f"job {row.id} is {row.status}: nothing holds it back (process {row.process_id})"
     else:
         text = f"job {row.id} is about to start: nothing holds it back"
-    # Who stands before it matters only once there is a slot: that is change enough.
-    own = [one.change for one in obstacles if one.held == row.id and one.kind != "order"]
     return JobExplained(
         id=row.id,
         status=row.status,
         text=text,
         obstacles=obstacles,
-        change=" and then ".join(own),
+        change=change,
+        priority=row.priority,
+        ahead=ahead,
     )
+
+
+def _without(rules: Sequence[str]) -> str:
+    deleted = " and ".join(f"`ganger filter delete {uuid}`" for uuid in rules)
+    return f"{deleted}, or an ACCEPT rule before {'it' if len(rules) == 1 else 'them'}"
+
+
+def _moved_up(row: Row, priority: int) -> str:
+    command = f"`ganger job change-priority {row.id} --priority {priority}`"
+    return f"it has priority {priority} or better ({command})"
+
+
+def _end_as_they_must(jobs: Sequence[int]) -> str:
+    return f"{_shown(jobs)} {'ends as it' if len(jobs) == 1 else 'end as they'} must"
+
+
+def _give_back(jobs: Sequence[int]) -> str:
+    if len(jobs) == 1:
+        return f"{_shown(jobs)} ends, or gives the lock back"
+    return f"{_shown(jobs)} end, or give the locks back"
+
+
+def _waits(jobs: Sequence[int]) -> str:
+    return "waits" if len(jobs) == 1 else "wait"
 
 
 def _shown(jobs: Sequence[int]) -> str:

@@ -13,6 +13,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, assert_never
 
+import msgspec
+
 from ..storage import errors, job_files, rules, settings
 from ..storage.rules import ActionName
 from ..transport import messages
@@ -64,8 +66,10 @@ class FilterEvaluator(Component):
                 self._change_rules(message)
             case messages.JobsArrived():
                 self._judge(message)
-            case messages.JobReprioritised() | messages.JobsFinished() | messages.ExplainPending():
+            case messages.JobReprioritised() | messages.JobsFinished():
                 self.address("scheduler").notify(message)
+            case messages.ExplainPending():
+                self.address("scheduler").notify(self._with_rules(message))
             case messages.WindowDue():
                 self._look_at_windows()
             case messages.JudgeTest():
@@ -169,7 +173,15 @@ class FilterEvaluator(Component):
         if rejected:
             self.address("job_queue").notify(messages.JobsRejected(jobs=rejected))
 
-    # ------------------------------------------------------------ what if
+    # ------------------------------------------------------------ why, and what if
+
+    def _with_rules(self, message: messages.ExplainPending) -> messages.ExplainPending:
+        if message.job is None:
+            return message
+        facts = self._facts(message.job, self._chain)
+        held_by, verdict = filtering.holding(self._chain, facts)
+        then = _verdict_of(message.job, verdict, self._number)
+        return msgspec.structs.replace(message, job=None, holding=held_by, then=then)
 
     def _test(self, envelope: Envelope, message: messages.JudgeTest) -> None:
         then = self._what_if(message.test, message.last_id)
@@ -226,14 +238,7 @@ class FilterEvaluator(Component):
     def _verdict_under(
         self, chain: filtering.RuleChain, arrived: messages.JobArrived, number: int
     ) -> JobVerdict:
-        verdict = filtering.judge(chain, self._facts(arrived, chain))
-        return JobVerdict(
-            job=arrived.job,
-            action=str(verdict.action),
-            rule=verdict.rule,
-            limit=verdict.limit,
-            chain=number,
-        )
+        return _verdict_of(arrived, filtering.judge(chain, self._facts(arrived, chain)), number)
 
     def _facts(
         self, arrived: messages.JobArrived, *chains: filtering.RuleChain
@@ -248,6 +253,18 @@ class FilterEvaluator(Component):
                 # not wait for that.
                 self.log.error("job cannot be judged", job=arrived.job.id, error=error.text)
         return filtering.JobFacts.of(arrived.job.id, inputs or ())
+
+
+def _verdict_of(
+    arrived: messages.JobArrived, verdict: filtering.Verdict, number: int
+) -> JobVerdict:
+    return JobVerdict(
+        job=arrived.job,
+        action=str(verdict.action),
+        rule=verdict.rule,
+        limit=verdict.limit,
+        chain=number,
+    )
 
 
 def _rejection(judged: messages.JobVerdict) -> filtering.Verdict:

@@ -86,6 +86,18 @@ def judge(chain: RuleChain, facts: JobFacts) -> Verdict:
     return ACCEPTED
 
 
+def holding(chain: RuleChain, facts: JobFacts) -> tuple[list[str], Verdict]:
+    """The rules that keep a job from starting, one behind the other; the verdict without them."""
+    found: list[str] = []
+    for link in chain.links:
+        if all(matches(facts) for matches in link.tests):
+            rule = link.verdict.rule
+            if rule is None or link.verdict.action not in (ActionName.PAUSE, ActionName.REJECT):
+                return found, link.verdict
+            found.append(rule)
+    return found, ACCEPTED
+
+
 _DONE_BY = {
     ActionName.REJECT: "rejected",
     ActionName.PAUSE: "paused",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, assert_never
 from ..storage import documents, errors, lock_files, settings
 from ..storage.locks import LocksFile, Owner, decode_locks, encode_locks
 from ..transport import messages
-from . import sessions
+from . import lock_remedies, sessions
 from .base import Component
 from .locking import LockState, LockView
 
@@ -150,7 +150,8 @@ class LockManager(Component):
             )
             for view in self._state.wants_of(message.lock_file)
         ]
-        explained = messages.OwnerExplained(token=message.token, locks=wanted)
+        remedy = lock_remedies.for_owner(self._state, message.lock_file)
+        explained = messages.OwnerExplained(token=message.token, locks=wanted, remedy=remedy)
         self.address("job_queue").notify(explained)
 
     def _end_dead_owners(self) -> None:

@@ -302,6 +302,15 @@ class LockState:
                     found.append(WantView(lock, mode, held, tuple(one.owner for one in ahead)))
         return found
 
+    def best_priority_before(self, lock_file: str) -> int | None:
+        """The best priority of those who stand before the owner with this lock file, if any do."""
+        priorities = [
+            self._line[other].pending.priority
+            for want in self.wants_of(lock_file)
+            for other in want.ahead
+        ]
+        return min(priorities, default=None)
+
     def _strongest(self, owner: Owner, lock: str) -> LockMode:
         """The mode in which the owner holds the lock, or its lock set, or a member of it."""
         modes = {

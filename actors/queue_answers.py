@@ -32,7 +32,7 @@ class QueueAnswers(QueueCore):
         if row.phase is Phase.PENDING:
             token = self._ask(envelope, row)
             self._report_jobs([job_id])
-            asked = messages.ExplainPending(token=token, id=job_id)
+            asked = messages.ExplainPending(token=token, id=job_id, job=self._whole(row))
             self.address("filter_evaluator").notify(asked)
         elif row.phase is Phase.HANDED_OVER and row.status is JobStatus.WAITING:
             assert row.lock_file is not None
@@ -60,15 +60,18 @@ class QueueAnswers(QueueCore):
         if row is None:
             envelope.refuse(errors.JobStateError(f"job {job_id} has ended meanwhile"))
             return
+        ahead = None
         if isinstance(message, messages.OwnerExplained):
-            obstacles = explaining.of_locks(row, message.locks)
+            obstacles, changes = self._of_waiting(row, message)
         elif message.standing is None:
-            obstacles = []
+            obstacles, changes = [], []
         else:
-            rule = message.standing.rule
-            told = None if rule is None or self._door is None else self._door.told(rule)
-            obstacles = explaining.of_pending(row, message.standing, told)
-            obstacles += self._chain_behind(row, message.standing.open)
+            standing = message.standing
+            told = [self._told(rule) for rule in explaining.holding(standing)]
+            obstacles = explaining.of_pending(row, standing, told)
+            obstacles += self._chain_behind(row, standing.open)
+            changes = [explaining.change_of_pending(row, standing)]
+            ahead = standing.ahead
         if self._ledger.is_read_only:
             disk = messages.Obstacle(
                 kind="disk",
@@ -77,7 +80,25 @@ class QueueAnswers(QueueCore):
                 change="the disk takes writes again",
             )
             obstacles.insert(0, disk)
-        envelope.reply(explaining.explained(row, obstacles))
+            changes.insert(0, disk.change)
+        change = " and ".join(filter(None, changes))
+        envelope.reply(explaining.explained(row, obstacles, change, ahead))
+
+    def _of_waiting(
+        self, row: Row, message: messages.OwnerExplained
+    ) -> tuple[list[messages.Obstacle], list[str]]:
+        """What holds back a job that waits for locks, and what will when it has them."""
+        obstacles = explaining.of_locks(row, message.locks)
+        changes = [explaining.change_of_waiting(row, message.remedy)]
+        if self._door is not None and self._door.may_pause():
+            inputs = [op.input for op in self._read(row.id).ops]
+            for uuid in self._door.pausing(row.id, inputs):
+                obstacles.append(explaining.of_rule(row, uuid, self._told(uuid)))
+                changes.append(obstacles[-1].change)
+        return obstacles, changes
+
+    def _told(self, uuid: str) -> str:
+        return uuid if self._door is None else self._door.told(uuid)
 
     # ------------------------------------------------------------ what if
 

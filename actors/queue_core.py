@@ -17,11 +17,11 @@ from ..storage.journal import Journal
 from ..transport import messages
 from . import queue_loading, sessions
 from .base import Component
+from .depending import dependency_outcome
 from .job_table import JobTable, Phase, Row
 from .ledger import Ledger
 from .queue_door import QueueDoor
 from .queue_reading import QueueReader
-from .scheduling import dependency_outcome
 from .submitting import FILTER_SOURCE
 
 if TYPE_CHECKING:

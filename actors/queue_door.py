@@ -6,6 +6,7 @@ does not begin its next opcode. Everything else about rules is the scheduler's m
 
 from __future__ import annotations
 
+import itertools
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +55,13 @@ class QueueDoor:
     def pause(self, job_id: int, inputs: Sequence[Mapping[str, Any]]) -> str | None:
         """Which rule holds the next opcode of a running job; None if none does."""
         return self._applies(ActionName.PAUSE, job_id, inputs)
+
+    def pausing(self, job_id: int, inputs: Sequence[Mapping[str, Any]]) -> list[str]:
+        """The rules that hold the next opcode of a running job, one behind the other."""
+        found, _ = filtering.holding(self._chain, filtering.JobFacts.of(job_id, inputs))
+        pauses = {rule.uuid for rule in self._rules if rule.action.name is ActionName.PAUSE}
+        # A rule that rejects leaves running jobs alone.
+        return list(itertools.takewhile(pauses.__contains__, found))
 
     def told(self, uuid: str) -> str:
         """What is told of a job to which the rule ``uuid`` applies."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
+import msgspec
+
 from ..transport import messages
-from . import simulating
+from . import remedies, simulating
 from .base import Component
 from .scheduling import Schedule
 
@@ -36,7 +38,7 @@ class Scheduler(Component):
         self._seen_up_to = 0
         self._report = 0
         self._is_due = False
-        self._explained: list[tuple[int, int]] = []
+        self._explained: list[messages.ExplainPending] = []
         self.address("config_store").notify(messages.ReportConfiguration())
         self.address("job_queue").notify(messages.ReportQueue())
 
@@ -68,7 +70,7 @@ class Scheduler(Component):
                 self.address("job_queue").notify(done)
             case messages.ExplainPending():
                 # Behind the pass of this turn: what could start has started.
-                self._explained.append((message.token, message.id))
+                self._explained.append(message)
             case _:
                 assert_never(message)
 
@@ -91,10 +93,18 @@ class Scheduler(Component):
         )
         self.address("job_queue").notify(chosen)
         explained, self._explained = self._explained, []
-        for token, job_id in explained:
-            standing = self._schedule.standing(job_id)
-            answer = messages.PendingExplained(token=token, standing=standing)
+        for asked in explained:
+            standing = self._standing(asked)
+            answer = messages.PendingExplained(token=asked.token, standing=standing)
             self.address("job_queue").notify(answer)
+
+    def _standing(self, asked: messages.ExplainPending) -> messages.Standing | None:
+        standing = self._schedule.standing(asked.id)
+        if standing is None:
+            return None
+        contest = self._schedule.contest(asked.id, asked.then)
+        remedy = remedies.for_pending(contest, asked.holding)
+        return msgspec.structs.replace(standing, holding=asked.holding, remedy=remedy)
 
     def _judge(self, message: messages.JobsJudged) -> None:
         if message.is_all:

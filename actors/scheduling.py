@@ -30,68 +30,24 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from ..storage.jobs import JobStatus
 from ..transport.messages import Standing
+from .depending import Dependencies, dependency_outcome
+from .remedies import Buckets, Contest, Entrant
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ..storage.jobs import JobStatus
     from ..transport.messages import JobVerdict
-
-Dependencies = tuple[tuple[int, tuple[str, ...]], ...]
 
 _HELD = frozenset({"PAUSE"})
 _REJECTED = "REJECT"
 _LIMITED = "RATE_LIMIT"
 
-Buckets = tuple[tuple[str, int], ...]
-"""The buckets of a job, each with how many running jobs it takes."""
-
 _JUDGED_AT_ONCE_MAX = 500
 _SHOWN_AHEAD_MAX = 10
 
 _Entry = tuple[int, int, int]
-
-
-class Outcome(msgspec.Struct, frozen=True):
-    """How a job's dependencies stand."""
-
-    verdict: Literal["satisfied", "canceled", "failed", "open"]
-    text: str = ""
-    open: tuple[int, ...] = ()
-
-
-def dependency_outcome(
-    depends: Iterable[tuple[int, Iterable[str]]], statuses: dict[int, JobStatus | None]
-) -> Outcome:
-    """Evaluate dependencies in order, given the statuses known (None: no such job).
-
-    The rules are Ganeti's (scheduler facts, section 7): a canceled job cancels its
-    dependants unless ``canceled`` was asked for; an empty list accepts any other final
-    status; a missing job, or a status that was not asked for, is an error.
-    """
-    still_open = []
-    for job_id, wanted in depends:
-        if job_id not in statuses:
-            still_open.append(job_id)
-            continue
-        status = statuses[job_id]
-        if status is None:
-            return Outcome("failed", f"Dependency error: Job {job_id} not found")
-        accepted = tuple(wanted)
-        if not status.is_final:
-            still_open.append(job_id)
-        elif status is JobStatus.CANCELED and status not in accepted:
-            return Outcome("canceled")
-        elif accepted and status not in accepted:
-            text = (
-                f"Dependency job {job_id} finished with status '{status}', "
-                f"not one of '{', '.join(accepted)}' as required"
-            )
-            return Outcome("failed", text)
-    if still_open:
-        return Outcome("open", open=tuple(still_open))
-    return Outcome("satisfied")
 
 
 class Doomed(msgspec.Struct, frozen=True):
@@ -381,33 +337,71 @@ class Schedule:
         job = self._pending.get(job_id)
         if job is None:
             return None
-        order = (job.priority, job.id)
-        ahead = (
-            []
-            if is_brief
-            else sorted(
-                (other.priority, other.id)
-                for other in self._pending.values()
-                if other.entry is not None
-                and other.action not in _HELD
-                and (other.priority, other.id) < order
-            )
-        )
+        ahead = [] if is_brief else self._ahead(job)
         return Standing(
             open=[target for target, _ in job.depends] if job.entry is None else [],
             full=[
-                (name, size, self._occupants(name))
+                (
+                    name,
+                    size,
+                    self._occupants(name),
+                    [other.id for other in ahead if name in dict(other.buckets)],
+                )
                 for name, size in job.buckets
                 if self._taken[name] >= size
             ],
             action=job.action,
             rule=job.rule,
             ahead=len(ahead),
-            first_ahead=[other for _, other in ahead[:_SHOWN_AHEAD_MAX]],
+            first_ahead=[other.id for other in ahead[:_SHOWN_AHEAD_MAX]],
             running=sorted(self._running),
             slots=self._running_jobs_max,
             priority=job.priority,
-            best_priority=ahead[0][0] if ahead else job.priority,
+            best_priority=ahead[0].priority if ahead else job.priority,
+        )
+
+    def _ahead(self, job: _Pending) -> list[_Pending]:
+        """Those that are looked at before this one, in order."""
+        order = (job.priority, job.id)
+        ahead = [
+            other
+            for other in self._pending.values()
+            if other.entry is not None
+            and other.action not in _HELD
+            and (other.priority, other.id) < order
+        ]
+        return sorted(ahead, key=lambda other: (other.priority, other.id))
+
+    def contest(self, job_id: int, then: JobVerdict | None) -> Contest:
+        """What a pending job competes for, and with whom, once ``then`` is its verdict."""
+        job = self._pending[job_id]
+        own = self._entrant(job)
+        if then is not None:
+            own = msgspec.structs.replace(own, buckets=buckets_of(then))
+        everybody = map(self._entrant, self._pending.values())
+        order = (own.priority, own.id)
+        return Contest(
+            own=own,
+            before=sorted(
+                (one for one in everybody if (one.priority, one.id) < order),
+                key=lambda one: (one.priority, one.id),
+            ),
+            running={
+                running: tuple(name for name, _ in held.buckets)
+                for running, held in self._running.items()
+            },
+            slots=self._running_jobs_max,
+        )
+
+    def _entrant(self, job: _Pending) -> Entrant:
+        open_jobs = () if job.entry is not None else (target for target, _ in job.depends)
+        is_held = job.action in _HELD or job.action == _REJECTED
+        return Entrant(
+            priority=job.priority,
+            id=job.id,
+            buckets=job.buckets,
+            waits_for=frozenset(open_jobs),
+            held_by=job.rule if is_held else None,
         )
 
     def _occupants(self, bucket: str) -> list[int]:

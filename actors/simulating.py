@@ -50,7 +50,7 @@ def first_obstacle(standing: Standing) -> tuple[str, str]:
     if standing.open:
         return "dependency", f"waits for {', '.join(map(str, standing.open))}"
     if standing.full:
-        name, size, _ = standing.full[0]
+        name, size, _, _ = standing.full[0]
         return "limit", f"{name}: {size} run already"
     if standing.action in ("PAUSE", "REJECT"):
         return (

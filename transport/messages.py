@@ -277,7 +277,8 @@ class JobExplained(Reply, frozen=True):
     """Why a job is not running, or that it is.
 
     ``obstacles`` begin with the first thing that holds it back; those of the jobs that it depends
-    on follow. ``change`` is the smallest change that would let it start.
+    on follow. ``change`` is the smallest change that would let it start. ``ahead``: how many
+    pending jobs are looked at before it; None if it is not pending.
     """
 
     id: int
@@ -285,6 +286,8 @@ class JobExplained(Reply, frozen=True):
     text: str
     obstacles: list[Obstacle] = []
     change: str = ""
+    priority: int = 0
+    ahead: int | None = None
 
 
 class SetDrain(Request[Done], frozen=True):
@@ -487,15 +490,40 @@ class ReportJobs(Notice, frozen=True):
     ids: list[int]
 
 
+class Remedy(msgspec.Struct, frozen=True, kw_only=True):
+    """The smallest change that would let a pending job start.
+
+    ``depends``: these must end as required. ``rules``: filter rules to be deleted. ``ends``: of
+    each group one running job must end; ``slots``: or there are so many run slots, instead of the
+    ends that make one free. ``priority``: the worst priority that puts it first. ``is_turn``: no
+    such change is known; it starts when those before it have had their turn.
+    """
+
+    depends: list[int] = []
+    rules: list[str] = []
+    ends: list[list[int]] = []
+    slots: int | None = None
+    priority: int | None = None
+    is_turn: bool = False
+
+
+class LockRemedy(msgspec.Struct, frozen=True, kw_only=True):
+    """What would give a job its locks: these jobs end; ``priority``: and it has this one."""
+
+    ends: list[int] = []
+    priority: int | None = None
+
+
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """How a pending job stands in the schedule.
 
     ``open``: dependencies that are not final. ``full``: its buckets without a place, each with its
-    size and who is in it. ``ahead``: how many stand before it, and the first of them.
+    size, who is in it, and who waits for a place before it. ``ahead``: how many stand before it,
+    and the first of them. ``holding``: the rules that hold it, one behind the other.
     """
 
     open: list[int] = []
-    full: list[tuple[str, int, list[int]]] = []
+    full: list[tuple[str, int, list[int], list[int]]] = []
     action: str = "ACCEPT"
     rule: str | None = None
     ahead: int = 0
@@ -504,6 +532,8 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     slots: int = 0
     priority: int = 0
     best_priority: int = 0
+    holding: list[str] = []
+    remedy: Remedy = Remedy()
 
 
 class PendingExplained(Notice, frozen=True):
@@ -527,6 +557,7 @@ class OwnerExplained(Notice, frozen=True):
 
     token: int
     locks: list[WantedLock]
+    remedy: LockRemedy = LockRemedy()
 
 
 class SweepJobs(Notice, frozen=True):
@@ -658,11 +689,15 @@ class ReportChain(Notice, frozen=True):
 class ExplainPending(Notice, frozen=True):
     """From the job queue, through the filter evaluator: answer with a `PendingExplained`.
 
-    It comes behind the job itself, judged under the rules in force.
+    It comes behind the job itself, judged under the rules in force. The evaluator replaces ``job``
+    by the rules that hold it, one behind the other, and the verdict once they are gone.
     """
 
     token: int
     id: int
+    job: JobArrived | None = None
+    holding: list[str] = []
+    then: JobVerdict | None = None
 
 
 class WindowDue(Notice, frozen=True):

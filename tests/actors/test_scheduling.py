@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.actors.schedules import schedule, started, verdict
 
-from ganger.actors.scheduling import Doomed, Pass, dependency_outcome
+from ganger.actors.depending import dependency_outcome
+from ganger.actors.scheduling import Doomed, Pass
 from ganger.storage.jobs import JobStatus
 
 QUEUED, WAITING, CANCELING, RUNNING, CANCELED, SUCCESS, ERROR = JobStatus

@@ -8,11 +8,11 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ganger.actors import explaining, simulating
+from ganger.actors import explaining, remedies, simulating
 from ganger.actors.job_table import Row
 from ganger.actors.scheduling import Pass, Schedule
 from ganger.storage.jobs import JobStatus
-from ganger.transport.messages import JobVerdict, PendingJob, RunSimulation, Simulate
+from ganger.transport.messages import JobVerdict, PendingJob, Remedy, RunSimulation, Simulate
 
 CHAIN, OTHER_CHAIN = 7, 8
 FINAL = (JobStatus.SUCCESS, JobStatus.ERROR, JobStatus.CANCELED)
@@ -134,10 +134,12 @@ def test_who_does_not_run_is_held_back_by_what_explain_says(
         standing = schedule.standing(job_id)
         assert standing is not None
         row = Row(id=job_id, status=JobStatus.QUEUED, priority=0, summary="")
-        obstacles = explaining.of_pending(row, standing, f"told of {standing.rule}")
+        rules = explaining.holding(standing)
+        obstacles = explaining.of_pending(row, standing, [f"told of {rule}" for rule in rules])
         assert obstacles, f"nothing is said to hold job {job_id} back, and it does not start"
-        answer = explaining.explained(row, obstacles)
-        assert answer.change
+        remedy = remedies.for_pending(schedule.contest(job_id, None), rules)
+        standing = msgspec.structs.replace(standing, remedy=remedy)
+        assert explaining.change_of_pending(row, standing)
         # Nothing that is named has ended, and what is named really runs or waits.
         alive = schedule.running | set(schedule.pending_in_order())
         assert {other for one in obstacles for other in one.jobs} <= alive
@@ -146,8 +148,49 @@ def test_who_does_not_run_is_held_back_by_what_explain_says(
         assert kind == obstacles[0].kind
 
 
+@given(verdicts(), st.integers(1, 3), st.data())
+def test_the_change_that_explain_names_lets_the_job_start(
+    jobs: list[JobVerdict], slots: int, data: st.DataObject
+) -> None:
+    by_id = {one.job.id: one for one in jobs}
+    for job_id in scheduled(jobs, slots).pending_in_order():
+        schedule = scheduled(jobs, slots)
+        standing = schedule.standing(job_id)
+        assert standing is not None
+        rules = explaining.holding(standing)
+        then = under(by_id[job_id].job, ACTIONS[0], CHAIN) if rules else None
+        remedy = remedies.for_pending(schedule.contest(job_id, then), rules)
+        assert not remedy.is_turn
+        apply(schedule, remedy, by_id, job_id, data)
+        assert job_id in schedule.decide().start, remedy
+
+
+def apply(
+    schedule: Schedule,
+    remedy: Remedy,
+    by_id: dict[int, JobVerdict],
+    job_id: int,
+    data: st.DataObject,
+) -> None:
+    """Make the change; where it leaves a choice, chance decides."""
+    for verdict in by_id.values():
+        if verdict.rule in remedy.rules:
+            schedule.judge(under(verdict.job, ACTIONS[0], CHAIN))
+    ends = remedy.ends
+    if remedy.slots is not None and data.draw(st.booleans()):
+        ends = ends[: len(ends) - (remedy.slots - schedule._running_jobs_max)]
+        schedule.limit(remedy.slots)
+    for group in ends:
+        schedule.finish(data.draw(st.sampled_from(group)), JobStatus.SUCCESS)
+    if remedy.priority is not None:
+        schedule.reprioritise(job_id, remedy.priority)
+    for target in remedy.depends:
+        wanted = dict(by_id[job_id].job.depends)[target]
+        schedule.finish(target, JobStatus(wanted[0]) if wanted else JobStatus.SUCCESS)
+
+
 @given(verdicts(), st.integers(1, 3))
-def test_the_change_that_explain_names_lets_the_job_start_or_names_the_next_one(
+def test_what_explain_names_first_is_what_to_remove_first(
     jobs: list[JobVerdict], slots: int
 ) -> None:
     schedule = scheduled(jobs, slots)
