@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 _JOBS_SHOWN_MAX = 10
 
+AND = ", and "
+"""Between the parts of a change; the parts have commas of their own."""
+
 
 def of_pending(row: Row, standing: Standing, rules: Iterable[str]) -> list[Obstacle]:
     """What holds back a pending job, in the order in which the scheduler looks at it.
@@ -146,7 +149,7 @@ def change_of_pending(row: Row, standing: Standing) -> str:
         parts.append(_moved_up(row, remedy.priority))
     if remedy.is_turn:
         parts.append(f"those before it have had their turn, first {_shown(standing.first_ahead)}")
-    return " and ".join(parts)
+    return AND.join(parts)
 
 
 def change_of_waiting(row: Row, remedy: LockRemedy) -> str:
@@ -154,7 +157,7 @@ def change_of_waiting(row: Row, remedy: LockRemedy) -> str:
     parts = [_give_back(remedy.ends)] if remedy.ends else []
     if remedy.priority is not None:
         parts.append(_moved_up(row, remedy.priority))
-    return " and ".join(parts)
+    return AND.join(parts)
 
 
 def explained(

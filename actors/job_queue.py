@@ -66,6 +66,7 @@ QueueMessage = (
     | messages.Simulate
     | messages.SimulationPage
     | messages.SimulationDone
+    | messages.LocksSimulated
     | messages.PendingExplained
     | messages.OwnerExplained
     | messages.ReportCounts
@@ -174,6 +175,8 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers):
                 self._simulate(envelope, message)
             case messages.SimulationPage():
                 self._simulate_page(message.token, message.after)
+            case messages.LocksSimulated():
+                self._answer_simulation(message)
             case messages.SimulationDone():
                 self._end_simulation(message)
             case messages.ExplainJob():

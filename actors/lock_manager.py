@@ -33,8 +33,11 @@ LockMessage = (
     | messages.LockPriorityChanged
     | messages.ListLocks
     | messages.ExplainOwner
+    | messages.SimulateLocks
     | messages.DiskRetried
 )
+
+_WAITING_SHOWN_MAX = 200
 
 
 class LockManager(Component):
@@ -77,6 +80,8 @@ class LockManager(Component):
                 envelope.reply(messages.LocksListed(rows=rows))
             case messages.ExplainOwner():
                 self._explain(message)
+            case messages.SimulateLocks():
+                self._simulate(message)
             case _:
                 assert_never(message)
 
@@ -154,6 +159,21 @@ class LockManager(Component):
         explained = messages.OwnerExplained(token=message.token, locks=wanted, remedy=remedy)
         self.address("job_queue").notify(explained)
 
+    def _simulate(self, message: messages.SimulateLocks) -> None:
+        state, granted = lock_remedies.granted_after(self._state, message.ended)
+        waiting = [
+            messages.Waiting(id=_job(owner), kind="lock", text=_first_wait(state, owner))
+            for owner in state.waiting()[:_WAITING_SHOWN_MAX]
+        ]
+        jobs = {owner.lock_file: _job(owner) for owner in self._state.owners()}
+        simulated = messages.LocksSimulated(
+            token=message.token,
+            granted=[jobs[lock_file] for lock_file in granted],
+            waiting=waiting,
+            count=len(state.waiting()),
+        )
+        self.address("job_queue").notify(simulated)
+
     def _end_dead_owners(self) -> None:
         pids = {owner.lock_file: owner.pid for owner in self._state.owners()}
         for lock_file, pid in pids.items():
@@ -185,6 +205,15 @@ class LockManager(Component):
 
 def _job(owner: Owner) -> int:
     return owner.identifier if isinstance(owner.identifier, int) else 0
+
+
+def _first_wait(state: LockState, owner: Owner) -> str:
+    """The first lock that the owner waits for, and for whom."""
+    for want in state.wants_of(owner.lock_file):
+        how = "held" if want.holders else "wanted earlier"
+        others = [holder for holder, _ in want.holders] or want.ahead
+        return f"waits for {want.name} ({want.mode}), {how} by {', '.join(map(_shown, others))}"
+    return "waits for locks"
 
 
 def _row(view: LockView) -> messages.LockRow:

@@ -302,6 +302,10 @@ class LockState:
                     found.append(WantView(lock, mode, held, tuple(one.owner for one in ahead)))
         return found
 
+    def waiting(self) -> list[Owner]:
+        """Who waits, in line."""
+        return [waiter.owner for waiter in self._line]
+
     def best_priority_before(self, lock_file: str) -> int | None:
         """The best priority of those who stand before the owner with this lock file, if any do."""
         priorities = [

@@ -9,7 +9,7 @@ import msgspec
 from ..storage import errors, jobs, settings
 from ..storage.jobs import JobStatus
 from ..transport import messages
-from . import explaining, rule_changes
+from . import explaining, rule_changes, simulating
 from .job_table import Phase, Row
 from .queue_core import QueueCore
 
@@ -81,7 +81,7 @@ class QueueAnswers(QueueCore):
             )
             obstacles.insert(0, disk)
             changes.insert(0, disk.change)
-        change = " and ".join(filter(None, changes))
+        change = explaining.AND.join(filter(None, changes))
         envelope.reply(explaining.explained(row, obstacles, change, ahead))
 
     def _of_waiting(
@@ -136,7 +136,9 @@ class QueueAnswers(QueueCore):
         self._tokens += 1
         self._simulations[self._tokens] = envelope, message
         while len(self._simulations) > settings.QUESTIONS_MAX:
-            del self._simulations[next(iter(self._simulations))]
+            oldest = next(iter(self._simulations))
+            del self._simulations[oldest]
+            self._simulated.pop(oldest, None)
         self._simulate_page(self._tokens, 0)
 
     def _simulate_page(self, token: int, after: int) -> None:
@@ -156,9 +158,21 @@ class QueueAnswers(QueueCore):
         self.address("filter_evaluator").notify(page)
 
     def _end_simulation(self, message: messages.SimulationDone) -> None:
+        """The scheduler has said its part; the rest is the lock manager's."""
+        _, simulation = self._simulations.get(message.token, (None, None))
+        if simulation is None:
+            return
+        self._simulated[message.token] = message.outcome
+        rows = [self._table.find(job_id) for job_id in simulation.ended]
+        ended = [row.lock_file for row in rows if row is not None and row.lock_file is not None]
+        asked = messages.SimulateLocks(token=message.token, ended=ended)
+        self.address("lock_manager").notify(asked)
+
+    def _answer_simulation(self, message: messages.LocksSimulated) -> None:
         envelope, _ = self._simulations.pop(message.token, (None, None))
-        if envelope is not None:
-            envelope.reply(message.outcome)
+        outcome = self._simulated.pop(message.token, None)
+        if envelope is not None and outcome is not None:
+            envelope.reply(simulating.with_locks(outcome, message))
 
     def _whole(self, row: Row) -> messages.JobArrived:
         """A job with the inputs of its opcodes, or word that its file has them.

@@ -71,6 +71,7 @@ class QueueCore(Component):
         self._unended: list[int] = []
         self._is_disk_awaited = False
         self._simulations: dict[int, tuple[Envelope, messages.Simulate]] = {}
+        self._simulated: dict[int, messages.Simulated] = {}
         self._unexplained: dict[int, tuple[Envelope, int]] = {}
         self._secrets: dict[int, dict[int, dict[str, Any]]] = {}
         self._forked: dict[int, tuple[bytes, jobs.Job]] = {}

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from ..transport.messages import Simulated, Waiting
 
 if TYPE_CHECKING:
-    from ..transport.messages import RunSimulation, Standing
+    from ..transport.messages import LocksSimulated, RunSimulation, Standing
     from .scheduling import Schedule
 
 _WAITING_SHOWN_MAX = 200
@@ -37,11 +39,25 @@ def outcome(schedule: Schedule, asked: RunSimulation) -> Simulated:
         counts[kind] += 1
         if len(waiting) < _WAITING_SHOWN_MAX:
             waiting.append(Waiting(id=job_id, kind=kind, text=text))
+    paused = [verdict.job.id for verdict in asked.running if verdict.action == "PAUSE"]
     return Simulated(
         start=decided.start,
+        paused=[job_id for job_id in paused if job_id not in simulation.ended],
         ended=ended,
         counts=dict(counts),
         waiting=waiting,
+    )
+
+
+def with_locks(outcome: Simulated, locks: LocksSimulated) -> Simulated:
+    """The whole answer: also who waits for locks, and who would get them."""
+    waiting = [one for one in locks.waiting if one.id not in outcome.paused]
+    count = locks.count - (len(locks.waiting) - len(waiting))
+    return msgspec.structs.replace(
+        outcome,
+        granted=[job_id for job_id in locks.granted if job_id not in outcome.paused],
+        waiting=outcome.waiting + waiting,
+        counts=outcome.counts | ({"lock": count} if count else {}),
     )
 
 

@@ -152,9 +152,16 @@ def _end(text: str) -> tuple[int, str]:
     return choices.checked_number(job_id, "--ended"), status
 
 
+def _listed(ids: Sequence[int]) -> str:
+    return ", ".join(map(str, ids))
+
+
 def _show(found: Simulated) -> None:
-    started = ", ".join(map(str, found.start)) or "nothing"
-    click.echo(f"Would start now: {started}")
+    click.echo(f"Would start now: {_listed(found.start) or 'nothing'}")
+    if found.granted:
+        click.echo(f"Would get their locks now: {_listed(found.granted)}")
+    if found.paused:
+        click.echo(f"Would pause before their next opcode: {_listed(found.paused)}")
     for job_id, text in found.ended:
         click.echo(f"Would end: {job_id}  {text}")
     for waiting in found.waiting:

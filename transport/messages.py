@@ -888,7 +888,7 @@ class TestFilters(Request[FiltersTested], frozen=True):
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):
-    """A pending job that would not start, and the first thing that would hold it back."""
+    """A job that would not start or go on, and the first thing that would hold it back."""
 
     id: int
     kind: str
@@ -898,11 +898,14 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
 class Simulated(Reply, frozen=True):
     """What would happen: ``start`` at once, in this order; ``ended`` without a process.
 
-    ``counts`` has how many of the others would wait, by kind of obstacle; ``waiting`` the first
-    of them, in order.
+    ``granted``: jobs with a process that would get the locks they wait for. ``paused``: those that
+    a rule would hold before their next opcode. ``counts`` has how many of the others would wait,
+    by kind of obstacle; ``waiting`` the first of them, in order.
     """
 
     start: list[int]
+    granted: list[int] = []
+    paused: list[int] = []
     ended: list[tuple[int, str]] = []
     counts: dict[str, int] = {}
     waiting: list[Waiting] = []
@@ -964,6 +967,25 @@ class SimulationDone(Notice, frozen=True):
 
     token: int
     outcome: Simulated
+
+
+class SimulateLocks(Notice, frozen=True):
+    """From the job queue: who would get locks if the owners of these lock files were gone."""
+
+    token: int
+    ended: list[str]
+
+
+class LocksSimulated(Notice, frozen=True):
+    """From the lock manager: jobs that would get their locks, and those that would still wait.
+
+    ``count`` is how many would; ``waiting`` names the first of them, in line.
+    """
+
+    token: int
+    granted: list[int]
+    waiting: list[Waiting]
+    count: int
 
 
 class LimitsRead(Reply, frozen=True):

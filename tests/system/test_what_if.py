@@ -1,0 +1,145 @@
+"""What `explain` names and `simulate` foretells, where several jobs want the same thing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tests.system.gates import Gate, delay, until_running
+
+from ganger import Client, JobStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+NODE = {"node": {"exclusive": ["n1"]}}
+PAUSE_ALL: dict[str, Any] = {"action": "PAUSE", "predicates": []}
+
+
+def until_waiting(client: Client, job_id: int) -> None:
+    for _ in client.watch(job_id, log=False):
+        if client.job(job_id).status is JobStatus.WAITING:
+            return
+
+
+def with_lock(opcode: dict[str, Any]) -> dict[str, Any]:
+    return {**opcode, "locks": NODE}
+
+
+def lock_job() -> dict[str, Any]:
+    return {"OP_ID": "OP_EXEC", "argv": ["true"], "locks": NODE}
+
+
+def running_and_waiting(client: Client, gate: Gate, waiters: int) -> tuple[int, Sequence[int]]:
+    """A job that holds a lock, and others that wait for it, in line."""
+    holder = client.submit([with_lock(gate.job()), delay()])
+    until_running(client, holder)
+    waiting = []
+    for _ in range(waiters):
+        waiting.append(client.submit(lock_job()))
+        until_waiting(client, waiting[-1])
+    return holder, waiting
+
+
+def test_jobs_that_have_begun_are_foretold_too(client: Client, gate: Gate) -> None:
+    holder, [waiter] = running_and_waiting(client, gate, 1)
+    now = client.simulate()
+    assert (now.start, now.granted, now.paused, now.counts) == ([], [], [], {"lock": 1})
+    [waiting] = now.waiting
+    assert (waiting.id, waiting.kind) == (waiter, "lock")
+    assert waiting.text == f"waits for node/n1 (exclusive), held by {holder}"
+    ended = client.simulate(ended={holder: "success"})
+    assert (ended.granted, ended.counts) == ([waiter], {})
+    paused = client.simulate(rule=PAUSE_ALL, ended={holder: "success"})
+    assert (paused.granted, paused.paused, paused.waiting) == ([], [waiter], [])
+    assert sorted(client.simulate(rule=PAUSE_ALL).paused) == [holder, waiter]
+    # And so it comes.
+    rule = client.add_filter(**PAUSE_ALL)
+    gate.let_through()
+    for job_id in (holder, waiter):
+        for _ in client.watch(job_id, log=False):
+            if client.job(job_id).status is JobStatus.QUEUED:
+                break
+    client.delete_filter(rule)
+    assert {job.status for job in client.wait(holder, waiter)} == {JobStatus.SUCCESS}
+
+
+def test_a_rule_that_will_hold_a_job_when_it_has_its_lock_is_named(
+    client: Client, gate: Gate
+) -> None:
+    holder, [waiter] = running_and_waiting(client, gate, 1)
+    predicates = [["jobid", ["=", "id", waiter]]]
+    rules = [
+        client.add_filter(action="PAUSE", predicates=predicates, reason=reason, priority=priority)
+        for priority, reason in enumerate(("first", "second"))
+    ]
+    why = client.explain(waiter)
+    assert [one.kind for one in why.obstacles] == ["lock", "rule", "rule"]
+    assert [one.rule for one in why.obstacles[1:]] == rules
+    assert "reason: second" in why.obstacles[2].text
+    assert why.change.startswith(f"job {holder} ends, or gives the lock back, and ")
+    assert all(f"`ganger filter delete {rule}`" in why.change for rule in rules)
+    for rule in rules:
+        client.delete_filter(rule)
+    gate.let_through()
+    client.wait(holder, waiter)
+
+
+def test_a_job_behind_others_that_want_the_same_lock_is_told_what_puts_it_first(
+    client: Client, gate: Gate
+) -> None:
+    holder, [first, second] = running_and_waiting(client, gate, 2)
+    why = client.explain(second)
+    assert why.text == (
+        f"job {second} is waiting: it waits for node/n1 (exclusive), "
+        f"wanted earlier by job {first} and held (exclusive) by job {holder}"
+    )
+    assert why.change == (
+        f"job {holder} ends, or gives the lock back, and it has priority -1 or better "
+        f"(`ganger job change-priority {second} --priority -1`)"
+    )
+    client.set_priority(second, -1)
+    assert client.explain(second).change == f"job {holder} ends, or gives the lock back"
+    assert client.simulate(ended={holder: "success"}).granted == [second]
+    gate.let_through()
+    ends = {job.id: job.ended or 0.0 for job in client.wait(holder, first, second)}
+    assert 0.0 < ends[second] <= ends[first]
+
+
+def test_a_job_behind_others_at_a_limit_is_told_what_puts_it_first(
+    client: Client, gate: Gate
+) -> None:
+    limit = "rate-limit:1:evacuation"
+    running = client.submit(gate.job(), reason=limit)
+    until_running(client, running)
+    first, second = (client.submit(gate.job(), reason=limit) for _ in range(2))
+    why = client.explain(second)
+    assert f"before it waits for that: job {first}" in why.text
+    assert (why.priority, why.ahead) == (0, 1)
+    assert why.change == (
+        f"job {running} ends, and it has priority -1 or better "
+        f"(`ganger job change-priority {second} --priority -1`)"
+    )
+    assert client.simulate(ended={running: "success"}).start == [first]
+    assert client.simulate(ended={running: "success"}, priorities={second: -1}).start == [second]
+    client.set_priority(second, -1)
+    gate.let_through()
+    until_running(client, second)
+    assert client.job(first).status is JobStatus.QUEUED
+    gate.let_through(2)
+    client.wait(running, first, second)
+
+
+def test_rules_one_behind_the_other_are_all_named(client: Client) -> None:
+    rules = [client.add_filter(action="PAUSE", priority=priority) for priority in (1, 2)]
+    job_id = client.submit(delay())
+    why = client.explain(job_id)
+    assert [one.rule for one in why.obstacles] == rules
+    assert why.change == (
+        f"`ganger filter delete {rules[0]}` and `ganger filter delete {rules[1]}`, "
+        "or an ACCEPT rule before them"
+    )
+    client.delete_filter(rules[0])
+    assert client.job(job_id).status is JobStatus.QUEUED
+    client.delete_filter(rules[1])
+    [ended] = client.wait(job_id)
+    assert ended.status is JobStatus.SUCCESS
