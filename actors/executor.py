@@ -80,6 +80,7 @@ class Child:
         self.pidfd = -1
         self.lock_file = ""
         self.has_left = False
+        self.has_locks = True
         self.was_killed = False
 
     @property
@@ -157,6 +158,7 @@ class Executor(PollingComponent):
             case messages.JobLeft():
                 if child := self._children.get(message.job_id):
                     child.has_left = True
+                    child.has_locks = message.has_locks
             case messages.AttachJob():
                 self._attach(message, envelope)
             case _:
@@ -465,7 +467,8 @@ class Executor(PollingComponent):
             return
         del self._children[child.job_id]
         lock_files.remove_dead(child.lock_file)
-        self.address("lock_manager").notify(messages.OwnerEnded(lock_file=child.lock_file))
+        if child.has_locks:
+            self.address("lock_manager").notify(messages.OwnerEnded(lock_file=child.lock_file))
         exited = messages.JobExited(
             job_id=child.job_id,
             lock_file=child.lock_file,

@@ -123,6 +123,7 @@ class JobActor:
         self._is_canceled = False
         self._is_only_copy = False
         self._has_locks = False
+        self._asked_for_locks = False
         self._is_returned = False
         self._must_be_killed = False
         self._log_serial = job.last_log_serial
@@ -144,7 +145,8 @@ class JobActor:
         if not self._is_returned:
             self._record()
         if not self._is_file_stale:
-            self._link.send(messages.JobLeft(job_id=self._job.id), 0)
+            left = messages.JobLeft(job_id=self._job.id, has_locks=self._asked_for_locks)
+            self._link.send(left, 0)
 
     def _run_opcode(self, op: jobs.OpcodeEntry) -> bool:
         """Run one opcode; False if the job has ended with it."""
@@ -263,6 +265,7 @@ class JobActor:
 
     def _acquire(self, op: jobs.OpcodeEntry, changes: list[tuple[str, str]]) -> None:
         request = messages.RequestLocks(owner=self._owner, priority=op.priority, changes=changes)
+        self._asked_for_locks = True
         number = self._send(request)
         while True:
             answer = self._await(number)
@@ -332,6 +335,7 @@ class JobActor:
             started=jobs.seconds(job.start_timestamp),
             ended=jobs.seconds(job.end_timestamp),
             body=body,
+            has_locks=self._asked_for_locks,
         )
 
     def _write(self, body: bytes, *, flush: bool) -> None:

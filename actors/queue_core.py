@@ -184,17 +184,22 @@ class QueueCore(Component):
         """Archive a final job, now or when its process has gone."""
         raise NotImplementedError
 
-    def _move(self, row: Row, status: JobStatus) -> None:
-        """The job has this status now, durably; tell everybody whom it concerns."""
+    def _move(self, row: Row, status: JobStatus, *, has_locks: bool = True) -> None:
+        """The job has this status now, durably; tell everybody whom it concerns.
+
+        ``has_locks``: its process may have locks.
+        """
         was_final = row.status.is_final
         if row.status is not status:
             row.status = status
             self._reader.watches.changed(row)
         if status.is_final and not was_final:
             finished = messages.JobsFinished(jobs=[(row.id, status)])
-            # The way the job itself went, so that word of its end does not get there first.
-            self.address("filter_evaluator").notify(finished)
-            if row.lock_file is not None and row.phase is Phase.HANDED_OVER:
+            has_slot = row.lock_file is not None and row.phase is Phase.HANDED_OVER
+            # A job that holds a slot the scheduler knows. Of any other, word of the end must not
+            # get there before the job itself: it goes the same way.
+            self.address("scheduler" if has_slot else "filter_evaluator").notify(finished)
+            if row.lock_file is not None and has_slot and has_locks:
                 ended = messages.OwnerEnded(lock_file=row.lock_file)
                 self.address("lock_manager").notify(ended)
 

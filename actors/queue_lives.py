@@ -224,7 +224,7 @@ class QueueLives(QueueCore):
         row.started = message.started
         row.ended = message.ended
         self._reader.forget_told(row.id, message.log_serial)
-        self._move(row, message.status)
+        self._move(row, message.status, has_locks=message.has_locks)
 
     def _note_return(self, envelope: Envelope, message: messages.JobReturns) -> None:
         """The process gives the job back; it is pending when the process has left."""

@@ -90,13 +90,15 @@ class QueueReader:
         for summary in summaries:
             if message.log:
                 self._tell_log(envelope, summary.id, message.log_after.get(summary.id, 0))
-            envelope.reply(messages.JobChanged(job=summary))
+            if summary.status.is_final or not message.is_of_ends:
+                envelope.reply(messages.JobChanged(job=summary))
         remaining = (
             None
             if ids is None
             else {summary.id for summary in summaries if not summary.status.is_final}
         )
-        self.watches.open(Watch(envelope, remaining, log=message.log))
+        is_of_ends = message.is_of_ends
+        self.watches.open(Watch(envelope, remaining, log=message.log, is_of_ends=is_of_ends))
 
     def told(self, message: messages.JobTold) -> None:
         """A running job has new log entries."""

@@ -17,11 +17,19 @@ if TYPE_CHECKING:
 class Watch:
     """One open watch: ``remaining`` are the jobs that are not final; None follows all."""
 
-    def __init__(self, envelope: Envelope, remaining: set[int] | None, *, log: bool) -> None:
+    def __init__(
+        self,
+        envelope: Envelope,
+        remaining: set[int] | None,
+        *,
+        log: bool,
+        is_of_ends: bool = False,
+    ) -> None:
         self.envelope = envelope
         self.remaining = remaining
         self.job_ids = frozenset(remaining or ())
         self.wants_log = log
+        self.is_of_ends = is_of_ends
 
     @property
     def key(self) -> tuple[bytes, int]:
@@ -73,9 +81,12 @@ class WatchList:
         if not self._watches:
             return
         part = JobChanged(job=row.as_summary())
+        is_final = row.status.is_final
         for watch in (*self._of_all, *self._by_job.get(row.id, ())):
+            if watch.is_of_ends and not is_final:
+                continue
             watch.envelope.reply(part)
-            if watch.remaining is not None and row.status.is_final:
+            if watch.remaining is not None and is_final:
                 watch.remaining.discard(row.id)
                 if not watch.remaining:
                     watch.envelope.reply(WatchEnded())

@@ -191,7 +191,9 @@ class AsyncClient:
         is_whole = fields is None or requests.needs_whole(fields)
         final: dict[int, JobInfo] = {}
         if ids:
-            async for part in self.watch(*ids, log=False, timeout=timeout):
+            checked = checked_ids(ids)
+            parts = self._follow(checked, log=False, timeout=timeout, is_of_ends=True)
+            async for part in parts:
                 if isinstance(part, StatusChange):
                     final[part.job_id] = part.job
         if is_whole:
@@ -451,13 +453,18 @@ class AsyncClient:
                 yield requests.document_view(document)
 
     async def _follow(
-        self, ids: list[int] | None, *, log: bool, timeout: float | None
+        self,
+        ids: list[int] | None,
+        *,
+        log: bool,
+        timeout: float | None,
+        is_of_ends: bool = False,
     ) -> AsyncIterator[Part]:
         self._check_open()
         session = self._connection.session
         now = time.monotonic()
         deadline = None if timeout is None else now + timeout
-        stream = session.watch(ids, log=log, now=now, deadline=deadline)
+        stream = session.watch(ids, log=log, now=now, deadline=deadline, is_of_ends=is_of_ends)
         news = asyncio.Event()
         stream.changed = news.set
         try:

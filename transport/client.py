@@ -159,11 +159,15 @@ class Client:
         dry_run: bool = False,
         timeout: float | None = None,
     ) -> list[int]:
-        """Submit jobs, all or none of them, and return their ids in the same order.
+        """Submit jobs and return their ids in order: all or none, but for what rules reject.
 
         A job is its opcodes, or a dictionary of ``ops``, ``reason``, ``priority`` and
         ``depends``, where -1 stands for the job before it in the list; what it leaves out is
         taken from the arguments.
+
+        If a filter rule rejects some of the jobs, the others are stored all the same, but for
+        those that depend on a rejected one: `RejectedError`, whose ``ids`` has the ids of those
+        that are stored, and None in the places of the rest.
         """
         message = requests.submission(
             jobs,
@@ -214,7 +218,8 @@ class Client:
         is_whole = fields is None or requests.needs_whole(fields)
         final: dict[int, JobInfo] = {}
         if ids:
-            for part in self.watch(*ids, log=False, timeout=timeout):
+            checked = checked_ids(ids)
+            for part in self._follow(checked, log=False, timeout=timeout, is_of_ends=True):
                 if isinstance(part, StatusChange):
                     final[part.job_id] = part.job
         if is_whole:
@@ -471,11 +476,20 @@ class Client:
             some = [ReadJob(id=job_id) for job_id in ids[start : start + CALLS_AT_ONCE]]
             yield from map(requests.document_view, self._call_all(some, timeout))
 
-    def _follow(self, ids: list[int] | None, *, log: bool, timeout: float | None) -> Iterator[Part]:
+    def _follow(
+        self,
+        ids: list[int] | None,
+        *,
+        log: bool,
+        timeout: float | None,
+        is_of_ends: bool = False,
+    ) -> Iterator[Part]:
         session = self._connection.session
         deadline = None if timeout is None else time.monotonic() + timeout
         with self._turn(deadline):
-            stream = session.watch(ids, log=log, now=time.monotonic(), deadline=deadline)
+            stream = session.watch(
+                ids, log=log, now=time.monotonic(), deadline=deadline, is_of_ends=is_of_ends
+            )
         try:
             while True:
                 with self._turn(deadline):

@@ -62,6 +62,8 @@ class Stream(Exchange):
         self.failing_since: float | None = None
         self.probe: Call[JobRows] | None = None
         self.is_paused = False
+        self.is_expired = False
+        """The deadline is over: only how the jobs stand is asked."""
         # Parts may still come under a number given up on a connection that lives.
         self.earlier_numbers: list[int] = []
 

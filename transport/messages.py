@@ -219,11 +219,13 @@ class WatchJobs(Request[JobChanged | JobLogged | WatchEnded], frozen=True):
     ``ids`` None follows every job, for ever; otherwise the watch ends by itself when all are
     final. ``log`` asks for log entries, for each job from behind the serial in ``log_after``.
     A watch of every job first tells those that are not final, and those in ``log_after``.
+    ``is_of_ends``: no status is told but the final ones.
     """
 
     ids: list[int] | None = None
     log: bool = False
     log_after: dict[int, int] = {}
+    is_of_ends: bool = False
 
 
 class StopWatch(Notice, frozen=True):
@@ -369,7 +371,8 @@ class RecordState(Request[StateRecorded], frozen=True):
     """From a job process: its job's whole new state, to be durable before the answer.
 
     ``body`` is the text of the job file; None if the process has flushed its file itself.
-    ``log_serial`` is the serial of the newest log entry in it. Times are seconds.
+    ``log_serial`` is the serial of the newest log entry in it. Times are seconds. Without
+    ``has_locks`` the process has never asked for any: nobody needs to free them.
     """
 
     job_id: int
@@ -380,6 +383,7 @@ class RecordState(Request[StateRecorded], frozen=True):
     started: float | None = None
     ended: float | None = None
     body: bytes | None = None
+    has_locks: bool = True
 
 
 class JobWaits(Notice, frozen=True):
@@ -1115,9 +1119,13 @@ class JobHello(Notice, frozen=True):
 
 
 class JobLeft(Notice, frozen=True):
-    """From a job process: its last state is in its file; it is about to exit."""
+    """From a job process: its last state is in its file; it is about to exit.
+
+    ``has_locks`` as for `RecordState`.
+    """
 
     job_id: int
+    has_locks: bool = True
 
 
 class AttachJob(Request[Done], frozen=True):

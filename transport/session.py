@@ -33,6 +33,9 @@ RETRY_SECONDS_MIN, RETRY_SECONDS_MAX = 0.05, 1.0
 GRACE_SECONDS = 2.0
 """How long nobody may accept a first connection before the daemon counts as not running."""
 
+LAST_WORD_SECONDS = 1.0
+"""How long the daemon may take to say how the jobs stand for which somebody waited in vain."""
+
 HANDSHAKES_FAILED_MAX = 3
 """Handshakes that may fail before a first connection is given up."""
 
@@ -101,10 +104,17 @@ class Session:
         return call
 
     def watch(
-        self, ids: Sequence[int] | None, *, log: bool, now: float, deadline: float | None
+        self,
+        ids: Sequence[int] | None,
+        *,
+        log: bool,
+        now: float,
+        deadline: float | None,
+        is_of_ends: bool = False,
     ) -> Stream:
-        """Begin a watch."""
-        stream = Stream(next(self._numbers), Watch(ids, log=log), deadline, now)
+        """Begin a watch; ``is_of_ends``: only of the ends of jobs."""
+        watch = Watch(ids, log=log, is_of_ends=is_of_ends)
+        stream = Stream(next(self._numbers), watch, deadline, now)
         self._begin(stream, now)
         if stream.watch.is_complete:
             self._finish(stream)
@@ -298,12 +308,17 @@ class Session:
         stream.heard_at = now
         self._begin(stream, now)
 
-    def _start_probe(self, stream: Stream, now: float) -> None:
-        call = self.request(stream.watch.probe(), now=now, deadline=now + self._timeout_seconds)
+    def _start_probe(self, stream: Stream, now: float, seconds: float) -> None:
+        call = self.request(stream.watch.probe(), now=now, deadline=now + seconds)
         call.probes, stream.probe = stream, call
 
     def _take_probe(self, stream: Stream, call: Call[JobRows], now: float) -> None:
         stream.probe = None
+        if stream.is_expired:
+            if call.error is None:
+                stream.watch.note(call.result().rows)
+            self._expire(stream, now)
+            return
         if call.error is not None:
             self._finish(stream, call.error)
             return
@@ -347,7 +362,7 @@ class Session:
         if isinstance(exchange, Stream) and exchange.probe is None and not exchange.is_done:
             probe_at = exchange.heard_at + settings.CLIENT_HEARTBEAT_SECONDS
             if now >= probe_at:
-                self._start_probe(exchange, now)
+                self._start_probe(exchange, now, self._timeout_seconds)
             else:
                 self._wake_by(probe_at)
 
@@ -362,6 +377,11 @@ class Session:
     def _expire(self, exchange: Exchange, now: float) -> None:
         error: errors.GangerError
         if isinstance(exchange, Stream):
+            if self._asks_how_they_stand(exchange, now):
+                return
+            if exchange.watch.is_complete:
+                self._finish(exchange)
+                return
             seconds, missing = now - exchange.began, exchange.watch.missing()
             text = f"not final in {seconds:.3g} s: {missing}" if missing else "the time is over"
             error = errors.DeadlineError(text)
@@ -375,6 +395,18 @@ class Session:
         self._finish(exchange, error)
         if isinstance(exchange, Call) and exchange.probes is not None:
             self._take_probe(exchange.probes, exchange, now)
+
+    def _asks_how_they_stand(self, stream: Stream, now: float) -> bool:
+        """At the end of a wait: who was told of ends alone asks once what became of the others."""
+        if stream.is_expired or not stream.watch.is_of_ends or not self.is_connected:
+            return False
+        stream.is_expired = True
+        stream.deadline = now + LAST_WORD_SECONDS
+        self._wake_by(stream.deadline)
+        if stream.probe is not None:
+            self._finish(stream.probe)
+        self._start_probe(stream, now, LAST_WORD_SECONDS)
+        return True
 
     def _check_reachable(self, now: float) -> None:
         if self.was_connected or not self._open:

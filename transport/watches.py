@@ -31,9 +31,13 @@ Part = StatusChange | LogLine
 
 
 class Watch:
-    """The state of one watch. ``ids`` None stands for all jobs, for ever."""
+    """The state of one watch. ``ids`` None stands for all jobs, for ever.
 
-    def __init__(self, ids: Sequence[int] | None, *, log: bool) -> None:
+    ``is_of_ends``: only the ends of jobs are wanted.
+    """
+
+    def __init__(self, ids: Sequence[int] | None, *, log: bool, is_of_ends: bool = False) -> None:
+        self.is_of_ends = is_of_ends
         self._is_of_all = ids is None
         self._log = log
         self._remaining: dict[int, None] = dict.fromkeys(ids or ())
@@ -58,10 +62,10 @@ class Watch:
         if self._is_of_all:
             # The ends of these jobs are wanted, even if they are over by now.
             after = {id_: self._serials.get(id_, 0) for id_ in self._statuses}
-            return WatchJobs(log=self._log, log_after=after)
+            return WatchJobs(log=self._log, log_after=after, is_of_ends=self.is_of_ends)
         ids = list(self._remaining)
         after = {id_: self._serials[id_] for id_ in ids if id_ in self._serials}
-        return WatchJobs(ids=ids, log=self._log, log_after=after)
+        return WatchJobs(ids=ids, log=self._log, log_after=after, is_of_ends=self.is_of_ends)
 
     def probe(self) -> ListJobs:
         """A cheap question whose answer shows whether the watch still lives (`differs`)."""
@@ -73,7 +77,16 @@ class Watch:
 
     def differs(self, rows: Iterable[JobSummary]) -> bool:
         """Whether ``rows`` hold something that a living watch would have told before."""
-        return any(self._status(row.id) != row.status for row in rows)
+        told = (row for row in rows if row.status.is_final or not self.is_of_ends)
+        return any(self._status(row.id) != row.status for row in told)
+
+    def note(self, rows: Iterable[JobSummary]) -> None:
+        """How jobs stand now, as a probe has shown."""
+        for row in rows:
+            if row.status.is_final:
+                self._add_change(row)
+            elif row.id in self._remaining:
+                self._statuses[row.id] = row.status
 
     def take(self) -> Part | None:
         """The next part; None if there is none yet."""

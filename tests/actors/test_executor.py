@@ -168,6 +168,22 @@ def test_a_real_end_is_told_to_the_lock_manager_and_the_queue(
     assert JOB not in subject._children
 
 
+def test_the_lock_manager_hears_nothing_of_a_process_that_never_asked_for_locks(
+    subject: Subject, process: LockOwner
+) -> None:
+    subject._adopt(JOB, process.lock_file, process.pid)
+    subject.receive(Envelope(messages.JobLeft(job_id=JOB, has_locks=False)))
+    process.end()
+    subject.told.clear()
+    subject._take_end(subject._children[JOB])
+    assert subject.told == [
+        (
+            "job_queue",
+            messages.JobExited(job_id=JOB, lock_file=process.lock_file, has_left=True),
+        )
+    ]
+
+
 # When no descriptors are left.
 
 

@@ -211,10 +211,19 @@ def test_the_end_of_a_job_is_told_to_all_whom_it_concerns(queue: Queue) -> None:
     queue.record(1, 10, SUCCESS)
     assert queue.stage.told == []
     queue.actor.end_turn()
-    finished = queue.stage.take_one(messages.JobsFinished, to="filter_evaluator")
+    finished = queue.stage.take_one(messages.JobsFinished, to="scheduler")
     assert finished.jobs == [(1, SUCCESS)]
     ended = queue.stage.take_one(messages.OwnerEnded, to="lock_manager")
     assert ended.lock_file == lock_file
+
+
+def test_the_end_of_a_job_without_locks_does_not_concern_the_lock_manager(queue: Queue) -> None:
+    queue.submitted(spec())
+    queue.start(1)
+    queue.record(1, 10, SUCCESS, has_locks=False)
+    queue.actor.end_turn()
+    assert queue.stage.take_one(messages.JobsFinished).jobs == [(1, SUCCESS)]
+    assert queue.stage.take(messages.OwnerEnded) == []
 
 
 def test_log_lines_reach_watchers_at_once(queue: Queue) -> None:

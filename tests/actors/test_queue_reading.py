@@ -70,9 +70,17 @@ class Library:
     def document(self, job_id: int) -> Any:
         return msgspec.json.decode(self.reader.document(job_id).body)
 
-    def watch(self, *ids: int, log: bool = False, log_after: dict[int, int] | None = None) -> Asker:
+    def watch(
+        self,
+        *ids: int,
+        log: bool = False,
+        log_after: dict[int, int] | None = None,
+        is_of_ends: bool = False,
+    ) -> Asker:
         asker = Asker()
-        request = messages.WatchJobs(ids=list(ids) or None, log=log, log_after=log_after or {})
+        request = messages.WatchJobs(
+            ids=list(ids) or None, log=log, log_after=log_after or {}, is_of_ends=is_of_ends
+        )
         self.reader.watch(Envelope(request, asker, 7, peer=b"p"), request)
         return asker
 
@@ -246,6 +254,16 @@ def test_a_watch_of_final_jobs_tells_them_and_ends(library: Library) -> None:
     library.add(4, SUCCESS)
     library.archive(2, ERROR, log=1)
     assert told(library.watch(4, 2, log=True)) == [(4, "success"), (2, [1]), (2, "error"), "ended"]
+
+
+def test_a_watch_of_ends_begins_with_those_that_have_ended(library: Library) -> None:
+    row = library.add(3, RUNNING)
+    library.add(4, SUCCESS)
+    asker = library.watch(3, 4, is_of_ends=True)
+    assert told(asker) == [(4, "success")]
+    row.status = SUCCESS
+    library.reader.watches.changed(row)
+    assert told(asker)[1:] == [(3, "success"), "ended"]
 
 
 def test_a_watch_without_log_tells_no_log(library: Library) -> None:

@@ -24,13 +24,14 @@ def watch(
     *ids: int,
     every: bool = False,
     log: bool = False,
+    is_of_ends: bool = False,
     peer: bytes = b"p",
     number: int = 1,
 ) -> Asker:
     asker = Asker()
     request = messages.WatchJobs(ids=None if every else list(ids), log=log)
     envelope = Envelope(request, asker, number, peer=peer)
-    of.open(Watch(envelope, None if every else set(ids), log=log))
+    of.open(Watch(envelope, None if every else set(ids), log=log, is_of_ends=is_of_ends))
     return asker
 
 
@@ -55,6 +56,17 @@ def test_each_change_of_a_followed_job_is_told() -> None:
     known.changed(row(3))
     known.changed(row(2))
     assert changes(asker) == [(1, "running"), (2, "running")]
+
+
+def test_who_wants_ends_alone_is_told_of_nothing_else() -> None:
+    known = WatchList()
+    asker = watch(known, 1, 2, is_of_ends=True)
+    all_ends = watch(known, every=True, is_of_ends=True, number=2)
+    for status in (JobStatus.WAITING, JobStatus.RUNNING, JobStatus.ERROR):
+        for job_id in (1, 2, 3):
+            known.changed(row(job_id, status))
+    assert changes(asker) == [(1, "error"), (2, "error"), (0, "ended")]
+    assert changes(all_ends) == [(1, "error"), (2, "error"), (3, "error")]
 
 
 def test_a_watch_ends_when_all_its_jobs_are_final() -> None:

@@ -41,9 +41,17 @@ class Talk:
         self.turn()
         return call
 
-    def watch(self, *ids: int, seconds: float | None = None) -> exchanges.Stream:
+    def watch(
+        self, *ids: int, seconds: float | None = None, is_of_ends: bool = False
+    ) -> exchanges.Stream:
         deadline = None if seconds is None else self.now + seconds
-        stream = self.session.watch(list(ids) or None, log=True, now=self.now, deadline=deadline)
+        stream = self.session.watch(
+            list(ids) or None,
+            log=not is_of_ends,
+            now=self.now,
+            deadline=deadline,
+            is_of_ends=is_of_ends,
+        )
         self.turn()
         return stream
 

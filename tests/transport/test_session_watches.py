@@ -304,3 +304,67 @@ def test_a_watch_of_all_jobs_remembers_only_so_many_that_ended(
     assert talk.read(stream) == ["1:success", "2:success", "3:success"]
     talk.tell(stream.number, 1, JobStatus.SUCCESS)
     assert talk.read(stream) == ["1:success"]
+
+
+# A watch of the ends alone: what waiting is made of.
+
+
+def test_a_watch_of_ends_is_not_revived_by_jobs_that_go_on() -> None:
+    talk = Talk()
+    stream = talk.watch(3, 4, is_of_ends=True)
+    assert talk.sent[-1].message == messages.WatchJobs(ids=[3, 4], is_of_ends=True)
+    talk.turn(HEARTBEAT)
+    talk.reply(messages.JobRows(rows=[row(3, JobStatus.RUNNING), row(4)]))
+    assert talk.turn() == []
+    talk.turn(HEARTBEAT)
+    talk.reply(messages.JobRows(rows=[row(3, JobStatus.ERROR), row(4)]))
+    assert [type(frame.message) for frame in talk.turn()] == [
+        messages.StopWatch,
+        messages.WatchJobs,
+    ]
+    assert not stream.is_done
+
+
+def test_who_waits_in_vain_is_told_how_the_jobs_stand_then() -> None:
+    talk = Talk()
+    stream = talk.watch(3, 4, 5, seconds=7.0, is_of_ends=True)
+    talk.tell(stream.number, 4, JobStatus.SUCCESS)
+    (asked,) = talk.turn(7.0)
+    assert asked.message == messages.ListJobs(ids=[3, 5], limit=watches.PROBE_IDS_MAX)
+    assert not stream.is_done
+    talk.reply(messages.JobRows(rows=[row(3, JobStatus.RUNNING), row(5, JobStatus.WAITING)]))
+    assert failed(stream) == "DeadlineError"
+    assert str(stream.error) == "not final in 7 s: 3 (running), 5 (waiting)"
+
+
+def test_jobs_that_ended_at_the_last_moment_have_ended() -> None:
+    talk = Talk()
+    stream = talk.watch(3, seconds=7.0, is_of_ends=True)
+    talk.turn(7.0)
+    talk.reply(messages.JobRows(rows=[row(3, JobStatus.SUCCESS)]))
+    assert ended(stream)
+    assert talk.read(stream) == ["3:success"]
+
+
+def test_the_last_word_is_not_waited_for_for_ever() -> None:
+    talk = Talk()
+    stream = talk.watch(3, seconds=7.0, is_of_ends=True)
+    talk.turn(7.0)
+    talk.turn(session.LAST_WORD_SECONDS)
+    assert str(stream.error) == "not final in 8 s: 3 (not heard of)"
+    # Without a connection nobody can be asked.
+    stream = talk.watch(3, seconds=7.0, is_of_ends=True)
+    talk.link(LinkEvent.LOST)
+    talk.turn(7.0)
+    assert str(stream.error) == "not final in 7 s: 3 (not heard of)"
+
+
+def test_a_probe_that_is_under_way_at_the_deadline_is_not_taken_for_the_last_word() -> None:
+    talk = Talk()
+    stream = talk.watch(3, seconds=HEARTBEAT + 1, is_of_ends=True)
+    (probe,) = talk.turn(HEARTBEAT)
+    (asked,) = talk.turn(1.0)
+    talk.reply(messages.JobRows(rows=[row(3)]), probe.number)
+    assert not stream.is_done
+    talk.reply(messages.JobRows(rows=[row(3, JobStatus.RUNNING)]), asked.number)
+    assert str(stream.error).endswith("3 (running)")
