@@ -223,9 +223,7 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers):
         submitting.check_targets(drafts, first_id, self._is_job)
         assert self._door is not None
         rejected = self._door.rejections(drafts)
-        if len(rejected) == len(drafts):
-            raise errors.RejectedError(submitting.rejections_told(rejected, len(drafts)))
-        if message.dry_run:
+        if message.dry_run or len(rejected) == len(drafts):
             envelope.reply(messages.JobsSubmitted(ids=[], rejected=rejected))
             return
         self._ledger.last_id += len(drafts)

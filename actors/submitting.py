@@ -129,13 +129,6 @@ def _is_ours(entry: object) -> bool:
     return True
 
 
-def rejections_told(rejected: Mapping[int, str], count: int) -> str:
-    """One line about the jobs of a submission of ``count`` that filter rules reject."""
-    if count == 1:
-        return f"the job is {rejected[0]}"
-    return "; ".join(f"job {place} of the submission is {text}" for place, text in rejected.items())
-
-
 def _hide_secrets(entry: jobs.OpcodeEntry) -> dict[str, Any]:
     """Take the secret parameters out of an opcode that will be stored, and return them."""
     stored = opcodes.redacted(entry.input)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 import re
-import time
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -24,12 +22,12 @@ if TYPE_CHECKING:
     from ..transport.messages import FilterRow, RuleTest
 
 _COLUMNS = {
-    "uuid": Column("uuid", lambda rule: rule.uuid),
+    "uuid": Column("uuid", lambda rule: rule.uuid, width_least=36),
     "watermark": Column("watermark", lambda rule: rule.watermark),
     "priority": Column("priority", lambda rule: rule.priority),
-    "predicates": Column("predicates", lambda rule: _compact(rule.predicates)),
+    "predicates": Column("predicates", lambda rule: _compact(rule.predicates), width_least=16),
     "action": Column("action", lambda rule: action_text(rule.action)),
-    "reason": Column("reason", lambda rule: reason_text(rule) or "-"),
+    "reason": Column("reason", lambda rule: reason_text(rule) or "-", width_least=16),
     "state": Column("state", lambda rule: rule.state),
     "from": Column("from", lambda rule: output.absolute(rule.valid_from)),
     "until": Column("until", lambda rule: output.absolute(rule.valid_until)),
@@ -38,10 +36,6 @@ _USUAL = ("uuid", "watermark", "priority", "predicates", "action", "reason", "st
 _STORED_NAMES = {"from": "valid_from", "until": "valid_until"}
 """How those columns are called in a rule that are called otherwise in a table."""
 
-_SPANS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
-_SPAN = re.compile(r"\+(\d+(?:\.\d+)?)([smhd])")
-_SECONDS = re.compile(r"\d+(?:\.\d+)?")
-_LIMIT = re.compile(r"(?:RATE_LIMIT[ =:]|rate-limit:)\s*(\S+)\s*")
 _NUMBER = re.compile(r"-?[0-9]{1,100}")
 """A whole number that is not too long to be read; whether it is allowed, the daemon says."""
 
@@ -60,28 +54,10 @@ class Moment(click.ParamType[float]):
         ctx: click.Context | None,
     ) -> float:
         """The time in seconds since the epoch."""
-        text = str(value)
         try:
-            moment = _moment_of(text)
-            # Milliseconds, say: nobody means the year 57859.
-            dt.datetime.fromtimestamp(moment, dt.UTC)
-        except (ValueError, OverflowError, OSError):
-            expected = (
-                f"{text[:60]!r}: expected now, +30m, +2h, 2026-11-21T18:00 (local time, unless "
-                "it has a zone), or seconds since the epoch"
-            )
-            self.fail(expected, param, ctx)
-        return moment
-
-
-def _moment_of(text: str) -> float:
-    if text == "now":
-        return time.time()
-    if span := _SPAN.fullmatch(text):
-        return time.time() + float(span[1]) * _SPANS[span[2]]
-    if _SECONDS.fullmatch(text):
-        return float(text)
-    return dt.datetime.fromisoformat(text).timestamp()
+            return reading.moment(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 def _known_uuids(
@@ -226,10 +202,10 @@ def replace(call: Call, /, uuid: str, **described: Any) -> None:  # noqa: ANN401
         click.echo(client.replace_filter(uuid, **rule))
 
 
-def _check_named(uuid: str) -> None:
+def _check_named(text: str, name: str = "UUID") -> None:
     """`UsageError` for an empty text: a variable of a script that was never set."""
-    if not uuid:
-        raise errors.UsageError("UUID: is empty")
+    if not text:
+        raise errors.UsageError(f"{name}: is empty")
 
 
 @filter_rules.command()
@@ -290,7 +266,12 @@ def info(call: Call, *, uuids: Sequence[str], output_kind: str) -> None:
 
 
 @filter_rules.command()
-@click.option("--rule", metavar="JSON|@FILE", help="A rule that is only thought of.")
+@click.option(
+    "--rule",
+    metavar="JSON|YAML|@FILE",
+    help='A rule that is only proposed, such as \'{"action": "PAUSE"}\'. Its keys: priority, '
+    "predicates, action, reason, valid_from, valid_until, uuid.",
+)
 @click.option("--without", metavar="UUID", help="As if this rule were deleted.")
 @output.output_option
 @click.pass_obj
@@ -321,7 +302,10 @@ def _tested(row: RuleTest, *, is_asked: bool) -> str:
 
 
 def _applied(rule: tuple[str, str] | None) -> str:
-    return "no rule" if rule is None else f"{rule[1]} by {rule[0]}"
+    if rule is None:
+        return "no rule"
+    uuid, action = rule
+    return f"{action} by {'the proposed rule' if uuid == rules.PROPOSED_UUID else uuid}"
 
 
 def _rule(
@@ -337,10 +321,14 @@ def _rule(
     valid_until: float | None,
 ) -> dict[str, Any]:
     found = [] if predicates is None else _list(predicates, "--predicates")
+    for op_id in opcodes:
+        _check_named(op_id, "--opcode")
     if opcodes:
         named = [["=", "OP_ID", op_id] for op_id in opcodes]
         found.append(["opcode", named[0] if len(named) == 1 else ["|", *named]])
     if reason_matches is not None:
+        # An empty pattern is found in every reason: the rule would be one for all jobs.
+        _check_named(reason_matches, "--reason-matches")
         found.append(["reason", ["=~", "reason", reason_matches]])
     if jobs_after is not None:
         after: str | int = "watermark" if jobs_after == "now" else _number(jobs_after)
@@ -356,14 +344,17 @@ def _rule(
 
 
 def parsed_action(text: str) -> str | list[Any]:
-    """``RATE_LIMIT 5`` as the pair that the daemon takes; everything else as it is.
+    """``RATE_LIMIT 5`` (or JSON) as the pair that the daemon takes; everything else as it is.
 
     The daemon judges it. Only a slip that people make is told here: small letters.
     """
-    if limit := _LIMIT.fullmatch(text):
-        number = limit[1]
-        is_number = _NUMBER.fullmatch(number) is not None
-        return ["RATE_LIMIT", choices.checked_number(number, "--action") if is_number else number]
+    if text.startswith("["):
+        written: list[Any] = reading.parse_json(text, "--action")
+        return written
+    if isinstance(found := rules.written_action(text), list):
+        name, limit = found
+        is_number = isinstance(limit, int)
+        return [name, choices.checked_number(str(limit), "--action") if is_number else limit]
     if text == "RATE_LIMIT":
         raise errors.UsageError(
             "--action: RATE_LIMIT takes a number, as in --action 'RATE_LIMIT 5'"

@@ -8,13 +8,14 @@ import click
 import msgspec
 
 from ..storage import errors, job_views, jobs
-from . import choices, following, output, reading, retrying
+from . import choices, following, output, reading, retrying, submitting
 from .output import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from ..transport.messages import JobExplained, Obstacle
+    from ..transport.client import Client
+    from ..transport.messages import CancelOutcome, JobExplained, Obstacle, PriorityOutcome
     from .call import Call
     from .plans import PlannedJob
 
@@ -52,7 +53,7 @@ def job() -> None:
     """Submit, list, follow and change jobs."""
 
 
-@job.command()
+@job.command(short_help="Submit a job, jobs or a plan.")
 @click.argument("file", required=False)
 @click.option("--op", "ops", multiple=True, metavar="JSON", help="An opcode; repeated: several.")
 @choices.submission_options
@@ -81,7 +82,12 @@ def submit(
 ) -> int:
     """Submit the job, jobs or plan in FILE (JSON or YAML; - is standard input).
 
-    Prints the ids, for a plan with the names of its jobs. All are stored, or none.
+    Prints the ids, for a plan with the names of its jobs. All are stored, or none - except that
+    a filter rule may reject some: these, and the jobs that depend on them, are left out, and the
+    others stored. Then the ids of the others are printed (and waited for with --wait), each job
+    that is left out is told of on standard error, with the reason, and the exit code is 1 even if
+    all others succeed. With -o json a job that is left out has null for an id, and the reason
+    under "rejected".
     """
     if timeout is not None and not wait:
         raise errors.UsageError("--timeout: goes with --wait")
@@ -90,19 +96,21 @@ def submit(
         raise errors.UsageError("--key: is empty")
     planned = _planned(file, ops)
     with call.client() as client:
-        ids = client.submit_many(
-            [one.as_submission() for one in planned],
+        entries = submitting.send(
+            client,
+            planned,
             reason=reason,
             priority=priority,
             depends=depends or None,
             key=key,
             dry_run=dry_run,
         )
-        if dry_run:
-            click.echo(f"{len(planned)} jobs would be accepted.")
-            return 0
-        _tell_ids(planned, ids, output_kind)
-        return following.wait(client, ids, timeout, _names(planned, ids)) if wait else 0
+        code = submitting.tell(entries, planned, output_kind, dry_run=dry_run)
+        ids = [one.id for one in entries if one.id is not None]
+        if not (wait and ids):
+            return code
+        names = {one.id: one.name for one in entries if one.id is not None and one.name}
+        return following.wait(client, ids, timeout, names) or code
 
 
 def _planned(file: str | None, ops: Sequence[str]) -> list[PlannedJob]:
@@ -123,24 +131,7 @@ def _opcode(text: str) -> dict[str, Any]:
     return found
 
 
-def _tell_ids(planned: Sequence[PlannedJob], ids: Sequence[int], output_kind: str) -> None:
-    if output_kind == "json":
-        entries = [
-            {"id": job_id, "name": one.name} for one, job_id in zip(planned, ids, strict=True)
-        ]
-        output.show_json(entries)
-        return
-    for one, job_id in zip(planned, ids, strict=True):
-        click.echo(f"{job_id}\t{one.name}" if one.name else str(job_id))
-
-
-def _names(planned: Sequence[PlannedJob], ids: Sequence[int]) -> dict[int, str]:
-    return {
-        job_id: one.name for one, job_id in zip(planned, ids, strict=True) if one.name is not None
-    }
-
-
-@job.command("list")
+@job.command("list", short_help="List jobs.")
 @click.argument("ids", nargs=-1, type=int)
 @click.option(
     "--status",
@@ -190,7 +181,7 @@ def _plain(info: job_views.JobInfo, fields: Sequence[str]) -> dict[str, Any]:
     }
 
 
-@job.command()
+@job.command(short_help="Show everything about jobs.")
 @click.argument("ids", nargs=-1, type=int, required=True)
 @output.output_option
 @click.pass_obj
@@ -201,7 +192,7 @@ def info(call: Call, *, ids: Sequence[int], output_kind: str) -> None:
     following.show(found, output_kind)
 
 
-@job.command()
+@job.command(short_help="Wait until jobs have ended.")
 @click.argument("ids", nargs=-1, type=int, required=True)
 @click.option(
     "--timeout", type=choices.Seconds(), help="Give up after this many seconds (exit code 124)."
@@ -213,7 +204,7 @@ def wait(call: Call, ids: Sequence[int], timeout: float | None) -> int:
         return following.wait(client, list(ids), timeout, {})
 
 
-@job.command()
+@job.command(short_help="Follow changes of status and logs.")
 @click.argument("ids", nargs=-1, type=int)
 @click.option(
     "--timeout", type=choices.Seconds(), help="Stop after this many seconds (exit code 124)."
@@ -227,7 +218,7 @@ def watch(call: Call, ids: Sequence[int], timeout: float | None) -> int:
     return 0
 
 
-@job.command()
+@job.command(short_help="Cancel jobs that wait, or with --kill run.")
 @click.argument("ids", nargs=-1, type=int, required=True)
 @click.option(
     "--kill",
@@ -239,11 +230,15 @@ def watch(call: Call, ids: Sequence[int], timeout: float | None) -> int:
 def cancel(call: Call, *, ids: Sequence[int], kill: bool) -> int:
     """Cancel jobs that wait; an opcode that runs already is interrupted only with --kill."""
     with call.client() as client:
-        outcomes = [client.cancel(job_id, kill=kill) for job_id in ids]
-    return _tell_outcomes([(outcome.accepted, outcome.text) for outcome in outcomes])
+
+        def cancel_one(job_id: int) -> tuple[bool, str]:
+            outcome = client.cancel(job_id, kill=kill)
+            return _told(client, job_id, outcome, "; --kill ends it" if not kill else "")
+
+        return _one_by_one(ids, cancel_one)
 
 
-@job.command("change-priority")
+@job.command("change-priority", short_help="Set the priority of what has not started.")
 @click.argument("ids", nargs=-1, type=int, required=True)
 @click.option(
     "--priority",
@@ -256,17 +251,46 @@ def cancel(call: Call, *, ids: Sequence[int], kill: bool) -> int:
 def change_priority(call: Call, ids: Sequence[int], priority: int) -> int:
     """Set the priority (-20, most urgent, to 19) of what has not started of these jobs."""
     with call.client() as client:
-        outcomes = [client.set_priority(job_id, priority) for job_id in ids]
-    return _tell_outcomes([(outcome.accepted, outcome.text) for outcome in outcomes])
+
+        def change_one(job_id: int) -> tuple[bool, str]:
+            return _told(client, job_id, client.set_priority(job_id, priority))
+
+        return _one_by_one(ids, change_one)
 
 
-def _tell_outcomes(outcomes: Sequence[tuple[bool, str]]) -> int:
-    for accepted, text in outcomes:
+def _one_by_one(ids: Sequence[int], act: Callable[[int], tuple[bool, str]]) -> int:
+    """Do it to each job, and tell of each in a line of its own; 0 if all accept it, else 1.
+
+    What is refused for one job is done for the others all the same. Each line is told when it is
+    known, so that nothing that was done stays untold if the daemon then goes away.
+    """
+    code = 0
+    for job_id in ids:
+        try:
+            accepted, text = act(job_id)
+        except errors.BadRequestError as error:
+            accepted, text = False, error.text
         click.echo(text if accepted else f"ganger: {text}", err=not accepted)
-    return 0 if all(accepted for accepted, _ in outcomes) else 1
+        code = code if accepted else 1
+    return code
 
 
-@job.command()
+def _told(
+    client: Client, job_id: int, outcome: CancelOutcome | PriorityOutcome, hint: str = ""
+) -> tuple[bool, str]:
+    """What is said of a wish. Ganeti says of an ended job what it says of one it never had."""
+    if outcome.accepted:
+        return True, outcome.text
+    [now] = client.jobs([job_id])
+    if now.is_final:
+        where = " and is archived" if now.archived else ""
+        return False, f"Job {job_id} has ended with status {now.status}{where}"
+    if now.status is jobs.JobStatus.RUNNING:
+        return False, f"{outcome.text}: it is running{hint}"
+    return False, outcome.text
+
+
+@job.command(short_help="Submit an ended job again.")
 @click.argument("job_id", metavar="ID", type=int)
 @click.option("--all", "whole", is_flag=True, help="From the first opcode on, whatever succeeded.")
 @click.option(
@@ -291,7 +315,7 @@ def retry(call: Call, *, job_id: int, whole: bool, edit: bool, file: str | None)
         click.echo(client.retry(job_id, whole=whole, ops=ops))
 
 
-@job.command()
+@job.command(short_help="Tell why jobs do not run.")
 @click.argument("ids", nargs=-1, type=int, required=True)
 @output.output_option
 @click.pass_obj
@@ -325,15 +349,25 @@ def _since(obstacle: Obstacle) -> str:
 @job.command()
 @click.argument("ids", nargs=-1, type=int, required=True)
 @click.pass_obj
-def archive(call: Call, ids: Sequence[int]) -> None:
+def archive(call: Call, ids: Sequence[int]) -> int:
     """Move jobs that have ended to the archive."""
     with call.client() as client:
-        for job_id in ids:
-            client.archive(job_id)
-            click.echo(f"Job {job_id} is archived")
+
+        def archive_one(job_id: int) -> tuple[bool, str]:
+            try:
+                client.archive(job_id)
+            except errors.UnknownJobError:
+                # One that is in the archive already is unknown only among those outside of it.
+                [now] = client.jobs([job_id])
+                if not now.archived:
+                    raise
+                return False, f"Job {job_id} is in the archive already"
+            return True, f"Job {job_id} is archived"
+
+        return _one_by_one(ids, archive_one)
 
 
-@job.command()
+@job.command(short_help="Archive jobs that ended some time ago.")
 @click.argument("age", type=choices.Age())
 @click.pass_obj
 def autoarchive(call: Call, age: float) -> None:
@@ -341,4 +375,5 @@ def autoarchive(call: Call, age: float) -> None:
     with call.client() as client:
         outcome = client.autoarchive(age)
     left = f"; {outcome.left} are left, repeat the call" if outcome.left else ""
-    click.echo(f"{len(outcome.archived)} jobs archived{left}")
+    count = len(outcome.archived)
+    click.echo(f"{count} {'job' if count == 1 else 'jobs'} archived{left}")

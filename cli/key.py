@@ -62,7 +62,7 @@ def list_keys(call: Call, style: output.Style) -> None:
         return
     columns = {
         "name": output.Column("name", lambda entry: entry[0]),
-        "public_key": output.Column("public_key", lambda entry: entry[1]),
+        "public_key": output.Column("public_key", lambda entry: entry[1], width_least=40),
     }
     names = output.chosen_fields(style, tuple(columns), tuple(columns))
     output.show_rows(known, [columns[name] for name in names], style)

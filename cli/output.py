@@ -27,6 +27,9 @@ COLOURS = {
     "error": "bold red",
 }
 
+_GAP = 2
+"""Between two columns."""
+
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 
 
@@ -92,6 +95,8 @@ class Column(msgspec.Struct, frozen=True):
     heading: str
     plain: Any
     pretty: Any = None
+    width_least: int = 20
+    """On a narrow terminal what is wider than this is cut, but not to less."""
 
 
 def chosen_fields(style: Style, usual: Sequence[str], known: Sequence[str]) -> list[str]:
@@ -128,16 +133,39 @@ def _padded(cells: list[list[str]]) -> list[list[str]]:
 def _show_table(rows: Sequence[Any], columns: Sequence[Column], style: Style) -> None:
     from rich.console import Console  # noqa: PLC0415 - only for people
     from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
 
     table = Table(box=None, header_style="bold", show_header=style.headers, pad_edge=False)
-    for column in columns:
-        table.add_column(column.heading.upper(), overflow="ellipsis", no_wrap=True)
-    for row in rows:
-        cells = [(column.pretty or column.plain)(row) for column in columns]
-        # Brackets in a value are brackets, not rich's markup: `node/[lockset]`.
-        table.add_row(*[Text(cell) if isinstance(cell, str) else cell for cell in cells])
-    Console().print(table)
+    headings = [_cell(column.heading.upper() if style.headers else "") for column in columns]
+    cells = [[_cell((column.pretty or column.plain)(row)) for column in columns] for row in rows]
+    console = Console()
+    wanted = [max(cell.cell_len for cell in found) for found in zip(headings, *cells, strict=True)]
+    least = [column.width_least for column in columns]
+    widths = _widths(wanted, least, console.width - _GAP * (len(columns) - 1))
+    for heading, width in zip(headings, widths, strict=True):
+        table.add_column(heading, overflow="ellipsis", no_wrap=True, width=width)
+    for line in cells:
+        table.add_row(*line)
+    # A UUID that is cut names nothing: what has no room goes on in the terminal's next line.
+    console.width = max(console.width, sum(widths) + _GAP * len(columns))
+    console.print(table)
+
+
+def _widths(wanted: Sequence[int], least: Sequence[int], room: int) -> list[int]:
+    """As wide as the values are, but together no wider than ``room``, down to the least widths."""
+    found = list(wanted)
+    excess = sum(found) - room
+    for place in sorted(range(len(found)), key=lambda place: found[place], reverse=True):
+        taken = max(0, min(excess, found[place] - least[place]))
+        found[place] -= taken
+        excess -= taken
+    return found
+
+
+def _cell(value: object) -> Any:  # noqa: ANN401 - rich's text, imported when needed
+    """A value as rich shows it: brackets are no markup (`node/[lockset]`), a number is a text."""
+    from rich.text import Text  # noqa: PLC0415
+
+    return value if isinstance(value, Text) else Text(str(value))
 
 
 def status_text(status: str) -> Any:  # noqa: ANN401 - rich's text, imported when needed

@@ -14,6 +14,7 @@ every job stands behind those it waits for.
 from __future__ import annotations
 
 import functools
+import re
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -26,13 +27,18 @@ if TYPE_CHECKING:
 
 _JOB_KEYS = ("name", "ops", "after", "reason", "priority", "depends")
 _FINAL_STATUSES = ("success", "error", "canceled")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 class PlannedJob(msgspec.Struct, frozen=True, kw_only=True):
-    """One job of a submission. ``depends`` are ids, or places before it as negative numbers."""
+    """One job of a submission. ``depends`` are ids, or places before it as negative numbers.
+
+    ``index`` is its place in what was read, from 0: in a plan it may be submitted elsewhere.
+    """
 
     ops: list[dict[str, Any]]
     name: str | None = None
+    index: int = 0
     reason: str | None = None
     priority: int | None = None
     depends: list[tuple[int, list[str]]] = []
@@ -121,6 +127,10 @@ def _entry(entry: object, place: str) -> _Entry:
     name = entry.get("name")
     if name is not None and not (isinstance(name, str) and name):
         raise errors.PlanError(f"{place}.name: expected a text, got {name!r}")
+    if name is not None and _CONTROL.search(name):
+        # Names are printed behind ids, a job in a line.
+        text = f"{place}.name: expected a text without control characters, got {name!r}"
+        raise errors.PlanError(text)
     where = f"job {name!r}" if name else place
     for key in entry:
         if key not in _JOB_KEYS:
@@ -214,7 +224,8 @@ def _ordered(entries: list[_Entry]) -> list[PlannedJob]:
     for number, index in enumerate(order):
         entry = entries[index]
         depends = [(position[places[name]] - number, statuses) for name, statuses in entry.after]
-        result.append(msgspec.structs.replace(entry.job, depends=[*entry.job.depends, *depends]))
+        depends = [*entry.job.depends, *depends]
+        result.append(msgspec.structs.replace(entry.job, index=index, depends=depends))
     return result
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from ..storage import errors, explanations
+from ..storage import errors, explanations, rules
 from ..storage.jobs import JobStatus
 from . import choices, output, reading
 
@@ -84,7 +84,12 @@ def limit(call: Call, slots: int | None, tracked: int | None) -> None:
 
 
 @queue.command()
-@click.option("--rule", metavar="JSON|@FILE", help="A filter rule that is only thought of.")
+@click.option(
+    "--rule",
+    metavar="JSON|YAML|@FILE",
+    help='A filter rule that is only proposed, such as \'{"action": "PAUSE"}\'. Its keys: '
+    "priority, predicates, action, reason, valid_from, valid_until, uuid.",
+)
 @click.option("--without", metavar="UUID", help="Without this filter rule.")
 @click.option("--slots", type=_SLOTS, metavar="N", help="With so many run slots.")
 @click.option(
@@ -163,10 +168,16 @@ def _show(found: Simulated) -> None:
     if found.paused:
         click.echo(f"Would pause before their next opcode: {_listed(found.paused)}")
     for job_id, text in found.ended:
-        click.echo(f"Would end: {job_id}  {text}")
+        click.echo(f"Would end: {job_id}  {_named(text)}")
     for waiting in found.waiting:
-        click.echo(f"Would wait: {waiting.id}  {waiting.text}")
+        click.echo(f"Would wait: {waiting.id}  {_named(waiting.text)}")
     more = sum(found.counts.values()) - len(found.waiting)
     if more > 0:
         shown = ", ".join(f"{count} {kind}" for kind, count in found.counts.items())
         click.echo(f"and {more} more; all that would wait, by reason: {shown}")
+
+
+def _named(text: str) -> str:
+    """What the daemon says, with words for the UUID that stands for the proposed rule."""
+    text = text.replace(f"filter rule {rules.PROPOSED_UUID}", "the proposed rule")
+    return text.replace(rules.PROPOSED_UUID, "the proposed rule")

@@ -5,8 +5,11 @@ What no frame can carry is refused here, where its place in the text is still kn
 
 from __future__ import annotations
 
+import datetime as dt
 import json
+import re
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 from ..storage import errors, explanations, settings
@@ -52,15 +55,86 @@ def read_option(text: str, option: str, root: str = "") -> Any:  # noqa: ANN401 
     try:
         return parse(text, source, root)
     except errors.PlanError as error:
-        raise errors.UsageError(error.text) from error
+        raise errors.UsageError(_about_operators(error, text)) from error
+
+
+def _about_operators(error: errors.PlanError, text: str) -> str:
+    """The error's text; where YAML stumbled over an operator of a filter, what to do about it."""
+    told = 'in YAML operators stand in quotes, as in ["=", OP_ID, OP_EXEC]'
+    if error.text.endswith(": expected str as key, got null"):
+        # The question mark of YAML begins a key.
+        return f"{error.text}; {told}"
+    problem = getattr(error.__cause__, "problem", None)
+    mark = getattr(error.__cause__, "problem_mark", None)
+    if problem is None or mark is None or not error.text.endswith(f": {problem}"):
+        return error.text
+    if "end of stream" in problem:
+        # Something was not closed; the last sign that was read is not what is wrong.
+        return error.text
+    lines = text.splitlines()
+    line = lines[mark.line] if mark.line < len(lines) else ""
+    if not _OPERATOR_SIGNS.intersection(line[max(0, mark.column - 1) : mark.column + 1]):
+        return error.text
+    return f"{error.text.removesuffix(problem)}{told}"
+
+
+_OPERATOR_SIGNS = frozenset("=!<>&|?")
 
 
 def read_rule(text: str, option: str) -> dict[str, Any]:
-    """A filter rule behind an option, as `read_option`; `UsageError` names the place in it."""
+    """A filter rule behind an option, as `read_option`; `UsageError` names the place in it.
+
+    One rule alone in a list is a rule too: so ``ganger filter info -o json`` prints it.
+    """
     found = read_option(text, option)
+    if isinstance(found, list) and len(found) > 1:
+        raise errors.UsageError(f"{option}: expected one rule, found a list of {len(found)}")
+    if isinstance(found, list) and found:
+        (found,) = found
     if not isinstance(found, dict):
         raise errors.UsageError(f'{option}: expected an object such as {{"action": "PAUSE"}}')
+    times = {name: found[name] for name in _TIMES if isinstance(found.get(name), str)}
+    for name, written in times.items():
+        try:
+            found[name] = moment(written)
+        except ValueError as error:
+            raise errors.UsageError(f"{option}: {name}: {error}") from error
     return found
+
+
+_TIMES = ("valid_from", "valid_until")
+
+
+def moment(text: str) -> float:
+    """A time in seconds since the epoch; `ValueError` says how it may be written.
+
+    It is ``now``, ``+30m``, ISO 8601, or seconds since the epoch.
+    """
+    try:
+        found = _moment(text)
+        # Milliseconds, say: nobody means the year 57859.
+        dt.datetime.fromtimestamp(found, dt.UTC)
+    except (ValueError, OverflowError, OSError) as error:
+        raise ValueError(
+            f"{text[:60]!r}: expected now, +30m, +2h, 2026-11-21T18:00 (local time, unless "
+            "it has a zone), or seconds since the epoch"
+        ) from error
+    return found
+
+
+def _moment(text: str) -> float:
+    if text == "now":
+        return time.time()
+    if span := _SPAN.fullmatch(text):
+        return time.time() + float(span[1]) * _SPANS[span[2]]
+    if _SECONDS.fullmatch(text):
+        return float(text)
+    return dt.datetime.fromisoformat(text).timestamp()
+
+
+_SPANS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+_SPAN = re.compile(r"\+(\d+(?:\.\d+)?)([smhd])")
+_SECONDS = re.compile(r"\d+(?:\.\d+)?")
 
 
 def read_file(name: str, option: str) -> str:

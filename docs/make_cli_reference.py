@@ -33,7 +33,8 @@ On a terminal a listing has colours and relative times. In a pipe it is plain: o
 times in UTC. `-o json` is for programs; its times are seconds since the epoch.
 
 **Errors.** Every error is one line on standard error, `ganger: ...`, that names what is wrong and
-where. What was refused has stored nothing; of a batch, nothing at all.
+where. What was refused has stored nothing; of a batch, nothing at all, unless a filter rule rejects
+some of its jobs (see `ganger job submit`): then each of these has a line.
 
 ```text
 $ ganger job list

@@ -8,7 +8,8 @@ receiving side raises the same class again through `from_wire`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import ClassVar
 
 
@@ -99,10 +100,13 @@ class UnknownFilterError(BadRequestError):
 
 
 class RejectedError(BadRequestError):
-    """A filter rule rejects the job."""
+    """A filter rule rejects jobs of a submission."""
 
     ids: Sequence[int | None] = ()
-    """Of a batch of which only some jobs are rejected: the ids of the others, in order."""
+    """The ids of the jobs that are stored all the same, at their places; None: it is not."""
+
+    rejected: Mapping[int, str] = MappingProxyType({})
+    """Which jobs are rejected, by their places in the submission, and why."""
 
 
 class NotAllowedError(BadRequestError):

@@ -48,6 +48,9 @@ TIME_MIN: Final = 0.0
 TIME_MAX: Final = 253_402_300_799.0
 """The end of the year 9999, behind which no calendar goes; who is later gave milliseconds."""
 
+PROPOSED_UUID: Final = "ffffffff-ffff-ffff-ffff-ffffffffffff"
+"""Stands for a rule that is only proposed: last among those of its priority, and never stored."""
+
 ReasonEntry: TypeAlias = tuple[str, str, int]
 """Source, text and nanoseconds since the epoch."""
 
@@ -272,6 +275,25 @@ def action_to_raw(action: Action) -> str | list[Any]:
     """The action in its JSON form."""
     name = str(action.name)
     return name if action.limit is None else [name, action.limit]
+
+
+def written_action(raw: object) -> object:
+    """``RATE_LIMIT 5`` and ``rate-limit:5`` as the pair that is stored; all else as it is.
+
+    For what people and programs write; what is stored already has the one form of Ganeti.
+
+    >>> written_action("RATE_LIMIT 5")
+    ['RATE_LIMIT', 5]
+    """
+    if isinstance(raw, str) and (found := _LIMIT.fullmatch(raw)):
+        number = found[1]
+        return ["RATE_LIMIT", int(number) if _NUMBER.fullmatch(number) else number]
+    return raw
+
+
+_LIMIT = re.compile(r"(?:RATE_LIMIT[ =:]|rate-limit:)\s*(\S+)\s*")
+_NUMBER = re.compile(r"-?[0-9]{1,100}")
+"""A whole number that is not too long to be read; whether it is allowed is judged later."""
 
 
 def _no_action(raw: object, where: str) -> errors.FilterRuleError:

@@ -36,25 +36,21 @@ from .messages import (
     CancelOutcome,
     ChangeJobPriority,
     DaemonInfo,
-    DeleteFilter,
     ExplainJob,
     FilterRow,
     JobExplained,
     LimitsRead,
     ListDependencies,
-    ListFilters,
     ListJobs,
     ListLocks,
     LockRow,
     PriorityOutcome,
     ReadInfo,
     ReadJob,
-    ReadLimits,
     Request,
     RetryJob,
     RuleTest,
     SetDrain,
-    SetLimits,
     Simulated,
     StopDaemon,
     TestFilters,
@@ -254,7 +250,7 @@ class AsyncClient:
         message = RetryJob(
             id=job_id, is_whole=whole, ops=replaced, key=key or secrets.token_hex(16)
         )
-        return (await self._call(message, timeout)).ids[0]
+        return requests.submitted(await self._call(message, timeout), 1)[0]
 
     async def drain(self, *, drained: bool = True, timeout: float | None = None) -> None:
         """Refuse submissions from now on (also after a restart), or take them again."""
@@ -268,10 +264,7 @@ class AsyncClient:
         timeout: float | None = None,
     ) -> LimitsRead:
         """The limits of the queue, after changing those that are given."""
-        if running is None and tracked is None:
-            return await self._call(ReadLimits(), timeout)
-        message = SetLimits(running_jobs_max=running, tracked_jobs_max=tracked)
-        return await self._call(message, timeout)
+        return await self._call(requests.limits(running, tracked), timeout)
 
     async def simulate(
         self,
@@ -285,9 +278,10 @@ class AsyncClient:
     ) -> Simulated:
         """What would start now, wait and be rejected, if all this were so. Changes nothing.
 
-        ``rule`` has the arguments of `add_filter`; the rule with the UUID ``without`` would be
-        gone, ``priorities`` be changed, ``running`` the number of run slots, and the jobs
-        ``ended`` have ended with the given statuses.
+        ``rule`` has the arguments of `add_filter`, or is one that was listed; the rule with the
+        UUID ``without`` would be gone, ``priorities`` be changed, ``running`` the number of run
+        slots, and the jobs ``ended`` have ended with the given statuses. A rule without a UUID is
+        called ``ffffffff-ffff-ffff-ffff-ffffffffffff`` in the answer.
         """
         message = requests.simulation(
             rule, without=without, priorities=priorities, running=running, ended=ended
@@ -305,8 +299,7 @@ class AsyncClient:
 
         ``rule`` and ``without`` as for `simulate`. Nothing is changed.
         """
-        proposed = None if rule is None else requests.proposed_filter(rule)
-        message: TestFilters | None = TestFilters(rule=proposed, without=without)
+        message: TestFilters | None = requests.filter_test(rule, without)
         rows: list[RuleTest] = []
         while message is not None:
             reply = await self._call(message, timeout)
@@ -337,7 +330,8 @@ class AsyncClient:
 
         Rules are looked at by ``priority`` (lowest first), then age. The first whose
         ``predicates`` all match a job, and whose ``action`` is not ``CONTINUE``, applies to
-        it. Actions: ``ACCEPT``, ``PAUSE``, ``REJECT``, ``CONTINUE``, ``["RATE_LIMIT", n]``.
+        it. Actions: ``ACCEPT``, ``PAUSE``, ``REJECT``, ``CONTINUE``, ``["RATE_LIMIT", n]`` (also
+        ``"RATE_LIMIT n"``).
         Predicates: ``["jobid", FILTER]``, ``["opcode", FILTER]``, ``["reason", FILTER]``. Outside
         of its window (seconds since the epoch) a rule does not apply.
         """
@@ -345,8 +339,8 @@ class AsyncClient:
             uuid,
             (valid_from, valid_until),
             priority=priority,
-            predicates=list(predicates),
-            action=action if isinstance(action, str) else list(action),
+            predicates=predicates,
+            action=action,
             reason=reason,
         )
         return (await self._call(message, timeout)).uuid
@@ -377,14 +371,13 @@ class AsyncClient:
 
     async def delete_filter(self, uuid: str, *, timeout: float | None = None) -> None:
         """Delete a filter rule; when this returns it is no longer in force."""
-        await self._call(DeleteFilter(uuid=uuid), timeout)
+        await self._call(requests.deleted_filter(uuid), timeout)
 
     async def filters(
         self, uuids: Iterable[str] | None = None, *, timeout: float | None = None
     ) -> list[FilterRow]:
         """The filter rules, or those with these UUIDs, in the order in which they are looked at."""
-        wanted = None if uuids is None else list(uuids)
-        return (await self._call(ListFilters(uuids=wanted), timeout)).filters
+        return (await self._call(requests.listed_filters(uuids), timeout)).filters
 
     # The daemon.
 

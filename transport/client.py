@@ -34,25 +34,21 @@ from .messages import (
     CancelOutcome,
     ChangeJobPriority,
     DaemonInfo,
-    DeleteFilter,
     ExplainJob,
     FilterRow,
     JobExplained,
     LimitsRead,
     ListDependencies,
-    ListFilters,
     ListJobs,
     ListLocks,
     LockRow,
     PriorityOutcome,
     ReadInfo,
     ReadJob,
-    ReadLimits,
     Request,
     RetryJob,
     RuleTest,
     SetDrain,
-    SetLimits,
     Simulated,
     StopDaemon,
     TestFilters,
@@ -287,7 +283,7 @@ class Client:
         message = RetryJob(
             id=job_id, is_whole=whole, ops=replaced, key=key or secrets.token_hex(16)
         )
-        return self._call(message, timeout).ids[0]
+        return requests.submitted(self._call(message, timeout), 1)[0]
 
     def drain(self, *, drained: bool = True, timeout: float | None = None) -> None:
         """Refuse submissions from now on (also after a restart), or take them again."""
@@ -301,10 +297,7 @@ class Client:
         timeout: float | None = None,
     ) -> LimitsRead:
         """The limits of the queue, after changing those that are given."""
-        if running is None and tracked is None:
-            return self._call(ReadLimits(), timeout)
-        message = SetLimits(running_jobs_max=running, tracked_jobs_max=tracked)
-        return self._call(message, timeout)
+        return self._call(requests.limits(running, tracked), timeout)
 
     def simulate(
         self,
@@ -318,9 +311,10 @@ class Client:
     ) -> Simulated:
         """What would start now, wait and be rejected, if all this were so. Changes nothing.
 
-        ``rule`` has the arguments of `add_filter`; the rule with the UUID ``without`` would be
-        gone, ``priorities`` be changed, ``running`` the number of run slots, and the jobs
-        ``ended`` have ended with the given statuses.
+        ``rule`` has the arguments of `add_filter`, or is one that was listed; the rule with the
+        UUID ``without`` would be gone, ``priorities`` be changed, ``running`` the number of run
+        slots, and the jobs ``ended`` have ended with the given statuses. A rule without a UUID is
+        called ``ffffffff-ffff-ffff-ffff-ffffffffffff`` in the answer.
         """
         message = requests.simulation(
             rule, without=without, priorities=priorities, running=running, ended=ended
@@ -338,8 +332,7 @@ class Client:
 
         ``rule`` and ``without`` as for `simulate`. Nothing is changed.
         """
-        proposed = None if rule is None else requests.proposed_filter(rule)
-        message: TestFilters | None = TestFilters(rule=proposed, without=without)
+        message: TestFilters | None = requests.filter_test(rule, without)
         rows: list[RuleTest] = []
         while message is not None:
             reply = self._call(message, timeout)
@@ -370,7 +363,8 @@ class Client:
 
         Rules are looked at by ``priority`` (lowest first), then age. The first whose
         ``predicates`` all match a job, and whose ``action`` is not ``CONTINUE``, applies to
-        it. Actions: ``ACCEPT``, ``PAUSE``, ``REJECT``, ``CONTINUE``, ``["RATE_LIMIT", n]``.
+        it. Actions: ``ACCEPT``, ``PAUSE``, ``REJECT``, ``CONTINUE``, ``["RATE_LIMIT", n]`` (also
+        ``"RATE_LIMIT n"``).
         Predicates: ``["jobid", FILTER]``, ``["opcode", FILTER]``, ``["reason", FILTER]``. Outside
         of its window (seconds since the epoch) a rule does not apply.
         """
@@ -378,8 +372,8 @@ class Client:
             uuid,
             (valid_from, valid_until),
             priority=priority,
-            predicates=list(predicates),
-            action=action if isinstance(action, str) else list(action),
+            predicates=predicates,
+            action=action,
             reason=reason,
         )
         return self._call(message, timeout).uuid
@@ -410,14 +404,13 @@ class Client:
 
     def delete_filter(self, uuid: str, *, timeout: float | None = None) -> None:
         """Delete a filter rule; when this returns it is no longer in force."""
-        self._call(DeleteFilter(uuid=uuid), timeout)
+        self._call(requests.deleted_filter(uuid), timeout)
 
     def filters(
         self, uuids: Iterable[str] | None = None, *, timeout: float | None = None
     ) -> list[FilterRow]:
         """The filter rules, or those with these UUIDs, in the order in which they are looked at."""
-        wanted = None if uuids is None else list(uuids)
-        return self._call(ListFilters(uuids=wanted), timeout).filters
+        return self._call(requests.listed_filters(uuids), timeout).filters
 
     # The daemon.
 

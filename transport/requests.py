@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 from uuid import uuid4
 
 import msgspec
 
-from ..storage import errors, explanations, settings
+from ..storage import errors, explanations, rules, settings
 from ..storage.job_views import FIELDS, WHOLE_FIELDS, JobInfo, job_info
-from ..storage.jobs import JobStatus
+from ..storage.jobs import JobStatus, check_priority
 from .messages import (
+    DeleteFilter,
     FiltersTested,
     JobDocument,
     JobRows,
     JobSpec,
     JobsSubmitted,
     JobSummary,
+    ListFilters,
     ListJobs,
+    ReadLimits,
     ReplaceFilter,
+    SetLimits,
     Simulate,
     SubmitJobs,
     TestFilters,
@@ -44,6 +48,14 @@ _IDS_SHOWN_MAX = 10
 
 _RULE_DEPTH_MAX = 100
 """Deepest nesting of what is looked through; how deep a filter may be the daemon says."""
+
+RULE_KEYS: Final = ReplaceFilter.__struct_fields__
+"""What a rule that somebody writes may have."""
+
+_STORED_KEYS: Final = ("watermark", "state", "reason_trail")
+"""What a stored rule has besides, so that one that was listed can be proposed as it is."""
+
+_NULLABLE_KEYS: Final = ("uuid", "reason", "valid_from", "valid_until")
 
 
 def submission(
@@ -73,15 +85,25 @@ def submission(
 
 
 def submitted(reply: JobsSubmitted, count: int) -> list[int]:
-    """The ids of ``count`` jobs; `RejectedError` if a filter rule rejects some of them."""
+    """The ids of ``count`` jobs; `RejectedError` if a filter rule rejects some of them.
+
+    `BadRequestError` if the answer is about another submission, which has the same key. A
+    rehearsal has no ids.
+    """
+    if reply.ids and len(reply.ids) + len(reply.rejected) != count:
+        text = f"key: another submission is stored under it (ids {_shown(reply.ids)})"
+        raise errors.BadRequestError(text)
     if not reply.rejected:
         return reply.ids
     stored = iter(reply.ids)
     ids = [None if place in reply.rejected else next(stored, None) for place in range(count)]
-    told = "; ".join(f"job {place} is {text}" for place, text in reply.rejected.items())
-    others = f"; the others have the ids {_shown(reply.ids)}" if reply.ids else ""
-    error = errors.RejectedError(f"{told}{others}")
-    error.ids = ids
+    told = [f"job {place} is {text}" for place, text in sorted(reply.rejected.items())]
+    if count == 1:
+        told = [f"the job is {reply.rejected[0]}"]
+    if reply.ids:
+        told.append(f"the others have the ids {_shown(reply.ids)}")
+    error = errors.RejectedError("; ".join(told))
+    error.ids, error.rejected = ids, reply.rejected
     raise error
 
 
@@ -92,25 +114,124 @@ def new_filter(
 ) -> ReplaceFilter:
     """The request that stores a filter rule. It names the rule, so that it can be repeated."""
     valid_from, valid_until = window
-    for name, value in fields.items():
-        _check_sendable(value, name)
+    if uuid == rules.PROPOSED_UUID:
+        raise errors.FilterRuleError(f"uuid: {uuid} stands for a rule that is only proposed")
     return ReplaceFilter(
-        uuid=str(uuid4()) if uuid is None else uuid,
-        valid_from=valid_from,
-        valid_until=valid_until,
-        **fields,
+        **_rule_fields(
+            {
+                **fields,
+                "uuid": str(uuid4()) if uuid is None else uuid,
+                "valid_from": valid_from,
+                "valid_until": valid_until,
+            }
+        )
     )
 
 
 def proposed_filter(rule: Mapping[str, Any]) -> ReplaceFilter:
-    """A rule that is only thought of, from the arguments of `Client.add_filter`."""
-    fields = {name: value for name, value in rule.items() if value is not None}
-    unknown = fields.keys() - set(ReplaceFilter.__struct_fields__)
-    if unknown:
-        raise errors.FilterRuleError(f"rule: unknown key {min(unknown)!r}")
+    """A rule that is only thought of, from the arguments of `Client.add_filter`.
+
+    Or from a rule that was listed: what it has only because it is stored does not count. Without
+    a UUID it gets `rules.PROPOSED_UUID`.
+    """
+    if not isinstance(rule, Mapping):
+        raise errors.FilterRuleError(f"rule: expected a rule (a dictionary), got {_type(rule)}")
+    for key in rule:
+        if key not in RULE_KEYS and key not in _STORED_KEYS:
+            raise _unknown_key(key)
+    fields = {
+        name: value
+        for name, value in rule.items()
+        if name in RULE_KEYS and not (value is None and name in _NULLABLE_KEYS)
+    }
+    if "reason" not in fields and "reason_trail" in rule:
+        fields["reason"] = rule["reason_trail"]
+    return ReplaceFilter(**_rule_fields({"uuid": rules.PROPOSED_UUID, **fields}))
+
+
+def _unknown_key(key: object) -> errors.FilterRuleError:
+    name = str(key)
+    guess = explanations.likeness(name, RULE_KEYS)
+    text = f"rule: unknown key {explanations.shown(name)}{guess}; known are {', '.join(RULE_KEYS)}"
+    return errors.FilterRuleError(text)
+
+
+def _rule_fields(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a rule, in the form that is sent; `FilterRuleError` names one that is wrong.
+
+    Only their types are judged, as far as the daemon could not name the argument any more.
+    """
+    fields = dict(given)
+    if "predicates" in fields:
+        found = fields["predicates"]
+        # An empty dictionary would else be an empty list, and that means every job.
+        if isinstance(found, str | bytes | Mapping) or not isinstance(found, Iterable):
+            text = f"predicates: expected a list of predicates, got {_type(found)}"
+            raise errors.FilterRuleError(text)
+        fields["predicates"] = list(found)
+    if "action" in fields:
+        fields["action"] = _action(fields["action"])
+    reason = fields.get("reason", "")
+    if not isinstance(reason, str | list | tuple):
+        text = f"reason: expected a text, or a list of entries, got {_type(reason)}"
+        raise errors.FilterRuleError(text)
+    fields["uuid"] = _text(fields["uuid"], "uuid", "a UUID")
     for name, value in fields.items():
         _check_sendable(value, name)
-    return ReplaceFilter(**{"uuid": str(uuid4()), **fields})
+    return fields
+
+
+def _action(action: object) -> object:
+    if isinstance(action, str):
+        return rules.written_action(action)
+    if isinstance(action, Sequence) and not isinstance(action, bytes):
+        return list(action)
+    known = ", ".join(name for name in rules.ACTIONS if name != rules.ActionName.RATE_LIMIT)
+    text = f'action: expected one of {known}, or ["RATE_LIMIT", n], got {_type(action)}'
+    raise errors.FilterRuleError(text)
+
+
+def deleted_filter(uuid: str) -> DeleteFilter:
+    """The request that deletes a rule."""
+    return DeleteFilter(uuid=_text(uuid, "uuid", "a UUID"))
+
+
+def listed_filters(uuids: Iterable[str] | None) -> ListFilters:
+    """The request for all rules, or those with these UUIDs."""
+    if uuids is None:
+        return ListFilters()
+    if isinstance(uuids, str | bytes | Mapping) or not isinstance(uuids, Iterable):
+        raise errors.BadRequestError(f"uuids: expected a list of UUIDs, got {_type(uuids)}")
+    found = [_text(uuid, f"uuids[{place}]", "a UUID") for place, uuid in enumerate(uuids)]
+    return ListFilters(uuids=found)
+
+
+def limits(running: int | None, tracked: int | None) -> ReadLimits | SetLimits:
+    """The request that changes the limits that are given; without any, that reads them."""
+    if running is None and tracked is None:
+        return ReadLimits()
+    return SetLimits(
+        running_jobs_max=_positive(running, "running"),
+        tracked_jobs_max=_positive(tracked, "tracked"),
+    )
+
+
+def _positive(number: int | None, name: str) -> int | None:
+    if number is None or (_is_whole(number) and 0 < number <= explanations.INTEGER_MAX):
+        return number
+    got = repr(number) if _is_whole(number) else _type(number)
+    raise errors.BadRequestError(f"{name}: expected a number from 1 on, got {got[:60]}")
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _text(value: object, name: str, expected: str) -> str:
+    if not isinstance(value, str):
+        raise errors.BadRequestError(f"{name}: expected {expected}, got {_type(value)}")
+    _check_sendable(value, name)
+    return value
 
 
 def _check_sendable(value: object, place: str) -> None:
@@ -132,11 +253,44 @@ def simulation(
     """The request that asks what would happen."""
     return Simulate(
         rule=None if rule is None else proposed_filter(rule),
-        without=without,
-        priorities=dict(priorities or {}),
-        running_jobs_max=running,
-        ended={job_id: _status(status) for job_id, status in (ended or {}).items()},
+        without=_without(without),
+        priorities={
+            job_id: _priority(priority, f"priorities[{job_id}]")
+            for job_id, priority in _by_job(priorities, "priorities").items()
+        },
+        running_jobs_max=_positive(running, "running"),
+        ended={job_id: _status(status) for job_id, status in _by_job(ended, "ended").items()},
     )
+
+
+def filter_test(rule: Mapping[str, Any] | None, without: str | None) -> TestFilters:
+    """The request that asks which rule applies to each job, and which would."""
+    proposed = None if rule is None else proposed_filter(rule)
+    return TestFilters(rule=proposed, without=_without(without))
+
+
+def _without(uuid: str | None) -> str | None:
+    return None if uuid is None else _text(uuid, "without", "the UUID of a rule")
+
+
+def _by_job(given: Mapping[int, Any] | None, name: str) -> dict[int, Any]:
+    """What is given for some jobs, by their ids."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise errors.BadRequestError(f"{name}: expected a dictionary by job id, got {_type(given)}")
+    for job_id in given:
+        if not _is_whole(job_id) or not 0 < job_id <= explanations.INTEGER_MAX:
+            text = f"{name}: expected job ids as keys, got {explanations.shown(str(job_id))}"
+            raise errors.BadRequestError(text)
+    return dict(given)
+
+
+def _priority(priority: object, name: str) -> int:
+    if not isinstance(priority, int) or not _is_whole(priority):
+        raise errors.BadRequestError(f"{name}: expected a whole number, got {_type(priority)}")
+    check_priority(priority, name)
+    return priority
 
 
 def next_test(message: TestFilters, reply: FiltersTested) -> TestFilters | None:

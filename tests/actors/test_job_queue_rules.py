@@ -43,7 +43,7 @@ def command(**fields: Any) -> JobSpec:
 
 def test_a_rejected_job_is_refused_and_nothing_is_stored(queue: Queue) -> None:
     obey(queue, REJECTS)
-    assert queue.submit(spec()).refusal == ("RejectedError", f"the job is {TOLD}")
+    assert queue.submit(spec()).answer == messages.JobsSubmitted(ids=[], rejected={0: TOLD})
     assert queue.statuses() == {}
     assert queue.stage.take(messages.JobsArrived) == []
 
@@ -72,9 +72,10 @@ def test_relative_dependencies_are_right_around_a_rejected_job(queue: Queue) -> 
 
 def test_a_batch_of_which_nothing_is_left_is_refused_whole(queue: Queue) -> None:
     obey(queue, REJECTS)
-    error, text = queue.submit(spec(), command(depends=[(-1, [])])).refusal
-    assert error == "RejectedError"
-    assert text.startswith(f"job 0 of the submission is {TOLD}; job 1 of the submission is not st")
+    reply = queue.submit(spec(), command(depends=[(-1, [])])).answer_as(messages.JobsSubmitted)
+    assert (reply.ids, list(reply.rejected)) == ([], [0, 1])
+    assert reply.rejected[0] == TOLD
+    assert reply.rejected[1].startswith("not stored, because it depends on job 0 of the submission")
     assert queue.statuses() == {}
 
 
@@ -82,7 +83,8 @@ def test_a_dry_run_tells_what_would_be_rejected(queue: Queue) -> None:
     obey(queue, REJECTS)
     reply = queue.submit(command(), spec(), dry_run=True).answer
     assert reply == messages.JobsSubmitted(ids=[], rejected={1: TOLD})
-    assert queue.submit(spec(), dry_run=True).refusal[0] == "RejectedError"
+    whole = queue.submit(spec(), dry_run=True).answer
+    assert whole == messages.JobsSubmitted(ids=[], rejected={0: TOLD})
     assert queue.statuses() == {}
 
 
@@ -103,7 +105,8 @@ def test_a_repeated_key_tells_again_what_was_rejected(queue: Queue, *, is_restar
 
 def test_a_key_whose_jobs_were_all_rejected_is_free(queue: Queue) -> None:
     obey(queue, REJECTS)
-    assert queue.submit(spec(), key="k").refusal[0] == "RejectedError"
+    refused = queue.submit(spec(), key="k").answer
+    assert refused == messages.JobsSubmitted(ids=[], rejected={0: TOLD})
     obey(queue)
     assert len(queue.submitted(spec(), key="k")) == 1
 
@@ -143,7 +146,7 @@ def test_a_new_queue_lets_nobody_in_before_it_knows_the_rules(queue: Queue) -> N
     assert asker.answers == []
     obey(queue, REJECTS)
     queue.actor.end_turn()
-    assert asker.refusal == ("RejectedError", f"the job is {TOLD}")
+    assert asker.answer == messages.JobsSubmitted(ids=[], rejected={0: TOLD})
     assert queue.statuses() == {}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from contextlib import contextmanager
 from datetime import datetime
@@ -15,8 +16,10 @@ from click.testing import CliRunner, Result
 
 from ganger.cli import call as call_module
 from ganger.cli.main import ganger
-from ganger.storage import errors
-from ganger.transport.messages import FilterRow
+from ganger.storage import errors, rules
+from ganger.storage.jobs import JobStatus
+from ganger.transport import requests
+from ganger.transport.messages import FilterRow, ReplaceFilter, RuleTest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -61,6 +64,19 @@ class Daemon:
             raise errors.UnknownFilterError(f"Filter rule with UUID {uuid} does not exist")
         self.deleted.append(uuid)
 
+    def test_filters(
+        self, proposed: dict[str, Any] | None, *, without: str | None
+    ) -> list[RuleTest]:
+        del without
+        asked = requests.filter_test(proposed, None).rule or ReplaceFilter(uuid=UUID)
+        assert asked.uuid is not None
+        return [
+            RuleTest(
+                id=4, status=JobStatus.QUEUED, now=(OTHER, "ACCEPT"), then=(asked.uuid, "PAUSE")
+            ),
+            RuleTest(id=5, status=JobStatus.RUNNING, now=None, then=None),
+        ]
+
     def filters(self, uuids: Sequence[str] | None = None) -> list[FilterRow]:
         self.asked.append(uuids)
         known = {row.uuid for row in self.rows}
@@ -81,7 +97,7 @@ def daemon_that_remembers(monkeypatch: pytest.MonkeyPatch) -> Daemon:
         yield daemon
 
     monkeypatch.setattr(call_module.Call, "client", client)
-    monkeypatch.setattr("ganger.cli.filter.time.time", lambda: NOW)
+    monkeypatch.setattr("ganger.cli.reading.time.time", lambda: NOW)
     return daemon
 
 
@@ -225,7 +241,18 @@ def test_a_watermark_is_now_or_an_id(daemon: Daemon, text: str) -> None:
     assert refusal(daemon, "add", f"--jobs-after={text}") == told
 
 
+@pytest.mark.parametrize("option", ["--reason-matches", "--opcode"])
+def test_a_variable_that_was_never_set_is_no_pattern(daemon: Daemon, option: str) -> None:
+    # Or `ganger filter add --action PAUSE --reason-matches "$reason"` would hold every job.
+    assert refusal(daemon, "add", "--action", "PAUSE", option, "") == f"{option}: is empty"
+
+
 # Actions.
+
+
+def test_an_action_that_begins_like_json_and_is_none_is_refused(daemon: Daemon) -> None:
+    told = refusal(daemon, "add", "--action", '["RATE_LIMIT", 2')
+    assert told.startswith("--action: not JSON: ")
 
 
 @pytest.mark.parametrize(
@@ -237,6 +264,7 @@ def test_a_watermark_is_now_or_an_id(daemon: Daemon, text: str) -> None:
         ["--action=RATE_LIMIT", "5"],
         ["--action", "RATE_LIMIT=5"],
         ["--action", "rate-limit:5"],
+        ["--action", '["RATE_LIMIT", 5]'],
     ],
 )
 def test_a_limit_is_written_as_one_word_or_two(daemon: Daemon, words: list[str]) -> None:
@@ -469,3 +497,41 @@ def test_a_time_that_no_calendar_has_does_not_hide_the_rules(daemon: Daemon) -> 
     ]
     assert "until 1800000000000)" in typed("info").output
     assert typed("list", "--no-headers", "--fields", "until").output == "1800000000000\n"
+
+
+# What would happen.
+
+
+@pytest.mark.usefixtures("daemon")
+def test_a_rule_that_is_only_proposed_is_called_so() -> None:
+    told = typed("test", "--rule", '{"action": "PAUSE"}').output.splitlines()
+    assert told == [
+        f"4  queued  ACCEPT by {OTHER}  ->  PAUSE by the proposed rule",
+        "5  running  no rule",
+        "2 jobs, 1 would be under another rule",
+    ]
+    [first, _] = json.loads(typed("test", "--rule", "action: PAUSE", "-o", "json").output)
+    assert first["then"] == [rules.PROPOSED_UUID, "PAUSE"]
+
+
+@pytest.mark.usefixtures("daemon")
+def test_a_proposed_rule_keeps_the_uuid_that_it_was_given() -> None:
+    told = typed("test", "--rule", f"{{action: PAUSE, uuid: {UUID}}}").output
+    assert f"->  PAUSE by {UUID}\n" in told
+
+
+@pytest.mark.usefixtures("daemon")
+@pytest.mark.parametrize("command", ["list", "info"])
+def test_a_rule_that_was_printed_as_json_can_be_proposed(command: str, tmp_path: Path) -> None:
+    file = tmp_path / "rule.json"
+    printed = typed(command, UUID, "-o", "json").output
+    for text in (printed, json.dumps(json.loads(printed)[0])):
+        file.write_text(text)
+        assert f"->  PAUSE by {UUID}\n" in typed("test", "--rule", f"@{file}").output
+
+
+@pytest.mark.usefixtures("daemon")
+def test_the_help_of_a_rule_has_all_its_keys() -> None:
+    told = " ".join(typed("test", "--help").output.split())
+    assert "--rule JSON|YAML|@FILE" in told
+    assert set(re.findall(r"\w+", told.partition("Its keys:")[2])) >= set(requests.RULE_KEYS)

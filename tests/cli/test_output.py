@@ -1,10 +1,27 @@
-"""How times are told."""
+"""How times are told, and how every table looks on a terminal."""
 
 from __future__ import annotations
 
+import io
+import re
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
 import pytest
 
+from ganger.cli import call as call_module
 from ganger.cli import output
+from ganger.cli.main import ganger
+from ganger.storage import keys, settings
+from ganger.storage.job_views import JobInfo
+from ganger.storage.jobs import JobStatus
+from ganger.transport.messages import FilterRow, LockRow
+from ganger.transport.wire import new_key_pair
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
 
 @pytest.mark.parametrize(
@@ -32,3 +49,158 @@ def test_a_time_is_told_in_utc(moment: float | None, told: str) -> None:
 )
 def test_a_time_that_no_calendar_has_is_told_in_seconds(moment: float, told: str) -> None:
     assert output.absolute(moment) == told
+
+
+# On a terminal of 80 columns.
+
+UUID = "00000000-0000-4000-8000-000000000001"
+LONG = "x" * 100
+COLOUR = re.compile("\x1b\\[[0-9;]*m")
+
+
+class Terminal(io.StringIO):
+    """Standard output that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+class Daemon:
+    """Stands for the client of a daemon that has one of everything."""
+
+    rules = (
+        FilterRow(
+            uuid=UUID,
+            watermark=17,
+            priority=2,
+            predicates=[["opcode", ["=", "OP_ID", LONG]]],
+            action=["RATE_LIMIT", 3],
+            reason_trail=[["gnt:user", "[bold]rack 7[/]", 5]],
+            valid_from=1.0,
+            valid_until=1_800_000_000.0,
+        ),
+    )
+
+    def filters(self, _uuids: object = None) -> Sequence[FilterRow]:
+        return self.rules
+
+    def jobs(self, *_: object, **_options: object) -> list[JobInfo]:
+        running = JobInfo(
+            id=7,
+            status=JobStatus.RUNNING,
+            summary=LONG,
+            priority=-3,
+            received=1.0,
+            started=2.0,
+            process_id=99,
+            reason="why",
+        )
+        waiting = JobInfo(id=8, status=JobStatus.QUEUED, summary="EXEC(true)", priority=0)
+        return [running, waiting]
+
+    def locks(self) -> list[LockRow]:
+        pending = [("exclusive", ["8", "9"])]
+        return [
+            LockRow(name="node/[lockset]", mode="shared", owners=["7"], pending=pending),
+            LockRow(name="node/n1", mode=None, owners=[], pending=[]),
+        ]
+
+
+class Shown(Protocol):
+    """Runs a command; the lines that it shows on a terminal, without colours."""
+
+    def __call__(self, *words: str) -> list[str]: ...
+
+
+@pytest.fixture(name="shown")
+def shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Shown:
+    """Run a command; the lines that it shows on a terminal of 80 columns, without colours."""
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "xterm")
+    keys.authorise(settings.places(tmp_path).keys, new_key_pair().public, "me")
+
+    @contextmanager
+    def client(_call: object, timeout: float | None = None) -> Iterator[Daemon]:
+        del timeout
+        yield Daemon()
+
+    def run(*words: str) -> list[str]:
+        terminal = Terminal()
+        with monkeypatch.context() as patch:
+            patch.setattr(call_module.Call, "client", client)
+            patch.setattr(sys, "stdout", terminal)
+            ganger.main(["--data", str(tmp_path), *words], "ganger", standalone_mode=False)
+        text = terminal.getvalue()
+        assert COLOUR.search(text), "not shown as on a terminal"
+        return [line.rstrip() for line in COLOUR.sub("", text).splitlines()]
+
+    return run
+
+
+FILTER = "uuid,watermark,priority,predicates,action,reason,state,from,until"
+JOB = "id,status,summary,priority,received,started,ended,duration,process_id,archived,reason"
+TABLES = [
+    ("filter", FILTER),
+    ("job", JOB),
+    ("lock", "name,mode,owner,pending"),
+    ("key", "name,public_key"),
+]
+
+
+@pytest.mark.parametrize(("noun", "fields"), TABLES)
+def test_a_terminal_is_shown_every_column_of_every_table(
+    shown: Shown, noun: str, fields: str
+) -> None:
+    for names in (fields, *fields.split(",")):
+        heading, *lines = shown(noun, "list", "--fields", names)
+        assert heading.split() == names.upper().split(",")
+        assert lines
+        assert all(lines)
+        assert not any(line in heading for line in lines)
+
+
+@pytest.mark.parametrize(("noun", "fields"), TABLES)
+def test_every_table_has_the_columns_that_are_tried_here(
+    shown: Shown, noun: str, fields: str
+) -> None:
+    with pytest.raises(Exception, match=f"known are {', '.join(fields.split(','))}$"):
+        shown(noun, "list", "--fields", "no such field")
+
+
+@pytest.mark.parametrize("noun", ["job", "lock", "key"])
+def test_what_fits_into_80_columns_when_it_is_cut_is_cut(shown: Shown, noun: str) -> None:
+    assert max(map(len, shown(noun, "list"))) <= 80
+
+
+def test_a_long_summary_is_cut_and_nothing_else(shown: Shown) -> None:
+    _, first, second = shown("job", "list")
+    assert re.fullmatch(r"7   running  x{20,50}\u2026  .* ago +\w+ \w+", first)
+    assert second.split() == ["8", "queued", "EXEC(true)", "-", "-"]
+
+
+def test_a_rule_is_shown_with_its_whole_uuid_however_narrow_the_terminal_is(shown: Shown) -> None:
+    heading, line = shown("filter", "list")
+    assert heading.split() == FILTER.replace("from,", "").upper().split(",")
+    cells = re.split("  +", line)
+    assert cells == [
+        UUID, "17", "2", '[["opcode",["="\u2026', "RATE_LIMIT 3", "[bold]rack 7[/]",
+        "in force", "2027-01-15T08:00:00Z",
+    ]  # fmt: skip
+
+
+def test_brackets_of_a_name_are_shown(shown: Shown) -> None:
+    _, first, second = shown("lock", "list")
+    assert first.split() == ["node/[lockset]", "shared", "7", "exclusive:8/9"]
+    assert second.split() == ["node/n1", "-", "-", "-"]
+
+
+def test_a_table_without_rows_is_its_headings(
+    shown: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Daemon, "rules", ())
+    assert shown("filter", "list", "--fields", "uuid,state") == ["UUID  STATE"]
+
+
+def test_headings_are_left_out_on_a_terminal_too(shown: Shown) -> None:
+    lines = shown("job", "list", "--no-headers", "--fields", "status,id")
+    assert lines == ["running  7", "queued   8"]

@@ -45,6 +45,8 @@ def test_many_jobs_are_lists_of_opcodes_or_mappings() -> None:
 def test_a_plan_is_ordered_by_what_comes_after_what() -> None:
     found = read({"jobs": [job("c", ["b"]), job("a"), job("b", [{"a": ["success", "error"]}])]})
     assert [one.name for one in found] == ["a", "b", "c"]
+    # Where each stands in the file, so that it can be told by its place there.
+    assert [one.index for one in found] == [1, 2, 0]
     assert [one.depends for one in found] == [
         [],
         [(-1, ["success", "error"])],
@@ -80,6 +82,10 @@ def test_a_chain_of_thousands_is_no_problem() -> None:
         ({"jobs": [job("a", 7)]}, "plan: job 'a'.after: expected a list of names"),
         ({"jobs": [job("a")], "jbos": []}, "plan: unknown key 'jbos' beside 'jobs'"),
         ({"jobs": [{"name": 5, "ops": [TRUE]}]}, "plan: jobs[0].name: expected a text, got 5"),
+        (
+            {"jobs": [job("a\tb")]},
+            r"plan: jobs[0].name: expected a text without control characters, got 'a\tb'",
+        ),
         ({"ops": []}, "plan: job: expected a list of opcodes"),
         ({"ops": ["true"]}, "plan: job: opcode 0: expected a mapping with 'OP_ID'"),
         ("text", "plan: expected a list of opcodes, a job with 'ops', or 'jobs'"),

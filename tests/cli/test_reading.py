@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import click
@@ -93,6 +94,67 @@ def test_a_rule_is_read_from_the_option_or_a_file(tmp_path: Path) -> None:
     file.write_text("action: PAUSE")
     assert reading.read_rule(f"@{file}", "--rule") == {"action": "PAUSE"}
     assert reading.read_rule('{"action": "PAUSE"}', "--rule") == {"action": "PAUSE"}
+
+
+def test_a_list_with_one_rule_is_a_rule_and_with_several_is_none() -> None:
+    assert reading.read_rule('[{"action": "PAUSE"}]', "--rule") == {"action": "PAUSE"}
+    with pytest.raises(errors.UsageError, match=r"^--rule: expected one rule, found a list of 2$"):
+        reading.read_rule("[{}, {}]", "--rule")
+
+
+@pytest.mark.parametrize(
+    ("written", "moment"),
+    [("+2h", 7_200.0), ("now", 0.0), ("1970-01-01T01:00Z", 3_600.0), ("17", 17.0), (18, 18)],
+)
+def test_times_in_a_rule_are_written_as_behind_the_options(
+    monkeypatch: pytest.MonkeyPatch, written: object, moment: float
+) -> None:
+    monkeypatch.setattr("ganger.cli.reading.time.time", lambda: 0.0)
+    text = json.dumps({"valid_from": None, "valid_until": written})
+    assert reading.read_rule(text, "--rule") == {"valid_from": None, "valid_until": moment}
+
+
+def test_a_date_in_yaml_needs_no_quotes() -> None:
+    assert reading.read_rule("valid_from: 1970-01-01T01:00Z", "--rule") == {"valid_from": 3_600.0}
+
+
+def test_a_wrong_time_in_a_rule_is_named() -> None:
+    with pytest.raises(
+        errors.UsageError, match=r"^--rule: valid_until: 'soon': expected now, \+30"
+    ):
+        reading.read_rule('{"valid_until": "soon"}', "--rule")
+
+
+TOLD = 'in YAML operators stand in quotes, as in ["=", OP_ID, OP_EXEC]'
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("[[opcode, [=, OP_ID, OP_EXEC]]]", ", line 1, column 12: "),
+        ("- [opcode, [!=, OP_ID, OP_EXEC]]", ", line 1, column 13: "),
+        ("- - opcode\n  - - =\n    - OP_ID\n    - x", ", line 2, column 7: "),
+        ("[[opcode, [>, OP_ID, OP_EXEC]]]", ", line 1, column 12: "),
+        ("[[opcode, [>=, OP_ID, OP_EXEC]]]", ", line 1, column 12: "),
+        ("[[opcode, [=[], argv, mkfs]]]", ", line 1, column 13: "),
+        ('[[opcode, [&, ["=", a, b]]]]', ", line 1, column 13: "),
+        ('[[opcode, [|, ["=", a, b]]]]', ", line 1, column 12: "),
+        ('[[opcode, [!, ["=", a, b]]]]', ", line 1, column 12: "),
+        ("[[opcode, [?, a]]]", ": predicates[0][1][0]: expected str as key, got null; "),
+    ],
+)
+def test_an_operator_without_quotes_is_told_where_it_stands(text: str, place: str) -> None:
+    with pytest.raises(errors.UsageError) as caught:
+        reading.read_option(text, "--predicates", "predicates")
+    assert caught.value.text == f"--predicates{place}{TOLD}"
+
+
+@pytest.mark.parametrize("text", ['[["=", a, b]', "{a: b", "'=", "a: b: c", "[a, %]"])
+def test_other_slips_in_yaml_are_told_as_they_are(text: str) -> None:
+    with pytest.raises(errors.UsageError) as caught:
+        reading.read_option(text, "--predicates")
+    assert caught.value.text.startswith("--predicates, line 1, column ")
+    assert "quotes" not in caught.value.text
 
 
 @pytest.mark.parametrize("words", [("filter", "test"), ("queue", "simulate")])

@@ -155,9 +155,10 @@ class QueueAgainstModel(RuleBasedStateMachine):
             return
         rejected = self._rejected(made)
         if len(rejected) == len(made):
-            name, text = answer.refusal
-            assert name == "RejectedError"
-            assert all(uuid in text for uuid in rejected.values() if uuid is not None), text
+            told = answer.answer_as(messages.JobsSubmitted)
+            assert (told.ids, told.rejected.keys()) == ([], rejected.keys())
+            for place, uuid in rejected.items():
+                assert uuid is None or uuid in told.rejected[place]
             event("a whole submission is rejected")
             self.look(Happened())
             return

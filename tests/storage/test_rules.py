@@ -82,6 +82,24 @@ def test_a_rate_limit_is_a_list_with_its_number() -> None:
     assert rules.action_to_raw(action) == ["RATE_LIMIT", 1]
 
 
+@pytest.mark.parametrize(
+    ("written", "action"),
+    [
+        ("RATE_LIMIT 3", ["RATE_LIMIT", 3]),
+        ("RATE_LIMIT=3", ["RATE_LIMIT", 3]),
+        ("rate-limit:3", ["RATE_LIMIT", 3]),
+        ("RATE_LIMIT many", ["RATE_LIMIT", "many"]),
+        ("RATE_LIMIT " + "9" * 5_000, ["RATE_LIMIT", "9" * 5_000]),
+        ("RATE_LIMIT", "RATE_LIMIT"),
+        ("PAUSE", "PAUSE"),
+        (["RATE_LIMIT", 3], ["RATE_LIMIT", 3]),
+        (None, None),
+    ],
+)
+def test_a_limit_may_be_written_as_one_text(written: object, action: object) -> None:
+    assert rules.written_action(written) == action
+
+
 def test_every_action_has_a_line_in_the_table() -> None:
     assert set(rules.ACTIONS) == set(ActionName)
 

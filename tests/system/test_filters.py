@@ -5,17 +5,27 @@ What ran, and how many at a time, is judged by what the operations themselves le
 
 from __future__ import annotations
 
+import json
+import os
+import pty
+import re
+import subprocess
+import termios
 import threading
 import time
+from pathlib import Path
 from typing import Self
 
 import pytest
-from tests.faults.harness import Daemon
+from tests.faults.harness import GANGER, Daemon
 from tests.system.gates import PATIENCE_SECONDS, delay, end, run_by, shell, statuses
 
 from ganger import Client, JobStatus
 from ganger.storage import errors
+from ganger.storage.rules import PROPOSED_UUID
+from ganger.transport.requests import RULE_KEYS
 
+PAGE = Path(__file__).parents[2] / "docs" / "queue-control.md"
 THREADS = 4
 QUEUED, SUCCESS, CANCELED = JobStatus.QUEUED, JobStatus.SUCCESS, JobStatus.CANCELED
 ON_DELAYS = ["opcode", ["=", "OP_ID", "OP_TEST_DELAY"]]
@@ -233,6 +243,88 @@ def test_a_job_that_is_paused_until_a_moment_starts_by_itself_then(client: Clien
     assert started is not None
     assert started >= until
     assert [(row.uuid, row.state) for row in client.filters()] == [(uuid, "expired")]
+
+
+# What people see.
+
+
+def test_rules_are_listed_on_a_terminal(daemon: Daemon, client: Client) -> None:
+    uuid = client.add_filter(action="PAUSE", valid_until=time.time() + 540)
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (24, 80))
+    environment = {
+        name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES"}
+    }
+    with open(ours, "rb", closefd=True, buffering=0) as terminal:
+        done = subprocess.run(
+            [*GANGER, "--data", str(daemon.data), "filter", "list"],
+            check=False,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=PATIENCE_SECONDS,
+            env={**environment, "TERM": "xterm"},
+        )
+        os.close(theirs)
+        assert (done.returncode, done.stderr) == (0, "")
+        shown = terminal.read(4_096).decode()
+    assert "\x1b[1mUUID" in shown
+    assert re.search(
+        rf"^{uuid}  0  +0  +\[\]  +PAUSE  +-  +in force  +20\d\d-", shown, re.MULTILINE
+    )
+
+
+def test_a_rule_that_is_only_proposed_is_told_apart_from_those_that_are_stored(
+    daemon: Daemon, client: Client
+) -> None:
+    stored = client.add_filter(action="PAUSE", reason="closed")
+    job_id = client.submit(delay())
+    proposed = {"action": "REJECT"}
+    # Behind the stored rule, whose priority and watermark may be the same.
+    [row] = client.test_filters(proposed)
+    assert (row.now, row.then) == ((stored, "PAUSE"), (stored, "PAUSE"))
+    [row] = client.test_filters(proposed, without=stored)
+    assert row.then == (PROPOSED_UUID, "REJECT")
+    [(doomed, text)] = client.simulate(rule=proposed, without=stored).ended
+    assert (doomed, text) == (job_id, f"rejected by filter rule {PROPOSED_UUID}")
+    told = daemon.run("filter", "test", "--rule", '{"action": "REJECT"}', "--without", stored)
+    first = told.stdout.splitlines()[0]
+    assert first == f"{job_id}  queued  PAUSE by {stored}  ->  REJECT by the proposed rule"
+    assert [rule.uuid for rule in client.filters()] == [stored]
+
+
+def test_a_rule_as_it_is_printed_can_be_changed_and_proposed(
+    daemon: Daemon, client: Client
+) -> None:
+    pause = client.add_filter(priority=1, action="PAUSE")
+    uuid = client.add_filter(
+        priority=2, predicates=[ON_DELAYS], action=["RATE_LIMIT", 3], reason="slow"
+    )
+    job_id = client.submit(delay())
+    [document] = json.loads(daemon.run("filter", "list", uuid, "-o", "json").stdout)
+    file = daemon.folder / "rule.json"
+    for priority, applied in ((2, ""), (0, f"  ->  RATE_LIMIT 3 by {uuid}")):
+        document["priority"] = priority
+        file.write_text(json.dumps(document))
+        told = daemon.run("filter", "test", "--rule", f"@{file}").stdout
+        assert told.splitlines()[0] == f"{job_id}  queued  PAUSE by {pause}{applied}"
+
+
+def test_the_document_of_a_rule_is_as_the_page_has_it(daemon: Daemon, client: Client) -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    section = text.partition("### A rule as a document\n")[2].partition("\n## ")[0]
+    keys = re.findall("`(\\w+)`", " ".join(re.findall(r"^\| (`[^|]*) \|", section, re.MULTILINE)))
+    assert sorted(keys) == sorted(RULE_KEYS)
+    assert PROPOSED_UUID in section
+    [document] = re.findall("^```yaml\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
+    file = daemon.folder / "night.yaml"
+    file.write_text(document)
+    stored = client.add_filter(priority=9, action="PAUSE")
+    job_id = client.submit(shell("true"))
+    told = daemon.run("filter", "test", "--rule", f"@{file}").stdout.splitlines()[0]
+    was = f"{job_id}  queued  PAUSE by {stored}"
+    assert told == f"{was}  ->  RATE_LIMIT 10 by the proposed rule"
 
 
 # What is refused changes nothing.

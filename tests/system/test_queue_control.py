@@ -341,3 +341,107 @@ def test_it_is_told_why_a_job_does_not_run(daemon: Daemon, client: Client, gate:
     assert client.filters() == []
     gate.let_through()
     assert set(end(client, first, second).values()) == {SUCCESS}
+
+
+# A plan of which a rule rejects a part, at the command line.
+
+PLAN = {
+    "jobs": [
+        {"name": "d", "after": ["a"], "ops": [shell("true")]},
+        {"name": "a", "ops": [shell("true")]},
+        {"name": "b", "ops": [delay()]},
+        {"name": "c", "after": ["b"], "ops": [shell("true")]},
+    ]
+}
+
+
+def test_of_a_plan_what_no_rule_rejects_is_stored_printed_and_waited_for(
+    daemon: Daemon, client: Client
+) -> None:
+    rule = client.add_filter(
+        action="REJECT",
+        priority=4,
+        predicates=[["opcode", ["=", "OP_ID", "OP_TEST_DELAY"]]],
+        reason="no delays; job 3 is unwanted too",
+    )
+    told = f"by filter rule {rule} (priority 4, reason: no delays; job 3 is unwanted too)"
+    complaint = (
+        f"ganger: job 'b' is rejected {told}\n"
+        "ganger: job 'c' is not stored, because it depends on job 'b', which is rejected\n"
+    )
+    plan = daemon.folder / "plan.json"
+    plan.write_text(json.dumps(PLAN))
+    words = ("job", "submit", "--key", "once", "--wait", str(plan))
+
+    assert daemon.run("job", "submit", "--dry-run", str(plan), check=False).stderr == complaint
+    done = daemon.run(*words, check=False)
+    first, second = ids(done.stdout.replace("\ta", "").replace("\td", ""))
+    assert done.stdout == f"{first}\ta\n{second}\td\n"
+    assert (done.stderr, done.returncode) == (complaint, 1)
+    # It has been waited for.
+    assert statuses(client, first, second) == ["success"] * 2
+
+    # Whoever says it again, even when the rule is gone, stores nothing and hears the same.
+    client.delete_filter(rule)
+    again = daemon.run(*words, "-o", "json", check=False)
+    assert [(one["id"], one["name"]) for one in json.loads(again.stdout)] == [
+        (first, "a"),
+        (second, "d"),
+        (None, "b"),
+        (None, "c"),
+    ]
+    assert (again.stderr, again.returncode) == (complaint, 1)
+    other = daemon.run("job", "submit", "--key", "once", "--op", json.dumps(delay()), check=False)
+    shown = "ganger: key: another submission is stored under it"
+    assert (other.stdout, other.stderr.startswith(shown), other.returncode) == ("", True, 1)
+    assert [job.id for job in client.jobs()] == [first, second]
+
+
+def test_a_plan_and_single_jobs_that_are_rejected_are_told_of(
+    daemon: Daemon, client: Client
+) -> None:
+    failed = client.submit(shell("exit 3"))
+    end(client, failed)
+    rule = client.add_filter(action="REJECT", reason="closed")
+    plan = daemon.folder / "plan.json"
+    plan.write_text(json.dumps(PLAN))
+    told = f"is rejected by filter rule {rule} (priority 0, reason: closed)\n"
+
+    done = daemon.run("job", "submit", str(plan), check=False)
+    assert (done.stdout, done.returncode) == ("", 1)
+    assert done.stderr == "".join(f"ganger: job '{name}' {told}" for name in "adbc")
+    for words in (("exec", "--", "true"), ("job", "retry", str(failed))):
+        done = daemon.run(*words, check=False)
+        assert (done.stdout, done.returncode) == ("", 1)
+        assert done.stderr == f"ganger: the job {told}"
+    assert [job.id for job in client.jobs()] == [failed]
+
+
+def test_a_wish_for_an_ended_job_says_how_it_ended(daemon: Daemon, client: Client) -> None:
+    ended, archived = client.submit(shell("exit 3")), client.submit(shell("true"))
+    end(client, ended, archived)
+    client.archive(archived)
+    for words in (("cancel",), ("cancel", "--kill"), ("change-priority", "--priority", "3")):
+        done = daemon.run("job", *words, str(ended), str(archived), "99", check=False)
+        assert done.stderr.splitlines() == [
+            f"ganger: Job {ended} has ended with status error",
+            f"ganger: Job {archived} has ended with status success and is archived",
+            "ganger: there is no job 99",
+        ]
+        assert (done.stdout, done.returncode) == ("", 1)
+    # On the wire it is Ganeti's text, which its clients may know.
+    assert client.cancel(ended).text == f"Job {ended} not found in queue"
+    assert client.set_priority(ended, 3).text == f"Job {ended} not found in queue"
+
+
+def test_a_running_job_is_left_alone_and_it_is_said_what_would_end_it(
+    daemon: Daemon, client: Client, gate: Gate
+) -> None:
+    running = client.submit(gate.job())
+    until_running(client, running)
+    done = daemon.run("job", "cancel", str(running), check=False)
+    assert done.stderr == (
+        f"ganger: Job {running} is no longer waiting in the queue: it is running; --kill ends it\n"
+    )
+    gate.let_through()
+    assert end(client, running) == {running: SUCCESS}

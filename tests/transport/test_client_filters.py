@@ -146,3 +146,84 @@ def test_what_cannot_be_sent_of_a_rule_is_refused_with_its_place(
         client.test_filters(rule)
     with pytest.raises(errors.FilterRuleError, match=place):
         client.simulate(rule=rule)
+
+
+NO_ACTION = (
+    r'^action: expected one of ACCEPT, PAUSE, REJECT, CONTINUE, or \["RATE_LIMIT", n\], got '
+)
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"action": None}, f"{NO_ACTION}NoneType$"),
+        ({"action": 5}, f"{NO_ACTION}int$"),
+        ({"predicates": None}, r"^predicates: expected a list of predicates, got NoneType$"),
+        ({"predicates": {}}, r"^predicates: expected a list of predicates, got dict$"),
+        ({"uuid": 5}, r"^uuid: expected a UUID, got int$"),
+        ({"reason": 5}, r"^reason: expected a text, or a list of entries, got int$"),
+    ],
+)
+def test_a_wrong_rule_is_told_by_the_argument_and_stored_nowhere(
+    daemon: FakeDaemon, client: Client, data: Path, fields: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(errors.BadRequestError, match=told):
+        client.add_filter(**{"action": "PAUSE", **fields})
+
+    async def scene() -> None:
+        async with AsyncClient(data, timeout=PATIENCE_SECONDS) as other:
+            with pytest.raises(errors.BadRequestError, match=told):
+                await other.add_filter(**{"action": "PAUSE", **fields})
+
+    asyncio.run(scene())
+    assert daemon.store.filters == {}
+
+
+def test_an_empty_list_of_predicates_is_every_job_and_a_limit_may_be_one_text(
+    daemon: FakeDaemon, client: Client
+) -> None:
+    sent = daemon.store.filters[client.add_filter(action="RATE_LIMIT 3", predicates=[])]
+    assert (sent.predicates, sent.action) == ([], ["RATE_LIMIT", 3])
+
+
+WRONG: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
+    ("delete_filter", (5,), {}, r"^uuid: expected a UUID, got int$"),
+    ("filters", (5,), {}, r"^uuids: expected a list of UUIDs, got int$"),
+    ("limits", (), {"running": 0}, r"^running: expected a number from 1 on, got 0$"),
+    ("limits", (), {"tracked": "5"}, r"^tracked: expected a number from 1 on, got str$"),
+    ("test_filters", (5,), {}, r"^rule: expected a rule \(a dictionary\), got int$"),
+    ("test_filters", (), {"without": 5}, r"^without: expected the UUID of a rule, got int$"),
+    ("simulate", (), {"rule": 5}, r"^rule: expected a rule \(a dictionary\), got int$"),
+    ("simulate", (), {"ended": [5]}, r"^ended: expected a dictionary by job id, got list$"),
+    ("simulate", (), {"priorities": 5}, r"^priorities: expected a dictionary by job id, got int$"),
+]
+
+
+@pytest.mark.parametrize(("verb", "words", "named", "told"), WRONG)
+def test_an_argument_of_a_wrong_type_is_told_by_its_name(
+    client: Client, data: Path, verb: str, words: tuple[Any, ...], named: dict[str, Any], told: str
+) -> None:
+    # Without a daemon: nothing is asked of it.
+    with pytest.raises(errors.BadRequestError, match=told):
+        getattr(client, verb)(*words, **named)
+
+    async def scene() -> None:
+        async with AsyncClient(data, timeout=PATIENCE_SECONDS) as other:
+            with pytest.raises(errors.BadRequestError, match=told):
+                await getattr(other, verb)(*words, **named)
+
+    asyncio.run(scene())
+
+
+@pytest.mark.usefixtures("daemon")
+def test_all_rules_or_none_or_some_are_listed_by_both_clients(client: Client, data: Path) -> None:
+    client.add_filter(uuid=UUID)
+
+    choices: tuple[list[str] | None, ...] = (None, [], [UUID])
+
+    async def scene() -> list[int]:
+        async with AsyncClient(data, timeout=PATIENCE_SECONDS) as other:
+            return [len(await other.filters(wanted)) for wanted in choices]
+
+    assert [len(client.filters(wanted)) for wanted in choices] == [1, 0, 1]
+    assert asyncio.run(scene()) == [1, 0, 1]

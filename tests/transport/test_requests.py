@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
-from ganger.storage import errors, settings
+from ganger.storage import errors, rules, settings
 from ganger.storage.jobs import JobStatus
 from ganger.transport import requests, watches
 from ganger.transport.messages import (
+    DeleteFilter,
+    FilterRow,
     JobRows,
     JobSpec,
     JobsSubmitted,
+    ListFilters,
     ListJobs,
+    ReadLimits,
     ReplaceFilter,
+    SetLimits,
+    Simulate,
     SubmitJobs,
+    TestFilters,
 )
 
 OP = {"OP_ID": "OP_TEST_DELAY", "duration": 0}
+UUID = "aaaaaaaa-0000-4000-8000-000000000000"
 
 
 def submission(jobs: Sequence[Any], **given: Any) -> SubmitJobs:
@@ -122,6 +132,29 @@ def test_without_a_rejection_the_ids_are_those_that_were_answered() -> None:
     assert requests.submitted(JobsSubmitted(ids=[4, 5]), 2) == [4, 5]
 
 
+@pytest.mark.parametrize(
+    ("reply", "count"),
+    [
+        (JobsSubmitted(ids=[4]), 2),
+        (JobsSubmitted(ids=[4, 5]), 1),
+        (JobsSubmitted(ids=[4, 5], rejected={2: "rejected by x"}), 1),
+        (JobsSubmitted(ids=[4], rejected={2: "rejected by x"}), 1),
+    ],
+)
+def test_the_answer_to_another_submission_is_not_taken_for_this_one(
+    reply: JobsSubmitted, count: int
+) -> None:
+    with pytest.raises(errors.BadRequestError, match=r"^key: another submission .* \(ids 4"):
+        requests.submitted(reply, count)
+
+
+def test_a_single_job_that_is_rejected_has_no_number() -> None:
+    with pytest.raises(errors.RejectedError) as caught:
+        requests.submitted(JobsSubmitted(ids=[], rejected={0: "rejected by x"}), 1)
+    assert str(caught.value) == "the job is rejected by x"
+    assert (caught.value.ids, caught.value.rejected) == ([None], {0: "rejected by x"})
+
+
 def test_the_ids_of_the_others_stand_at_their_places_in_the_batch() -> None:
     reply = JobsSubmitted(ids=[7, 9], rejected={1: "rejected by x", 3: "rejected by y"})
     with pytest.raises(errors.RejectedError) as caught:
@@ -153,3 +186,166 @@ def test_a_new_rule_is_named_by_the_client_so_that_it_can_be_repeated() -> None:
     assert requests.new_filter("u", (1.0, 2.5), priority=3) == ReplaceFilter(
         uuid="u", priority=3, valid_from=1.0, valid_until=2.5
     )
+
+
+# Rules that are only proposed.
+
+
+def test_a_proposed_rule_has_a_uuid_that_stands_for_it_unless_it_has_its_own() -> None:
+    assert requests.proposed_filter({}) == ReplaceFilter(uuid=rules.PROPOSED_UUID)
+    assert requests.proposed_filter({"uuid": None}).uuid == rules.PROPOSED_UUID
+    assert requests.proposed_filter({"uuid": UUID}).uuid == UUID
+    assert rules.parse_uuid(rules.PROPOSED_UUID)
+
+
+def test_the_uuid_of_what_is_proposed_is_never_stored() -> None:
+    with pytest.raises(errors.FilterRuleError, match=r"^uuid: f.* a rule that is only proposed$"):
+        requests.new_filter(rules.PROPOSED_UUID, (None, None))
+
+
+def test_a_rule_that_was_listed_can_be_proposed_as_it_is() -> None:
+    trail = [["gnt:user", "why", 5], ["luxid", "", 6]]
+    row = FilterRow(
+        uuid=UUID,
+        watermark=17,
+        priority=2,
+        predicates=[["jobid", [">", "id", 3]]],
+        action=["RATE_LIMIT", 3],
+        reason_trail=trail,
+        valid_until=9.0,
+        state="expired",
+    )
+    assert requests.proposed_filter(msgspec.to_builtins(row)) == ReplaceFilter(
+        uuid=UUID,
+        priority=2,
+        predicates=[["jobid", [">", "id", 3]]],
+        action=["RATE_LIMIT", 3],
+        reason=trail,
+        valid_until=9.0,
+    )
+    # As with `--fields +reason`: what was written goes before the trail.
+    assert requests.proposed_filter({"reason": "mine", "reason_trail": trail}).reason == "mine"
+
+
+def test_a_limit_may_be_one_text() -> None:
+    assert requests.proposed_filter({"action": "RATE_LIMIT 3"}).action == ["RATE_LIMIT", 3]
+    asked = requests.new_filter(UUID, (None, None), action="rate-limit:4")
+    assert asked.action == ["RATE_LIMIT", 4]
+
+
+KNOWN = "uuid, priority, predicates, action, reason, valid_from, valid_until"
+NO_ACTION = 'action: expected one of ACCEPT, PAUSE, REJECT, CONTINUE, or ["RATE_LIMIT", n], got '
+
+
+@pytest.mark.parametrize(
+    ("rule", "told"),
+    [
+        (5, "rule: expected a rule (a dictionary), got int"),
+        ([], "rule: expected a rule (a dictionary), got list"),
+        (
+            {"acton": "PAUSE"},
+            f"rule: unknown key 'acton' (did you mean action?); known are {KNOWN}",
+        ),
+        ({5: 1}, f"rule: unknown key '5'; known are {KNOWN}"),
+        ({"x" * 100: 1}, f"rule: unknown key '{'x' * 56}...; known are {KNOWN}"),
+        ({"action": None}, f"{NO_ACTION}NoneType"),
+        ({"action": 5}, f"{NO_ACTION}int"),
+        ({"action": {}}, f"{NO_ACTION}dict"),
+        ({"action": b"PAUSE"}, f"{NO_ACTION}bytes"),
+        ({"predicates": None}, "predicates: expected a list of predicates, got NoneType"),
+        ({"predicates": {}}, "predicates: expected a list of predicates, got dict"),
+        ({"predicates": "x"}, "predicates: expected a list of predicates, got str"),
+        ({"predicates": 5}, "predicates: expected a list of predicates, got int"),
+        ({"reason": 5}, "reason: expected a text, or a list of entries, got int"),
+        ({"uuid": 5}, "uuid: expected a UUID, got int"),
+        ({"valid_until": object()}, "valid_until: expected plain data, got object"),
+    ],
+)
+def test_what_is_wrong_with_a_rule_is_named_as_the_caller_wrote_it(rule: Any, told: str) -> None:
+    with pytest.raises(errors.BadRequestError, match=f"^{re.escape(told)}$"):
+        requests.proposed_filter(rule)
+    if isinstance(rule, dict) and rule.keys() <= set(requests.RULE_KEYS):
+        fields: dict[str, Any] = dict(rule)
+        window = (fields.pop("valid_from", None), fields.pop("valid_until", None))
+        with pytest.raises(errors.BadRequestError, match=f"^{re.escape(told)}$"):
+            requests.new_filter(fields.pop("uuid", None), window, **fields)
+
+
+def test_no_predicates_are_every_job() -> None:
+    assert requests.new_filter(UUID, (None, None), predicates=[]).predicates == []
+    assert requests.new_filter(UUID, (None, None), predicates=()).predicates == []
+
+
+def simulation(**given: Any) -> Simulate:
+    arguments: dict[str, Any] = dict.fromkeys(("priorities", "running", "ended", "without"))
+    return requests.simulation(**{"rule": None, **arguments, **given})
+
+
+def test_a_simulation_has_what_was_asked() -> None:
+    assert simulation() == Simulate()
+    asked = simulation(
+        rule={"action": "PAUSE"}, priorities={4: -20}, running=1, ended={5: "error"}, without=UUID
+    )
+    assert asked == Simulate(
+        rule=ReplaceFilter(uuid=rules.PROPOSED_UUID, action="PAUSE"),
+        without=UUID,
+        priorities={4: -20},
+        running_jobs_max=1,
+        ended={5: JobStatus.ERROR},
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"rule": 5}, "rule: expected a rule (a dictionary), got int"),
+        ({"without": 5}, "without: expected the UUID of a rule, got int"),
+        ({"priorities": 5}, "priorities: expected a dictionary by job id, got int"),
+        ({"priorities": {"4": 5}}, "priorities: expected job ids as keys, got '4'"),
+        ({"priorities": {4: "high"}}, "priorities[4]: expected a whole number, got str"),
+        ({"priorities": {4: True}}, "priorities[4]: expected a whole number, got bool"),
+        ({"priorities": {4: 20}}, "priorities[4]: expected -20 to 19, got 20"),
+        ({"ended": [5]}, "ended: expected a dictionary by job id, got list"),
+        ({"ended": {0: "success"}}, "ended: expected job ids as keys, got '0'"),
+        ({"ended": {True: "success"}}, "ended: expected job ids as keys, got 'True'"),
+        ({"running": 0}, "running: expected a number from 1 on, got 0"),
+        ({"running": 2**63}, f"running: expected a number from 1 on, got {2**63}"),
+        ({"running": "5"}, "running: expected a number from 1 on, got str"),
+    ],
+)
+def test_what_is_wrong_with_a_simulation_is_named(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(errors.BadRequestError, match=f"^{re.escape(told)}$"):
+        simulation(**given)
+
+
+def test_a_test_of_rules_takes_what_a_simulation_takes() -> None:
+    assert requests.filter_test(None, None) == TestFilters()
+    asked = requests.filter_test({"priority": 3}, UUID)
+    assert asked.rule == ReplaceFilter(uuid=rules.PROPOSED_UUID, priority=3)
+    assert asked.without == UUID
+    with pytest.raises(errors.BadRequestError, match=r"^rule: expected a rule \(a dictionary\)"):
+        requests.filter_test(5, None)  # type: ignore[arg-type]
+    with pytest.raises(errors.BadRequestError, match=r"^without: expected the UUID of a rule, got"):
+        requests.filter_test(None, 5)  # type: ignore[arg-type]
+
+
+def test_limits_are_read_or_changed() -> None:
+    assert requests.limits(None, None) == ReadLimits()
+    assert requests.limits(3, None) == SetLimits(running_jobs_max=3)
+    assert requests.limits(None, 4) == SetLimits(tracked_jobs_max=4)
+    with pytest.raises(errors.BadRequestError, match=r"^running: expected a number from 1 on, got"):
+        requests.limits(0, None)
+    with pytest.raises(errors.BadRequestError, match=r"^tracked: expected a number from 1 on, got"):
+        requests.limits(None, -1)
+
+
+def test_rules_are_named_by_texts() -> None:
+    assert requests.deleted_filter(UUID) == DeleteFilter(uuid=UUID)
+    assert requests.listed_filters(None) == ListFilters()
+    assert requests.listed_filters((UUID,)) == ListFilters(uuids=[UUID])
+    with pytest.raises(errors.BadRequestError, match=r"^uuid: expected a UUID, got int$"):
+        requests.deleted_filter(5)  # type: ignore[arg-type]
+    with pytest.raises(errors.BadRequestError, match=r"^uuids\[0\]: expected a UUID, got int$"):
+        requests.listed_filters([5])  # type: ignore[list-item]
+    with pytest.raises(errors.BadRequestError, match=r"^uuids: expected a list of UUIDs, got str$"):
+        requests.listed_filters(UUID)

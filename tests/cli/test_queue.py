@@ -1,0 +1,71 @@
+"""What ``ganger queue simulate`` tells of a rule that is only proposed."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from ganger.cli import call as call_module
+from ganger.cli.main import ganger
+from ganger.storage.rules import PROPOSED_UUID
+from ganger.transport import requests
+from ganger.transport.messages import Simulated, Waiting
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+UUID = "00000000-0000-4000-8000-000000000001"
+
+
+class Daemon:
+    """Stands for the client of a daemon with jobs that the proposed rule is about."""
+
+    def simulate(self, *, rule: dict[str, Any], **_: object) -> Simulated:
+        uuid = requests.proposed_filter(rule).uuid
+        return Simulated(
+            start=[],
+            ended=[(4, f"rejected by filter rule {uuid}")],
+            counts={"rule": 2},
+            waiting=[
+                Waiting(id=5, kind="rule", text=f"paused by {uuid}"),
+                Waiting(id=6, kind="rule", text=f"paused by {UUID}"),
+            ],
+        )
+
+
+@pytest.fixture(autouse=True)
+def client_of_a_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def client(_call: object, timeout: float | None = None) -> Iterator[Daemon]:
+        del timeout
+        yield Daemon()
+
+    monkeypatch.setattr(call_module.Call, "client", client)
+
+
+def simulated(*words: str) -> str:
+    done = CliRunner().invoke(ganger, ["queue", "simulate", *words], catch_exceptions=False)
+    return done.output
+
+
+def test_a_rule_that_is_only_proposed_is_called_so() -> None:
+    assert simulated("--rule", "action: PAUSE").splitlines()[1:] == [
+        "Would end: 4  rejected by the proposed rule",
+        "Would wait: 5  paused by the proposed rule",
+        f"Would wait: 6  paused by {UUID}",
+    ]
+    assert f"paused by {PROPOSED_UUID}" in simulated("--rule", "action: PAUSE", "-o", "json")
+
+
+def test_a_proposed_rule_keeps_the_uuid_that_it_was_given() -> None:
+    told = simulated("--rule", f"{{action: PAUSE, uuid: {UUID}}}").splitlines()
+    assert told[1] == f"Would end: 4  rejected by filter rule {UUID}"
+
+
+def test_the_help_of_a_rule_has_all_its_keys() -> None:
+    told = simulated("--help")
+    assert "--rule JSON|YAML|@FILE" in told
+    assert all(key in told for key in requests.RULE_KEYS)
