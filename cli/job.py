@@ -319,23 +319,32 @@ def retry(call: Call, *, job_id: int, whole: bool, edit: bool, file: str | None)
 @click.argument("ids", nargs=-1, type=int, required=True)
 @output.output_option
 @click.pass_obj
-def why(call: Call, *, ids: Sequence[int], output_kind: str) -> None:
+def why(call: Call, *, ids: Sequence[int], output_kind: str) -> int:
     """Tell why jobs do not run: what holds each back, and what would let it start.
 
     The first line is the first thing that holds the job back; everything behind it follows,
-    then the jobs that it waits for.
+    then the jobs that it waits for, and the smallest change that would let it start or go on.
     """
     with call.client() as client:
-        answers = [client.explain(job_id) for job_id in ids]
-    if output_kind == "json":
-        output.show_json([msgspec.to_builtins(answer) for answer in answers])
-        return
-    for answer in answers:
-        click.echo(answer.text + (_since(answer.obstacles[0]) if answer.obstacles else ""))
-        for obstacle in answer.obstacles[1:]:
-            click.echo(f"  {_also(answer, obstacle)}{obstacle.text}{_since(obstacle)}")
-        if answer.change:
-            click.echo(f"  It would start if: {answer.change}")
+        if output_kind == "json":
+            output.show_json([msgspec.to_builtins(client.explain(job_id)) for job_id in ids])
+            return 0
+        return _one_by_one(ids, lambda job_id: (True, _explained(client.explain(job_id))))
+
+
+def _explained(answer: JobExplained) -> str:
+    lines = [answer.text + (_since(answer.obstacles[0]) if answer.obstacles else "")]
+    lines += [
+        f"  {_also(answer, obstacle)}{obstacle.text}{_since(obstacle)}"
+        for obstacle in answer.obstacles[1:]
+    ]
+    if answer.ahead is not None:
+        what = f"{answer.ahead or 'no'} pending {'job is' if answer.ahead < 2 else 'jobs are'}"
+        lines.append(f"  Its priority is {answer.priority}; {what} looked at before it.")
+    if answer.change:
+        starts = "start" if answer.ahead is not None else "go on"
+        lines.append(f"  It would {starts} if: {answer.change}")
+    return "\n".join(lines)
 
 
 def _also(answer: JobExplained, obstacle: Obstacle) -> str:
