@@ -339,7 +339,7 @@ def _explained(answer: JobExplained) -> str:
         for obstacle in answer.obstacles[1:]
     ]
     if answer.ahead is not None:
-        what = f"{answer.ahead or 'no'} pending {'job is' if answer.ahead < 2 else 'jobs are'}"
+        what = f"{answer.ahead or 'no'} pending {'jobs are' if answer.ahead > 1 else 'job is'}"
         lines.append(f"  Its priority is {answer.priority}; {what} looked at before it.")
     if answer.change:
         starts = "start" if answer.ahead is not None else "go on"
