@@ -218,7 +218,8 @@ class AsyncClient:
     ) -> PriorityOutcome:
         """Change the priority (-20, most urgent, to 19) of what has not started."""
         (job_id,) = checked_ids([job_id])
-        return await self._call(ChangeJobPriority(id=job_id, priority=priority), timeout)
+        asked = ChangeJobPriority(id=job_id, priority=requests.checked_priority(priority))
+        return await self._call(asked, timeout)
 
     async def archive(self, job_id: int, *, timeout: float | None = None) -> ArchiveOutcome:
         """Move a job that has ended to the archive."""
@@ -228,7 +229,9 @@ class AsyncClient:
     async def autoarchive(self, age: float, *, timeout: float | None = None) -> ArchiveOutcome:
         """Archive the jobs that ended more than ``age`` seconds ago; see `Client.autoarchive`."""
         seconds = self._timeout if timeout is None else timeout
-        message = AutoArchiveJobs(age_seconds=age, timeout_seconds=seconds * 0.8)
+        message = AutoArchiveJobs(
+            age_seconds=requests.checked_age(age), timeout_seconds=seconds * 0.8
+        )
         return await self._call(message, timeout)
 
     async def retry(

@@ -250,7 +250,8 @@ class Client:
     ) -> PriorityOutcome:
         """Change the priority (-20, most urgent, to 19) of what has not started."""
         (job_id,) = checked_ids([job_id])
-        return self._call(ChangeJobPriority(id=job_id, priority=priority), timeout)
+        asked = ChangeJobPriority(id=job_id, priority=requests.checked_priority(priority))
+        return self._call(asked, timeout)
 
     def archive(self, job_id: int, *, timeout: float | None = None) -> ArchiveOutcome:
         """Move a job that has ended to the archive."""
@@ -261,7 +262,9 @@ class Client:
         """Archive the jobs that ended more than ``age`` seconds ago (negative: all that ended)."""
         seconds = self._timeout if timeout is None else timeout
         # The daemon stops before we do, so that its answer still finds us.
-        message = AutoArchiveJobs(age_seconds=age, timeout_seconds=seconds * 0.8)
+        message = AutoArchiveJobs(
+            age_seconds=requests.checked_age(age), timeout_seconds=seconds * 0.8
+        )
         return self._call(message, timeout)
 
     def retry(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 from uuid import uuid4
@@ -255,7 +256,7 @@ def simulation(
         rule=None if rule is None else proposed_filter(rule),
         without=_without(without),
         priorities={
-            job_id: _priority(priority, f"priorities[{job_id}]")
+            job_id: checked_priority(priority, f"priorities[{job_id}]")
             for job_id, priority in _by_job(priorities, "priorities").items()
         },
         running_jobs_max=_positive(running, "running"),
@@ -286,11 +287,19 @@ def _by_job(given: Mapping[int, Any] | None, name: str) -> dict[int, Any]:
     return dict(given)
 
 
-def _priority(priority: object, name: str) -> int:
+def checked_priority(priority: object, name: str = "priority") -> int:
+    """``priority`` if it is one; else `BadRequestError` that names the argument."""
     if not isinstance(priority, int) or not _is_whole(priority):
         raise errors.BadRequestError(f"{name}: expected a whole number, got {_type(priority)}")
     check_priority(priority, name)
     return priority
+
+
+def checked_age(age: object) -> float:
+    """``age`` in seconds if it is a number; else `BadRequestError`."""
+    if not isinstance(age, int | float) or isinstance(age, bool) or not math.isfinite(age):
+        raise errors.BadRequestError(f"age: expected a number of seconds, got {_type(age)}")
+    return float(age)
 
 
 def next_test(message: TestFilters, reply: FiltersTested) -> TestFilters | None:

@@ -196,6 +196,10 @@ WRONG: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
     ("simulate", (), {"rule": 5}, r"^rule: expected a rule \(a dictionary\), got int$"),
     ("simulate", (), {"ended": [5]}, r"^ended: expected a dictionary by job id, got list$"),
     ("simulate", (), {"priorities": 5}, r"^priorities: expected a dictionary by job id, got int$"),
+    ("set_priority", (1, "high"), {}, r"^priority: expected a whole number, got str$"),
+    ("set_priority", (1, 20), {}, r"^priority: expected -20 to 19, got 20$"),
+    ("autoarchive", ("7d",), {}, r"^age: expected a number of seconds, got str$"),
+    ("autoarchive", (float("nan"),), {}, r"^age: expected a number of seconds, got float$"),
 ]
 
 
