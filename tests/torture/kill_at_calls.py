@@ -38,6 +38,10 @@ CALLS = (
 
 WAIT_SECONDS = 60.0
 IMPATIENT_SECONDS = 0.5
+
+END_SECONDS = 5.0
+"""How long a process that was killed may take to end."""
+
 NOT_REACHED_MAX = 3
 """How many points may be passed without being reached, for each kill that is wanted."""
 
@@ -310,9 +314,11 @@ class Stage:
         else:
             made = [line for line in tracer.lines if system_calls.BEGUN.match(line)]
             is_reached = len(made) >= kill.point.number
-        if is_reached:
+        # Work that was done just then made strace let go, which may be before it killed.
+        is_killed = is_reached and self.daemon.has_ended(END_SECONDS)
+        if is_killed:
             self.daemon.reap()
-        return is_reached
+        return is_killed
 
     def _drain(self) -> None:
         poll = select.poll()

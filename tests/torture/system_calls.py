@@ -134,6 +134,14 @@ class DirectDaemon(Daemon):
         """A descriptor that is readable when the daemon has ended."""
         return os.pidfd_open(self.pid())
 
+    def has_ended(self, seconds: float) -> bool:
+        """Whether the daemon has ended, or does within this time."""
+        descriptor = self.open_pidfd()
+        try:
+            return bool(select.select([descriptor], [], [], seconds)[0])
+        finally:
+            os.close(descriptor)
+
     def reap(self) -> int:
         """Wait for the daemon's end; returns its exit status."""
         assert self._process is not None
