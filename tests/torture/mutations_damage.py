@@ -301,9 +301,12 @@ def _directory_in_journal(places: Places, _: Random) -> Damage | None:
 
 
 def _stray_lock_file(places: Places, chance: Random) -> Damage | None:
+    pipe = places.lock_files / "job_999999_1"
+    if pipe.exists():
+        return None
     places.lock_files.mkdir(parents=True, exist_ok=True)
     (places.lock_files / f"job_{chance.randrange(99):06d}_1").write_bytes(chance.randbytes(30))
-    os.mkfifo(places.lock_files / "job_999999_1")
+    os.mkfifo(pipe)
     return Damage(told="garbage among the lock files")
 
 
