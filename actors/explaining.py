@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..transport.messages import JobExplained, LockRemedy, Obstacle, Standing, WantedLock
 
@@ -18,10 +18,18 @@ AND = ", and "
 """Between the parts of a change; the parts have commas of their own."""
 
 
-def of_pending(row: Row, standing: Standing, rules: Iterable[str]) -> list[Obstacle]:
+class HoldingRule(NamedTuple):
+    """A filter rule that holds a job: what is told of it, and its priority."""
+
+    uuid: str
+    told: str
+    priority: int
+
+
+def of_pending(row: Row, standing: Standing, rules: Iterable[HoldingRule]) -> list[Obstacle]:
     """What holds back a pending job, in the order in which the scheduler looks at it.
 
-    ``rules``: what is told of those that hold it (`holding`).
+    ``rules``: those that hold it (`holding`).
     """
     found = []
     if standing.open:
@@ -36,7 +44,7 @@ def of_pending(row: Row, standing: Standing, rules: Iterable[str]) -> list[Obsta
             )
         )
     found += [_of_bucket(row.id, standing, full) for full in standing.full]
-    found += [of_rule(row, uuid, told) for uuid, told in zip(holding(standing), rules, strict=True)]
+    found += [of_rule(row, rule) for rule in rules]
     if len(standing.running) >= standing.slots:
         found += _of_slots(row.id, standing)
     return found
@@ -49,9 +57,10 @@ def holding(standing: Standing) -> list[str]:
     return standing.holding or [standing.rule]
 
 
-def of_rule(row: Row, uuid: str, told: str) -> Obstacle:
-    """The filter rule ``uuid`` holds the job, or will when it has what it waits for."""
-    return Obstacle(kind="rule", held=row.id, text=told, change=_without([uuid]), rule=uuid)
+def of_rule(row: Row, rule: HoldingRule) -> Obstacle:
+    """The rule holds the job, or will when it has what it waits for."""
+    change = _without([rule])
+    return Obstacle(kind="rule", held=row.id, text=rule.told, change=change, rule=rule.uuid)
 
 
 def _of_bucket(
@@ -135,12 +144,12 @@ def of_dependency(row: Row, wanted: Sequence[str], status: JobStatus | None) -> 
     )
 
 
-def change_of_pending(row: Row, standing: Standing) -> str:
-    """The smallest change that would let a pending job start, in words."""
+def change_of_pending(row: Row, standing: Standing, rules: Iterable[HoldingRule]) -> str:
+    """The smallest change that would let a pending job start, in words; ``rules`` hold it."""
     remedy = standing.remedy
     parts = [_end_as_they_must(remedy.depends)] if remedy.depends else []
     if remedy.rules:
-        parts.append(_without(remedy.rules))
+        parts.append(_without([rule for rule in rules if rule.uuid in remedy.rules]))
     parts += [_one_ends(jobs) for jobs in remedy.ends]
     if remedy.slots is not None:
         slots = remedy.slots
@@ -183,9 +192,11 @@ def explained(
     )
 
 
-def _without(rules: Sequence[str]) -> str:
-    deleted = " and ".join(f"`ganger filter delete {uuid}`" for uuid in rules)
-    return f"{deleted}, or an ACCEPT rule before {'it' if len(rules) == 1 else 'them'}"
+def _without(rules: Sequence[HoldingRule]) -> str:
+    deleted = " and ".join(f"`ganger filter delete {rule.uuid}`" for rule in rules)
+    first = min(rule.priority for rule in rules)
+    # A new rule stands behind the older ones of its priority, and none is below 0.
+    return deleted + (f", or an ACCEPT rule with a priority below {first}" if first > 0 else "")
 
 
 def _moved_up(row: Row, priority: int) -> str:

@@ -14,6 +14,8 @@ from .job_table import Phase, Row
 from .queue_core import QueueCore
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ..transport.addresses import Envelope
 
 _CHAIN_MAX = 50
@@ -67,10 +69,10 @@ class QueueAnswers(QueueCore):
             obstacles, changes = [], []
         else:
             standing = message.standing
-            told = [self._told(rule) for rule in explaining.holding(standing)]
-            obstacles = explaining.of_pending(row, standing, told)
+            rules = self._holding(explaining.holding(standing))
+            obstacles = explaining.of_pending(row, standing, rules)
             obstacles += self._chain_behind(row, standing.open)
-            changes = [explaining.change_of_pending(row, standing)]
+            changes = [explaining.change_of_pending(row, standing, rules)]
             ahead = standing.ahead
         if self._ledger.is_read_only:
             disk = messages.Obstacle(
@@ -92,13 +94,19 @@ class QueueAnswers(QueueCore):
         changes = [explaining.change_of_waiting(row, message.remedy)]
         if self._door is not None and self._door.may_pause():
             inputs = [op.input for op in self._read(row.id).ops]
-            for uuid in self._door.pausing(row.id, inputs):
-                obstacles.append(explaining.of_rule(row, uuid, self._told(uuid)))
+            for rule in self._holding(self._door.pausing(row.id, inputs)):
+                obstacles.append(explaining.of_rule(row, rule))
                 changes.append(obstacles[-1].change)
         return obstacles, changes
 
-    def _told(self, uuid: str) -> str:
-        return uuid if self._door is None else self._door.told(uuid)
+    def _holding(self, uuids: Iterable[str]) -> list[explaining.HoldingRule]:
+        door = self._door
+        if door is None:
+            # Not told yet, after a restart of the queue; the scheduler knows them already.
+            return [explaining.HoldingRule(uuid, f"filter rule {uuid}", 0) for uuid in uuids]
+        return [
+            explaining.HoldingRule(uuid, door.told(uuid), door.priority(uuid)) for uuid in uuids
+        ]
 
     # ------------------------------------------------------------ what if
 

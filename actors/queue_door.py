@@ -63,6 +63,10 @@ class QueueDoor:
         # A rule that rejects leaves running jobs alone.
         return list(itertools.takewhile(pauses.__contains__, found))
 
+    def priority(self, uuid: str) -> int:
+        """The priority of the rule ``uuid``; 0 if it is gone."""
+        return next((rule.priority for rule in self._rules if rule.uuid == uuid), 0)
+
     def told(self, uuid: str) -> str:
         """What is told of a job to which the rule ``uuid`` applies."""
         action = next((rule.action.name for rule in self._rules if rule.uuid == uuid), None)

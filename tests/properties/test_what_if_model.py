@@ -135,11 +135,12 @@ def test_who_does_not_run_is_held_back_by_what_explain_says(
         assert standing is not None
         row = Row(id=job_id, status=JobStatus.QUEUED, priority=0, summary="")
         rules = explaining.holding(standing)
-        obstacles = explaining.of_pending(row, standing, [f"told of {rule}" for rule in rules])
+        held_by = [explaining.HoldingRule(rule, f"told of {rule}", 0) for rule in rules]
+        obstacles = explaining.of_pending(row, standing, held_by)
         assert obstacles, f"nothing is said to hold job {job_id} back, and it does not start"
         remedy = remedies.for_pending(schedule.contest(job_id, None), rules)
         standing = msgspec.structs.replace(standing, remedy=remedy)
-        assert explaining.change_of_pending(row, standing)
+        assert explaining.change_of_pending(row, standing, held_by)
         # Nothing that is named has ended, and what is named really runs or waits.
         alive = schedule.running | set(schedule.pending_in_order())
         assert {other for one in obstacles for other in one.jobs} <= alive

@@ -136,7 +136,7 @@ def test_rules_one_behind_the_other_are_all_named(client: Client) -> None:
     assert [one.rule for one in why.obstacles] == rules
     assert why.change == (
         f"`ganger filter delete {rules[0]}` and `ganger filter delete {rules[1]}`, "
-        "or an ACCEPT rule before them"
+        "or an ACCEPT rule with a priority below 1"
     )
     client.delete_filter(rules[0])
     assert client.job(job_id).status is JobStatus.QUEUED
