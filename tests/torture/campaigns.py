@@ -44,7 +44,7 @@ CAMPAIGNS = [
         property="D1",
         name="kill at each call",
         module="kill_at_calls",
-        full=400,
+        full=1_000,
         share=8,
         needs="strace",
     ),
