@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import time
-from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +12,8 @@ import click
 import pytest
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
+from tests.cli import stand_in
 
-from ganger.cli import call as call_module
 from ganger.cli.main import ganger
 from ganger.storage import errors, rules
 from ganger.storage.jobs import JobStatus
@@ -89,14 +88,7 @@ class Daemon:
 def daemon_that_remembers(monkeypatch: pytest.MonkeyPatch) -> Daemon:
     daemon = Daemon()
 
-    @contextmanager
-    def client(_call: object, timeout: float | None = None) -> Iterator[Daemon]:
-        del timeout
-        if daemon.is_away:
-            raise errors.DaemonUnreachableError
-        yield daemon
-
-    monkeypatch.setattr(call_module.Call, "client", client)
+    stand_in.use(monkeypatch, daemon)
     monkeypatch.setattr("ganger.cli.reading.time.time", lambda: NOW)
     return daemon
 

@@ -7,15 +7,14 @@ The answers are made by the daemon's and the client's own functions; the end to 
 from __future__ import annotations
 
 import json
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import pytest
 from click.testing import CliRunner, Result
+from tests.cli import stand_in
 
-from ganger.cli import call as call_module
 from ganger.cli import following
 from ganger.cli.job import job as job_group
 from ganger.cli.main import ganger
@@ -103,13 +102,7 @@ class Daemon:
 @pytest.fixture(name="daemon")
 def daemon_behind_the_commands(monkeypatch: pytest.MonkeyPatch) -> Daemon:
     daemon = Daemon()
-
-    @contextmanager
-    def client(_call: object, timeout: float | None = None) -> Iterator[Daemon]:
-        del timeout
-        yield daemon
-
-    monkeypatch.setattr(call_module.Call, "client", client)
+    stand_in.use(monkeypatch, daemon)
     return daemon
 
 

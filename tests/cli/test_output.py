@@ -5,12 +5,11 @@ from __future__ import annotations
 import io
 import re
 import sys
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 import pytest
+from tests.cli import stand_in
 
-from ganger.cli import call as call_module
 from ganger.cli import output
 from ganger.cli.main import ganger
 from ganger.storage import keys, settings
@@ -20,7 +19,7 @@ from ganger.transport.messages import FilterRow, LockRow
 from ganger.transport.wire import new_key_pair
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
 
@@ -119,15 +118,10 @@ def shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Show
     monkeypatch.setenv("TERM", "xterm")
     keys.authorise(settings.places(tmp_path).keys, new_key_pair().public, "me")
 
-    @contextmanager
-    def client(_call: object, timeout: float | None = None) -> Iterator[Daemon]:
-        del timeout
-        yield Daemon()
-
     def run(*words: str) -> list[str]:
         terminal = Terminal()
         with monkeypatch.context() as patch:
-            patch.setattr(call_module.Call, "client", client)
+            stand_in.use(patch, Daemon())
             patch.setattr(sys, "stdout", terminal)
             ganger.main(["--data", str(tmp_path), *words], "ganger", standalone_mode=False)
         text = terminal.getvalue()

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from tests.cli import stand_in
 
-from ganger.cli import call as call_module
 from ganger.cli.main import ganger
 from ganger.storage.rules import PROPOSED_UUID
 from ganger.transport import requests
 from ganger.transport.messages import Simulated, Waiting
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 UUID = "00000000-0000-4000-8000-000000000001"
 
@@ -38,12 +34,7 @@ class Daemon:
 
 @pytest.fixture(autouse=True)
 def client_of_a_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
-    @contextmanager
-    def client(_call: object, timeout: float | None = None) -> Iterator[Daemon]:
-        del timeout
-        yield Daemon()
-
-    monkeypatch.setattr(call_module.Call, "client", client)
+    stand_in.use(monkeypatch, Daemon())
 
 
 def simulated(*words: str) -> str:

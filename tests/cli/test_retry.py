@@ -8,22 +8,18 @@ from __future__ import annotations
 import json
 import stat
 import tempfile
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import pytest
 from click.testing import CliRunner, Result
+from tests.cli import stand_in
 
-from ganger.cli import call as call_module
 from ganger.cli.main import ganger
 from ganger.storage import errors, opcodes
 from ganger.storage.job_views import JobInfo, OpInfo
 from ganger.storage.jobs import JobStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SUCCESS, ERROR, RUNNING = JobStatus.SUCCESS, JobStatus.ERROR, JobStatus.RUNNING
 USERS = ["gnt:user", "rate-limit:3:rack 7", 5]
@@ -73,13 +69,7 @@ class Daemon:
 @pytest.fixture(name="daemon")
 def daemon_that_remembers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Daemon:
     daemon = Daemon()
-
-    @contextmanager
-    def client(_call: object, timeout: float | None = None) -> Iterator[Daemon]:
-        del timeout
-        yield daemon
-
-    monkeypatch.setattr(call_module.Call, "client", client)
+    stand_in.use(monkeypatch, daemon)
     (tmp_path / "kept").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "kept"))
     monkeypatch.delenv("VISUAL", raising=False)

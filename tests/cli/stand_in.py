@@ -1,0 +1,25 @@
+"""Something that stands for the client behind every command."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from ganger.cli import call as call_module
+from ganger.storage import errors
+
+
+def use(patch: pytest.MonkeyPatch, daemon: Any) -> None:
+    """Let commands talk to ``daemon``; nobody answers while it ``is_away``."""
+
+    @contextmanager
+    def client(_call: object, timeout: float | None = None) -> Iterator[Any]:
+        del timeout
+        if getattr(daemon, "is_away", False):
+            raise errors.DaemonUnreachableError
+        yield daemon
+
+    patch.setattr(call_module.Call, "client", client)
