@@ -7,6 +7,9 @@ import struct
 
 from . import channels
 
+WARM_UP = -1
+"""In the place of a job's id: there is none yet, and time to warm up for it."""
+
 _REQUEST = struct.Struct("<q")
 _REPLY = struct.Struct("<qi")
 
@@ -19,13 +22,21 @@ def request(server: socket.socket, job_id: int, channel: int) -> None:
     channels.send_with_descriptors(server, _REQUEST.pack(job_id), [channel])
 
 
+def ask_to_warm_up(spare: socket.socket) -> None:
+    """Let a spare child warm up. Raises `OSError` if it is gone."""
+    spare.send(_REQUEST.pack(WARM_UP))
+
+
 def receive_request(end: socket.socket) -> tuple[int, int] | None:
-    """The job's id and the descriptor of its channel; None when the other end was closed."""
+    """The job's id and the descriptor of its channel; None when the other end was closed.
+
+    With the id `WARM_UP` comes no channel, but -1.
+    """
     data, descriptors = channels.receive_with_descriptors(end)
     if not data:
         return None
     (job_id,) = _REQUEST.unpack(data)
-    return job_id, descriptors[0]
+    return job_id, descriptors[0] if descriptors else -1
 
 
 def reply(daemon: socket.socket, job_id: int, pid: int, pidfd: int) -> None:

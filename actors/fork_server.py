@@ -3,7 +3,8 @@
 How it works. The daemon executes it afresh (``python -m ganger.actors.fork_server``), with
 one end of a socket pair. It imports what a job needs, freezes the collector, and keeps a
 few spare children, each waiting on a socket pair of its own. A request names a job and
-carries the job's channel; a spare gets both, and the daemon the spare's pid and pidfd.
+carries the job's channel; a spare gets both, and the daemon the spare's pid and pidfd. While
+nothing is asked for, the spares warm up, one after the other (`warming`).
 
 Two templates: ``lean`` knows the built-in operations and imports nothing that slows a fork
 (no threads, logging, sockets of libraries); ``full`` has also imported the users' opcodes.
@@ -15,7 +16,9 @@ end; children that have been given a job go on.
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import itertools
 import os
 import select
 import signal
@@ -23,8 +26,11 @@ import socket
 import sys
 from typing import NamedTuple
 
-from ..storage import settings
+from ..storage import errors, settings
 from . import channels, fork_requests, job, warming
+from .job_links import Link
+
+_DESCRIPTORS_END = 2**31 - 1
 
 
 class _Spare(NamedTuple):
@@ -38,29 +44,42 @@ class _Spare(NamedTuple):
 class ForkServer:
     """The server's loop. ``daemon`` is its end of the socket pair to the daemon."""
 
-    def __init__(self, daemon: socket.socket, lock_files: str, spare_count: int) -> None:
+    def __init__(self, daemon: socket.socket, lock_files: str, rehearsals: str) -> None:
         self._daemon = daemon
-        self._daemon_descriptor = daemon.fileno()
         self._lock_files = lock_files
-        self._spare_count = spare_count
+        self._rehearsals = rehearsals
         self._spares: list[_Spare] = []
+        self._cold: set[int] = set()
+        self._ranges = _ranges_without(_open_descriptors() - {daemon.fileno()})
         self._children: dict[int, int] = {}
         self._poll = select.poll()
         self._poll.register(daemon.fileno(), select.POLLIN)
 
     def serve(self) -> None:
         """Serve until the daemon closes its end."""
+        milliseconds = round(settings.WARM_UP_SECONDS * 1000)
         while True:
-            while len(self._spares) < self._spare_count:
-                self._make_spare()
-                if self._poll.poll(0):
-                    break
-            for descriptor, _ in self._poll.poll():
+            if len(self._spares) <= settings.SPARE_CHILDREN_LEFT:
+                # Several in a row: after the first fork fewer pages need a copy for the next.
+                while len(self._spares) < settings.SPARE_CHILDREN:
+                    self._make_spare()
+            ready = self._poll.poll(milliseconds if self._cold else None)
+            if not ready:
+                self._warm_up_one()
+            for descriptor, _ in ready:
                 if descriptor == self._daemon.fileno():
                     if not self._take_request():
                         return
                 else:
                     self._reap(descriptor)
+
+    def _warm_up_one(self) -> None:
+        """Let the next of the spares that has not done so warm up for its job."""
+        spare = next(spare for spare in self._spares if spare.pidfd in self._cold)
+        self._cold.remove(spare.pidfd)
+        # One that died while it waited is reaped like any other.
+        with contextlib.suppress(OSError):
+            fork_requests.ask_to_warm_up(spare.end)
 
     def _take_request(self) -> bool:
         try:
@@ -73,6 +92,7 @@ class ForkServer:
         if not self._spares:
             self._make_spare()
         spare = self._spares.pop(0)
+        self._cold.discard(spare.pidfd)
         try:
             fork_requests.request(spare.end, job_id, channel)
         except OSError:
@@ -80,6 +100,7 @@ class ForkServer:
             spare.end.close()
             self._make_spare()
             spare = self._spares.pop()
+            self._cold.discard(spare.pidfd)
             fork_requests.request(spare.end, job_id, channel)
         fork_requests.reply(self._daemon, job_id, spare.pid, spare.pidfd)
         os.close(channel)
@@ -90,39 +111,78 @@ class ForkServer:
         ours, theirs = channels.pair()
         pid = os.fork()
         if pid == 0:
-            self._be_child(theirs, ours)
+            self._be_child(theirs)
         theirs.close()
         # The pidfd is opened before the child can be reaped, so it cannot name another.
         pidfd = os.pidfd_open(pid)
         self._children[pidfd] = pid
         self._poll.register(pidfd, select.POLLIN)
+        self._cold.add(pidfd)
         self._spares.append(_Spare(ours, pid, pidfd))
 
-    def _be_child(self, end: socket.socket, ours: socket.socket) -> None:
+    def _be_child(self, end: socket.socket) -> None:
         # Leaves by os._exit on every path: nothing of the server may run in the child.
         status = 70
         try:
-            # By number: each object that is touched costs a page of memory of its own.
-            os.close(ours.fileno())
-            os.close(self._daemon_descriptor)
-            for spare in self._spares:
-                os.close(spare.end.fileno())
-            for pidfd in self._children:
-                os.close(pidfd)
+            self._close_all_but(end.fileno())
             os.setsid()
-            job.serve_request(end, self._lock_files)
+            self._serve_request(end)
             status = 0
         except BaseException:  # noqa: BLE001 - reported, and the process ends either way
             _report()
         finally:
             os._exit(status)
 
+    def _close_all_but(self, kept: int) -> None:
+        """In a child: close what the server has opened, but not what a user's module has."""
+        for low, high in self._ranges:
+            if low <= kept < high:
+                os.closerange(low, kept)
+                os.closerange(kept + 1, high)
+            else:
+                os.closerange(low, high)
+
+    def _serve_request(self, end: socket.socket) -> None:
+        """In a spare child: wait for a job, then live its life. Returns when there is none."""
+        received = fork_requests.receive_request(end)
+        while received is not None and received[0] == fork_requests.WARM_UP:
+            # A disk that is full, say, must not cost the spare its life.
+            with contextlib.suppress(OSError, errors.StorageError):
+                warming.rehearse(self._rehearsals)
+            received = fork_requests.receive_request(end)
+        os.close(end.fileno())
+        if received is not None:
+            job_id, descriptor = received
+            channel = channels.Channel(socket.socket(*channels.KIND, fileno=descriptor))
+            job.run_process(job_id, Link(channel), self._lock_files)
+
     def _reap(self, pidfd: int) -> None:
         self._poll.unregister(pidfd)
         pid = self._children.pop(pidfd)
+        self._cold.discard(pidfd)
         self._spares = [spare for spare in self._spares if spare.pidfd != pidfd]
         os.close(pidfd)
         os.waitpid(pid, 0)
+
+
+def _open_descriptors() -> set[int]:
+    # The one through which they were listed is in the list, and closed by now.
+    listed = [int(name) for name in os.listdir("/proc/self/fd")]  # noqa: PTH208 - no pathlib here
+    return {descriptor for descriptor in listed if _is_open(descriptor)}
+
+
+def _is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
+
+
+def _ranges_without(kept: set[int]) -> list[tuple[int, int]]:
+    """From the first to before the second: all descriptors but these."""
+    bounds = [-1, *sorted(kept), _DESCRIPTORS_END]
+    return [(low + 1, high) for low, high in itertools.pairwise(bounds) if low + 1 < high]
 
 
 def _report() -> None:
@@ -140,12 +200,15 @@ def main() -> None:
         signal.signal(number, signal.SIG_DFL)
     if template == "full":
         job.load_user_opcodes()
-    warming.rehearse(lock_files)
+    rehearsals = f"{os.path.dirname(lock_files)}/rehearsals"  # noqa: PTH120 - no pathlib here
+    warming.clear(rehearsals)
+    warming.rehearse(rehearsals, warming.REHEARSALS)
     gc.collect()
+    warming.fill_holes()
     gc.freeze()
     gc.disable()
     daemon = socket.socket(fileno=int(descriptor))
-    ForkServer(daemon, lock_files, settings.SPARE_CHILDREN).serve()
+    ForkServer(daemon, lock_files, rehearsals).serve()
     os._exit(0)
 
 

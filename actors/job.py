@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import os
 import select
-import socket
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -38,8 +37,7 @@ from ..storage.jobs import JobStatus, OpcodeEvent
 from ..storage.locks import Owner
 from ..transport import messages
 from ..transport.messages import Message, Request
-from . import channels, fork_requests, operations
-from .channels import Channel
+from . import operations
 from .job_links import Link
 
 if TYPE_CHECKING:
@@ -48,16 +46,6 @@ if TYPE_CHECKING:
 _RECORD_SECONDS = 5.0
 _RETRY_SECONDS = 1.0
 _TOLD_AGAIN_MAX = 1_000
-
-
-def serve_request(end: socket.socket, lock_directory: str) -> None:
-    """In a spare child: wait for a job, then live its life. Returns when there is none."""
-    received = fork_requests.receive_request(end)
-    os.close(end.fileno())
-    if received is not None:
-        job_id, descriptor = received
-        channel = Channel(socket.socket(*channels.KIND, fileno=descriptor))
-        run_process(job_id, Link(channel), lock_directory)
 
 
 def run_process(job_id: int, link: Link, lock_directory: str) -> None:

@@ -3,13 +3,15 @@
 The interpreter rewrites code as it learns what runs often, and fills caches at first use.
 What the template has learned every child inherits; what it has not, each child would learn
 again, in memory pages of its own that must be copied first. So the template rehearses a
-job's life, with a link that answers as the daemon would.
+job's life, with a link that answers as the daemon would. A spare child with nothing to do
+rehearses too, once: then the pages are its own already when a job comes.
 """
 
 from __future__ import annotations
 
 import os
 import socket
+import sys
 
 from ..storage import jobs, opcodes
 from ..transport import frames, messages
@@ -18,6 +20,16 @@ from .job_links import Link
 
 REHEARSALS = 40
 """How often a job is rehearsed: enough for the interpreter to settle on its shortcuts."""
+
+FILLING_BLOCKS_MAX = 20_000
+"""Most blocks of one size that `fill_holes` takes."""
+
+_POOL_BYTES = 16_384
+_HEADER_BYTES = 48
+_SMALL_BYTES_MAX = 512
+_BYTES_OBJECT = sys.getsizeof(b"")
+
+_filling: list[bytes] = []
 
 _FIELDS = {"OP_ID": "OP_TEST_DELAY", "duration": 0.000001, "on_master": False}
 _LOCKED = {"OP_ID": "OP_TEST_DELAY", "duration": 0.000001, "on_nodes": ["n1"]}
@@ -53,25 +65,65 @@ def _answer(message: messages.Message) -> messages.Message | None:
     return None
 
 
-def rehearse(directory: str) -> None:
-    """Run a few dozen jobs whose files lie in ``directory``, and remove what they leave."""
-    for number in range(REHEARSALS):
-        _rehearse_one(directory, f"rehearsal-{os.getpid()}-{number}")
+def rehearse(folder: str, times: int = 1) -> None:
+    """Run as many jobs, whose files lie in a new folder of this process within ``folder``.
+
+    Raises `OSError` or `StorageError`; nothing is left behind in either case.
+    """
+    own = f"{folder}/{os.getpid()}"
+    os.mkdir(own, 0o700)  # noqa: PTH102 - pathlib is not for the template
+    try:
+        for _ in range(times):
+            _rehearse_one(own)
+    finally:
+        _remove(own)
 
 
-def _rehearse_one(directory: str, stem: str) -> None:
+def clear(folder: str) -> None:
+    """Make ``folder`` if need be, and remove from it what killed processes left there.
+
+    A process that lives under the number of one that was killed keeps what that left.
+    """
+    os.makedirs(folder, 0o700, exist_ok=True)  # noqa: PTH103 - pathlib is not for the template
+    for name in os.listdir(folder):  # noqa: PTH208 - likewise
+        if not os.path.exists(f"/proc/{name}"):  # noqa: PTH110 - likewise
+            _remove(f"{folder}/{name}")
+
+
+def fill_holes() -> None:
+    """Take the free blocks that lie scattered among the template's objects, for good.
+
+    A child's own objects then lie side by side in fresh memory, and not in the holes of a hundred
+    pages, each of which would have to be copied for it. The interpreter's allocator keeps blocks
+    of each size in pools: when one pool has been taken from its first block to its last, those
+    with holes are full.
+    """
+    for size in range(_BYTES_OBJECT + 15 & ~15, _SMALL_BYTES_MAX + 1, 16):
+        in_a_row = before = 0
+        for _ in range(FILLING_BLOCKS_MAX):
+            block = bytes(size - _BYTES_OBJECT)
+            in_a_row = in_a_row + 1 if id(block) == before + size else 1
+            before = id(block)
+            _filling.append(block)
+            if in_a_row == (_POOL_BYTES - _HEADER_BYTES) // size:
+                break
+
+
+def _remove(folder: str) -> None:
+    for name in os.listdir(folder):  # noqa: PTH208 - pathlib is not for the template
+        os.unlink(f"{folder}/{name}")  # noqa: PTH108 - likewise
+    os.rmdir(folder)  # noqa: PTH106 - likewise
+
+
+def _rehearse_one(folder: str) -> None:
     ours, theirs = channels.pair()
     link = _RehearsalLink(channels.Channel(_as_in_a_child(ours)))
     link.peer = channels.Channel(theirs)
-    spares = [f"{directory}/{stem}-{place}" for place in range(2)]
-    link.go = _go(directory, spares)
+    link.go = _go(folder, [f"{folder}/spare-{place}" for place in range(2)])
     try:
-        job.run_process(0, link, directory)
+        job.run_process(0, link, folder)
     finally:
         link.peer.close()
-        for path in (*spares, f"{directory}/job-0"):
-            if os.path.exists(path):  # noqa: PTH110 - pathlib is not for the template
-                os.unlink(path)  # noqa: PTH108 - likewise
 
 
 def _as_in_a_child(end: socket.socket) -> socket.socket:

@@ -79,7 +79,7 @@ def _fork(folder: str, count: int) -> Timings:
     pid = os.fork()
     if pid == 0:
         os.close(reader)
-        warming.rehearse(folder)
+        warming.rehearse(folder, warming.REHEARSALS)
         gc.collect()
         gc.freeze()
         timings = Timings()

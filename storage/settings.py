@@ -51,8 +51,14 @@ RUNNING_JOBS_MAX = 20
 TRACKED_JOBS_MAX = 25
 """Kept in the configuration for Ganeti's clients (``max_tracked_jobs``)."""
 
-SPARE_CHILDREN = 3
+SPARE_CHILDREN = 6
 """Children a fork server keeps ready."""
+
+SPARE_CHILDREN_LEFT = 1
+"""Spare children left when a fork server makes new ones: many in a row cost less each."""
+
+WARM_UP_SECONDS = 0.01
+"""Quiet after which a fork server lets one more spare child warm up."""
 
 HAND_OVER_SECONDS = 30.0
 """How long a child may take to tell its lock file's name."""
