@@ -279,6 +279,10 @@ class Session:
         if not stream.watch.add(message):
             return
         stream.failing_since, stream.retries = None, 0
+        if stream.watch.is_of_ends and stream.watch.is_complete:
+            # Nothing can follow but that the watch has ended, which nobody need wait for.
+            self._finish(stream, is_ended=True)
+            return
         if stream.watch.waiting_count > PARTS_MAX:
             # It goes on from here when it was read; what lies between is not lost, but told
             # as it then is.

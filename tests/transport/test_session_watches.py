@@ -325,6 +325,18 @@ def test_a_watch_of_ends_is_not_revived_by_jobs_that_go_on() -> None:
     assert not stream.is_done
 
 
+def test_who_waits_has_the_ends_without_the_word_that_the_watch_has_ended() -> None:
+    talk = Talk()
+    stream = talk.watch(3, 4, is_of_ends=True)
+    talk.tell(stream.number, 4, JobStatus.SUCCESS)
+    assert not stream.is_done
+    talk.tell(stream.number, 3, JobStatus.ERROR)
+    assert ended(stream)
+    talk.reply(messages.WatchEnded(), stream.number)
+    assert talk.turn() == []
+    assert talk.read(stream) == ["4:success", "3:error"]
+
+
 def test_who_waits_in_vain_is_told_how_the_jobs_stand_then() -> None:
     talk = Talk()
     stream = talk.watch(3, 4, 5, seconds=7.0, is_of_ends=True)
