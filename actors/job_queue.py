@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, assert_never
 import msgspec
 
 from ..storage import errors, jobs, settings
+from ..storage.jobs import JobStatus
 from ..transport import messages
 from . import submitting
 from .job_table import Phase, Row, row_of
@@ -73,6 +74,14 @@ QueueMessage = (
     | messages.DiskRetried
     | messages.FilesDue
 )
+
+
+class _New(msgspec.Struct, frozen=True):
+    """The accepted jobs of one submission, on their way to the disk."""
+
+    key: str | None
+    jobs: list[tuple[Row, submitting.Draft]]
+    rejected: dict[int, str]
 
 
 class JobQueue(QueueLives, QueueWishes, QueueAnswers):
@@ -199,7 +208,12 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers):
                 assert_never(message)
 
     def turn_ended(self) -> None:
-        """One flush for everything the turn brought; then everybody is told."""
+        """One flush for everything the turn brought; then everybody is told.
+
+        The filter evaluator and the scheduler hear of new jobs before the flush, and think while
+        the disk works: what they decide is read here after it.
+        """
+        self._announce_new()
         self._ledger.commit()
         self._write_files()
         if self._ledger.is_read_only and not self._is_disk_awaited:
@@ -237,10 +251,14 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers):
         stored = [(draft.job.id, 1, jobs.encode_job(draft.job)) for draft in accepted]
         if key is not None:
             self._keys_in_flight[key] = []
+        rows = [row_of(draft.job, Phase.PENDING) for draft in accepted]
+        inputs = [[op.input for op in draft.job.ops] for draft in accepted]
+        self._arriving.extend(zip(rows, inputs, strict=True))
+        new = _New(key, list(zip(rows, accepted, strict=True)), rejected)
         self._ledger.store_new(
             stored,
-            functools.partial(self._submitted, envelope, accepted, key, rejected),
-            functools.partial(self._not_submitted, envelope, key),
+            functools.partial(self._submitted, envelope, new),
+            functools.partial(self._not_submitted, envelope, new),
         )
 
     def _is_repeat(self, envelope: Envelope, key: str) -> bool:
@@ -260,38 +278,39 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers):
             return True
         return self._ledger.directory.read_archived(job_id) is not None
 
-    def _submitted(
-        self,
-        envelope: Envelope,
-        drafts: list[submitting.Draft],
-        key: str | None,
-        rejected: dict[int, str],
-    ) -> None:
-        rows = []
-        for draft in drafts:
-            row = row_of(draft.job, Phase.PENDING)
+    def _submitted(self, envelope: Envelope, new: _New) -> None:
+        for row, draft in new.jobs:
             self._table.add(row)
-            rows.append(row)
             if draft.secrets:
                 self._secrets[row.id] = draft.secrets
-        reply = messages.JobsSubmitted(ids=[row.id for row in rows], rejected=rejected)
+        ids = [row.id for row, _ in new.jobs]
+        reply = messages.JobsSubmitted(ids=ids, rejected=new.rejected)
         envelope.reply(reply)
-        for repeated in self._keys_in_flight.pop(key, ()) if key is not None else ():
+        for repeated in self._waiting_for(new.key):
             repeated.reply(msgspec.structs.replace(reply, is_repeat=True))
-        inputs = [[op.input for op in draft.job.ops] for draft in drafts]
-        self._announce(zip(rows, inputs, strict=True))
-        for draft in drafts:
+        for row, draft in new.jobs:
             if (retry_of := draft.job.extra.get(jobs.RETRY_OF_KEY)) is not None:
-                self._link_retry(retry_of, draft.job.id)
-        for row in rows:
+                self._link_retry(retry_of, row.id)
+        for row, _ in new.jobs:
             self._reader.watches.changed(row)
 
-    def _not_submitted(
-        self, envelope: Envelope, key: str | None, error: errors.GangerError
-    ) -> None:
+    def _not_submitted(self, envelope: Envelope, new: _New, error: errors.GangerError) -> None:
+        self._announce_new()
+        gone = [(row.id, JobStatus.CANCELED) for row, _ in new.jobs]
+        self.address("filter_evaluator").notify(messages.JobsFinished(jobs=gone))
         envelope.refuse(error)
-        for repeated in self._keys_in_flight.pop(key, ()) if key is not None else ():
+        for repeated in self._waiting_for(new.key):
             repeated.refuse(error)
+
+    def _announce_new(self) -> None:
+        """Tell of new jobs in the belief that the flush will go well."""
+        if self._arriving:
+            arriving, self._arriving = self._arriving, []
+            self._announce(arriving)
+
+    def _waiting_for(self, key: str | None) -> list[Envelope]:
+        """Who submitted the same under this key while it was being stored."""
+        return [] if key is None else self._keys_in_flight.pop(key, [])
 
     # ------------------------------------------------------------ what the others ask for
 

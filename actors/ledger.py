@@ -275,9 +275,10 @@ class Ledger:
             for _, failed in effects:
                 failed(refusal)
             return
-        self._write_serial()
         for done, _ in effects:
             done()
+        # Last, so that nobody waits for it.
+        self._write_serial()
 
     def _move_archived(self) -> None:
         """Move the files of archived jobs; the journal knows of those that cannot be moved."""

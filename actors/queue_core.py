@@ -69,6 +69,7 @@ class QueueCore(Component):
         self._links: dict[int, list[int]] = {}
         self._keys_in_flight: dict[str, list[Envelope]] = {}
         self._unended: list[int] = []
+        self._arriving: list[tuple[Row, list[dict[str, object]] | None]] = []
         self._is_disk_awaited = False
         self._simulations: dict[int, tuple[Envelope, messages.Simulate]] = {}
         self._simulated: dict[int, messages.Simulated] = {}
