@@ -9,7 +9,6 @@ it then finds another way (`ChannelClosedError`).
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 import struct
 
@@ -69,8 +68,11 @@ class Channel:
                 raise ChannelClosedError(str(error)) from error
             if not packet:
                 raise ChannelClosedError("the other end was closed")
+            is_last = packet[:1] == _LAST
+            if is_last and not self._parts:
+                return packet[1:]
             self._parts.append(packet[1:])
-            if packet[:1] == _LAST:
+            if is_last:
                 frame = b"".join(self._parts)
                 self._parts.clear()
                 return frame
@@ -97,6 +99,7 @@ def send_with_descriptors(end: socket.socket, data: bytes, descriptors: list[int
 def receive_with_descriptors(end: socket.socket, flags: int = 0) -> tuple[bytes, list[int]]:
     """One packet and the descriptors beside it; empty data at the end of the connection."""
     # As socket.recv_fds, which imports a module at each call: dear in a process just forked.
+    flags |= socket.MSG_CMSG_CLOEXEC
     data, beside, _, _ = end.recvmsg(CONTROL_BYTES, _RIGHTS_BYTES, flags)
     descriptors = [
         number
@@ -104,6 +107,4 @@ def receive_with_descriptors(end: socket.socket, flags: int = 0) -> tuple[bytes,
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS
         for (number,) in _DESCRIPTOR.iter_unpack(rights)
     ]
-    for descriptor in descriptors:
-        os.set_inheritable(descriptor, False)  # noqa: FBT003 - positional in the standard library
     return data, descriptors

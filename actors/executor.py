@@ -339,8 +339,10 @@ class Executor(PollingComponent):
         except errors.FrameError as error:
             self.log.error("unreadable frame from a job", error=error.text)
             return
-        envelope = Envelope(decoded.message, address, decoded.number)
-        receiver = RECEIVERS[type(decoded.message)]
+        message = decoded.message
+        is_unanswered = isinstance(message, messages.RecordState) and message.is_unanswered
+        envelope = Envelope(message, None if is_unanswered else address, decoded.number)
+        receiver = RECEIVERS[type(message)]
         if receiver == self.name:
             self.receive(envelope)
         else:

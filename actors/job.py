@@ -130,7 +130,7 @@ class JobActor:
             self._index = index
             if not self._run_opcode(op):
                 break
-        if not self._is_returned:
+        if not self._is_returned and not self._leave_at_once():
             self._record()
         if not self._is_file_stale:
             left = messages.JobLeft(job_id=self._job.id, has_locks=self._asked_for_locks)
@@ -199,7 +199,9 @@ class JobActor:
         fields = fields | self._secrets.get(self._index, {})
         declared = catalogue.find(str(fields.get("OP_ID")))
         names = () if declared is None else declared.secret_fields
-        hidden = opcodes.redacted(fields) if names else fields
+        if not names:
+            return fields
+        hidden = opcodes.redacted(fields)
         if any(fields.get(name) is not None and hidden[name] == fields[name] for name in names):
             text = "its secret parameters were lost with the daemon that had them; submit it again"
             raise opcodes.OperationError("OpPrereqError", text)
@@ -300,6 +302,24 @@ class JobActor:
         self._write(body, flush=True)
         self._link.send(self._state(serial, None), self._next_number())
 
+    def _leave_at_once(self) -> bool:
+        """Hand in the last state and write it, but do not wait until it is durable.
+
+        Nobody is told of it before it is, and until then the file has it, which survives the
+        daemon. Not with locks: they are free when this process has gone, and must not be before
+        the result is durable. False if this is not enough.
+        """
+        if self._asked_for_locks or self._is_only_copy or not self._link.outlives_sender:
+            return False
+        serial = self._job.advance_serial()
+        body = jobs.encode_job(self._job)
+        if len(body) > settings.JOURNALED_STATE_BYTES_MAX:
+            return False
+        if not self._link.send(self._state(serial, body, is_unanswered=True), 0):
+            return False
+        self._write(body, flush=False)
+        return not self._is_file_stale
+
     def _post_state(self) -> None:
         """Send a state that the daemon makes durable before it passes on what follows."""
         serial = self._job.advance_serial()
@@ -312,7 +332,9 @@ class JobActor:
             self._write(body, flush=True)
             self._link.send(self._state(serial, None), self._next_number())
 
-    def _state(self, serial: int, body: bytes | None) -> messages.RecordState:
+    def _state(
+        self, serial: int, body: bytes | None, *, is_unanswered: bool = False
+    ) -> messages.RecordState:
         job = self._job
         return messages.RecordState(
             job_id=job.id,
@@ -324,6 +346,7 @@ class JobActor:
             ended=jobs.seconds(job.end_timestamp),
             body=body,
             has_locks=self._asked_for_locks,
+            is_unanswered=is_unanswered,
         )
 
     def _write(self, body: bytes, *, flush: bool) -> None:

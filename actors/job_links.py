@@ -57,6 +57,11 @@ class Link:
             # The daemon died right after the hand-over: this was its last message.
             self._seek_successor()
 
+    @property
+    def outlives_sender(self) -> bool:
+        """Whether what is sent now can be read when this process is gone."""
+        return self._channel is not None
+
     def descriptors(self) -> list[int]:
         """What to poll while waiting for messages."""
         if self._channel is not None:

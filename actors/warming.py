@@ -12,14 +12,15 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from typing import Any
 
 from ..storage import jobs, opcodes
 from ..transport import frames, messages
 from . import channels, fork_requests, job
 from .job_links import Link
 
-REHEARSALS = 40
-"""How often a job is rehearsed: enough for the interpreter to settle on its shortcuts."""
+REHEARSALS = 30
+"""How often jobs are rehearsed: enough for the interpreter to settle on its shortcuts."""
 
 FILLING_BLOCKS_MAX = 20_000
 """Most blocks of one size that `fill_holes` takes."""
@@ -31,8 +32,8 @@ _BYTES_OBJECT = sys.getsizeof(b"")
 
 _filling: list[bytes] = []
 
-_FIELDS = {"OP_ID": "OP_TEST_DELAY", "duration": 0.000001, "on_master": False}
-_LOCKED = {"OP_ID": "OP_TEST_DELAY", "duration": 0.000001, "on_nodes": ["n1"]}
+_FIELDS: dict[str, Any] = {"OP_ID": "OP_TEST_DELAY", "duration": 0.000001, "on_master": False}
+_LOCKED: dict[str, Any] = {"OP_ID": "OP_TEST_DELAY", "duration": 0.000001, "on_nodes": ["n1"]}
 
 
 class _RehearsalLink(Link):
@@ -54,7 +55,7 @@ class _RehearsalLink(Link):
 
 def _answer(message: messages.Message) -> messages.Message | None:
     match message:
-        case messages.RecordState():
+        case messages.RecordState() if not message.is_unanswered:
             return messages.StateRecorded(serial=message.serial)
         case messages.RequestLocks():
             return messages.LocksGranted()
@@ -66,7 +67,9 @@ def _answer(message: messages.Message) -> messages.Message | None:
 
 
 def rehearse(folder: str, times: int = 1) -> None:
-    """Run as many jobs, whose files lie in a new folder of this process within ``folder``.
+    """Run a job without locks and one with, so many times.
+
+    Their files lie in a new folder of this process within ``folder``.
 
     Raises `OSError` or `StorageError`; nothing is left behind in either case.
     """
@@ -74,7 +77,8 @@ def rehearse(folder: str, times: int = 1) -> None:
     os.mkdir(own, 0o700)  # noqa: PTH102 - pathlib is not for the template
     try:
         for _ in range(times):
-            _rehearse_one(own)
+            for fields in ([_FIELDS], [_FIELDS, _LOCKED]):
+                _rehearse_one(own, fields)
     finally:
         _remove(own)
 
@@ -115,11 +119,11 @@ def _remove(folder: str) -> None:
     os.rmdir(folder)  # noqa: PTH106 - likewise
 
 
-def _rehearse_one(folder: str) -> None:
+def _rehearse_one(folder: str, ops: list[dict[str, Any]]) -> None:
     ours, theirs = channels.pair()
     link = _RehearsalLink(channels.Channel(_as_in_a_child(ours)))
     link.peer = channels.Channel(theirs)
-    link.go = _go(folder, [f"{folder}/spare-{place}" for place in range(2)])
+    link.go = _go(folder, [f"{folder}/spare-{place}" for place in range(2)], ops)
     try:
         job.run_process(0, link, folder)
     finally:
@@ -136,9 +140,7 @@ def _as_in_a_child(end: socket.socket) -> socket.socket:
     return socket.socket(*channels.KIND, fileno=received[1])
 
 
-def _go(directory: str, spares: list[str]) -> messages.JobGo:
-    entries = [
-        jobs.OpcodeEntry(input=opcodes.check_opcode(dict(fields))) for fields in (_FIELDS, _LOCKED)
-    ]
+def _go(directory: str, spares: list[str], ops: list[dict[str, Any]]) -> messages.JobGo:
+    entries = [jobs.OpcodeEntry(input=opcodes.check_opcode(dict(fields))) for fields in ops]
     body = jobs.encode_job(jobs.Job(id=0, ops=entries, extra={jobs.STATE_SERIAL_KEY: 1}))
     return messages.JobGo(body=body, spares=spares, secrets={}, queue=directory, socket="")

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 from . import errors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
+    from types import TracebackType
 
 FILE_MODE = 0o640
 SECRET_MODE = 0o600
@@ -177,11 +177,26 @@ def make_private_directory(path: Path) -> None:
         path.chmod(0o700)
 
 
-@contextlib.contextmanager
-def storage_errors(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Turn an operating-system error into a `StorageError` that names ``path``."""
-    try:
-        yield
-    except OSError as error:
-        message = f"{os.fspath(path)}: {error.strerror or error}"
-        raise errors.StorageError(message) from error
+class storage_errors:  # noqa: N801 - used as a function, like those of contextlib
+    """Turn an operating-system error into a `StorageError` that names ``path``.
+
+    Every write passes here, in every job's process too: a generator would cost much more.
+    """
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if isinstance(error, OSError):
+            message = f"{os.fspath(self._path)}: {error.strerror or error}"
+            raise errors.StorageError(message) from error

@@ -80,10 +80,11 @@ class JobStatus(enum.StrEnum):
     @property
     def is_final(self) -> bool:
         """Whether nothing can follow: the job or opcode has ended."""
-        return _RANKS[self] > _RANKS[JobStatus.RUNNING]
+        return self in _FINAL
 
 
 _RANKS = {status: rank for rank, status in enumerate(JobStatus)}
+_FINAL = frozenset(status for status in JobStatus if status.rank > JobStatus.RUNNING.rank)
 
 
 class OpcodeEvent(enum.StrEnum):
@@ -254,8 +255,11 @@ def decode_job(data: bytes) -> Job:
 
 def _check_sum(data: bytes) -> None:
     """Compare the text with its checksum, if it ends with one: others write none."""
-    found = _CHECKSUM.fullmatch(data[-_CHECKSUM_BYTES:])
-    if found and zlib.crc32(data[:-_CHECKSUM_BYTES] + b"}") != int(found[1], 16):
+    end = data[-_CHECKSUM_BYTES:]
+    if not end.startswith(_CHECKSUM_START):
+        return
+    is_right = end == b'%s%08x"}' % (_CHECKSUM_START, zlib.crc32(data[:-_CHECKSUM_BYTES] + b"}"))
+    if not is_right and _CHECKSUM.fullmatch(end):
         raise errors.StorageError("not a job: its checksum is wrong")
 
 

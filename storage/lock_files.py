@@ -55,8 +55,9 @@ def create(directory: str | os.PathLike[str], stem: str) -> LockFile:
 
     A name is never used twice, so that whoever reads it cannot take one owner for another.
     """
+    start = f"{os.fspath(directory)}/{stem}"
     for number in range(_ATTEMPTS_MAX):
-        path = os.path.join(directory, f"{stem}-{number}" if number else stem)
+        path = f"{start}-{number}" if number else start
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         except FileExistsError:

@@ -372,7 +372,8 @@ class RecordState(Request[StateRecorded], frozen=True):
 
     ``body`` is the text of the job file; None if the process has flushed its file itself.
     ``log_serial`` is the serial of the newest log entry in it. Times are seconds. Without
-    ``has_locks`` the process has never asked for any: nobody needs to free them.
+    ``has_locks`` the process has never asked for any: nobody needs to free them. With
+    ``is_unanswered`` nobody waits for the answer: the process is about to exit.
     """
 
     job_id: int
@@ -384,6 +385,7 @@ class RecordState(Request[StateRecorded], frozen=True):
     ended: float | None = None
     body: bytes | None = None
     has_locks: bool = True
+    is_unanswered: bool = False
 
 
 class JobWaits(Notice, frozen=True):

@@ -14,7 +14,7 @@ from tests.torture.power import Play, lose_power_everywhere
 from tests.torture.processes import JOURNAL_SEGMENT_BYTES, STATE_BYTES_MAX
 
 from ganger.storage import jobs
-from ganger.transport.messages import JobSpec
+from ganger.transport.messages import JobSpec, ListJobs
 
 LOSSES = 10
 
@@ -153,14 +153,37 @@ def a_state_told_again_to_a_successor(machine: Machine) -> None:
 
 
 def an_end_told_while_the_daemon_is_replaced(machine: Machine) -> None:
-    submit(machine, job(opcode("a")))
+    submit(machine, job(opcode("a", node="n1")))
     start(machine, 1)
-    step(machine, 1)
+    while machine.queue.component._reader.rows(ListJobs(ids=[1])).rows[0].status != "running":
+        step(machine, 1)
     machine.step(machine.processes[1])
     restart(machine)
     machine.step(machine.processes[1])
     renew_journal(machine)
     run(machine, 1)
+
+
+def an_end_handed_in_by_a_process_that_has_left(machine: Machine) -> None:
+    submit(machine, job(opcode("a")), job(opcode("b")))
+    start(machine, 1)
+    step(machine, 1)
+    machine.step(machine.processes[1])
+    assert not machine.processes
+    machine.end_turn()
+    renew_journal(machine)
+
+
+def an_end_that_the_daemon_did_not_live_to_read(machine: Machine) -> None:
+    submit(machine, job(opcode("a")), job(opcode("b")))
+    start(machine, 1)
+    step(machine, 1)
+    machine.step(machine.processes[1])
+    restart(machine)
+    machine.end_turn()
+    machine.archive(1)
+    machine.end_turn()
+    renew_journal(machine)
 
 
 def a_process_killed_before_its_last_flush(machine: Machine) -> None:
@@ -202,6 +225,8 @@ def the_first_job_in_the_archive(machine: Machine) -> None:
         a_priority_granted_by_a_waiting_job,
         a_state_told_again_to_a_successor,
         an_end_told_while_the_daemon_is_replaced,
+        an_end_handed_in_by_a_process_that_has_left,
+        an_end_that_the_daemon_did_not_live_to_read,
         a_process_killed_before_its_last_flush,
         the_first_job_in_the_archive,
     ],

@@ -136,7 +136,7 @@ class Machine:
         self._stage.end()
         self._stage.told.clear()
         for process in self.processes.values():
-            process.line.is_up = False
+            process.line.is_up = process.line.is_inherited = False
             process.line.inbox.clear()
             process.sent.clear()
 

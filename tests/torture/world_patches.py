@@ -111,7 +111,6 @@ def simulated() -> Iterator[None]:
         # Each world chooses its own (see `world`).
         (settings, "JOURNAL_SEGMENT_BYTES", settings.JOURNAL_SEGMENT_BYTES),
         (channels, "pair", world_sockets.pair),
-        (channels, "os", world_processes.Os()),
         (wire, "Dealer", world_network.Dealer),
         (listener, "Router", world_network.Router),
         (listener, "os", world_network.Os()),

@@ -194,10 +194,6 @@ class Os:
             handle.close()
 
     @staticmethod
-    def set_inheritable(_number: int, _inheritable: bool) -> None:  # noqa: FBT001
-        """Nothing is executed here."""
-
-    @staticmethod
     def pidfd_open(pid: int) -> int:
         core = Core.active
         assert core.current is not None
