@@ -515,7 +515,7 @@ def _fork_server(
 ) -> tuple[subprocess.Popen[bytes], socket.socket]:
     """A new fork server, and this end of the socket pair to it."""
     ours, theirs = channels.pair()
-    command = [sys.executable, "-P", "-m", "ganger.actors.fork_server", template]
+    command = [sys.executable, "-P", "-m", "ganger.actors.template", template]
     with theirs:
         try:
             process = subprocess.Popen(

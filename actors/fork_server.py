@@ -1,6 +1,6 @@
 """A process that is warm and single-threaded, and forks one child for each job.
 
-How it works. The daemon executes it afresh (``python -m ganger.actors.fork_server``), with
+How it works. The daemon executes it afresh (``python -m ganger.actors.template``), with
 one end of a socket pair. It imports what a job needs, freezes the collector, and keeps a
 few spare children, each waiting on a socket pair of its own. A request names a job and
 carries the job's channel; a spare gets both, and the daemon the spare's pid and pidfd. While
@@ -23,7 +23,6 @@ import os
 import select
 import signal
 import socket
-import sys
 from typing import NamedTuple
 
 from ..storage import errors, settings
@@ -192,9 +191,8 @@ def _report() -> None:
     os.write(2, traceback.format_exc().encode())
 
 
-def main() -> None:
-    """Run a fork server: ``TEMPLATE DESCRIPTOR LOCK_FILE_DIRECTORY``."""
-    template, descriptor, lock_files = sys.argv[1:4]
+def run(template: str, descriptor: int, lock_files: str) -> None:
+    """Be a fork server until the daemon closes its end of the socket pair, ``descriptor``."""
     os.setsid()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
@@ -207,10 +205,6 @@ def main() -> None:
     warming.fill_holes()
     gc.freeze()
     gc.disable()
-    daemon = socket.socket(fileno=int(descriptor))
+    daemon = socket.socket(fileno=descriptor)
     ForkServer(daemon, lock_files, rehearsals).serve()
     os._exit(0)
-
-
-if __name__ == "__main__":
-    main()

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from ..storage.settings import Places
 
-_IMPORTED_LATE = ("difflib", "ipaddress", "re2")
-"""What other commands import when they need it. A daemon may have no descriptor for it then."""
+_IMPORTED_LATE = ("difflib", "ipaddress", "msgpack", "re2")
+"""What others import when they need it. A daemon may have no descriptor for it then."""
 
 RESTARTS_VARIABLE = "GANGER_BEGUN_ANEW"
 """When the daemon began anew of its own accord: seconds of the system's monotonic clock."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from pathlib import Path
 
@@ -239,5 +238,7 @@ def places(data: str | os.PathLike[str] | None = None) -> Places:
     memory = Path("/dev/shm")  # noqa: S108 - the memory file system itself; a private folder is made in it
     if not (memory.is_dir() and os.access(memory, os.W_OK)):
         return Places(directory, directory / "run")
+    import hashlib  # noqa: PLC0415 - a whole library of ciphers, which fork servers do without
+
     digest = hashlib.blake2s(bytes(directory), digest_size=8).hexdigest()
     return Places(directory, memory / f"ganger-{digest}")

@@ -7,7 +7,8 @@ the unpacker, and for what is stored by `storage.explanations`.
 
 Two readers share the work. Nearly every frame is what it should be, and one typed decoder
 reads it whole; a frame that this one does not take is read again, part by part, to say what
-is wrong with it and, if its number can be read, to whom.
+is wrong with it and, if its number can be read, to whom. The library for that is imported only
+then: a job's process, whose memory is a copy, never needs it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import functools
 import math
 from typing import TYPE_CHECKING, Any
 
-import msgpack
 import msgspec
 
 from ..storage import errors, settings
@@ -102,6 +102,8 @@ class UnreadableMessageError(errors.FrameError):
 
 
 def _unpack(data: bytes) -> object:
+    import msgpack  # noqa: PLC0415 - see above
+
     if len(data) > settings.FRAME_BYTES_MAX:
         text = f"the frame has {len(data)} bytes, more than {settings.FRAME_BYTES_MAX}"
         raise errors.FrameError(text)
@@ -125,6 +127,8 @@ def _check_containers(data: bytes) -> None:
     if len(data) - len(data.translate(None, _CONTAINER_HEADS)) <= settings.FRAME_CONTAINERS_MAX:
         # There cannot be more than bytes that could begin one.
         return
+    import msgpack  # noqa: PLC0415 - see above
+
     count = 0
     number = _number_of(data)
 
@@ -142,6 +146,8 @@ def _check_containers(data: bytes) -> None:
 
 def _number_of(data: bytes) -> int:
     """The request's number, if it can be read; else 0."""
+    import msgpack  # noqa: PLC0415 - see above
+
     unpacker = msgpack.Unpacker(max_buffer_size=len(data))
     unpacker.feed(data)
     try:

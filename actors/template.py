@@ -1,0 +1,31 @@
+"""Where a fork server begins: before it imports what it is made of.
+
+All that lies in the template's memory, and each library that is mapped there, costs a little at
+every fork and at every end of a child. The lean template has no use for the modules below, which
+are imported only because they are there; who asks for them later gets them.
+"""
+
+from __future__ import annotations
+
+import sys
+
+NOT_FOR_LEAN = ("typing_extensions", "_uuid")
+"""Modules that others import if they can, and do as well without."""
+
+
+def main() -> None:
+    """Run a fork server: ``TEMPLATE DESCRIPTOR LOCK_FILE_DIRECTORY``."""
+    template, descriptor, lock_files = sys.argv[1:4]
+    kept_out = NOT_FOR_LEAN if template == "lean" else ()
+    # None in the place of a module: whoever imports it is told that there is none.
+    blocked = dict.fromkeys(name for name in kept_out if name not in sys.modules)
+    sys.modules.update(blocked)  # type: ignore[arg-type]
+    from . import fork_server  # noqa: PLC0415 - that it comes now is the point
+
+    for name in blocked:
+        del sys.modules[name]
+    fork_server.run(template, int(descriptor), lock_files)
+
+
+if __name__ == "__main__":
+    main()
