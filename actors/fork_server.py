@@ -62,9 +62,10 @@ class ForkServer:
                 # Several in a row: after the first fork fewer pages need a copy for the next.
                 while len(self._spares) < settings.SPARE_CHILDREN:
                     self._make_spare()
-            ready = self._poll.poll(milliseconds if self._cold else None)
-            if not ready:
-                self._warm_up_one()
+            cold = self._next_to_warm_up()
+            ready = self._poll.poll(None if cold is None else milliseconds)
+            if cold is not None and not ready:
+                self._warm_up(cold)
             for descriptor, _ in ready:
                 if descriptor == self._daemon.fileno():
                     if not self._take_request():
@@ -72,9 +73,11 @@ class ForkServer:
                 else:
                     self._reap(descriptor)
 
-    def _warm_up_one(self) -> None:
-        """Let the next of the spares that has not done so warm up for its job."""
-        spare = next(spare for spare in self._spares if spare.pidfd in self._cold)
+    def _next_to_warm_up(self) -> _Spare | None:
+        first = self._spares[: settings.SPARE_CHILDREN_WARM]
+        return next((spare for spare in first if spare.pidfd in self._cold), None)
+
+    def _warm_up(self, spare: _Spare) -> None:
         self._cold.remove(spare.pidfd)
         # One that died while it waited is reaped like any other.
         with contextlib.suppress(OSError):

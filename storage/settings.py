@@ -50,11 +50,14 @@ RUNNING_JOBS_MAX = 20
 TRACKED_JOBS_MAX = 25
 """Kept in the configuration for Ganeti's clients (``max_tracked_jobs``)."""
 
-SPARE_CHILDREN = 6
+SPARE_CHILDREN = 10
 """Children a fork server keeps ready."""
 
 SPARE_CHILDREN_LEFT = 1
 """Spare children left when a fork server makes new ones: many in a row cost less each."""
+
+SPARE_CHILDREN_WARM = 3
+"""Of them, those that warm up: the next in line. A warm one has 2 MB for itself."""
 
 WARM_UP_SECONDS = 0.01
 """Quiet after which a fork server lets one more spare child warm up."""

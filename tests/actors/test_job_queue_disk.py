@@ -59,6 +59,24 @@ def test_a_refused_flush_refuses_and_the_queue_lives_on(
     assert set(queue.statuses()) == {1, 2, *ids}
 
 
+def test_new_jobs_are_announced_before_the_flush_and_withdrawn_if_it_fails(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.stage.told.clear()
+    with monkeypatch.context() as patch:
+        refuse(patch, "fdatasync")
+        assert queue.submit(spec(), spec()).refusal[0] == "ReadOnlyError"
+    told = [type(message) for to, message in queue.stage.told if to == "filter_evaluator"]
+    assert told == [messages.JobsArrived, messages.JobsFinished]
+    arrived = [one.job.id for one in queue.stage.take_one(messages.JobsArrived).jobs]
+    finished = [job_id for job_id, _ in queue.stage.take_one(messages.JobsFinished).jobs]
+    assert arrived == finished
+    # What the scheduler has chosen meanwhile gives its run slots back.
+    queue.choose(*arrived)
+    reported = queue.stage.take_one(messages.StatusesReported)
+    assert reported.jobs == [(job_id, None) for job_id in arrived]
+
+
 def test_the_queue_says_that_it_is_read_only(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         refuse(patch, "fdatasync")

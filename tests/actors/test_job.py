@@ -1,0 +1,128 @@
+"""The job actor, with a link whose other end is written down here."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ganger.actors import job as job_module
+from ganger.actors.job_links import Link, Received
+from ganger.storage import documents, errors, jobs, opcodes
+from ganger.storage.jobs import JobStatus
+from ganger.storage.locks import Owner
+from ganger.transport import messages
+
+DELAY = {"OP_ID": "OP_TEST_DELAY", "duration": 0.000001, "on_master": False}
+LOCKED = {"OP_ID": "OP_TEST_DELAY", "duration": 0.000001, "on_nodes": ["n1"]}
+
+
+class Line(Link):
+    """Answers at once, and keeps what was said."""
+
+    def __init__(self, *, is_inherited: bool = True) -> None:
+        self.is_up = True
+        self.has_changed = False
+        self._is_inherited = is_inherited
+        self.breaks_at_end = False
+        self.said: list[messages.Message] = []
+        self._answers: list[Received] = []
+
+    @property
+    def outlives_sender(self) -> bool:
+        return self._is_inherited
+
+    def send(self, message: messages.Message, number: int) -> bool:
+        is_end = isinstance(message, messages.RecordState) and message.status.is_final
+        if self.breaks_at_end and is_end:
+            self.is_up = False
+        if not self.is_up:
+            return False
+        self.said.append(message)
+        answer: messages.Message | None = None
+        match message:
+            case messages.RecordState() if not message.is_unanswered:
+                answer = messages.StateRecorded(serial=message.serial)
+            case messages.RequestLocks():
+                answer = messages.LocksGranted()
+        if answer is not None:
+            self._answers.append(Received(answer, number))
+        return True
+
+    def receive(self) -> list[Received]:
+        answers, self._answers = self._answers, []
+        return answers
+
+    def wait(self, *_: object) -> list[int]:
+        return []
+
+    def states(self) -> list[messages.RecordState]:
+        return [one for one in self.said if isinstance(one, messages.RecordState)]
+
+
+def run(folder: Path, line: Line, fields: dict[str, Any]) -> jobs.Job:
+    """Run a job of one opcode; what its file says in the end."""
+    entry = jobs.OpcodeEntry(input=opcodes.check_opcode(dict(fields)))
+    body = jobs.encode_job(jobs.Job(id=5, ops=[entry], extra={jobs.STATE_SERIAL_KEY: 1}))
+    (folder / "job-5").write_bytes(body)
+    go = messages.JobGo(body=body, spares=[], secrets={}, queue=str(folder), socket="")
+    owner = Owner(5, str(folder / "lock"), os.getpid())
+    job_module.JobActor(jobs.decode_job(body), line, owner, go).run()
+    return jobs.decode_job((folder / "job-5").read_bytes())
+
+
+def test_without_locks_nobody_waits_until_the_end_is_durable(tmp_path: Path) -> None:
+    line = Line()
+    job = run(tmp_path, line, DELAY)
+    assert job.status is JobStatus.SUCCESS
+    running, ended = line.states()
+    assert (running.status, running.is_unanswered) == (JobStatus.RUNNING, False)
+    assert (ended.status, ended.is_unanswered, ended.has_locks) == (JobStatus.SUCCESS, True, False)
+    assert ended.body is not None
+    assert jobs.decode_job(ended.body) == job
+    assert line.said[-1] == messages.JobLeft(job_id=5, has_locks=False)
+
+
+def test_locks_are_kept_until_the_end_is_durable(tmp_path: Path) -> None:
+    line = Line()
+    assert run(tmp_path, line, LOCKED).status is JobStatus.SUCCESS
+    assert [state.is_unanswered for state in line.states()] == [False, False]
+
+
+def test_over_a_socket_which_ends_with_the_process_the_answer_is_awaited(tmp_path: Path) -> None:
+    line = Line(is_inherited=False)
+    assert run(tmp_path, line, DELAY).status is JobStatus.SUCCESS
+    assert [state.is_unanswered for state in line.states()] == [False, False]
+
+
+def test_an_end_that_cannot_be_handed_in_is_flushed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed = []
+    real = documents.replace
+
+    def replace(path: str, data: bytes, *, flush: bool) -> None:
+        flushed.append(flush)
+        real(path, data, flush=flush)
+
+    monkeypatch.setattr(documents, "replace", replace)
+    line = Line()
+    line.breaks_at_end = True
+    assert run(tmp_path, line, DELAY).status is JobStatus.SUCCESS
+    assert flushed == [False, True]
+
+
+def test_an_end_whose_file_cannot_be_written_is_not_left_to_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise errors.StorageError("the disk is full")
+
+    monkeypatch.setattr(documents, "replace", refuse)
+    line = Line()
+    run(tmp_path, line, DELAY)
+    # It waited for the journal, which alone has it, and does not claim that the file has it too.
+    assert [state.is_unanswered for state in line.states()] == [False, True, False]
+    assert not any(isinstance(one, messages.JobLeft) for one in line.said)
