@@ -49,7 +49,9 @@ class ForkServer:
         self._rehearsals = rehearsals
         self._spares: list[_Spare] = []
         self._cold: set[int] = set()
-        self._ranges = _ranges_without(_open_descriptors() - {daemon.fileno()})
+        open_now = _open_descriptors()
+        self._ranges = _ranges_without(open_now - {daemon.fileno()})
+        self._highest = max(open_now)
         self._children: dict[int, int] = {}
         self._poll = select.poll()
         self._poll.register(daemon.fileno(), select.POLLIN)
@@ -91,6 +93,7 @@ class ForkServer:
         if received is None:
             return False
         job_id, channel = received
+        self._highest = max(self._highest, channel)
         if not self._spares:
             self._make_spare()
         spare = self._spares.pop(0)
@@ -111,12 +114,14 @@ class ForkServer:
 
     def _make_spare(self) -> None:
         ours, theirs = channels.pair()
+        self._highest = max(self._highest, ours.fileno(), theirs.fileno())
         pid = os.fork()
         if pid == 0:
             self._be_child(theirs)
         theirs.close()
         # The pidfd is opened before the child can be reaped, so it cannot name another.
         pidfd = os.pidfd_open(pid)
+        self._highest = max(self._highest, pidfd)
         self._children[pidfd] = pid
         self._poll.register(pidfd, select.POLLIN)
         self._cold.add(pidfd)
@@ -136,13 +141,17 @@ class ForkServer:
             os._exit(status)
 
     def _close_all_but(self, kept: int) -> None:
-        """In a child: close what the server has opened, but not what a user's module has."""
+        """In a child: close what the server has opened, but not what a user's module has.
+
+        Up to the highest number there was: some systems close one number after the other.
+        """
+        end = self._highest + 1
         for low, high in self._ranges:
             if low <= kept < high:
                 os.closerange(low, kept)
-                os.closerange(kept + 1, high)
+                os.closerange(kept + 1, min(high, end))
             else:
-                os.closerange(low, high)
+                os.closerange(low, min(high, end))
 
     def _serve_request(self, end: socket.socket) -> None:
         """In a spare child: wait for a job, then live its life. Returns when there is none."""

@@ -224,6 +224,7 @@ known = {other.fileno()}
 other_number = other.detach()
 subject = fork_server.ForkServer(daemon, "", "")
 in_hole, kept, last = (os.open("/", 0) for _ in range(3))
+subject._highest = last
 subject._close_all_but(kept)
 names = {"module": module, "users": users, "daemon": daemon.fileno(), "other": other_number,
          "in_hole": in_hole, "kept": kept, "last": last, "output": 1}
