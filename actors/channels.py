@@ -64,6 +64,10 @@ class Channel:
                 packet = self._end.recv(PACKET_BYTES + 1, socket.MSG_DONTWAIT)
             except BlockingIOError:
                 return None
+            except ConnectionResetError:
+                # The other end was closed with something unread: that is told first, and once.
+                # What it had sent before can still be read.
+                continue
             except OSError as error:
                 raise ChannelClosedError(str(error)) from error
             if not packet:

@@ -181,7 +181,7 @@ class Executor(PollingComponent):
         if template in self._servers:
             return
         try:
-            process, ours = _fork_server(template, os.fspath(self.places.lock_files))
+            process, ours = _fork_server(template, self.places)
         except OSError as error:
             self.log.error("no fork server can be started", template=template, error=str(error))
             due = messages.StartForkServer(template=template)
@@ -511,15 +511,16 @@ def end_fork_servers() -> None:
 
 
 def _fork_server(
-    template: str, lock_files_folder: str
+    template: str, places: settings.Places
 ) -> tuple[subprocess.Popen[bytes], socket.socket]:
     """A new fork server, and this end of the socket pair to it."""
     ours, theirs = channels.pair()
     command = [sys.executable, "-P", "-m", "ganger.actors.template", template]
+    folders = (places.lock_files, places.rehearsals)
     with theirs:
         try:
             process = subprocess.Popen(
-                [*command, str(theirs.fileno()), lock_files_folder],
+                [*command, str(theirs.fileno()), *map(os.fspath, folders)],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 cwd="/",

@@ -61,9 +61,7 @@ class ForkServer:
         milliseconds = round(settings.WARM_UP_SECONDS * 1000)
         while True:
             if len(self._spares) <= settings.SPARE_CHILDREN_LEFT:
-                # Several in a row: after the first fork fewer pages need a copy for the next.
-                while len(self._spares) < settings.SPARE_CHILDREN:
-                    self._make_spare()
+                self._make_spares()
             cold = self._next_to_warm_up()
             ready = self._poll.poll(None if cold is None else milliseconds)
             if cold is not None and not ready:
@@ -112,10 +110,26 @@ class ForkServer:
         spare.end.close()
         return True
 
+    def _make_spares(self) -> None:
+        """Several in a row: after the first fork fewer pages need a copy for the next."""
+        while len(self._spares) < settings.SPARE_CHILDREN:
+            try:
+                self._make_spare()
+            except OSError:
+                if not self._spares:
+                    raise
+                # No more processes, or descriptors, for now: those that are there must do.
+                return
+
     def _make_spare(self) -> None:
         ours, theirs = channels.pair()
         self._highest = max(self._highest, ours.fileno(), theirs.fileno())
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError:
+            ours.close()
+            theirs.close()
+            raise
         if pid == 0:
             self._be_child(theirs)
         theirs.close()
@@ -203,14 +217,17 @@ def _report() -> None:
     os.write(2, traceback.format_exc().encode())
 
 
-def run(template: str, descriptor: int, lock_files: str) -> None:
-    """Be a fork server until the daemon closes its end of the socket pair, ``descriptor``."""
+def run(template: str, descriptor: int, lock_files: str, rehearsals: str) -> None:
+    """Be a fork server until the daemon closes its end of the socket pair, ``descriptor``.
+
+    ``lock_files`` and ``rehearsals`` are the folders for the lock files of jobs' processes, and
+    for the files of jobs that are only rehearsed.
+    """
     os.setsid()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
     if template == "full":
         job.load_user_opcodes()
-    rehearsals = f"{os.path.dirname(lock_files)}/rehearsals"  # noqa: PTH120 - no pathlib here
     warming.clear(rehearsals)
     warming.rehearse(rehearsals, warming.REHEARSALS)
     gc.collect()

@@ -78,6 +78,10 @@ class QueueCore(Component):
         self._forked: dict[int, tuple[bytes, jobs.Job]] = {}
         self._queue_path = os.fspath(self.places.queue)
         self._socket_path = os.fspath(self.places.socket)
+        for job_id in loaded.unsaid:
+            row = self._table.find(job_id)
+            assert row is not None
+            self._take_death(row)
         for name in self._quarantined:
             self.log.error("job file is quarantined", file=name)
         for job in loaded.died:
@@ -172,6 +176,10 @@ class QueueCore(Component):
             self._link_retry(row.id, retried_by)
         for envelope in self._archivals.pop(row.id, ()):
             self._archive(envelope, row.id)
+
+    def _take_death(self, row: Row, *, was_killed: bool = False) -> None:
+        """The process is gone without a word: find out what became of the job."""
+        raise NotImplementedError
 
     def _repeat_wishes(self, job_id: int) -> None:
         """Do what was asked of the job's process, and not answered before it left."""

@@ -328,7 +328,9 @@ class QueueLives(QueueCore):
         on_disk = None if data is None else jobs.decode_job(data)
         known = self._ledger.serial(row.id)
         if on_disk is not None and (known is None or on_disk.serial >= known):
-            self._ledger.forget(row.id)
+            if not on_disk.status.is_final:
+                # An end need not be durable yet: until it is, the state known before counts.
+                self._ledger.forget(row.id)
             return on_disk
         job = self._read(row.id)
         self._ledger.write_file(row.id)

@@ -9,6 +9,7 @@ rehearses too, once: then the pages are its own already when a job comes.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import sys
@@ -86,11 +87,11 @@ def rehearse(folder: str, times: int = 1) -> None:
 def clear(folder: str) -> None:
     """Make ``folder`` if need be, and remove from it what killed processes left there.
 
-    A process that lives under the number of one that was killed keeps what that left.
+    What was left under the number of another process that lives now stays.
     """
     os.makedirs(folder, 0o700, exist_ok=True)  # noqa: PTH103 - pathlib is not for the template
     for name in os.listdir(folder):  # noqa: PTH208 - likewise
-        if not os.path.exists(f"/proc/{name}"):  # noqa: PTH110 - likewise
+        if name == str(os.getpid()) or not os.path.exists(f"/proc/{name}"):  # noqa: PTH110
             _remove(f"{folder}/{name}")
 
 
@@ -111,12 +112,18 @@ def fill_holes() -> None:
             _filling.append(block)
             if in_a_row == (_POOL_BYTES - _HEADER_BYTES) // size:
                 break
+        else:
+            # Another allocator, which has no such pools.
+            return
 
 
 def _remove(folder: str) -> None:
-    for name in os.listdir(folder):  # noqa: PTH208 - pathlib is not for the template
-        os.unlink(f"{folder}/{name}")  # noqa: PTH108 - likewise
-    os.rmdir(folder)  # noqa: PTH106 - likewise
+    # Somebody else may be at it too.
+    with contextlib.suppress(FileNotFoundError):
+        for name in os.listdir(folder):  # noqa: PTH208 - pathlib is not for the template
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(f"{folder}/{name}")  # noqa: PTH108 - likewise
+        os.rmdir(folder)  # noqa: PTH106 - likewise
 
 
 def _rehearse_one(folder: str, ops: list[dict[str, Any]]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import shutil
 import signal
 import sys
 import time
@@ -178,6 +179,7 @@ def _remove_dead_lock_files(places: Places) -> None:
 def _tidy(places: Places) -> None:
     """Remove the run directory, unless jobs go on that hold lock files in it."""
     with suppress(OSError):
+        shutil.rmtree(places.rehearsals, ignore_errors=True)
         places.lock_files.rmdir()
         places.socket.unlink(missing_ok=True)
         places.run.rmdir()

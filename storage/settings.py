@@ -185,6 +185,11 @@ class Places(msgspec.Struct, frozen=True):
         return self.run / "livelocks"
 
     @property
+    def rehearsals(self) -> Path:
+        """Files of jobs that are only rehearsed, in a folder for each process that does so."""
+        return self.run / "rehearsals"
+
+    @property
     def locks(self) -> Path:
         """Who holds which lock and who waits."""
         return self.data / "locks.data"

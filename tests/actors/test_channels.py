@@ -159,3 +159,16 @@ def test_a_packet_may_be_as_long_as_its_limit() -> None:
     with one, other:
         channels.send_with_descriptors(one, b"x" * CONTROL_BYTES, [])
         assert channels.receive_with_descriptors(other) == (b"x" * CONTROL_BYTES, [])
+
+
+def test_what_was_sent_is_read_though_the_sender_left_something_unread() -> None:
+    one, other = channels.pair()
+    ours, theirs = Channel(one), Channel(other)
+    theirs.send(b"never read")
+    ours.send(b"first")
+    ours.send(b"last")
+    ours.close()
+    assert [theirs.receive(), theirs.receive()] == [b"first", b"last"]
+    with pytest.raises(channels.ChannelClosedError):
+        theirs.receive()
+    theirs.close()

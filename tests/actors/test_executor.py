@@ -49,7 +49,7 @@ class Subject(executor.Executor):
         self._by_descriptor = {}
         self._attachments = {}
         self._servers = {}
-        self._places = types.SimpleNamespace(lock_files=folder)
+        self._places = types.SimpleNamespace(lock_files=folder, rehearsals=folder)
 
     @property
     def places(self) -> Any:

@@ -26,8 +26,9 @@ class Server:
     """A real fork server of the lean template, and the daemon's end of the talk with it."""
 
     def __init__(self, folder: Path) -> None:
-        (folder / "livelocks").mkdir()
-        self.process, self.end = executor._fork_server("lean", str(folder / "livelocks"))
+        places = settings.Places(folder / "data", folder)
+        places.lock_files.mkdir()
+        self.process, self.end = executor._fork_server("lean", places)
         self._as_seen = psutil.Process(self.process.pid)
 
     def close(self) -> None:
@@ -178,11 +179,33 @@ def test_what_killed_processes_left_behind_is_cleared_up(tmp_path: Path) -> None
     warming.clear(str(folder))
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    for pid in (ended.pid, os.getpid()):
+    # One of them had the number that this process has now.
+    for pid in (ended.pid, os.getpid(), os.getppid()):
         (folder / str(pid)).mkdir()
         (folder / str(pid) / "job-0").touch()
     warming.clear(str(folder))
-    assert [path.name for path in folder.iterdir()] == [str(os.getpid())]
+    assert [path.name for path in folder.iterdir()] == [str(os.getppid())]
+    warming.rehearse(str(folder))
+
+
+def test_two_may_clear_up_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "rehearsals"
+    left = folder / str(os.getpid())
+    left.mkdir(parents=True)
+    (left / "job-0").touch()
+    real = os.listdir
+
+    def remove_first(path: str) -> list[str]:
+        names = real(path)
+        monkeypatch.setattr(os, "listdir", real)
+        warming._remove(path)
+        return names
+
+    monkeypatch.setattr(
+        os, "listdir", lambda path: real(path) if path != str(left) else remove_first(path)
+    )
+    warming.clear(str(folder))
+    assert list(folder.iterdir()) == []
 
 
 HOLES = """
@@ -204,6 +227,25 @@ def test_new_objects_lie_side_by_side_when_the_holes_are_full() -> None:
     found = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     # 133 bytes with the object's head, in a block of the next size.
     assert found.stdout.split() == ["144", "True"]
+
+
+def test_without_a_process_more_the_spares_that_are_there_must_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daemon, other = channels.pair()
+    subject = fork_server.ForkServer(daemon, str(tmp_path), str(tmp_path))
+
+    def refuse() -> int:
+        raise BlockingIOError("no more processes")
+
+    monkeypatch.setattr(os, "fork", refuse)
+    with pytest.raises(BlockingIOError):
+        subject._make_spares()
+    subject._spares = [fork_server._Spare(other, pid=0, pidfd=0)]
+    subject._make_spares()
+    assert len(subject._spares) == 1
+    daemon.close()
+    other.close()
 
 
 def test_ranges_leave_out_what_is_kept() -> None:

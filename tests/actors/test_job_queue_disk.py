@@ -77,6 +77,79 @@ def test_new_jobs_are_announced_before_the_flush_and_withdrawn_if_it_fails(
     assert reported.jobs == [(job_id, None) for job_id in arrived]
 
 
+def leave(queue: Queue, job_id: int, serial: int) -> None:
+    """The job's process hands in that it has ended well, writes it, and is gone."""
+    body = queue.body_of_process(job_id, serial, SUCCESS)
+    queue.actor.notify(queue.state(job_id, serial, SUCCESS, body=body, is_unanswered=True))
+    queue.write_as_process(job_id, body)
+    queue.end_process(job_id, has_left=True)
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_an_end_that_was_handed_in_is_told_when_the_disk_has_it(
+    queue: Queue,
+    monkeypatch: pytest.MonkeyPatch,
+    is_restarted: bool,  # noqa: FBT001
+) -> None:
+    queue.submitted(spec())
+    queue.submitted(spec((1, ["success"])))
+    queue.start(1)
+    queue.record(1, 10, RUNNING)
+    queue.actor.end_turn()
+    with monkeypatch.context() as patch:
+        refuse(patch, "fdatasync")
+        leave(queue, 1, 11)
+        queue.actor.end_turn()
+        if is_restarted:
+            queue.restart()
+            queue.actor.end_turn()
+        assert queue.statuses() == {1: "running", 2: "waiting"}
+        assert queue.job(1).status is RUNNING
+        assert (1, SUCCESS) not in [
+            ended for told in queue.stage.take(messages.JobsFinished) for ended in told.jobs
+        ]
+    queue.actor.notify(messages.DiskRetried())
+    queue.actor.end_turn()
+    assert queue.statuses()[1] == "success"
+    assert queue.job(1).status is SUCCESS
+    assert queue.stage.take_one(messages.JobsFinished).jobs == [(1, SUCCESS)]
+    queue.crash_machine()
+    assert queue.statuses()[1] == "success"
+
+
+@pytest.mark.parametrize("is_alive", [False, True])
+def test_an_end_found_at_the_start_is_journaled_before_it_is_told(
+    queue: Queue,
+    monkeypatch: pytest.MonkeyPatch,
+    is_alive: bool,  # noqa: FBT001
+) -> None:
+    queue.submitted(spec())
+    queue.start(1)
+    queue.record(1, 10, RUNNING)
+    queue.actor.end_turn()
+    queue.write_as_process(1, queue.body_of_process(1, 11, SUCCESS))
+    if not is_alive:
+        queue.kill_all()
+
+    def refuse_sync(_: object) -> None:
+        raise errors.StorageError("the disk is gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("ganger.storage.journal.flush_file_system", refuse_sync)
+        queue.restart()
+        queue.actor.end_turn()
+        assert queue.statuses() == {1: "running"}
+    queue.actor.notify(messages.DiskRetried())
+    queue.actor.end_turn()
+    assert queue.statuses() == {1: "running" if is_alive else "success"}
+    if is_alive:
+        queue.end_process(1, has_left=False)
+        queue.actor.end_turn()
+    assert queue.statuses() == {1: "success"}
+    queue.crash_machine()
+    assert queue.statuses() == {1: "success"}
+
+
 def test_the_queue_says_that_it_is_read_only(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         refuse(patch, "fdatasync")

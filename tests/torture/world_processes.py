@@ -140,7 +140,7 @@ class Popen:
         assert isinstance(end, End)
         self.program = Program(core, "fork server")
         self.pid = self.program.pid
-        core.add(ForkServer(core, self.program, End(core, self.program, end.side), command[-1]))
+        core.add(ForkServer(core, self.program, End(core, self.program, end.side), command[-2]))
 
     def kill(self) -> None:
         self.program.end()
