@@ -134,7 +134,13 @@ class ForkServer:
             self._be_child(theirs)
         theirs.close()
         # The pidfd is opened before the child can be reaped, so it cannot name another.
-        pidfd = os.pidfd_open(pid)
+        try:
+            pidfd = os.pidfd_open(pid)
+        except OSError:
+            # Its end of the pair is closed: it leaves.
+            ours.close()
+            os.waitpid(pid, 0)
+            raise
         self._highest = max(self._highest, pidfd)
         self._children[pidfd] = pid
         self._poll.register(pidfd, select.POLLIN)

@@ -366,7 +366,7 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers):
         running = [
             (row.id, row.lock_file, row.process_id)
             for row in self._table.in_phase(Phase.HANDED_OVER)
-            if row.lock_file is not None
+            if row.lock_file is not None and row.id not in self._unended
         ]
         self.address("executor").notify(messages.AdoptJobs(jobs=running))
         starting = [
@@ -403,7 +403,9 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers):
         self._is_disk_awaited = False
         unended, self._unended = self._unended, []
         for job_id in unended:
-            if (row := self._table.find(job_id)) is not None and not row.status.is_final:
+            row = self._table.find(job_id)
+            # One whose end was told, but not written into its file, is not done with either.
+            if row is not None and not (row.phase is Phase.ENDED and row.status.is_final):
                 self._take_death(row)
         self._report_queue()
 

@@ -78,10 +78,10 @@ class QueueCore(Component):
         self._forked: dict[int, tuple[bytes, jobs.Job]] = {}
         self._queue_path = os.fspath(self.places.queue)
         self._socket_path = os.fspath(self.places.socket)
-        for job_id in loaded.unsaid:
-            row = self._table.find(job_id)
-            assert row is not None
-            self._take_death(row)
+        if self._ledger.is_read_only:
+            # Nothing was flushed: what the journal does not have may be lost yet.
+            for job_id, state in loaded.handed_in.items():
+                self._withhold_end(job_id, state)
         for name in self._quarantined:
             self.log.error("job file is quarantined", file=name)
         for job in loaded.died:
@@ -159,7 +159,7 @@ class QueueCore(Component):
                 row.phase = Phase.PENDING
             else:
                 # It had begun, so it must never be pending again.
-                self._unended.append(row.id)
+                self._judge_later(row.id)
             if envelope is not None:
                 envelope.refuse(error)
 
@@ -177,9 +177,24 @@ class QueueCore(Component):
         for envelope in self._archivals.pop(row.id, ()):
             self._archive(envelope, row.id)
 
-    def _take_death(self, row: Row, *, was_killed: bool = False) -> None:
-        """The process is gone without a word: find out what became of the job."""
-        raise NotImplementedError
+    def _withhold_end(self, job_id: int, journaled: tuple[int, bytes]) -> None:
+        """The job is shown as the journal knows it until the disk works."""
+        row = self._table.find(job_id)
+        assert row is not None
+        try:
+            status = jobs.decode_job(journaled[1]).status
+        except errors.StorageError:
+            # Nothing that could be shown.
+            return
+        if row.phase is Phase.ENDED:
+            self._judge_later(row.id)
+        row.phase, row.status, row.ended = Phase.HANDED_OVER, status, None
+        self._ledger.note(job_id, *journaled)
+
+    def _judge_later(self, job_id: int) -> None:
+        """The job's process is gone; what became of the job is stored when the disk works."""
+        if job_id not in self._unended:
+            self._unended.append(job_id)
 
     def _repeat_wishes(self, job_id: int) -> None:
         """Do what was asked of the job's process, and not answered before it left."""

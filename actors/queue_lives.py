@@ -309,6 +309,7 @@ class QueueLives(QueueCore):
         def stored() -> None:
             self._ledger.forget(row.id)
             self._end(row)
+            row.priority = job.priority
             row.started = jobs.seconds(job.start_timestamp)
             row.ended = jobs.seconds(job.end_timestamp)
             self._move(row, job.status)
@@ -320,7 +321,7 @@ class QueueLives(QueueCore):
         self._ledger.store_state(
             (row.id, job.serial, jobs.encode_job(job)),
             stored,
-            lambda _: self._unended.append(row.id),
+            lambda _: self._judge_later(row.id),
         )
 
     def _newest(self, row: Row) -> jobs.Job:

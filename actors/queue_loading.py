@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 class Loaded(msgspec.Struct):
     """What a queue directory holds. ``living`` have a process; ``died`` lost theirs.
 
-    ``unsaid`` have ended, as their files say; but that may not be durable yet, because the journal
-    knows only an earlier state, as which they are loaded. ``unwritten`` and ``unarchived`` are
-    known from the journal, and the disk refused them.
+    ``handed_in`` have ended, as their files say, but the journal knows only the earlier state that
+    is named here: until the file system has been flushed, the end may not be durable.
+    ``unwritten`` and ``unarchived`` are known from the journal, and the disk refused them.
     """
 
     table: JobTable
@@ -39,7 +39,7 @@ class Loaded(msgspec.Struct):
     unwritten: dict[int, tuple[int, bytes]]
     unarchived: list[int]
     last_id: int
-    unsaid: list[int] = []
+    handed_in: dict[int, tuple[int, bytes]] = {}
 
 
 def load(directory: QueueDirectory, queue_journal: Journal, daemon_lock: str) -> Loaded:
@@ -69,10 +69,9 @@ def load(directory: QueueDirectory, queue_journal: Journal, daemon_lock: str) ->
         journaled = said.states.get(job_id)
         if life is not Life.ALIVE and journaled is not None and journaled[1] is body:
             _write(directory, job_id, journaled, loaded)
-        if job.status.is_final and journaled is not None and job.serial > journaled[0]:
-            _add_unsaid(loaded, job, journaled, life)
-        else:
-            _add(loaded, job, body, life)
+        if journaled is not None and _is_handed_in(job, body, journaled[0]):
+            loaded.handed_in[job_id] = journaled
+        _add(loaded, job, body, life)
     vouched = max([said.last_id, *said.archived, *(row.id for row in loaded.table)])
     limit = vouched + settings.JOB_ID_JUMP_MAX
     named = (
@@ -136,14 +135,10 @@ def _life(job: jobs.Job, daemon_lock: str) -> Life:
     return Life.NONE if lock_files.is_daemons(job.livelock) else Life.DEAD
 
 
-def _add_unsaid(loaded: Loaded, job: jobs.Job, journaled: replay.State, life: Life) -> None:
-    """The end of ``job`` is told when the journal has it, too."""
-    row = row_of(job_files.read_job(journaled[1], job.id), Phase.HANDED_OVER)
-    row.lock_file, row.process_id = job.livelock, job.process_id
-    loaded.table.add(row)
-    loaded.living[job.id] = journaled
-    if life is not Life.ALIVE:
-        loaded.unsaid.append(job.id)
+def _is_handed_in(job: jobs.Job, body: bytes, journaled_serial: int) -> bool:
+    """Whether the file has an end that was left to the journal; a large one was flushed at once."""
+    is_ahead = job.serial > journaled_serial
+    return job.status.is_final and is_ahead and len(body) <= settings.JOURNALED_STATE_BYTES_MAX
 
 
 def _add(loaded: Loaded, job: jobs.Job, body: bytes, life: Life) -> None:

@@ -179,8 +179,8 @@ def _remove_dead_lock_files(places: Places) -> None:
 def _tidy(places: Places) -> None:
     """Remove the run directory, unless jobs go on that hold lock files in it."""
     with suppress(OSError):
-        shutil.rmtree(places.rehearsals, ignore_errors=True)
         places.lock_files.rmdir()
+        shutil.rmtree(places.rehearsals, ignore_errors=True)
         places.socket.unlink(missing_ok=True)
         places.run.rmdir()
 

@@ -11,7 +11,7 @@ import pytest
 from tests.actors.queue_stage import Queue, refuse, spec
 from tests.actors.stage import Timer
 
-from ganger.storage import errors
+from ganger.storage import errors, jobs, settings
 from ganger.storage.jobs import JobStatus
 from ganger.transport import messages
 from ganger.transport.messages import SubmitJobs
@@ -105,6 +105,10 @@ def test_an_end_that_was_handed_in_is_told_when_the_disk_has_it(
             queue.actor.end_turn()
         assert queue.statuses() == {1: "running", 2: "waiting"}
         assert queue.job(1).status is RUNNING
+        # Its process is known to be gone: nobody looks for what it may have left running.
+        queue.stage.told.clear()
+        queue.actor.notify(messages.ReportRunning())
+        assert queue.stage.take_one(messages.AdoptJobs).jobs == []
         assert (1, SUCCESS) not in [
             ended for told in queue.stage.take(messages.JobsFinished) for ended in told.jobs
         ]
@@ -115,6 +119,41 @@ def test_an_end_that_was_handed_in_is_told_when_the_disk_has_it(
     assert queue.stage.take_one(messages.JobsFinished).jobs == [(1, SUCCESS)]
     queue.crash_machine()
     assert queue.statuses()[1] == "success"
+
+
+def test_an_end_that_its_process_has_flushed_is_told_whatever_the_disk_does(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.submitted(spec())
+    queue.start(1)
+    queue.record(1, 10, RUNNING)
+    queue.actor.end_turn()
+    job = jobs.decode_job(queue.body_of_process(1, 11, SUCCESS))
+    job.ops[0].result = "x" * settings.JOURNALED_STATE_BYTES_MAX
+    queue.write_as_process(1, jobs.encode_job(job))
+    queue.kill_all()
+    with monkeypatch.context() as patch:
+        refuse(patch, "fdatasync")
+        queue.restart()
+        queue.actor.end_turn()
+        assert queue.statuses() == {1: "success"}
+
+
+def test_a_job_whose_end_could_not_be_written_is_done_with_when_it_can(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.submitted(spec())
+    queue.start(1)
+    queue.record(1, 10, SUCCESS)
+    queue.actor.end_turn()
+    with monkeypatch.context() as patch:
+        refuse(patch, "ftruncate", "rename")
+        queue.end_process(1, has_left=False)
+        queue.actor.end_turn()
+    asker = queue.actor.ask(messages.ArchiveJob(id=1))
+    queue.actor.notify(messages.DiskRetried())
+    queue.actor.end_turn()
+    assert asker.answer_as(messages.ArchiveOutcome).archived == [1]
 
 
 @pytest.mark.parametrize("is_alive", [False, True])
