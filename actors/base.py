@@ -240,6 +240,8 @@ class Component(pykka.ThreadingActor):
         self.incarnation = incarnation
         self.log = surroundings.log.bind(component=self.name)
         self._is_closed = False
+        self._is_booted = False
+        self._early: list[Envelope] = []
         self.vitals = Vitals()
         surroundings.components[self.name] = self
 
@@ -285,6 +287,9 @@ class Component(pykka.ThreadingActor):
             match message:
                 case Envelope():
                     self._take(message)
+                case _ if not self._is_booted:
+                    # The turn of a message that came too early.
+                    pass
                 case _TurnEnded():
                     self.turn_ended()
                 case _Readable():
@@ -324,14 +329,31 @@ class Component(pykka.ThreadingActor):
             case Boot():
                 self.vitals.thread = threading.get_ident()
                 self.boot()
+                self._is_booted = True
                 ready = ComponentReady(component=self.name, incarnation=self.incarnation)
                 self.address("supervisor").notify(ready)
+                self._take_early()
             case CrashComponent() if self._is_meant(envelope.message):
                 if envelope.message.how == "hang":
                     threading.Event().wait()
                 raise InjectedCrashError
+            case _ if not self._is_booted:
+                # Whoever knows the address may be faster than the supervisor's first message.
+                self._early.append(envelope)
             case _:
                 self.receive(envelope)
+
+    def _take_early(self) -> None:
+        while self._early:
+            envelope = self._early[0]
+            try:
+                self.receive(envelope)
+            except errors.GangerError as error:
+                if envelope.reply_to is None:
+                    raise
+                envelope.refuse(error)
+            # Only now: if it makes the component fail, it is refused with the others.
+            del self._early[0]
 
     def _is_meant(self, message: CrashComponent) -> bool:
         return message.component == self.name and self.surroundings.has_test_hooks
@@ -357,6 +379,8 @@ class Component(pykka.ThreadingActor):
     def _refuse_all(self, message: object, refusal: errors.GangerError) -> None:
         if isinstance(message, Envelope):
             message.refuse(refusal)
+        for envelope in self._early:
+            envelope.refuse(refusal)
         mailbox = self.actor_inbox
         assert isinstance(mailbox, Mailbox)
         for parcel in mailbox.drain():

@@ -213,6 +213,29 @@ def scene(tmp_path: Any) -> Iterator[Scene]:
 READY = messages.ComponentReady(component="subject", incarnation=5)
 
 
+@pytest.mark.parametrize("what", [ANSWER, REFUSE, LATER])
+def test_a_message_that_is_faster_than_the_first_waits_for_it(scene: Scene, what: int) -> None:
+    reference = Subject.start(scene.surroundings, 5)
+    scene.directory.enter("subject", reference)
+    early = scene.tell(Subject, what)
+    subject = scene.directory.made[-1]
+    assert (early.has_none, subject.turns) == (True, 0)
+    scene.directory.address("subject").notify(messages.Boot())
+    assert scene.directory.next() == READY
+    refusal = messages.Failure("JobStateError", "not now")
+    assert early.next() == (refusal if what == REFUSE else messages.Done())
+
+
+def test_a_message_that_was_too_early_is_refused_if_there_is_no_beginning(scene: Scene) -> None:
+    reference = Unready.start(scene.surroundings, 5)
+    scene.directory.enter("unready", reference)
+    early = scene.tell(Unready, ANSWER)
+    scene.directory.address("unready").notify(messages.Boot())
+    answer = early.next()
+    assert isinstance(answer, messages.Failure)
+    assert answer.error == "ComponentRestartedError"
+
+
 def failed(text: str, name: str = "subject") -> messages.ComponentFailed:
     return messages.ComponentFailed(component=name, incarnation=5, text=text)
 

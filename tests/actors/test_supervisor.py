@@ -30,7 +30,7 @@ def test_a_component_is_started_again_when_there_are_descriptors_for_it(
     monkeypatch.setattr(Scheduler, "start", start)
     monkeypatch.setattr(Stage, "enter", lambda _, name, __: entered.append(name), raising=False)
     supervisor = Staged(Supervisor(stage.surroundings, Ending(), lambda: None), stage)
-    supervisor.component._is_up = True
+    supervisor.component._is_booted = supervisor.component._is_up = True
     supervisor.component._start(Scheduler)
     assert entered == ["scheduler"]
     failed = messages.ComponentFailed(component="scheduler", incarnation=1, text="it failed")
