@@ -332,7 +332,8 @@ class Component(pykka.ThreadingActor):
                 self._is_booted = True
                 ready = ComponentReady(component=self.name, incarnation=self.incarnation)
                 self.address("supervisor").notify(ready)
-                self._take_early()
+                while self._early:
+                    self.on_receive(self._early.pop(0))
             case CrashComponent() if self._is_meant(envelope.message):
                 if envelope.message.how == "hang":
                     threading.Event().wait()
@@ -342,18 +343,6 @@ class Component(pykka.ThreadingActor):
                 self._early.append(envelope)
             case _:
                 self.receive(envelope)
-
-    def _take_early(self) -> None:
-        while self._early:
-            envelope = self._early[0]
-            try:
-                self.receive(envelope)
-            except errors.GangerError as error:
-                if envelope.reply_to is None:
-                    raise
-                envelope.refuse(error)
-            # Only now: if it makes the component fail, it is refused with the others.
-            del self._early[0]
 
     def _is_meant(self, message: CrashComponent) -> bool:
         return message.component == self.name and self.surroundings.has_test_hooks
@@ -379,7 +368,8 @@ class Component(pykka.ThreadingActor):
     def _refuse_all(self, message: object, refusal: errors.GangerError) -> None:
         if isinstance(message, Envelope):
             message.refuse(refusal)
-        for envelope in self._early:
+        early, self._early = self._early, []
+        for envelope in early:
             envelope.refuse(refusal)
         mailbox = self.actor_inbox
         assert isinstance(mailbox, Mailbox)

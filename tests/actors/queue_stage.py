@@ -97,6 +97,12 @@ class Queue:
         self.stage.told.clear()
         return lock_file
 
+    def start_running(self, job_id: int) -> None:
+        """Through to the first opcode: that it runs is durable."""
+        self.start(job_id)
+        self.record(job_id, 10, JobStatus.RUNNING)
+        self.actor.end_turn()
+
     def record(self, job_id: int, serial: int, *statuses: JobStatus, **fields: Any) -> Asker:
         """The process records its state; the turn goes on."""
         body = self.body_of_process(job_id, serial, *statuses)

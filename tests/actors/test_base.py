@@ -236,6 +236,20 @@ def test_a_message_that_was_too_early_is_refused_if_there_is_no_beginning(scene:
     assert answer.error == "ComponentRestartedError"
 
 
+def test_a_mistake_with_an_early_message_refuses_the_ones_behind_it(scene: Scene) -> None:
+    reference = Subject.start(scene.surroundings, 5)
+    scene.directory.enter("subject", reference)
+    early = [scene.tell(Subject, what) for what in (ANSWER, FAIL, ANSWER)]
+    scene.directory.address("subject").notify(messages.Boot())
+    assert scene.directory.next() == READY
+    assert early[0].next() == messages.Done()
+    for asker in early[1:]:
+        answer = asker.next()
+        assert isinstance(answer, messages.Failure)
+        assert answer.error == "ComponentRestartedError"
+    assert scene.directory.next() == failed("ValueError: a mistake")
+
+
 def failed(text: str, name: str = "subject") -> messages.ComponentFailed:
     return messages.ComponentFailed(component=name, incarnation=5, text=text)
 

@@ -262,7 +262,6 @@ module, hole = os.open("/", 0), os.open("/", 0)
 users = os.open("/", 0)
 os.close(hole)
 daemon, other = channels.pair()
-known = {other.fileno()}
 other_number = other.detach()
 subject = fork_server.ForkServer(daemon, "", "")
 in_hole, kept, last = (os.open("/", 0) for _ in range(3))

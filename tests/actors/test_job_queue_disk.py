@@ -93,9 +93,7 @@ def test_an_end_that_was_handed_in_is_told_when_the_disk_has_it(
 ) -> None:
     queue.submitted(spec())
     queue.submitted(spec((1, ["success"])))
-    queue.start(1)
-    queue.record(1, 10, RUNNING)
-    queue.actor.end_turn()
+    queue.start_running(1)
     with monkeypatch.context() as patch:
         refuse(patch, "fdatasync")
         leave(queue, 1, 11)
@@ -125,9 +123,7 @@ def test_an_end_that_its_process_has_flushed_is_told_whatever_the_disk_does(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue.submitted(spec())
-    queue.start(1)
-    queue.record(1, 10, RUNNING)
-    queue.actor.end_turn()
+    queue.start_running(1)
     job = jobs.decode_job(queue.body_of_process(1, 11, SUCCESS))
     job.ops[0].result = "x" * settings.JOURNALED_STATE_BYTES_MAX
     queue.write_as_process(1, jobs.encode_job(job))
@@ -163,9 +159,7 @@ def test_an_end_found_at_the_start_is_journaled_before_it_is_told(
     is_alive: bool,  # noqa: FBT001
 ) -> None:
     queue.submitted(spec())
-    queue.start(1)
-    queue.record(1, 10, RUNNING)
-    queue.actor.end_turn()
+    queue.start_running(1)
     queue.write_as_process(1, queue.body_of_process(1, 11, SUCCESS))
     if not is_alive:
         queue.kill_all()
@@ -238,9 +232,7 @@ def test_a_job_that_died_while_the_disk_refused_is_never_started_again(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue.submitted(spec())
-    queue.start(1)
-    queue.record(1, 10, RUNNING)
-    queue.actor.end_turn()
+    queue.start_running(1)
     with monkeypatch.context() as patch:
         refuse(patch, "fdatasync")
         queue.submit(spec())
@@ -260,9 +252,7 @@ def test_a_queue_that_boots_on_a_full_disk_ends_the_dead_later(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue.submitted(spec(), spec())
-    queue.start(1)
-    queue.record(1, 10, RUNNING)
-    queue.actor.end_turn()
+    queue.start_running(1)
     queue.kill_all()
     with monkeypatch.context() as patch:
         refuse(patch, "fdatasync", "ftruncate")
