@@ -74,6 +74,7 @@ class Child:
         self.phase = phase
         self.needs_user_opcodes = needs_user_opcodes
         self.attempts = 1
+        self.requests = 0
         self.channel: ChannelAddress | None = None
         self.wire: Address | None = None
         self.pid = 0
@@ -245,6 +246,7 @@ class Executor(PollingComponent):
         """Ask a fork server for a process; without one, the request waits for it."""
         # An earlier process, if any, no longer counts: it ends when its channel closes.
         self._forget_descriptors(child)
+        child.requests += 1
         template = _template(child)
         if template not in self._servers:
             if template == "full":
@@ -447,6 +449,7 @@ class Executor(PollingComponent):
             case watching.Ending.GIVE_UP:
                 self._forget_descriptors(child)
                 del self._children[child.job_id]
+                self._remove_lock_files(child)
                 text = "its process ended before it could take the job over, several times"
                 self.address("job_queue").notify(
                     messages.StartFailed(job_id=child.job_id, text=text)
@@ -468,7 +471,7 @@ class Executor(PollingComponent):
             self._watch_later(child, str(error))
             return
         del self._children[child.job_id]
-        lock_files.remove_dead(child.lock_file)
+        self._remove_lock_files(child)
         if child.has_locks:
             self.address("lock_manager").notify(messages.OwnerEnded(lock_file=child.lock_file))
         exited = messages.JobExited(
@@ -478,6 +481,12 @@ class Executor(PollingComponent):
             was_killed=child.was_killed,
         )
         self.address("job_queue").notify(exited)
+
+    def _remove_lock_files(self, child: Child) -> None:
+        lock_files.remove_dead(child.lock_file)
+        if child.requests > 1:
+            # An earlier process may have died before it was heard what its lock file is called.
+            lock_files.remove_dead_of(self.places.lock_files, child.job_id)
 
     def _forget_descriptors(self, child: Child) -> None:
         self._drop_channel(child)

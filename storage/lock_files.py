@@ -89,7 +89,11 @@ def job_stem(job_id: int, now: float) -> str:
     Two processes of one job may be made within a second, when the first is refused: what is told
     late of the one must not be taken for the other.
     """
-    return f"job_{job_id:06d}_{int(now)}_{os.urandom(4).hex()}"
+    return f"{_job_start(job_id)}{int(now)}_{os.urandom(4).hex()}"
+
+
+def _job_start(job_id: int) -> str:
+    return f"job_{job_id:06d}_"
 
 
 def is_dead(path: str | os.PathLike[str]) -> bool:
@@ -140,6 +144,20 @@ def remove_dead(path: str | os.PathLike[str]) -> None:
         pass
     except OSError as error:
         raise errors.StorageError(f"{os.fspath(path)}: {error.strerror}") from error
+
+
+def remove_dead_of(directory: str | os.PathLike[str], job_id: int) -> None:
+    """Delete the lock files in ``directory`` that dead processes of a job have left behind.
+
+    Without descriptors to look with, none are found: they go when a daemon starts.
+    """
+    try:
+        names = os.listdir(directory)
+    except OSError:
+        return
+    for name in names:
+        if name.startswith(_job_start(job_id)):
+            remove_dead(os.path.join(directory, name))
 
 
 def forget_inherited() -> None:

@@ -14,7 +14,7 @@ from tests.actors.lock_owner import LockOwner
 
 from ganger.actors import executor
 from ganger.actors.watching import Phase
-from ganger.storage import settings
+from ganger.storage import lock_files, settings
 from ganger.transport import messages
 from ganger.transport.addresses import Envelope
 
@@ -166,6 +166,26 @@ def test_a_real_end_is_told_to_the_lock_manager_and_the_queue(
     ]
     assert not os.path.exists(process.lock_file)
     assert JOB not in subject._children
+
+
+def test_the_lock_file_of_a_process_that_died_unheard_goes_with_the_job(
+    subject: Subject, process: LockOwner, tmp_path: Path
+) -> None:
+    unheard = tmp_path / lock_files.job_stem(JOB, 0)
+    of_another_job = tmp_path / lock_files.job_stem(JOB + 1, 0)
+    subject._start_server("lean")
+    subject._start(JOB, needs_user_opcodes=False)
+    unheard.touch()
+    of_another_job.touch()
+    kill_server(subject)
+    subject._start_server("lean")
+    subject._greet(hello(process))
+    subject._note_process(JOB, process.pid, os.pidfd_open(process.pid))
+    subject._children[JOB].phase = Phase.CONFIRMED
+    process.end()
+    subject._take_end(subject._children[JOB])
+    assert not unheard.exists()
+    assert of_another_job.exists()
 
 
 def test_the_lock_manager_hears_nothing_of_a_process_that_never_asked_for_locks(

@@ -147,6 +147,18 @@ def test_a_file_that_is_missing_means_dead(tmp_path: Path) -> None:
     lock_files.remove_dead(tmp_path / "job_000009_1")
 
 
+def test_what_dead_processes_of_a_job_have_left_is_deleted(other: Other, tmp_path: Path) -> None:
+    for name in ("job_000007_1_aa", "job_000007_2_bb", "job_000071_1_aa", "job_1000007_1_aa"):
+        (tmp_path / name).touch()
+    lock_files.remove_dead_of(tmp_path, 7)
+    left = sorted(path.name for path in tmp_path.glob("job_*"))
+    assert left == [os.path.basename(other.line), "job_000071_1_aa", "job_1000007_1_aa"]
+
+
+def test_nothing_is_deleted_in_a_folder_that_cannot_be_looked_through(tmp_path: Path) -> None:
+    lock_files.remove_dead_of(tmp_path / "missing", 7)
+
+
 def test_an_error_while_asking_means_not_dead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
