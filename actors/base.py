@@ -86,6 +86,10 @@ class _TurnEnded:
     """Handed out once when a turn is over."""
 
 
+class _Quiet:
+    """Handed out when nothing has come for as long as the owner's patience."""
+
+
 class _Readable:
     """Handed out when watched descriptors are ready."""
 
@@ -106,6 +110,7 @@ class _Parcel:
 
 
 _TURN_ENDED = _Parcel(_TurnEnded())
+_QUIET = _Parcel(_Quiet())
 
 
 class Mailbox:
@@ -114,6 +119,8 @@ class Mailbox:
     def __init__(self) -> None:
         self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._handled = 0
+        self.patience_seconds: float | None = None
+        """How long the owner waits for a message; then `Component.quiet`. None: for ever."""
 
     def put(self, parcel: Any, /) -> None:  # noqa: ANN401 - pykka's own envelope
         """Add a message; called from any thread."""
@@ -136,8 +143,12 @@ class Mailbox:
 
     def _next(self) -> Any:  # noqa: ANN401
         """What begins a turn."""
+        try:
+            parcel = self._queue.get(timeout=self.patience_seconds)
+        except queue.Empty:
+            parcel = _QUIET
         self._handled = 1
-        return self._queue.get()
+        return parcel
 
     def empty(self) -> bool:
         """Whether no message waits."""
@@ -169,8 +180,6 @@ class PollingMailbox(Mailbox):
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._poll.register(self._wake, select.EPOLLIN)
         self._is_asleep = False
-        self.patience_seconds: float | None = None
-        """How long the owner may sleep; then it is woken with no descriptor. None: for ever."""
         # Held to wake the owner: its descriptor may belong to somebody else after `close`.
         self._waking = threading.Lock()
 
@@ -214,7 +223,7 @@ class PollingMailbox(Mailbox):
             except queue.Empty:
                 if self.patience_seconds is None or ready:
                     continue
-                parcel = _Parcel(_Readable([]))
+                parcel = _QUIET
             self._handled = 1
             return parcel
 
@@ -257,10 +266,19 @@ class Component(pykka.ThreadingActor):
     def turn_ended(self) -> None:
         """Do together what the turn collected."""
 
+    def quiet(self) -> None:
+        """Do what has time: nothing has come for as long as the mailbox's patience."""
+
     def close(self) -> None:
         """Free descriptors and the like; runs at a stop and after a crash."""
 
     # What it may use.
+
+    @property
+    def mailbox(self) -> Mailbox:
+        """The mailbox, to say how long to wait for a message."""
+        assert isinstance(self.actor_inbox, Mailbox)
+        return self.actor_inbox
 
     @property
     def places(self) -> settings.Places:
@@ -292,6 +310,8 @@ class Component(pykka.ThreadingActor):
                     pass
                 case _TurnEnded():
                     self.turn_ended()
+                case _Quiet():
+                    self.quiet()
                 case _Readable():
                     self._take_readable(message.descriptors)
         except errors.GangerError as error:

@@ -72,7 +72,6 @@ QueueMessage = (
     | messages.OwnerExplained
     | messages.ReportCounts
     | messages.DiskRetried
-    | messages.FilesDue
 )
 
 
@@ -199,9 +198,6 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers):
                 self.address("config_store").notify(reported)
             case messages.ReportCounts():
                 self._report_counts(message.token)
-            case messages.FilesDue():
-                # The end of this turn goes on with them.
-                pass
             case messages.DiskRetried():
                 self._retry_disk()
             case _:
@@ -215,10 +211,22 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers):
         """
         self._announce_new()
         self._ledger.commit()
-        self._write_files()
+        if self._ledger.is_behind:
+            self._ledger.write_newest(settings.FILES_AT_ONCE)
         if self._ledger.is_read_only and not self._is_disk_awaited:
             self.log.error("the disk refuses writes: the queue takes no changes")
             self._retry_disk_later()
+        self.mailbox.patience_seconds = self._patience_seconds()
+
+    def quiet(self) -> None:
+        """Write files of new jobs: the journal has them, and whoever submits need not wait."""
+        self._ledger.write_newest(settings.FILES_AT_ONCE)
+
+    def _patience_seconds(self) -> float | None:
+        """How long to wait for something more urgent before files are written."""
+        if not self._ledger.has_unwritten or self._ledger.is_read_only:
+            return None
+        return 0 if self._ledger.is_behind else settings.FILES_REST_SECONDS
 
     # ------------------------------------------------------------ submission
 
@@ -283,6 +291,9 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers):
             self._table.add(row)
             if draft.secrets:
                 self._secrets[row.id] = draft.secrets
+        if new.rejected:
+            # The ids of rejected jobs are nowhere else, and are never given again.
+            self._ledger.write_serial()
         ids = [row.id for row, _ in new.jobs]
         reply = messages.JobsSubmitted(ids=ids, rejected=new.rejected)
         envelope.reply(reply)

@@ -12,6 +12,7 @@ states that wait for the flush: the next state of the same job must start from t
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from typing import TYPE_CHECKING
 
@@ -145,7 +146,7 @@ class Ledger:
         """Make everything durable and run what waited for it, and what came of that."""
         while self._effects:
             self._commit_once()
-        if self._journal.is_full and not self.is_read_only and not self._is_behind():
+        if self._journal.is_full and not self.is_read_only and not self._is_far_behind():
             self.retry()
 
     def retry(self) -> bool:
@@ -229,20 +230,40 @@ class Ledger:
         for path in self._lent.pop(job_id, ()):
             self.directory.spares.give_back(path)
 
+    @property
+    def has_unwritten(self) -> bool:
+        """Whether new jobs have no file yet, or the file of the last id is older than it."""
+        return bool(self._unwritten) or self.last_id != self._written_serial
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether too many new jobs have no file: some must be written, quiet or not."""
+        count = len(self._unwritten)
+        return count > settings.FILES_UNWRITTEN_MAX or (self._journal.is_full and count > 0)
+
+    def write_newest(self, count: int) -> None:
+        """Write the files of so many new jobs; the oldest may soon start, and be written then."""
+        self.write_serial()
+        if not self.is_read_only:
+            self.write_pending(itertools.islice(reversed(self._unwritten), count))
+
     def write_pending(self, ids: Iterable[int] | None = None) -> None:
         """Write the files of new jobs that have none yet."""
         for job_id in sorted(self._unwritten if ids is None else ids):
-            if job_id in self._unwritten:
-                self.write_file(job_id)
+            self.write_file(job_id)
 
-    def unwritten_up_to(self, last_id: int, count: int) -> list[int]:
-        """New jobs without a file, up to this id: so many of them."""
-        found = (job_id for job_id in self._unwritten if job_id <= last_id)
-        return list(itertools.islice(found, count))
+    def write_serial(self) -> None:
+        """Bring the file of the last id up. The journal knows the ids of all that it has."""
+        if self.last_id != self._written_serial:
+            self._written_serial = self.last_id
+            # It is brought up with the next id.
+            with contextlib.suppress(errors.StorageError):
+                self.directory.write_serial(self.last_id)
 
     def close(self) -> None:
         """Write what has no file yet, and close everything."""
         self.write_pending()
+        self.write_serial()
         self._journal.close()
         self.directory.close()
 
@@ -254,7 +275,7 @@ class Ledger:
         self._effects.append((done, failed))
         return True
 
-    def _is_behind(self) -> bool:
+    def _is_far_behind(self) -> bool:
         """Whether to let the segment grow until the files of new jobs have been written.
 
         They are written some at a time, and a new segment would need all of them at once.
@@ -277,8 +298,6 @@ class Ledger:
             return
         for done, _ in effects:
             done()
-        # Last, so that nobody waits for it.
-        self._write_serial()
 
     def _move_archived(self) -> None:
         """Move the files of archived jobs; the journal knows of those that cannot be moved."""
@@ -294,15 +313,6 @@ class Ledger:
             del self._unarchived[job_id]
             self.forget(job_id)
             done()
-
-    def _write_serial(self) -> None:
-        if self.last_id != self._written_serial:
-            try:
-                self.directory.write_serial(self.last_id)
-            except errors.StorageError:
-                # The journal has the number too; the file is brought up next time.
-                return
-            self._written_serial = self.last_id
 
     def _renew_journal(self) -> None:
         """Begin a new segment and delete the old ones, which the job files make up for.

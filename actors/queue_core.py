@@ -59,7 +59,6 @@ class QueueCore(Component):
         self._chain_serial = 0
         self._noted_serial = -1
         self._reader = QueueReader(self._table, self._ledger, self.log)
-        self._files_up_to = 0
         self._unread: set[int] = set()
         self._requests: dict[int, Envelope] = {}
         # Answers to a queue that was replaced must not be taken for answers to this one.

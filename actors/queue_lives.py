@@ -10,7 +10,7 @@ import contextlib
 import functools
 from typing import TYPE_CHECKING
 
-from ..storage import errors, jobs, settings
+from ..storage import errors, jobs
 from ..storage.jobs import JobStatus
 from ..transport import messages
 from .job_table import Phase, Row, row_of
@@ -55,7 +55,6 @@ class QueueLives(QueueCore):
                 row.status = JobStatus.QUEUED
                 self._reader.watches.changed(row)
         self._end_all_doomed(message.doomed)
-        self._files_up_to = message.seen_up_to
 
     def _end_all_doomed(self, doomed: Sequence[tuple[int, str, str]]) -> None:
         for job_id, verdict, text in doomed:
@@ -80,21 +79,6 @@ class QueueLives(QueueCore):
             self._ledger.refuse_writes(error)
         else:
             self._unread.discard(row.id)
-
-    def _write_files(self) -> None:
-        """At the end of a turn: write files of new jobs that are not started at once.
-
-        Some now, the others at the end of the next turns: whoever asks for something meanwhile
-        waits for the few of one turn.
-        """
-        if self._files_up_to == 0 or self._ledger.is_read_only:
-            return
-        ids = self._ledger.unwritten_up_to(self._files_up_to, settings.FILES_AT_ONCE)
-        self._ledger.write_pending(ids)
-        if len(ids) < settings.FILES_AT_ONCE:
-            self._files_up_to = 0
-        else:
-            self.address(self.name).notify(messages.FilesDue())
 
     def _mark_being_forked(self, row: Row) -> bool:
         """The job file names the daemon's lock file while a process is being made."""

@@ -35,7 +35,6 @@ class Scheduler(Component):
         """Know nothing, and ask for everything."""
         # No slots before somebody has told how many: more might start than may.
         self._schedule = Schedule(0)
-        self._seen_up_to = 0
         self._report = 0
         self._is_due = False
         self._explained: list[messages.ExplainPending] = []
@@ -84,14 +83,14 @@ class Scheduler(Component):
             self.address("job_queue").notify(messages.ReportStatuses(ids=decided.unknown))
         if decided.unjudged:
             self.address("job_queue").notify(messages.ReportJobs(ids=decided.unjudged))
-        chosen = messages.JobsChosen(
-            start=decided.start,
-            seen_up_to=self._seen_up_to,
-            report=self._report,
-            doomed=[(doomed.id, doomed.verdict, doomed.text) for doomed in decided.doomed],
-            eligible=decided.eligible,
-        )
-        self.address("job_queue").notify(chosen)
+        if decided.start or decided.doomed or decided.eligible:
+            chosen = messages.JobsChosen(
+                start=decided.start,
+                report=self._report,
+                doomed=[(doomed.id, doomed.verdict, doomed.text) for doomed in decided.doomed],
+                eligible=decided.eligible,
+            )
+            self.address("job_queue").notify(chosen)
         explained, self._explained = self._explained, []
         for asked in explained:
             standing = self._standing(asked)
@@ -116,5 +115,3 @@ class Scheduler(Component):
         else:
             for verdict in message.jobs:
                 self._schedule.add(verdict)
-        for verdict in message.jobs:
-            self._seen_up_to = max(self._seen_up_to, verdict.job.id)

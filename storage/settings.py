@@ -110,6 +110,12 @@ WINDOW_LOOK_SECONDS = 30.0
 FILES_AT_ONCE = 10
 """How many files of new jobs are written at a time; what came meanwhile goes before the next."""
 
+FILES_REST_SECONDS = 0.01
+"""How long nothing must have come to the queue before files of new jobs are written."""
+
+FILES_UNWRITTEN_MAX = 1_000
+"""How many new jobs may have no file but the journal; above, some are written all the same."""
+
 SWEEP_JOBS = 200
 """How many pending jobs are sent at a time to be judged under new rules."""
 

@@ -466,7 +466,7 @@ Verdict = Literal["canceled", "failed", "rejected"]
 
 
 class JobsChosen(Notice, frozen=True):
-    """From the scheduler: start ``start``; the pass has seen every job up to ``seen_up_to``.
+    """From the scheduler: start ``start``; ``eligible`` wait for no other job any more.
 
     ``doomed`` jobs have a dependency that can no longer be satisfied, or a rule rejects them:
     each with the verdict and the text. ``report`` is the number of the queue's last report that
@@ -474,7 +474,6 @@ class JobsChosen(Notice, frozen=True):
     """
 
     start: list[int]
-    seen_up_to: int
     report: int = 0
     doomed: list[tuple[int, Verdict, str]] = []
     eligible: list[int] = []
@@ -597,10 +596,6 @@ class ReportRunning(Notice, frozen=True):
 
 class DiskRetried(Notice, frozen=True):
     """From the receiver's own timer: find out whether the disk takes writes again."""
-
-
-class FilesDue(Notice, frozen=True):
-    """From the job queue to itself: go on writing the files of new jobs."""
 
 
 class HandOverAsked(Notice, frozen=True):

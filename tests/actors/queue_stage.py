@@ -45,6 +45,9 @@ class Queue:
         """From now on, every file is as it is also after the loss of the machine."""
         self.flushed = {path: path.read_bytes() for path in self.files()}
 
+    def file_of(self, name: str) -> str:
+        return (self.stage.places.queue / name).read_text(encoding="ascii")
+
     def files(self) -> list[Path]:
         return [path for path in self.stage.places.queue.rglob("job-*") if path.is_file()]
 
@@ -70,11 +73,15 @@ class Queue:
     def submitted(self, *specs: JobSpec, **fields: Any) -> list[int]:
         return self.submit(*specs, **fields).answer_as(messages.JobsSubmitted).ids
 
-    def choose(self, *ids: int, seen_up_to: int = 0, **fields: Any) -> None:
+    def choose(self, *ids: int, **fields: Any) -> None:
         fields.setdefault("report", self.actor.component._reports)
-        chosen = messages.JobsChosen(start=list(ids), seen_up_to=seen_up_to, **fields)
-        self.actor.notify(chosen)
+        self.actor.notify(messages.JobsChosen(start=list(ids), **fields))
         self.actor.end_turn()
+
+    def rest(self) -> None:
+        """Nothing comes for so long that every file is written, unless the disk refuses."""
+        while self.actor.component.mailbox.patience_seconds is not None:
+            self.actor.be_quiet()
 
     def greet(self, job_id: int) -> str:
         """A child for the job holds its lock file and asks to go on; the turn goes on."""

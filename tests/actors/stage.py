@@ -131,6 +131,11 @@ class Staged(Generic[ComponentT]):
     def end_turn(self) -> None:
         self.handle(base._TURN_ENDED.message)
 
+    def be_quiet(self) -> None:
+        """Nothing comes for as long as the actor's patience."""
+        self.handle(base._QUIET.message)
+        self.end_turn()
+
     def ask(self, message: Message) -> Asker:
         """Let it handle a message in a turn of its own."""
         asker = self.say(message)

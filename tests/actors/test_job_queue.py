@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from unittest import mock
 
 import pytest
 from tests.actors.queue_stage import DELAY, Queue, spec
 
-from ganger.storage import jobs, settings
+from ganger.storage import errors, jobs, settings
 from ganger.storage.jobs import JobStatus
 from ganger.transport import messages
 from ganger.transport.messages import JobSpec, SubmitJobs
@@ -151,26 +152,69 @@ def test_a_key_is_free_again_when_its_jobs_are_archived(queue: Queue) -> None:
     assert queue.submitted(spec(), key="k") == [2]
 
 
-def test_the_files_of_pending_jobs_follow_when_the_scheduler_has_seen_them(queue: Queue) -> None:
-    queue.submitted(spec(), spec(), spec())
-    queue.choose(seen_up_to=2)
-    assert sorted(path.name for path in queue.stage.places.queue.glob("job-*")) == [
-        "job-1",
-        "job-2",
-    ]
+def file_numbers(queue: Queue) -> list[int]:
+    return sorted(int(path.name.removeprefix("job-")) for path in queue.files())
 
 
-def test_files_of_many_new_jobs_are_written_some_at_a_time(queue: Queue) -> None:
+def test_the_files_of_pending_jobs_follow_some_at_a_time_when_nothing_else_comes(
+    queue: Queue,
+) -> None:
     once = settings.FILES_AT_ONCE
-    queue.submitted(*[spec()] * (2 * once + 1))
-    queue.choose(seen_up_to=10_000)
-    for written in (once, 2 * once):
-        assert len(list(queue.stage.places.queue.glob("job-*"))) == written
-        [due] = queue.stage.take(messages.FilesDue, to="job_queue")
-        queue.actor.notify(due)
-        queue.actor.end_turn()
-    assert len(list(queue.stage.places.queue.glob("job-*"))) == 2 * once + 1
-    assert queue.stage.take(messages.FilesDue) == []
+    last = 2 * once + 1
+    queue.submitted(*[spec()] * last)
+    mailbox = queue.actor.component.mailbox
+    # The newest go first: the oldest may start soon, and are written then.
+    for written in (0, once, 2 * once):
+        assert file_numbers(queue) == list(range(last - written + 1, last + 1))
+        assert mailbox.patience_seconds == settings.FILES_REST_SECONDS
+        queue.actor.be_quiet()
+    assert file_numbers(queue) == list(range(1, last + 1))
+    assert mailbox.patience_seconds is None
+    assert queue.file_of("serial") == f"{last}\n"
+
+
+def test_a_job_that_starts_has_its_file_at_once_and_only_the_others_wait(queue: Queue) -> None:
+    queue.submitted(spec(), spec())
+    queue.choose(1)
+    assert file_numbers(queue) == [1]
+    assert queue.file(1)["livelock"] == queue.stage.daemon_lock.path
+    queue.rest()
+    assert file_numbers(queue) == [1, 2]
+    assert queue.file(1)["livelock"] == queue.stage.daemon_lock.path
+
+
+def test_a_queue_that_is_never_quiet_writes_files_too(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "FILES_UNWRITTEN_MAX", 5)
+    queue.submitted(*[spec()] * 5)
+    assert file_numbers(queue) == []
+    once = settings.FILES_AT_ONCE
+    queue.submitted(*[spec()] * 2 * once)
+    assert len(file_numbers(queue)) == once
+    # There are still too many: it goes on as soon as nothing waits.
+    assert queue.actor.component.mailbox.patience_seconds == 0
+    queue.submitted(spec())
+    assert len(file_numbers(queue)) == 2 * once
+    queue.rest()
+    assert file_numbers(queue) == list(range(1, 5 + 2 * once + 2))
+
+
+def test_files_wait_for_the_disk_and_not_for_ever(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.submitted(spec(), spec())
+    full = errors.StorageError("job-2: no space left")
+    with monkeypatch.context() as patch:
+        patch.setattr("threading.Timer", mock.Mock())
+        patch.setattr(queue.actor.component._ledger.directory, "write", mock.Mock(side_effect=full))
+        queue.actor.be_quiet()
+        assert queue.actor.component.mailbox.patience_seconds is None
+        assert queue.submit(spec()).refusal[0] == "ReadOnlyError"
+    queue.actor.notify(messages.DiskRetried())
+    queue.actor.end_turn()
+    assert file_numbers(queue) == [1, 2]
+    assert queue.submitted(spec()) == [3]
 
 
 # Cancel and priority.
@@ -386,7 +430,7 @@ def test_an_unknown_job_is_an_error_and_not_the_end(queue: Queue) -> None:
         messages.JobWaits(job_id=9, serial=1, body=b"{}"),
         messages.JobExited(job_id=9, lock_file="/l/x", has_left=False),
         messages.StartFailed(job_id=9, text="x"),
-        messages.JobsChosen(start=[9], seen_up_to=9, doomed=[(9, "failed", "")], eligible=[9]),
+        messages.JobsChosen(start=[9], doomed=[(9, "failed", "")], eligible=[9]),
     )
     queue.actor.end_turn()
     unknown = queue.actor.ask(queue.state(9, 1, RUNNING, body=b"{}"))

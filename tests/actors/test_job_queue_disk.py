@@ -296,7 +296,7 @@ def test_a_pending_job_that_cannot_be_read_for_a_moment_waits_for_the_disk(
     queue: Queue, monkeypatch: pytest.MonkeyPatch, *, doomed: bool
 ) -> None:
     queue.submitted(spec())
-    queue.choose(seen_up_to=1)
+    queue.rest()
     choice: dict[str, Any] = {"doomed": [(1, "failed", "no")]} if doomed else {}
 
     def choose() -> None:
@@ -325,7 +325,7 @@ def test_a_pending_job_that_cannot_be_read_again_either_is_damaged(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue.submitted(spec())
-    queue.choose(seen_up_to=1)
+    queue.rest()
     monkeypatch.setattr("threading.Timer", Timer)
     gone = errors.StorageError("job-1: Input/output error")
     monkeypatch.setattr(

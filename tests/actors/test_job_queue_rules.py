@@ -64,6 +64,16 @@ def test_of_a_batch_only_the_rejected_jobs_are_left_out(queue: Queue) -> None:
     assert new > max(reply.ids)
 
 
+def test_the_id_of_a_rejected_job_is_not_given_again_after_the_daemon_was_killed(
+    queue: Queue,
+) -> None:
+    obey(queue, REJECTS)
+    assert queue.submitted(command(), spec()) == [1]
+    queue.restart()
+    obey(queue)
+    assert queue.submitted(command()) == [3]
+
+
 def test_relative_dependencies_are_right_around_a_rejected_job(queue: Queue) -> None:
     obey(queue, REJECTS)
     first, third = queue.submitted(command(), spec(), command(depends=[(-2, ["success"])]))

@@ -170,24 +170,21 @@ def test_a_flush_does_not_go_back_behind_what_was_noted_meanwhile(books: Books) 
     assert books.ledger.body(1) == body(1, 3)
 
 
-def test_the_serial_file_follows(books: Books) -> None:
-    books.store_new(1, 2, 3)
-    books.ledger.commit()
-    assert (books.places.queue / "serial").read_bytes() == b"3\n"
-
-
 # Files.
 
 
-def test_new_jobs_get_their_files_when_asked(books: Books) -> None:
+def test_new_jobs_and_the_last_id_get_their_files_when_asked(books: Books) -> None:
     books.store_new(1, 2, 3)
     books.ledger.commit()
-    assert books.ledger.unwritten_up_to(2, 9) == [1, 2]
-    books.ledger.write_pending(books.ledger.unwritten_up_to(2, 9))
-    assert books.directory.live_ids() == [1, 2]
-    books.ledger.write_pending()
+    assert books.ledger.has_unwritten
+    books.ledger.write_newest(2)
+    assert books.directory.live_ids() == [2, 3]
+    assert (books.places.queue / "serial").read_bytes() == b"3\n"
+    assert books.ledger.has_unwritten
+    books.ledger.write_newest(2)
     assert books.directory.live_ids() == [1, 2, 3]
     assert books.ledger.serial(1) is None
+    assert not books.ledger.has_unwritten
 
 
 def test_closing_writes_what_has_no_file_yet(tmp_path: Path) -> None:
@@ -196,6 +193,7 @@ def test_closing_writes_what_has_no_file_yet(tmp_path: Path) -> None:
     books.ledger.commit()
     books.close()
     assert books.directory.read(2) == body(2, 1)
+    assert (books.places.queue / "serial").read_bytes() == b"2\n"
 
 
 def test_the_state_of_a_job_that_a_process_has_stays_known(books: Books) -> None:
@@ -256,7 +254,8 @@ def test_a_segment_grows_while_files_of_new_jobs_are_missing(
         note()
     assert len(names) == 1
     # All but a few written: the next commit begins a new one.
-    books.ledger.write_pending(books.ledger.unwritten_up_to(100, 95))
+    assert books.ledger.is_behind
+    books.ledger.write_newest(95)
     books.store_new(101)
     books.ledger.commit()
     note()
@@ -426,10 +425,15 @@ def test_a_serial_file_that_cannot_be_written_holds_nothing_up(
         refuse(patch, "pwrite")
         books.store_new(1)
         books.ledger.commit()
+        books.ledger.write_newest(1)
     assert books.take_said() == ["new 1"]
     assert not books.is_read_only()
+    assert books.directory.live_ids() == [1]
+    # The journal has the number, so that it is not tried again and again.
+    assert not books.ledger.has_unwritten
     books.store_new(2)
     books.ledger.commit()
+    books.ledger.write_newest(1)
     assert books.directory.read_serial() == 2
 
 

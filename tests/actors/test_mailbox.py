@@ -29,13 +29,15 @@ def mailbox(request: pytest.FixtureRequest) -> Iterator[Mailbox]:
 
 
 def take(mailbox: Mailbox, count: int) -> list[object]:
-    """The next parcels; ``T`` for the end of a turn, descriptors for those that are ready."""
+    """The next parcels; ``T`` for the end of a turn, ``Q`` for quiet, descriptors if ready."""
     taken: list[object] = []
     for _ in range(count):
         parcel = mailbox.get()
         message = getattr(parcel, "message", parcel)
         if parcel is TURN_ENDED:
             taken.append("T")
+        elif parcel is base._QUIET:
+            taken.append("Q")
         elif isinstance(message, base._Readable):
             taken.append(message.descriptors)
         else:
@@ -183,20 +185,29 @@ def test_a_message_wakes_a_mailbox_that_waits_for_descriptors(
         assert taken == [number, "T"]
 
 
-def test_an_owner_with_patience_is_woken_though_nothing_came(
+def test_an_owner_with_patience_is_woken_though_nothing_came(mailbox: Mailbox) -> None:
+    for patience in (0.001, 0):
+        mailbox.patience_seconds = patience
+        assert take(mailbox, 4) == ["Q", "T", "Q", "T"]
+        mailbox.put(1)
+        assert take(mailbox, 3) == [1, "T", "Q"]
+        mailbox.put(2)
+        assert take(mailbox, 2) == [2, "T"]
+    mailbox.patience_seconds = None
+    mailbox.put(3)
+    assert take(mailbox, 2) == [3, "T"]
+
+
+def test_who_has_patience_hears_of_descriptors_too(
     polling: PollingMailbox, pipe: tuple[int, int]
 ) -> None:
     reader, writer = pipe
     polling.watch(reader)
     polling.patience_seconds = 0.001
-    assert take(polling, 2) == [[], "T"]
+    assert take(polling, 2) == ["Q", "T"]
     os.write(writer, b"x")
     polling.put(1)
     assert take(polling, 3) == [[reader], 1, "T"]
-    os.read(reader, 1)
-    polling.patience_seconds = None
-    polling.put(2)
-    assert take(polling, 2) == [2, "T"]
 
 
 def test_a_closed_mailbox_wakes_nobody(polling: PollingMailbox) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 from tests.actors.stage import Stage, Staged
 
@@ -44,7 +45,7 @@ def test_a_turn_ends_with_one_pass_for_all_that_it_brought(stage: Stage) -> None
     scheduler.notify(JobsJudged(jobs=[verdict(1)]), JobsJudged(jobs=[verdict(2), verdict(3)]))
     assert stage.told == []
     scheduler.end_turn()
-    assert stage.told == [("job_queue", JobsChosen(start=[1, 2, 3], seen_up_to=3))]
+    assert stage.told == [("job_queue", JobsChosen(start=[1, 2, 3]))]
 
 
 def test_a_turn_that_brought_nothing_ends_without_a_pass(stage: Stage) -> None:
@@ -63,9 +64,13 @@ def test_every_kind_of_news_leads_to_a_pass(stage: Stage) -> None:
         messages.LimitsChanged(running_jobs_max=5),
         messages.RuleChainChanged(chain=8, serial=2, reads_opcodes=False),
     ):
-        scheduler.notify(news)
-        scheduler.end_turn()
-        stage.take_one(JobsChosen, to="job_queue")
+        schedule = scheduler.component._schedule
+        with mock.patch.object(schedule, "decide", wraps=schedule.decide) as decide:
+            scheduler.notify(news)
+            scheduler.end_turn()
+        decide.assert_called_once()
+    # Nothing came of it, and nobody needs to hear that.
+    assert stage.take(JobsChosen) == []
 
 
 def test_a_free_slot_is_used_in_the_turn_in_which_it_is_freed(stage: Stage) -> None:
@@ -132,20 +137,12 @@ def test_everything_told_afresh_replaces_what_was_known(stage: Stage) -> None:
     stage.told.clear()
     scheduler.notify(JobsJudged(jobs=[verdict(4), verdict(5)], running=[verdict(2)], is_all=True))
     scheduler.end_turn()
-    assert stage.take_one(JobsChosen) == JobsChosen(start=[4], seen_up_to=5)
+    assert stage.take_one(JobsChosen) == JobsChosen(start=[4])
     # Whether the running one still runs is asked for: word of its end may have been overtaken.
     assert stage.take_one(messages.ReportStatuses).ids == [2]
     scheduler.notify(messages.StatusesReported(jobs=[(2, ERROR)]))
     scheduler.end_turn()
     assert stage.take_one(JobsChosen).start == [5]
-
-
-def test_what_has_been_seen_never_goes_back(stage: Stage) -> None:
-    scheduler = start(stage)
-    scheduler.notify(JobsJudged(jobs=[verdict(9)]))
-    scheduler.notify(JobsJudged(jobs=[verdict(3)]))
-    scheduler.end_turn()
-    assert stage.take_one(JobsChosen).seen_up_to == 9
 
 
 # Rules.
@@ -157,7 +154,7 @@ def test_a_job_that_nobody_has_judged_does_not_start(stage: Stage) -> None:
     scheduler = stage.start(Scheduler)
     scheduler.notify(JobsJudged(jobs=[verdict(1, chain=0)], is_all=True))
     scheduler.end_turn()
-    assert stage.take_one(JobsChosen).start == []
+    assert stage.take(JobsChosen) == []
 
 
 def test_after_other_rules_the_first_in_order_are_judged_anew_before_any_starts(
@@ -168,7 +165,7 @@ def test_after_other_rules_the_first_in_order_are_judged_anew_before_any_starts(
     scheduler.notify(JobsJudged(jobs=[verdict(1), verdict(2, priority=-1)]))
     scheduler.end_turn()
     assert stage.take_one(messages.ReportJobs, to="job_queue").ids == [2, 1]
-    assert stage.take_one(JobsChosen).start == []
+    assert stage.take(JobsChosen) == []
     anew = [verdict(1, chain=8), verdict(2, chain=8, action="PAUSE", rule="r")]
     scheduler.notify(JobsJudged(jobs=anew, is_repeat=True))
     scheduler.end_turn()
@@ -185,8 +182,8 @@ def test_the_queue_hears_of_rules_behind_all_that_was_decided_under_older_ones(
     scheduler.notify(JobsJudged(jobs=[verdict(2)]))
     scheduler.end_turn()
     kinds = [type(message) for name, message in stage.told if name == "job_queue"]
-    assert kinds == [JobsChosen, messages.ChainNoted, messages.ReportJobs, JobsChosen]
-    assert [chosen.start for chosen in stage.take(JobsChosen)] == [[1], []]
+    assert kinds == [JobsChosen, messages.ChainNoted, messages.ReportJobs]
+    assert stage.take_one(JobsChosen).start == [1]
     assert stage.take_one(messages.ChainNoted).serial == 2
 
 

@@ -45,9 +45,11 @@ def test_a_number_that_no_job_can_have_is_named(queue: Queue) -> None:
 
 def test_a_serial_file_with_thousands_of_digits_is_not_believed(queue: Queue) -> None:
     queue.submitted(spec(), spec())
+    queue.rest()
     (queue.stage.places.queue / "serial").write_text("7" * 5_000)
     queue.restart()
     assert queue.submitted(spec()) == [3]
+    queue.rest()
     # And what was longer than the new number is gone from it.
     assert (queue.stage.places.queue / "serial").read_text() == "3\n"
 
@@ -108,6 +110,7 @@ def test_records_behind_a_damaged_one_are_kept_aside_and_named(queue: Queue) -> 
 
 def test_nothing_that_somebody_left_keeps_the_queue_from_starting(queue: Queue) -> None:
     queue.submitted(spec(), spec())
+    queue.rest()
     places = queue.stage.places
     (places.queue / "serial").unlink()
     (places.queue / "serial").mkdir()

@@ -138,7 +138,7 @@ def write_jobs(queue: Queue) -> None:
         queue.finish(job_id, status)
     queue.actor.ask(messages.ArchiveJob(id=1))
     assert queue.submitted(spec(reason=[("gnt:user", "no longer", 1)])) == [5]
-    queue.choose(seen_up_to=5)
+    queue.rest()
     queue.actor.ask(messages.CancelJob(id=5))
     assert queue.submitted(*[spec()] * 3) == [6, 7, 8]
     for job_id, status in ((6, RUNNING), (7, WAITING), (8, CANCELING)):
@@ -151,7 +151,7 @@ def write_jobs(queue: Queue) -> None:
     ) == [9]
     assert queue.submitted(spec((9, ["success", "error"]))) == [10]
     assert queue.submitted(spec(), spec(ops=2), spec()) == [11, 12, 13]
-    queue.choose(seen_up_to=13)
+    queue.rest()
     queue.choose(11)
     run(queue, 12, SUCCESS, QUEUED)
     # The end of job 13 is in the journal, and its process had no time to write its file.

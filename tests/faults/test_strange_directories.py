@@ -80,6 +80,7 @@ def test_a_serial_file_far_above_all_that_is_known_is_not_believed(queue: Queue)
     serial.write_text(str(ID_UNBELIEVABLE))
     start(queue)
     assert queue.submitted(spec()) == [2]
+    queue.rest()
     assert serial.read_text() == "2\n"
 
 

@@ -155,6 +155,14 @@ class World(Stage):
             self._burn_out()
             self.settle()
         self.deliveries += delivered
+        self._rest()
+
+    def _rest(self) -> None:
+        """Now and then nothing comes for as long as somebody's patience."""
+        for component in self.living.values():
+            if component.mailbox.patience_seconds is not None and self.dice.random() < 0.5:
+                component.on_receive(base._QUIET.message)
+                component.on_receive(base._TURN_ENDED.message)
 
     def _deliver(self, name: str) -> None:
         component = self.living.get(name)

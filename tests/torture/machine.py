@@ -251,11 +251,15 @@ class Machine:
 
         self._ask(messages.SubmitJobs(jobs=list(specs), key=key), take)
 
-    def choose(self, *ids: int, seen_up_to: int = 0) -> None:
-        """The scheduler starts jobs; new ones up to an id may get their files."""
+    def choose(self, *ids: int) -> None:
+        """The scheduler starts jobs."""
         report = self.queue.component._reports
-        chosen = messages.JobsChosen(start=list(ids), seen_up_to=seen_up_to, report=report)
-        self.queue.notify(chosen)
+        self.queue.notify(messages.JobsChosen(start=list(ids), report=report))
+
+    def rest(self) -> None:
+        """Nothing comes for a while: new jobs get their files."""
+        if self.queue.component.mailbox.patience_seconds is not None:
+            self.queue.be_quiet()
 
     def cancel(self, job_id: int) -> None:
         """Cancel a job that is not final."""

@@ -66,9 +66,11 @@ class Script:
         return JobSpec(ops=ops)
 
     def _choose(self) -> None:
+        if self._dice.random() < 0.5:
+            self._machine.rest()
         job_id = self._any_job(Phase.PENDING)
-        seen = self._dice.choice((0, self._machine.queue.component._ledger.last_id))
-        self._machine.choose(*([] if job_id is None else [job_id]), seen_up_to=seen)
+        if job_id is not None:
+            self._machine.choose(job_id)
 
     def _cancel(self) -> None:
         job_id = self._any_job(Phase.PENDING, Phase.STARTING, Phase.HANDED_OVER)

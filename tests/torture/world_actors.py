@@ -40,8 +40,10 @@ class Mailbox(base.PollingMailbox):
         self.core = Core.active
         self.watched: list[int] = []
         self.name = ""
+        self.patience_seconds = None
         self._lines: dict[str, deque[tuple[float, Any]]] = {}
         self._handled = 0
+        self._turn_ended_at = 0.0
 
     def put(self, parcel: Any, /) -> None:
         core = self.core
@@ -60,7 +62,7 @@ class Mailbox(base.PollingMailbox):
         """When there is something to do."""
         if self._handled:
             return 0.0
-        return min(self._next_message(), self._next_readable())
+        return min(self._next_message(), self._next_readable(), self._quiet_at())
 
     def get(self) -> Any:
         """The next thing to do, if it is due; else None."""
@@ -70,6 +72,7 @@ class Mailbox(base.PollingMailbox):
             goes_on = goes_on and self._next_message() <= now
             if not goes_on or self.core.dice.random() >= TURN_GOES_ON:
                 self._handled = 0
+                self._turn_ended_at = now
                 return base._TURN_ENDED
         else:
             handles = [self.core.handles.get(number) for number in self.watched]
@@ -79,9 +82,11 @@ class Mailbox(base.PollingMailbox):
                 self.core.dice.shuffle(ready)
                 return base._Parcel(base._Readable(ready))
         lines = [line for line in self._lines.values() if line and line[0][0] <= now]
-        if not lines:
+        if not lines and (self._handled or self._quiet_at() > now):
             return None
         self._handled += 1
+        if not lines:
+            return base._QUIET
         return self.core.dice.choice(lines).popleft()[1]
 
     def empty(self) -> bool:
@@ -104,6 +109,11 @@ class Mailbox(base.PollingMailbox):
         waiting = [entry for line in self._lines.values() for entry in line]
         self._lines.clear()
         return [parcel for _, parcel in waiting]
+
+    def _quiet_at(self) -> float:
+        """When the owner loses its patience, if nothing comes."""
+        patience = self.patience_seconds
+        return math.inf if patience is None else self._turn_ended_at + patience
 
     def _next_message(self) -> float:
         return min((line[0][0] for line in self._lines.values() if line), default=math.inf)
@@ -145,7 +155,7 @@ class ActorTask(Task):
         if self.core.trace is not None:
             said = message.message if isinstance(message, Envelope) else message
             self.core.note(f"{self.name:16}", shown(said))
-        if isinstance(message, Envelope | base._TurnEnded | base._Readable):
+        if isinstance(message, Envelope | base._TurnEnded | base._Quiet | base._Readable):
             try:
                 self.component.on_receive(message)
             except InjectedCrashError:

@@ -95,7 +95,7 @@ def test_a_frame_may_have_the_largest_size_and_no_more() -> None:
         ({"type": b"read_info"}, "message: "),
         ({"type": "x" * 1_000}, "message: "),
         ({b"type": "read_info"}, "message: "),
-        ({"type": "jobs_chosen", "start": [1], "seen_up_to": 1}, "jobs_chosen: "),
+        ({"type": "jobs_chosen", "start": [1]}, "jobs_chosen: "),
         (["read_info"], "message: "),
     ],
 )
