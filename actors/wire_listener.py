@@ -27,7 +27,7 @@ from ..transport.messages import (
     Message,
     Request,
 )
-from ..transport.wire import Router
+from ..transport.wire import Router, Sent
 from .base import PollingComponent
 from .spokesmen import Spokesmen
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ..transport.addresses import ComponentAddress
     from ..transport.wire import Credentials, Incoming
 
-ListenerMessage = messages.ReplyDue | messages.ComponentReplaced
+ListenerMessage = messages.ReplyDue | messages.FramesWaiting | messages.ComponentReplaced
 
 _LASTING = (messages.WatchJobs, messages.AttachJob, messages.RequestLocks)
 """Requests that may stay open for as long as somebody wants."""
@@ -44,16 +44,53 @@ _PARTS = (messages.JobChanged, messages.JobLogged, messages.LocksPending)
 """Replies after which more follow under the same number."""
 
 
+_AT_ONCE = (messages.JobsSubmitted,)
+"""Replies worth the haste: small, and the only ones under their number."""
+
+
+class Outlet(msgspec.Struct, frozen=True):
+    """What the addresses of one listener's peers share."""
+
+    listener: ComponentAddress
+    router: Router
+    unanswered: dict[tuple[bytes, int], str]
+    """The requests that wait for an answer: peer and number, and the component that has it."""
+
+
 class WireAddress(msgspec.Struct, frozen=True):
     """The address of a peer of the listener; any thread may tell it."""
 
     peer: bytes
-    listener: ComponentAddress
+    outlet: Outlet
 
     def tell(self, envelope: Envelope) -> None:
-        """Hand the message to the listener's thread, which alone uses the socket."""
+        """Send the message, or hand it to the listener's thread.
+
+        Who waits for a submission is answered by the queue's own thread, if the listener sleeps:
+        waking it up takes as long as all the rest of the answer.
+        """
+        if isinstance(envelope.message, _AT_ONCE) and self._is_sent(envelope):
+            return
         due = messages.ReplyDue(peer=self.peer, number=envelope.number, message=envelope.message)
-        self.listener.notify(due)
+        self.outlet.listener.notify(due)
+
+    def _is_sent(self, envelope: Envelope) -> bool:
+        outlet = self.outlet
+        if (self.peer, envelope.number) not in outlet.unanswered:
+            # Its sender was told that it will never be answered.
+            return False
+        try:
+            data = frames.encode(envelope.message, envelope.number)
+        except errors.FrameError:
+            # The listener has an answer for that.
+            return False
+        sent = outlet.router.send_between(self.peer, data)
+        if sent is Sent.NOT:
+            return False
+        outlet.unanswered.pop((self.peer, envelope.number), None)
+        if sent is Sent.AND_THERE_IS_MORE:
+            outlet.listener.notify(messages.FramesWaiting())
+        return True
 
 
 class OpenFrames:
@@ -115,6 +152,7 @@ class WireListener(PollingComponent):
         self._attached: dict[bytes, Envelope] = {}
         self._spokesmen = Spokesmen(self.places.lock_files)
         self._open = OpenFrames()
+        self._ready: list[int] = []
         self._look_at = 0.0
         self.mailbox.watch(self._open.descriptor)
         self._router = Router(
@@ -124,6 +162,7 @@ class WireListener(PollingComponent):
         )
         for descriptor in self._router.filenos():
             self.mailbox.watch(descriptor)
+        self._outlet = Outlet(self.address(self.name), self._router, self._unanswered)
         self.surroundings.endpoints[:] = self._router.endpoints
 
     def close(self) -> None:
@@ -137,6 +176,9 @@ class WireListener(PollingComponent):
         match message:
             case messages.ReplyDue():
                 self._send(message.peer, message.number, message.message)
+            case messages.FramesWaiting():
+                # The end of this turn reads them.
+                pass
             case messages.ComponentReplaced():
                 self._refuse_forgotten(message.component)
                 if message.component == "executor":
@@ -146,6 +188,7 @@ class WireListener(PollingComponent):
 
     def readable(self, descriptors: list[int]) -> None:
         """Something has come in, or a frame is done: the end of the turn goes on."""
+        self._ready += descriptors
         if self._open.descriptor in descriptors:
             self._open.told()
 
@@ -162,21 +205,26 @@ class WireListener(PollingComponent):
 
     def _read_sockets(self) -> None:
         """Read the sockets dry: their descriptors are edge-triggered, also after a send."""
-        while not self._open.is_full():
-            incoming = self._router.receive()
-            for one in incoming:
+        while True:
+            is_full = self._open.is_full()
+            ready, self._ready = self._ready, []
+            if is_full:
+                # Else the descriptors would report, again and again, what must wait.
+                self._router.receive(ready, limit=0)
+                return
+            for one in self._router.receive(ready):
                 self._take_in(one)
             for peer in self._router.take_left():
                 self._forget_peer(peer)
                 self._spokesmen.forget(peer)
-            if not incoming and not self._router.has_more:
+            if not self._router.has_more:
                 return
             if not self.mailbox.empty():
                 # Replies are due; the rest is read at the end of the next turn.
                 return
 
     def _take_in(self, incoming: Incoming) -> None:
-        address = WireAddress(incoming.peer, self.address(self.name))
+        address = WireAddress(incoming.peer, self._outlet)
         number = 0
         try:
             self._check_peer(incoming.identity)
@@ -230,8 +278,8 @@ class WireListener(PollingComponent):
         """The peer has gone, or does not read: nobody follows anything for it any more."""
         self.address("job_queue").notify(messages.PeerGone(peer=peer))
         self._attached.pop(peer, None)
-        for key in [key for key in self._unanswered if key[0] == peer]:
-            del self._unanswered[key]
+        for key in [key for key in self._unanswered.copy() if key[0] == peer]:
+            self._unanswered.pop(key, None)
 
     def _attach_again(self) -> None:
         """Tell a new executor of the jobs that its predecessor could reach here."""
@@ -241,6 +289,7 @@ class WireListener(PollingComponent):
     def _refuse_forgotten(self, component: str) -> None:
         error = errors.ComponentRestartedError(f"component {component} was restarted")
         failure = messages.Failure(error.name, error.text)
-        forgotten = [key for key, who in self._unanswered.items() if who == component]
+        # A copy, here and above: other threads answer too.
+        forgotten = [key for key, who in self._unanswered.copy().items() if who == component]
         for peer, number in forgotten:
             self._send(peer, number, failure)

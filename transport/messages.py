@@ -1144,6 +1144,10 @@ class ReplyDue(Notice, frozen=True):
     message: Message
 
 
+class FramesWaiting(Notice, frozen=True):
+    """To a listener, within its process: read the sockets, though no descriptor says so."""
+
+
 # ---------------------------------------------------------------- to a job process
 
 

@@ -14,7 +14,9 @@ remote door asks for the key on each new connection, so that a key is known as s
 stored; both doors turn new peers away when there are too many.
 
 Descriptors are edge-triggered: one that was reported is quiet until everything was read, and
-*sending* may take the report away. So after every send look at `Router.has_more`.
+*sending* may take the report away. So after every send look at `Router.has_more`. Asking a
+socket that has nothing costs as much as asking one that has: only those are asked that were
+reported, or that may have something unreported.
 
 The client's DEALER is told of its connection by a monitor socket: it can only lose frames
 when a connection is lost, and whoever uses it then sends again (`session`). It therefore
@@ -25,11 +27,13 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import enum
 import os
 import resource
 import socket
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection
 from pathlib import Path
 
 import zmq
@@ -42,7 +46,7 @@ from .hoarding import Hoarding, OwnSize
 from .peers import Backlog, Connections, Credentials, Incoming, Kind, credentials
 from .session import LinkEvent
 
-__all__ = ["BaseDealer", "Credentials", "Dealer", "Incoming", "Router", "new_key_pair"]
+__all__ = ["BaseDealer", "Credentials", "Dealer", "Incoming", "Router", "Sent", "new_key_pair"]
 
 RECEIVE_FRAMES_MAX = 256
 """Most messages that one call of `Router.receive` gives."""
@@ -94,8 +98,18 @@ def new_key_pair() -> key_files.KeyPair:
     return key_files.KeyPair(public=public.decode(), secret=secret.decode())
 
 
+class Sent(enum.Enum):
+    """What came of `Router.send_between`."""
+
+    SURELY = "the frame is on its way"
+    AND_THERE_IS_MORE = "as well; the owner must be told to `receive`, no descriptor will say so"
+    NOT = "the owner is at work, or the peer is gone or does not read: let the owner `send`"
+
+
 class Router:
-    """The daemon's doors. Used by one thread; nothing here blocks.
+    """The daemon's doors. One thread owns them; nothing here blocks.
+
+    Any other thread may call `send_between`: it sends if the owner is not at work here.
 
     ``remote`` is an endpoint such as ``tcp://0.0.0.0:7610``; then ``keys`` must be the
     directory of its keys (`storage.keys`).
@@ -110,6 +124,8 @@ class Router:
         self._peers_max = _peers_max()
         self._left: list[bytes] = []
         self._leaving: list[bytes] = []
+        # Held by whoever uses a socket.
+        self._using = threading.Lock()
         self._doors: dict[Kind, _Door] = {}
         self._order: list[_Door] = []
         self._size = OwnSize()
@@ -118,6 +134,7 @@ class Router:
         try:
             self._handshakes = self._context.socket(zmq.ROUTER)
             self._handshakes.bind("inproc://zeromq.zap.01")
+            self._handshakes_descriptor = self._handshakes.fileno()
             self._open_local(local)
             if remote is not None:
                 self._open_remote(remote)
@@ -131,29 +148,50 @@ class Router:
         return [door.endpoint for door in self._doors.values()]
 
     def filenos(self) -> list[int]:
-        """Descriptors to poll for reading; when one is ready, `receive`."""
-        return [each.fileno() for each in self._sockets()]
+        """Descriptors to poll for reading; when some are ready, `receive`."""
+        doors = [each for door in self._order for each in (door.descriptor, door.news_descriptor)]
+        return [*doors, self._handshakes_descriptor]
 
     @property
     def has_more(self) -> bool:
-        """Whether `receive` would find something now, whatever the descriptors say."""
-        return bool(self._leaving) or any(_can(each, zmq.POLLIN) for each in self._sockets())
+        """Whether `receive` may find something now, whatever the descriptors say."""
+        return bool(self._leaving) or not all(door.is_emptied for door in self._order)
 
-    def receive(self) -> list[Incoming]:
-        """What has come in, up to a limit (then `has_more` stays true); empty if nothing."""
-        self._follow_connections()
+    def receive(
+        self, ready: Collection[int] | None = None, limit: int | None = None
+    ) -> list[Incoming]:
+        """What has come in, up to a limit (then `has_more` stays true); empty if nothing.
+
+        ``ready``: the descriptors that were reported since the last time; None: nobody knows.
+        With a ``limit`` of 0 they are quiet afterwards, whatever there is.
+        """
+        with self._using:
+            return self._receive(ready, RECEIVE_FRAMES_MAX if limit is None else limit)
+
+    def _receive(self, ready: Collection[int] | None, limit: int) -> list[Incoming]:
+        for door in self._order:
+            if ready is None or door.descriptor in ready:
+                door.is_emptied = False
+            if ready is None or door.news_descriptor in ready:
+                door.follow_connections()
+                self._leaving += door.connections.take_left()
         leaving, self._leaving = self._leaving, []
-        self._answer_handshakes()
+        if ready is None or self._handshakes_descriptor in ready:
+            self._answer_handshakes()
         # The doors take turns at being first, so that a flood at one does not close the other.
         self._order.reverse()
         incoming: list[Incoming] = []
         for door in self._order:
-            incoming += door.receive(RECEIVE_FRAMES_MAX - len(incoming))
-        if all(door.was_emptied for door in self._order):
+            if leaving or not door.is_emptied:
+                incoming += door.receive(limit - len(incoming))
+        if all(door.is_emptied for door in self._order):
             # All that had come from those who left before has been read.
             self._left += leaving
         else:
             self._leaving += leaving
+        for door in self._order:
+            # Some are known only now, by what they said last.
+            self._leaving += door.connections.take_left()
         return incoming
 
     @property
@@ -182,23 +220,42 @@ class Router:
     def take_left(self) -> list[bytes]:
         """Peers that have left since this was last asked; nothing more comes from them."""
         left, self._left = self._left, []
-        for peer in left:
-            self._doors[_PREFIXES[peer[:1]]].backlog.forget(peer[1:])
+        if left:
+            with self._using:
+                for peer in left:
+                    self._doors[_PREFIXES[peer[:1]]].backlog.forget(peer[1:])
         return left
 
     def send(self, peer: bytes, data: bytes) -> bool:
         """Send a frame to ``peer``; False if it is gone or does not read."""
-        kind = _PREFIXES.get(peer[:1])
-        door = None if kind is None else self._doors.get(kind)
-        return door is not None and door.send(peer[1:], data)
+        with self._using:
+            door = self._door_of(peer)
+            return door is not None and door.send(peer[1:], data)
+
+    def send_between(self, peer: bytes, data: bytes) -> Sent:
+        """As `send`, for any thread, unless the owner is at work: then it must send."""
+        if not self._using.acquire(blocking=False):
+            return Sent.NOT
+        try:
+            door = self._door_of(peer)
+            if door is None or not door.send(peer[1:], data):
+                return Sent.NOT
+            return Sent.AND_THERE_IS_MORE if door.has_more() else Sent.SURELY
+        finally:
+            self._using.release()
 
     def close(self) -> None:
         """Close the doors; frames that wait for peers are lost. Twice is harmless."""
         # The socket file stays: by now, it might be that of a successor.
-        self._context.destroy(linger=0)
-        self._size.close()
-        self._doors.clear()
-        self._order.clear()
+        with self._using:
+            self._context.destroy(linger=0)
+            self._size.close()
+            self._doors.clear()
+            self._order.clear()
+
+    def _door_of(self, peer: bytes) -> _Door | None:
+        kind = _PREFIXES.get(peer[:1])
+        return None if kind is None else self._doors.get(kind)
 
     def _open_local(self, path: Path) -> None:
         if len(os.fsencode(path)) > SOCKET_PATH_BYTES_MAX:
@@ -224,12 +281,6 @@ class Router:
         self._doors[door.kind] = door
         self._order.append(door)
         return door
-
-    def _sockets(self) -> Iterator[zmq.Socket[bytes]]:
-        for door in self._doors.values():
-            yield from (door.socket, door.monitor)
-        if self._doors:
-            yield self._handshakes
 
     def _answer_handshakes(self) -> None:
         with contextlib.suppress(zmq.Again):
@@ -287,10 +338,11 @@ class _Door:
         self.socket.rcvhwm = DOOR_QUEUE_MAX
         self.socket.copy_threshold = 0
         self.backlog = Backlog()
-        self.was_emptied = False
-        """Whether the last `receive` found no further message."""
+        self.is_emptied = False
+        """Whether there is no message that its descriptor will not report."""
         self.socket.handshake_ivl = HANDSHAKE_SECONDS * 1_000
         self.monitor = _monitor(self.socket, kind, zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
+        self.descriptor, self.news_descriptor = self.socket.fileno(), self.monitor.fileno()
 
     def bind(self, endpoint: str) -> None:
         """Open the door at ``endpoint``."""
@@ -313,12 +365,15 @@ class _Door:
         """Up to ``limit`` messages."""
         incoming: list[Incoming] = []
         bytes_read = 0
-        self.was_emptied = False
+        if limit == 0:
+            self.has_more()
+            return incoming
+        self.is_emptied = False
         while len(incoming) < limit and bytes_read < RECEIVE_BYTES_MAX:
             try:
                 sender = self.socket.recv(zmq.NOBLOCK)
             except zmq.Again:
-                self.was_emptied = True
+                self.is_emptied = True
                 break
             frame = self.socket.recv(copy=False)
             bytes_read += len(frame)
@@ -364,6 +419,7 @@ class _Door:
     def send(self, receiver: bytes, data: bytes) -> bool:
         """Send a frame; False if the receiver is gone or too much waits for it."""
         is_marked = self.backlog.wants_mark(receiver, len(data))
+        self.is_emptied = False
         try:
             if not is_marked:
                 self.socket.send_multipart((receiver, data), zmq.NOBLOCK)
@@ -381,6 +437,11 @@ class _Door:
                 raise
             return False
         return True
+
+    def has_more(self) -> bool:
+        """Whether there is a message that the descriptor may not report any more."""
+        self.is_emptied = not int(self.socket.getsockopt(zmq.EVENTS)) & int(zmq.POLLIN)
+        return not self.is_emptied
 
     def _has_room(self, receiver: bytes, size: int) -> bool:
         waiting = self.backlog.waiting(receiver)
@@ -546,11 +607,6 @@ def _local_name(connection: socket.socket) -> str:
     """How the endpoint ends at which this connection was accepted."""
     name = connection.getsockname()
     return f"//{name}" if isinstance(name, str) else f":{name[1]}"
-
-
-def _can(asked: zmq.Socket[bytes], events: int) -> bool:
-    """Whether ``asked`` can do one of ``events`` now; looks at all news first."""
-    return bool(int(asked.getsockopt(zmq.EVENTS)) & int(events))
 
 
 def _set_heartbeat(socket: zmq.Socket[bytes]) -> None:

@@ -16,7 +16,7 @@ from ganger.actors.wire_listener import WireListener
 from ganger.storage import settings
 from ganger.transport import frames, messages
 from ganger.transport.addresses import Envelope
-from ganger.transport.wire import Credentials, Incoming
+from ganger.transport.wire import Credentials, Incoming, Sent
 
 HERE = Credentials(kind="local", uid=os.geteuid(), pid=os.getpid())
 SIZE = 10_000
@@ -30,6 +30,7 @@ class Sockets:
     def __init__(self, *_: object, **__: object) -> None:
         self.coming: deque[Incoming] = deque()
         self.sent: list[bytes] = []
+        self.between = Sent.NOT
 
     def filenos(self) -> list[int]:
         return []
@@ -38,7 +39,9 @@ class Sockets:
     def has_more(self) -> bool:
         return bool(self.coming)
 
-    def receive(self) -> list[Incoming]:
+    def receive(self, _ready: object = None, limit: int | None = None) -> list[Incoming]:
+        if limit == 0:
+            return []
         return [self.coming.popleft()] if self.coming else []
 
     has_connections = False
@@ -53,6 +56,11 @@ class Sockets:
     def send(self, _peer: bytes, data: bytes) -> bool:
         self.sent.append(data)
         return True
+
+    def send_between(self, _peer: bytes, data: bytes) -> Sent:
+        if self.between is not Sent.NOT:
+            self.sent.append(data)
+        return self.between
 
     def close(self) -> None:
         """There is nothing to close."""
@@ -85,9 +93,18 @@ class Door:
         data = frames.encode(message, next(self._numbers))
         self.sockets.coming.append(Incoming(b"L1", data, HERE))
 
+    def answers(self) -> list[messages.Message]:
+        return [frames.decode(sent, messages.ClientReply).message for sent in self.sockets.sent]
+
     def errors(self) -> list[str]:
-        answers = [frames.decode(sent, messages.ClientReply).message for sent in self.sockets.sent]
-        return [found.text for found in answers if isinstance(found, messages.Failure)]
+        return [found.text for found in self.answers() if isinstance(found, messages.Failure)]
+
+    def asked(self, message: messages.Message) -> Envelope:
+        """What a component gets of a request that comes in."""
+        self.come(message)
+        self.actor.end_turn()
+        self.stage.told.clear()
+        return self.stage.busy_with.pop()
 
 
 @pytest.fixture
@@ -153,6 +170,62 @@ def test_large_requests_that_last_are_refused_and_close_the_door_to_nobody(
     door.come(watch)
     door.actor.end_turn()
     assert [type(envelope.message) for envelope in door.stage.busy_with] == [messages.WatchJobs]
+
+
+SUBMITTED = messages.JobsSubmitted(ids=[7])
+
+
+def test_a_submission_is_answered_at_once_while_the_listener_sleeps(door: Door) -> None:
+    envelope = door.asked(large())
+    door.sockets.between = Sent.SURELY
+    envelope.reply(SUBMITTED)
+    assert door.answers() == [SUBMITTED]
+    assert door.stage.told == []
+    # Nothing waits for an answer any more: nobody is told that the queue was replaced.
+    door.actor.notify(messages.ComponentReplaced(component="job_queue"))
+    assert door.answers() == [SUBMITTED]
+
+
+def test_the_listener_is_told_of_what_no_descriptor_will_report(door: Door) -> None:
+    envelope = door.asked(large())
+    door.sockets.between = Sent.AND_THERE_IS_MORE
+    envelope.reply(SUBMITTED)
+    assert door.stage.told == [("wire_listener", messages.FramesWaiting())]
+    door.come(messages.ReadInfo())
+    door.actor.notify(messages.FramesWaiting())
+    door.actor.end_turn()
+    assert isinstance(door.stage.busy_with.pop().message, messages.ReadInfo)
+
+
+def test_a_listener_at_work_answers_itself(door: Door) -> None:
+    envelope = door.asked(large())
+    envelope.reply(SUBMITTED)
+    assert door.answers() == []
+    [(_, due)] = door.stage.told
+    door.actor.notify(due)
+    assert door.answers() == [SUBMITTED]
+
+
+def test_an_answer_that_is_larger_than_a_frame_is_the_listeners_matter(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    envelope = door.asked(large())
+    door.sockets.between = Sent.SURELY
+    monkeypatch.setattr(settings, "FRAME_BYTES_MAX", 100)
+    envelope.reply(messages.JobsSubmitted(ids=list(range(100))))
+    [(_, due)] = door.stage.told
+    door.actor.notify(due)
+    assert "more than 100" in door.errors()[0]
+
+
+def test_who_was_told_that_no_answer_will_come_gets_it_in_turn(door: Door) -> None:
+    envelope = door.asked(large())
+    door.actor.notify(messages.ComponentReplaced(component="job_queue"))
+    door.sockets.between = Sent.SURELY
+    envelope.reply(SUBMITTED)
+    assert door.errors() == ["component job_queue was restarted"]
+    [(name, _)] = door.stage.told
+    assert name == "wire_listener"
 
 
 def _is_readable(door: Door) -> bool:

@@ -16,7 +16,7 @@ from pathlib import Path
 from tests.torture.world_core import Core, Handle, Program
 
 from ganger.transport.session import LinkEvent
-from ganger.transport.wire import Credentials, Incoming
+from ganger.transport.wire import Credentials, Incoming, Sent
 
 RECONNECT_SECONDS_MAX = 0.5
 
@@ -195,7 +195,9 @@ class Router:
         now = self.core.clock.now
         return any(line and line[0][0] <= now for line in self._incoming.values())
 
-    def receive(self) -> list[Incoming]:
+    def receive(self, _ready: object = None, limit: int | None = None) -> list[Incoming]:
+        if limit == 0:
+            return []
         self._notice.told()
         now = self.core.clock.now
         found: list[Incoming] = []
@@ -227,6 +229,12 @@ class Router:
             return False
         dealer.arrive(data)
         return True
+
+    def send_between(self, peer: bytes, data: bytes) -> Sent:
+        """As the real one, whose owner is at work now and then."""
+        if self.core.dice.random() < 0.3 or not self.send(peer, data):
+            return Sent.NOT
+        return Sent.AND_THERE_IS_MORE if self.has_more else Sent.SURELY
 
     def close(self) -> None:
         if not self.is_closed:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import queue
+import select
 import socket
+import threading
 import time
 from pathlib import Path
 
@@ -22,7 +25,7 @@ from tests.transport.doors import (
 from ganger.storage import errors, settings
 from ganger.transport import wire
 from ganger.transport.session import LinkEvent
-from ganger.transport.wire import Credentials, Dealer, Incoming, Router
+from ganger.transport.wire import Credentials, Dealer, Incoming, Router, Sent
 
 # Frames.
 
@@ -70,6 +73,26 @@ def test_a_turn_reads_a_bounded_number_and_says_that_there_is_more(
     assert not router.has_more
 
 
+def test_descriptors_are_quiet_about_what_must_wait(router: Router, dealer: Dealer) -> None:
+    connect(router, dealer)
+    poll = select.poll()
+    for descriptor in router.filenos():
+        poll.register(descriptor, select.POLLIN)
+
+    def ready() -> list[int]:
+        return [descriptor for descriptor, _ in poll.poll(0)]
+
+    dealer.send(b"x")
+    while router._order[0].descriptor not in (reported := ready()):
+        pass
+    for _ in range(3):
+        assert router.receive(reported, limit=0) == []
+        assert router.has_more
+        assert (reported := ready()) == []
+    assert [one.data for one in router.receive(())] == [b"x"]
+    assert not router.has_more
+
+
 def test_a_request_that_comes_while_answers_are_sent_is_not_overlooked(
     router: Router, dealer: Dealer
 ) -> None:
@@ -87,6 +110,117 @@ def test_a_request_that_comes_while_answers_are_sent_is_not_overlooked(
                 got = router.receive()
             assert time.monotonic() < end
         assert got[0].data == b"%d" % number
+
+
+def test_another_thread_may_answer_unless_the_owner_is_at_work(
+    router: Router, dealer: Dealer
+) -> None:
+    connect(router, dealer)
+    dealer.send(b"question")
+    peer = received(router).peer
+    # There is nothing that a descriptor would not report.
+    assert router.receive() == []
+    assert router.send_between(peer, b"answer") is Sent.SURELY
+    assert dealer.receive(PATIENCE_SECONDS) == b"answer"
+    with router._using:
+        assert router.send_between(peer, b"answer") is Sent.NOT
+    assert router.send_between(b"Lnobody", b"answer") is Sent.NOT
+    router.close()
+    assert router.send_between(peer, b"answer") is Sent.NOT
+
+
+def test_whoever_answers_is_told_of_what_no_descriptor_reports_any_more(
+    router: Router, dealer: Dealer
+) -> None:
+    connect(router, dealer)
+    dealer.send(b"first")
+    peer = received(router).peer
+    for number in range(200):
+        dealer.send(b"%d" % number)
+        end = time.monotonic() + PATIENCE_SECONDS
+        while router.send_between(peer, b"x") is not Sent.AND_THERE_IS_MORE:
+            assert time.monotonic() < end
+        assert router.has_more
+        assert [one.data for one in router.receive(())] == [b"%d" % number]
+        assert not router.has_more
+
+
+class Owner:
+    """Reads a router as the listener does; what comes is answered by it, and by another thread."""
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+        self._asked: queue.SimpleQueue[Incoming | None] = queue.SimpleQueue()
+        self._due: queue.SimpleQueue[Incoming] = queue.SimpleQueue()
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._is_over = False
+        self.between = 0
+        self._threads = [threading.Thread(target=work) for work in (self._own, self._answer)]
+        for thread in self._threads:
+            thread.start()
+
+    def end(self) -> None:
+        self._is_over = True
+        os.eventfd_write(self._wake, 1)
+        self._asked.put(None)
+        for thread in self._threads:
+            thread.join()
+        os.close(self._wake)
+
+    def _own(self) -> None:
+        poll = select.epoll()
+        for descriptor in (self._wake, *self._router.filenos()):
+            poll.register(descriptor, select.EPOLLIN)
+        while not self._is_over:
+            ready = [descriptor for descriptor, _ in poll.poll()]
+            if self._wake in ready:
+                os.eventfd_read(self._wake)
+            for one in self._router.receive(ready):
+                self._asked.put(one)
+            with contextlib.suppress(queue.Empty):
+                while True:
+                    one = self._due.get_nowait()
+                    self._router.send(one.peer, one.data)
+            while self._router.has_more:
+                for one in self._router.receive(()):
+                    self._asked.put(one)
+        poll.close()
+
+    def _answer(self) -> None:
+        while (one := self._asked.get()) is not None:
+            sent = self._router.send_between(one.peer, one.data)
+            if sent is Sent.NOT:
+                self._due.put(one)
+            else:
+                self.between += 1
+            if sent is not Sent.SURELY:
+                os.eventfd_write(self._wake, 1)
+
+
+def test_nothing_is_overlooked_while_two_threads_answer(router: Router, path: Path) -> None:
+    owner = Owner(router)
+
+    def ask(place: int, missing: list[int]) -> None:
+        with contextlib.closing(Dealer(f"ipc://{path}")) as dealer:
+            while dealer.receive(PATIENCE_SECONDS) is not LinkEvent.MADE:
+                pass
+            for number in range(500):
+                dealer.send(b"%d" % number)
+                if dealer.receive(PATIENCE_SECONDS) != b"%d" % number:
+                    missing.append(place)
+                    return
+
+    missing: list[int] = []
+    askers = [threading.Thread(target=ask, args=(place, missing)) for place in range(3)]
+    try:
+        for asker in askers:
+            asker.start()
+        for asker in askers:
+            asker.join()
+    finally:
+        owner.end()
+    assert missing == []
+    assert owner.between > 0
 
 
 def test_an_answer_to_a_peer_that_has_left_is_refused(router: Router, dealer: Dealer) -> None:
@@ -139,10 +273,10 @@ def test_nobody_has_left_before_everything_he_said_was_read(
         return connections.count == 0
 
     serve(router, look)
-    count = 0
+    count = len(router.receive(router.filenos()))
     while not router.take_left():
         assert router.has_more
-        count += len(router.receive())
+        count += len(router.receive(()))
     assert count == 7
 
 
