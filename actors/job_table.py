@@ -78,9 +78,10 @@ class Row(msgspec.Struct, kw_only=True, gc=False):
 def row_of(job: jobs.Job, phase: Phase) -> Row:
     """The row of a job as its file has it."""
     depends: tuple[tuple[int, tuple[str, ...]], ...] = ()
-    if job.next_index < len(job.ops):
+    next_index = job.next_index
+    if next_index < len(job.ops):
         try:
-            depends = tuple(opcodes.dependencies(job.ops[job.next_index].input))
+            depends = tuple(opcodes.dependencies(job.ops[next_index].input))
         except errors.DependencyError:
             # Written by somebody else; the job's process will refuse the opcode by name.
             depends = ()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..storage import catalogue, errors, job_files, job_views, jobs, opcodes, settings
+from ..storage import catalogue, errors, job_files, jobs, opcodes, settings
 from ..storage.jobs import JobStatus
 from ..transport.messages import JobSpec
 
@@ -26,8 +26,6 @@ class Draft(msgspec.Struct, frozen=True):
     """A checked job, ready to be stored, with what the queue keeps of it in memory."""
 
     job: jobs.Job
-    summary: str
-    needs_user_opcodes: bool
     secrets: dict[int, dict[str, Any]] = {}
     """Secret parameters of each opcode that has any, by its place; kept in memory only."""
 
@@ -82,7 +80,7 @@ def _draft(spec: JobSpec, place: int, first_id: int, now: float, key: str | None
     if key is not None:
         extra[jobs.SUBMISSION_KEY] = key
     job = jobs.Job(id=job_id, ops=entries, received_timestamp=jobs.timestamp(now), extra=extra)
-    return Draft(job, job_views.job_summary(job), needs_user_opcodes(job), secrets)
+    return Draft(job, secrets)
 
 
 def retried(
@@ -131,6 +129,8 @@ def _is_ours(entry: object) -> bool:
 
 def _hide_secrets(entry: jobs.OpcodeEntry) -> dict[str, Any]:
     """Take the secret parameters out of an opcode that will be stored, and return them."""
+    if not opcodes.secret_fields(entry.input):
+        return {}
     stored = opcodes.redacted(entry.input)
     secrets = {name: value for name, value in entry.input.items() if stored[name] != value}
     entry.input = stored
@@ -157,8 +157,11 @@ def check_targets(drafts: Sequence[Draft], first_id: int, is_job: Callable[[int]
 
 def needs_user_opcodes(job: jobs.Job) -> bool:
     """Whether the job's process must know opcodes that users have installed."""
-    found = [catalogue.find(str(op.input.get("OP_ID"))) for op in job.ops]
-    return any(declared is not None and not declared.built_in for declared in found)
+    for op in job.ops:
+        declared = catalogue.find(str(op.input.get("OP_ID")))
+        if declared is not None and not declared.built_in:
+            return True
+    return False
 
 
 def _entry(  # noqa: PLR0917 - the place of one opcode in its submission
@@ -173,8 +176,8 @@ def _entry(  # noqa: PLR0917 - the place of one opcode in its submission
     if spec.priority is not None:
         given.setdefault("priority", spec.priority)
     fields = opcodes.check_opcode(given)
-    if fields.get("depends"):
-        fields["depends"] = _resolved(opcodes.dependencies(fields), job_id, place)
+    if depends := fields.get("depends"):
+        fields["depends"] = _resolved(depends, job_id, place)
     fields["reason"] = _trail(spec, fields, index, job_id, now)
     return jobs.OpcodeEntry(input=fields, priority=fields.get("priority", 0))
 
@@ -189,21 +192,25 @@ def _trail(
     return [*given, [source, text, microseconds * 1_000]]
 
 
-def _resolved(
-    depends: list[tuple[int, tuple[str, ...]]], job_id: int, place: int
-) -> list[list[Any]]:
+def _resolved(depends: list[tuple[int, list[str]]], job_id: int, place: int) -> list[list[Any]]:
     """Dependencies with absolute ids; relative ones count back within the submission."""
-    resolved = []
+    resolved: list[list[Any]] = []
     for number, (target, statuses) in enumerate(depends):
-        where = f"depends[{number}]"
-        if target < 0:
-            if -target > place:
-                reach = f"only {place} jobs come before this one in the submission"
-                raise errors.DependencyError(f"{where}: {target} is out of reach: {reach}")
-            target += job_id  # noqa: PLW2901 - the same dependency, by its absolute id
-        elif target == job_id:
-            raise errors.DependencyError(f"{where}: a job cannot depend on itself")
-        elif target > job_id or target == 0:
-            raise errors.DependencyError(f"{where}: there is no job {target} (yet)")
-        resolved.append([target, list(statuses)])
+        if 0 < target < job_id:
+            resolved.append([target, statuses])
+        elif -place <= target < 0:
+            resolved.append([target + job_id, statuses])
+        else:
+            raise errors.DependencyError(
+                f"depends[{number}]: {_out_of_reach(target, job_id, place)}"
+            )
     return resolved
+
+
+def _out_of_reach(target: int, job_id: int, place: int) -> str:
+    if target < 0:
+        reach = f"only {place} jobs come before this one in the submission"
+        return f"{target} is out of reach: {reach}"
+    if target == job_id:
+        return "a job cannot depend on itself"
+    return f"there is no job {target} (yet)"

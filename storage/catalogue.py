@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import msgspec
 
 from . import errors, notation
-from .declarations import COMMON_FIELDS, LevelNeeds, LockNeeds, NonEmptyStr, Opcode
+from .declarations import COMMON_FIELDS, NO_LOCKS, LevelNeeds, LockNeeds, NonEmptyStr, Opcode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,7 +51,7 @@ class OpExec(Opcode, kw_only=True):
     timeout: Annotated[float, msgspec.Meta(gt=0)] | None = None
     """Seconds after which the command is ended."""
 
-    locks: LockNeeds = LockNeeds()
+    locks: LockNeeds = NO_LOCKS
     """The locks to be held meanwhile."""
 
     ok_exit_codes: Annotated[list[ExitCode], msgspec.Meta(min_length=1)] = msgspec.field(
@@ -112,6 +112,8 @@ class OpTestDelay(Opcode, kw_only=True):
         nodes = set(self.on_nodes if self.on_node_uuids is None else self.on_node_uuids)
         if self.on_master:
             nodes.add(MASTER_NODE)
+        if not nodes:
+            return NO_LOCKS
         return LockNeeds(node=LevelNeeds(exclusive=tuple(sorted(nodes))))
 
     @classmethod

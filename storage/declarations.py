@@ -165,6 +165,9 @@ class LockNeeds(
 
 _LEVELS = tuple(zip(LockNeeds.__struct_encode_fields__, LockNeeds.__struct_fields__, strict=True))
 
+NO_LOCKS = LockNeeds()
+"""What an opcode needs that needs no lock; every such opcode returns this very value."""
+
 
 def _wire_name(name: str) -> str:
     return _LOCK_SET if name == WHOLE_LEVEL else name
@@ -225,7 +228,7 @@ class Opcode(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     def lock_needs(self) -> LockNeeds:
         """The locks to be held while the operation runs; none unless a subclass says so."""
-        return LockNeeds()
+        return NO_LOCKS
 
     def run(self, context: OperationContext) -> object:  # noqa: ARG002 - for overriding
         """Do what the opcode is for and return its result, which must fit into JSON."""

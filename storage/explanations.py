@@ -23,6 +23,8 @@ _SHOWN_CHARACTERS_MAX = 60
 
 def check_plain(value: object, place: str, depth: int = 0, *, depth_max: int = DEPTH_MAX) -> None:
     """Raise `ValueError` that names the place unless JSON, and every store, can hold ``value``."""
+    if _is_surely_plain(value, depth_max - depth):
+        return
     if not isinstance(value, list | tuple | dict):
         _check_scalar(value, place)
         return
@@ -35,6 +37,28 @@ def check_plain(value: object, place: str, depth: int = 0, *, depth_max: int = D
     else:
         for index, item in enumerate(value):
             check_plain(item, f"{place}[{index}]", depth + 1, depth_max=depth_max)
+
+
+def _is_surely_plain(value: object, levels_left: int) -> bool:
+    """Whether there is nothing to look at more closely, found without naming any place."""
+    if isinstance(value, str):
+        return value.isascii()
+    if value is None:
+        return True
+    if isinstance(value, int):
+        return INTEGER_MIN <= value <= INTEGER_MAX
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if levels_left <= 0:
+        return False
+    if isinstance(value, dict):
+        keys_are_plain = all(isinstance(key, str) and key.isascii() for key in value)
+        return keys_are_plain and _are_surely_plain(value.values(), levels_left - 1)
+    return isinstance(value, list | tuple) and _are_surely_plain(value, levels_left - 1)
+
+
+def _are_surely_plain(values: Iterable[object], levels_left: int) -> bool:
+    return all(_is_surely_plain(value, levels_left) for value in values)
 
 
 def explain(complaint: str, given: Mapping[str, Any], declared: type[msgspec.Struct]) -> str:

@@ -166,13 +166,15 @@ class Job(msgspec.Struct, kw_only=True):
     @property
     def priority(self) -> int:
         """The most urgent priority of the opcodes that are not final; 0 if all are."""
-        return min((op.priority for op in self.ops if not op.status.is_final), default=0)
+        return min([op.priority for op in self.ops if op.status not in _FINAL], default=0)
 
     @property
     def next_index(self) -> int:
         """Place of the first opcode that is not final; the number of opcodes if all are."""
-        places = (place for place, op in enumerate(self.ops) if not op.status.is_final)
-        return next(places, len(self.ops))
+        for place, op in enumerate(self.ops):
+            if op.status not in _FINAL:
+                return place
+        return len(self.ops)
 
     @property
     def is_returned(self) -> bool:

@@ -6,6 +6,7 @@ is stored as a plain dictionary with its ``OP_ID``; inside an operation it is a 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ import msgspec
 from . import catalogue, errors
 from .declarations import (
     COMMON_FIELDS,
+    NO_LOCKS,
     KilledError,
     LevelNeeds,
     LockMode,
@@ -47,6 +49,7 @@ __all__ = [
     "dependencies",
     "parse",
     "redacted",
+    "secret_fields",
     "summary",
 ]
 
@@ -76,7 +79,8 @@ def check_opcode(raw: object) -> dict[str, Any]:
         )
     opcode = _convert(plain, declared)
     try:
-        opcode.lock_needs().to_changes()
+        if (needs := opcode.lock_needs()) is not NO_LOCKS:
+            needs.to_changes()
         return _stored_form(opcode)
     except Exception as error:
         # Lock needs and defaults may be a plug-in's, whose fault must not stop the daemon.
@@ -91,10 +95,15 @@ def parse(fields: object) -> Opcode:
 
 def redacted(fields: Mapping[str, Any]) -> dict[str, Any]:
     """A copy with every secret value replaced; unknown opcodes are left as they are."""
+    secrets = secret_fields(fields)
+    return {name: _hide(value) if name in secrets else value for name, value in fields.items()}
+
+
+def secret_fields(fields: Mapping[str, Any]) -> tuple[str, ...]:
+    """The parameters of this opcode whose values are secret, whether or not it has them."""
     op_id = fields.get("OP_ID")
     declared = catalogue.find(op_id) if isinstance(op_id, str) else None
-    secrets = declared.secret_fields if declared else ()
-    return {name: _hide(value) if name in secrets else value for name, value in fields.items()}
+    return declared.secret_fields if declared else ()
 
 
 def summary(fields: Mapping[str, Any]) -> str:
@@ -118,14 +127,16 @@ def dependencies(fields: Mapping[str, Any]) -> list[tuple[int, tuple[str, ...]]]
 
     Negative ids count back from the job's own. `DependencyError` names the malformed place.
     """
-    given = {key: fields[key] for key in ("depends", "depend") if fields.get(key) is not None}
-    if len(given) > 1:
-        raise errors.DependencyError("depends: given as 'depend' too; use one of the two")
-    for key, entries in given.items():
-        if not isinstance(entries, list | tuple):
-            raise errors.DependencyError(f"{key}: expected list, got {type_name(entries)}")
-        return [_dependency(entry, f"{key}[{place}]") for place, entry in enumerate(entries)]
-    return []
+    key, entries = "depends", fields.get("depends")
+    if fields.get("depend") is not None:
+        if entries is not None:
+            raise errors.DependencyError("depends: given as 'depend' too; use one of the two")
+        key, entries = "depend", fields["depend"]
+    if entries is None:
+        return []
+    if not isinstance(entries, list | tuple):
+        raise errors.DependencyError(f"{key}: expected list, got {type_name(entries)}")
+    return [_dependency(entry, f"{key}[{place}]") for place, entry in enumerate(entries)]
 
 
 def _dependency(entry: object, place: str) -> tuple[int, tuple[str, ...]]:
@@ -191,32 +202,48 @@ def _convert(plain: Mapping[str, Any], declared: type[Opcode]) -> Opcode:
         raise errors.OpcodeError(f"{declared.op_id}: {_told(error)}") from error
 
 
-def _check_names(given: Mapping[str, Any], declared: type[Opcode]) -> None:
+class _Names(msgspec.Struct, frozen=True):
+    """The parameters of one kind of opcode, as far as a check of each opcode needs them."""
+
+    known: tuple[str, ...]
+    required: tuple[str, ...]
+    nullable: frozenset[str]
+    """Those that are not stored when they are null, which they are unless given."""
+
+
+@functools.cache
+def _names(declared: type[Opcode]) -> _Names:
     known = declared.__struct_encode_fields__
+    defaults = list(zip(known, declared.__struct_defaults__, strict=True))
+    return _Names(
+        known,
+        tuple(name for name, default in defaults if default is msgspec.NODEFAULT),
+        frozenset(name for name, default in defaults if default is None).difference(_ALWAYS_STORED),
+    )
+
+
+def _check_names(given: Mapping[str, Any], declared: type[Opcode]) -> None:
+    names = _names(declared)
     for name in given:
         if not isinstance(name, str):
             raise ValueError(f"expected str as parameter name, got {type_name(name)}")  # noqa: TRY004
-        if name not in known:
-            own = [field for field in known if field not in COMMON_FIELDS]
+        if name not in names.known:
+            own = [field for field in names.known if field not in COMMON_FIELDS]
             listed = ", ".join([*own, *COMMON_FIELDS])
             raise ValueError(f"unknown parameter {shown(name)} (known: {listed})")
-    for name, default in zip(known, declared.__struct_defaults__, strict=True):
-        if default is msgspec.NODEFAULT and name not in given:
+    for name in names.required:
+        if name not in given:
             raise ValueError(f"missing parameter '{name}'")
 
 
 def _stored_form(opcode: Opcode) -> dict[str, Any]:
     # Through JSON and back: what passes can be stored, and reads back as the same value.
     plain = msgspec.json.decode(msgspec.json.encode(opcode, order="deterministic"))
-    defaults = zip(opcode.__struct_encode_fields__, opcode.__struct_defaults__, strict=True)
-    unset = {
-        name
-        for name, default in defaults
-        if default is None and plain[name] is None and name not in _ALWAYS_STORED
-    }
-    stored = {name: value for name, value in plain.items() if name not in unset}
-    common = {name: stored.pop(name) for name in COMMON_FIELDS if name in stored}
-    return {**common, "OP_ID": opcode.op_id, **stored}
+    for name in _names(type(opcode)).nullable:
+        if plain[name] is None:
+            del plain[name]
+    common = {name: plain.pop(name) for name in COMMON_FIELDS if name in plain}
+    return {**common, "OP_ID": opcode.op_id, **plain}
 
 
 def _hide(value: object) -> object:

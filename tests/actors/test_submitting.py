@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ganger.actors import submitting
+from ganger.actors.job_table import Phase, row_of
 from ganger.actors.submitting import Draft
 from ganger.storage import errors, jobs, settings
 from ganger.storage.jobs import JobStatus
@@ -102,8 +103,9 @@ def test_the_dependencies_of_a_job_are_those_of_its_first_opcode() -> None:
 
 def test_the_summary_names_every_opcode() -> None:
     [draft] = drafts(spec(DELAY, EXEC))
-    assert not draft.needs_user_opcodes
-    assert draft.summary == "TEST_DELAY(1500000000 ns), EXEC(true)"
+    row = row_of(draft.job, Phase.PENDING)
+    assert not row.needs_user_opcodes
+    assert row.summary == "TEST_DELAY(1500000000 ns), EXEC(true)"
 
 
 def test_the_largest_submission_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
