@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import secrets
 import time
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from types import TracebackType
@@ -39,6 +38,7 @@ from .messages import (
     ExplainJob,
     FilterRow,
     JobExplained,
+    JobSpec,
     LimitsRead,
     ListDependencies,
     ListJobs,
@@ -122,7 +122,7 @@ class AsyncClient:
         timeout: float | None = None,
     ) -> int:
         """Submit one job and return its id; see `Client.submit`."""
-        job = requests.checked_ops(ops, "ops")
+        job = JobSpec(ops=requests.checked_ops(ops, "ops"))
         ids = await self.submit_many(
             [job],
             reason=reason,
@@ -151,7 +151,7 @@ class AsyncClient:
             reason=reason,
             priority=priority,
             depends=depends,
-            key=key or (None if dry_run else secrets.token_hex(16)),
+            key=key or (None if dry_run else requests.fresh_key()),
             dry_run=dry_run,
             now_nanoseconds=time.time_ns(),
         )
@@ -250,9 +250,7 @@ class AsyncClient:
         """
         (job_id,) = checked_ids([job_id])
         replaced = None if ops is None else requests.checked_ops(ops, "ops")
-        message = RetryJob(
-            id=job_id, is_whole=whole, ops=replaced, key=key or secrets.token_hex(16)
-        )
+        message = RetryJob(id=job_id, is_whole=whole, ops=replaced, key=key or requests.fresh_key())
         return requests.submitted(await self._call(message, timeout), 1)[0]
 
     async def drain(self, *, drained: bool = True, timeout: float | None = None) -> None:

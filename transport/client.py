@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import threading
 import time
 from collections import deque
@@ -37,6 +36,7 @@ from .messages import (
     ExplainJob,
     FilterRow,
     JobExplained,
+    JobSpec,
     LimitsRead,
     ListDependencies,
     ListJobs,
@@ -132,7 +132,7 @@ class Client:
         same ``key`` stores nothing and gives the id of the first. ``dry_run`` only checks,
         and returns 0.
         """
-        job = requests.checked_ops(ops, "ops")
+        job = JobSpec(ops=requests.checked_ops(ops, "ops"))
         ids = self.submit_many(
             [job],
             reason=reason,
@@ -170,7 +170,7 @@ class Client:
             reason=reason,
             priority=priority,
             depends=depends,
-            key=key or (None if dry_run else secrets.token_hex(16)),
+            key=key or (None if dry_run else requests.fresh_key()),
             dry_run=dry_run,
             now_nanoseconds=time.time_ns(),
         )
@@ -283,9 +283,7 @@ class Client:
         """
         (job_id,) = checked_ids([job_id])
         replaced = None if ops is None else requests.checked_ops(ops, "ops")
-        message = RetryJob(
-            id=job_id, is_whole=whole, ops=replaced, key=key or secrets.token_hex(16)
-        )
+        message = RetryJob(id=job_id, is_whole=whole, ops=replaced, key=key or requests.fresh_key())
         return requests.submitted(self._call(message, timeout), 1)[0]
 
     def drain(self, *, drained: bool = True, timeout: float | None = None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 from uuid import uuid4
@@ -75,7 +76,9 @@ def submission(
     """
     trail = _trail(reason, now_nanoseconds)
     common = JobSpec(ops=[], reason=trail, priority=priority, depends=_depends(depends))
-    if isinstance(jobs, str | bytes | Mapping) or not isinstance(jobs, Sequence):
+    if not isinstance(jobs, list) and (
+        isinstance(jobs, str | bytes | Mapping) or not isinstance(jobs, Sequence)
+    ):
         raise errors.BadRequestError(f"jobs: expected a list of jobs, got {_type(jobs)}")
     specs = [
         _spec(job, common, f"jobs[{index}]", now_nanoseconds) for index, job in enumerate(jobs)
@@ -83,6 +86,11 @@ def submission(
     if key is not None and not 0 < len(key.encode()) <= settings.KEY_BYTES_MAX:
         raise errors.BadRequestError(f"key: expected 1 to {settings.KEY_BYTES_MAX} bytes")
     return SubmitJobs(jobs=specs, key=key, dry_run=dry_run)
+
+
+def fresh_key() -> str:
+    """A key that nobody else has: with it, a submission can be sent twice and is stored once."""
+    return os.urandom(16).hex()
 
 
 def submitted(reply: JobsSubmitted, count: int) -> list[int]:
@@ -316,12 +324,12 @@ def _shown(ids: list[int]) -> str:
 
 def checked_ops(ops: object, place: str) -> list[dict[str, Any]]:
     """``ops`` as a list of opcodes; `OpcodeError` names ``place`` if it is nothing like it."""
-    if isinstance(ops, Mapping):
+    if isinstance(ops, dict | Mapping):
         return [dict(ops)]
-    if isinstance(ops, str | bytes) or not isinstance(ops, Sequence):
+    if isinstance(ops, str | bytes) or not isinstance(ops, list | Sequence):
         raise errors.OpcodeError(f"{place}: expected a list of opcodes, got {_type(ops)}")
     for index, op in enumerate(ops):
-        if not isinstance(op, Mapping):
+        if not isinstance(op, dict | Mapping):
             text = f"{place}[{index}]: expected an opcode (a dictionary), got {_type(op)}"
             raise errors.OpcodeError(text)
     return [dict(op) for op in ops]

@@ -87,6 +87,9 @@ LINGER_SECONDS = 0.1
 SOCKET_PATH_BYTES_MAX = 107
 """Longest path of a Unix socket."""
 
+_POLLIN = int(zmq.POLLIN)
+_NOBLOCK_MORE = int(zmq.NOBLOCK | zmq.SNDMORE)
+
 _PREFIXES: dict[bytes, Kind] = {b"L": "local", b"R": "remote"}
 _GIVEN_IDENTITY_BYTES = 5
 _MONITOR_ENDPOINT = "inproc://monitor-"
@@ -384,6 +387,8 @@ class _Door:
                 self._dropped["a name of its own"] += 1
             else:
                 incoming.append(self._incoming(self._prefix + sender, frame))
+            if not self.has_more():
+                break
         return incoming
 
     def _incoming(self, peer: bytes, frame: zmq.Frame) -> Incoming:
@@ -422,9 +427,10 @@ class _Door:
         self.is_emptied = False
         try:
             if not is_marked:
-                self.socket.send_multipart((receiver, data), zmq.NOBLOCK)
+                self.socket.send(receiver, _NOBLOCK_MORE)
+                self.socket.send(data, zmq.NOBLOCK)
             elif self._has_room(receiver, len(data)):
-                self.socket.send(receiver, zmq.NOBLOCK | zmq.SNDMORE)
+                self.socket.send(receiver, _NOBLOCK_MORE)
                 mark = self.socket.send(data, zmq.NOBLOCK, copy=False, track=True)
                 self.backlog.marked(receiver, mark)
             else:
@@ -440,7 +446,7 @@ class _Door:
 
     def has_more(self) -> bool:
         """Whether there is a message that the descriptor may not report any more."""
-        self.is_emptied = not int(self.socket.getsockopt(zmq.EVENTS)) & int(zmq.POLLIN)
+        self.is_emptied = not _is_readable(self.socket)
         return not self.is_emptied
 
     def _has_room(self, receiver: bytes, size: int) -> bool:
@@ -551,11 +557,9 @@ class BaseDealer:
         return max(0.0, min(ends) - time.monotonic()) if ends else None
 
     def _data(self) -> bytes | None:
-        try:
-            parts = self._socket.recv_multipart(zmq.NOBLOCK)
-        except zmq.Again:
+        if not _is_readable(self._socket):
             return None
-        return parts[0]
+        return self._socket.recv_multipart(zmq.NOBLOCK)[0]
 
     def _next_event(self) -> LinkEvent | None:
         while (event := _monitor_event(self._monitor)) is not None:
@@ -609,6 +613,11 @@ def _local_name(connection: socket.socket) -> str:
     return f"//{name}" if isinstance(name, str) else f":{name[1]}"
 
 
+def _is_readable(asked: zmq.Socket[bytes]) -> bool:
+    """Whether ``asked`` has a message; it looks at all news first. Cheaper than to try and fail."""
+    return bool(int(asked.getsockopt(zmq.EVENTS)) & _POLLIN)
+
+
 def _set_heartbeat(socket: zmq.Socket[bytes]) -> None:
     socket.heartbeat_ivl = REMOTE_HEARTBEAT_SECONDS * 1_000
     socket.heartbeat_timeout = 3 * REMOTE_HEARTBEAT_SECONDS * 1_000
@@ -625,8 +634,7 @@ def _monitor(socket: zmq.Socket[bytes], name: str, events: int) -> zmq.Socket[by
 
 
 def _monitor_event(monitor: zmq.Socket[bytes]) -> tuple[int, int] | None:
-    try:
-        event = parse_monitor_message(monitor.recv_multipart(zmq.NOBLOCK))
-    except zmq.Again:
+    if not _is_readable(monitor):
         return None
+    event = parse_monitor_message(monitor.recv_multipart(zmq.NOBLOCK))
     return event["event"], event["value"]
