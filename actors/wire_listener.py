@@ -32,6 +32,8 @@ from .base import PollingComponent
 from .spokesmen import Spokesmen
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from ..transport.addresses import ComponentAddress
     from ..transport.wire import Credentials, Incoming
 
@@ -152,7 +154,6 @@ class WireListener(PollingComponent):
         self._attached: dict[bytes, Envelope] = {}
         self._spokesmen = Spokesmen(self.places.lock_files)
         self._open = OpenFrames()
-        self._ready: list[int] = []
         self._look_at = 0.0
         self.mailbox.watch(self._open.descriptor)
         self._router = Router(
@@ -187,14 +188,15 @@ class WireListener(PollingComponent):
                 assert_never(message)
 
     def readable(self, descriptors: list[int]) -> None:
-        """Something has come in, or a frame is done: the end of the turn goes on."""
-        self._ready += descriptors
+        """Something has come in, or a frame is done."""
         if self._open.descriptor in descriptors:
             self._open.told()
+        self._read_sockets(descriptors)
 
     def turn_ended(self) -> None:
-        """Read what has come in, and look from time to time at what does not come to an end."""
-        self._read_sockets()
+        """Read what no descriptor reports, and look from time to time at what does not end."""
+        if self._router.has_more:
+            self._read_sockets(())
         now = time.monotonic()
         if now >= self._look_at:
             if ended := self._router.end_hoarders():
@@ -203,17 +205,16 @@ class WireListener(PollingComponent):
         has_connections = self._router.has_connections
         self.mailbox.patience_seconds = self._look_at - now if has_connections else None
 
-    def _read_sockets(self) -> None:
+    def _read_sockets(self, ready: Collection[int]) -> None:
         """Read the sockets dry: their descriptors are edge-triggered, also after a send."""
         while True:
-            is_full = self._open.is_full()
-            ready, self._ready = self._ready, []
-            if is_full:
+            if self._open.is_full():
                 # Else the descriptors would report, again and again, what must wait.
                 self._router.receive(ready, limit=0)
                 return
             for one in self._router.receive(ready):
                 self._take_in(one)
+            ready = ()
             for peer in self._router.take_left():
                 self._forget_peer(peer)
                 self._spokesmen.forget(peer)

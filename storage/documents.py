@@ -148,6 +148,13 @@ def write_all(descriptor: int, data: bytes) -> None:
         written += os.write(descriptor, data[written:])
 
 
+def write_all_at(descriptor: int, data: bytes, offset: int) -> None:
+    """As `write_all`, at this place of the file."""
+    written = os.pwrite(descriptor, data, offset)
+    while written < len(data):
+        written += os.pwrite(descriptor, data[written:], offset + written)
+
+
 def flush_directory(path: str | os.PathLike[str]) -> None:
     """Make the directory's entries durable."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -78,6 +78,7 @@ class Journal:
         self._buffer: list[bytes] = []
         self._descriptor: int | None = None
         self._number = 0
+        self._newest = ""
         self._is_synced = False
         self._size = 0
         self._reserved = 0
@@ -120,6 +121,7 @@ class Journal:
                 os.close(descriptor)
                 raise
         self._descriptor = descriptor
+        self._newest = os.fspath(path)
         self._size = self._reserved = 0
         self.flushes += 1
         first = _packed(SegmentBegun(FORMAT_VERSION, last_id))
@@ -158,7 +160,7 @@ class Journal:
         data = b"".join(self._buffer)
         self._buffer.clear()
         try:
-            with documents.storage_errors(self._path(self._number)):
+            with documents.storage_errors(self._newest):
                 self._write(self._descriptor, data)
                 os.fdatasync(self._descriptor)
         except errors.StorageError:
@@ -192,13 +194,12 @@ class Journal:
 
         A flush that need not make the file longer costs half as much on an idle disk.
         """
+        documents.write_all_at(descriptor, data, self._size)
         end = self._size + len(data)
-        os.lseek(descriptor, self._size, os.SEEK_SET)
-        documents.write_all(descriptor, data)
         if end > self._reserved:
             with contextlib.suppress(OSError):
                 # A full disk may still have had room for the record itself.
-                documents.write_all(descriptor, bytes(settings.JOURNAL_RESERVE_BYTES))
+                documents.write_all_at(descriptor, bytes(settings.JOURNAL_RESERVE_BYTES), end)
                 self._reserved = end + settings.JOURNAL_RESERVE_BYTES
 
     def _undo(self) -> None:

@@ -303,7 +303,7 @@ def test_whole_records_behind_a_damaged_one_are_seen(
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
-@pytest.mark.parametrize("calls", [("write",), ("fdatasync",), ("fdatasync", "ftruncate")])
+@pytest.mark.parametrize("calls", [("pwrite",), ("fdatasync",), ("fdatasync", "ftruncate")])
 def test_after_a_refused_commit_the_next_one_counts(
     directory: Path, monkeypatch: pytest.MonkeyPatch, calls: tuple[str, ...], number: int
 ) -> None:
@@ -325,7 +325,7 @@ def test_after_a_refused_commit_the_next_one_counts(
         assert replayed(directory) == [FIRST, THIRD]
 
 
-@pytest.mark.parametrize("call", ["write", "fdatasync"])
+@pytest.mark.parametrize("call", ["pwrite", "fdatasync"])
 def test_what_was_refused_does_not_come_back(
     directory: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
@@ -348,19 +348,19 @@ def test_what_was_written_in_part_does_not_come_back(
     kept.commit(2)
     # The first of the two records fits on the disk, the second does not.
     room = len(journal._packed(SECOND)) + 3
-    write, left = os.write, [room]
+    write, left = os.pwrite, [room]
 
-    def write_some(descriptor: int, data: bytes) -> int:
+    def write_some(descriptor: int, data: bytes, offset: int) -> int:
         if not left[0]:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        written = write(descriptor, data[: left[0]])
+        written = write(descriptor, data[: left[0]], offset)
         left[0] -= written
         return written
 
     kept.append(SECOND)
     kept.append(THIRD)
     with monkeypatch.context() as patch:
-        patch.setattr(os, "write", write_some)
+        patch.setattr(os, "pwrite", write_some)
         with pytest.raises(errors.StorageError):
             kept.commit(2)
     assert replayed(directory) == [FIRST]

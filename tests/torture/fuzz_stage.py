@@ -100,7 +100,6 @@ class _Sockets:
     """Stands in for the router: what came in, and what was sent."""
 
     endpoints = ("ipc://nowhere",)
-    has_more = False
 
     def __init__(self, *_: object, **__: object) -> None:
         self.incoming: list[Incoming] = []
@@ -108,6 +107,10 @@ class _Sockets:
 
     def filenos(self) -> list[int]:
         return []
+
+    @property
+    def has_more(self) -> bool:
+        return bool(self.incoming)
 
     def receive(self, _ready: object = None, limit: int | None = None) -> list[Incoming]:
         if limit == 0:

@@ -41,7 +41,7 @@ Scope = Literal["queue", "data"]
 
 CALLS: dict[Target, dict[str, int]] = {
     "daemon": {
-        "write": 10, "pwrite64": 3, "fdatasync": 8, "fsync": 6, "syncfs": 3, "rename": 5,
+        "write": 8, "pwrite64": 8, "fdatasync": 8, "fsync": 6, "syncfs": 3, "rename": 5,
         "renameat2": 8, "openat": 12, "ftruncate": 8, "unlink": 3,
     },
     "job": {"write": 2, "fdatasync": 1, "fsync": 1, "renameat2": 2, "openat": 3, "ftruncate": 2},
