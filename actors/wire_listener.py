@@ -8,6 +8,7 @@ component that had them is replaced.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import time
 import weakref
@@ -191,6 +192,9 @@ class WireListener(PollingComponent):
         """Something has come in, or a frame is done."""
         if self._open.descriptor in descriptors:
             self._open.told()
+        if self._look_at == math.inf:
+            # Somebody may have come.
+            self._look_at = 0.0
         self._read_sockets(descriptors)
 
     def turn_ended(self) -> None:
@@ -201,9 +205,10 @@ class WireListener(PollingComponent):
         if now >= self._look_at:
             if ended := self._router.end_hoarders():
                 self.log.warning("silent connections are ended: memory grows", count=ended)
-            self._look_at = now + self._router.look_seconds
-        has_connections = self._router.has_connections
-        self.mailbox.patience_seconds = self._look_at - now if has_connections else None
+            has_connections = self._router.has_connections
+            self._look_at = now + self._router.look_seconds if has_connections else math.inf
+        is_watchful = self._look_at < math.inf
+        self.mailbox.patience_seconds = self._look_at - now if is_watchful else None
 
     def _read_sockets(self, ready: Collection[int]) -> None:
         """Read the sockets dry: their descriptors are edge-triggered, also after a send."""

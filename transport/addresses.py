@@ -57,6 +57,7 @@ class Directory:
 
     def __init__(self) -> None:
         self._references: dict[str, pykka.ActorRef[Any]] = {}
+        self._addresses: dict[str, ComponentAddress] = {}
 
     def enter(self, name: str, reference: pykka.ActorRef[Any]) -> None:
         """``reference`` is now behind ``name``."""
@@ -68,7 +69,10 @@ class Directory:
 
     def address(self, name: str) -> ComponentAddress:
         """The address of the component called ``name``, whether it lives now or not."""
-        return ComponentAddress(name, self)
+        found = self._addresses.get(name)
+        if found is None:
+            found = self._addresses[name] = ComponentAddress(name, self)
+        return found
 
     def tell(self, name: str, envelope: Envelope) -> bool:
         """Put ``envelope`` into the mailbox of ``name``; False if nobody is there."""

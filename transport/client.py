@@ -16,7 +16,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -446,7 +446,8 @@ class Client:
                         message, now=time.monotonic(), deadline=deadline
                     )
                     calls.append(call)
-                self._pump(lambda: all(call.is_done for call in calls))
+                for call in calls:
+                    self._pump_for(call)
             finally:
                 for call in calls:
                     self._connection.session.forget(call)
@@ -489,7 +490,7 @@ class Client:
                 with self._turn(deadline):
                     part = session.next_part(stream, time.monotonic())
                     if part is None and not stream.is_done:
-                        self._pump(lambda: stream.is_ready)
+                        self._pump_for(stream)
                         continue
                 if part is not None:
                     yield part
@@ -528,14 +529,14 @@ class Client:
         finally:
             self._lock.release()
 
-    def _pump(self, is_enough: Callable[[], bool]) -> None:
-        """Let frames come and go until ``is_enough``."""
+    def _pump_for(self, exchange: Exchange) -> None:
+        """Let frames come and go until there is something to be had of this."""
         # A line that was refused is not replaced before somebody wants something again.
-        while not is_enough():
+        while not exchange.has_news():
             now = time.monotonic()
             line = self._connection.line(now)
             self._connection.work(line, now)
-            if is_enough():
+            if exchange.has_news():
                 break
             item = line.receive(self._connection.wait_seconds(now))
             if item is not None:

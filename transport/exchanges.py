@@ -32,6 +32,10 @@ class Exchange:
         self.retries = 0
         self.retry_at: float | None = None
 
+    def has_news(self) -> bool:
+        """Whether something of it, or the end, can be had now."""
+        return self.is_done
+
 
 class Call(Exchange, Generic[ReplyT]):
     """A request with one reply."""
@@ -67,7 +71,6 @@ class Stream(Exchange):
         # Parts may still come under a number given up on a connection that lives.
         self.earlier_numbers: list[int] = []
 
-    @property
-    def is_ready(self) -> bool:
-        """Whether a part, or the end, can be had now."""
+    def has_news(self) -> bool:
+        """As for any other; of a watch, its parts."""
         return self.is_done or self.watch.waiting_count > 0

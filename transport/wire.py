@@ -158,7 +158,7 @@ class Router:
     @property
     def has_more(self) -> bool:
         """Whether `receive` may find something now, whatever the descriptors say."""
-        return bool(self._leaving) or not all(door.is_emptied for door in self._order)
+        return bool(self._leaving) or False in [door.is_emptied for door in self._order]
 
     def receive(
         self, ready: Collection[int] | None = None, limit: int | None = None
