@@ -34,7 +34,7 @@ import msgspec
 import pykka
 
 from ..storage import errors, settings
-from ..transport.addresses import Directory, Envelope
+from ..transport.addresses import Directory, Envelope, Parcel
 from ..transport.messages import Boot, ComponentFailed, ComponentReady, CrashComponent
 
 if TYPE_CHECKING:
@@ -99,18 +99,8 @@ class _Readable:
         self.descriptors = descriptors
 
 
-class _Parcel:
-    """What pykka expects from an inbox: a message, and nobody to answer to."""
-
-    __slots__ = ("message", "reply_to")
-
-    def __init__(self, message: object) -> None:
-        self.message = message
-        self.reply_to = None
-
-
-_TURN_ENDED = _Parcel(_TurnEnded())
-_QUIET = _Parcel(_Quiet())
+_TURN_ENDED = Parcel(_TurnEnded())
+_QUIET = Parcel(_Quiet())
 
 
 class Mailbox:
@@ -130,10 +120,12 @@ class Mailbox:
         """The next message; blocks while there is none."""
         if not self._handled:
             return self._next()
-        if self._handled < settings.TURN_MESSAGES_MAX:
+        if self._handled < settings.TURN_MESSAGES_MAX and not self._queue.empty():
+            # Asked first: an error costs more.
             try:
                 parcel = self._queue.get_nowait()
             except queue.Empty:
+                # Who abandons the owner was faster.
                 pass
             else:
                 self._handled += 1
@@ -217,7 +209,7 @@ class PollingMailbox(Mailbox):
                     descriptors.append(descriptor)
             if descriptors:
                 self._handled = 1
-                return _Parcel(_Readable(descriptors))
+                return Parcel(_Readable(descriptors))
             try:
                 parcel = self._queue.get_nowait()
             except queue.Empty:

@@ -52,13 +52,20 @@ def _is_surely_plain(value: object, levels_left: int) -> bool:
     if levels_left <= 0:
         return False
     if isinstance(value, dict):
-        keys_are_plain = all(isinstance(key, str) and key.isascii() for key in value)
+        keys_are_plain = all(map(_is_plain_key, value))
         return keys_are_plain and _are_surely_plain(value.values(), levels_left - 1)
     return isinstance(value, list | tuple) and _are_surely_plain(value, levels_left - 1)
 
 
+def _is_plain_key(key: object) -> bool:
+    return isinstance(key, str) and key.isascii()
+
+
 def _are_surely_plain(values: Iterable[object], levels_left: int) -> bool:
-    return all(_is_surely_plain(value, levels_left) for value in values)
+    for value in values:  # noqa: SIM110 - a generator costs as much as the look
+        if not _is_surely_plain(value, levels_left):
+            return False
+    return True
 
 
 def explain(complaint: str, given: Mapping[str, Any], declared: type[msgspec.Struct]) -> str:

@@ -113,7 +113,7 @@ def job_info(body: bytes, *, archived: bool = False) -> JobInfo:
 
 def job_summary(job: jobs.Job) -> str:
     """What the job does, in one line: ``EXEC(make), TEST_DELAY(1.5)``."""
-    return ", ".join(opcodes.summary(op.input) for op in job.ops)
+    return ", ".join([opcodes.summary(op.input) for op in job.ops])
 
 
 def job_reason(job: jobs.Job) -> str:

@@ -150,7 +150,7 @@ def _dependency(entry: object, place: str) -> tuple[int, tuple[str, ...]]:
             known = ", ".join(_FINAL_STATUSES)
             got = shown(status) if isinstance(status, str) else type_name(status)
             raise errors.DependencyError(f"{place}: expected statuses among {known}, got {got}")
-    return _job_id(job_id, place), tuple(str(status) for status in statuses)
+    return _job_id(job_id, place), tuple(map(str, statuses))
 
 
 def _job_id(value: object, place: str) -> int:

@@ -22,7 +22,7 @@ from ganger.actors.supervisor import Ending, Supervisor
 from ganger.cli import daemon as daemon_command
 from ganger.storage import lock_files, settings
 from ganger.storage.settings import Places
-from ganger.transport.addresses import Directory, Envelope
+from ganger.transport.addresses import Directory, Envelope, Parcel
 from ganger.transport.messages import Boot, ComponentHung, CrashComponent, StopAsked
 
 ELSEWHERE = {"lock_manager", "config_store"}
@@ -80,7 +80,7 @@ class Mailbox(base.PollingMailbox):
             if ready:
                 self._handled = 1
                 self.core.dice.shuffle(ready)
-                return base._Parcel(base._Readable(ready))
+                return Parcel(base._Readable(ready))
         lines = [line for line in self._lines.values() if line and line[0][0] <= now]
         if not lines and (self._handled or self._quiet_at() > now):
             return None
