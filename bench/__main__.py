@@ -11,7 +11,7 @@ from pathlib import Path
 
 from . import floors, rq_side, rules_side
 from .figures import heading, median, row
-from .ganger_side import Ganger
+from .ganger_side import Ganger, Submissions
 from .rq_side import Rq
 
 PAUSE_SECONDS = 0.02
@@ -39,7 +39,7 @@ def main() -> None:
         if (reason := rq_side.missing()) is None:
             (folder / "redis").mkdir()
             rq = stack.enter_context(Rq(folder / "redis"))
-        _submissions(ganger, rq, options.steps)
+        _submissions(ganger, rq, options.rounds, options.steps)
         _idle(ganger, rq, options.steps // 5)
         _throughput(ganger, rq, options.rounds, options.jobs)
         _memory(ganger)
@@ -49,19 +49,27 @@ def main() -> None:
             print(f"\nRQ was not measured: {reason}.")
 
 
-def _submissions(ganger: Ganger, rq: Rq | None, count: int) -> None:
-    heading("Durable submit, nothing running")
-    for clients, jobs in ((1, count), (SUBMIT_CLIENTS, count * 4)):
-        found = ganger.submit(jobs, clients)
-        row(f"Ganger, {clients} clients", f"{found.timings}   {found.per_second:8.0f} per s")
-        row("  flushes per acknowledged job", f"{found.flushes:.3f}")
-        if clients == 1:
-            timings = found.timings
-    if rq is not None:
-        theirs = rq.submit(count)
-        row("RQ, 1 client", theirs)
-        ratio = timings.milliseconds(0.5) / theirs.milliseconds(0.5)
-        row("ratio Ganger / RQ, p50", f"{ratio:.2f}")
+def _submissions(ganger: Ganger, rq: Rq | None, rounds: int, count: int) -> None:
+    heading(f"Durable submit, nothing running ({rounds} interleaved rounds)")
+    ours, theirs = [], []
+    for number in range(rounds):
+        found = ganger.submit(count, 1)
+        ours.append(found.timings.milliseconds(0.5))
+        row(f"Ganger, 1 client, round {number + 1}", _submitted(found))
+        if rq is not None:
+            timings = rq.submit(count)
+            theirs.append(timings.milliseconds(0.5))
+            row(f"RQ, 1 client, round {number + 1}", timings)
+    if theirs:
+        row("ratio Ganger / RQ, medians of p50", f"{median(ours) / median(theirs):.2f}")
+    row("Ganger, flushes per acknowledged job", f"{found.flushes:.3f}")
+    found = ganger.submit(count * 4, SUBMIT_CLIENTS)
+    row(f"Ganger, {SUBMIT_CLIENTS} clients", _submitted(found))
+    row("  flushes per acknowledged job", f"{found.flushes:.3f}")
+
+
+def _submitted(found: Submissions) -> str:
+    return f"{found.timings}   {found.per_second:8.0f} per s"
 
 
 def _idle(ganger: Ganger, rq: Rq | None, count: int) -> None:
