@@ -52,7 +52,7 @@ class Ledger:
         self._unarchived: dict[int, Callable[[], None]] = {}
         self._staged: dict[int, bytes] = {}
         self._effects: list[tuple[Callable[[], None], Failed]] = []
-        self._written_serial = 0
+        self._written_serial = self._tried_serial = 0
         self._lent: dict[int, list[str]] = {}
 
     @property
@@ -232,8 +232,8 @@ class Ledger:
 
     @property
     def has_unwritten(self) -> bool:
-        """Whether new jobs have no file yet, or the file of the last id is older than it."""
-        return bool(self._unwritten) or self.last_id != self._written_serial
+        """Whether new jobs have no file yet, or the file of the last id is still to be tried."""
+        return bool(self._unwritten) or self.last_id != self._tried_serial
 
     @property
     def is_behind(self) -> bool:
@@ -253,12 +253,13 @@ class Ledger:
             self.write_file(job_id)
 
     def write_serial(self) -> None:
-        """Bring the file of the last id up. The journal knows the ids of all that it has."""
+        """Bring the file of the last id up; if that fails, again whenever files are written."""
+        self._tried_serial = self.last_id
         if self.last_id != self._written_serial:
-            self._written_serial = self.last_id
-            # It is brought up with the next id.
+            # The journal has it too, but for ids of rejected jobs until a segment begins.
             with contextlib.suppress(errors.StorageError):
                 self.directory.write_serial(self.last_id)
+                self._written_serial = self.last_id
 
     def close(self) -> None:
         """Write what has no file yet, and close everything."""

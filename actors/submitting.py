@@ -176,8 +176,9 @@ def _entry(  # noqa: PLR0917 - the place of one opcode in its submission
     if spec.priority is not None:
         given.setdefault("priority", spec.priority)
     fields = opcodes.check_opcode(given)
-    if depends := fields.get("depends"):
-        fields["depends"] = _resolved(depends, job_id, place)
+    if fields.get("depends"):
+        # Checked once more: an opcode of a user's may have changed what was checked.
+        fields["depends"] = _resolved(opcodes.dependencies(fields), job_id, place)
     fields["reason"] = _trail(spec, fields, index, job_id, now)
     return jobs.OpcodeEntry(input=fields, priority=fields.get("priority", 0))
 
@@ -192,14 +193,16 @@ def _trail(
     return [*given, [source, text, microseconds * 1_000]]
 
 
-def _resolved(depends: list[tuple[int, list[str]]], job_id: int, place: int) -> list[list[Any]]:
+def _resolved(
+    depends: list[tuple[int, tuple[str, ...]]], job_id: int, place: int
+) -> list[list[Any]]:
     """Dependencies with absolute ids; relative ones count back within the submission."""
     resolved: list[list[Any]] = []
     for number, (target, statuses) in enumerate(depends):
         if 0 < target < job_id:
-            resolved.append([target, statuses])
+            resolved.append([target, list(statuses)])
         elif -place <= target < 0:
-            resolved.append([target + job_id, statuses])
+            resolved.append([target + job_id, list(statuses)])
         else:
             raise errors.DependencyError(
                 f"depends[{number}]: {_out_of_reach(target, job_id, place)}"

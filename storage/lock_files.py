@@ -149,7 +149,7 @@ def remove_dead(path: str | os.PathLike[str]) -> None:
 def remove_dead_of(directory: str | os.PathLike[str], job_id: int) -> None:
     """Delete the lock files in ``directory`` that dead processes of a job have left behind.
 
-    Without descriptors to look with, none are found: they go when a daemon starts.
+    What cannot be found or deleted now, for want of descriptors say, goes when a daemon starts.
     """
     try:
         names = os.listdir(directory)
@@ -157,7 +157,8 @@ def remove_dead_of(directory: str | os.PathLike[str], job_id: int) -> None:
         return
     for name in names:
         if name.startswith(_job_start(job_id)):
-            remove_dead(os.path.join(directory, name))
+            with contextlib.suppress(errors.StorageError):
+                remove_dead(os.path.join(directory, name))
 
 
 def forget_inherited() -> None:

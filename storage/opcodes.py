@@ -207,8 +207,8 @@ class _Names(msgspec.Struct, frozen=True):
 
     known: tuple[str, ...]
     required: tuple[str, ...]
-    nullable: frozenset[str]
-    """Those that are not stored when they are null, which they are unless given."""
+    nullable: tuple[str, ...]
+    """Those that are null unless given, and then not stored, except for some."""
 
 
 @functools.cache
@@ -218,7 +218,7 @@ def _names(declared: type[Opcode]) -> _Names:
     return _Names(
         known,
         tuple(name for name, default in defaults if default is msgspec.NODEFAULT),
-        frozenset(name for name, default in defaults if default is None).difference(_ALWAYS_STORED),
+        tuple(name for name, default in defaults if default is None),
     )
 
 
@@ -240,7 +240,7 @@ def _stored_form(opcode: Opcode) -> dict[str, Any]:
     # Through JSON and back: what passes can be stored, and reads back as the same value.
     plain = msgspec.json.decode(msgspec.json.encode(opcode, order="deterministic"))
     for name in _names(type(opcode)).nullable:
-        if plain[name] is None:
+        if plain[name] is None and name not in _ALWAYS_STORED:
             del plain[name]
     common = {name: plain.pop(name) for name in COMMON_FIELDS if name in plain}
     return {**common, "OP_ID": opcode.op_id, **plain}

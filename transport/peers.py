@@ -108,8 +108,8 @@ class Connections:
         self._spoke.add(descriptor)
 
     def turned_away(self) -> None:
-        """One of the connections will end soon."""
-        self._leaving_count += 1
+        """One of the connections will end soon, if it has not ended already."""
+        self._leaving_count = min(len(self._peers), self._leaving_count + 1)
 
     def ended(self, descriptor: int) -> None:
         """There is a connection less."""
@@ -133,10 +133,17 @@ class Connections:
 
     def heard(self, descriptor: int, peer: bytes) -> None:
         """A message of ``peer`` came by this descriptor; maybe its last one, read late."""
+        gone = peer
         if descriptor in self._peers:
-            self._peers[descriptor] = peer
-        elif self._last_peers.get(descriptor) != peer:
-            self._name_left(descriptor, peer)
+            booked = self._peers[descriptor]
+            if booked is None or _is_later(peer, booked):
+                self._peers[descriptor] = peer
+                gone = booked or peer
+            if gone == self._peers[descriptor]:
+                return
+        # Of two that had the descriptor, the earlier one has left.
+        if self._last_peers.get(descriptor) != gone:
+            self._name_left(descriptor, gone)
 
     def take_left(self) -> list[bytes]:
         """The peers that have left since this was last asked."""
@@ -146,6 +153,12 @@ class Connections:
     def _name_left(self, descriptor: int, peer: bytes) -> None:
         self._last_peers[descriptor] = peer
         self._left.append(peer)
+
+
+def _is_later(peer: bytes, other: bytes) -> bool:
+    """Whether ``peer`` came after ``other``: libzmq counts them, and begins again at 2**32."""
+    number, before = int.from_bytes(peer[-4:]), int.from_bytes(other[-4:])
+    return 0 < (number - before) % 2**32 < 2**31
 
 
 @functools.lru_cache(maxsize=4_096)

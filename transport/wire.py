@@ -244,6 +244,9 @@ class Router:
             if door is None or not door.send(peer[1:], data):
                 return Sent.NOT
             return Sent.AND_THERE_IS_MORE if door.has_more() else Sent.SURELY
+        except (OSError, MemoryError, zmq.ZMQError):
+            # No business of whoever answers: the owner will meet it too.
+            return Sent.NOT
         finally:
             self._using.release()
 
@@ -354,6 +357,8 @@ class _Door:
         except zmq.ZMQError as error:
             raise errors.OperatorError(f"{endpoint}: {error.strerror}") from error
         self.endpoint = self.socket.getsockopt_string(zmq.LAST_ENDPOINT)
+        # A descriptor reports nothing before somebody has looked and found nothing.
+        self.follow_connections()
 
     def follow_connections(self) -> None:
         """Read what the monitor has to tell."""
@@ -430,9 +435,12 @@ class _Door:
                 self.socket.send(receiver, _NOBLOCK_MORE)
                 self.socket.send(data, zmq.NOBLOCK)
             elif self._has_room(receiver, len(data)):
+                # What can fail comes first: half a message would spoil the next one.
+                frame = zmq.Frame(data, copy=False, track=True)
                 self.socket.send(receiver, _NOBLOCK_MORE)
-                mark = self.socket.send(data, zmq.NOBLOCK, copy=False, track=True)
-                self.backlog.marked(receiver, mark)
+                self.socket.send(frame, zmq.NOBLOCK, copy=False, track=True)
+                assert frame.tracker is not None
+                self.backlog.marked(receiver, frame.tracker)
             else:
                 raise zmq.Again  # noqa: TRY301 - as libzmq does when its own queue is full
         except zmq.Again:
@@ -441,6 +449,7 @@ class _Door:
         except zmq.ZMQError as error:
             if error.errno != zmq.EHOSTUNREACH:
                 raise
+            self.backlog.forget(receiver)
             return False
         return True
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 import pytest
 from tests.actors.queue_stage import DELAY, Queue, spec
 from tests.actors.stage import Staged
 
 from ganger.actors.job_queue import JobQueue
-from ganger.storage import settings
+from ganger.storage import errors, settings
 from ganger.storage.jobs import JobStatus
 from ganger.transport import messages
 from ganger.transport.messages import JobSpec
@@ -62,6 +63,21 @@ def test_of_a_batch_only_the_rejected_jobs_are_left_out(queue: Queue) -> None:
     obey(queue)
     [new] = queue.submitted(command())
     assert new > max(reply.ids)
+
+
+def test_the_id_of_a_rejected_job_is_written_again_if_the_disk_refused_it_once(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    obey(queue, REJECTS)
+    full = errors.StorageError("serial: no space left")
+    with monkeypatch.context() as patch:
+        directory = queue.actor.component._ledger.directory
+        patch.setattr(directory, "write_serial", mock.Mock(side_effect=full))
+        assert queue.submitted(command(), spec()) == [1]
+    queue.rest()
+    queue.restart()
+    obey(queue)
+    assert queue.submitted(command()) == [3]
 
 
 def test_the_id_of_a_rejected_job_is_not_given_again_after_the_daemon_was_killed(

@@ -9,7 +9,7 @@ import pytest
 from ganger.actors import submitting
 from ganger.actors.job_table import Phase, row_of
 from ganger.actors.submitting import Draft
-from ganger.storage import errors, jobs, settings
+from ganger.storage import catalogue, errors, jobs, opcodes, settings
 from ganger.storage.jobs import JobStatus
 from ganger.transport.messages import JobSpec
 
@@ -207,6 +207,37 @@ def test_an_unknown_parameter_is_named_with_the_known_ones() -> None:
     error, text = refusal(spec(EXEC | {"argw": 1}))
     assert error == "OpcodeError"
     assert text.startswith("OP_EXEC: unknown parameter 'argw' (known: argv, env, cwd, ")
+
+
+class OpMeddling(opcodes.Opcode, kw_only=True):
+    op_id = "OP_MEDDLING"
+    waits: Any
+
+    def __post_init__(self) -> None:
+        self.depends = self.waits
+
+    def run(self, context: opcodes.OperationContext) -> object:
+        return context.job_id
+
+
+@pytest.mark.parametrize(
+    ("waits", "text"),
+    [
+        ([[5, ["sucess"]]], "depends[0]: expected statuses among success, error, canceled"),
+        ([[5, "success"]], "depends[0]: expected [job id, [statuses]]"),
+        ([[5]], "depends[0]: expected [job id, [statuses]]"),
+        ("5", "depends: expected list, got str"),
+    ],
+)
+def test_dependencies_that_an_opcode_of_a_user_makes_up_are_checked_too(
+    waits: object, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(catalogue._from_users, "OP_MEDDLING", OpMeddling)
+    name, told = refusal(spec({"OP_ID": "OP_MEDDLING", "waits": waits}))
+    assert name == "DependencyError"
+    assert told.startswith(text)
+    [draft] = drafts(spec({"OP_ID": "OP_MEDDLING", "waits": [["5", ["success"]]]}))
+    assert draft.job.ops[0].input["depends"] == [[5, ["success"]]]
 
 
 def test_a_relative_dependency_beyond_the_submission_is_out_of_reach() -> None:

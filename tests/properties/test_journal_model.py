@@ -112,7 +112,7 @@ class JournalAgainstModel(RuleBasedStateMachine):
 
     @precondition(lambda self: self.appended)
     @rule(
-        call=st.sampled_from(["write", "fdatasync", "open", "fsync"]),
+        call=st.sampled_from(["pwrite", "fdatasync", "open", "fsync"]),
         number=st.sampled_from([errno.ENOSPC, errno.EIO]),
     )
     def refuse(self, call: str, number: int) -> None:
@@ -128,12 +128,12 @@ class JournalAgainstModel(RuleBasedStateMachine):
     @precondition(lambda self: self.appended and self.is_open)
     @rule(room=st.integers(0, 200))
     def fill_up(self, room: int) -> None:
-        write, left = os.write, [room]
+        write, left = os.pwrite, [room]
 
-        def write_some(descriptor: int, data: bytes) -> int:
+        def write_some(descriptor: int, data: bytes, offset: int) -> int:
             if not left[0]:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            written = write(descriptor, data[: left[0]])
+            written = write(descriptor, data[: left[0]], offset)
             left[0] -= written
             return written
 
@@ -141,7 +141,7 @@ class JournalAgainstModel(RuleBasedStateMachine):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(os, "write", write_some)
+            patch.setattr(os, "pwrite", write_some)
             patch.setattr(os, "fdatasync", refuse_flush)
             self.commit_in_vain()
 

@@ -155,6 +155,13 @@ def test_what_dead_processes_of_a_job_have_left_is_deleted(other: Other, tmp_pat
     assert left == [os.path.basename(other.line), "job_000071_1_aa", "job_1000007_1_aa"]
 
 
+def test_what_cannot_be_deleted_does_not_hold_the_others_up(tmp_path: Path) -> None:
+    (tmp_path / "job_000007_1_aa").mkdir()
+    (tmp_path / "job_000007_2_bb").touch()
+    lock_files.remove_dead_of(tmp_path, 7)
+    assert [path.name for path in tmp_path.iterdir()] == ["job_000007_1_aa"]
+
+
 def test_nothing_is_deleted_in_a_folder_that_cannot_be_looked_through(tmp_path: Path) -> None:
     lock_files.remove_dead_of(tmp_path / "missing", 7)
 

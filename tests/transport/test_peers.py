@@ -49,6 +49,37 @@ def test_a_message_read_after_the_end_names_its_peer_as_gone() -> None:
     assert connections.count == 0
 
 
+def test_last_words_read_when_another_has_the_descriptor_name_the_earlier_peer_as_gone() -> None:
+    # Also where the numbers of libzmq begin again.
+    for first, second in (
+        (b"L\0\0\0\0\1", b"L\0\0\0\0\2"),
+        (b"L\0\xff\xff\xff\xff", b"L\0\0\0\0\0"),
+    ):
+        connections = Connections()
+        connections.accepted(5)
+        connections.ended(5)
+        connections.accepted(5)
+        connections.heard(5, first)
+        assert connections.take_left() == []
+        connections.heard(5, second)
+        assert connections.take_left() == [first]
+        connections.heard(5, first)
+        connections.heard(5, second)
+        assert connections.take_left() == []
+        connections.ended(5)
+        assert connections.take_left() == [second]
+
+
+def test_who_ended_before_being_turned_away_is_not_counted_as_leaving() -> None:
+    connections = Connections()
+    connections.accepted(5)
+    connections.ended(5)
+    connections.turned_away()
+    assert connections.count == 0
+    connections.accepted(6)
+    assert connections.count == 1
+
+
 def test_a_peer_leaves_once_even_if_his_last_words_are_read_late() -> None:
     connections = Connections()
     connections.accepted(5)

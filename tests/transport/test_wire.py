@@ -10,6 +10,7 @@ import socket
 import threading
 import time
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import zmq
@@ -24,6 +25,7 @@ from tests.transport.doors import (
 
 from ganger.storage import errors, settings
 from ganger.transport import wire
+from ganger.transport.peers import Backlog
 from ganger.transport.session import LinkEvent
 from ganger.transport.wire import Credentials, Dealer, Incoming, Router, Sent
 
@@ -71,6 +73,53 @@ def test_a_turn_reads_a_bounded_number_and_says_that_there_is_more(
         data += [each.data for each in part]
     assert data == [b"%d" % number for number in range(7)]
     assert not router.has_more
+
+
+def test_a_connection_that_says_nothing_is_noticed_from_the_first_one_on(
+    router: Router, path: Path
+) -> None:
+    while router.has_more:
+        router.receive(())
+    news = router._order[0].news_descriptor
+    poll = select.poll()
+    poll.register(news, select.POLLIN)
+    with contextlib.closing(socket.socket(socket.AF_UNIX)) as silent:
+        silent.connect(os.fspath(path))
+        assert poll.poll(PATIENCE_SECONDS * 1_000)
+        assert router.receive([news]) == []
+        assert router.has_connections
+
+
+def test_an_answer_that_cannot_be_marked_spoils_no_other_one(
+    router: Router, dealer: Dealer, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with contextlib.closing(Dealer(f"ipc://{path}")) as other:
+        peers = []
+        for each in (dealer, other):
+            connect(router, each)
+            each.send(b"x")
+            peers.append(received(router).peer)
+        assert router.receive() == []
+        with monkeypatch.context() as patch:
+            patch.setattr(zmq, "Frame", mock.Mock(side_effect=OSError("no descriptors are left")))
+            assert router.send_between(peers[0], bytes(Backlog.MARK_BYTES)) is Sent.NOT
+        assert router.send_between(peers[1], b"for the other one") is Sent.SURELY
+        assert other.receive(PATIENCE_SECONDS) == b"for the other one"
+        assert router.send(peers[0], b"for the first")
+        assert dealer.receive(PATIENCE_SECONDS) == b"for the first"
+
+
+def test_nothing_is_kept_of_answers_to_those_who_have_left(router: Router, dealer: Dealer) -> None:
+    connect(router, dealer)
+    dealer.send(b"question")
+    peer = received(router).peer
+    dealer.close()
+    serve(router, lambda: router.receive() or not router.send(peer, b"answer"))
+    assert router.take_left() in ([peer], [])
+    assert not router.send(peer, b"answer")
+    backlog = router._order[0].backlog
+    assert not backlog._unmarked
+    assert not backlog._marked
 
 
 def test_descriptors_are_quiet_about_what_must_wait(router: Router, dealer: Dealer) -> None:
