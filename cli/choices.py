@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,6 +18,7 @@ _FINAL_STATUSES = ("success", "error", "canceled")
 _ID_DIGITS_MAX = 18
 """More than any job id has; so many fit into what is sent."""
 
+_PORT_MAX = 65_535
 _AGE_DIGITS_MAX = 15
 _SECONDS_MAX = 1_000_000_000
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
@@ -44,6 +46,23 @@ class Priority(click.ParamType[int]):
             )
             self.fail(expected, param, ctx)
         return number
+
+
+class Door(click.ParamType[str]):
+    """Where the remote door is: ``tcp://HOST:PORT``, with ``*`` or 0 for any free port."""
+
+    name = "endpoint"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str:
+        text = str(value)
+        found = re.fullmatch(r"tcp://[^/]+:(\d{1,5}|\*)", text, re.ASCII)
+        if found is None or (found[1] != "*" and int(found[1]) > _PORT_MAX):
+            self.fail(
+                f"expected tcp://HOST:PORT, a port up to {_PORT_MAX}, got {text!r}", param, ctx
+            )
+        return text
 
 
 class Dependency(click.ParamType[tuple[int, list[str]]]):

@@ -25,6 +25,7 @@ from ..storage import catalogue, documents, errors, lock_files, settings
 from ..storage.version import version
 from ..transport.addresses import Directory
 from ..transport.messages import PROTOCOL, Boot, StopAsked
+from . import choices
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
@@ -45,6 +46,7 @@ READY_VARIABLE = "GANGER_READY_FD"
 @click.option(
     "--remote",
     metavar="ENDPOINT",
+    type=choices.Door(),
     help="Also open the remote door, such as tcp://0.0.0.0:7610 (off by default). "
     "Clients need a key that `ganger key authorise` made known.",
 )

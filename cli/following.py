@@ -102,7 +102,18 @@ def tell(part: job_views.StatusChange | job_views.LogLine) -> None:
     status = str(part.status)
     if sys.stdout.isatty():
         status = click.style(status, bold=part.status.is_final, fg=_plain_colour(status))
-    click.echo(f"{output.absolute(time.time())} job {part.job_id} is {status}: {part.job.summary}")
+    when = output.absolute(_since(part))
+    click.echo(f"{when} job {part.job_id} is {status}: {part.job.summary}")
+
+
+def _since(change: job_views.StatusChange) -> float:
+    """When the job got this status, as far as it says so; else now."""
+    known = None
+    if change.status.is_final:
+        known = change.job.ended
+    elif change.status is jobs.JobStatus.RUNNING:
+        known = change.job.started
+    return time.time() if known is None else known
 
 
 def _plain_colour(status: str) -> str:

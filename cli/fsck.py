@@ -44,7 +44,17 @@ def fsck(call: Call, *, repair: bool, output_kind: str) -> None:
       1    something is left to be done
       70   a daemon uses the directory, there is none, or it is of another version
     """  # noqa: D301 - the mark that keeps lines apart
-    places = call.places
+    try:
+        left = _check(call.places, repair=repair, output_kind=output_kind)
+    except errors.DataDirectoryError as error:
+        # Its own exit code says here that something was found.
+        raise errors.OperatorError(error.text) from error
+    if left:
+        raise click.exceptions.Exit(FOUND_EXIT_CODE)
+
+
+def _check(places: Places, *, repair: bool, output_kind: str) -> list[Finding]:
+    """Check, and repair if wanted, and show what came of it; what is left to be done."""
     survey.require_queue(places)
     if repair:
         repairing.refuse_others(places)
@@ -66,8 +76,7 @@ def fsck(call: Call, *, repair: bool, output_kind: str) -> None:
         output.show_json(_document(places, result, outcomes))
     else:
         _show(result, left, outcomes)
-    if left:
-        raise click.exceptions.Exit(FOUND_EXIT_CODE)
+    return left
 
 
 @contextmanager

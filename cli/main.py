@@ -36,11 +36,11 @@ _COMMANDS = {
 EXIT_CODES = """\b
 Exit codes:
   0    done (for `job wait`, `job submit --wait`: every job succeeded)
-  1    refused, or a job did not succeed; the reason is on standard error
+  1    refused, no daemon answers, the data directory is wrong, or a job did not succeed;
+       the reason is on standard error
   2    the command line is wrong
   3    `status`: no daemon runs
-  69   no daemon answers
-  70   the operator must act; 74: the disk refuses
+  70   the operator must act; 74: the disk refuses, or the output cannot be written
   75   try again later
   124  a deadline has passed
   130  interrupted; jobs go on
@@ -48,8 +48,18 @@ Exit codes:
 signal ended it)."""
 
 
+class _EnoughError(Exception):
+    """Whoever read our output has had enough. A broken pipe, but for click, which makes 1 of it."""
+
+
 class _Commands(click.Group):
     """The commands, each imported when it is needed."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise _EnoughError from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(_COMMANDS)
@@ -111,6 +121,7 @@ def ganger(context: click.Context, data: str | None) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and end the process with its exit code."""
+    _open_missing_streams()
     try:
         code = ganger.main(arguments, prog_name="ganger", standalone_mode=False)
         sys.stdout.flush()
@@ -131,11 +142,30 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except errors.GangerError as error:
         _tell(error.text)
         sys.exit(error.exit_code)
-    except BrokenPipeError:
-        # Whoever read our output has had enough.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    except (BrokenPipeError, _EnoughError):
+        _drop_output()
         sys.exit(0)
+    except OSError as error:
+        _drop_output()
+        _tell(f"{error.filename or 'standard output'}: {error.strerror or error}")
+        sys.exit(errors.StorageError.exit_code)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _open_missing_streams() -> None:
+    """Whoever closed our output does not want it; no other file may take its place."""
+    for descriptor, name in ((1, "stdout"), (2, "stderr")):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            if nowhere != descriptor:
+                os.dup2(nowhere, descriptor)
+                os.close(nowhere)
+            setattr(sys, name, os.fdopen(descriptor, "w"))
+
+
+def _drop_output() -> None:
+    """Let what could not be written go: the interpreter would try again at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _tell(text: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import select
 import subprocess
@@ -16,6 +18,8 @@ from ..storage import documents, errors, settings
 from . import choices, output
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ..storage.settings import Places
     from ..transport.messages import DaemonInfo
     from .call import Call
@@ -26,7 +30,7 @@ _SHORT_SECONDS = 5.0
 
 
 @click.command()
-@click.option("--remote", metavar="ENDPOINT", help="As for `ganger daemon`.")
+@click.option("--remote", metavar="ENDPOINT", type=choices.Door(), help="As for `ganger daemon`.")
 @click.option(
     "--hung-after",
     metavar="SECONDS",
@@ -43,14 +47,35 @@ def up(call: Call, *, remote: str | None, hung_after: float, test_hooks: bool) -
     Harmless when it runs already. Its messages go to daemon.log in the data directory.
     """
     places = call.places
-    running = _running_pid(places)
-    if running is not None:
-        click.echo(f"The daemon already runs (pid {running}) in {places.data}")
-        return
-    documents.make_directory(places.data)
-    options = [*(["--remote", remote] if remote else []), "--hung-after", str(hung_after)]
-    pid = _start(places, [*options, *(["--test-hooks"] if test_hooks else [])])
-    click.echo(f"The daemon is ready (pid {pid}) in {places.data}")
+    try:
+        documents.make_directory(places.data)
+    except errors.StorageError as error:
+        raise errors.DataDirectoryError(error.text) from error
+    with _alone(places):
+        running = _running_pid(places)
+        if running is not None:
+            click.echo(f"The daemon already runs (pid {running}) in {places.data}")
+            if remote:
+                click.echo(
+                    f"ganger: --remote {remote} has no effect on it; stop it first: ganger down",
+                    err=True,
+                )
+            return
+        options = [*(["--remote", remote] if remote else []), "--hung-after", str(hung_after)]
+        pid = _start(places, [*options, *(["--test-hooks"] if test_hooks else [])])
+        click.echo(f"The daemon is ready (pid {pid}) in {places.data}")
+
+
+@contextlib.contextmanager
+def _alone(places: Places) -> Iterator[None]:
+    """One `ganger up` at a time: the others wait, and find that the daemon runs."""
+    with documents.storage_errors(places.data):
+        descriptor = os.open(places.data, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _start(places: Places, options: list[str]) -> int:

@@ -145,7 +145,7 @@ class DeadlineError(TryAgainError):
 class DaemonUnreachableError(TryAgainError):
     """No daemon answers for this data directory."""
 
-    exit_code = 69
+    exit_code = 1
 
 
 class ComponentRestartedError(TryAgainError):
@@ -183,6 +183,8 @@ class DirectoryLockedError(OperatorError):
 
 class DataDirectoryError(OperatorError):
     """The data directory is missing, not usable, or of an unknown version."""
+
+    exit_code = 1
 
 
 class RestartLimitError(OperatorError):

@@ -90,7 +90,7 @@ def explain(complaint: str, given: Mapping[str, Any], declared: type[msgspec.Str
         return f"{place}: expected one of {choices}{value}"
     if body.startswith("Object contains unknown field"):
         unknown = body.split("`")[1]
-        return f"{place}: unknown key {shown(unknown)}{_keys(hint)}"
+        return f"{place}: unknown key {shown(unknown)}{_keys(_hint_within(hint, place))}"
     if body.startswith("Object missing required field"):
         return f"{place}: missing key {shown(body.split('`')[1])}"
     if not body.startswith("Expected"):
@@ -181,6 +181,16 @@ def _choices(hint: object) -> Iterator[Any]:
         return
     for part in get_args(hint):
         yield from _choices(part)
+
+
+def _hint_within(hint: object, place: str) -> object:
+    """The type at ``place``, of which the first name has the type ``hint``; None: nobody knows."""
+    for name in place.split(".")[1:]:
+        if not (isinstance(hint, type) and issubclass(hint, msgspec.Struct)):
+            return None
+        fields = dict(zip(hint.__struct_encode_fields__, hint.__struct_fields__, strict=True))
+        hint = get_type_hints(hint, include_extras=True).get(fields.get(name, ""))
+    return hint
 
 
 def _keys(hint: object) -> str:

@@ -151,7 +151,7 @@ class AsyncClient:
             reason=reason,
             priority=priority,
             depends=depends,
-            key=key or (None if dry_run else requests.fresh_key()),
+            key=requests.fresh_key() if key is None and not dry_run else key,
             dry_run=dry_run,
             now_nanoseconds=time.time_ns(),
         )

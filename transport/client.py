@@ -170,7 +170,7 @@ class Client:
             reason=reason,
             priority=priority,
             depends=depends,
-            key=key or (None if dry_run else requests.fresh_key()),
+            key=requests.fresh_key() if key is None and not dry_run else key,
             dry_run=dry_run,
             now_nanoseconds=time.time_ns(),
         )

@@ -74,7 +74,8 @@ def submission(
 
     ``key`` must be given unless nothing is stored: only with it the request can be repeated.
     """
-    trail = _trail(reason, now_nanoseconds)
+    trail = _trail(reason, "reason", now_nanoseconds)
+    priority = None if priority is None else checked_priority(priority)
     common = JobSpec(ops=[], reason=trail, priority=priority, depends=_depends(depends))
     if not isinstance(jobs, list) and (
         isinstance(jobs, str | bytes | Mapping) or not isinstance(jobs, Sequence)
@@ -83,6 +84,8 @@ def submission(
     specs = [
         _spec(job, common, f"jobs[{index}]", now_nanoseconds) for index, job in enumerate(jobs)
     ]
+    if key is not None and not isinstance(key, str):
+        raise errors.BadRequestError(f"key: expected a text, got {_type(key)}")
     if key is not None and not 0 < len(key.encode()) <= settings.KEY_BYTES_MAX:
         raise errors.BadRequestError(f"key: expected 1 to {settings.KEY_BYTES_MAX} bytes")
     return SubmitJobs(jobs=specs, key=key, dry_run=dry_run)
@@ -393,9 +396,10 @@ def _spec(job: object, common: JobSpec, place: str, now_nanoseconds: int) -> Job
     elif isinstance(job, Mapping) and "OP_ID" not in job:
         fields = dict(job)
         ops = checked_ops(fields.pop("ops", ()), f"{place}.ops")
-        reason = _trail(fields.pop("reason", None), now_nanoseconds)
+        reason = _trail(fields.pop("reason", None), f"{place}.reason", now_nanoseconds)
         depends = _depends(fields.pop("depends", None), f"{place}.depends")
-        priority = fields.pop("priority", None)
+        if (priority := fields.pop("priority", None)) is not None:
+            priority = checked_priority(priority, f"{place}.priority")
         if fields:
             raise errors.BadRequestError(f"{place}: unknown field {next(iter(fields))!r}")
         spec = JobSpec(ops=ops, reason=reason, depends=depends, priority=priority)
@@ -409,7 +413,7 @@ def _spec(job: object, common: JobSpec, place: str, now_nanoseconds: int) -> Job
     )
 
 
-def _trail(reason: object, now_nanoseconds: int) -> list[TrailEntry]:
+def _trail(reason: object, place: str, now_nanoseconds: int) -> list[TrailEntry]:
     match reason:
         case None | "":
             return []
@@ -418,7 +422,7 @@ def _trail(reason: object, now_nanoseconds: int) -> list[TrailEntry]:
     try:
         return msgspec.convert(reason, list[TrailEntry])
     except msgspec.ValidationError as error:
-        text = "reason: expected a text, or a list of [source, text, nanoseconds]"
+        text = f"{place}: expected a text, or a list of [source, text, nanoseconds]"
         raise errors.BadRequestError(text) from error
 
 
@@ -434,6 +438,8 @@ def _dependency(entry: object, place: str) -> tuple[int, list[str]]:
     match entry:
         case bool():
             pass
+        case int() if not explanations.INTEGER_MIN <= entry <= explanations.INTEGER_MAX:
+            raise errors.DependencyError(f"{place}: this number is too large for a job id")
         case int():
             return entry, [JobStatus.SUCCESS.value]
         case [int(job_id), [*statuses]] if all(isinstance(status, str) for status in statuses):

@@ -1,0 +1,65 @@
+"""The command line when its output cannot be written, and when several start the same daemon."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.faults.harness import GANGER, Daemon
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ganger import Client
+
+
+def shell(daemon: Daemon, script: str) -> subprocess.CompletedProcess[str]:
+    """Run a script in which ``$G`` is the command line for this daemon."""
+    command = " ".join([*GANGER, "--data", str(daemon.data)])
+    return subprocess.run(
+        ["bash", "-c", script],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "G": command},
+    )
+
+
+@pytest.mark.parametrize("words", ["status", "job list", "lock list -o json"])
+def test_output_that_cannot_be_written_is_one_clear_line(daemon: Daemon, words: str) -> None:
+    done = shell(daemon, f"$G {words} > /dev/full")
+    assert done.returncode == 74, done
+    assert done.stderr == "ganger: standard output: No space left on device\n"
+
+
+@pytest.mark.parametrize("words", ["exec -- seq 1 20000", "job info 1"])
+def test_a_reader_who_has_had_enough_is_no_failure(
+    daemon: Daemon, client: Client, words: str
+) -> None:
+    long = {"OP_ID": "OP_EXEC", "argv": ["seq", "1", "3000"]}
+    client.wait(client.submit(long))
+    done = shell(daemon, f"$G {words} | head -1 > /dev/null; echo ${{PIPESTATUS[0]}}")
+    assert (done.stdout, done.stderr) == ("0\n", "")
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_whoever_closes_the_output_does_not_want_it(daemon: Daemon, closed: str) -> None:
+    done = shell(daemon, f"$G job list {closed}")
+    assert done.returncode == 0
+    assert done.stderr == ""
+
+
+def test_several_who_start_the_daemon_at_once_start_one(tmp_path: Path) -> None:
+    daemon = Daemon(tmp_path)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            started = list(pool.map(lambda _: daemon.run("up", check=False), range(4)))
+    finally:
+        daemon.__exit__()
+    assert [one.returncode for one in started] == [0] * 4, started
+    assert sum("is ready" in one.stdout for one in started) == 1
+    assert sum("already runs" in one.stdout for one in started) == 3
