@@ -91,6 +91,19 @@ def _loader() -> Any:  # noqa: ANN401 - a class of a library that is imported wh
             for sign, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
         }
 
+        def compose_mapping_node(self, anchor: Any) -> Any:  # noqa: ANN401 - the library's
+            """As the library, which would silently take the last of two values of one key."""
+            node = super().compose_mapping_node(anchor)
+            seen = set()
+            for key, _ in node.value:
+                if not isinstance(key, yaml.ScalarNode) or key.tag.endswith(":merge"):
+                    continue
+                if (key.tag, key.value) in seen:
+                    problem = f"the key {key.value!r} stands in a mapping twice"
+                    raise yaml.composer.ComposerError(None, None, problem, key.start_mark)
+                seen.add((key.tag, key.value))
+            return node
+
     return Loader
 
 

@@ -24,7 +24,7 @@ DEPTH_MAX = 100
 def parse(text: str, source: str, root: str = "") -> Any:  # noqa: ANN401 - whatever was written
     """``text`` as JSON, else as YAML; `PlanError` names ``source`` and the place under ``root``."""
     try:
-        found = json.loads(text)
+        found = json.loads(text, object_pairs_hook=_mapping)
     except (ValueError, RecursionError):
         from .plans import parse_yaml  # noqa: PLC0415 - its home; most documents are JSON
 
@@ -36,7 +36,7 @@ def parse(text: str, source: str, root: str = "") -> Any:  # noqa: ANN401 - what
 def parse_json(text: str, option: str) -> Any:  # noqa: ANN401 - whatever was written
     """The JSON that stands behind an option; `UsageError` names the place in it."""
     try:
-        found = json.loads(text)
+        found = json.loads(text, object_pairs_hook=_mapping)
         _check(found, option)
     except errors.PlanError as error:
         raise errors.UsageError(error.text) from error
@@ -160,6 +160,15 @@ def read_submission(name: str) -> str:
         raise errors.UsageError(f"{source}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise errors.PlanError(f"{source}: not UTF-8 text: {error.reason}") from error
+
+
+def _mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        double = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {double!r} stands in a mapping twice")
+    return found
 
 
 def _check(found: object, source: str, root: str = "") -> None:

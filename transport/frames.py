@@ -118,7 +118,8 @@ def _unpack(data: bytes) -> object:
         )
     except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
         # A TypeError: a map whose key is itself a map or an array.
-        raise errors.FrameError(f"the frame is not valid msgpack: {error}") from error
+        reason = str(error) or type(error).__name__
+        raise errors.FrameError(f"the frame is not valid msgpack: {reason}") from error
     return value
 
 

@@ -105,3 +105,25 @@ def test_yaml_is_refused_with_the_line() -> None:
 def test_yaml_cannot_make_objects() -> None:
     with pytest.raises(errors.PlanError):
         plans.read("!!python/object/apply:os.getpid []", "plan")
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        (
+            "ops:\n- OP_ID: OP_EXEC\n  OP_ID: OP_TEST_DELAY\n",
+            "plan, line 3, column 3: the key 'OP_ID'",
+        ),
+        ('{"OP_ID": "OP_EXEC",\n "OP_ID": "OP_X"}', "plan, line 2, column 2: the key 'OP_ID'"),
+    ],
+)
+def test_a_key_that_stands_twice_is_refused_with_its_place(text: str, place: str) -> None:
+    with pytest.raises(errors.PlanError) as caught:
+        plans.read(text, "plan")
+    assert caught.value.text == f"{place} stands in a mapping twice"
+
+
+def test_what_is_merged_into_a_mapping_may_be_overridden() -> None:
+    text = "- &one\n  OP_ID: OP_EXEC\n  argv: [a]\n- <<: *one\n  argv: [b]\n- <<: *one\n"
+    [one] = plans.read(text, "plan")
+    assert [op["argv"] for op in one.ops] == [["a"], ["b"], ["a"]]
