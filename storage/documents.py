@@ -47,9 +47,8 @@ def replace(
 ) -> None:
     """Make ``data`` the content of ``path``, entirely or not at all; `StorageError` if it fails."""
     directory, name = os.path.split(os.path.abspath(path))
-    temporary = f"{directory}/{TEMPORARY_PREFIX}{name}.{os.getpid()}.{next(_numbers)}"
     with storage_errors(path):
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        temporary, descriptor = _make_temporary(f"{directory}/{TEMPORARY_PREFIX}{name}", mode)
         try:
             try:
                 write_all(descriptor, data)
@@ -64,6 +63,16 @@ def replace(
             raise
         if flush:
             flush_directory(directory)
+
+
+def _make_temporary(start: str, mode: int) -> tuple[str, int]:
+    """A new file whose name begins like this, and its descriptor."""
+    while True:
+        temporary = f"{start}.{os.getpid()}.{next(_numbers)}"
+        # Whoever had our pid before, and was killed, may have left one of that name.
+        with contextlib.suppress(FileExistsError):
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            return temporary, os.open(temporary, flags, mode)
 
 
 def exchange(path: str, data: bytes, spare: str, *, flush: bool) -> bool:

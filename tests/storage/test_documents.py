@@ -91,6 +91,21 @@ def test_a_refused_replacement_leaves_the_old_version_and_nothing_else(
     assert os.listdir(tmp_path) == ["file"]
 
 
+def test_what_a_killed_process_of_the_same_pid_has_left_does_not_matter(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    names = documents._numbers
+    left = [
+        tmp_path / f"{documents.TEMPORARY_PREFIX}file.{os.getpid()}.{number}"
+        for number in range(next(names) + 1, next(names) + 3)
+    ]
+    for one in left:
+        one.write_bytes(b"half")
+    for data in (b"one", b"two"):
+        documents.replace(path, data, flush=False)
+        assert path.read_bytes() == data
+    assert sorted(tmp_path.iterdir()) == sorted([path, *left])
+
+
 def test_little_by_little_is_written_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write = os.write
 
