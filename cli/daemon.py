@@ -165,7 +165,8 @@ def run(
 
 
 def _prepare(places: Places) -> None:
-    for directory in (places.data, places.queue, places.archive):
+    documents.make_data_directory(places.data)
+    for directory in (places.queue, places.archive):
         documents.make_directory(directory)
     documents.make_private_directory(places.run)
     documents.make_directory(places.lock_files, 0o700)

@@ -45,7 +45,7 @@ def authorise(call: Call, name: str, public_key: str) -> None:
     places = call.places
     if Path(public_key).is_file():
         public_key = keys.read_public_key(Path(public_key))
-    documents.make_directory(places.data)
+    documents.make_data_directory(places.data)
     keys.authorise(places.keys, public_key, name)
     server = keys.server_pair(places.keys, new_key_pair)
     click.echo(f"Authorised {name}. The daemon's public key: {server.public}")

@@ -47,10 +47,7 @@ def up(call: Call, *, remote: str | None, hung_after: float, test_hooks: bool) -
     Harmless when it runs already. Its messages go to daemon.log in the data directory.
     """
     places = call.places
-    try:
-        documents.make_directory(places.data)
-    except errors.StorageError as error:
-        raise errors.DataDirectoryError(error.text) from error
+    documents.make_data_directory(places.data)
     with _alone(places):
         running = _running_pid(places)
         if running is not None:

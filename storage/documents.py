@@ -179,6 +179,14 @@ def make_directory(path: Path, mode: int = DIRECTORY_MODE) -> None:
         path.mkdir(mode=mode, parents=True, exist_ok=True)
 
 
+def make_data_directory(path: Path) -> None:
+    """Make the data directory if it is missing; `DataDirectoryError` if it cannot be one."""
+    try:
+        make_directory(path)
+    except errors.StorageError as error:
+        raise errors.DataDirectoryError(error.text) from error
+
+
 def make_private_directory(path: Path) -> None:
     """Create ``path`` for this user alone; refuse one that belongs to somebody else.
 
