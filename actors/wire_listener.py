@@ -33,8 +33,6 @@ from .base import PollingComponent
 from .spokesmen import Spokesmen
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from ..transport.addresses import ComponentAddress
     from ..transport.wire import Credentials, Incoming
 
@@ -195,12 +193,11 @@ class WireListener(PollingComponent):
         if self._look_at == math.inf:
             # Somebody may have come.
             self._look_at = 0.0
-        self._read_sockets(descriptors)
+        self._read_once()
 
     def turn_ended(self) -> None:
-        """Read what no descriptor reports, and look from time to time at what does not end."""
-        if self._router.has_more:
-            self._read_sockets(())
+        """Read the rest, and look from time to time at what does not come to an end."""
+        self._read_dry()
         now = time.monotonic()
         if now >= self._look_at:
             if ended := self._router.end_hoarders():
@@ -210,24 +207,24 @@ class WireListener(PollingComponent):
         is_watchful = self._look_at < math.inf
         self.mailbox.patience_seconds = self._look_at - now if is_watchful else None
 
-    def _read_sockets(self, ready: Collection[int]) -> None:
-        """Read the sockets dry: their descriptors are edge-triggered, also after a send."""
-        while True:
-            if self._open.is_full():
-                # Else the descriptors would report, again and again, what must wait.
-                self._router.receive(ready, limit=0)
-                return
-            for one in self._router.receive(ready):
-                self._take_in(one)
-            ready = ()
-            for peer in self._router.take_left():
-                self._forget_peer(peer)
-                self._spokesmen.forget(peer)
-            if not self._router.has_more:
-                return
-            if not self.mailbox.empty():
-                # Replies are due; the rest is read at the end of the next turn.
-                return
+    def _read_dry(self) -> None:
+        """The sockets' descriptors are edge-triggered, also after a send."""
+        # If replies are due, the rest is read at the end of the next turn.
+        while self._router.has_more and self._read_once() and self.mailbox.empty():
+            pass
+
+    def _read_once(self) -> bool:
+        """Read some of what has come in; False while the components are at too much."""
+        if self._open.is_full():
+            # Else the descriptors would report, again and again, what must wait.
+            self._router.receive(limit=0)
+            return False
+        for one in self._router.receive():
+            self._take_in(one)
+        for peer in self._router.take_left():
+            self._forget_peer(peer)
+            self._spokesmen.forget(peer)
+        return True
 
     def _take_in(self, incoming: Incoming) -> None:
         address = WireAddress(incoming.peer, self._outlet)

@@ -14,9 +14,9 @@ remote door asks for the key on each new connection, so that a key is known as s
 stored; both doors turn new peers away when there are too many.
 
 Descriptors are edge-triggered: one that was reported is quiet until everything was read, and
-*sending* may take the report away. So after every send look at `Router.has_more`. Asking a
-socket that has nothing costs as much as asking one that has: only those are asked that were
-reported, or that may have something unreported.
+*sending* may take the report away. So after every send look at `Router.has_more`. Sockets are
+asked whether they have something (`_is_readable`): to try in vain raises an error, and costs
+three times as much.
 
 The client's DEALER is told of its connection by a monitor socket: it can only lose frames
 when a connection is lost, and whoever uses it then sends again (`session`). It therefore
@@ -33,7 +33,7 @@ import resource
 import socket
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Iterator
 from pathlib import Path
 
 import zmq
@@ -158,35 +158,28 @@ class Router:
     @property
     def has_more(self) -> bool:
         """Whether `receive` may find something now, whatever the descriptors say."""
-        return bool(self._leaving) or False in [door.is_emptied for door in self._order]
+        if self._leaving:
+            return True
+        with self._using:
+            return any(map(_is_readable, self._sockets()))
 
-    def receive(
-        self, ready: Collection[int] | None = None, limit: int | None = None
-    ) -> list[Incoming]:
+    def receive(self, limit: int | None = None) -> list[Incoming]:
         """What has come in, up to a limit (then `has_more` stays true); empty if nothing.
 
-        ``ready``: the descriptors that were reported since the last time; None: nobody knows.
-        With a ``limit`` of 0 they are quiet afterwards, whatever there is.
+        With a ``limit`` of 0 the descriptors are quiet afterwards, whatever there is.
         """
         with self._using:
-            return self._receive(ready, RECEIVE_FRAMES_MAX if limit is None else limit)
+            return self._receive(RECEIVE_FRAMES_MAX if limit is None else limit)
 
-    def _receive(self, ready: Collection[int] | None, limit: int) -> list[Incoming]:
-        for door in self._order:
-            if ready is None or door.descriptor in ready:
-                door.is_emptied = False
-            if ready is None or door.news_descriptor in ready:
-                door.follow_connections()
-                self._leaving += door.connections.take_left()
+    def _receive(self, limit: int) -> list[Incoming]:
+        self._follow_connections()
         leaving, self._leaving = self._leaving, []
-        if ready is None or self._handshakes_descriptor in ready:
-            self._answer_handshakes()
+        self._answer_handshakes()
         # The doors take turns at being first, so that a flood at one does not close the other.
         self._order.reverse()
         incoming: list[Incoming] = []
         for door in self._order:
-            if leaving or not door.is_emptied:
-                incoming += door.receive(limit - len(incoming))
+            incoming += door.receive(limit - len(incoming))
         if all(door.is_emptied for door in self._order):
             # All that had come from those who left before has been read.
             self._left += leaving
@@ -243,7 +236,7 @@ class Router:
             door = self._door_of(peer)
             if door is None or not door.send(peer[1:], data):
                 return Sent.NOT
-            return Sent.AND_THERE_IS_MORE if door.has_more() else Sent.SURELY
+            return Sent.AND_THERE_IS_MORE if _is_readable(door.socket) else Sent.SURELY
         except (OSError, MemoryError, zmq.ZMQError):
             # No business of whoever answers: the owner will meet it too.
             return Sent.NOT
@@ -289,15 +282,14 @@ class Router:
         return door
 
     def _answer_handshakes(self) -> None:
-        with contextlib.suppress(zmq.Again):
-            while True:
-                parts = self._handshakes.recv_multipart(zmq.NOBLOCK)
-                # Sender, empty, version, number, domain, address, identity, mechanism, proof.
-                domain, proof = parts[4], parts[8:]
-                user = z85.encode(proof[0]) if domain == b"remote" and proof else b""
-                status = self._judge(domain, user)
-                user = user if status == _ADMITTED else b""
-                self._handshakes.send_multipart([*parts[:4], *status, user, b""])
+        while _is_readable(self._handshakes):
+            parts = self._handshakes.recv_multipart(zmq.NOBLOCK)
+            # Sender, empty, version, number, domain, address, identity, mechanism, proof.
+            domain, proof = parts[4], parts[8:]
+            user = z85.encode(proof[0]) if domain == b"remote" and proof else b""
+            status = self._judge(domain, user)
+            user = user if status == _ADMITTED else b""
+            self._handshakes.send_multipart([*parts[:4], *status, user, b""])
 
     def _judge(self, domain: bytes, key: bytes) -> tuple[bytes, bytes]:
         """Whether a connection may be made: status and text, as ZAP wants them."""
@@ -315,6 +307,12 @@ class Router:
         self.dropped[refusal[1].decode()] += 1
         self._doors["local" if domain == b"local" else "remote"].connections.turned_away()
         return refusal
+
+    def _sockets(self) -> Iterator[zmq.Socket[bytes]]:
+        for door in self._order:
+            yield from (door.socket, door.monitor)
+        if self._order:
+            yield self._handshakes
 
     def _follow_connections(self) -> None:
         for door in self._order:
@@ -345,7 +343,7 @@ class _Door:
         self.socket.copy_threshold = 0
         self.backlog = Backlog()
         self.is_emptied = False
-        """Whether there is no message that its descriptor will not report."""
+        """Whether the last `receive` found no further message."""
         self.socket.handshake_ivl = HANDSHAKE_SECONDS * 1_000
         self.monitor = _monitor(self.socket, kind, zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
         self.descriptor, self.news_descriptor = self.socket.fileno(), self.monitor.fileno()
@@ -373,16 +371,11 @@ class _Door:
         """Up to ``limit`` messages."""
         incoming: list[Incoming] = []
         bytes_read = 0
-        if limit == 0:
-            self.has_more()
-            return incoming
-        self.is_emptied = False
-        while len(incoming) < limit and bytes_read < RECEIVE_BYTES_MAX:
-            try:
-                sender = self.socket.recv(zmq.NOBLOCK)
-            except zmq.Again:
-                self.is_emptied = True
-                break
+        while True:
+            self.is_emptied = not _is_readable(self.socket)
+            if self.is_emptied or len(incoming) >= limit or bytes_read >= RECEIVE_BYTES_MAX:
+                return incoming
+            sender = self.socket.recv(zmq.NOBLOCK)
             frame = self.socket.recv(copy=False)
             bytes_read += len(frame)
             if frame.more:
@@ -392,9 +385,6 @@ class _Door:
                 self._dropped["a name of its own"] += 1
             else:
                 incoming.append(self._incoming(self._prefix + sender, frame))
-            if not self.has_more():
-                break
-        return incoming
 
     def _incoming(self, peer: bytes, frame: zmq.Frame) -> Incoming:
         descriptor = int(frame.get("__fd"))
@@ -429,7 +419,6 @@ class _Door:
     def send(self, receiver: bytes, data: bytes) -> bool:
         """Send a frame; False if the receiver is gone or too much waits for it."""
         is_marked = self.backlog.wants_mark(receiver, len(data))
-        self.is_emptied = False
         try:
             if not is_marked:
                 self.socket.send(receiver, _NOBLOCK_MORE)
@@ -452,11 +441,6 @@ class _Door:
             self.backlog.forget(receiver)
             return False
         return True
-
-    def has_more(self) -> bool:
-        """Whether there is a message that the descriptor may not report any more."""
-        self.is_emptied = not _is_readable(self.socket)
-        return not self.is_emptied
 
     def _has_room(self, receiver: bytes, size: int) -> bool:
         waiting = self.backlog.waiting(receiver)

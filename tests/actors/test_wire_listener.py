@@ -39,7 +39,7 @@ class Sockets:
     def has_more(self) -> bool:
         return bool(self.coming)
 
-    def receive(self, _ready: object = None, limit: int | None = None) -> list[Incoming]:
+    def receive(self, limit: int | None = None) -> list[Incoming]:
         if limit == 0:
             return []
         return [self.coming.popleft()] if self.coming else []

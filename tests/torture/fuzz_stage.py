@@ -112,7 +112,7 @@ class _Sockets:
     def has_more(self) -> bool:
         return bool(self.incoming)
 
-    def receive(self, _ready: object = None, limit: int | None = None) -> list[Incoming]:
+    def receive(self, limit: int | None = None) -> list[Incoming]:
         if limit == 0:
             return []
         incoming, self.incoming = self.incoming, []

@@ -195,7 +195,7 @@ class Router:
         now = self.core.clock.now
         return any(line and line[0][0] <= now for line in self._incoming.values())
 
-    def receive(self, _ready: object = None, limit: int | None = None) -> list[Incoming]:
+    def receive(self, limit: int | None = None) -> list[Incoming]:
         if limit == 0:
             return []
         self._notice.told()

@@ -79,14 +79,14 @@ def test_a_connection_that_says_nothing_is_noticed_from_the_first_one_on(
     router: Router, path: Path
 ) -> None:
     while router.has_more:
-        router.receive(())
+        router.receive()
     news = router._order[0].news_descriptor
     poll = select.poll()
     poll.register(news, select.POLLIN)
     with contextlib.closing(socket.socket(socket.AF_UNIX)) as silent:
         silent.connect(os.fspath(path))
         assert poll.poll(PATIENCE_SECONDS * 1_000)
-        assert router.receive([news]) == []
+        assert router.receive() == []
         assert router.has_connections
 
 
@@ -134,10 +134,10 @@ def test_descriptors_are_quiet_about_what_must_wait(router: Router, dealer: Deal
     dealer.send(b"x")
     end = time.monotonic() + PATIENCE_SECONDS
     while not router.has_more:
-        assert router.receive(reported(), limit=0) == []
+        assert router.receive(limit=0) == []
         assert time.monotonic() < end
     assert reported() == []
-    assert [one.data for one in router.receive(())] == [b"x"]
+    assert [one.data for one in router.receive()] == [b"x"]
     assert not router.has_more
 
 
@@ -189,7 +189,7 @@ def test_whoever_answers_is_told_of_what_no_descriptor_reports_any_more(
         while router.send_between(peer, b"x") is not Sent.AND_THERE_IS_MORE:
             assert time.monotonic() < end
         assert router.has_more
-        assert [one.data for one in router.receive(())] == [b"%d" % number]
+        assert [one.data for one in router.receive()] == [b"%d" % number]
         assert not router.has_more
 
 
@@ -223,14 +223,14 @@ class Owner:
             ready = [descriptor for descriptor, _ in poll.poll()]
             if self._wake in ready:
                 os.eventfd_read(self._wake)
-            for one in self._router.receive(ready):
+            for one in self._router.receive():
                 self._asked.put(one)
             with contextlib.suppress(queue.Empty):
                 while True:
                     one = self._due.get_nowait()
                     self._router.send(one.peer, one.data)
             while self._router.has_more:
-                for one in self._router.receive(()):
+                for one in self._router.receive():
                     self._asked.put(one)
         poll.close()
 
@@ -321,10 +321,10 @@ def test_nobody_has_left_before_everything_he_said_was_read(
         return connections.count == 0
 
     serve(router, look)
-    count = len(router.receive(router.filenos()))
+    count = len(router.receive())
     while not router.take_left():
         assert router.has_more
-        count += len(router.receive(()))
+        count += len(router.receive())
     assert count == 7
 
 
