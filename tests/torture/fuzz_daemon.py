@@ -168,7 +168,10 @@ def _shout(deaf: list[Any], dice: random.Random) -> None:
         several = dice.choice(([parts[0]], parts, parts[1:], [parts[2]] * dice.randint(2, 300)))
         asked = frames.encode(dice.choice((messages.ReadInfo(), messages.ListJobs())), 1)
         with contextlib.suppress(zmq.Again):
-            dealer.send_multipart([each for each in several if not _is_kept_back(each)] or [b""])
+            # Never waiting: whoever does not read does not see that he was cut off either, because
+            # libzmq leaves a connection that cannot be written to only when reading fails too.
+            said = [each for each in several if not _is_kept_back(each)] or [b""]
+            dealer.send_multipart(said, zmq.DONTWAIT)
             for _ in range(dice.randrange(20)):
                 dealer.send(asked, zmq.DONTWAIT)
 
