@@ -61,7 +61,8 @@ def test_codes_are_what_shells_and_browsers_take(kind: type[errors.GangerError])
     [
         (errors.OpcodeError, 1),
         (errors.UsageError, 2),
-        (errors.DaemonUnreachableError, 69),
+        (errors.DaemonUnreachableError, 1),
+        (errors.DataDirectoryError, 1),
         (errors.OperatorError, 70),
         (errors.ReadOnlyError, 74),
         (errors.BusyError, 75),

@@ -73,7 +73,7 @@ def test_the_first_steps_go_as_they_are_written(daemon: Daemon) -> None:
     assert failed == [
         ("3", "ganger exec --"),
         ("1", "ganger job submit"),
-        ("69", f"ganger --data {daemon.folder}/elsewhere"),
+        ("1", f"ganger --data {daemon.folder}/elsewhere"),
         ("70", "ganger daemon"),
         ("1", "ganger job submit"),
     ], done.stdout
