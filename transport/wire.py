@@ -137,7 +137,6 @@ class Router:
         try:
             self._handshakes = self._context.socket(zmq.ROUTER)
             self._handshakes.bind("inproc://zeromq.zap.01")
-            self._handshakes_descriptor = self._handshakes.fileno()
             self._open_local(local)
             if remote is not None:
                 self._open_remote(remote)
@@ -152,8 +151,7 @@ class Router:
 
     def filenos(self) -> list[int]:
         """Descriptors to poll for reading; when some are ready, `receive`."""
-        doors = [each for door in self._order for each in (door.descriptor, door.news_descriptor)]
-        return [*doors, self._handshakes_descriptor]
+        return [each.fileno() for each in self._sockets()]
 
     @property
     def has_more(self) -> bool:
@@ -346,7 +344,6 @@ class _Door:
         """Whether the last `receive` found no further message."""
         self.socket.handshake_ivl = HANDSHAKE_SECONDS * 1_000
         self.monitor = _monitor(self.socket, kind, zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
-        self.descriptor, self.news_descriptor = self.socket.fileno(), self.monitor.fileno()
 
     def bind(self, endpoint: str) -> None:
         """Open the door at ``endpoint``."""

@@ -80,7 +80,7 @@ def test_a_connection_that_says_nothing_is_noticed_from_the_first_one_on(
 ) -> None:
     while router.has_more:
         router.receive()
-    news = router._order[0].news_descriptor
+    news = router._order[0].monitor.fileno()
     poll = select.poll()
     poll.register(news, select.POLLIN)
     with contextlib.closing(socket.socket(socket.AF_UNIX)) as silent:
