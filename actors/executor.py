@@ -484,8 +484,9 @@ class Executor(PollingComponent):
 
     def _remove_lock_files(self, child: Child) -> None:
         lock_files.remove_dead(child.lock_file)
-        if child.requests > 1:
-            # An earlier process may have died before it was heard what its lock file is called.
+        if child.requests > 1 or self.incarnation > 1:
+            # An earlier process, of an earlier executor too, may have died before anybody heard
+            # what its lock file is called.
             lock_files.remove_dead_of(self.places.lock_files, child.job_id)
 
     def _forget_descriptors(self, child: Child) -> None:

@@ -219,6 +219,26 @@ def test_no_lock_file_is_left_by_a_job_that_died_while_the_daemon_started(scene:
     assert list(scene.world.places.lock_files.glob("job_*")) == []
 
 
+def test_no_lock_file_is_left_by_a_process_whose_greeting_died_with_the_executor(
+    scene: Scene,
+) -> None:
+    scene.world.user.submit([spec()])
+    scene.world.run(lambda: bool(scene.world.jobs()))
+    scene.hold("executor")
+    scene.world.settle()
+    [first] = scene.world.jobs()
+    [left] = scene.world.places.lock_files.glob("job_*")
+    first.program.end()
+    scene.crash("executor")
+    scene.settle()
+    [second] = scene.world.jobs()
+    assert second is not first
+    assert left.exists()
+    second.program.end()
+    scene.settle()
+    assert list(scene.world.places.lock_files.glob("job_*")) == []
+
+
 def test_the_name_of_a_lock_file_is_never_used_twice(tmp_path: Path) -> None:
     paths = set()
     for _ in range(3):
