@@ -74,7 +74,6 @@ class Child:
         self.phase = phase
         self.needs_user_opcodes = needs_user_opcodes
         self.attempts = 1
-        self.requests = 0
         self.channel: ChannelAddress | None = None
         self.wire: Address | None = None
         self.pid = 0
@@ -246,7 +245,6 @@ class Executor(PollingComponent):
         """Ask a fork server for a process; without one, the request waits for it."""
         # An earlier process, if any, no longer counts: it ends when its channel closes.
         self._forget_descriptors(child)
-        child.requests += 1
         template = _template(child)
         if template not in self._servers:
             if template == "full":
@@ -484,10 +482,10 @@ class Executor(PollingComponent):
 
     def _remove_lock_files(self, child: Child) -> None:
         lock_files.remove_dead(child.lock_file)
-        if child.requests > 1 or self.incarnation > 1:
-            # An earlier process, of an earlier executor too, may have died before anybody heard
-            # what its lock file is called.
-            lock_files.remove_dead_of(self.places.lock_files, child.job_id)
+        if not self._children:
+            # Processes that died before anybody heard of their lock files, or before somebody
+            # who heard told it, may have left some too.
+            lock_files.remove_dead_jobs(self.places.lock_files)
 
     def _forget_descriptors(self, child: Child) -> None:
         self._drop_channel(child)

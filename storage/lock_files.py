@@ -32,6 +32,8 @@ _FLOCK = struct.Struct("hhqqi4x")
 
 _ATTEMPTS_MAX = 100
 
+_JOB_START = "job_"
+
 
 class LockFile:
     """A lock file this process holds."""
@@ -89,11 +91,7 @@ def job_stem(job_id: int, now: float) -> str:
     Two processes of one job may be made within a second, when the first is refused: what is told
     late of the one must not be taken for the other.
     """
-    return f"{_job_start(job_id)}{int(now)}_{os.urandom(4).hex()}"
-
-
-def _job_start(job_id: int) -> str:
-    return f"job_{job_id:06d}_"
+    return f"{_JOB_START}{job_id:06d}_{int(now)}_{os.urandom(4).hex()}"
 
 
 def is_dead(path: str | os.PathLike[str]) -> bool:
@@ -146,17 +144,19 @@ def remove_dead(path: str | os.PathLike[str]) -> None:
         raise errors.StorageError(f"{os.fspath(path)}: {error.strerror}") from error
 
 
-def remove_dead_of(directory: str | os.PathLike[str], job_id: int) -> None:
-    """Delete the lock files in ``directory`` that dead processes of a job have left behind.
+def remove_dead_jobs(directory: str | os.PathLike[str]) -> None:
+    """Delete the lock files in ``directory`` that dead processes of jobs have left behind.
 
-    What cannot be found or deleted now, for want of descriptors say, goes when a daemon starts.
+    Not while a process of a job is being made: a file that it has made and not locked yet would
+    count as dead. What cannot be found or deleted now, for want of descriptors say, goes when a
+    daemon starts.
     """
     try:
         names = os.listdir(directory)
     except OSError:
         return
     for name in names:
-        if name.startswith(_job_start(job_id)):
+        if name.startswith(_JOB_START):
             with contextlib.suppress(errors.StorageError):
                 remove_dead(os.path.join(directory, name))
 

@@ -147,23 +147,23 @@ def test_a_file_that_is_missing_means_dead(tmp_path: Path) -> None:
     lock_files.remove_dead(tmp_path / "job_000009_1")
 
 
-def test_what_dead_processes_of_a_job_have_left_is_deleted(other: Other, tmp_path: Path) -> None:
-    for name in ("job_000007_1_aa", "job_000007_2_bb", "job_000071_1_aa", "job_1000007_1_aa"):
+def test_what_dead_processes_of_jobs_have_left_is_deleted(other: Other, tmp_path: Path) -> None:
+    for name in ("job_000007_1_aa", "job_000007_2_bb", "job_1000071_1_aa", "ganger-daemon_1"):
         (tmp_path / name).touch()
-    lock_files.remove_dead_of(tmp_path, 7)
-    left = sorted(path.name for path in tmp_path.glob("job_*"))
-    assert left == [os.path.basename(other.line), "job_000071_1_aa", "job_1000007_1_aa"]
+    lock_files.remove_dead_jobs(tmp_path)
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {os.path.basename(other.line), "ganger-daemon_1"}
 
 
 def test_what_cannot_be_deleted_does_not_hold_the_others_up(tmp_path: Path) -> None:
     (tmp_path / "job_000007_1_aa").mkdir()
     (tmp_path / "job_000007_2_bb").touch()
-    lock_files.remove_dead_of(tmp_path, 7)
+    lock_files.remove_dead_jobs(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["job_000007_1_aa"]
 
 
 def test_nothing_is_deleted_in_a_folder_that_cannot_be_looked_through(tmp_path: Path) -> None:
-    lock_files.remove_dead_of(tmp_path / "missing", 7)
+    lock_files.remove_dead_jobs(tmp_path / "missing")
 
 
 def test_an_error_while_asking_means_not_dead(
