@@ -437,6 +437,11 @@ class JobActor:
             self._link.send(self._durable, self._next_number())
         if self._job.ops[self._index].status in (JobStatus.WAITING, JobStatus.CANCELING):
             self._tell_waiting()
+        self._tell_log_again()
+
+    def _tell_log_again(self) -> None:
+        """Somebody there may have been replaced: what is older than this lies in the file."""
+        self._write_log()
         recent = self._job.ops[self._index].log[-_TOLD_AGAIN_MAX:]
         if recent:
             told = messages.JobTold(job_id=self._job.id, op_index=self._index, entries=recent)
@@ -453,6 +458,7 @@ class JobActor:
                 self._answer_priority(message.token, message.priority)
             case messages.ResendRequested():
                 self._resend()
+                self._tell_log_again()
             case _ if number in self._unanswered:
                 self._answers[number] = message
 
@@ -565,6 +571,11 @@ class JobActor:
         self._is_unwritten = True
         told = messages.JobTold(job_id=self._job.id, op_index=self._index, entries=added)
         self._link.send(told, 0)
+
+    def _write_log(self) -> None:
+        """Bring the file up to what was logged, unless its state is still on its way."""
+        if self._is_unwritten and self._durable and self._durable.serial == self._job.serial:
+            self._write(jobs.encode_job(self._job), flush=False)
 
     def _write_log_if_due(self, left: float | None) -> float | None:
         """Write the file if the last time is long enough ago; else shorten the wait to it."""

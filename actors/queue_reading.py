@@ -87,27 +87,51 @@ class QueueReader:
             if ids is None
             else [self._summary(job_id) for job_id in dict.fromkeys(ids)]
         )
-        for summary in summaries:
-            if message.log:
-                self._tell_log(envelope, summary.id, message.log_after.get(summary.id, 0))
-            if summary.status.is_final or not message.is_of_ends:
-                envelope.reply(messages.JobChanged(job=summary))
         remaining = (
             None
             if ids is None
             else {summary.id for summary in summaries if not summary.status.is_final}
         )
-        is_of_ends = message.is_of_ends
-        self.watches.open(Watch(envelope, remaining, log=message.log, is_of_ends=is_of_ends))
+        watch = Watch(
+            envelope,
+            remaining,
+            log=message.log,
+            is_of_ends=message.is_of_ends,
+            log_serials=message.log_after,
+        )
+        for summary in summaries:
+            if message.log:
+                self._tell_log(watch, summary.id)
+            if summary.status.is_final or not message.is_of_ends:
+                watch.tell_change(summary)
+        self.watches.open(watch)
 
     def told(self, message: messages.JobTold) -> None:
         """A running job has new log entries."""
         row = self._table.find(message.job_id)
-        if row is None or row.phase is not Phase.HANDED_OVER:
+        if row is None or row.phase is not Phase.HANDED_OVER or not message.entries:
             return
         kept = self._told.setdefault(message.job_id, deque(maxlen=_TOLD_ENTRIES_MAX))
-        kept.extend(_Told(message.op_index, entry) for entry in message.entries)
+        new = [_Told(message.op_index, entry) for entry in message.entries]
+        if kept and kept[-1].entry[0] >= message.entries[0][0]:
+            # Told again, and perhaps some that were lost before.
+            known = {each.entry[0]: each for each in (*kept, *new)}
+            kept.clear()
+            new = [known[serial] for serial in sorted(known)]
+        kept.extend(new)
         self.watches.logged(message.job_id, message.op_index, message.entries)
+        self.log_reaches(message.job_id, message.entries[-1][0])
+
+    def log_reaches(self, job_id: int, log_serial: int) -> None:
+        """The job's log has an entry with this serial: who follows it is told what they lack.
+
+        They lack what the job's process logged while it had no connection to the daemon.
+        """
+        for watch in self.watches.lacking(job_id, log_serial):
+            try:
+                self._tell_log(watch, job_id)
+            except errors.StorageError as error:
+                self._log.error("log cannot be told", job=job_id, error=error.text)
 
     def forget_told(self, job_id: int, log_serial: int | None) -> None:
         """Entries up to this serial (None: all) are in the job's state now."""
@@ -125,18 +149,27 @@ class QueueReader:
             and row.status is jobs.JobStatus.WAITING
         ):
             job.ops[job.next_index].status = jobs.JobStatus.WAITING
+        if told and told[0].entry[0] > job.last_log_serial + 1:
+            job = self._with_log_of_file(job)
         last = job.last_log_serial
         for entry in told:
             if entry.entry[0] > last:
                 job.ops[entry.op_index].log.append(entry.entry)
         return job
 
-    def _tell_log(self, envelope: Envelope, job_id: int, after: int) -> None:
+    def _with_log_of_file(self, job: jobs.Job) -> jobs.Job:
+        """The job with what its process has written into the file since this state, if so."""
+        try:
+            data = self._ledger.directory.read(job.id)
+            on_disk = job if data is None else jobs.decode_job(data)
+        except errors.StorageError:
+            return job
+        return on_disk if on_disk.serial == job.serial else job
+
+    def _tell_log(self, watch: Watch, job_id: int) -> None:
         job = jobs.decode_job(self.document(job_id).body)
         for index, op in enumerate(job.ops):
-            entries = [entry for entry in op.log if entry[0] > after]
-            if entries:
-                envelope.reply(messages.JobLogged(id=job_id, op_index=index, entries=entries))
+            watch.tell_log(job_id, index, op.log, is_all=job.status.is_final)
 
     def _summary(self, job_id: int) -> messages.JobSummary:
         row = self._table.find(job_id)

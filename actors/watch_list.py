@@ -9,13 +9,19 @@ from ..storage import errors, settings
 from ..transport.messages import JobChanged, JobLogged, WatchEnded
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from ..storage.jobs import LogEntry
     from ..transport.addresses import Envelope
+    from ..transport.messages import JobSummary
     from .job_table import Row
 
 
 class Watch:
-    """One open watch: ``remaining`` are the jobs that are not final; None follows all."""
+    """One open watch: ``remaining`` are the jobs that are not final; None follows all.
+
+    ``log_serials`` are the serials of the log entries it was told last, by job.
+    """
 
     def __init__(
         self,
@@ -24,12 +30,39 @@ class Watch:
         *,
         log: bool,
         is_of_ends: bool = False,
+        log_serials: Mapping[int, int] | None = None,
     ) -> None:
         self.envelope = envelope
         self.remaining = remaining
         self.job_ids = frozenset(remaining or ())
         self.wants_log = log
         self.is_of_ends = is_of_ends
+        self._log_serials = dict(log_serials or {})
+
+    def log_serial(self, job_id: int) -> int:
+        """Serial of the newest log entry of this job that was told; 0: none."""
+        return self._log_serials.get(job_id, 0)
+
+    def tell_log(
+        self, job_id: int, op_index: int, entries: Sequence[LogEntry], *, is_all: bool = False
+    ) -> None:
+        """Tell those of the entries that are new and follow on what was told.
+
+        An entry that others still lack before waits for them, unless this ``is_all`` there is.
+        """
+        known = self.log_serial(job_id)
+        new = [entry for entry in entries if entry[0] > known]
+        if not is_all:
+            new = [entry for place, entry in enumerate(new, known + 1) if entry[0] == place]
+        if new:
+            self._log_serials[job_id] = new[-1][0]
+            self.envelope.reply(JobLogged(id=job_id, op_index=op_index, entries=new))
+
+    def tell_change(self, summary: JobSummary) -> None:
+        """Tell how the job is now."""
+        self.envelope.reply(JobChanged(job=summary))
+        if summary.status.is_final:
+            self._log_serials.pop(summary.id, None)
 
     @property
     def key(self) -> tuple[bytes, int]:
@@ -80,12 +113,12 @@ class WatchList:
         """Tell who follows the job, and end the watches for which it was the last one."""
         if not self._watches:
             return
-        part = JobChanged(job=row.as_summary())
+        summary = row.as_summary()
         is_final = row.status.is_final
         for watch in (*self._of_all, *self._by_job.get(row.id, ())):
             if watch.is_of_ends and not is_final:
                 continue
-            watch.envelope.reply(part)
+            watch.tell_change(summary)
             if watch.remaining is not None and is_final:
                 watch.remaining.discard(row.id)
                 if not watch.remaining:
@@ -94,10 +127,18 @@ class WatchList:
 
     def logged(self, job_id: int, op_index: int, entries: list[LogEntry]) -> None:
         """Tell who follows the job's log."""
-        part = JobLogged(id=job_id, op_index=op_index, entries=entries)
-        for watch in (*self._of_all, *self._by_job.get(job_id, ())):
-            if watch.wants_log:
-                watch.envelope.reply(part)
+        for watch in self.lacking(job_id, entries[-1][0]):
+            watch.tell_log(job_id, op_index, entries)
+
+    def lacking(self, job_id: int, log_serial: int) -> list[Watch]:
+        """Who follows the job's log, and was not told of the entry with this serial."""
+        if not self._watches:
+            return []
+        return [
+            watch
+            for watch in (*self._of_all, *self._by_job.get(job_id, ()))
+            if watch.wants_log and watch.log_serial(job_id) < log_serial
+        ]
 
     def _remove(self, key: tuple[bytes, int]) -> None:
         watch = self._watches.pop(key, None)

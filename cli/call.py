@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import click
 import msgspec
 
 if TYPE_CHECKING:
@@ -33,5 +34,9 @@ class Call(msgspec.Struct, frozen=True):
         from ..transport.client import Client  # noqa: PLC0415 - zmq is not for every command
 
         deadline = settings.CLIENT_DEADLINE_SECONDS if timeout is None else timeout
-        with Client(self.data, timeout=deadline) as client:
+        with Client(self.data, timeout=deadline, on_outage=_tell) as client:
             yield client
+
+
+def _tell(text: str) -> None:
+    click.echo(f"ganger: {text}", err=True)

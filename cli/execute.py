@@ -102,6 +102,13 @@ def execute(
                 err=True,
             )
             return INTERRUPTED_EXIT_CODE
+        except errors.DaemonUnreachableError:
+            click.echo(
+                f"ganger: job {job_id} is stored; when there is a daemon again, follow it with "
+                f"`ganger job watch {job_id}`",
+                err=True,
+            )
+            raise
         return _exit_code(client.job(job_id))
 
 

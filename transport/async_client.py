@@ -17,7 +17,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -76,6 +76,7 @@ class AsyncClient:
         key_file: str | os.PathLike[str] | None = None,
         server_key: str | None = None,
         timeout: float = settings.CLIENT_DEADLINE_SECONDS,
+        on_outage: Callable[[str], None] | None = None,
     ) -> None:
         self._timeout = timeout
         self._connection = Connection(
@@ -83,6 +84,7 @@ class AsyncClient:
             Whereabouts(data, endpoint),
             client_pair(endpoint, key_file, server_key),
             timeout_seconds=timeout,
+            on_outage=on_outage,
         )
         self._places = asyncio.Semaphore(CALLS_MAX)
         self._pumping: asyncio.Task[None] | None = None

@@ -16,7 +16,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -71,7 +71,9 @@ class Client:
 
     ``timeout`` is the deadline, in seconds, of each call that gives none of its own. When
     the daemon restarts, calls go on with its successor; without a daemon they end in
-    `DaemonUnreachableError`. Threads may share a client; they take turns, so one that
+    `DaemonUnreachableError`. ``on_outage`` is called with a sentence, for people, when the daemon
+    has been gone for a second while something is under way, and when it is back; it must neither
+    raise nor use the client. Threads may share a client; they take turns, so one that
     follows jobs for long is better off with a client of its own.
     """
 
@@ -83,6 +85,7 @@ class Client:
         key_file: str | os.PathLike[str] | None = None,
         server_key: str | None = None,
         timeout: float = settings.CLIENT_DEADLINE_SECONDS,
+        on_outage: Callable[[str], None] | None = None,
     ) -> None:
         self._timeout = timeout
         self._connection = Connection(
@@ -90,6 +93,7 @@ class Client:
             Whereabouts(data, endpoint),
             client_pair(endpoint, key_file, server_key),
             timeout_seconds=timeout,
+            on_outage=on_outage,
         )
         self._lock = threading.Lock()
         self._abandoned: deque[Exchange] = deque()

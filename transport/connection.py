@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
@@ -92,8 +93,9 @@ class Connection(Generic[LineT]):
         pair: keys.KeyPair | None,
         *,
         timeout_seconds: float,
+        on_outage: Callable[[str], None] | None,
     ) -> None:
-        self.session = Session(where.unreachable, timeout_seconds)
+        self.session = Session(where.unreachable, timeout_seconds, on_outage)
         self._line_type = line_type
         self._where = where
         self._pair = pair

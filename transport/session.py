@@ -25,6 +25,7 @@ from ..storage import errors, settings
 from . import frames, messages
 from .exchanges import Call, Exchange, ReplyT, Stream
 from .messages import JobChanged, JobLogged, JobRows, Message, Request, WatchEnded
+from .outages import Outage
 from .watches import PARTS_MAX, Part, Watch
 
 RETRY_SECONDS_MIN, RETRY_SECONDS_MAX = 0.05, 1.0
@@ -70,16 +71,23 @@ class ConnectionLostError(errors.DaemonUnreachableError):
 class Session:
     """All requests under way of one client. Times are monotonic seconds.
 
-    ``unreachable`` is the sentence to say when no daemon answers.
+    ``unreachable`` is the sentence to say when no daemon answers; ``on_outage`` is told in
+    words that a daemon has gone away while something is under way, and that one is back.
     """
 
-    def __init__(self, unreachable: str, timeout_seconds: float) -> None:
+    def __init__(
+        self,
+        unreachable: str,
+        timeout_seconds: float,
+        on_outage: Callable[[str], None] | None = None,
+    ) -> None:
         self.unreachable = unreachable
         self.is_connected = False
         self.was_connected = False
         self.wants_new_line = False
         """The connection in use leads nowhere: make another one before the next request."""
         self._timeout_seconds = timeout_seconds
+        self._outage = Outage(on_outage)
         self._is_reached = False
         self._opened_at = 0.0
         self._handshakes_failed = 0
@@ -155,8 +163,11 @@ class Session:
                 self._is_reached = True
             case LinkEvent.MADE:
                 self.is_connected = self.was_connected = self._is_reached = True
+                self._outage.end()
                 self._send_all_again(now)
             case LinkEvent.LOST:
+                if self.is_connected:
+                    self._outage.begin(now)
                 self._lose_connection()
             case LinkEvent.REFUSED:
                 self.wants_new_line = True
@@ -204,6 +215,8 @@ class Session:
             return
         self._wake_at = math.inf
         self._check_reachable(now)
+        if self._open:
+            self._wake_by(self._outage.look(now))
         for number, exchange in list(self._open.items()):
             if number == exchange.number and not exchange.is_done:
                 self._check(exchange, now)

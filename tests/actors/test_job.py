@@ -55,6 +55,9 @@ class Line(Link):
         answers, self._answers = self._answers, []
         return answers
 
+    def hear(self, message: messages.Message) -> None:
+        self._answers.append(Received(message, 0))
+
     def wait(self, *_: object) -> list[int]:
         return []
 
@@ -64,13 +67,21 @@ class Line(Link):
 
 def run(folder: Path, line: Line, fields: dict[str, Any]) -> jobs.Job:
     """Run a job of one opcode; what its file says in the end."""
+    actor(folder, line, fields).run()
+    return file(folder)
+
+
+def file(folder: Path) -> jobs.Job:
+    return jobs.decode_job((folder / "job-5").read_bytes())
+
+
+def actor(folder: Path, line: Line, fields: dict[str, Any]) -> job_module.JobActor:
     entry = jobs.OpcodeEntry(input=opcodes.check_opcode(dict(fields)))
     body = jobs.encode_job(jobs.Job(id=5, ops=[entry], extra={jobs.STATE_SERIAL_KEY: 1}))
     (folder / "job-5").write_bytes(body)
     go = messages.JobGo(body=body, spares=[], secrets={}, queue=str(folder), socket="")
     owner = Owner(5, str(folder / "lock"), os.getpid())
-    job_module.JobActor(jobs.decode_job(body), line, owner, go).run()
-    return jobs.decode_job((folder / "job-5").read_bytes())
+    return job_module.JobActor(jobs.decode_job(body), line, owner, go)
 
 
 def test_without_locks_nobody_waits_until_the_end_is_durable(tmp_path: Path) -> None:
@@ -126,3 +137,36 @@ def test_an_end_whose_file_cannot_be_written_is_not_left_to_itself(
     # It waited for the journal, which alone has it, and does not claim that the file has it too.
     assert [state.is_unanswered for state in line.states()] == [False, True, False]
     assert not any(isinstance(one, messages.JobLeft) for one in line.said)
+
+
+@pytest.mark.parametrize("how", ["reconnected", "asked"])
+def test_whoever_replaced_another_finds_the_log_in_the_file_and_is_told_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr(job_module, "_TOLD_AGAIN_MAX", 2)
+    line = Line()
+    job = actor(tmp_path, line, DELAY)
+    job._prepare(job._job.ops[0])
+    line.is_up = how == "asked"
+    job.log_lines(["one", "two", "three"], "stdout")
+    assert file(tmp_path).ops[0].log == []
+    line.said.clear()
+    line.is_up, line.has_changed = True, how == "reconnected"
+    if how == "asked":
+        line.hear(messages.ResendRequested())
+    job._take_messages()
+    assert [entry[3] for entry in file(tmp_path).ops[0].log] == ["one", "two", "three"]
+    told = line.said[-1]
+    assert isinstance(told, messages.JobTold)
+    assert [entry[3] for entry in told.entries] == ["two", "three"]
+
+
+def test_a_log_is_not_written_with_a_state_that_is_still_on_its_way(tmp_path: Path) -> None:
+    line = Line()
+    job = actor(tmp_path, line, DELAY)
+    job._prepare(job._job.ops[0])
+    job.log("one")
+    job._job.advance_serial()
+    line.hear(messages.ResendRequested())
+    job._take_messages()
+    assert file(tmp_path).ops[0].log == []

@@ -7,6 +7,7 @@ import os
 import msgspec
 import pytest
 from tests.actors.queue_stage import Queue, spec
+from tests.actors.stage import Asker
 
 from ganger.storage import jobs
 from ganger.storage.jobs import JobStatus
@@ -235,6 +236,89 @@ def test_log_lines_reach_watchers_at_once(queue: Queue) -> None:
     expected = messages.JobLogged(id=1, op_index=0, entries=entries)
     assert watcher.answers[-1] == expected
     assert queue.job(1).ops[0].log == entries
+
+
+def entries(*serials: int) -> list[jobs.LogEntry]:
+    return [(serial, (5, 6), "stdout", str(serial)) for serial in serials]
+
+
+def told(watcher: Asker) -> list[int | str]:
+    """What a watcher was told since it was asked last: serials of log entries, and statuses."""
+    shown: list[int | str] = []
+    for answer in watcher.answers:
+        match answer:
+            case messages.JobLogged():
+                shown += [entry[0] for entry in answer.entries]
+            case messages.JobChanged():
+                shown.append(str(answer.job.status))
+    watcher.envelopes.clear()
+    return shown
+
+
+def state_of_process(queue: Queue, status: jobs.JobStatus, *serials: int) -> bytes:
+    job = jobs.decode_job(queue.body_of_process(1, 20, status))
+    job.ops[0].log = entries(*serials)
+    return jobs.encode_job(job)
+
+
+def follow(queue: Queue) -> Asker:
+    """Somebody follows the running job 1, and was told of the first two entries of its log."""
+    queue.submitted(spec())
+    queue.start_running(1)
+    watcher = queue.actor.say(messages.WatchJobs(ids=[1], log=True), number=4)
+    queue.actor.notify(messages.JobTold(job_id=1, op_index=0, entries=entries(1, 2)))
+    assert told(watcher) == ["running", 1, 2]
+    return watcher
+
+
+def test_log_lines_of_a_process_that_ended_on_its_own_come_before_its_end(queue: Queue) -> None:
+    watcher = follow(queue)
+    queue.write_as_process(1, state_of_process(queue, SUCCESS, 1, 2, 3, 4))
+    queue.end_process(1, has_left=False)
+    queue.actor.end_turn()
+    assert told(watcher) == [3, 4, "success"]
+
+
+@pytest.mark.parametrize("in_file", [True, False])
+def test_log_lines_that_came_with_the_end_alone_come_before_it(
+    queue: Queue, *, in_file: bool
+) -> None:
+    watcher = follow(queue)
+    body = state_of_process(queue, SUCCESS, 1, 2, 3)
+    queue.write_as_process(1, body)
+    state = queue.state(1, 20, SUCCESS, body=None if in_file else body, log_serial=3)
+    queue.actor.say(state)
+    queue.actor.end_turn()
+    assert told(watcher) == [3, "success"]
+
+
+def test_log_lines_that_a_killed_process_has_left_in_its_file_are_told(queue: Queue) -> None:
+    watcher = follow(queue)
+    queue.write_as_process(1, state_of_process(queue, JobStatus.RUNNING, 1, 2, 3))
+    queue.end_process(1, has_left=False)
+    queue.actor.end_turn()
+    assert told(watcher) == [3, "error"]
+
+
+def test_log_lines_told_again_are_in_the_job_once(queue: Queue) -> None:
+    watcher = follow(queue)
+    for serials in ((4,), (1, 2), (2, 3, 4)):
+        queue.actor.notify(messages.JobTold(job_id=1, op_index=0, entries=entries(*serials)))
+    assert queue.job(1).ops[0].log == entries(1, 2, 3, 4)
+    assert told(watcher) == [3, 4]
+
+
+def test_log_lines_that_nobody_told_are_read_from_the_file(queue: Queue) -> None:
+    follow(queue)
+    queue.restart()
+    watcher = queue.actor.say(messages.WatchJobs(ids=[1], log=True, log_after={1: 2}), number=4)
+    assert told(watcher) == ["running"]
+    job = queue.job(1)
+    job.ops[0].log = entries(1, 2, 3, 4)
+    queue.write_as_process(1, jobs.encode_job(job))
+    queue.actor.notify(messages.JobTold(job_id=1, op_index=0, entries=entries(5)))
+    assert told(watcher) == [3, 4, 5]
+    assert queue.job(1).ops[0].log == entries(1, 2, 3, 4, 5)
 
 
 @pytest.mark.parametrize("call", ["stop", "gone"])

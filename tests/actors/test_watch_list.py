@@ -109,6 +109,40 @@ def test_log_entries_go_to_those_who_want_them() -> None:
     assert of_all.answers == [first, second]
 
 
+def entries(*serials: int) -> list[LogEntry]:
+    return [(serial, (5, 6), "stdout", str(serial)) for serial in serials]
+
+
+def told_entries(of: Asker) -> list[int]:
+    return [
+        entry[0]
+        for answer in of.answers
+        if isinstance(answer, messages.JobLogged)
+        for entry in answer.entries
+    ]
+
+
+def test_log_entries_are_told_once_and_in_order() -> None:
+    known = WatchList()
+    asker = watch(known, 1, log=True)
+    for serials in ((1, 2), (1, 2), (2, 3), (5, 6), (4,), (6,), (4, 5, 6, 7)):
+        known.logged(1, 0, entries(*serials))
+    assert told_entries(asker) == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_who_lacks_an_entry_is_found_and_told_all_at_the_end() -> None:
+    known = WatchList()
+    asker, other = watch(known, 1, log=True), watch(known, 1, number=2)
+    known.logged(1, 0, entries(1))
+    assert known.lacking(1, 1) == []
+    (lacking,) = known.lacking(1, 4)
+    lacking.tell_log(1, 0, entries(1, 3, 4))
+    assert told_entries(asker) == [1]
+    lacking.tell_log(1, 0, entries(1, 3, 4), is_all=True)
+    assert told_entries(asker) == [1, 3, 4]
+    assert other.answers == []
+
+
 def test_what_is_told_carries_the_number_of_the_watch() -> None:
     known = WatchList()
     asker = watch(known, 1, number=42)

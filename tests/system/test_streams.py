@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.faults.harness import GANGER, Daemon
+from tests.system.gates import PATIENCE_SECONDS, Gate, until_running
+
+from ganger.transport.outages import BACK, GONE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,6 +54,33 @@ def test_whoever_closes_the_output_does_not_want_it(daemon: Daemon, closed: str)
     done = shell(daemon, f"$G job list {closed}")
     assert done.returncode == 0
     assert done.stderr == ""
+
+
+def test_who_follows_a_command_is_told_that_the_daemon_is_gone_and_that_it_is_back(
+    daemon: Daemon, client: Client, tmp_path: Path
+) -> None:
+    with Gate(tmp_path) as gate:
+        script = f"dd bs=1 count=1 < {gate.path} 2>/dev/null; exit 3"
+        following = subprocess.Popen(
+            [*GANGER, "--data", str(daemon.data), "exec", "--", "sh", "-c", script],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        with following:
+            assert following.stderr is not None
+            try:
+                change = next(iter(client.watch(log=False, timeout=PATIENCE_SECONDS)))
+                until_running(client, change.job_id)
+                daemon.kill()
+                assert following.stderr.readline() == f"ganger: {GONE}\n"
+                daemon.up()
+                assert following.stderr.readline() == f"ganger: {BACK}\n"
+                gate.let_through()
+                output, rest = following.communicate(timeout=PATIENCE_SECONDS)
+            finally:
+                following.kill()
+    assert (following.returncode, output, rest) == (3, ".\n", "")
 
 
 def test_several_who_start_the_daemon_at_once_start_one(tmp_path: Path) -> None:

@@ -113,8 +113,6 @@ class Program:
         del self.core.programs[self.pid]
         for held in self.lock_files:
             os.close(lock_files._own.pop(held.path))
-            if not self.said_at:
-                self.core.unknown_lock_files.add(held.path)
         self.lock_files.clear()
         for closer in self.closers:
             closer()
@@ -227,7 +225,6 @@ class Core:
         self.has_faults = True
         self.injected: Counter[str] = Counter()
         self.problems: list[str] = []
-        self.unknown_lock_files: set[str] = set()
         self.trace: list[str] | None = None
         self.entries: Counter[Kind] = Counter()
         """How many entries of each kind are on the agenda."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ganger.storage import errors, settings
 from ganger.storage.job_views import LogLine, StatusChange
 from ganger.storage.jobs import JobStatus, LogEntry
@@ -16,11 +18,13 @@ HEARTBEAT = settings.CLIENT_HEARTBEAT_SECONDS
 class Talk:
     """A session, a clock, and the daemon's end of the line."""
 
-    def __init__(self, *, connected: bool = True) -> None:
+    def __init__(
+        self, *, connected: bool = True, on_outage: Callable[[str], None] | None = None
+    ) -> None:
         self.now = 1000.0
         self.is_open = connected
         self.sent: list[frames.Frame] = []
-        self.session = Session(UNREACHABLE, TIMEOUT)
+        self.session = Session(UNREACHABLE, TIMEOUT, on_outage)
         self.session.opened(self.now)
         if connected:
             self.link(LinkEvent.REACHED, LinkEvent.MADE)

@@ -1,0 +1,41 @@
+"""When a client says that its daemon is gone, and that it is back. No I/O, no clock."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+TOLD_AFTER_SECONDS = 1.0
+"""How long a lost connection is kept quiet: a restart of the daemon usually takes less."""
+
+GONE = "the daemon has gone away; jobs that run go on. Waiting for it to come back"
+BACK = "the daemon is back"
+
+
+class Outage:
+    """A connection that was lost, as it is told in words. Times are monotonic seconds."""
+
+    def __init__(self, tell: Callable[[str], None] | None) -> None:
+        self._tell = tell
+        self._tell_at = math.inf
+        self._is_told = False
+
+    def begin(self, now: float) -> None:
+        """The connection is lost."""
+        if self._tell is not None:
+            self._tell_at = now + TOLD_AFTER_SECONDS
+
+    def end(self) -> None:
+        """There is a connection again."""
+        self._tell_at = math.inf
+        if self._is_told and self._tell is not None:
+            self._is_told = False
+            self._tell(BACK)
+
+    def look(self, now: float) -> float:
+        """Say what is to be said while somebody waits; when to look again (infinite: never)."""
+        if now >= self._tell_at and self._tell is not None:
+            self._tell_at = math.inf
+            self._is_told = True
+            self._tell(GONE)
+        return self._tell_at
