@@ -265,6 +265,8 @@ class QueueLives(QueueCore):
         ):
             self._start_again(row)
         else:
+            # The file may not have the last lines yet, which are the ones that are looked for.
+            self._reader.add_told(job)
             text = kill_text(job) if was_killed else death_text(job)
             self._fail(row, job, DEATH_SOURCE, text)
 
@@ -332,6 +334,7 @@ class QueueLives(QueueCore):
         job.extra[jobs.STATE_SERIAL_KEY] = row.serial
         row.phase = Phase.PENDING
         row.lock_file = row.process_id = None
+        self._reader.forget_told(row.id, None)
         self._ledger.store_state(
             (row.id, row.serial, jobs.encode_job(job)),
             functools.partial(self._ledger.write_file, row.id),

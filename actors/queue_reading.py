@@ -72,7 +72,7 @@ class QueueReader:
             raise errors.StorageError(f"job {job_id} has no file")
         told = self._told.get(job_id)
         if told or row.status is jobs.JobStatus.WAITING:
-            body = jobs.encode_job(self._brought_up(body, row, told or ()))
+            body = jobs.encode_job(self._brought_up(body, row))
         return messages.JobDocument(id=job_id, body=body)
 
     def watch(self, envelope: Envelope, message: messages.WatchJobs) -> None:
@@ -141,7 +141,7 @@ class QueueReader:
         if not told:
             self._told.pop(job_id, None)
 
-    def _brought_up(self, body: bytes, row: Row, told: deque[_Told] | tuple[()]) -> jobs.Job:
+    def _brought_up(self, body: bytes, row: Row) -> jobs.Job:
         job = jobs.decode_job(body)
         if (
             row.phase is Phase.PENDING
@@ -149,13 +149,18 @@ class QueueReader:
             and row.status is jobs.JobStatus.WAITING
         ):
             job.ops[job.next_index].status = jobs.JobStatus.WAITING
+        told = self._told.get(job.id)
         if told and told[0].entry[0] > job.last_log_serial + 1:
             job = self._with_log_of_file(job)
-        last = job.last_log_serial
-        for entry in told:
-            if entry.entry[0] > last:
-                job.ops[entry.op_index].log.append(entry.entry)
+        self.add_told(job)
         return job
+
+    def add_told(self, job: jobs.Job) -> None:
+        """Put into the job's log what has come after this state of it."""
+        last = job.last_log_serial
+        for told in self._told.get(job.id, ()):
+            if told.entry[0] > last:
+                job.ops[told.op_index].log.append(told.entry)
 
     def _with_log_of_file(self, job: jobs.Job) -> jobs.Job:
         """The job with what its process has written into the file since this state, if so."""

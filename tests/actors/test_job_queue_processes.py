@@ -300,6 +300,14 @@ def test_log_lines_that_a_killed_process_has_left_in_its_file_are_told(queue: Qu
     assert told(watcher) == [3, "error"]
 
 
+def test_log_lines_that_a_killed_process_told_are_kept(queue: Queue) -> None:
+    watcher = follow(queue)
+    queue.end_process(1, has_left=False)
+    queue.actor.end_turn()
+    assert told(watcher) == ["error"]
+    assert queue.job(1).ops[0].log == entries(1, 2)
+
+
 def test_log_lines_told_again_are_in_the_job_once(queue: Queue) -> None:
     watcher = follow(queue)
     for serials in ((4,), (1, 2), (2, 3, 4)):

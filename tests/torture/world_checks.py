@@ -21,6 +21,7 @@ from ganger.transport import messages
 
 if TYPE_CHECKING:
     from tests.torture.world import World
+    from tests.torture.world_user import Follower
 
 Needs = tuple[tuple[str, str], ...]
 """Lock names, each with ``shared`` or ``exclusive``."""
@@ -262,7 +263,22 @@ class Oracle:
             world.problem(f"at the end slots are held by {sorted(running)}")
         if children := executor._children:
             world.problem(f"at the end the executor knows of {sorted(children)}")
+        for follower in world.user.followers:
+            self._look_at_follower(queue, follower)
         self._look_for_lock_files()
+
+    def _look_at_follower(self, queue: JobQueue, follower: Follower) -> None:
+        """Told once, in order, and before the end: all that is in the log."""
+        job_id, told = follower.job_id, follower.log_serials
+        if not follower.stream.is_done or follower.stream.error is not None:
+            self._world.problem(f"at the end somebody follows job {job_id} still")
+            return
+        job = jobs.decode_job(queue._reader.document(job_id).body)
+        logged = [entry[0] for op in job.ops for entry in op.log]
+        if told != sorted(set(told)) or not set(logged) <= set(told):
+            self._world.problem(f"who followed job {job_id} was told {told} of its log {logged}")
+        if follower.statuses[-1:] != [job.status]:
+            self._world.problem(f"who followed job {job_id} was told {follower.statuses}")
 
     def _look_for_lock_files(self) -> None:
         """Who told nobody alive of his lock file leaves it, until another job has ended."""

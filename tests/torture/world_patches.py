@@ -68,6 +68,7 @@ def run_simulated(opcode: OpExec, context: OperationContext) -> None:
     while (left := deadline - context.clock()) > 0:
         context.poll([], left)
     task.is_operating = False
+    context.log_lines(["one", "two", "three"], "stdout")
     oracle.ended(context.job_id, context.op_index)
     if opcode.argv[2:]:
         raise OperationError("OpExecError", "as it was told to")
@@ -119,6 +120,8 @@ def simulated() -> Iterator[None]:
         (executor, "psutil", world_processes.Psutil),
         (job_links, "select", Select),
         (job, "JobActor", ObservedJobActor),
+        # What is told again reaches not all the way back: the rest must be in the file.
+        (job, "_TOLD_AGAIN_MAX", 2),
         (supervisor, "stop_all", world_actors.stop_all),
         (base.Component, "_start_actor_loop", world_actors.start_loop),
         (base.Component, "_create_actor_inbox", staticmethod(world_actors.Mailbox)),

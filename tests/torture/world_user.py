@@ -15,8 +15,9 @@ from tests.torture.world_core import Core, Program, Task
 from tests.torture.world_network import Dealer
 
 from ganger.storage import errors
+from ganger.storage.job_views import LogLine, StatusChange
 from ganger.transport import messages
-from ganger.transport.exchanges import Call
+from ganger.transport.exchanges import Call, Stream
 from ganger.transport.messages import JobSpec, Request
 from ganger.transport.session import LinkEvent, Session
 
@@ -35,6 +36,22 @@ class Submission:
         self.ids: list[int] | None = None
 
 
+class Follower:
+    """Somebody who follows a job, and what he was told."""
+
+    def __init__(self, job_id: int, stream: Stream) -> None:
+        self.job_id = job_id
+        self.stream = stream
+        self.log_serials: list[int] = []
+        self.statuses: list[str] = []
+
+    def hear(self, part: StatusChange | LogLine) -> None:
+        if isinstance(part, LogLine):
+            self.log_serials.append(part.serial)
+        else:
+            self.statuses.append(part.status)
+
+
 class User(Task):
     """A client."""
 
@@ -44,6 +61,7 @@ class User(Task):
         self.submissions: list[Submission] = []
         self.acknowledged: set[int] = set()
         self.archived: set[int] = set()
+        self.followers: list[Follower] = []
         self._calls: list[tuple[Call[Any], Callable[[Any], None]]] = []
         self._jobs_asked = 0
         core.run_as(self.program, self._connect)
@@ -76,6 +94,9 @@ class User(Task):
             if call.is_done:
                 self._calls.remove((call, done))
                 self._end(call, done)
+        for follower in self.followers:
+            while (part := self.session.next_part(follower.stream, now)) is not None:
+                follower.hear(part)
 
     def _end(self, call: Call[Any], done: Callable[[Any], None]) -> None:
         if call.error is None:
@@ -89,13 +110,23 @@ class User(Task):
 
     def ask(self, request: Request[Any], done: Callable[[Any], None] = lambda _: None) -> None:
         """Begin a request."""
-        now = self.core.clock.now
-        if self.session.wants_new_line:
-            self.dealer.close()
-            self.core.run_as(self.program, self._connect)
+        now = self._have_line()
         call = self.session.request(request, now=now, deadline=now + PATIENCE_SECONDS)
         self._calls.append((call, done))
         self.core.run_as(self.program, self._flush)
+
+    def follow(self, job_id: int) -> None:
+        """Begin to follow a job and its log."""
+        now = self._have_line()
+        stream = self.session.watch([job_id], log=True, now=now, deadline=None)
+        self.followers.append(Follower(job_id, stream))
+        self.core.run_as(self.program, self._flush)
+
+    def _have_line(self) -> float:
+        if self.session.wants_new_line:
+            self.dealer.close()
+            self.core.run_as(self.program, self._connect)
+        return self.core.clock.now
 
     def _flush(self) -> None:
         self.session.flush(self.dealer.send, self.core.clock.now)
@@ -141,6 +172,8 @@ class User(Task):
                 self.ask(messages.ListJobs(archived=True))
             case "read":
                 self.ask(messages.ReadJob(id=some))
+            case "watch":
+                self.follow(some)
             case _:
                 self.ask(messages.ListLocks())
 
