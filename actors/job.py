@@ -16,6 +16,7 @@ short job (docs/decisions/job-actor-without-pykka.md).
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import time
@@ -232,7 +233,8 @@ class JobActor:
     def _return(self, op: jobs.OpcodeEntry, reason: str) -> None:
         """Give the job back to the queue: durable before the process leaves, and for good."""
         if self._has_locks:
-            self._ask(messages.ReleaseLocks(owner=self._owner))
+            with contextlib.suppress(CanceledError):
+                self._ask(messages.ReleaseLocks(owner=self._owner))
             self._has_locks = False
         self._take_messages()
         if self._is_canceled:

@@ -170,3 +170,37 @@ def test_a_log_is_not_written_with_a_state_that_is_still_on_its_way(tmp_path: Pa
     line.hear(messages.ResendRequested())
     job._take_messages()
     assert file(tmp_path).ops[0].log == []
+
+
+class ClosingGate(Line):
+    """Locks have to be waited for, then the gate is closed, and a cancel is there first."""
+
+    _wanted = 0
+
+    def send(self, message: messages.Message, number: int) -> bool:
+        match message:
+            case messages.RequestLocks():
+                self._wanted = number
+                self._answers.append(Received(messages.LocksPending(blockers=[]), number))
+            case messages.JobWaits():
+                self._answers.append(Received(messages.LocksGranted(), self._wanted))
+            case messages.AskGate():
+                closed = messages.GateAnswered(is_open=False, text="paused by a rule")
+                self._answers.append(Received(closed, number))
+            case messages.ReleaseLocks():
+                self.hear(messages.CancelRequested(token=1))
+            case _:
+                return super().send(message, number)
+        self.said.append(message)
+        return True
+
+
+def test_a_job_that_is_canceled_while_it_goes_back_to_the_queue_is_canceled(
+    tmp_path: Path,
+) -> None:
+    line = ClosingGate()
+    job = run(tmp_path, line, LOCKED)
+    assert job.status is JobStatus.CANCELED
+    assert line.states()[-1].status is JobStatus.CANCELED
+    assert [one.accepted for one in line.said if isinstance(one, messages.CancelAnswered)] == [True]
+    assert not any(isinstance(one, messages.JobReturns) for one in line.said)
