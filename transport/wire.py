@@ -133,7 +133,7 @@ class Router:
         self._order: list[_Door] = []
         self._size = OwnSize()
         self._hoarding = Hoarding(self._size.read())
-        self._context = zmq.Context()
+        self._context = _context(0.0)
         try:
             self._handshakes = self._context.socket(zmq.ROUTER)
             self._handshakes.bind("inproc://zeromq.zap.01")
@@ -245,7 +245,7 @@ class Router:
         """Close the doors; frames that wait for peers are lost. Twice is harmless."""
         # The socket file stays: by now, it might be that of a successor.
         with self._using:
-            self._context.destroy(linger=0)
+            self._context.destroy()
             self._size.close()
             self._doors.clear()
             self._order.clear()
@@ -472,7 +472,7 @@ class BaseDealer:
         self.endpoint = ""
         self._event: LinkEvent | None = None
         self._retry_at: float | None = None
-        self._context = zmq.Context()
+        self._context = _context(LINGER_SECONDS)
         try:
             self._socket = self._context.socket(zmq.DEALER)
             self._socket.immediate = True
@@ -523,7 +523,7 @@ class BaseDealer:
 
     def close(self) -> None:
         """Close; frames already sent get a moment to leave. Twice is harmless."""
-        self._context.destroy(linger=int(LINGER_SECONDS * 1_000))
+        self._context.destroy()
 
     def take(self) -> bytes | LinkEvent | None:
         """The next frame or news of the connection, if there is any now."""
@@ -606,6 +606,17 @@ def _local_name(connection: socket.socket) -> str:
 def _is_readable(asked: zmq.Socket[bytes]) -> bool:
     """Whether ``asked`` has a message; it looks at all news first. Cheaper than to try and fail."""
     return bool(int(asked.getsockopt(zmq.EVENTS)) & _POLLIN)
+
+
+def _context(linger_seconds: float) -> zmq.Context[zmq.Socket[bytes]]:
+    """A context; when it ends, what its sockets have not sent by then is kept for so long.
+
+    They have this from the start: a connection that is lost with unsent frames just before the
+    end takes the time that holds then, and that is for ever unless somebody says otherwise.
+    """
+    context = zmq.Context()
+    context.linger = round(linger_seconds * 1_000)
+    return context
 
 
 def _set_heartbeat(socket: zmq.Socket[bytes]) -> None:

@@ -29,6 +29,9 @@ from ganger.transport.peers import Backlog
 from ganger.transport.session import LinkEvent
 from ganger.transport.wire import Credentials, Dealer, Incoming, Router, Sent
 
+ENDS_TRIED = 100
+"""One of 50 or so used to go on for ever."""
+
 # Frames.
 
 
@@ -360,6 +363,25 @@ def test_a_peer_that_does_not_read_is_given_up_without_blocking(
         # A few get into the queues of both sockets and of the kernel.
         assert not all(router.send(peer, frame) for _ in range(100))
         assert router.dropped["a peer that does not read"] == 1
+
+
+def test_a_peer_that_left_with_frames_unread_does_not_hold_up_the_end(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wire, "SEND_QUEUE_MAX", 10)
+    monkeypatch.setattr(wire, "RECEIVE_QUEUE_MAX", 10)
+    for _ in range(ENDS_TRIED):
+        router = Router(path)
+        with contextlib.closing(Dealer(f"ipc://{path}")) as dealer:
+            connect(router, dealer)
+            dealer.send(b"question")
+            peer = received(router).peer
+            while router.send(peer, bytes(1_000_000)):
+                pass
+        closing = threading.Thread(target=router.close, daemon=True)
+        closing.start()
+        closing.join(PATIENCE_SECONDS)
+        assert not closing.is_alive()
 
 
 def test_a_frame_above_the_limit_ends_the_connection_and_no_other(
