@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..storage import errors, job_files, jobs, settings
+from ..storage import errors, job_files, job_views, jobs, settings
 from ..transport import messages
 from .job_table import JobTable, Phase, Row, row_of
 from .watch_list import Watch, WatchList
@@ -65,15 +65,16 @@ class QueueReader:
         """The whole job, with the log entries that have come since its newest state."""
         row = self._table.find(job_id)
         if row is None:
-            archived, _ = self._archived(job_id)
-            return messages.JobDocument(id=job_id, body=archived, archived=True)
+            archived, job = self._archived(job_id)
+            summary = job_views.job_summary(job)
+            return messages.JobDocument(id=job_id, body=archived, archived=True, summary=summary)
         body = self._ledger.body(job_id)
         if body is None:
             raise errors.StorageError(f"job {job_id} has no file")
         told = self._told.get(job_id)
         if told or row.status is jobs.JobStatus.WAITING:
             body = jobs.encode_job(self._brought_up(body, row))
-        return messages.JobDocument(id=job_id, body=body)
+        return messages.JobDocument(id=job_id, body=body, summary=row.summary)
 
     def watch(self, envelope: Envelope, message: messages.WatchJobs) -> None:
         """Tell each job as it is, then follow it."""

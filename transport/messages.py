@@ -182,11 +182,15 @@ class ListJobs(Request[JobRows], frozen=True):
 
 
 class JobDocument(Reply, frozen=True):
-    """The whole job: ``body`` is the JSON of its file with the newest log lines in it."""
+    """The whole job: ``body`` is the JSON of its file with the newest log lines in it.
+
+    ``summary`` is as in a listing; clients need not know the opcodes of users, who make it.
+    """
 
     id: int
     body: bytes
     archived: bool = False
+    summary: str = ""
 
 
 class ReadJob(Request[JobDocument], frozen=True):

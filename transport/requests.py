@@ -387,7 +387,8 @@ def summary_view(row: JobSummary) -> JobInfo:
 
 def document_view(document: JobDocument) -> JobInfo:
     """A whole job."""
-    return job_info(document.body, archived=document.archived)
+    job = job_info(document.body, archived=document.archived)
+    return msgspec.structs.replace(job, summary=document.summary or job.summary)
 
 
 def _spec(job: object, common: JobSpec, place: str, now_nanoseconds: int) -> JobSpec:

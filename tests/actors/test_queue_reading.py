@@ -197,8 +197,11 @@ def test_a_job_is_read_as_it_was_written(library: Library) -> None:
     library.add(3, ERROR)
     library.archive(2, SUCCESS)
     live, archived = library.reader.document(3), library.reader.document(2)
-    assert live == messages.JobDocument(id=3, body=library.directory.read(3) or b"")
+    assert live == messages.JobDocument(
+        id=3, body=library.directory.read(3) or b"", summary="TEST_DELAY"
+    )
     assert archived.archived
+    assert archived.summary == "TEST_DELAY"
     assert archived.body == library.directory.read_archived(2)
     with pytest.raises(errors.UnknownJobError, match="there is no job 4"):
         library.reader.document(4)

@@ -43,6 +43,9 @@ def test_an_installed_opcode_runs_in_a_process_of_the_full_template(
         opcode = {"OP_ID": "OP_FILE_CHECKSUM", "path": os.fspath(file)}
         [job] = client.wait(client.submit(opcode), timeout=30)
         assert job.status is JobStatus.SUCCESS
+        # This process has not loaded it, and tells what it does all the same.
+        [listed] = client.jobs([job.id])
+        assert job.summary == listed.summary == f"FILE_CHECKSUM({file})"
         assert job.ops is not None
         assert hashlib.sha256(file.read_bytes()).hexdigest() in str(job.ops[0].result)
         names = {component.name for component in client.info().components}
