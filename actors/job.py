@@ -247,13 +247,11 @@ class JobActor:
         self._job.livelock = self._job.process_id = None
         serial = self._job.advance_serial()
         body = jobs.encode_job(self._job)
-        if self._link.is_up:
-            given = messages.JobReturns(job_id=self._job.id, serial=serial, body=body)
-            answer = self._try_ask(given, _RECORD_SECONDS)
-            if isinstance(answer, messages.StateRecorded):
-                self._write(body, flush=False)
-                return
+        # A state without a lock file is nobody's but the queue's, which may go on from it at once:
+        # what this process wrote after that would be put over newer states.
         self._write(body, flush=True)
+        given = messages.JobReturns(job_id=self._job.id, serial=serial, body=body)
+        self._link.send(given, self._next_number())
 
     def _acquire(self, op: jobs.OpcodeEntry, changes: list[tuple[str, str]]) -> None:
         request = messages.RequestLocks(owner=self._owner, priority=op.priority, changes=changes)

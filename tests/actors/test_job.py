@@ -173,9 +173,12 @@ def test_a_log_is_not_written_with_a_state_that_is_still_on_its_way(tmp_path: Pa
 
 
 class ClosingGate(Line):
-    """Locks have to be waited for, then the gate is closed, and a cancel is there first."""
+    """Locks have to be waited for, then the gate is closed; perhaps a cancel is there first."""
 
     _wanted = 0
+    is_canceled = False
+    folder = Path()
+    in_file: jobs.Job | None = None
 
     def send(self, message: messages.Message, number: int) -> bool:
         match message:
@@ -188,7 +191,12 @@ class ClosingGate(Line):
                 closed = messages.GateAnswered(is_open=False, text="paused by a rule")
                 self._answers.append(Received(closed, number))
             case messages.ReleaseLocks():
-                self.hear(messages.CancelRequested(token=1))
+                if self.is_canceled:
+                    self.hear(messages.CancelRequested(token=1))
+                else:
+                    self._answers.append(Received(messages.Done(), number))
+            case messages.JobReturns():
+                self.in_file = file(self.folder)
             case _:
                 return super().send(message, number)
         self.said.append(message)
@@ -199,8 +207,32 @@ def test_a_job_that_is_canceled_while_it_goes_back_to_the_queue_is_canceled(
     tmp_path: Path,
 ) -> None:
     line = ClosingGate()
+    line.is_canceled = True
     job = run(tmp_path, line, LOCKED)
     assert job.status is JobStatus.CANCELED
     assert line.states()[-1].status is JobStatus.CANCELED
     assert [one.accepted for one in line.said if isinstance(one, messages.CancelAnswered)] == [True]
     assert not any(isinstance(one, messages.JobReturns) for one in line.said)
+
+
+def test_who_gives_a_job_back_has_written_its_file_and_does_not_touch_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed = []
+    real = documents.replace
+
+    def replace(path: str, data: bytes, *, flush: bool) -> None:
+        flushed.append(flush)
+        real(path, data, flush=flush)
+
+    monkeypatch.setattr(documents, "replace", replace)
+    line = ClosingGate()
+    line.folder = tmp_path
+    job = run(tmp_path, line, LOCKED)
+    assert (job.status, job.livelock) == (JobStatus.QUEUED, None)
+    assert line.in_file == job
+    assert flushed[-1]
+    given, left = line.said[-2:]
+    assert isinstance(given, messages.JobReturns)
+    assert jobs.decode_job(given.body) == job
+    assert isinstance(left, messages.JobLeft)

@@ -256,6 +256,9 @@ class Oracle:
                 world.problem(f"at the end job {job_id} is {status}")
             else:
                 self._look_at_ended(job_id, status)
+                shown = jobs.decode_job(queue._reader.document(job_id).body).status
+                if shown is not status:
+                    world.problem(f"at the end job {job_id} is {status}, its file says {shown}")
         self._look_for_strangers(queue)
         if owners := daemon.component("lock_manager")._state.owners():
             world.problem(f"at the end locks are held by {owners}")
@@ -278,7 +281,8 @@ class Oracle:
         if told != sorted(set(told)) or not set(logged) <= set(told):
             self._world.problem(f"who followed job {job_id} was told {told} of its log {logged}")
         if follower.statuses[-1:] != [job.status]:
-            self._world.problem(f"who followed job {job_id} was told {follower.statuses}")
+            was = ", ".join(map(str, follower.statuses))
+            self._world.problem(f"job {job_id} is {job.status}; who followed it was told {was}")
 
     def _look_for_lock_files(self) -> None:
         """Who told nobody alive of his lock file leaves it, until another job has ended."""
