@@ -21,7 +21,7 @@ from ganger.actors import base, channels, executor, job, job_links, operations, 
 from ganger.actors import wire_listener as listener
 from ganger.storage import documents, job_files, journal, lock_files, settings
 from ganger.storage.catalogue import OpExec
-from ganger.storage.opcodes import OperationContext, OperationError
+from ganger.storage.opcodes import KilledError, OperationContext, OperationError
 from ganger.transport import wire
 
 
@@ -65,8 +65,13 @@ def run_simulated(opcode: OpExec, context: OperationContext) -> None:
     task.is_operating = True
     deadline = context.clock() + float(opcode.argv[1])
     context.log("has begun")
-    while (left := deadline - context.clock()) > 0:
-        context.poll([], left)
+    try:
+        while (left := deadline - context.clock()) > 0:
+            context.poll([], left)
+    except KilledError:
+        task.is_operating = False
+        oracle.ended(context.job_id, context.op_index)
+        raise
     task.is_operating = False
     context.log_lines(["one", "two", "three"], "stdout")
     oracle.ended(context.job_id, context.op_index)

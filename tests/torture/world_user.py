@@ -64,6 +64,7 @@ class User(Task):
         self.followers: list[Follower] = []
         self._calls: list[tuple[Call[Any], Callable[[Any], None]]] = []
         self._jobs_asked = 0
+        self._retries = 0
         core.run_as(self.program, self._connect)
 
     def _connect(self) -> None:
@@ -147,25 +148,23 @@ class User(Task):
         dice = self.core.dice
         some = dice.choice(sorted(self.acknowledged)) if self.acknowledged else 0
         remaining = self.core.character.jobs - self._jobs_asked
-        is_archiving = any(
-            isinstance(call.message, messages.AutoArchiveJobs) for call, _ in self._calls
-        )
+        is_archiving = self._waits_for(messages.AutoArchiveJobs)
         if remaining > 0 and not is_archiving and dice.random() < (0.5 if some else 1.0):
             self._submit(min(remaining, dice.choice((1, 1, 2, 4))))
             return
         if not some:
             return
         choice = dice.choice(
-            ("cancel", "priority", "archive", "all", "list", "read", "watch", "locks")
+            ("cancel", "priority", "archive", "all", "list", "read", "watch", "retry", "locks")
         )
         match choice:
             case "cancel":
-                self.ask(messages.CancelJob(id=some))
+                self.ask(messages.CancelJob(id=some, kill=dice.random() < 0.3))
             case "priority":
                 self.ask(messages.ChangeJobPriority(id=some, priority=dice.randint(-20, 19)))
             case "archive":
                 self.ask(messages.ArchiveJob(id=some), self._note_archived)
-            case "all" if all(asked.ids is not None for asked in self.submissions):
+            case "all" if not self._may_repeat_submission():
                 # A key is known as long as its jobs are not archived.
                 self.ask(messages.AutoArchiveJobs(age_seconds=-1), self._note_archived)
             case "list":
@@ -174,8 +173,33 @@ class User(Task):
                 self.ask(messages.ReadJob(id=some))
             case "watch":
                 self.follow(some)
+            case "retry" if not is_archiving:
+                self._retry(some)
             case _:
                 self.ask(messages.ListLocks())
+
+    def _waits_for(self, kind: type[Request[Any]]) -> bool:
+        return any(isinstance(call.message, kind) for call, _ in self._calls)
+
+    def _may_repeat_submission(self) -> bool:
+        is_open = any(asked.ids is None for asked in self.submissions)
+        return is_open or self._waits_for(messages.RetryJob)
+
+    def _retry(self, job_id: int) -> None:
+        """Ask for the whole of a job again; it is refused unless the job has ended."""
+        first = next(one for one in self.submissions if job_id in (one.ids or ()))
+        assert first.ids is not None
+        self._retries += 1
+        key = f"retry-{self._retries}"
+        spec = first.specs[first.ids.index(job_id)]
+        again = Submission(key, [spec], max(self.acknowledged))
+
+        def done(reply: messages.JobsSubmitted) -> None:
+            if again not in self.submissions:
+                self.submissions.append(again)
+            self._note_submitted(again, reply.ids)
+
+        self.ask(messages.RetryJob(id=job_id, is_whole=True, key=key), done)
 
     def _submit(self, count: int) -> None:
         self._jobs_asked += count
