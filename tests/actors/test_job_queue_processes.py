@@ -523,3 +523,24 @@ def test_a_torn_file_in_the_archive_does_not_stop_the_queue(queue: Queue) -> Non
     queue.actor.notify(messages.ReportStatuses(ids=[1]))
     assert queue.stage.take_one(messages.StatusesReported).jobs == [(1, None)]
     assert "archived job cannot be read" in queue.stage.log_stream.getvalue()
+
+
+def test_a_job_whose_cancel_was_accepted_does_not_start_again_when_its_process_dies(
+    queue: Queue,
+) -> None:
+    queue.submitted(spec())
+    queue.start(1)
+    cancel = queue.actor.say(messages.CancelJob(id=1))
+    (told,) = queue.stage.take(messages.TellJob, to="executor")
+    assert isinstance(told.message, messages.CancelRequested)
+    # All this comes in one turn, and the process had no time to write its file.
+    queue.record(1, 10, CANCELING)
+    answer = messages.CancelAnswered(
+        job_id=1, token=told.message.token, accepted=True, text="it will be canceled"
+    )
+    queue.actor.notify(answer)
+    queue.end_process(1, has_left=False)
+    queue.actor.end_turn()
+    assert cancel.answer_as(messages.CancelOutcome).accepted
+    assert queue.statuses() == {1: "error"}
+    assert queue.stage.take(messages.JobsArrived) == []
