@@ -43,6 +43,9 @@ HANDSHAKES_FAILED_MAX = 3
 SENT_ONCE: tuple[type[Message], ...] = (messages.StopDaemon, messages.CrashComponent)
 """Requests that must not reach a second daemon."""
 
+KEYED: tuple[type[Message], ...] = (messages.SubmitJobs, messages.RetryJob)
+"""Requests that have a key, so that carrying them out twice gives the same answer twice."""
+
 _GONE: dict[type[Message], type[errors.GangerError]] = {
     messages.DeleteFilter: errors.UnknownFilterError,
 }
@@ -445,14 +448,27 @@ class Session:
         self._outbox.clear()
         everything = [each for number, each in self._open.items() if number == each.number]
         for exchange in everything:
+            was_sent, exchange.is_sent = exchange.is_sent, False
             exchange.retry_at = None
-            exchange.may_be_done |= exchange.is_sent
-            exchange.is_sent = False
+            exchange.may_be_done |= was_sent
             if isinstance(exchange, Stream):
                 self._drop_numbers(exchange)
                 self._resume(exchange, now)
-            elif not exchange.is_done:
+            elif isinstance(exchange, Call) and not exchange.is_done:
+                if was_sent and isinstance(exchange.message, KEYED):
+                    self._renumber(exchange)
                 self._outbox[exchange] = None
+
+    def _renumber(self, call: Call[Any]) -> None:
+        """Let only the answer to what is sent now count.
+
+        The first sending may have reached this daemon too. Were it refused, and the second not,
+        there would be a job that nobody knows of; if both are carried out, the key makes one of
+        them, and the second answer is as good.
+        """
+        del self._open[call.number]
+        call.number = next(self._numbers)
+        self._open[call.number] = call
 
     def _lose_connection(self) -> None:
         self._notices.clear()

@@ -167,6 +167,28 @@ def test_after_a_reconnect_every_open_request_is_sent_again_in_order() -> None:
     assert [frame.number for frame in talk.reconnect()] == [first.number, second.number]
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        messages.SubmitJobs(jobs=[messages.JobSpec(ops=[{"OP_ID": "OP_TEST_DELAY"}])], key="k"),
+        messages.RetryJob(id=1, key="k"),
+    ],
+)
+def test_of_a_submission_that_was_sent_twice_the_second_answer_counts(
+    message: messages.Request[messages.JobsSubmitted],
+) -> None:
+    talk = Talk()
+    call = talk.call(message)
+    first = talk.sent[-1].number
+    (again,) = talk.reconnect()
+    assert again.message == message
+    talk.refuse(errors.QueueDrainedError(), first)
+    assert not call.is_done
+    talk.reply(messages.JobsSubmitted(ids=[7]), again.number)
+    assert call.result().ids == [7]
+    assert talk.session.is_idle
+
+
 def test_without_a_connection_nothing_is_sent_until_there_is_one() -> None:
     talk = Talk(connected=False)
     call = talk.call(messages.ReadJob(id=1))
