@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 _RECORD_SECONDS = 5.0
 _RETRY_SECONDS = 1.0
 _TOLD_AGAIN_MAX = 1_000
+_TOLD_AGAIN_CHARACTERS_MAX = 1_000_000
 
 
 def run_process(job_id: int, link: Link, lock_directory: str) -> None:
@@ -120,6 +121,8 @@ class JobActor:
         self._is_file_stale = False
         self._durable: messages.RecordState | None = None
         self._written_at = 0.0
+        self._written_serial = -1
+        self._is_writing = False
 
     # ------------------------------------------------------------ the opcodes
 
@@ -241,7 +244,8 @@ class JobActor:
             jobs.cancel_from(self._job, self._index, self._now())
             return
         self._is_returned = True
-        self._log([f"Back to the queue before opcode {self._index + 1}: {reason}"], "message")
+        text = f"Back to the queue before opcode {self._index + 1}: {reason}"
+        told = self._add_to_log([text], "message")
         op.apply(OpcodeEvent.RETURN)
         op.start_timestamp = None
         self._job.livelock = self._job.process_id = None
@@ -250,6 +254,7 @@ class JobActor:
         # A state without a lock file is nobody's but the queue's, which may go on from it at once:
         # what this process wrote after that would be put over newer states.
         self._write(body, flush=True)
+        self._link.send(told, 0)
         given = messages.JobReturns(job_id=self._job.id, serial=serial, body=body)
         self._link.send(given, self._next_number())
 
@@ -352,23 +357,44 @@ class JobActor:
     def _write(self, body: bytes, *, flush: bool) -> None:
         """Write the file; a disk that refuses is asked again until it takes it."""
         flush = flush or self._is_only_copy
-        while True:
-            try:
-                self._replace(body, flush=flush)
-            except errors.StorageError:
-                if not flush:
-                    # The state is in the journal; the daemon writes the file if we cannot.
-                    self._is_file_stale = True
+        serial = self._job.serial
+        was_writing, self._is_writing = self._is_writing, True
+        try:
+            while self._written_serial <= serial:
+                if self._is_written(body, serial, flush=flush):
                     return
-                if not job_files.is_queue_of(self._path):
-                    # The whole queue was deleted: nobody is left who could want the result.
-                    raise
                 self._link.wait({}, _RETRY_SECONDS)
+                # This may write a newer state.
                 self._take_messages()
-            else:
-                self._is_unwritten = self._is_file_stale = False
-                self._written_at = time.monotonic()
-                return
+        finally:
+            self._is_writing = was_writing
+
+    def _is_written(self, body: bytes, serial: int, *, flush: bool) -> bool:
+        """Try to write the file; True if there is nothing more to do about it."""
+        try:
+            self._replace(body, flush=flush)
+        except errors.StorageError:
+            if not flush:
+                # The state is in the journal; the daemon writes the file if we cannot.
+                self._is_file_stale = True
+                return True
+            if not job_files.is_queue_of(self._path):
+                # The whole queue was deleted: nobody is left who could want the result.
+                raise
+            # It may be there though it is not flushed. One that was given back may be another's
+            # as soon as it can be seen.
+            return self._is_returned and self._is_in_file(serial)
+        self._is_unwritten = self._is_file_stale = False
+        self._written_at = time.monotonic()
+        self._written_serial = serial
+        return True
+
+    def _is_in_file(self, serial: int) -> bool:
+        """Whether the file has this state, or one that came after it."""
+        with contextlib.suppress(errors.StorageError):
+            found = documents.read(self._path)
+            return found is not None and jobs.decode_job(found).serial >= serial
+        return False
 
     def _replace(self, body: bytes, *, flush: bool) -> None:
         spare = self._spares.take()
@@ -442,10 +468,22 @@ class JobActor:
     def _tell_log_again(self) -> None:
         """Somebody there may have been replaced: what is older than this lies in the file."""
         self._write_log()
-        recent = self._job.ops[self._index].log[-_TOLD_AGAIN_MAX:]
-        if recent:
-            told = messages.JobTold(job_id=self._job.id, op_index=self._index, entries=recent)
-            self._link.send(told, 0)
+        entries_left, characters_left = _TOLD_AGAIN_MAX, _TOLD_AGAIN_CHARACTERS_MAX
+        parts: list[messages.JobTold] = []
+        for index, op in reversed([*enumerate(self._job.ops)]):
+            start = len(op.log)
+            while start and entries_left:
+                characters_left -= _characters(op.log[start - 1][3])
+                if characters_left < 0:
+                    entries_left = 0
+                    break
+                entries_left -= 1
+                start -= 1
+            if recent := op.log[start:]:
+                part = messages.JobTold(job_id=self._job.id, op_index=index, entries=recent)
+                parts.append(part)
+        for part in reversed(parts):
+            self._link.send(part, 0)
 
     def _receive(self, message: Message, number: int) -> None:
         match message:
@@ -560,8 +598,13 @@ class JobActor:
                 return ready
 
     def _log(self, entries: Sequence[str | list[str]], kind: str) -> None:
-        if not entries:
-            return
+        if entries:
+            self._link.send(self._add_to_log(entries, kind), 0)
+            if time.monotonic() >= self._log_due():
+                # The operation may be one that does not wait, and so gives no other occasion.
+                self._write_log()
+
+    def _add_to_log(self, entries: Sequence[str | list[str]], kind: str) -> messages.JobTold:
         now = self._now()
         added: list[jobs.LogEntry] = []
         for entry in entries:
@@ -569,21 +612,29 @@ class JobActor:
             added.append((self._log_serial, now, kind, entry))
         self._job.ops[self._index].log.extend(added)
         self._is_unwritten = True
-        told = messages.JobTold(job_id=self._job.id, op_index=self._index, entries=added)
-        self._link.send(told, 0)
+        return messages.JobTold(job_id=self._job.id, op_index=self._index, entries=added)
+
+    def _log_due(self) -> float:
+        return self._written_at + settings.LOG_WRITE_INTERVAL_SECONDS
 
     def _write_log(self) -> None:
-        """Bring the file up to what was logged, unless its state is still on its way."""
-        if self._is_unwritten and self._durable and self._durable.serial == self._job.serial:
+        """Bring the file up to what was logged, unless it is to have another state anyway."""
+        is_running = self._job.ops[self._index].status is JobStatus.RUNNING
+        is_written = self._written_serial == self._job.serial or self._is_file_stale
+        if self._is_unwritten and is_running and is_written and not self._is_writing:
             self._write(jobs.encode_job(self._job), flush=False)
 
     def _write_log_if_due(self, left: float | None) -> float | None:
         """Write the file if the last time is long enough ago; else shorten the wait to it."""
-        due = self._written_at + settings.LOG_WRITE_INTERVAL_SECONDS - time.monotonic()
+        due = self._log_due() - time.monotonic()
         if due <= 0:
-            self._write(jobs.encode_job(self._job), flush=False)
+            self._write_log()
             return left
         return due if left is None else min(left, due)
 
     def _now(self) -> jobs.Timestamp:
         return jobs.timestamp(time.time())
+
+
+def _characters(text: str | list[str]) -> int:
+    return len(text) if isinstance(text, str) else sum(map(len, text))

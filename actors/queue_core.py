@@ -150,7 +150,7 @@ class QueueCore(Component):
             if envelope is not None:
                 text = f"Dequeued job {row.id}"
                 envelope.reply(messages.CancelOutcome(accepted=True, text=text))
-            self._reader.log_reaches(row.id, job.last_log_serial)
+            self._reader.log_reaches(row, job.last_log_serial)
             self._move(row, job.status)
             self._end(row)
 

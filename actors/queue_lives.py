@@ -207,7 +207,7 @@ class QueueLives(QueueCore):
         row.priority = message.priority
         row.started = message.started
         row.ended = message.ended
-        self._reader.log_reaches(row.id, message.log_serial)
+        self._reader.log_reaches(row, message.log_serial)
         self._reader.forget_told(row.id, message.log_serial)
         self._move(row, message.status, has_locks=message.has_locks)
 
@@ -236,6 +236,7 @@ class QueueLives(QueueCore):
         row.serial = message.serial
         row.started = jobs.seconds(job.start_timestamp)
         self._ledger.note(row.id, message.serial, message.body)
+        self._reader.log_reaches(row, job.last_log_serial)
         self._move(row, job.status)
 
     def _take_exit(self, message: messages.JobExited) -> None:
@@ -283,7 +284,7 @@ class QueueLives(QueueCore):
             row.lock_file = row.process_id = None
             row.depends = fresh.depends
             row.priority = fresh.priority
-            self._reader.log_reaches(row.id, job.last_log_serial)
+            self._reader.log_reaches(row, job.last_log_serial)
             self._move(row, fresh.status)
             self._announce([(row, [op.input for op in job.ops])])
             self._repeat_wishes(row.id)
@@ -300,7 +301,7 @@ class QueueLives(QueueCore):
             row.priority = job.priority
             row.started = jobs.seconds(job.start_timestamp)
             row.ended = jobs.seconds(job.end_timestamp)
-            self._reader.log_reaches(row.id, job.last_log_serial)
+            self._reader.log_reaches(row, job.last_log_serial)
             self._move(row, job.status)
 
         self._store_found(row, job, stored)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
 
 _TOLD_ENTRIES_MAX = 10_000
 
+GAP_SECONDS = 5.0
+"""How long log entries are waited for that are missing before others."""
+
 
 class _Told(msgspec.Struct, frozen=True):
     """A log entry that came after the newest state of its job."""
@@ -37,6 +42,7 @@ class QueueReader:
         self._table = table
         self._ledger = ledger
         self._told: dict[int, deque[_Told]] = {}
+        self._gaps: dict[int, float] = {}
         self.unreadable: dict[int, str] = {}
         """Archived jobs that were found to be damaged, each with what is wrong."""
 
@@ -68,12 +74,12 @@ class QueueReader:
             archived, job = self._archived(job_id)
             summary = job_views.job_summary(job)
             return messages.JobDocument(id=job_id, body=archived, archived=True, summary=summary)
-        body = self._ledger.body(job_id)
-        if body is None:
+        if job_id in self._told or row.status is jobs.JobStatus.WAITING:
+            body = jobs.encode_job(self._job_of(row)[0])
+        elif (known := self._ledger.body(job_id)) is not None:
+            body = known
+        else:
             raise errors.StorageError(f"job {job_id} has no file")
-        told = self._told.get(job_id)
-        if told or row.status is jobs.JobStatus.WAITING:
-            body = jobs.encode_job(self._brought_up(body, row))
         return messages.JobDocument(id=job_id, body=body, summary=row.summary)
 
     def watch(self, envelope: Envelope, message: messages.WatchJobs) -> None:
@@ -93,46 +99,79 @@ class QueueReader:
             if ids is None
             else {summary.id for summary in summaries if not summary.status.is_final}
         )
+        after = {each.id: message.log_after.get(each.id, 0) for each in summaries}
         watch = Watch(
             envelope,
             remaining,
             log=message.log,
             is_of_ends=message.is_of_ends,
-            log_serials=message.log_after,
+            log_serials=after if message.log else None,
         )
         for summary in summaries:
             if message.log:
-                self._tell_log(watch, summary.id)
+                row = self._table.find(summary.id)
+                if row is None:
+                    _tell_log(watch, self._archived(summary.id)[1], math.inf)
+                else:
+                    _tell_log(watch, *self._job_of(row))
             if summary.status.is_final or not message.is_of_ends:
                 watch.tell_change(summary)
         self.watches.open(watch)
 
     def told(self, message: messages.JobTold) -> None:
         """A running job has new log entries."""
-        row = self._table.find(message.job_id)
-        if row is None or row.phase is not Phase.HANDED_OVER or not message.entries:
+        job_id, entries = message.job_id, message.entries
+        row = self._table.find(job_id)
+        if row is None or row.phase is not Phase.HANDED_OVER or not entries:
             return
-        kept = self._told.setdefault(message.job_id, deque(maxlen=_TOLD_ENTRIES_MAX))
-        new = [_Told(message.op_index, entry) for entry in message.entries]
-        if kept and kept[-1].entry[0] >= message.entries[0][0]:
+        if row.status.is_final:
+            # Everything was told before the end was.
+            return
+        kept = self._told.setdefault(job_id, deque(maxlen=_TOLD_ENTRIES_MAX))
+        new = [_Told(message.op_index, entry) for entry in entries]
+        if kept and kept[-1].entry[0] >= entries[0][0]:
             # Told again, and perhaps some that were lost before.
             known = {each.entry[0]: each for each in (*kept, *new)}
             kept.clear()
             new = [known[serial] for serial in sorted(known)]
         kept.extend(new)
-        self.watches.logged(message.job_id, message.op_index, message.entries)
-        self.log_reaches(message.job_id, message.entries[-1][0])
+        self.watches.logged(job_id, message.op_index, entries)
+        if lacking := self.watches.lacking(job_id, entries[-1][0]):
+            self._close_gap(row, lacking)
+        elif self._gaps:
+            self._gaps.pop(job_id, None)
 
-    def log_reaches(self, job_id: int, log_serial: int) -> None:
-        """The job's log has an entry with this serial: who follows it is told what they lack.
+    def _close_gap(self, row: Row, lacking: list[Watch]) -> None:
+        """Entries are missing before those that came: the file may have them, or they come soon.
+
+        A process tells again what it has told to a queue that was replaced. What does not come
+        within a moment is not waited for.
+        """
+        now = time.monotonic()
+        since = self._gaps.setdefault(row.id, now)
+        if since == now:
+            self._tell_logs(row, lacking)
+        elif now - since >= GAP_SECONDS:
+            del self._gaps[row.id]
+            self._tell_logs(row, lacking, is_all=True)
+
+    def log_reaches(self, row: Row, log_serial: int) -> None:
+        """The job's state has all log entries up to this one: who lacks some is told them now.
 
         They lack what the job's process logged while it had no connection to the daemon.
         """
-        for watch in self.watches.lacking(job_id, log_serial):
-            try:
-                self._tell_log(watch, job_id)
-            except errors.StorageError as error:
-                self._log.error("log cannot be told", job=job_id, error=error.text)
+        lacking = [] if row.status.is_final else self.watches.lacking(row.id, log_serial)
+        if lacking:
+            self._tell_logs(row, lacking)
+
+    def _tell_logs(self, row: Row, lacking: list[Watch], *, is_all: bool = False) -> None:
+        try:
+            job, reliable = self._job_of(row)
+        except errors.StorageError as error:
+            self._log.error("log cannot be told", job=row.id, error=error.text)
+            return
+        for watch in lacking:
+            _tell_log(watch, job, math.inf if is_all else reliable)
 
     def forget_told(self, job_id: int, log_serial: int | None) -> None:
         """Entries up to this serial (None: all) are in the job's state now."""
@@ -141,20 +180,29 @@ class QueueReader:
             told.popleft()
         if not told:
             self._told.pop(job_id, None)
+            self._gaps.pop(job_id, None)
 
-    def _brought_up(self, body: bytes, row: Row) -> jobs.Job:
+    def _job_of(self, row: Row) -> tuple[jobs.Job, float]:
+        """The job as it is now, and up to which serial its log is without gaps."""
+        body = self._ledger.body(row.id)
+        if body is None:
+            raise errors.StorageError(f"job {row.id} has no file")
         job = jobs.decode_job(body)
+        told = self._told.get(row.id)
         if (
             row.phase is Phase.PENDING
             and not job.status.is_final
             and row.status is jobs.JobStatus.WAITING
         ):
             job.ops[job.next_index].status = jobs.JobStatus.WAITING
-        told = self._told.get(job.id)
         if told and told[0].entry[0] > job.last_log_serial + 1:
-            job = self._with_log_of_file(job)
+            self._take_log_of_file(job)
+        reliable = math.inf if job.status.is_final else job.last_log_serial
+        if told is not None and len(told) == _TOLD_ENTRIES_MAX:
+            # The oldest were dropped, and do not come again.
+            reliable = max(reliable, told[0].entry[0])
         self.add_told(job)
-        return job
+        return job, reliable
 
     def add_told(self, job: jobs.Job) -> None:
         """Put into the job's log what has come after this state of it."""
@@ -163,19 +211,16 @@ class QueueReader:
             if told.entry[0] > last:
                 job.ops[told.op_index].log.append(told.entry)
 
-    def _with_log_of_file(self, job: jobs.Job) -> jobs.Job:
-        """The job with what its process has written into the file since this state, if so."""
+    def _take_log_of_file(self, job: jobs.Job) -> None:
+        """Put into the job what its process has logged into the file since this state of it."""
         try:
             data = self._ledger.directory.read(job.id)
-            on_disk = job if data is None else jobs.decode_job(data)
+            on_disk = None if data is None else jobs.decode_job(data)
         except errors.StorageError:
-            return job
-        return on_disk if on_disk.serial == job.serial else job
-
-    def _tell_log(self, watch: Watch, job_id: int) -> None:
-        job = jobs.decode_job(self.document(job_id).body)
-        for index, op in enumerate(job.ops):
-            watch.tell_log(job_id, index, op.log, is_all=job.status.is_final)
+            return
+        if on_disk is not None and on_disk.serial == job.serial:
+            for op, written in zip(job.ops, on_disk.ops, strict=False):
+                op.log = written.log
 
     def _summary(self, job_id: int) -> messages.JobSummary:
         row = self._table.find(job_id)
@@ -215,3 +260,8 @@ class QueueReader:
             self.unreadable[job_id] = text
             raise errors.StorageError(text) from error
         raise errors.UnknownJobError(f"there is no job {job_id}")
+
+
+def _tell_log(watch: Watch, job: jobs.Job, all_until: float) -> None:
+    for index, op in enumerate(job.ops):
+        watch.tell_log(job.id, index, op.log, all_until)

@@ -44,18 +44,23 @@ class Watch:
         return self._log_serials.get(job_id, 0)
 
     def tell_log(
-        self, job_id: int, op_index: int, entries: Sequence[LogEntry], *, is_all: bool = False
+        self, job_id: int, op_index: int, entries: Sequence[LogEntry], all_until: float = 0
     ) -> None:
         """Tell those of the entries that are new and follow on what was told.
 
-        An entry that others still lack before waits for them, unless this ``is_all`` there is.
+        Where serials are missing the rest waits for them, but not up to the serial
+        ``all_until``: there, nothing can come in between any more.
         """
         known = self.log_serial(job_id)
-        new = [entry for entry in entries if entry[0] > known]
-        if not is_all:
-            new = [entry for place, entry in enumerate(new, known + 1) if entry[0] == place]
+        new = []
+        for entry in entries:
+            if entry[0] > known:
+                if entry[0] > all_until and entry[0] != known + 1:
+                    break
+                known = entry[0]
+                new.append(entry)
         if new:
-            self._log_serials[job_id] = new[-1][0]
+            self._log_serials[job_id] = known
             self.envelope.reply(JobLogged(id=job_id, op_index=op_index, entries=new))
 
     def tell_change(self, summary: JobSummary) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -39,4 +39,6 @@ class Call(msgspec.Struct, frozen=True):
 
 
 def _tell(text: str) -> None:
-    click.echo(f"ganger: {text}", err=True)
+    # Who closed the error stream does not want to know.
+    with suppress(OSError):
+        click.echo(f"ganger: {text}", err=True)

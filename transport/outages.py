@@ -25,6 +25,15 @@ class Outage:
         if self._tell is not None:
             self._tell_at = now + TOLD_AFTER_SECONDS
 
+    def put_off(self, now: float) -> None:
+        """Another connection is being tried."""
+        if self._tell_at < math.inf:
+            self._tell_at = now + TOLD_AFTER_SECONDS
+
+    def deny(self) -> None:
+        """There is a daemon, though it lets nobody in now."""
+        self._tell_at = math.inf
+
     def end(self) -> None:
         """There is a connection again."""
         self._tell_at = math.inf

@@ -157,6 +157,7 @@ class Session:
         self._opened_at = now
         self._handshakes_failed = 0
         self._is_reached = self.is_connected = self.wants_new_line = False
+        self._outage.put_off(now)
         self._wake_by(now + GRACE_SECONDS)
 
     def link_changed(self, event: LinkEvent, now: float) -> None:
@@ -166,17 +167,19 @@ class Session:
                 self._is_reached = True
             case LinkEvent.MADE:
                 self.is_connected = self.was_connected = self._is_reached = True
-                self._outage.end()
                 self._send_all_again(now)
+                self._outage.end()
             case LinkEvent.LOST:
                 if self.is_connected:
                     self._outage.begin(now)
                 self._lose_connection()
             case LinkEvent.REFUSED:
+                self._outage.deny()
                 self.wants_new_line = True
                 self.fail_all(errors.NotAllowedError("the daemon does not know this key"))
             case LinkEvent.TURNED_AWAY:
                 # There is a daemon, so it is worth waiting for.
+                self._outage.deny()
                 self.was_connected = True
                 for exchange in self._open.values():
                     exchange.failure = errors.BusyError("the daemon has too many connections")
@@ -218,11 +221,11 @@ class Session:
             return
         self._wake_at = math.inf
         self._check_reachable(now)
-        if self._open:
-            self._wake_by(self._outage.look(now))
         for number, exchange in list(self._open.items()):
             if number == exchange.number and not exchange.is_done:
                 self._check(exchange, now)
+        if self._open:
+            self._wake_by(self._outage.look(now))
 
     def wait_seconds(self, now: float) -> float | None:
         """How long until `tick` has something to do; None if that depends on events alone."""

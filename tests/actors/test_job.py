@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +12,10 @@ import pytest
 
 from ganger.actors import job as job_module
 from ganger.actors.job_links import Link, Received
-from ganger.storage import documents, errors, jobs, opcodes
+from ganger.storage import documents, errors, job_files, jobs, opcodes, settings
 from ganger.storage.jobs import JobStatus
 from ganger.storage.locks import Owner
-from ganger.transport import messages
+from ganger.transport import frames, messages
 
 DELAY = {"OP_ID": "OP_TEST_DELAY", "duration": 0.000001, "on_master": False}
 LOCKED = {"OP_ID": "OP_TEST_DELAY", "duration": 0.000001, "on_nodes": ["n1"]}
@@ -236,3 +238,122 @@ def test_who_gives_a_job_back_has_written_its_file_and_does_not_touch_it_again(
     assert isinstance(given, messages.JobReturns)
     assert jobs.decode_job(given.body) == job
     assert isinstance(left, messages.JobLeft)
+
+
+def refuse_first(
+    monkeypatch: pytest.MonkeyPatch, then: Callable[[], None], count: int = 1
+) -> list[int]:
+    """The disk refuses so many writes; the serials of those that it takes."""
+    real = documents.replace
+    written: list[int] = []
+    refused: list[str] = []
+
+    def replace(path: str, data: bytes, *, flush: bool) -> None:
+        if len(refused) < count:
+            refused.append(path)
+            then()
+            raise errors.StorageError("the disk is full")
+        written.append(jobs.decode_job(data).serial)
+        real(path, data, flush=flush)
+
+    monkeypatch.setattr(documents, "replace", replace)
+    monkeypatch.setattr(job_files, "is_queue_of", lambda _: True)
+    return written
+
+
+def running(folder: Path, line: Line) -> job_module.JobActor:
+    """A job of two opcodes whose first one runs."""
+    job = actor(folder, line, DELAY)
+    job._job.ops.append(jobs.OpcodeEntry(input=dict(job._job.ops[0].input)))
+    job._prepare(job._job.ops[0])
+    return job
+
+
+def test_a_state_that_had_to_wait_for_the_disk_is_not_put_over_a_newer_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = Line()
+    job = running(tmp_path, line)
+    priority = messages.PriorityRequested(token=1, priority=7)
+    written = refuse_first(monkeypatch, lambda: line.hear(priority))
+    job._is_only_copy = True
+    job.log("one")
+    job._write_log()
+    assert written == [job._job.serial]
+    assert file(tmp_path).ops[1].priority == 7
+
+
+def test_who_waits_for_the_disk_does_not_begin_to_wait_once_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = Line()
+    job = running(tmp_path, line)
+    again = messages.ResendRequested()
+    written = refuse_first(monkeypatch, lambda: line.hear(again), count=2_000)
+    job._is_only_copy = True
+    job.log("one")
+    line.hear(again)
+    job._take_messages()
+    assert written == [job._job.serial]
+
+
+def test_a_job_that_was_given_back_is_not_written_again_when_it_can_be_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: object) -> None:
+        # The daemon was started anew, and somebody has canceled the job.
+        canceled = file(tmp_path)
+        canceled.ops[0].status = JobStatus.CANCELED
+        canceled.advance_serial()
+        (tmp_path / "job-5").write_bytes(jobs.encode_job(canceled))
+        raise OSError(errno.EIO, "the directory cannot be flushed")
+
+    monkeypatch.setattr(documents, "flush_directory", fail)
+    monkeypatch.setattr(job_files, "is_queue_of", lambda _: True)
+    line = ClosingGate()
+    line.folder = tmp_path
+    assert run(tmp_path, line, LOCKED).status is JobStatus.CANCELED
+    assert isinstance(line.said[-1], messages.JobLeft)
+
+
+def test_that_a_job_was_given_back_is_told_when_its_file_says_so(tmp_path: Path) -> None:
+    line = ClosingGate()
+    line.folder = tmp_path
+    run(tmp_path, line, LOCKED)
+    told, given = line.said[-3:-1]
+    assert isinstance(told, messages.JobTold)
+    assert isinstance(given, messages.JobReturns)
+    assert line.in_file is not None
+    assert line.in_file.ops[0].log == told.entries
+
+
+def test_what_is_told_again_fits_into_a_frame_and_goes_back_over_opcodes(tmp_path: Path) -> None:
+    line = Line()
+    job = running(tmp_path, line)
+    job.log("first")
+    job._job.ops[0].apply(jobs.OpcodeEvent.SUCCEED)
+    job._index = 1
+    for number in range(20):
+        job.log(f"{number}" + 100_000 * "x")
+    line.said.clear()
+    job._tell_log_again()
+    (cut,) = [one for one in line.said if isinstance(one, messages.JobTold)]
+    assert [entry[0] for entry in cut.entries] == list(range(13, 22))
+    assert frames.encode(cut)
+    job._job.ops[1].log = job._job.ops[1].log[:2]
+    line.said.clear()
+    job._tell_log_again()
+    told = [one for one in line.said if isinstance(one, messages.JobTold)]
+    assert [(one.op_index, len(one.entries)) for one in told] == [(0, 1), (1, 2)]
+
+
+def test_an_operation_that_never_waits_has_its_log_written_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = Line()
+    job = running(tmp_path, line)
+    job.log("one")
+    assert file(tmp_path).ops[0].log == []
+    monkeypatch.setattr(settings, "LOG_WRITE_INTERVAL_SECONDS", 0.0)
+    job.log("two")
+    assert [entry[3] for entry in file(tmp_path).ops[0].log] == ["one", "two"]

@@ -9,6 +9,7 @@ import pytest
 from tests.actors.queue_stage import Queue, spec
 from tests.actors.stage import Asker
 
+from ganger.actors import queue_reading
 from ganger.storage import jobs
 from ganger.storage.jobs import JobStatus
 from ganger.transport import messages
@@ -327,6 +328,78 @@ def test_log_lines_that_nobody_told_are_read_from_the_file(queue: Queue) -> None
     queue.actor.notify(messages.JobTold(job_id=1, op_index=0, entries=entries(5)))
     assert told(watcher) == [3, 4, 5]
     assert queue.job(1).ops[0].log == entries(1, 2, 3, 4, 5)
+
+
+def test_log_lines_that_are_missing_are_not_waited_for_for_ever(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watcher = follow(queue)
+    queue.actor.notify(messages.JobTold(job_id=1, op_index=0, entries=entries(4)))
+    queue.actor.notify(messages.JobTold(job_id=1, op_index=0, entries=entries(5)))
+    assert told(watcher) == []
+    monkeypatch.setattr(queue_reading, "GAP_SECONDS", 0.0)
+    queue.actor.notify(messages.JobTold(job_id=1, op_index=0, entries=entries(6)))
+    queue.actor.notify(messages.JobTold(job_id=1, op_index=0, entries=entries(7)))
+    assert told(watcher) == [4, 5, 6, 7]
+
+
+def test_serials_that_are_missing_in_a_recorded_log_are_not_waited_for(queue: Queue) -> None:
+    queue.submitted(spec())
+    queue.start(1)
+    job = jobs.decode_job(queue.body_of_process(1, 10, RUNNING))
+    job.ops[0].log = entries(3, 7)
+    body = jobs.encode_job(job)
+    queue.actor.say(queue.state(1, 10, RUNNING, body=body, log_serial=7))
+    queue.actor.end_turn()
+    watcher = queue.actor.say(messages.WatchJobs(ids=[1], log=True), number=4)
+    queue.actor.notify(messages.JobTold(job_id=1, op_index=0, entries=entries(8)))
+    assert told(watcher) == [3, 7, "running", 8]
+
+
+def test_of_a_log_too_long_to_be_kept_the_rest_is_told(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_reading, "_TOLD_ENTRIES_MAX", 3)
+    follow(queue)
+    for serial in (3, 4, 5, 6):
+        queue.actor.notify(messages.JobTold(job_id=1, op_index=0, entries=entries(serial)))
+    watcher = queue.actor.say(messages.WatchJobs(ids=[1], log=True), number=5)
+    assert told(watcher) == [4, 5, 6, "running"]
+
+
+def test_log_lines_of_one_opcode_do_not_wait_while_the_next_one_does(queue: Queue) -> None:
+    queue.submitted(spec(ops=2))
+    queue.start(1)
+    queue.record(1, 10, RUNNING, QUEUED)
+    queue.actor.end_turn()
+    watcher = queue.actor.say(messages.WatchJobs(ids=[1], log=True), number=4)
+    job = jobs.decode_job(queue.body_of_process(1, 20, SUCCESS, WAITING))
+    job.ops[0].log = entries(1, 2)
+    queue.actor.notify(messages.JobWaits(job_id=1, serial=20, body=jobs.encode_job(job)))
+    assert told(watcher) == ["running", 1, 2, "waiting"]
+
+
+def test_nothing_is_told_after_the_end(queue: Queue) -> None:
+    watcher = follow(queue)
+    of_all = queue.actor.say(messages.WatchJobs(log=True), number=5)
+    body = state_of_process(queue, SUCCESS, 1, 2)
+    queue.actor.say(queue.state(1, 20, SUCCESS, body=body, log_serial=2))
+    queue.actor.end_turn()
+    assert told(watcher) == ["success"]
+    assert told(of_all) == [1, 2, "running", "success"]
+    queue.actor.notify(messages.JobTold(job_id=1, op_index=0, entries=entries(1, 2)))
+    queue.actor.say(queue.state(1, 20, SUCCESS, body=None, log_serial=2))
+    queue.actor.end_turn()
+    assert told(of_all) == []
+
+
+@pytest.mark.parametrize("log", [True, False])
+def test_a_watch_keeps_nothing_of_jobs_that_it_does_not_follow(queue: Queue, *, log: bool) -> None:
+    queue.submitted(spec())
+    after = {**dict.fromkeys(range(2, 100), 5), 1: 2}
+    queue.actor.say(messages.WatchJobs(ids=[1], log=log, log_after=after), number=4)
+    (watch,) = queue.actor.component._reader.watches._watches.values()
+    assert watch._log_serials == ({1: 2} if log else {})
 
 
 @pytest.mark.parametrize("call", ["stop", "gone"])

@@ -138,8 +138,8 @@ def test_who_lacks_an_entry_is_found_and_told_all_at_the_end() -> None:
     (lacking,) = known.lacking(1, 4)
     lacking.tell_log(1, 0, entries(1, 3, 4))
     assert told_entries(asker) == [1]
-    lacking.tell_log(1, 0, entries(1, 3, 4), is_all=True)
-    assert told_entries(asker) == [1, 3, 4]
+    lacking.tell_log(1, 0, entries(1, 3, 4, 5, 7), all_until=4)
+    assert told_entries(asker) == [1, 3, 4, 5]
     assert other.answers == []
 
 

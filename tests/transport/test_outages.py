@@ -77,3 +77,43 @@ def test_without_anybody_to_tell_there_is_nothing_to_wait_for() -> None:
     outage = Outage(None)
     outage.begin(1.0)
     assert outage.look(100.0) == float("inf")
+
+
+def test_a_daemon_that_lets_nobody_in_has_not_gone_away(talk: Talk, told: list[str]) -> None:
+    talk.watch(1)
+    talk.link(LinkEvent.LOST, LinkEvent.REACHED, LinkEvent.TURNED_AWAY)
+    talk.turn(10 * TOLD_AFTER_SECONDS)
+    talk.link(LinkEvent.LOST, LinkEvent.REACHED, LinkEvent.REFUSED)
+    talk.call(messages.ReadInfo())
+    talk.turn(10 * TOLD_AFTER_SECONDS)
+    assert told == []
+
+
+def test_a_daemon_that_is_found_elsewhere_has_a_moment_to_answer(
+    talk: Talk, told: list[str]
+) -> None:
+    talk.link(LinkEvent.LOST)
+    talk.turn(10 * TOLD_AFTER_SECONDS)
+    talk.session.opened(talk.now)
+    talk.call(messages.ReadInfo())
+    talk.link(LinkEvent.REACHED, LinkEvent.MADE)
+    talk.turn(TOLD_AFTER_SECONDS)
+    assert told == []
+
+
+def test_who_cannot_be_told_loses_nothing() -> None:
+    def refuse(text: str) -> None:
+        raise OSError(text)
+
+    talk = Talk(on_outage=refuse)
+    stream = talk.watch(1)
+    talk.link(LinkEvent.LOST)
+    with pytest.raises(OSError, match=GONE):
+        talk.turn(TOLD_AFTER_SECONDS)
+    assert talk.session.wait_seconds(talk.now) is not None
+    with pytest.raises(OSError, match=BACK):
+        talk.link(LinkEvent.REACHED, LinkEvent.MADE)
+    talk.is_open = True
+    (again,) = talk.turn()
+    assert again.number == stream.number
+    assert isinstance(again.message, messages.WatchJobs)
