@@ -25,9 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..storage import (
     catalogue,
-    documents,
     errors,
-    inodes,
     job_files,
     jobs,
     lock_files,
@@ -40,6 +38,7 @@ from ..transport import messages
 from ..transport.messages import Message, Request
 from . import operations
 from .job_links import Link
+from .own_file import OwnFile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -103,26 +102,20 @@ class JobActor:
         self._job = job
         self._link = link
         self._owner = owner
-        self._path = job_files.path(go.queue, job.id)
+        path = job_files.path(go.queue, job.id)
+        self._file = OwnFile(path, go.spares, self._wait_for_disk)
         self._secrets = go.secrets
-        self._spares = inodes.BorrowedInodes(go.spares)
         self._number = 0
         self._unanswered: dict[int, Request[Any]] = {}
         self._answers: dict[int, Message] = {}
         self._index = 0
         self._is_canceled = False
-        self._is_only_copy = False
         self._has_locks = False
         self._asked_for_locks = False
         self._is_returned = False
         self._must_be_killed = False
         self._log_serial = job.last_log_serial
-        self._is_unwritten = False
-        self._is_file_stale = False
         self._durable: messages.RecordState | None = None
-        self._written_at = 0.0
-        self._written_serial = -1
-        self._is_writing = False
 
     # ------------------------------------------------------------ the opcodes
 
@@ -136,7 +129,7 @@ class JobActor:
                 break
         if not self._is_returned and not self._leave_at_once():
             self._record()
-        if not self._is_file_stale:
+        if not self._file.is_stale:
             left = messages.JobLeft(job_id=self._job.id, has_locks=self._asked_for_locks)
             self._link.send(left, 0)
 
@@ -243,7 +236,7 @@ class JobActor:
         if self._is_canceled:
             jobs.cancel_from(self._job, self._index, self._now())
             return
-        self._is_returned = True
+        self._is_returned = self._file.is_given_back = True
         text = f"Back to the queue before opcode {self._index + 1}: {reason}"
         told = self._add_to_log([text], "message")
         op.apply(OpcodeEvent.RETURN)
@@ -300,10 +293,10 @@ class JobActor:
         if len(body) <= settings.JOURNALED_STATE_BYTES_MAX and self._link.is_up:
             answer = self._try_ask(self._state(serial, body), _RECORD_SECONDS)
             if isinstance(answer, messages.StateRecorded):
-                self._is_only_copy = False
+                self._file.is_only_copy = False
                 self._write(body, flush=False)
                 return
-        self._is_only_copy = True
+        self._file.is_only_copy = True
         self._write(body, flush=True)
         self._link.send(self._state(serial, None), self._next_number())
 
@@ -314,7 +307,7 @@ class JobActor:
         daemon. Not with locks: they are free when this process has gone, and must not be before
         the result is durable. False if this is not enough.
         """
-        if self._asked_for_locks or self._is_only_copy or not self._link.outlives_sender:
+        if self._asked_for_locks or self._file.is_only_copy or not self._link.outlives_sender:
             return False
         serial = self._job.advance_serial()
         body = jobs.encode_job(self._job)
@@ -323,7 +316,7 @@ class JobActor:
         if not self._link.send(self._state(serial, body, is_unanswered=True), 0):
             return False
         self._write(body, flush=False)
-        return not self._is_file_stale
+        return not self._file.is_stale
 
     def _post_state(self) -> None:
         """Send a state that the daemon makes durable before it passes on what follows."""
@@ -333,7 +326,7 @@ class JobActor:
             self._link.send(self._state(serial, body), self._next_number())
             self._write(body, flush=False)
         else:
-            self._is_only_copy = True
+            self._file.is_only_copy = True
             self._write(body, flush=True)
             self._link.send(self._state(serial, None), self._next_number())
 
@@ -355,53 +348,11 @@ class JobActor:
         )
 
     def _write(self, body: bytes, *, flush: bool) -> None:
-        """Write the file; a disk that refuses is asked again until it takes it."""
-        flush = flush or self._is_only_copy
-        serial = self._job.serial
-        was_writing, self._is_writing = self._is_writing, True
-        try:
-            while self._written_serial <= serial:
-                if self._is_written(body, serial, flush=flush):
-                    return
-                self._link.wait({}, _RETRY_SECONDS)
-                # This may write a newer state.
-                self._take_messages()
-        finally:
-            self._is_writing = was_writing
+        self._file.write(body, self._job.serial, flush=flush)
 
-    def _is_written(self, body: bytes, serial: int, *, flush: bool) -> bool:
-        """Try to write the file; True if there is nothing more to do about it."""
-        try:
-            self._replace(body, flush=flush)
-        except errors.StorageError:
-            if not flush:
-                # The state is in the journal; the daemon writes the file if we cannot.
-                self._is_file_stale = True
-                return True
-            if not job_files.is_queue_of(self._path):
-                # The whole queue was deleted: nobody is left who could want the result.
-                raise
-            # It may be there though it is not flushed. One that was given back may be another's
-            # as soon as it can be seen.
-            return self._is_returned and self._is_in_file(serial)
-        self._is_unwritten = self._is_file_stale = False
-        self._written_at = time.monotonic()
-        self._written_serial = serial
-        return True
-
-    def _is_in_file(self, serial: int) -> bool:
-        """Whether the file has this state, or one that came after it."""
-        with contextlib.suppress(errors.StorageError):
-            found = documents.read(self._path)
-            return found is not None and jobs.decode_job(found).serial >= serial
-        return False
-
-    def _replace(self, body: bytes, *, flush: bool) -> None:
-        spare = self._spares.take()
-        if spare is None:
-            documents.replace(self._path, body, flush=flush)
-        elif documents.exchange(self._path, body, spare, flush=flush):
-            self._spares.give_back(spare)
+    def _wait_for_disk(self) -> None:
+        self._link.wait({}, _RETRY_SECONDS)
+        self._take_messages()
 
     # ------------------------------------------------------------ messages
 
@@ -591,7 +542,7 @@ class JobActor:
                 self._must_be_killed = False
                 raise opcodes.KilledError
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            if self._is_unwritten:
+            if self._file.lacks_log:
                 left = self._write_log_if_due(left)
             ready = self._link.wait(wanted, left)
             if ready or (deadline is not None and time.monotonic() >= deadline):
@@ -600,7 +551,7 @@ class JobActor:
     def _log(self, entries: Sequence[str | list[str]], kind: str) -> None:
         if entries:
             self._link.send(self._add_to_log(entries, kind), 0)
-            if time.monotonic() >= self._log_due():
+            if time.monotonic() >= self._file.log_due():
                 # The operation may be one that does not wait, and so gives no other occasion.
                 self._write_log()
 
@@ -611,22 +562,18 @@ class JobActor:
             self._log_serial += 1
             added.append((self._log_serial, now, kind, entry))
         self._job.ops[self._index].log.extend(added)
-        self._is_unwritten = True
+        self._file.lacks_log = True
         return messages.JobTold(job_id=self._job.id, op_index=self._index, entries=added)
-
-    def _log_due(self) -> float:
-        return self._written_at + settings.LOG_WRITE_INTERVAL_SECONDS
 
     def _write_log(self) -> None:
         """Bring the file up to what was logged, unless it is to have another state anyway."""
         is_running = self._job.ops[self._index].status is JobStatus.RUNNING
-        is_written = self._written_serial == self._job.serial or self._is_file_stale
-        if self._is_unwritten and is_running and is_written and not self._is_writing:
+        if is_running and self._file.takes_log(self._job.serial):
             self._write(jobs.encode_job(self._job), flush=False)
 
     def _write_log_if_due(self, left: float | None) -> float | None:
         """Write the file if the last time is long enough ago; else shorten the wait to it."""
-        due = self._log_due() - time.monotonic()
+        due = self._file.log_due() - time.monotonic()
         if due <= 0:
             self._write_log()
             return left

@@ -276,7 +276,7 @@ def test_a_state_that_had_to_wait_for_the_disk_is_not_put_over_a_newer_one(
     job = running(tmp_path, line)
     priority = messages.PriorityRequested(token=1, priority=7)
     written = refuse_first(monkeypatch, lambda: line.hear(priority))
-    job._is_only_copy = True
+    job._file.is_only_copy = True
     job.log("one")
     job._write_log()
     assert written == [job._job.serial]
@@ -290,7 +290,7 @@ def test_who_waits_for_the_disk_does_not_begin_to_wait_once_more(
     job = running(tmp_path, line)
     again = messages.ResendRequested()
     written = refuse_first(monkeypatch, lambda: line.hear(again), count=2_000)
-    job._is_only_copy = True
+    job._file.is_only_copy = True
     job.log("one")
     line.hear(again)
     job._take_messages()
