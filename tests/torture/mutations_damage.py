@@ -293,6 +293,8 @@ def _later_journal(payload: bytes) -> Mutation:
 
 def _directory_in_journal(places: Places, _: Random) -> Damage | None:
     path = places.journal / "00000098.journal"
+    if path.exists():
+        return None
     path.mkdir()
     return Damage(told="a segment is a directory", refuses=os.fspath(path), mend=path.rmdir)
 
