@@ -20,6 +20,7 @@ import contextlib
 import os
 import select
 import time
+from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,7 @@ from ..storage.locks import Owner
 from ..transport import messages
 from ..transport.messages import Message, Request
 from . import operations
-from .job_links import Link
+from .job_links import Link, Received
 from .own_file import OwnFile
 
 if TYPE_CHECKING:
@@ -108,6 +109,7 @@ class JobActor:
         self._number = 0
         self._unanswered: dict[int, Request[Any]] = {}
         self._answers: dict[int, Message] = {}
+        self._received: deque[Received] = deque()
         self._index = 0
         self._is_canceled = False
         self._has_locks = False
@@ -151,6 +153,9 @@ class JobActor:
         except Exception as error:  # noqa: BLE001 - likewise
             self._fail(error)
             return False
+        if self._index < len(self._job.ops) - 1:
+            # Until the next one runs the file takes no log.
+            self._write_log()
         op.apply(OpcodeEvent.SUCCEED)
         op.result = result
         op.end_timestamp = self._now()
@@ -246,7 +251,7 @@ class JobActor:
         body = jobs.encode_job(self._job)
         # A state without a lock file is nobody's but the queue's, which may go on from it at once:
         # what this process wrote after that would be put over newer states.
-        self._write(body, flush=True)
+        self._file.write(body, serial, flush=True)
         self._link.send(told, 0)
         given = messages.JobReturns(job_id=self._job.id, serial=serial, body=body)
         self._link.send(given, self._next_number())
@@ -272,7 +277,7 @@ class JobActor:
     def _tell_waiting(self) -> None:
         serial = self._job.advance_serial()
         body = jobs.encode_job(self._job)
-        self._write(body, flush=False)
+        self._file.write(body, serial, flush=False)
         self._link.send(messages.JobWaits(job_id=self._job.id, serial=serial, body=body), 0)
 
     def _stop_if_canceled(self) -> None:
@@ -293,11 +298,12 @@ class JobActor:
         if len(body) <= settings.JOURNALED_STATE_BYTES_MAX and self._link.is_up:
             answer = self._try_ask(self._state(serial, body), _RECORD_SECONDS)
             if isinstance(answer, messages.StateRecorded):
-                self._file.is_only_copy = False
-                self._write(body, flush=False)
+                # A newer one may have been posted meanwhile, over a link that broke then.
+                self._file.is_only_copy &= self._job.serial > serial
+                self._file.write(body, serial, flush=False)
                 return
         self._file.is_only_copy = True
-        self._write(body, flush=True)
+        self._file.write(body, serial, flush=True)
         self._link.send(self._state(serial, None), self._next_number())
 
     def _leave_at_once(self) -> bool:
@@ -315,7 +321,7 @@ class JobActor:
             return False
         if not self._link.send(self._state(serial, body, is_unanswered=True), 0):
             return False
-        self._write(body, flush=False)
+        self._file.write(body, serial, flush=False)
         return not self._file.is_stale
 
     def _post_state(self) -> None:
@@ -324,10 +330,10 @@ class JobActor:
         body = jobs.encode_job(self._job)
         if len(body) <= settings.JOURNALED_STATE_BYTES_MAX and self._link.is_up:
             self._link.send(self._state(serial, body), self._next_number())
-            self._write(body, flush=False)
+            self._file.write(body, serial, flush=False)
         else:
             self._file.is_only_copy = True
-            self._write(body, flush=True)
+            self._file.write(body, serial, flush=True)
             self._link.send(self._state(serial, None), self._next_number())
 
     def _state(
@@ -346,9 +352,6 @@ class JobActor:
             has_locks=self._asked_for_locks,
             is_unanswered=is_unanswered,
         )
-
-    def _write(self, body: bytes, *, flush: bool) -> None:
-        self._file.write(body, self._job.serial, flush=flush)
 
     def _wait_for_disk(self) -> None:
         self._link.wait({}, _RETRY_SECONDS)
@@ -401,7 +404,12 @@ class JobActor:
             self._link.wait({}, None if self._link.is_up else _RETRY_SECONDS)
 
     def _take_messages(self) -> None:
-        for received in self._link.receive():
+        self._received.extend(self._link.receive())
+        if self._file.is_being_written:
+            # What it would have us do may be to write: it is done when this state is written.
+            return
+        while self._received:
+            received = self._received.popleft()
             self._receive(received.message, received.number)
         if self._link.has_changed:
             self._link.has_changed = False
@@ -569,13 +577,14 @@ class JobActor:
         """Bring the file up to what was logged, unless it is to have another state anyway."""
         is_running = self._job.ops[self._index].status is JobStatus.RUNNING
         if is_running and self._file.takes_log(self._job.serial):
-            self._write(jobs.encode_job(self._job), flush=False)
+            self._file.write(jobs.encode_job(self._job), self._job.serial, flush=False)
 
     def _write_log_if_due(self, left: float | None) -> float | None:
         """Write the file if the last time is long enough ago; else shorten the wait to it."""
-        due = self._file.log_due() - time.monotonic()
-        if due <= 0:
+        if time.monotonic() >= self._file.log_due():
             self._write_log()
+        due = self._file.log_due() - time.monotonic()
+        if due <= 0 or not self._file.lacks_log:
             return left
         return due if left is None else min(left, due)
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class OwnFile:
-    """One job file. ``wait`` lets time pass when the disk refuses; it may write a newer state."""
+    """One job file. ``wait`` lets time pass when the disk refuses; it writes nothing itself."""
 
     def __init__(self, path: str, spares: list[str], wait: Callable[[], None]) -> None:
         self._path = path
@@ -27,34 +27,36 @@ class OwnFile:
         """It is the queue's again, as soon as the state that says so can be seen."""
         self.lacks_log = False
         """Entries were logged since it was written."""
-        self._written_at = 0.0
+        self.is_being_written = False
+        self._tried_at = 0.0
         self._written_serial = -1
-        self._is_writing = False
 
     def write(self, body: bytes, serial: int, *, flush: bool) -> None:
-        """Write a state; a disk that refuses is asked again until it takes it.
+        """Write a state, unless a newer one is there.
 
-        One that need not be flushed is tried once (`is_stale`). `StorageError` if the whole queue
-        was deleted.
+        A disk that refuses is asked until it takes it; what need not be flushed is tried once
+        (`is_stale`). `StorageError` if the whole queue was deleted.
         """
-        flush = flush or self.is_only_copy
-        was_writing, self._is_writing = self._is_writing, True
+        if serial < self._written_serial:
+            return
+        self.is_being_written = True
         try:
-            while self._written_serial <= serial and not self._is_done(body, serial, flush=flush):
+            while not self._is_done(body, serial, flush=flush or self.is_only_copy):
                 self._wait()
         finally:
-            self._is_writing = was_writing
+            self.is_being_written = False
 
     def log_due(self) -> float:
         """When entries that were logged ought to be written, on the clock that never goes back."""
-        return self._written_at + settings.LOG_WRITE_INTERVAL_SECONDS
+        return self._tried_at + settings.LOG_WRITE_INTERVAL_SECONDS
 
     def takes_log(self, serial: int) -> bool:
         """Whether it lacks entries of the log, and has the state with this serial otherwise."""
         has_state = self._written_serial == serial or self.is_stale
-        return self.lacks_log and has_state and not self._is_writing
+        return self.lacks_log and has_state and not self.is_being_written
 
     def _is_done(self, body: bytes, serial: int, *, flush: bool) -> bool:
+        self._tried_at = time.monotonic()
         try:
             self._replace(body, flush=flush)
         except errors.StorageError:
@@ -68,16 +70,15 @@ class OwnFile:
             # It may be there though it is not flushed, and then be another's to write.
             return self.is_given_back and self._has(serial)
         self.lacks_log = self.is_stale = False
-        self._written_at = time.monotonic()
         self._written_serial = serial
         return True
 
     def _has(self, serial: int) -> bool:
-        """Whether this state can be seen, or one that came after it."""
+        """Whether this state can be seen, or one that came after it; if nobody can tell, it can."""
         with contextlib.suppress(errors.StorageError):
             found = documents.read(self._path)
             return found is not None and jobs.decode_job(found).serial >= serial
-        return False
+        return True
 
     def _replace(self, body: bytes, *, flush: bool) -> None:
         spare = self._spares.take()

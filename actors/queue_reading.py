@@ -195,7 +195,7 @@ class QueueReader:
             and row.status is jobs.JobStatus.WAITING
         ):
             job.ops[job.next_index].status = jobs.JobStatus.WAITING
-        if told and told[0].entry[0] > job.last_log_serial + 1:
+        if told and _has_gap(job.last_log_serial, told):
             self._take_log_of_file(job)
         reliable = math.inf if job.status.is_final else job.last_log_serial
         if told is not None and len(told) == _TOLD_ENTRIES_MAX:
@@ -260,6 +260,11 @@ class QueueReader:
             self.unreadable[job_id] = text
             raise errors.StorageError(text) from error
         raise errors.UnknownJobError(f"there is no job {job_id}")
+
+
+def _has_gap(last: int, told: deque[_Told]) -> bool:
+    """Whether serials are missing between ``last`` and what was told."""
+    return told[-1].entry[0] - last > sum(each.entry[0] > last for each in told)
 
 
 def _tell_log(watch: Watch, job: jobs.Job, all_until: float) -> None:

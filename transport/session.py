@@ -394,7 +394,9 @@ class Session:
         if isinstance(exchange, Stream):
             del self._open[exchange.number]
             self._resume(exchange, now)
-        else:
+        elif isinstance(exchange, Call):
+            if isinstance(exchange.message, KEYED):
+                self._renumber(exchange)
             self._outbox[exchange] = None
 
     def _expire(self, exchange: Exchange, now: float) -> None:
@@ -486,6 +488,9 @@ class Session:
         self.is_connected = self._is_reached = False
 
     def _begin(self, exchange: Exchange, now: float) -> None:
+        if not self._open:
+            # That the daemon was gone while nobody wanted anything is no news.
+            self._outage.put_off(now)
         self._open[exchange.number] = exchange
         self._outbox[exchange] = None
         # The first look at it sets the time of the next one.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -269,32 +270,106 @@ def running(folder: Path, line: Line) -> job_module.JobActor:
     return job
 
 
-def test_a_state_that_had_to_wait_for_the_disk_is_not_put_over_a_newer_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+class PriorityFirst(Line):
+    """While the first state is on its way another priority is asked for; the link may end then."""
+
+    ends = False
+
+    def send(self, message: messages.Message, number: int) -> bool:
+        if isinstance(message, messages.RecordState) and not self.states():
+            self.hear(messages.PriorityRequested(token=1, priority=7))
+        return super().send(message, number)
+
+    def receive(self) -> list[Received]:
+        answers = super().receive()
+        self.is_up &= not (self.ends and answers)
+        return answers
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_state_that_took_its_time_is_not_put_over_a_newer_one(
+    tmp_path: Path, *, ends: bool
 ) -> None:
-    line = Line()
+    line = PriorityFirst()
+    line.ends = ends
     job = running(tmp_path, line)
-    priority = messages.PriorityRequested(token=1, priority=7)
-    written = refuse_first(monkeypatch, lambda: line.hear(priority))
-    job._file.is_only_copy = True
-    job.log("one")
-    job._write_log()
-    assert written == [job._job.serial]
     assert file(tmp_path).ops[1].priority == 7
+    assert file(tmp_path).serial == job._job.serial
+    # With the link the journal's word for it is gone: the file alone has it, flushed.
+    assert job._file.is_only_copy == ends
 
 
-def test_who_waits_for_the_disk_does_not_begin_to_wait_once_more(
+def test_wishes_that_come_while_the_disk_refuses_are_done_after_it_in_their_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     line = Line()
     job = running(tmp_path, line)
-    again = messages.ResendRequested()
-    written = refuse_first(monkeypatch, lambda: line.hear(again), count=2_000)
+    tokens = iter(range(2_000))
+
+    def wish() -> None:
+        token = next(tokens)
+        line.hear(messages.PriorityRequested(token=token, priority=token % 20))
+        line.hear(messages.ResendRequested())
+
+    written = refuse_first(monkeypatch, wish, count=1_000)
     job._file.is_only_copy = True
     job.log("one")
-    line.hear(again)
+    line.hear(messages.ResendRequested())
     job._take_messages()
-    assert written == [job._job.serial]
+    answered = [one.token for one in line.said if isinstance(one, messages.PriorityAnswered)]
+    assert answered == list(range(1_000))
+    assert written == sorted(written)
+    assert file(tmp_path).ops[1].priority == 999 % 20
+
+
+def test_a_log_that_the_disk_refuses_is_not_tried_with_each_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries: list[None] = []
+
+    def refuse(*_: object, **__: object) -> None:
+        tries.append(None)
+        raise errors.StorageError("the disk is full")
+
+    line = Line()
+    job = running(tmp_path, line)
+    with monkeypatch.context() as patch:
+        patch.setattr(documents, "replace", refuse)
+        patch.setattr(job._file, "_tried_at", 0.0)
+        for number in range(1_000):
+            job.log(str(number))
+            job.poll([], 0)
+    assert len(tries) < 100
+    # Whoever waits for output wakes up in time to try again.
+    waits: list[float | None] = []
+
+    def wait(_: object, seconds: float | None) -> list[int]:
+        waits.append(seconds)
+        return [0]
+
+    monkeypatch.setattr(line, "wait", wait)
+    job._file._tried_at = time.monotonic()
+    job.poll([0], None)
+    (seconds,) = waits
+    assert seconds is not None
+    assert 0 < seconds <= settings.LOG_WRITE_INTERVAL_SECONDS
+
+
+def test_between_two_opcodes_the_file_has_the_log(tmp_path: Path) -> None:
+    line = Line()
+    job = running(tmp_path, line)
+    op = job._job.ops[0]
+    op.status = JobStatus.QUEUED
+    line.is_up = False
+
+    def operate(_: object) -> None:
+        job.log_lines(["one", "two"])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(job, "_operate", operate)
+        assert job._run_opcode(op)
+    assert [entry[3] for entry in file(tmp_path).ops[0].log] == ["one", "two"]
+    assert file(tmp_path).ops[0].status is JobStatus.RUNNING
 
 
 def test_a_job_that_was_given_back_is_not_written_again_when_it_can_be_seen(

@@ -343,6 +343,25 @@ def test_log_lines_that_are_missing_are_not_waited_for_for_ever(
     assert told(watcher) == [4, 5, 6, 7]
 
 
+@pytest.mark.parametrize("is_late", [True, False])
+def test_lines_that_are_missing_in_the_middle_are_read_from_the_file(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch, *, is_late: bool
+) -> None:
+    watcher = follow(queue)
+    if is_late:
+        queue.actor.notify(messages.JobTold(job_id=1, op_index=0, entries=entries(5)))
+        assert told(watcher) == []
+        monkeypatch.setattr(queue_reading, "GAP_SECONDS", 0.0)
+    job = jobs.decode_job((queue.stage.places.queue / "job-1").read_bytes())
+    known = queue.job(1)
+    job.extra[jobs.STATE_SERIAL_KEY] = known.serial
+    job.ops[0].log = entries(1, 2, 3, 4, 5)
+    queue.write_as_process(1, jobs.encode_job(job))
+    queue.actor.notify(messages.JobTold(job_id=1, op_index=0, entries=entries(5, 6)))
+    assert told(watcher) == [3, 4, 5, 6]
+    assert queue.job(1).ops[0].log == entries(1, 2, 3, 4, 5, 6)
+
+
 def test_serials_that_are_missing_in_a_recorded_log_are_not_waited_for(queue: Queue) -> None:
     queue.submitted(spec())
     queue.start(1)

@@ -59,6 +59,9 @@ def test_nobody_is_told_who_wants_nothing(talk: Talk, told: list[str]) -> None:
     talk.turn(10 * TOLD_AFTER_SECONDS)
     assert told == []
     call = talk.call(messages.ReadInfo())
+    talk.turn(TOLD_AFTER_SECONDS * 0.9)
+    assert told == []
+    talk.turn(TOLD_AFTER_SECONDS * 0.2)
     assert told == [GONE]
     talk.turn(TIMEOUT)
     assert failed(call) == "DaemonUnreachableError"
