@@ -87,6 +87,20 @@ def actor(folder: Path, line: Line, fields: dict[str, Any]) -> job_module.JobAct
     return job_module.JobActor(jobs.decode_job(body), line, owner, go)
 
 
+@pytest.fixture
+def flushed(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """For each time that the file is written: whether it is flushed."""
+    found: list[bool] = []
+    real = documents.replace
+
+    def replace(path: str, data: bytes, *, flush: bool) -> None:
+        found.append(flush)
+        real(path, data, flush=flush)
+
+    monkeypatch.setattr(documents, "replace", replace)
+    return found
+
+
 def test_without_locks_nobody_waits_until_the_end_is_durable(tmp_path: Path) -> None:
     line = Line()
     job = run(tmp_path, line, DELAY)
@@ -111,17 +125,7 @@ def test_over_a_socket_which_ends_with_the_process_the_answer_is_awaited(tmp_pat
     assert [state.is_unanswered for state in line.states()] == [False, False]
 
 
-def test_an_end_that_cannot_be_handed_in_is_flushed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    flushed = []
-    real = documents.replace
-
-    def replace(path: str, data: bytes, *, flush: bool) -> None:
-        flushed.append(flush)
-        real(path, data, flush=flush)
-
-    monkeypatch.setattr(documents, "replace", replace)
+def test_an_end_that_cannot_be_handed_in_is_flushed(tmp_path: Path, flushed: list[bool]) -> None:
     line = Line()
     line.breaks_at_end = True
     assert run(tmp_path, line, DELAY).status is JobStatus.SUCCESS
@@ -219,16 +223,8 @@ def test_a_job_that_is_canceled_while_it_goes_back_to_the_queue_is_canceled(
 
 
 def test_who_gives_a_job_back_has_written_its_file_and_does_not_touch_it_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, flushed: list[bool]
 ) -> None:
-    flushed = []
-    real = documents.replace
-
-    def replace(path: str, data: bytes, *, flush: bool) -> None:
-        flushed.append(flush)
-        real(path, data, flush=flush)
-
-    monkeypatch.setattr(documents, "replace", replace)
     line = ClosingGate()
     line.folder = tmp_path
     job = run(tmp_path, line, LOCKED)
