@@ -212,7 +212,7 @@ class QueueLives(QueueCore):
         self._move(row, message.status, has_locks=message.has_locks)
 
     def _note_return(self, envelope: Envelope, message: messages.JobReturns) -> None:
-        """The process gives the job back; it is pending when the process has left."""
+        """The process gives the job back; it is pending, and is called so, when that has left."""
         row = self._table.find(message.job_id)
         recorded = messages.StateRecorded(serial=message.serial)
         if row is None or row.phase is not Phase.HANDED_OVER or message.serial <= row.serial:
@@ -223,7 +223,6 @@ class QueueLives(QueueCore):
             envelope.reply(recorded)
             row.serial = message.serial
             self._reader.forget_told(row.id, None)
-            self._move(row, JobStatus.QUEUED)
 
         state = (message.job_id, message.serial, message.body)
         self._ledger.store_state(state, stored, envelope.refuse)
@@ -340,5 +339,7 @@ class QueueLives(QueueCore):
             (row.id, row.serial, jobs.encode_job(job)),
             functools.partial(self._ledger.write_file, row.id),
         )
+        # Its process may have given it back while it waited for locks.
+        self._move(row, row_of(job, Phase.PENDING).status)
         self._announce([(row, [op.input for op in job.ops])])
         self._repeat_wishes(row.id)

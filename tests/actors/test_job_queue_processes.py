@@ -636,3 +636,45 @@ def test_a_job_whose_cancel_was_accepted_does_not_start_again_when_its_process_d
     assert cancel.answer_as(messages.CancelOutcome).accepted
     assert queue.statuses() == {1: "error"}
     assert queue.stage.take(messages.JobsArrived) == []
+
+
+def test_a_job_that_goes_back_is_queued_when_its_process_has_left(queue: Queue) -> None:
+    queue.submitted(spec(ops=2))
+    queue.start(1)
+    queue.record(1, 10, RUNNING, QUEUED)
+    queue.actor.end_turn()
+    job = jobs.decode_job(queue.body_of_process(1, 20, SUCCESS, QUEUED))
+    job.livelock = job.process_id = None
+    body = jobs.encode_job(job)
+    queue.write_as_process(1, body)
+    queue.actor.notify(messages.JobReturns(job_id=1, serial=20, body=body))
+    queue.actor.end_turn()
+    # Until then nobody can say what holds it back.
+    assert queue.statuses() == {1: "running"}
+    assert queue.stage.take(messages.JobsArrived) == []
+    queue.end_process(1, has_left=True)
+    queue.actor.end_turn()
+    assert queue.statuses() == {1: "queued"}
+    arrived = queue.stage.take_one(messages.JobsArrived, to="filter_evaluator")
+    assert [one.job.id for one in arrived.jobs] == [1]
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_job_that_goes_back_while_it_waits_for_locks_is_queued_again(
+    queue: Queue, *, is_told: bool
+) -> None:
+    queue.submitted(spec())
+    queue.start(1)
+    waits = queue.body_of_process(1, 10, WAITING)
+    queue.actor.notify(messages.JobWaits(job_id=1, serial=10, body=waits))
+    job = jobs.decode_job(queue.body_of_process(1, 20, QUEUED))
+    job.livelock = job.process_id = None
+    body = jobs.encode_job(job)
+    queue.write_as_process(1, body)
+    if is_told:
+        queue.actor.notify(messages.JobReturns(job_id=1, serial=20, body=body))
+    queue.actor.end_turn()
+    assert queue.statuses() == {1: "waiting"}
+    queue.end_process(1, has_left=True)
+    queue.actor.end_turn()
+    assert queue.statuses() == {1: "queued"}
