@@ -268,11 +268,14 @@ class QueueCore(Component):
 
 def kill_text(job: jobs.Job) -> str:
     """What is told of a job that did not end when it was asked to, and was made to."""
-    when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
-    return f"job {job.id} was killed on request at {when}, with SIGKILL"
+    return f"job {job.id} was killed on request at {_now()}, with SIGKILL"
 
 
 def death_text(job: jobs.Job) -> str:
     """What is told of a job whose process died."""
-    when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
-    return f"detected death of job {job.id} at {when}: its process ended without a result"
+    return f"detected death of job {job.id} at {_now()}: its process ended without a result"
+
+
+def _now() -> str:
+    # Without an argument it asks a coarse clock, which may be still in the second before.
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(time.time()))

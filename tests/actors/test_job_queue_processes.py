@@ -9,7 +9,7 @@ import pytest
 from tests.actors.queue_stage import Queue, spec
 from tests.actors.stage import Asker
 
-from ganger.actors import queue_reading
+from ganger.actors import queue_core, queue_reading
 from ganger.storage import jobs
 from ganger.storage.jobs import JobStatus
 from ganger.transport import messages
@@ -678,3 +678,11 @@ def test_a_job_that_goes_back_while_it_waits_for_locks_is_queued_again(
     queue.end_process(1, has_left=True)
     queue.actor.end_turn()
     assert queue.statuses() == {1: "queued"}
+
+
+def test_a_death_is_not_told_as_of_the_second_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The clock that costs less goes in steps of milliseconds.
+    monkeypatch.setattr(queue_core.time, "time", lambda: 1_795_309_440.001)
+    job = jobs.Job(id=7, ops=[])
+    assert "job 7 at 2026-11-22 01:04:00 UTC" in queue_core.death_text(job)
+    assert "job 7 was killed on request at 2026-11-22 01:04:00 UTC" in queue_core.kill_text(job)
