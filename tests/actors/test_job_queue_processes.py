@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 import msgspec
 import pytest
@@ -682,7 +683,7 @@ def test_a_job_that_goes_back_while_it_waits_for_locks_is_queued_again(
 
 def test_a_death_is_not_told_as_of_the_second_before(monkeypatch: pytest.MonkeyPatch) -> None:
     # The clock that costs less goes in steps of milliseconds.
-    monkeypatch.setattr(queue_core.time, "time", lambda: 1_795_309_440.001)
+    monkeypatch.setattr(time, "time", lambda: 1_795_309_440.001)
     job = jobs.Job(id=7, ops=[])
     assert "job 7 at 2026-11-22 01:04:00 UTC" in queue_core.death_text(job)
     assert "job 7 was killed on request at 2026-11-22 01:04:00 UTC" in queue_core.kill_text(job)
