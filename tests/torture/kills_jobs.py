@@ -168,8 +168,12 @@ class _Stage:
         while not self._client.job(job_id).is_final:
             for path in self._daemon.places.lock_files.glob(f"job_{job_id:06d}_*"):
                 pid = lock_files.holder(path)
-                if pid is not None and (pidfd := kills_targets.open_pidfd(pid)) is not None:
+                if pid is None or (pidfd := kills_targets.open_pidfd(pid)) is None:
+                    continue
+                if lock_files.holder(path) == pid:
                     return pidfd
+                # It ended in between, and the number may be another job's by now.
+                os.close(pidfd)
         return None
 
     def _kill_spare(self) -> None:

@@ -81,8 +81,9 @@ class Target:
         """Kill and reap everything in the job's session, so that its pid is free."""
         found = {pid: open_pidfd(pid) for pid in _pids() if _session(pid) == self.process_id}
         members = {pid: pidfd for pid, pidfd in found.items() if pidfd is not None}
-        for pidfd in members.values():
-            send_kill(pidfd)
+        # The job's process first, whatever the numbers: it would tell of the end of its command.
+        for pid in sorted(members, key=self.process_id.__ne__):
+            send_kill(members[pid])
         for pid, pidfd in members.items():
             assert select.select([pidfd], [], [], END_SECONDS)[0], "the process does not end"
             _reap(pid, pidfd)
