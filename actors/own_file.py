@@ -53,7 +53,7 @@ class OwnFile:
     def takes_log(self, serial: int) -> bool:
         """Whether it lacks entries of the log, and has the state with this serial otherwise."""
         has_state = self._written_serial == serial or self.is_stale
-        return self.lacks_log and has_state and not self.is_being_written
+        return self.lacks_log and has_state
 
     def _is_done(self, body: bytes, serial: int, *, flush: bool) -> bool:
         self._tried_at = time.monotonic()

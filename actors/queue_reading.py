@@ -76,10 +76,8 @@ class QueueReader:
             return messages.JobDocument(id=job_id, body=archived, archived=True, summary=summary)
         if job_id in self._told or row.status is jobs.JobStatus.WAITING:
             body = jobs.encode_job(self._job_of(row)[0])
-        elif (known := self._ledger.body(job_id)) is not None:
-            body = known
         else:
-            raise errors.StorageError(f"job {job_id} has no file")
+            body = self._body(job_id)
         return messages.JobDocument(id=job_id, body=body, summary=row.summary)
 
     def watch(self, envelope: Envelope, message: messages.WatchJobs) -> None:
@@ -182,12 +180,15 @@ class QueueReader:
             self._told.pop(job_id, None)
             self._gaps.pop(job_id, None)
 
+    def _body(self, job_id: int) -> bytes:
+        body = self._ledger.body(job_id)
+        if body is None:
+            raise errors.StorageError(f"job {job_id} has no file")
+        return body
+
     def _job_of(self, row: Row) -> tuple[jobs.Job, float]:
         """The job as it is now, and up to which serial its log is without gaps."""
-        body = self._ledger.body(row.id)
-        if body is None:
-            raise errors.StorageError(f"job {row.id} has no file")
-        job = jobs.decode_job(body)
+        job = jobs.decode_job(self._body(row.id))
         told = self._told.get(row.id)
         if (
             row.phase is Phase.PENDING
