@@ -82,6 +82,7 @@ def load(directory: QueueDirectory, queue_journal: Journal, daemon_lock: str) ->
     )
     loaded.last_id = job_files.last_id(vouched, named)
     directory.remove_leftovers(set(loaded.living))
+    directory.settle_spool(ids)
     return loaded
 
 

@@ -51,6 +51,14 @@ class Archival(msgspec.Struct, frozen=True):
     is_archived: bool
 
 
+class Beside(msgspec.Struct, frozen=True):
+    """A file beside a job (`spool`): its standard input, or its output."""
+
+    path: str
+    job_id: int
+    is_archived: bool = False
+
+
 class Facts(msgspec.Struct, kw_only=True):
     """What lies in a data directory. Problems are (path, text)."""
 
@@ -76,6 +84,7 @@ class Facts(msgspec.Struct, kw_only=True):
     config_problem: tuple[str, str] | None = None
     rule_problems: list[tuple[str, str]] = []
     key_problems: list[tuple[str, str]] = []
+    beside: list[Beside] = []
     temporaries: list[tuple[str, int | None]] = []
     quarantined: list[str] = []
     foreign: list[str] = []
@@ -108,6 +117,7 @@ def check(facts: Facts) -> list[Finding]:
         found += _misplaced(facts)
         found += _queue(facts)
         found += _archive(facts)
+        found += _beside(facts)
         found += _lock_files(facts)
         found += _leftovers(facts)
     found += _other_files(facts)
@@ -292,6 +302,24 @@ def _archive(facts: Facts) -> Iterator[Finding]:
             yield Finding(Kind.ARCHIVED_UNREADABLE, job.path, job.problem, job.job_id)
         elif job.status is not None and not job.status.is_final:
             yield Finding(Kind.ARCHIVED_UNFINISHED, job.path, f"{job.status}", job.job_id)
+
+
+def _beside(facts: Facts) -> Iterator[Finding]:
+    """Files beside jobs that lie elsewhere, or are nowhere."""
+    misplaced, unarchived = facts.misplaced, _unarchived(facts)
+    archived = {job.job_id for job in facts.archived if job.is_in_place}
+    live = {job.job_id for job in facts.jobs if job.is_in_place}.union(facts.states) - archived
+    # Where the job itself belongs is settled first.
+    unsettled = facts.living | misplaced | unarchived
+    for file in facts.beside:
+        if file.job_id in unsettled:
+            continue
+        if file.job_id not in archived and file.job_id not in live:
+            yield Finding(Kind.SPOOL_ORPHAN, file.path, f"job {file.job_id} is nowhere")
+        elif file.is_archived and file.job_id not in archived:
+            yield Finding(Kind.SPOOL_MISPLACED, file.path, f"job {file.job_id} is not archived")
+        elif not file.is_archived and file.job_id not in live:
+            yield Finding(Kind.SPOOL_MISPLACED, file.path, f"job {file.job_id} is archived")
 
 
 def _lock_files(facts: Facts) -> Iterator[Finding]:

@@ -46,6 +46,8 @@ class Kind(enum.StrEnum):
     DOUBLE_DIFFERS = "double-differs"
     ARCHIVED_UNREADABLE = "archived-unreadable"
     ARCHIVED_UNFINISHED = "archived-unfinished"
+    SPOOL_MISPLACED = "spool-misplaced"
+    SPOOL_ORPHAN = "spool-orphan"
     LOCK_DEAD = "lock-dead"
     LOCK_UNKNOWN = "lock-unknown"
     LOCKS_UNREADABLE = "locks-unreadable"
@@ -151,6 +153,17 @@ KINDS: dict[Kind, KindInfo] = {
         "the archived job is not final, and never will be",
         _O,
         "move it into the queue directory, or away",
+    ),
+    Kind.SPOOL_MISPLACED: KindInfo(
+        "input or output of a job does not lie beside it",
+        _R,
+        "moves it there, or into quarantine if that place is taken",
+    ),
+    Kind.SPOOL_ORPHAN: KindInfo(
+        "input or output of a job that is nowhere: its submission was never answered, or its "
+        "file was deleted",
+        _R,
+        "moves it into quarantine",
     ),
     Kind.LOCK_DEAD: KindInfo(
         "the lock file of a process that is gone", _R, "removes it, as a daemon's start does"

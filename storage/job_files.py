@@ -12,10 +12,10 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from . import documents, errors, inodes, jobs, settings
+from . import documents, errors, inodes, jobs, settings, spool
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
     from typing import Any
 
     from .settings import Places
@@ -63,6 +63,8 @@ class QueueDirectory:
         self._folders: set[str] = set()
         self.spares = inodes.InodePool(self._queue)
         """Files kept to be written again, also by the processes of jobs."""
+        self.spool = spool.SpoolDirectory(self._queue)
+        """Files that lie beside the jobs: large standard input, output."""
 
     def prepare(self) -> None:
         """Make what is missing; `DataDirectoryError` if the version is not known."""
@@ -115,10 +117,11 @@ class QueueDirectory:
             self.quarantine(spare, name=f"job-{job_id}")
 
     def archive(self, job_id: int) -> None:
-        """Move the job's file into the archive; harmless if it has been moved."""
+        """Move the job's file, and what lies beside it, into the archive; harmless if moved."""
         target = self._archive_path(job_id)
         with documents.storage_errors(target):
             self._make_folder(os.path.dirname(target))
+            self.spool.archive(job_id, os.path.dirname(target))
             live = path(self._queue, job_id)
             if os.path.lexists(target) and os.path.lexists(live):
                 self._make_way(live, target)
@@ -239,6 +242,36 @@ class QueueDirectory:
             documents.flush_directory(self._queue)
         paths = (f"{self._quarantine}/{name}{suffix}" for suffix in _suffixes())
         return next(path for path in paths if not os.path.lexists(path))
+
+    def settle_spool(self, known: Collection[int]) -> list[str]:
+        """Put right what a crash left in the spool; ``known`` are the jobs that are not archived.
+
+        What belongs to an archived job follows it. Input whose job is nowhere belongs to a
+        submission that was never answered, and goes. Anything else that has no job stays: its paths
+        are returned.
+        """
+        names = self.spool.names()
+        aside = self._quarantined_ids() if names else set()
+        strange = []
+        for name in names:
+            spooled = spool.parse_name(name)
+            if spooled is not None and (spooled.job_id in known or spooled.job_id in aside):
+                continue
+            if spooled is not None and os.path.lexists(self._archive_path(spooled.job_id)):
+                self.spool.archive(
+                    spooled.job_id, os.path.dirname(self._archive_path(spooled.job_id))
+                )
+            elif spool.is_unfinished_input(name) or (
+                spooled is not None and spooled.op_index is not None
+            ):
+                self.spool.remove_file(name)
+            else:
+                strange.append(self.spool.path(name))
+        return strange
+
+    def _quarantined_ids(self) -> set[int]:
+        matches = map(_QUARANTINED_NAME.fullmatch, spool.names_in(self._quarantine))
+        return {int(match[1]) for match in matches if match}
 
     def remove_leftovers(self, living: set[int]) -> None:
         """Delete temporary files of writers that did not finish; not those of living jobs."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from . import documents, errors, job_files, journal, lock_files, replay
+from . import documents, errors, job_files, journal, lock_files, replay, spool
 from .checking import check, highest_id, serial
 from .findings import Finding, Kind, Remedy
 from .survey import survey
@@ -174,6 +174,22 @@ class _Repairer:
             os.rename(finding.path, target)
         return f"moved to {target}"
 
+    def move_beside_job(self, finding: Finding) -> str:
+        name = os.path.basename(finding.path)
+        spooled = spool.parse_name(name)
+        assert spooled is not None
+        folder = os.fspath(self.places.queue)
+        if finding.path == f"{spool.folder(folder)}/{name}":
+            part = spooled.job_id // job_files.ARCHIVE_FOLDER_JOBS
+            folder = f"{self.places.archive}/{part}"
+        target = f"{spool.folder(folder)}/{name}"
+        if os.path.lexists(target):
+            return self.put_aside(finding)
+        with documents.storage_errors(target):
+            os.makedirs(os.path.dirname(target), documents.DIRECTORY_MODE, exist_ok=True)
+            os.rename(finding.path, target)
+        return f"moved to {target}"
+
     def put_aside(self, finding: Finding) -> str:
         return f"moved to {self.directory.quarantine(finding.path)}"
 
@@ -199,6 +215,8 @@ ACTIONS: dict[Kind, Callable[[_Repairer, Finding], str]] = {
     Kind.JOB_UNREADABLE: _Repairer.put_aside,
     Kind.DOUBLE: _Repairer.put_aside,
     Kind.ARCHIVED_UNREADABLE: _Repairer.put_aside,
+    Kind.SPOOL_MISPLACED: _Repairer.move_beside_job,
+    Kind.SPOOL_ORPHAN: _Repairer.put_aside,
     Kind.LOCK_DEAD: _Repairer.remove_lock_file,
     Kind.LOCKS_UNREADABLE: _Repairer.put_aside,
     Kind.TEMPORARY: _Repairer.remove,

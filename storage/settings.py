@@ -181,6 +181,11 @@ class Places(msgspec.Struct, frozen=True):
         return self.queue / "quarantine"
 
     @property
+    def spool(self) -> Path:
+        """What lies beside live jobs: large standard input, output of commands."""
+        return self.queue / "spool"
+
+    @property
     def journal(self) -> Path:
         """The journal's segments."""
         return self.queue / "journal"

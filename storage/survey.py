@@ -27,8 +27,17 @@ from . import (
     replay,
     rules,
     settings,
+    spool,
 )
-from .checking import Archival, Facts, FoundJob, Segment, is_torn_version, vouched_id
+from .checking import (
+    Archival,
+    Beside,
+    Facts,
+    FoundJob,
+    Segment,
+    is_torn_version,
+    vouched_id,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -40,7 +49,16 @@ if TYPE_CHECKING:
 
 _JOB_NAME = re.compile(r"job-([0-9]+)")
 _TEMPORARY_NAME = re.compile(re.escape(documents.TEMPORARY_PREFIX) + r"(?:job-([0-9]+)\.)?.*")
-_KNOWN_NAMES = {"version", "serial", "lock", "drain", "archive", "journal", "quarantine"}
+_KNOWN_NAMES = {
+    "version",
+    "serial",
+    "lock",
+    "drain",
+    "archive",
+    "journal",
+    "quarantine",
+    spool.FOLDER,
+}
 _DAEMON_STEM = "ganger-daemon_"
 
 
@@ -119,6 +137,19 @@ class _Survey:
                 self.facts.temporaries.append((f"{self._places.data}/{name}", None))
         for name in _names(self._places.quarantine):
             self.facts.quarantined.append(f"{self._places.quarantine}/{name}")
+        self._list_spool(self._queue)
+
+    def _list_spool(self, folder: str) -> None:
+        """The files beside the jobs of one folder."""
+        for path, name in spool.files_in(folder):
+            spooled = spool.parse_name(name)
+            if spooled is not None:
+                is_archived = folder != self._queue
+                self.facts.beside.append(Beside(path, spooled.job_id, is_archived=is_archived))
+            elif name.startswith(documents.TEMPORARY_PREFIX):
+                self.facts.temporaries.append((path, spool.owner_of_temporary(name)))
+            else:
+                self.facts.foreign.append(path)
 
     # ------------------------------------------------------------ the journal
 
@@ -196,8 +227,9 @@ class _Survey:
             self.facts.foreign += [
                 f"{folder}/{other}"
                 for other in _names(folder)
-                if _JOB_NAME.fullmatch(other) is None
+                if _JOB_NAME.fullmatch(other) is None and other != spool.FOLDER
             ]
+            self._list_spool(folder)
 
     def _job_file(self, job_id: int, path: str, folder: str) -> FoundJob:
         is_in_place = path == job_files.path(folder, job_id)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ganger.storage import checking
-from ganger.storage.checking import Archival, Facts, FoundJob, Segment
+from ganger.storage.checking import Archival, Beside, Facts, FoundJob, Segment
 from ganger.storage.findings import KINDS, Finding, Kind, Remedy
 from ganger.storage.jobs import JobStatus
 from ganger.storage.journal import Tail
@@ -256,6 +256,49 @@ CASES: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
     "a torn job beside a whole one in the archive": (
         {"jobs": [torn()], "archived": [archived()], "doubles": {3: False}},
         at("job-unreadable", "job-3"),
+    ),
+    # Files beside jobs.
+    "input and output of live and archived jobs": (
+        {
+            "jobs": [job()],
+            "archived": [archived(4)],
+            "beside": [
+                Beside("/q/spool/job-3-input-0", 3),
+                Beside("/q/spool/job-3-output", 3),
+                Beside("/q/archive/0/spool/job-4-output", 4, is_archived=True),
+            ],
+        },
+        [],
+    ),
+    "input of a job that is nowhere": (
+        {"beside": [Beside("/q/spool/job-3-input-0", 3)]},
+        at("spool-orphan", "spool/job-3-input-0"),
+    ),
+    "output beside live jobs of one that is archived": (
+        {"archived": [archived()], "beside": [Beside("/q/spool/job-3-output", 3)]},
+        at("spool-misplaced", "spool/job-3-output"),
+    ),
+    "output in the archive of a job that is live": (
+        {
+            "jobs": [job()],
+            "beside": [Beside("/q/archive/0/spool/job-3-output", 3, is_archived=True)],
+        },
+        at("spool-misplaced", "archive/0/spool/job-3-output"),
+    ),
+    "input of a job that only the journal knows": (
+        {"states": state(1), "beside": [Beside("/q/spool/job-3-input-0", 3)]},
+        at("journal-ahead", "job-3"),
+    ),
+    "output of a job that was put into the wrong place": (
+        {
+            "jobs": [job(3, path="/q/job-03", is_in_place=False)],
+            "beside": [Beside("/q/spool/job-3-output", 3)],
+        },
+        at("misplaced", "job-03"),
+    ),
+    "output of a job whose process lives": (
+        {"alive": {LOCK}, "locks": {LOCK: 7}, "beside": [Beside("/q/spool/job-3-output", 3)]},
+        [("lock-unknown", LOCK)],
     ),
     # Lock files and the rest.
     "a dead lock file": ({"locks": {LOCK: None}}, [("lock-dead", LOCK)]),

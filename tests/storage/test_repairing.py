@@ -217,6 +217,23 @@ def tear_a_journaled_archived_job(disk: Disk) -> None:
     (disk.places.archive / "0/job-4").write_bytes(b"")
 
 
+def leave_input_of_nobody(disk: Disk) -> None:
+    disk.places.spool.mkdir()
+    (disk.places.spool / "job-5-input-0").write_bytes(b"never answered")
+    (disk.places.spool / "job-3-input-0").write_bytes(b"of job 3")
+
+
+def leave_output_behind_in_the_queue(disk: Disk) -> None:
+    disk.places.spool.mkdir()
+    (disk.places.spool / "job-4-output").write_bytes(b"of job 4")
+
+
+def archive_output_too_early(disk: Disk) -> None:
+    (disk.places.archive / "0/spool").mkdir()
+    (disk.places.archive / "0/spool/job-2-output").write_bytes(b"of job 2")
+    (disk.places.archive / "0/spool/job-4-input-1").write_bytes(b"of job 4")
+
+
 def leave_a_lock_file(disk: Disk) -> None:
     (disk.places.lock_files / "job_000001_1").touch()
     (disk.places.lock_files / "ganger-daemon_1").touch()
@@ -257,6 +274,9 @@ DAMAGES: dict[Callable[[Disk], None], set[Kind]] = {
     copy_into_the_archive: {Kind.DOUBLE},
     tear_an_archived_job: {Kind.ARCHIVED_UNREADABLE},
     tear_a_journaled_archived_job: {Kind.ARCHIVED_UNREADABLE},
+    leave_input_of_nobody: {Kind.SPOOL_ORPHAN},
+    leave_output_behind_in_the_queue: {Kind.SPOOL_MISPLACED},
+    archive_output_too_early: {Kind.SPOOL_MISPLACED},
     leave_a_lock_file: {Kind.LOCK_DEAD},
     tear_locks: {Kind.LOCKS_UNREADABLE},
     leave_temporary_files: {Kind.TEMPORARY},

@@ -1,0 +1,203 @@
+"""Files that belong to a job and lie beside it: large standard input, output of its commands.
+
+What is in them is raw bytes; their places and names, and how they move with the job, are here.
+They lie in the folder ``spool`` beside the job's file, which is ``queue/spool`` while the job is
+live and ``queue/archive/<n>/spool`` when it is archived::
+
+    job-<id>-input-<place of the opcode>
+    job-<id>-output
+
+The queue writes inputs, durably, before it answers a submission. The job's process writes the
+output. Both stay when the job ends, move when it is archived, and go when it is removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from . import documents
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+FOLDER = "spool"
+"""The folder's name, in the queue directory and in each folder of the archive."""
+
+_NAME = re.compile(r"job-(0|[1-9][0-9]{0,17})-(output|input-(0|[1-9][0-9]{0,8}))")
+_TEMPORARY = re.compile(re.escape(documents.TEMPORARY_PREFIX) + r"job-([0-9]{1,18})-")
+
+
+class Spooled(msgspec.Struct, frozen=True):
+    """What the name of a file says: whose it is; ``op_index`` is None for output."""
+
+    job_id: int
+    op_index: int | None
+
+
+def folder(queue: str | os.PathLike[str]) -> str:
+    """Where the files of live jobs lie."""
+    return f"{os.fspath(queue)}/{FOLDER}"
+
+
+def input_name(job_id: int, op_index: int) -> str:
+    """The name of the file with the standard input of this opcode."""
+    return f"job-{job_id}-input-{op_index}"
+
+
+def output_name(job_id: int) -> str:
+    """The name of the file with the output of this job's commands."""
+    return f"job-{job_id}-output"
+
+
+def parse_name(name: str) -> Spooled | None:
+    """What a file of this name is; None if it is nothing of ours."""
+    match = _NAME.fullmatch(name)
+    if match is None:
+        return None
+    return Spooled(int(match[1]), None if match[3] is None else int(match[3]))
+
+
+def input_path(queue: str | os.PathLike[str], job_id: int, op_index: int) -> str:
+    """Where the standard input of a live job's opcode lies, if it is not in the job's file."""
+    return f"{folder(queue)}/{input_name(job_id, op_index)}"
+
+
+def output_path(queue: str | os.PathLike[str], job_id: int) -> str:
+    """Where the output of a live job lies."""
+    return f"{folder(queue)}/{output_name(job_id)}"
+
+
+class SpoolDirectory:
+    """The spool of one queue, for the queue's owner.
+
+    Inputs are few, and only the owner makes them: which there are is kept in memory, so that
+    archiving an ordinary job costs one look for its output, and no listing.
+    """
+
+    def __init__(self, queue: str) -> None:
+        self._folder = folder(queue)
+        self._inputs: dict[int, set[str]] | None = None
+
+    def prepare(self) -> None:
+        """Make the folder if it is missing, durably."""
+        with documents.storage_errors(self._folder):
+            if not os.path.isdir(self._folder):
+                os.makedirs(self._folder, documents.DIRECTORY_MODE, exist_ok=True)
+                documents.flush_directory(os.path.dirname(self._folder))
+
+    def names(self) -> list[str]:
+        """What lies in the folder of live jobs, whatever it is, in order."""
+        return names_in(self._folder)
+
+    def path(self, name: str) -> str:
+        """The path of a live job's file of this name."""
+        return f"{self._folder}/{name}"
+
+    def write_inputs(self, inputs: Iterable[tuple[str, bytes]]) -> None:
+        """Write files (name, content), all durable when this returns; `StorageError`: none is."""
+        written: list[str] = []
+        try:
+            for name, data in inputs:
+                written.append(name)
+                documents.replace(self.path(name), data, flush=False)
+                _flush(self.path(name))
+                self._note(name)
+            if written:
+                with documents.storage_errors(self._folder):
+                    documents.flush_directory(self._folder)
+        except BaseException:
+            for name in written:
+                self.remove_file(name)
+            raise
+
+    def archive(self, job_id: int, target: str) -> None:
+        """Move the job's files into ``spool`` of the archive's folder ``target``.
+
+        To be called before the job's own file moves: a crash between the two leaves the job live,
+        and its archiving is begun again. Harmless if there is nothing to move, or no more.
+        """
+        for name in (output_name(job_id), *sorted(self._inputs_of(job_id))):
+            self._move(name, f"{target}/{FOLDER}")
+        self._known().pop(job_id, None)
+
+    def remove(self, job_id: int) -> None:
+        """Delete the files of a live job that is not to be, or goes itself."""
+        for name in (output_name(job_id), *self._inputs_of(job_id)):
+            self.remove_file(name)
+
+    def remove_file(self, name: str) -> None:
+        """Delete one file, if it is there."""
+        with documents.storage_errors(self.path(name)), contextlib.suppress(FileNotFoundError):
+            os.unlink(self.path(name))
+        spooled = parse_name(name)
+        if spooled is not None:
+            self._known().get(spooled.job_id, set()).discard(name)
+
+    def _move(self, name: str, target: str) -> None:
+        source = self.path(name)
+        with documents.storage_errors(source):
+            try:
+                os.rename(source, f"{target}/{name}")
+            except FileNotFoundError:
+                if not os.path.lexists(source):
+                    return
+                os.makedirs(target, documents.DIRECTORY_MODE, exist_ok=True)
+                documents.flush_directory(os.path.dirname(target))
+                os.rename(source, f"{target}/{name}")
+
+    def _inputs_of(self, job_id: int) -> set[str]:
+        return set(self._known().get(job_id, ()))
+
+    def _known(self) -> dict[int, set[str]]:
+        if self._inputs is None:
+            self._inputs = {}
+            for name in self.names():
+                self._note(name)
+        return self._inputs
+
+    def _note(self, name: str) -> None:
+        spooled = parse_name(name)
+        if spooled is not None and spooled.op_index is not None:
+            self._known().setdefault(spooled.job_id, set()).add(name)
+
+
+def names_in(path: str) -> list[str]:
+    """What lies in a folder of the spool, in order; nothing if there is no such folder."""
+    with documents.storage_errors(path):
+        try:
+            return sorted(os.listdir(path))
+        except FileNotFoundError:
+            return []
+
+
+def files_in(jobs_folder: str) -> Iterator[tuple[str, str]]:
+    """Each file (path, name) beside the jobs of the queue, or of one folder of the archive."""
+    path = folder(jobs_folder)
+    for name in names_in(path):
+        yield f"{path}/{name}", name
+
+
+def is_unfinished_input(name: str) -> bool:
+    """Whether this is a temporary file of an input, which only a starting daemon may delete."""
+    match = _TEMPORARY.match(name)
+    return match is not None and name[match.end() :].startswith("input-")
+
+
+def owner_of_temporary(name: str) -> int | None:
+    """The job that a temporary file of the spool was to belong to."""
+    match = _TEMPORARY.match(name)
+    return None if match is None else int(match[1])
+
+
+def _flush(path: str) -> None:
+    with documents.storage_errors(path):
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fdatasync(descriptor)
+        finally:
+            os.close(descriptor)
