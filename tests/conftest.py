@@ -1,10 +1,15 @@
-"""What all tests share: how hypothesis runs."""
+"""What all tests share: how hypothesis runs.
+
+It draws the same examples in each run; ``GANGER_SEED=random`` lets it draw others.
+"""
 
 from __future__ import annotations
 
 from hypothesis import settings
+from tests.seeds import explores
 
 # No deadline for one example: how long it takes says more about the machine than about the code.
 # A failure prints the line that repeats it.
-settings.register_profile("ganger", deadline=None, print_blob=True)
-settings.load_profile("ganger")
+settings.register_profile("ganger", deadline=None, print_blob=True, derandomize=True)
+settings.register_profile("explore", deadline=None, print_blob=True)
+settings.load_profile("explore" if explores() else "ganger")

@@ -8,6 +8,7 @@ import signal
 from typing import TYPE_CHECKING
 
 import pytest
+from tests import seeds
 from tests.faults.harness import Daemon, Witnesses, wait_for_end
 
 from ganger import JobStatus
@@ -70,9 +71,7 @@ def test_a_killed_daemon_loses_nothing_and_starts_nothing_twice(tmp_path: Path) 
 
 
 def test_failures_in_random_order_lose_nothing(tmp_path: Path) -> None:
-    seed = int.from_bytes(os.urandom(4), "big")
-    print(f"seed {seed}")
-    chance = random.Random(seed)
+    chance = random.Random(seeds.seed())
     witnesses = Witnesses(tmp_path, JOBS)
     with Daemon(tmp_path) as daemon:
         with daemon.client() as client:

@@ -50,11 +50,12 @@ def _run(campaign: Campaign, seed: int, percent: float) -> Line | None:
     start = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="ganger-torture-") as folder:
         try:
-            tally = campaign.load()(count, seed, Path(folder))
+            tally = campaign.run(count, seed, Path(folder))
         except Exception as error:  # noqa: BLE001 - the other campaigns must be run all the same
             tally = Tally(faults=[f"the campaign itself failed: {error!r}"])
     seconds = time.monotonic() - start
-    print(f"  {tally.survived} of {tally.injected} survived, {seconds:.0f} s", flush=True)
+    told = f"{tally.survived} of {tally.injected} survived, {tally.wanted} wanted"
+    print(f"  {told}, {seconds:.0f} s", flush=True)
     return Line(
         property=campaign.property, name=campaign.name, seed=seed, seconds=seconds, tally=tally
     )

@@ -19,6 +19,8 @@ import psutil
 from tests.faults.harness import Daemon
 from tests.torture.tally import Tally
 
+from ganger.storage import settings
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -29,8 +31,11 @@ JOBS_BETWEEN_LOOKS = 100
 WARM_UP_LOOKS = 5
 """Pools, caches and allocators have grown to their size by then."""
 
-DESCRIPTORS_SPARE = 12
-"""Descriptors of jobs that are just leaving, and of a fork server's spare children."""
+DESCRIPTORS_PER_SPARE_CHILD = 2
+"""Its channel and its pidfd, in the fork server."""
+
+DESCRIPTORS_SPARE = DESCRIPTORS_PER_SPARE_CHILD * settings.SPARE_CHILDREN + 8
+"""By how much they vary: a fork server has all its spare children, or none; and jobs leave."""
 
 BYTES_PER_JOB_MAX = 1_024
 """Above this slope something grows with the jobs; a live job alone takes more."""
@@ -51,12 +56,13 @@ class Usage(NamedTuple):
 
 def run_soak(count: int, seed: int, folder: Path) -> Tally:
     """Run ``count`` jobs; each look after a hundred of them counts as one fault put in."""
-    tally = Tally()
+    looks = max(WARM_UP_LOOKS + 1, count // JOBS_BETWEEN_LOOKS)
+    tally = Tally(wanted=looks - WARM_UP_LOOKS)
     chance = random.Random(seed)
     with _mute_daemon(folder) as (daemon, client):
         first: dict[str, Usage] = {}
         jobs = 0
-        for look in range(1, max(WARM_UP_LOOKS + 1, count // JOBS_BETWEEN_LOOKS) + 1):
+        for look in range(1, looks + 1):
             _run_jobs(client, chance)
             jobs += JOBS_BETWEEN_LOOKS
             now = _usage(daemon)

@@ -13,13 +13,15 @@ if TYPE_CHECKING:
 class Tally(msgspec.Struct, kw_only=True):
     """The counts of one campaign.
 
-    ``injected``: faults that were really put in, each checked afterwards. ``survived``: those
+    ``injected``: faults that were really put in, each checked afterwards. ``wanted``: how many
+    were asked for; a campaign that does not count faults says what it wants. ``survived``: those
     after which everything was as promised. ``lost``: acknowledged jobs that were gone;
     ``doubled``: opcodes that started twice; ``conflicting``: locks held in conflict. ``faults``
     names what went wrong beside these: one line each, with what repeats it.
     """
 
     injected: int = 0
+    wanted: int = 0
     survived: int = 0
     lost: int = 0
     doubled: int = 0
@@ -50,8 +52,9 @@ class Tally(msgspec.Struct, kw_only=True):
 
     @property
     def is_clean(self) -> bool:
-        """Whether faults were put in and every one of them was survived."""
-        return self.injected > 0 and self.survived == self.injected and not self.faults
+        """Whether as many faults as wanted were put in, and every one of them was survived."""
+        is_complete = 0 < self.injected >= self.wanted
+        return is_complete and self.survived == self.injected and not self.faults
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
