@@ -21,7 +21,7 @@ from ..actors.executor import end_fork_servers
 from ..actors.log_writer import LogWriter
 from ..actors.supervisor import Ending, Supervisor
 from ..actors.watchdog import Watchdog
-from ..storage import catalogue, documents, errors, lock_files, settings
+from ..storage import catalogue, documents, errors, lock_files, ownership, settings
 from ..storage.version import version
 from ..transport.addresses import Directory
 from ..transport.messages import PROTOCOL, Boot, StopAsked
@@ -124,6 +124,7 @@ def run(
     # and again would stop every thread for longer the longer the queue is.
     gc.freeze()
     gc.set_threshold(*settings.COLLECTOR_THRESHOLDS)
+    ownership.require_own(places, "daemon")
     with ExitStack() as stack:
         _prepare(places)
         directory_lock = lock_files.DirectoryLock(places.queue / "lock")
@@ -132,6 +133,8 @@ def run(
         writer = LogWriter(places.log.open("a", encoding="utf-8"))
         stack.callback(writer.close, settings.LOG_CLOSE_SECONDS)
         log = logs.to_file(cast("TextIO", writer)).bind(pid=os.getpid())
+        for warning in ownership.group_warnings(places):
+            log.warning("others may write into the data directory", problem=warning)
         for problem in catalogue.load_user_opcodes().problems:
             log.error("user opcodes are left out", problem=problem)
         _remove_dead_lock_files(places)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import click
 
-from ..storage import checking, errors, lock_files, repairing, survey
+from ..storage import checking, errors, lock_files, ownership, repairing, survey
 from ..storage.findings import Finding, Remedy
 from . import output
 
@@ -57,7 +57,7 @@ def _check(places: Places, *, repair: bool, output_kind: str) -> list[Finding]:
     """Check, and repair if wanted, and show what came of it; what is left to be done."""
     survey.require_queue(places)
     if repair:
-        repairing.refuse_others(places)
+        ownership.require_own(places, "fsck --repair")
     outcomes: list[Outcome] = []
 
     def told(outcome: Outcome) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from ..storage import documents, keys
+from ..storage import documents, keys, ownership
 from . import output
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def authorise(call: Call, name: str, public_key: str) -> None:
     from ..transport.wire import new_key_pair  # noqa: PLC0415
 
     places = call.places
+    ownership.require_own(places, f"key authorise {shlex.join([name, public_key])}")
     if Path(public_key).is_file():
         public_key = keys.read_public_key(Path(public_key))
     documents.make_data_directory(places.data)

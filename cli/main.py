@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..storage import errors, settings
+from ..storage import errors, ownership, settings
 from .call import Call
 
 if TYPE_CHECKING:
@@ -94,7 +94,8 @@ def _show_version(context: click.Context, _: click.Parameter, value: bool) -> No
     "--data",
     metavar="DIR",
     envvar="GANGER_DATA",
-    type=click.Path(file_okay=False),
+    # Whether it may be read is found by what reads it, which names the owner.
+    type=click.Path(file_okay=False, readable=False),
     help="Data directory of the daemon. Without it: GANGER_DATA, else "
     f"{settings.DEFAULT_DATA_DIRECTORY} (root) or ~/.local/share/ganger.",
 )
@@ -147,7 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(0)
     except OSError as error:
         _drop_output()
-        _tell(f"{error.filename or 'standard output'}: {error.strerror or error}")
+        _tell(ownership.explained(error.filename or "standard output", error))
         sys.exit(errors.StorageError.exit_code)
     sys.exit(code if isinstance(code, int) else 0)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from ..storage import documents, errors, settings
+from ..storage import documents, errors, ownership, settings
 from . import choices, output
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ def up(call: Call, *, remote: str | None, hung_after: float, test_hooks: bool) -
     Harmless when it runs already. Its messages go to daemon.log in the data directory.
     """
     places = call.places
+    ownership.require_own(places, "up")
     documents.make_data_directory(places.data)
     with _alone(places):
         running = _running_pid(places)
@@ -58,6 +59,8 @@ def up(call: Call, *, remote: str | None, hung_after: float, test_hooks: bool) -
                     err=True,
                 )
             return
+        for warning in ownership.group_warnings(places):
+            click.echo(f"ganger: {warning}", err=True)
         options = [*(["--remote", remote] if remote else []), "--hung-after", str(hung_after)]
         pid = _start(places, [*options, *(["--test-hooks"] if test_hooks else [])])
         click.echo(f"The daemon is ready (pid {pid}) in {places.data}")
@@ -212,7 +215,12 @@ def _show(info: DaemonInfo, output_kind: str) -> None:
 
 
 def _running_pid(places: Places) -> int | None:
-    """The pid of the daemon that holds the queue directory; None: nobody does."""
+    """The pid of the daemon that holds the queue directory; None: nobody does.
+
+    `StorageError`, with the owner, if this user may not know it.
+    """
     from ..storage import lock_files  # noqa: PLC0415
 
-    return lock_files.holder(places.queue / "lock")
+    path = places.queue / "lock"
+    ownership.require_known(path)
+    return lock_files.holder(path)

@@ -80,6 +80,12 @@ class Facts(msgspec.Struct, kw_only=True):
     """The lock files, here or elsewhere, whose owners live."""
     closed: list[str] = []
     """What its owner may not read and write."""
+    other_user: str | None = None
+    """The owner of the queue, if it is not the user that looks."""
+    strangers: list[tuple[str, str]] = []
+    """Paths of what does not belong to the owner of the queue, and to whom it does."""
+    open_to_all: list[str] = []
+    """Where every user may write."""
     locks_problem: tuple[str, str] | None = None
     config_problem: tuple[str, str] | None = None
     rule_problems: list[tuple[str, str]] = []
@@ -110,7 +116,7 @@ class Facts(msgspec.Struct, kw_only=True):
 
 def check(facts: Facts) -> list[Finding]:
     """Everything that is to be told of the directory, in the order of `Kind`."""
-    found = [*_version(facts), *_modes(facts), *_unreadable_segments(facts)]
+    found = [*_version(facts), *_modes(facts), *_owners(facts), *_unreadable_segments(facts)]
     if not any(finding.kind is Kind.JOURNAL_UNREADABLE for finding in found):
         found += _serial(facts)
         found += _tails(facts)
@@ -122,9 +128,10 @@ def check(facts: Facts) -> list[Finding]:
         found += _leftovers(facts)
     found += _other_files(facts)
     places = {kind: place for place, kind in enumerate(Kind)}
-    closed = set(facts.closed)
+    closed = {*facts.closed, *(path for path, _ in facts.strangers)}
     # What may not be read cannot be judged before that is mended.
-    known = (one for one in found if one.kind is Kind.MODE or one.path not in closed)
+    whole = {Kind.MODE, Kind.OWNER, Kind.OPEN_TO_ALL}
+    known = (one for one in found if one.kind in whole or one.path not in closed)
     return sorted(known, key=lambda one: places[one.kind])
 
 
@@ -157,6 +164,20 @@ def is_torn_version(text: bytes) -> bool:
 def _modes(facts: Facts) -> Iterator[Finding]:
     for path in facts.closed:
         yield Finding(Kind.MODE, path, "its owner may not read and write it")
+
+
+def _owners(facts: Facts) -> Iterator[Finding]:
+    if facts.other_user is not None:
+        yield Finding(Kind.OTHER_USER, facts.queue, f"belongs to {facts.other_user}")
+    # After a copy by another user every file is: one line for each directory will do.
+    groups: dict[tuple[str, str], list[str]] = {}
+    for path, owner in facts.strangers:
+        groups.setdefault((path.rpartition("/")[0], owner), []).append(path)
+    for (_, owner), paths in groups.items():
+        beside = f", as do {len(paths) - 1} more in its directory" if len(paths) > 1 else ""
+        yield Finding(Kind.OWNER, paths[0], f"belongs to {owner}{beside}")
+    for path in facts.open_to_all:
+        yield Finding(Kind.OPEN_TO_ALL, path, "every user may write into it")
 
 
 def _unreadable_segments(facts: Facts) -> Iterator[Finding]:

@@ -16,7 +16,7 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
-from . import errors
+from . import errors, ownership
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -195,7 +195,8 @@ def make_private_directory(path: Path) -> None:
     make_directory(path, 0o700)
     status = path.lstat()
     if status.st_uid != os.geteuid() or not path.is_dir() or path.is_symlink():
-        message = f"{path}: belongs to another user, or is not a directory"
+        owner = ownership.user(status.st_uid)
+        message = f"{path}: belongs to {owner}, or is not a directory; it must be this user's own"
         raise errors.DataDirectoryError(message)
     if status.st_mode & 0o077:
         path.chmod(0o700)
@@ -222,5 +223,4 @@ class storage_errors:  # noqa: N801 - used as a function, like those of contextl
         traceback: TracebackType | None,
     ) -> None:
         if isinstance(error, OSError):
-            message = f"{os.fspath(self._path)}: {error.strerror or error}"
-            raise errors.StorageError(message) from error
+            raise errors.StorageError(ownership.explained(self._path, error)) from error

@@ -30,6 +30,9 @@ class Kind(enum.StrEnum):
     VERSION_MISSING = "version-missing"
     VERSION_TORN = "version-torn"
     MODE = "mode"
+    OTHER_USER = "other-user"
+    OWNER = "owner"
+    OPEN_TO_ALL = "open-to-all"
     JOURNAL_UNREADABLE = "journal-unreadable"
     SERIAL = "serial"
     MISPLACED = "misplaced"
@@ -78,6 +81,22 @@ KINDS: dict[Kind, KindInfo] = {
         "the version file is empty, so that no daemon starts", _R, "puts it aside, writes it anew"
     ),
     Kind.MODE: KindInfo("its owner may not read and write it", _R, "gives its owner the right to"),
+    Kind.OTHER_USER: KindInfo(
+        "the queue belongs to another user than the one that checks it",
+        _N,
+        "only its owner can start a daemon on it, or repair it",
+    ),
+    Kind.OWNER: KindInfo(
+        "a file belongs to another user than the queue: the daemon cannot use it, or does not "
+        "start, because it would run that user's commands",
+        _O,
+        "see where it comes from, then give it to the queue's owner (chown) or move it away",
+    ),
+    Kind.OPEN_TO_ALL: KindInfo(
+        "every user may write into it, and so run commands as the daemon's user: no daemon starts",
+        _O,
+        "look what is in it, then take the right away (chmod o-w)",
+    ),
     Kind.JOURNAL_UNREADABLE: KindInfo(
         "a segment of the journal cannot be read: no daemon starts, and no job file can be "
         "judged, because the segment may hold it",

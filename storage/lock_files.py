@@ -20,7 +20,7 @@ import os
 import struct
 from typing import TYPE_CHECKING
 
-from . import errors
+from . import errors, ownership
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,7 +65,7 @@ def create(directory: str | os.PathLike[str], stem: str) -> LockFile:
         except FileExistsError:
             continue
         except OSError as error:
-            raise errors.StorageError(f"{path}: {error.strerror}") from error
+            raise errors.StorageError(ownership.explained(path, error)) from error
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return LockFile(path, descriptor)
     raise errors.StorageError(f"{directory}/{stem}: {_ATTEMPTS_MAX} files of this name exist")
@@ -121,7 +121,7 @@ def holder(path: str | os.PathLike[str]) -> int | None:
     if os.fspath(path) in _own:
         return os.getpid()
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         return None
     try:
@@ -141,7 +141,7 @@ def remove_dead(path: str | os.PathLike[str]) -> None:
     except FileNotFoundError:
         pass
     except OSError as error:
-        raise errors.StorageError(f"{os.fspath(path)}: {error.strerror}") from error
+        raise errors.StorageError(ownership.explained(path, error)) from error
 
 
 def remove_dead_jobs(directory: str | os.PathLike[str]) -> None:
@@ -175,13 +175,13 @@ class DirectoryLock:
         try:
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         except OSError as error:
-            raise errors.StorageError(f"{path}: {error.strerror}") from error
+            raise errors.StorageError(ownership.explained(path, error)) from error
         try:
             fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(self._descriptor)
             if error.errno not in (errno.EAGAIN, errno.EACCES):
-                raise errors.StorageError(f"{path}: {error.strerror}") from error
+                raise errors.StorageError(ownership.explained(path, error)) from error
             message = f"{path.parent}: another daemon uses this queue directory"
             raise errors.DirectoryLockedError(message) from error
         _own[os.fspath(path)] = self._descriptor
@@ -211,14 +211,14 @@ class OfflineLock:
         except FileNotFoundError:
             return
         except OSError as error:
-            raise errors.StorageError(f"{path}: {error.strerror}") from error
+            raise errors.StorageError(ownership.explained(path, error)) from error
         kind = fcntl.LOCK_EX if to_write else fcntl.LOCK_SH
         try:
             fcntl.lockf(descriptor, kind | fcntl.LOCK_NB, 0, 1)
         except OSError as error:
             os.close(descriptor)
             if error.errno not in (errno.EAGAIN, errno.EACCES):
-                raise errors.StorageError(f"{path}: {error.strerror}") from error
+                raise errors.StorageError(ownership.explained(path, error)) from error
             raise errors.DirectoryLockedError(self._refusal()) from error
         self._descriptor = _own[os.fspath(path)] = descriptor
 

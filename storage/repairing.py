@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import os
-import pwd
 import stat
 from typing import TYPE_CHECKING
 
@@ -66,19 +65,6 @@ def repair(places: Places, told: Callable[[Outcome], None], tell: Tell) -> Resul
                 failed.add((outcome.finding.kind, outcome.finding.path))
         result = _look(places, tell)
     return result
-
-
-def refuse_others(places: Places) -> None:
-    """Refuse who is not the owner: what they write, the owner's daemon could not use."""
-    with documents.storage_errors(places.queue):
-        owner = places.queue.stat().st_uid
-    if owner != os.geteuid():
-        try:
-            name = pwd.getpwuid(owner).pw_name
-        except KeyError:
-            name = f"number {owner}"
-        text = f"{places.queue}: belongs to user {name}, who alone can repair it"
-        raise errors.DataDirectoryError(text)
 
 
 def _look(places: Places, tell: Tell) -> Result:

@@ -24,6 +24,7 @@ from . import (
     keys,
     lock_files,
     locks,
+    ownership,
     replay,
     rules,
     settings,
@@ -78,6 +79,7 @@ def survey(places: Places, tell: Tell = _nobody) -> Facts:
 
 def require_queue(places: Places) -> None:
     """Raise `DataDirectoryError` if there is no queue directory."""
+    ownership.require_known(places.queue)
     if not places.queue.is_dir():
         raise errors.DataDirectoryError(f"{places.queue}: there is no queue directory")
 
@@ -99,6 +101,7 @@ class _Survey:
         self.facts.quarantined_id = self._directory.highest_quarantined_id(limit)
         self._read_other_files()
         self._find_closed()
+        self._find_owners()
 
     def _read_lock_files(self) -> None:
         for name in _names(self._places.lock_files):
@@ -298,6 +301,17 @@ class _Survey:
         found += [f"{self._queue}/version", f"{self._queue}/serial"]
         found += map(os.fspath, (self._places.config, self._places.locks))
         self.facts.closed = [path for path in found if _is_closed(path)]
+
+    def _find_owners(self) -> None:
+        owner = ownership.queue_owner(self._places)
+        if owner is None:
+            return
+        if owner != os.geteuid():
+            self.facts.other_user = ownership.user(owner)
+        found = ownership.strangers(self._places, owner)
+        names = {uid: ownership.user(uid) for uid in {uid for _, uid in found}}
+        self.facts.strangers = [(path, names[uid]) for path, uid in found]
+        self.facts.open_to_all = ownership.open_paths(self._places)
 
 
 def _is_closed(path: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from ..storage import documents, errors, keys, settings
+from ..storage import documents, errors, keys, ownership, settings
 from .session import LinkEvent, Session
 
 REREAD_SECONDS = 0.25
@@ -55,9 +55,11 @@ class Whereabouts:
         if data is None:
             return None
         try:
-            return f"ipc://{msgspec.json.decode(data, type=Beacon).socket}"
+            socket = msgspec.json.decode(data, type=Beacon).socket
         except msgspec.DecodeError as error:
             raise errors.StorageError(f"{self._beacon}: no daemon wrote this: {error}") from error
+        ownership.require_admitted(socket)
+        return f"ipc://{socket}"
 
 
 class Line(Protocol):

@@ -68,6 +68,24 @@ CASES: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
         {"closed": ["/q/job-3"], "jobs": [torn()]},
         at("mode", "job-3"),
     ),
+    # Users.
+    "a queue of another user": ({"other_user": "al (uid 7)"}, [("other-user", "/q")]),
+    "a job file of another user": (
+        {"strangers": [("/q/job-3", "al (uid 7)")], "jobs": [torn()]},
+        at("owner", "job-3"),
+    ),
+    "many files of another user": (
+        {"strangers": [(f"/q/job-{number}", "al (uid 7)") for number in range(9)]},
+        at("owner", "job-0"),
+    ),
+    "files of two other users": (
+        {"strangers": [("/q/job-1", "al (uid 7)"), ("/q/job-2", "bo (uid 8)")]},
+        [*at("owner", "job-1"), *at("owner", "job-2")],
+    ),
+    "a file into which everybody may write": (
+        {"open_to_all": ["/q/job-3"]},
+        at("open-to-all", "job-3"),
+    ),
     # Ids.
     "no serial and no job": ({"serial": None}, []),
     "no serial": ({"serial": None, "jobs": [job()]}, at("serial", "serial")),

@@ -16,6 +16,7 @@ from ganger.storage import (
     jobs,
     journal,
     lock_files,
+    ownership,
     repairing,
     settings,
     survey,
@@ -526,10 +527,10 @@ def test_a_living_daemon_is_seen_also_when_its_hold_on_the_directory_is_lost(dis
 
 
 def test_only_the_owner_may_repair(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
-    repairing.refuse_others(disk.places)
+    ownership.require_own(disk.places, "fsck --repair")
     monkeypatch.setattr(os, "geteuid", lambda: disk.queue.stat().st_uid + 1)
-    with pytest.raises(errors.DataDirectoryError, match="who alone can repair it"):
-        repairing.refuse_others(disk.places)
+    with pytest.raises(errors.DataDirectoryError, match="run it as its owner"):
+        ownership.require_own(disk.places, "fsck --repair")
 
 
 def test_the_reader_is_told_how_far_it_is(disk: Disk) -> None:

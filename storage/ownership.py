@@ -1,0 +1,238 @@
+"""Whose a data directory is, and who else may write into it.
+
+The daemon runs the commands that it finds in the queue. Run by another user than their owner it
+would run them with that user's rights, and leave files that the owner cannot use. So whatever
+starts or writes asks `require_own` first: the queue and what lies in it must belong to the
+present user (or to root, who could change it anyway), and no other user may write into it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from typing import TYPE_CHECKING
+
+from . import errors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .settings import Places
+
+_ROOT = 0
+
+
+def user(uid: int) -> str:
+    """The user with this number, for people: ``alice (uid 1000)``."""
+    name = _user_name(uid)
+    return f"uid {uid}" if name is None else f"{name} (uid {uid})"
+
+
+def explained(path: str | os.PathLike[str], error: OSError) -> str:
+    """What the system says of ``path``, with the owner of what it denies access to."""
+    text = f"{os.fspath(path)}: {error.strerror or error}"
+    if error.errno not in (errno.EACCES, errno.EPERM):
+        return text
+    found = _denying(os.path.abspath(path))
+    if found is None:
+        return text
+    place, uid = found
+    named = "it" if place == os.path.abspath(path) else place
+    return f"{text} ({named} belongs to {user(uid)}, and this is {user(os.geteuid())})"
+
+
+def require_own(places: Places, command: str) -> None:
+    """Raise `DataDirectoryError` unless the queue belongs to the present user alone.
+
+    ``command`` is what its owner should run instead, such as ``up``. What is missing belongs to
+    the user that makes it.
+    """
+    for path, status in _entries(places):
+        if not _is_ours(path, status, places):
+            text = f"{path}: belongs to {user(status.st_uid)}, and this is {user(os.geteuid())}"
+            how = _run_as(status.st_uid, f"ganger --data {_quoted(places.data)} {command}")
+            raise errors.DataDirectoryError(f"{text}; run it as its owner: {how}")
+        if _is_open_to_all(status):
+            text = f"{path}: every user may write into it, and so run commands as"
+            me, mended = user(os.geteuid()), f"chmod o-w {_quoted(path)}"
+            raise errors.DataDirectoryError(f"{text} {me}; look what is in it, then: {mended}")
+
+
+def require_known(path: str | os.PathLike[str]) -> None:
+    """Raise `StorageError`, with the owner, if the user may not even see what is in this file."""
+    try:
+        os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        raise errors.StorageError(explained(path, error)) from error
+
+
+def require_admitted(socket: str) -> None:
+    """Raise `NotAllowedError`, with the owner, if this user may not connect to the socket."""
+    try:
+        os.stat(socket)
+        is_admitted = os.access(socket, os.W_OK, effective_ids=True)
+    except PermissionError:
+        is_admitted = False
+    except OSError:
+        # There is none, which is another matter: the daemon may be about to make it.
+        return
+    if not is_admitted:
+        denied = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        raise errors.NotAllowedError(explained(socket, denied))
+
+
+def group_warnings(places: Places) -> list[str]:
+    """A sentence for each directory into which a whole group of users may write.
+
+    A group of the user's own name or number is taken for the user's private one.
+    """
+    return [
+        f"{path}: group {_group(status.st_gid)} may write into it, and so run commands as "
+        f"{user(status.st_uid)}; chmod g-w {_quoted(path)} if it should not"
+        for path, status in _directories(places)
+        if status.st_mode & stat.S_IWGRP and not _is_private_group(status)
+    ]
+
+
+def queue_owner(places: Places) -> int | None:
+    """The number of the user that the queue belongs to; None if there is no queue."""
+    try:
+        return os.stat(places.queue).st_uid
+    except OSError:
+        return None
+
+
+def strangers(places: Places, owner: int) -> list[tuple[str, int]]:
+    """The paths of what does not belong to ``owner``, the owner of the queue, and whose it is."""
+    return [
+        (path, status.st_uid)
+        for path, status in _entries(places)
+        if status.st_uid != owner
+        and not (path == os.fspath(places.data) and status.st_uid == _ROOT)
+    ]
+
+
+def open_paths(places: Places) -> list[str]:
+    """Directories and files into which every user may write."""
+    return [path for path, status in _entries(places) if _is_open_to_all(status)]
+
+
+def _entries(places: Places) -> Iterator[tuple[str, os.stat_result]]:
+    """Everything that decides what the daemon runs, links and what they lead to: what exists."""
+    yield from _directories(places)
+    for path in (places.config, places.locks):
+        yield from _statuses(os.fspath(path))
+    for directory in (places.queue, places.journal, places.keys, places.keys / "clients"):
+        yield from _files(os.fspath(directory))
+
+
+def _directories(places: Places) -> Iterator[tuple[str, os.stat_result]]:
+    keys = places.keys
+    for path in (places.data, places.queue, places.journal, keys, keys / "clients"):
+        yield from _statuses(os.fspath(path))
+
+
+def _statuses(path: str) -> Iterator[tuple[str, os.stat_result]]:
+    """The status of the file, and of the link that leads to it, if there is one."""
+    try:
+        status = os.lstat(path)
+        yield path, status
+        if stat.S_ISLNK(status.st_mode):
+            yield path, os.stat(path)
+    except OSError:
+        # It is not there, or its directory is closed to us: whatever opens it says so.
+        return
+
+
+def _files(directory: str) -> Iterator[tuple[str, os.stat_result]]:
+    try:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                if not entry.is_dir():
+                    yield from _statuses(entry.path)
+    except OSError:
+        return
+
+
+def _is_ours(path: str, status: os.stat_result, places: Places) -> bool:
+    me = os.geteuid()
+    if status.st_uid == me:
+        return True
+    # Root's files inside are unreadable at worst. A queue of root is root's to run.
+    return status.st_uid == _ROOT and path != os.fspath(places.queue)
+
+
+def _is_open_to_all(status: os.stat_result) -> bool:
+    is_kept = stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)
+    return is_kept and bool(status.st_mode & stat.S_IWOTH)
+
+
+def _is_private_group(status: os.stat_result) -> bool:
+    name = _user_name(status.st_uid)
+    return status.st_gid == status.st_uid or (name is not None and name == _group(status.st_gid))
+
+
+def _denying(path: str) -> tuple[str, int] | None:
+    """The part of the path that is another user's and probably the reason; None: there is none."""
+    place = path
+    while True:
+        try:
+            uid = os.lstat(place).st_uid
+        except OSError:
+            uid = None
+        if uid is not None and uid != os.geteuid():
+            # A directory of root that everybody may enter denies only what is in it.
+            return place, uid
+        if uid is not None and place != path:
+            return None
+        if place == "/":
+            return None
+        place = os.path.dirname(place)
+
+
+def _run_as(uid: int, command: str) -> str:
+    import shutil  # noqa: PLC0415
+
+    name = _user_name(uid)
+    if shutil.which("sudo") is None and os.geteuid() == _ROOT:
+        return f"setpriv --reuid {uid} --regid {_main_group(uid)} --clear-groups {command}"
+    return f"sudo -u {name or _quoted(f'#{uid}')} {command}"
+
+
+# What only a refusal needs is imported for it: fork servers and their children do without.
+
+
+def _quoted(text: str | os.PathLike[str]) -> str:
+    import shlex  # noqa: PLC0415
+
+    return shlex.quote(os.fspath(text))
+
+
+def _user_name(uid: int) -> str | None:
+    import pwd  # noqa: PLC0415
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return None
+
+
+def _main_group(uid: int) -> int:
+    import pwd  # noqa: PLC0415
+
+    try:
+        return pwd.getpwuid(uid).pw_gid
+    except KeyError:
+        return uid
+
+
+def _group(gid: int) -> str:
+    import grp  # noqa: PLC0415
+
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)

@@ -1,0 +1,108 @@
+"""A daemon runs the commands of its own user alone, and others are told whose a directory is."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.faults.harness import GANGER
+
+OTHER = pwd.getpwnam("nobody")
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to others")
+
+
+@pytest.fixture(name="data")
+def directory_of_another_user(tmp_path: Path) -> Path:
+    """A data directory as another user's daemon leaves it, with a job that waits."""
+    data = tmp_path / "data"
+    (data / "queue" / "journal").mkdir(parents=True)
+    (data / "queue" / "version").write_text("1\n")
+    for path in (data, *data.rglob("*")):
+        os.chown(path, OTHER.pw_uid, OTHER.pw_gid)
+    return data
+
+
+AS_OTHER = """
+import grp, hashlib, importlib, os, pkgutil, pwd, shlex, shutil, sys
+import ganger.cli, ganger.storage, ganger.transport, rich.console, rich.table, zmq, zmq.asyncio
+for package in (ganger.cli, ganger.storage, ganger.transport):
+    for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+        importlib.import_module(module.name)
+os.setgroups([])
+os.setresgid(*[{gid}] * 3)
+os.setresuid(*[{uid}] * 3)
+ganger.cli.main.main(sys.argv[1:])
+"""
+"""Everything is imported first: another user may not be let into the interpreter's folder."""
+
+
+def run(data: Path, *words: str, as_other: bool = False) -> tuple[int, str]:
+    other = AS_OTHER.format(uid=OTHER.pw_uid, gid=OTHER.pw_gid)
+    program = [sys.executable, "-c", other] if as_other else GANGER
+    done = subprocess.run(
+        [*program, "--data", str(data), *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        cwd="/",
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["up"], 1),
+        (["daemon"], 1),
+        (["fsck", "--repair"], 70),
+        (["key", "authorise", "one", "x" * 40], 1),
+    ],
+)
+def test_root_neither_starts_nor_changes_the_directory_of_another_user(
+    data: Path, words: list[str], code: int
+) -> None:
+    before = sorted(data.rglob("*"))
+    found, told = run(data, *words)
+    assert found == code, told
+    assert f"{data}: belongs to nobody (uid {OTHER.pw_uid}), and this is root (uid 0)" in told
+    assert f"ganger --data {data} {words[0]}" in told
+    assert sorted(data.rglob("*")) == before
+
+
+@pytest.mark.parametrize("words", [["status"], ["down"], ["up"], ["job", "list"], ["fsck"]])
+def test_a_user_that_may_not_look_is_told_whose_the_directory_is(
+    tmp_path: Path, words: list[str]
+) -> None:
+    data = tmp_path / "data"
+    assert run(data, "up")[0] == 0
+    try:
+        for parent in (tmp_path, *tmp_path.parents[:-2]):
+            parent.chmod(0o755)
+        data.chmod(0o700)
+        code, told = run(data, *words, as_other=True)
+        assert code not in (0, 3), told
+        assert "belongs to root (uid 0), and this is nobody" in told
+    finally:
+        run(data, "down")
+
+
+@pytest.mark.parametrize("words", [["status"], ["job", "list"]])
+def test_a_user_that_may_look_but_not_come_in_is_told_whose_the_daemon_is(
+    tmp_path: Path, words: list[str]
+) -> None:
+    data = tmp_path / "data"
+    assert run(data, "up")[0] == 0
+    try:
+        for path in (tmp_path, *tmp_path.parents[:-2], data, *data.rglob("*")):
+            path.chmod(0o755)
+        code, told = run(data, *words, as_other=True)
+        assert code not in (0, 3), told
+        assert "belongs to root (uid 0), and this is nobody" in told
+    finally:
+        run(data, "down")
