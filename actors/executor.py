@@ -127,7 +127,7 @@ class Executor(PollingComponent):
             case messages.HandOverConfirmed():
                 self._confirm(message)
             case messages.RefuseHandOver():
-                self._refuse(message.job_id)
+                self._refuse(message)
             case messages.AdoptJobs():
                 for job_id, lock_file, pid in message.jobs:
                     self._adopt(job_id, lock_file, pid)
@@ -314,8 +314,11 @@ class Executor(PollingComponent):
         if child is not None and child.lock_file == message.lock_file:
             child.phase = Phase.CONFIRMED
 
-    def _refuse(self, job_id: int) -> None:
-        if (child := self._children.get(job_id)) and child.phase is not Phase.CONFIRMED:
+    def _refuse(self, message: messages.RefuseHandOver) -> None:
+        child = self._children.get(message.job_id)
+        if child is None or child.lock_file != message.lock_file:
+            return
+        if child.phase is not Phase.CONFIRMED:
             self._drop_channel(child)
 
     # ------------------------------------------------------------ messages of jobs

@@ -318,3 +318,30 @@ def test_a_report_does_not_need_descriptors(
     subject._report(7)
     report = messages.ExecutorReport(token=7, pid=os.getpid(), memory={"daemon": 0})
     assert subject.told == [("supervisor", report)]
+
+
+def test_word_of_an_earlier_process_does_not_concern_the_next_one(
+    subject: Subject, process: LockOwner
+) -> None:
+    subject._start_server("lean")
+    subject._start(JOB, needs_user_opcodes=False)
+    subject._greet(hello(process))
+    child = subject._children[JOB]
+    earlier = f"{process.lock_file}-of-an-earlier-one"
+    subject.receive(Envelope(messages.HandOverConfirmed(job_id=JOB, lock_file=earlier)))
+    assert child.phase is Phase.GREETED
+    subject.receive(Envelope(messages.RefuseHandOver(job_id=JOB, lock_file=earlier)))
+    assert child.channel is not None
+    subject.receive(Envelope(messages.RefuseHandOver(job_id=JOB, lock_file=process.lock_file)))
+    assert child.channel is None
+
+
+def test_a_confirmed_job_is_not_taken_back(subject: Subject, process: LockOwner) -> None:
+    subject._start_server("lean")
+    subject._start(JOB, needs_user_opcodes=False)
+    subject._greet(hello(process))
+    child = subject._children[JOB]
+    confirmed = messages.HandOverConfirmed(job_id=JOB, lock_file=process.lock_file)
+    subject.receive(Envelope(confirmed))
+    subject.receive(Envelope(messages.RefuseHandOver(job_id=JOB, lock_file=process.lock_file)))
+    assert (child.phase, child.channel is not None) == (Phase.CONFIRMED, True)

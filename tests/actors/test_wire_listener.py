@@ -232,3 +232,20 @@ def _is_readable(door: Door) -> bool:
     poll = select.poll()
     poll.register(door.actor.component._open.descriptor, select.POLLIN)
     return bool(poll.poll(0))
+
+
+def test_requests_that_nobody_answers_have_a_limit(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "REQUESTS_OPEN_MAX", 3)
+    envelopes = [door.asked(messages.ReadJob(id=job_id)) for job_id in (1, 2, 3)]
+    assert door.errors() == []
+    door.come(messages.ReadJob(id=4))
+    door.actor.end_turn()
+    assert door.errors() == ["too many requests are open; try again"]
+    assert door.stage.take(messages.ReadJob) == []
+    # An answer makes room for another request.
+    envelopes[0].reply(messages.JobDocument(id=1, body=b""))
+    door.actor.notify(door.stage.take_one(messages.ReplyDue))
+    door.stage.busy_with.clear()
+    assert door.asked(messages.ReadJob(id=5)).message == messages.ReadJob(id=5)

@@ -1,0 +1,270 @@
+"""The hand-over and the ends of processes at their edges: words that come late, twice or never."""
+
+from __future__ import annotations
+
+import functools
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests.actors.queue_stage import ENDED, Queue, refuse, spec
+from tests.actors.schedules import schedule, verdict
+from tests.actors.stage import Stage, Staged, Timer
+
+from ganger.actors import queue_loading
+from ganger.actors.job_table import Phase
+from ganger.actors.supervisor import Ending, Supervisor
+from ganger.storage import catalogue, jobs, lock_files, opcodes
+from ganger.storage.job_files import QueueDirectory
+from ganger.storage.jobs import JobStatus
+from ganger.storage.journal import Journal
+from ganger.transport import messages
+from ganger.transport.messages import JobSpec
+
+QUEUED, WAITING, CANCELING, RUNNING, CANCELED, SUCCESS, ERROR = JobStatus
+
+
+def give_back(queue: Queue, job_id: int, serial: int, *statuses: JobStatus) -> None:
+    """The process gives the job back between two opcodes, and leaves."""
+    job = jobs.decode_job(queue.body_of_process(job_id, serial, *statuses))
+    job.livelock = job.process_id = None
+    body = jobs.encode_job(job)
+    queue.write_as_process(job_id, body)
+    queue.actor.notify(messages.JobReturns(job_id=job_id, serial=serial, body=body))
+    queue.end_process(job_id, has_left=True)
+    queue.actor.end_turn()
+
+
+# The hand-over.
+def test_a_child_whose_name_cannot_be_written_into_the_job_file_may_not_go_on(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.submitted(spec())
+    queue.choose(1)
+    with monkeypatch.context() as patch:
+        # The disk refuses from here on: the job was marked, and its process was asked for.
+        refuse(patch, "ftruncate")
+        lock_file = queue.greet(1)
+        queue.actor.end_turn()
+    assert queue.channels[1].answers == []
+    assert queue.stage.take(messages.HandOverConfirmed) == []
+    refused = queue.stage.take_one(messages.RefuseHandOver, to="executor")
+    assert refused == messages.RefuseHandOver(job_id=1, lock_file=lock_file)
+    assert queue.file(1)["livelock"] == queue.stage.daemon_lock.path
+
+
+def test_a_job_that_was_given_back_and_handed_over_again_may_lose_its_process_before_it_begins(
+    queue: Queue,
+) -> None:
+    queue.submitted(spec(ops=2))
+    queue.start(1)
+    queue.record(1, 10, RUNNING, QUEUED)
+    queue.actor.end_turn()
+    give_back(queue, 1, 20, SUCCESS, QUEUED)
+    queue.start(1)
+    # The second process has written nothing: of the second opcode nothing has begun.
+    queue.end_process(1, has_left=False)
+    queue.actor.end_turn()
+    assert queue.statuses() == {1: "queued"}
+    assert [op.status for op in queue.job(1).ops] == [SUCCESS, QUEUED]
+    queue.start(1)
+
+
+def test_a_choice_made_before_the_queue_reported_anew_is_not_obeyed(queue: Queue) -> None:
+    queue.submitted(spec())
+    before = queue.actor.component._reports
+    queue.actor.notify(messages.ReportQueue())
+    queue.stage.told.clear()
+    queue.choose(1, report=before)
+    assert queue.stage.told == []
+    assert queue.statuses() == {1: "queued"}
+    queue.choose(1)
+    assert queue.stage.take_one(messages.StartJobs).jobs == [(1, False)]
+
+
+def test_a_run_slot_of_a_job_that_is_gone_is_given_to_the_next() -> None:
+    known = schedule(verdict(1), verdict(2), slots=1)
+    assert known.decide().start == [1]
+    assert known.decide().start == []
+    known.learn(1, None)
+    assert known.decide().start == [2]
+
+
+# Ends of processes.
+def test_a_cancel_asked_of_a_process_that_died_before_it_began_is_answered(queue: Queue) -> None:
+    queue.submitted(spec())
+    queue.start(1)
+    asker = queue.actor.ask(messages.CancelJob(id=1))
+    assert asker.answers == []
+    queue.end_process(1, has_left=False)
+    queue.actor.end_turn()
+    assert asker.answer_as(messages.CancelOutcome).accepted
+    assert queue.statuses() == {1: "canceled"}
+
+
+def test_a_priority_asked_of_a_process_that_died_before_it_began_is_answered(queue: Queue) -> None:
+    queue.submitted(spec())
+    queue.start(1)
+    asker = queue.actor.ask(messages.ChangeJobPriority(id=1, priority=-3))
+    assert asker.answers == []
+    queue.end_process(1, has_left=False)
+    queue.actor.end_turn()
+    assert asker.answer_as(messages.PriorityOutcome).accepted
+    assert queue.job(1).priority == -3
+
+
+def test_a_job_whose_process_has_not_left_is_not_archived_by_its_age(queue: Queue) -> None:
+    queue.submitted(spec(), spec())
+    queue.finish(1)
+    queue.start(2)
+    queue.record(2, 10, SUCCESS)
+    queue.actor.end_turn()
+    assert queue.statuses() == {1: "success", 2: "success"}
+    outcome = queue.actor.ask(messages.AutoArchiveJobs(age_seconds=-1)).answer
+    # Its process may still write its file.
+    assert outcome == messages.ArchiveOutcome(archived=[1], left=0)
+    queue.write_as_process(2, queue.body_of_process(2, 10, SUCCESS))
+    queue.end_process(2, has_left=True)
+    queue.actor.end_turn()
+    outcome = queue.actor.ask(messages.AutoArchiveJobs(age_seconds=-1)).answer
+    assert outcome == messages.ArchiveOutcome(archived=[2], left=0)
+
+
+@pytest.mark.parametrize("is_archived", [False, True])
+def test_the_end_of_an_ended_job_does_not_move(queue: Queue, *, is_archived: bool) -> None:
+    queue.submitted(spec())
+    queue.finish(1)
+    assert row_of_listing(queue).ended == ENDED
+    queue.restart()
+    assert row_of_listing(queue).ended == ENDED
+    if is_archived:
+        queue.actor.ask(messages.ArchiveJob(id=1))
+        assert row_of_listing(queue, archived=True).ended == ENDED
+
+
+def row_of_listing(queue: Queue, *, archived: bool = False) -> Any:
+    rows = queue.actor.say(messages.ListJobs(archived=archived)).answer_as(messages.JobRows)
+    (row,) = rows.rows
+    return row
+
+
+# What a start finds.
+def test_what_a_process_wrote_while_the_queue_was_read_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage(tmp_path)
+    directory = QueueDirectory(stage.places)
+    directory.prepare()
+    lock = lock_files.create(stage.places.lock_files, "job_000001_1")
+    body = functools.partial(written, livelock=lock.path)
+    directory.write(1, body(5, RUNNING), flush=False)
+    real = lock_files.is_dead
+
+    def end_and_ask(path: str) -> bool:
+        # The process writes its end and leaves between the reading of its file and this look.
+        if path == lock.path:
+            directory.write(1, body(6, SUCCESS), flush=False)
+            lock.remove()
+        return real(path)
+
+    monkeypatch.setattr(lock_files, "is_dead", end_and_ask)
+    journal = Journal(stage.places.journal)
+    found = queue_loading.load(directory, journal, stage.daemon_lock.path)
+    assert {row.id: (row.phase, row.status) for row in found.table} == {1: (Phase.ENDED, SUCCESS)}
+    assert found.died == []
+    journal.close()
+    stage.daemon_lock.remove()
+
+
+def written(serial: int, status: JobStatus, *, livelock: str) -> bytes:
+    op = jobs.OpcodeEntry(input={"OP_ID": "OP_TEST_DELAY", "duration": 1.0}, status=status)
+    extra = {jobs.STATE_SERIAL_KEY: serial}
+    return jobs.encode_job(jobs.Job(id=1, ops=[op], livelock=livelock, extra=extra))
+
+
+# Incarnations.
+def test_word_of_an_earlier_incarnation_does_not_restart_the_present_one(
+    stage: Stage, timers: list[Timer]
+) -> None:
+    supervisor = Staged(Supervisor(stage.surroundings, Ending(), lambda: None), stage)
+    subject = supervisor.component
+    subject._is_booted = subject._is_up = True
+    subject._incarnations["scheduler"] = 2
+    late = messages.ComponentFailed(component="scheduler", incarnation=1, text="it failed")
+    supervisor.notify(late)
+    assert (timers, subject._records) == ([], {})
+    assert stage.told == []
+
+
+# Secrets.
+class OpUnlock(opcodes.Opcode, kw_only=True):
+    op_id = "OP_UNLOCK"
+    secret_fields = ("pin",)
+    pin: str
+
+    def run(self, context: opcodes.OperationContext) -> str:
+        context.log("unlocked")
+        return "done"
+
+
+PIN = "4711-very-secret"
+
+
+@pytest.fixture
+def unlocking(monkeypatch: pytest.MonkeyPatch) -> JobSpec:
+    monkeypatch.setitem(catalogue._from_users, "OP_UNLOCK", OpUnlock)
+    return JobSpec(ops=[{"OP_ID": "OP_UNLOCK", "pin": PIN}])
+
+
+def everything_stored(queue: Queue) -> bytes:
+    found = [path for path in queue.stage.places.data.rglob("*") if path.is_file()]
+    return b"".join(path.read_bytes() for path in found)
+
+
+def test_secrets_go_to_the_process_alone_and_are_forgotten_with_the_job(
+    queue: Queue, unlocking: JobSpec
+) -> None:
+    queue.submitted(unlocking, unlocking, unlocking)
+    subject: Any = queue.actor.component
+    assert set(subject._secrets) == {1, 2, 3}
+    queue.choose(1)
+    queue.greet(1)
+    go = queue.channels[1].answer_as(messages.JobGo)
+    assert go.secrets == {0: {"pin": PIN}}
+    assert PIN.encode() not in go.body
+    queue.actor.end_turn()
+    queue.record(1, 10, SUCCESS)
+    queue.actor.end_turn()
+    queue.write_as_process(1, queue.body_of_process(1, 10, SUCCESS))
+    queue.end_process(1, has_left=True)
+    queue.actor.end_turn()
+    # One ended in its process, one in the queue, and one lost its process.
+    queue.actor.ask(messages.CancelJob(id=2))
+    queue.start(3)
+    queue.record(3, 10, RUNNING)
+    queue.end_process(3, has_left=False)
+    queue.actor.end_turn()
+    assert queue.statuses() == {1: "success", 2: "canceled", 3: "error"}
+    assert subject._secrets == {}
+    assert subject._forked == {}
+    assert PIN.encode() not in everything_stored(queue)
+    assert PIN not in queue.stage.log_stream.getvalue()
+
+
+def test_a_secret_is_in_no_refusal_and_no_log(queue: Queue, unlocking: JobSpec) -> None:
+    wrong = msgspec.structs.replace(unlocking, ops=[{"OP_ID": "OP_UNLOCK", "pin": [PIN]}])
+    error, text = queue.submit(wrong).refusal
+    assert (error, PIN in text) == ("OpcodeError", False)
+    assert PIN not in queue.stage.log_stream.getvalue()
+    assert PIN.encode() not in everything_stored(queue)
+
+
+def test_the_file_of_a_job_says_when_it_was_written_and_not_when_it_is_read(queue: Queue) -> None:
+    queue.submitted(spec())
+    queue.finish(1)
+    first = queue.file(1)["end_timestamp"]
+    queue.restart()
+    assert time.time() > ENDED
+    assert queue.file(1)["end_timestamp"] == first

@@ -1,0 +1,126 @@
+"""What the job actor does about words that arrive in the middle of something, and with secrets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.actors.test_job import DELAY, LOCKED, Line, actor, file
+
+from ganger.actors.job import JobActor
+from ganger.actors.job_links import Received
+from ganger.storage import catalogue, jobs, opcodes
+from ganger.storage.jobs import JobStatus
+from ganger.transport import frames, messages
+
+QUEUED, WAITING, CANCELING, RUNNING, CANCELED, SUCCESS, ERROR = JobStatus
+PIN = "4711-very-secret"
+
+
+class OpStubborn(opcodes.Opcode, kw_only=True):
+    """Ends well although it was asked to end."""
+
+    op_id = "OP_STUBBORN"
+
+    def run(self, context: opcodes.OperationContext) -> str:
+        try:
+            context.poll([], 0.0)
+        except opcodes.KilledError:
+            return "done all the same"
+        return "nobody asked"
+
+
+class OpUnlock(opcodes.Opcode, kw_only=True):
+    """Logs, and returns the length of its secret."""
+
+    op_id = "OP_UNLOCK"
+    secret_fields = ("pin",)
+    pin: str
+
+    def run(self, context: opcodes.OperationContext) -> int:
+        context.log("unlocking")
+        return len(self.pin)
+
+
+@pytest.fixture(autouse=True)
+def known(monkeypatch: pytest.MonkeyPatch) -> None:
+    for opcode in (OpStubborn, OpUnlock):
+        monkeypatch.setitem(catalogue._from_users, opcode.op_id, opcode)
+
+
+def add_opcode(job: JobActor, fields: dict[str, Any]) -> None:
+    job._job.ops.append(jobs.OpcodeEntry(input=opcodes.check_opcode(dict(fields))))
+
+
+class Killing(Line):
+    """As soon as the first opcode runs, somebody wants the job killed."""
+
+    def send(self, message: messages.Message, number: int) -> bool:
+        sent = super().send(message, number)
+        if isinstance(message, messages.RecordState) and message.status is RUNNING:
+            self.hear(messages.CancelRequested(token=1, kill=True))
+        return sent
+
+
+def test_after_a_kill_the_next_opcode_does_not_begin_though_the_first_ended_well(
+    tmp_path: Path,
+) -> None:
+    line = Killing()
+    job = actor(tmp_path, line, {"OP_ID": "OP_STUBBORN"})
+    add_opcode(job, DELAY)
+    job.run()
+    first, second = file(tmp_path).ops
+    assert (first.status, first.result) == (SUCCESS, "done all the same")
+    assert (second.status, second.exec_timestamp) == (CANCELED, None)
+    [answer] = [one for one in line.said if isinstance(one, messages.CancelAnswered)]
+    assert answer.accepted
+
+
+class CancelWithGate(Line):
+    """The answer of the gate and a request to cancel arrive together."""
+
+    def send(self, message: messages.Message, number: int) -> bool:
+        if not isinstance(message, messages.AskGate):
+            return super().send(message, number)
+        self.said.append(message)
+        self._answers.append(Received(messages.GateAnswered(is_open=True), number))
+        self.hear(messages.CancelRequested(token=1))
+        return True
+
+
+@pytest.mark.parametrize("fields", [DELAY, LOCKED])
+def test_a_cancel_that_arrives_with_the_answer_of_the_gate_holds(
+    tmp_path: Path, fields: dict[str, Any]
+) -> None:
+    line = CancelWithGate()
+    job = actor(tmp_path, line, DELAY)
+    add_opcode(job, fields)
+    job.run()
+    first, second = file(tmp_path).ops
+    assert (first.status, second.status, second.exec_timestamp) == (SUCCESS, CANCELED, None)
+    assert any(isinstance(one, messages.AskGate) for one in line.said)
+    [answer] = [one for one in line.said if isinstance(one, messages.CancelAnswered)]
+    assert answer.accepted
+
+
+def test_a_secret_reaches_the_operation_and_nothing_that_is_written_or_told(
+    tmp_path: Path,
+) -> None:
+    line = Line()
+    job = actor(tmp_path, line, {"OP_ID": "OP_UNLOCK", "pin": opcodes.REDACTED})
+    job._secrets = {0: {"pin": PIN}}
+    job.run()
+    ended = file(tmp_path)
+    assert (ended.status, ended.ops[0].result) == (SUCCESS, len(PIN))
+    assert PIN.encode() not in (tmp_path / "job-5").read_bytes()
+    for said in line.said:
+        assert PIN.encode() not in frames.encode(said)
+
+
+def test_an_operation_whose_secret_was_lost_does_not_run(tmp_path: Path) -> None:
+    job = actor(tmp_path, Line(), {"OP_ID": "OP_UNLOCK", "pin": opcodes.REDACTED})
+    job.run()
+    ended = file(tmp_path)
+    assert ended.status is ERROR
+    assert "submit it again" in str(ended.ops[0].result)

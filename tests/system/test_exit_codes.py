@@ -1,0 +1,95 @@
+"""What scripts rely on: the exit codes of `exec` and `wait`, and times that stand still."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.faults.harness import GANGER, Daemon
+from tests.system.gates import PATIENCE_SECONDS, Gate, until_running
+
+if TYPE_CHECKING:
+    from ganger import Client
+
+
+@pytest.mark.parametrize(
+    ("options", "script", "code"),
+    [
+        ([], "exit 0", 0),
+        ([], "exit 3", 3),
+        ([], "exit 255", 255),
+        ([], "kill -TERM $$", 128 + signal.SIGTERM),
+        ([], "kill -KILL $$", 128 + signal.SIGKILL),
+        (["--timeout", "0.2"], "sleep 60", 124),
+        # Its own code would be another one; the time limit is what a script must hear of.
+        (["--timeout", "0.2"], "trap 'exit 5' TERM; sleep 60 & wait", 124),
+    ],
+)
+def test_exec_ends_with_the_code_of_its_command(
+    daemon: Daemon, options: list[str], script: str, code: int
+) -> None:
+    done = daemon.run("exec", *options, "--", "sh", "-c", script, check=False)
+    assert done.returncode == code, done
+
+
+def test_exec_that_is_interrupted_ends_with_130_and_its_job_goes_on(
+    daemon: Daemon, client: Client, gate: Gate
+) -> None:
+    command = ["exec", "--", "sh", "-c", f"dd bs=1 count=1 < {gate.path} 2>/dev/null"]
+    following = subprocess.Popen(
+        [*GANGER, "--data", str(daemon.data), *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with following:
+        try:
+            change = next(iter(client.watch(log=False, timeout=PATIENCE_SECONDS)))
+            until_running(client, change.job_id)
+            following.send_signal(signal.SIGINT)
+            _, told = following.communicate(timeout=PATIENCE_SECONDS)
+        finally:
+            following.kill()
+    assert following.returncode == 130
+    assert f"job {change.job_id} goes on" in told
+    gate.let_through()
+    (job,) = client.wait(change.job_id, timeout=PATIENCE_SECONDS)
+    assert job.status == "success"
+
+
+def test_wait_fails_for_every_end_but_success(daemon: Daemon, client: Client) -> None:
+    rule = client.add_filter(action="PAUSE", reason="maintenance")
+    canceled = client.submit({"OP_ID": "OP_EXEC", "argv": ["true"]})
+    assert client.cancel(canceled).accepted
+    client.delete_filter(rule)
+    failed = client.submit({"OP_ID": "OP_EXEC", "argv": ["false"]})
+    succeeded = client.submit({"OP_ID": "OP_EXEC", "argv": ["true"]})
+    ends = {canceled: "canceled", failed: "error", succeeded: "success"}
+    for job_id, status in ends.items():
+        done = daemon.run("job", "wait", str(job_id), check=False)
+        assert done.returncode == (0 if status == "success" else 1), done
+        assert (f"Job {job_id} ended with status {status}" in done.stderr) == (status != "success")
+    everything = daemon.run("job", "wait", *map(str, ends), check=False)
+    assert everything.returncode == 1
+
+
+def test_the_duration_of_an_ended_job_stands_still(daemon: Daemon, client: Client) -> None:
+    client.wait(client.submit({"OP_ID": "OP_EXEC", "argv": ["true"]}), timeout=PATIENCE_SECONDS)
+    first = listed(daemon)
+    assert first["ended"] is not None
+    assert first["duration"] == pytest.approx(first["ended"] - first["started"])
+    # Seen by the process that ended it, by a successor that reads files, and in the archive.
+    daemon.kill()
+    daemon.up()
+    assert listed(daemon) == first
+    daemon.run("job", "archive", "1")
+    assert listed(daemon, "--archived") == first
+
+
+def listed(daemon: Daemon, *options: str) -> Any:
+    fields = ["--fields", "id,started,ended,duration", "-o", "json"]
+    (job,) = json.loads(daemon.run("job", "list", *options, *fields).stdout)
+    return job
