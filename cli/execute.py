@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..storage import errors, job_views, jobs
-from . import choices
+from . import choices, whys
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,6 +55,7 @@ _SIGNAL_BASE = 128
     help="Standard input of the command; - passes ours on.",
 )
 @choices.submission_options
+@whys.quiet_option
 @click.argument("command", nargs=-1, required=True, type=choices.Text())
 @click.pass_obj
 def execute(
@@ -70,6 +71,7 @@ def execute(
     priority: int | None,
     depends: list[tuple[int, list[str]]],
     dry_run: bool,
+    quiet: bool,
 ) -> int:
     """Run COMMAND as a job and follow it: its output is ours, its exit code too.
 
@@ -77,8 +79,9 @@ def execute(
     ganger exec -- sh -c 'echo hello; exit 3'
     ganger exec --lock node/n1 --timeout 60 -- /usr/local/bin/upgrade n1
 
-    The command runs as the daemon's user, in a clean environment. Interrupting (Ctrl-C)
-    stops following; the job goes on.
+    The command runs as the daemon's user, in a clean environment. When nothing comes of the
+    job for a second, standard error tells what it waits for. Interrupting (Ctrl-C) stops
+    following; the job goes on.
     """  # noqa: D301 - the mark that keeps lines apart
     opcode: dict[str, Any] = {"OP_ID": "OP_EXEC", "argv": list(command)}
     if locks:
@@ -95,7 +98,7 @@ def execute(
             click.echo("The job would be accepted.")
             return 0
         try:
-            _follow(client, job_id)
+            _follow(client, job_id, quiet=quiet)
         except KeyboardInterrupt:
             click.echo(
                 f"\nganger: job {job_id} goes on; follow it with `ganger job watch {job_id}`",
@@ -112,14 +115,12 @@ def execute(
         return _exit_code(client.job(job_id))
 
 
-def _follow(client: Client, job_id: int) -> None:
-    for part in client.watch(job_id):
+def _follow(client: Client, job_id: int, *, quiet: bool) -> None:
+    for part in whys.watched(client, [job_id], log=True, timeout=None, quiet=quiet):
         if isinstance(part, job_views.LogLine):
             stream = sys.stdout if part.kind == "stdout" else sys.stderr
             stream.write(f"{part.text}\n")
             stream.flush()
-        elif part.status is jobs.JobStatus.WAITING:
-            click.echo(f"ganger: job {job_id} waits", err=True)
 
 
 def _exit_code(job: job_views.JobInfo) -> int:

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from ..storage import job_views, jobs
-from . import output
+from . import output, whys
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,14 +25,22 @@ def duration(job: job_views.JobInfo) -> float | None:
     return max(0.0, (job.ended if job.ended is not None else time.time()) - job.started)
 
 
-def wait(client: Client, ids: Sequence[int], timeout: float | None, names: dict[int, str]) -> int:
+def wait(
+    client: Client,
+    ids: Sequence[int],
+    timeout: float | None,
+    names: dict[int, str],
+    *,
+    quiet: bool,
+) -> int:
     """Wait for jobs, with progress on a terminal; 0 if all succeeded, else 1.
 
-    `DeadlineError` after ``timeout`` seconds; interrupted: 130, and the jobs go on.
+    Tells what they wait for unless ``quiet``. `DeadlineError` after ``timeout`` seconds;
+    interrupted: 130, and the jobs go on.
     """
     changes = (
         part
-        for part in client.watch(*ids, log=False, timeout=timeout)
+        for part in whys.watched(client, ids, log=False, timeout=timeout, quiet=quiet)
         if isinstance(part, job_views.StatusChange)
     )
     final: dict[int, jobs.JobStatus] = {}

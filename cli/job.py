@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from ..storage import errors, job_views, jobs
-from . import choices, following, output, reading, retrying, submitting
+from . import choices, following, output, reading, retrying, submitting, whys
 from .output import Column
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ def job() -> None:
 @click.option(
     "--timeout", type=choices.Seconds(), help="With --wait: give up after this many seconds."
 )
+@whys.quiet_option
 @output.output_option
 @click.pass_obj
 def submit(
@@ -78,6 +79,7 @@ def submit(
     key: str | None,
     wait: bool,
     timeout: float | None,
+    quiet: bool,
     output_kind: str,
 ) -> int:
     """Submit the job, jobs or plan in FILE (JSON or YAML; - is standard input).
@@ -110,7 +112,7 @@ def submit(
         if not (wait and ids):
             return code
         names = {one.id: one.name for one in entries if one.id is not None and one.name}
-        return following.wait(client, ids, timeout, names) or code
+        return following.wait(client, ids, timeout, names, quiet=quiet) or code
 
 
 def _planned(file: str | None, ops: Sequence[str]) -> list[PlannedJob]:
@@ -197,11 +199,15 @@ def info(call: Call, *, ids: Sequence[int], output_kind: str) -> None:
 @click.option(
     "--timeout", type=choices.Seconds(), help="Give up after this many seconds (exit code 124)."
 )
+@whys.quiet_option
 @click.pass_obj
-def wait(call: Call, ids: Sequence[int], timeout: float | None) -> int:
-    """Wait until jobs have ended; exit code 0 if all of them succeeded, else 1."""
+def wait(call: Call, *, ids: Sequence[int], timeout: float | None, quiet: bool) -> int:
+    """Wait until jobs have ended; exit code 0 if all of them succeeded, else 1.
+
+    When nothing happens for a second, standard error tells what the first of them wait for.
+    """
     with call.client() as client:
-        return following.wait(client, list(ids), timeout, {})
+        return following.wait(client, list(ids), timeout, {}, quiet=quiet)
 
 
 @job.command(short_help="Follow changes of status and logs.")
@@ -209,11 +215,15 @@ def wait(call: Call, ids: Sequence[int], timeout: float | None) -> int:
 @click.option(
     "--timeout", type=choices.Seconds(), help="Stop after this many seconds (exit code 124)."
 )
+@whys.quiet_option
 @click.pass_obj
-def watch(call: Call, ids: Sequence[int], timeout: float | None) -> int:
-    """Follow jobs (all, for ever, without IDS): changes of status and lines of their logs."""
+def watch(call: Call, *, ids: Sequence[int], timeout: float | None, quiet: bool) -> int:
+    """Follow jobs (all, for ever, without IDS): changes of status and lines of their logs.
+
+    When nothing happens for a second, standard error tells what the first of IDS wait for.
+    """
     with call.client() as client:
-        for part in client.watch(*ids, timeout=timeout):
+        for part in whys.watched(client, ids, log=True, timeout=timeout, quiet=quiet):
             following.tell(part)
     return 0
 

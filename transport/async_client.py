@@ -19,7 +19,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, overload
 
 from ..storage import errors, settings
 from ..storage.job_views import JobInfo, LogLine, StatusChange
@@ -198,12 +198,26 @@ class AsyncClient:
             final = {job.id: job async for job in self._read_whole(list(final), None)}
         return [final[job_id] for job_id in ids]
 
+    @overload
     def watch(
-        self, *ids: int, log: bool = True, timeout: float | None = None
-    ) -> AsyncIterator[StatusChange | LogLine]:
+        self, *ids: int, log: bool = True, timeout: float | None = None, pause: None = None
+    ) -> AsyncIterator[StatusChange | LogLine]: ...
+
+    @overload
+    def watch(
+        self, *ids: int, log: bool = True, timeout: float | None = None, pause: float
+    ) -> AsyncIterator[StatusChange | LogLine | None]: ...
+
+    def watch(
+        self,
+        *ids: int,
+        log: bool = True,
+        timeout: float | None = None,
+        pause: float | None = None,
+    ) -> AsyncIterator[StatusChange | LogLine | None]:
         """Follow these jobs (all jobs, if none is named); see `Client.watch`."""
         checked = checked_ids(ids) if ids else None
-        return self._follow(checked, log=log, timeout=timeout)
+        return self._follow(checked, log=log, timeout=timeout, pause=pause)
 
     async def cancel(
         self, job_id: int, *, kill: bool = False, timeout: float | None = None
@@ -455,7 +469,8 @@ class AsyncClient:
         log: bool,
         timeout: float | None,
         is_of_ends: bool = False,
-    ) -> AsyncIterator[Part]:
+        pause: float | None = None,
+    ) -> AsyncIterator[Part | None]:
         self._check_open()
         session = self._connection.session
         now = time.monotonic()
@@ -471,7 +486,8 @@ class AsyncClient:
                 elif not stream.is_done:
                     news.clear()
                     self._pump()
-                    await news.wait()
+                    if not await _happened(news, pause) and session.is_connected:
+                        yield None
                 elif stream.error is not None:
                     raise stream.error
                 else:
@@ -510,3 +526,13 @@ class AsyncClient:
 
     def _is_idle(self) -> bool:
         return self._connection.session.is_idle
+
+
+async def _happened(news: asyncio.Event, seconds: float | None) -> bool:
+    """Wait for news, if ``seconds`` are given for so long; whether there are any."""
+    try:
+        async with asyncio.timeout(seconds):
+            await news.wait()
+    except TimeoutError:
+        return False
+    return True

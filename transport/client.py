@@ -12,13 +12,14 @@ said is made in `requests`, when it is said again is decided in `session`.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, overload
 
 from ..storage import errors, settings
 from ..storage.job_views import JobInfo, LogLine, StatusChange
@@ -226,18 +227,35 @@ class Client:
             final = {job.id: job for job in self._read_whole(list(final), None)}
         return [final[job_id] for job_id in ids]
 
+    @overload
     def watch(
-        self, *ids: int, log: bool = True, timeout: float | None = None
-    ) -> Iterator[StatusChange | LogLine]:
+        self, *ids: int, log: bool = True, timeout: float | None = None, pause: None = None
+    ) -> Iterator[StatusChange | LogLine]: ...
+
+    @overload
+    def watch(
+        self, *ids: int, log: bool = True, timeout: float | None = None, pause: float
+    ) -> Iterator[StatusChange | LogLine | None]: ...
+
+    def watch(
+        self,
+        *ids: int,
+        log: bool = True,
+        timeout: float | None = None,
+        pause: float | None = None,
+    ) -> Iterator[StatusChange | LogLine | None]:
         """Follow these jobs (all jobs, for ever, if none is named) as things happen.
 
         First comes the status of each job as it is, and the log so far unless ``log`` is
         false. Ends when all jobs have ended, with `DeadlineError` after ``timeout`` seconds.
         Other calls may be made between two parts. A reader who falls far behind is told of
         the jobs as they then are, without the statuses in between.
+
+        With ``pause``, None comes whenever the daemon is there and nothing else has come for that
+        many seconds.
         """
         checked = checked_ids(ids) if ids else None
-        return self._follow(checked, log=log, timeout=timeout)
+        return self._follow(checked, log=log, timeout=timeout, pause=pause)
 
     def cancel(
         self, job_id: int, *, kill: bool = False, timeout: float | None = None
@@ -482,7 +500,8 @@ class Client:
         log: bool,
         timeout: float | None,
         is_of_ends: bool = False,
-    ) -> Iterator[Part]:
+        pause: float | None = None,
+    ) -> Iterator[Part | None]:
         session = self._connection.session
         deadline = None if timeout is None else time.monotonic() + timeout
         with self._turn(deadline):
@@ -494,9 +513,10 @@ class Client:
                 with self._turn(deadline):
                     part = session.next_part(stream, time.monotonic())
                     if part is None and not stream.is_done:
-                        self._pump_for(stream)
-                        continue
-                if part is not None:
+                        self._pump_for(stream, pause)
+                        if stream.has_news() or not session.is_connected:
+                            continue
+                if part is not None or not stream.is_done:
                     yield part
                 elif stream.error is not None:
                     raise stream.error
@@ -533,15 +553,20 @@ class Client:
         finally:
             self._lock.release()
 
-    def _pump_for(self, exchange: Exchange) -> None:
-        """Let frames come and go until there is something to be had of this."""
+    def _pump_for(self, exchange: Exchange, patience: float | None = None) -> None:
+        """Let frames come and go until there is something to be had of this.
+
+        Returns without it after ``patience`` seconds.
+        """
+        end = math.inf if patience is None else time.monotonic() + patience
         # A line that was refused is not replaced before somebody wants something again.
-        while not exchange.has_news():
-            now = time.monotonic()
+        while not exchange.has_news() and (now := time.monotonic()) < end:
             line = self._connection.line(now)
             self._connection.work(line, now)
             if exchange.has_news():
                 break
-            item = line.receive(self._connection.wait_seconds(now))
+            wait = self._connection.wait_seconds(now)
+            left = None if math.isinf(end) else end - now
+            item = line.receive(left if wait is None else wait if left is None else min(wait, left))
             if item is not None:
                 self._connection.take(item, time.monotonic())

@@ -154,7 +154,8 @@ def test_wait_waits_for_what_is_stored_and_fails_all_the_same(
 ) -> None:
     waited: list[tuple[object, ...]] = []
 
-    def wait(*asked: object) -> int:
+    def wait(*asked: object, quiet: bool) -> int:
+        assert not quiet
         waited.append(asked[1:])
         return ending
 

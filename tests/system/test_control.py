@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.faults.harness import Daemon
+from tests.faults.harness import GANGER, Daemon
 
 from ganger import JobStatus
 from ganger.storage import errors
@@ -364,3 +365,26 @@ def test_what_is_simulated_comes_true(client: Client, tmp_path: Path) -> None:
     gate.open()
     client.wait(one, two, timeout=30)
     assert notes(tmp_path) == ["one", "two"]
+
+
+def test_a_command_that_waits_tells_what_for(daemon: Daemon, client: Client) -> None:
+    """And tells it to standard error: standard output is the command's."""
+    gate = Gate(daemon.folder)
+    holder = client.submit(gate.opcode(locks=NODE))
+    await_status(client, holder, RUNNING)
+    follower = subprocess.Popen(
+        [*GANGER, "--data", str(daemon.data), "exec", "--lock", "node/n1", "--", "echo", "mine"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert follower.stderr is not None
+    job_id = holder + 1
+    told = follower.stderr.readline()
+    assert told == (
+        f"ganger: job {job_id} is waiting: it waits for node/n1 (exclusive), "
+        f"held (exclusive) by job {holder}\n"
+    )
+    gate.open()
+    assert follower.communicate(timeout=30) == ("mine\n", "")
+    assert follower.returncode == 0

@@ -260,6 +260,21 @@ def test_waiting_too_long_names_the_jobs_that_go_on(data: Path) -> None:
     run(data, scene)
 
 
+def test_a_watch_with_pauses_gives_none_while_nothing_comes(daemon: FakeDaemon, data: Path) -> None:
+    async def scene(client: AsyncClient) -> None:
+        await client.submit(OP)
+        parts = client.watch(1, pause=0.01)
+        assert await anext(parts) is not None
+        assert [await anext(parts), await anext(parts)] == [None, None]
+        daemon.log(1, "line")
+        async for part in parts:
+            if part is not None:
+                assert shown(part) == "1#line"
+                break
+
+    run(data, scene)
+
+
 def test_the_daemon_learns_that_a_watch_was_left_or_cancelled(
     daemon: FakeDaemon, data: Path
 ) -> None:

@@ -409,6 +409,33 @@ def test_the_daemon_learns_that_the_client_was_closed(daemon: FakeDaemon, data: 
     daemon.wait_for(messages.StopWatch)
 
 
+def test_a_watch_with_pauses_gives_none_while_nothing_comes(
+    daemon: FakeDaemon, client: Client
+) -> None:
+    client.submit(OP)
+    parts = client.watch(1, pause=0.01)
+    first = next(parts)
+    assert first is not None
+    assert shown(first) == "1:queued"
+    assert [next(parts), next(parts)] == [None, None]
+    client.cancel(1)
+    assert [shown(part) for part in parts if part is not None] == ["1:canceled"]
+    daemon.kill()
+
+
+def test_a_daemon_that_is_away_makes_no_pause(daemon: FakeDaemon, client: Client) -> None:
+    client.submit(OP)
+    parts = client.watch(1, pause=0.01, timeout=0.5)
+    assert next(parts) is not None
+    assert next(parts) is None
+    daemon.kill()
+    left = []
+    with pytest.raises(errors.GangerError):
+        left.extend(parts)
+    # The loss of the connection may be noticed only after another pause.
+    assert len(left) <= 1
+
+
 def test_a_watch_without_log_gives_none(daemon: FakeDaemon, client: Client) -> None:
     client.submit(OP)
     daemon.log(1, "line")

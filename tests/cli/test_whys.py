@@ -1,0 +1,148 @@
+"""While nothing comes of a job, people are told what holds it back: once for each cause."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from tests.cli import stand_in
+
+from ganger.cli import main, whys
+from ganger.storage import errors
+from ganger.storage.job_views import JobInfo, StatusChange
+from ganger.storage.jobs import JobStatus
+from ganger.transport.messages import JobExplained, Obstacle
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ganger import Client
+
+QUEUED, WAITING, RUNNING, SUCCESS = (
+    JobStatus.QUEUED,
+    JobStatus.WAITING,
+    JobStatus.RUNNING,
+    JobStatus.SUCCESS,
+)
+
+
+def lock(*holders: int) -> Obstacle:
+    return Obstacle(kind="lock", held=1, text="a lock", lock="node/n1", jobs=list(holders))
+
+
+def slots(*running: int) -> Obstacle:
+    return Obstacle(kind="slots", held=1, text="no slot", jobs=list(running))
+
+
+class Daemon:
+    """Answers with the obstacles that it is given, one after the other."""
+
+    def __init__(self, *parts: Any, obstacles: list[list[Obstacle]]) -> None:
+        self.parts = parts
+        self.obstacles = obstacles
+        self.asked: list[int] = []
+        self.error: errors.GangerError | None = None
+
+    def explain(self, job_id: int, *, timeout: float) -> JobExplained:
+        assert timeout <= whys.ANSWER_SECONDS
+        self.asked.append(job_id)
+        if self.error is not None:
+            raise self.error
+        found = self.obstacles.pop(0) if len(self.obstacles) > 1 else self.obstacles[0]
+        text = f"job {job_id} waits: {[(one.text, one.jobs) for one in found]}"
+        return JobExplained(id=job_id, status=WAITING, text=text, obstacles=found)
+
+    def watch(self, *_: int, pause: float | None = None, **__: object) -> Iterator[Any]:
+        return (part for part in self.parts if part is not None or pause is not None)
+
+
+def change(status: JobStatus, job_id: int = 1) -> StatusChange:
+    job = JobInfo(id=job_id, status=status, summary="", priority=0)
+    return StatusChange(job_id=job_id, status=status, previous=None, job=job)
+
+
+def reasons(daemon: Daemon, *jobs: int) -> whys.Whys:
+    found = whys.Whys(cast("Client", daemon))
+    for job_id in jobs:
+        found.hear(change(WAITING, job_id))
+    return found
+
+
+def test_a_cause_is_told_once_and_another_one_again() -> None:
+    daemon = Daemon(obstacles=[[lock(7)], [lock(7)], [lock(8)]])
+    found = reasons(daemon, 1)
+    assert list(found.lines(1)) == ["job 1 waits: [('a lock', [7])]"]
+    assert list(found.lines(10)) == []
+    assert list(found.lines(20)) == ["job 1 waits: [('a lock', [8])]"]
+
+
+def test_the_same_cause_in_other_words_is_not_told_again() -> None:
+    """Which jobs fill the run slots changes all the time."""
+    daemon = Daemon(obstacles=[[slots(7)], [slots(8)]])
+    found = reasons(daemon, 1)
+    assert len(list(found.lines(1))) == 1
+    assert list(found.lines(10)) == []
+    assert daemon.asked == [1, 1]
+
+
+def test_questions_get_rarer_and_begin_anew_with_news_of_the_job() -> None:
+    daemon = Daemon(obstacles=[[lock(7)]])
+    found = reasons(daemon, 1)
+
+    def asked(moments: range) -> list[int]:
+        at = []
+        for moment in moments:
+            before = len(daemon.asked)
+            list(found.lines(moment))
+            at += [moment] * (len(daemon.asked) - before)
+        return at
+
+    assert asked(range(40)) == [0, 1, 3, 7, 15, 30]
+    found.hear(change(WAITING))
+    assert asked(range(40, 44)) == [40, 41, 43]
+
+
+@pytest.mark.parametrize("status", [RUNNING, SUCCESS])
+def test_of_a_job_that_runs_or_has_ended_nothing_is_asked(status: JobStatus) -> None:
+    daemon = Daemon(obstacles=[[lock(7)]])
+    found = reasons(daemon, 1)
+    found.hear(change(status))
+    assert list(found.lines(1)) == []
+    assert daemon.asked == []
+
+
+def test_of_many_jobs_only_the_first_that_wait_are_asked_about() -> None:
+    daemon = Daemon(obstacles=[[lock(7)]])
+    found = reasons(daemon, *range(1, 100))
+    list(found.lines(1))
+    assert daemon.asked == [1, 2, 3]
+
+
+def test_what_is_not_answered_is_not_told() -> None:
+    daemon = Daemon(obstacles=[[lock(7)]])
+    daemon.error = errors.DeadlineError()
+    assert list(reasons(daemon, 1).lines(1)) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "is_told"),
+    [
+        (["job", "watch", "1"], True),
+        (["job", "watch", "-q", "1"], False),
+        (["job", "watch"], False),
+        (["job", "wait", "1"], True),
+        (["job", "wait", "--quiet", "1"], False),
+    ],
+)
+def test_it_goes_to_standard_error_unless_it_is_not_wanted(
+    words: list[str],
+    is_told: bool,  # noqa: FBT001
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    stand_in.use(monkeypatch, Daemon(change(WAITING), None, obstacles=[[lock(7)]]))
+    with pytest.raises(SystemExit):
+        main.main(words)
+    shown = capfd.readouterr()
+    assert "a lock" not in shown.out
+    assert ("ganger: job 1 waits: [('a lock', [7])]\n" in shown.err) is is_told
