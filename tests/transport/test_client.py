@@ -429,7 +429,7 @@ def test_a_daemon_that_is_away_makes_no_pause(daemon: FakeDaemon, client: Client
     assert next(parts) is not None
     assert next(parts) is None
     daemon.kill()
-    left = []
+    left: list[object] = []
     with pytest.raises(errors.GangerError):
         left.extend(parts)
     # The loss of the connection may be noticed only after another pause.
