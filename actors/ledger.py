@@ -16,7 +16,7 @@ import contextlib
 import itertools
 from typing import TYPE_CHECKING
 
-from ..storage import errors, settings
+from ..storage import errors, replay, settings
 from ..storage.journal import JobArchived, JobsStored, StateStored
 
 if TYPE_CHECKING:
@@ -54,6 +54,9 @@ class Ledger:
         self._effects: list[tuple[Callable[[], None], Failed]] = []
         self._written_serial = self._tried_serial = 0
         self._lent: dict[int, list[str]] = {}
+        self._owned: set[int] = set()
+        self._is_doubtful = False
+        self._in_doubt: set[int] = set()
 
     @property
     def flushes(self) -> int:
@@ -86,6 +89,9 @@ class Ledger:
         self._states = {**living, **(unwritten or {})}
         self._unwritten = dict.fromkeys(unwritten or ())
         self._unarchived = dict.fromkeys(unarchived, _nothing)
+        self._owned = set(living)
+        # A flush of our predecessor's failed, or it ended in the middle of one.
+        self._is_doubtful = self._journal.has_older
         self.retry()
 
     # ------------------------------------------------------------ what is promised
@@ -195,8 +201,25 @@ class Ledger:
 
     def forget(self, job_id: int) -> None:
         """The file of the job is as new as anything we know."""
+        known = self._states.get(job_id)
+        if job_id in self._in_doubt:
+            self._in_doubt.discard(job_id)
+            if known is not None and job_id not in self._owned:
+                self._write_doubtful(job_id, known)
+                return
         self._states.pop(job_id, None)
         self._unwritten.pop(job_id, None)
+
+    def _write_doubtful(self, job_id: int, known: tuple[int, bytes]) -> None:
+        """The job's process, which has left, wrote the file before a flush that failed."""
+        try:
+            replay.write_file_anew(self.directory, job_id, known)
+        except errors.StorageError as error:
+            self._in_doubt.add(job_id)
+            self.refuse_writes(error)
+        else:
+            self._states.pop(job_id, None)
+            self._unwritten.pop(job_id, None)
 
     def write_file(self, job_id: int) -> None:
         """Bring the job's file up to the newest state. A refusing disk is tried again later."""
@@ -209,6 +232,7 @@ class Ledger:
             self._unwritten[job_id] = None
             self.refuse_writes(error)
         else:
+            self._in_doubt.discard(job_id)
             self.forget(job_id)
 
     def write_state(self, job_id: int) -> bool:
@@ -220,6 +244,7 @@ class Ledger:
 
     def lend_spares(self, job_id: int) -> list[str]:
         """Files into which the job's process may write new versions of its file."""
+        self._owned.add(job_id)
         if job_id not in self._lent:
             take = self.directory.spares.take
             self._lent[job_id] = [take() for _ in range(settings.SPARES_PER_JOB)]
@@ -227,6 +252,7 @@ class Ledger:
 
     def take_back_spares(self, job_id: int) -> None:
         """The job's process is gone, and uses its spares no more."""
+        self._owned.discard(job_id)
         for path in self._lent.pop(job_id, ()):
             self.directory.spares.give_back(path)
 
@@ -321,6 +347,9 @@ class Ledger:
         The states of jobs whose files others write, or could not be written, are repeated
         in the new segment first: their files may be older than the journal.
         """
+        self._write_anew()
+        for job_id in self._in_doubt - self._owned:
+            self.forget(job_id)
         self.write_pending()
         self._move_archived()
         if self._unarchived:
@@ -329,5 +358,17 @@ class Ledger:
         for job_id, (serial, body) in self._states.items():
             self._journal.append(StateStored(job_id, serial, body))
         self._journal.commit(self.last_id)
-        self._journal.cut()
+        try:
+            self._journal.cut()
+        except errors.StorageError:
+            self._is_doubtful = True
+            raise
+        self._is_doubtful = False
         self._covered = set(self._states)
+
+    def _write_anew(self) -> None:
+        """After a failed flush: what can be read need not be on the disk, and never would be."""
+        if self._is_doubtful:
+            said = replay.read_journal(self._journal)
+            replay.write_anew(self.directory, said, self._unwritten.keys() | self._owned)
+            self._in_doubt |= self._owned

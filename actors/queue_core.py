@@ -61,6 +61,7 @@ class QueueCore(Component):
         self._reader = QueueReader(self._table, self._ledger, self.log)
         self._unread: set[int] = set()
         self._requests: dict[int, Envelope] = {}
+        self._unstored: dict[int, errors.GangerError] = {}
         # Answers to a queue that was replaced must not be taken for answers to this one.
         self._tokens = time.monotonic_ns()
         self._reports = self.incarnation << 32
@@ -169,6 +170,7 @@ class QueueCore(Component):
         """Nobody works on the job's file any more."""
         row.phase = Phase.ENDED
         self._secrets.pop(row.id, None)
+        self._unstored.pop(row.id, None)
         self._forked.pop(row.id, None)
         self._reader.forget_told(row.id, None)
         self._repeat_wishes(row.id)

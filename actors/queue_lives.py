@@ -192,11 +192,18 @@ class QueueLives(QueueCore):
             self._ledger.after_commit(done, envelope.refuse)
         elif message.serial > row.serial:
             state = (message.job_id, message.serial, message.body)
-            self._ledger.store_state(state, done, envelope.refuse)
+            refused = functools.partial(self._state_refused, row, envelope)
+            self._ledger.store_state(state, done, refused)
         else:
             self._ledger.after_commit(functools.partial(envelope.reply, recorded))
 
+    def _state_refused(self, row: Row, envelope: Envelope, error: errors.GangerError) -> None:
+        # Until a later state of the job is stored, no answer of its process holds.
+        self._unstored[row.id] = error
+        envelope.refuse(error)
+
     def _state_recorded(self, row: Row, envelope: Envelope, message: messages.RecordState) -> None:
+        self._unstored.pop(row.id, None)
         envelope.reply(messages.StateRecorded(serial=message.serial))
         if message.serial < row.serial:
             return
@@ -255,6 +262,7 @@ class QueueLives(QueueCore):
 
     def _take_death(self, row: Row, *, was_killed: bool = False) -> None:
         """The process is gone without a word: believe the newest of file and journal."""
+        self._unstored.pop(row.id, None)
         job = self._newest(row)
         if job.status.is_final:
             self._store_found_end(row, job)

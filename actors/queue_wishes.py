@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ..storage import errors, jobs, settings
+from ..storage.jobs import JobStatus
 from ..storage.locks import Owner
 from ..transport import messages
 from . import submitting
@@ -27,6 +28,9 @@ class QueueWishes(QueueCore):
             text = f"Job {job_id} not found in queue"
             envelope.reply(messages.CancelOutcome(accepted=False, text=text))
         elif row.phase is Phase.HANDED_OVER:
+            # What is killed while it runs needs no record: a loss of power kills it, too.
+            if not (message.kill and row.status is JobStatus.RUNNING):
+                self._refuse_if_read_only()
             token = self._remember(envelope)
             self._tell_job(row, messages.CancelRequested(token=token, kill=message.kill))
         else:
@@ -41,6 +45,7 @@ class QueueWishes(QueueCore):
             text = f"Job {message.id} not found in queue"
             envelope.reply(messages.PriorityOutcome(accepted=False, text=text))
         elif row.phase is Phase.HANDED_OVER:
+            self._refuse_if_read_only()
             token = self._remember(envelope)
             asked = messages.PriorityRequested(token=token, priority=message.priority)
             self._tell_job(row, asked)
@@ -98,22 +103,45 @@ class QueueWishes(QueueCore):
                     self._change_priority(envelope, envelope.message)
 
     def _pass_answer(self, message: messages.CancelAnswered | messages.PriorityAnswered) -> None:
+        """The job's process has done what was asked; it is told when its state is stored.
+
+        The state came before this answer. If the disk refused it, the wish may come true, but
+        nothing vouches for it after a loss of power.
+        """
         envelope = self._requests.pop(message.token, None)
-        row = self._table.find(message.job_id)
+
+        def answer() -> None:
+            refused = self._unstored.get(message.job_id) if message.accepted else None
+            if refused is None:
+                self._wish_granted(envelope, message)
+            elif envelope is not None:
+                envelope.refuse(refused)
+
+        failed = (lambda _: None) if envelope is None else envelope.refuse
+        self._ledger.after_commit(answer, failed)
+
+    def _wish_granted(
+        self,
+        envelope: Envelope | None,
+        message: messages.CancelAnswered | messages.PriorityAnswered,
+    ) -> None:
+        answer: messages.Reply
         if isinstance(message, messages.CancelAnswered):
-            answer: messages.Reply = messages.CancelOutcome(
-                accepted=message.accepted, text=message.text
-            )
+            answer = messages.CancelOutcome(accepted=message.accepted, text=message.text)
         else:
             answer = messages.PriorityOutcome(accepted=message.accepted, text=message.text)
+            row = self._table.find(message.job_id)
             if message.accepted and row is not None and row.lock_file is not None:
                 owner = Owner(row.id, row.lock_file, row.process_id or 0)
                 row.priority = message.priority
                 changed = messages.LockPriorityChanged(owner=owner, priority=row.priority)
                 self.address("lock_manager").notify(changed)
         if envelope is not None:
-            reply = functools.partial(envelope.reply, answer)
-            self._ledger.after_commit(reply, envelope.refuse)
+            envelope.reply(answer)
+
+    def _refuse_if_read_only(self) -> None:
+        if self._ledger.is_read_only:
+            raise self._ledger.refusal()
 
     def _archive(self, envelope: Envelope, job_id: int) -> None:
         row = self._table.find(job_id)

@@ -154,9 +154,9 @@ class QueueDirectory:
                 os.unlink(path)
             documents.flush_directory(self._queue)
 
-    def write_archived(self, job_id: int, body: bytes) -> None:
+    def write_archived(self, job_id: int, body: bytes, *, flush: bool = True) -> None:
         """Replace the file of an archived job."""
-        documents.replace(self._archive_path(job_id), body, flush=True)
+        documents.replace(self._archive_path(job_id), body, flush=flush)
 
     def _make_folder(self, folder: str) -> None:
         """A folder of the archive, durable before anything is moved into it."""

@@ -7,8 +7,12 @@ segment is full the next one begins; a full one is deleted (`cut`) once everythi
 durable in the job files.
 
 A failed write or flush is never followed by more records in the same file: what it left
-there is cut off, or, if even that fails, the next commit begins a new segment, and a record
-that was not acknowledged is not acknowledged later.
+there is cut off, and the next commit begins a new segment. If even the cutting fails, it is
+done before a new segment begins: a record that was not acknowledged is not acknowledged later.
+
+After a failed flush of the file system the next one proves nothing: the kernel counts the
+pages that it could not write as clean. So older segments are left lying (`has_older`), also for
+a successor, until everything that they cover has been written anew and flushed.
 """
 
 from __future__ import annotations
@@ -82,6 +86,8 @@ class Journal:
         self._is_synced = False
         self._size = 0
         self._reserved = 0
+        self._spoilt: tuple[int, int] | None = None
+        self._watched: int | None = None
         self.flushes = 0
         """How many flushes this journal has made, for measuring."""
         documents.make_directory(directory)
@@ -107,22 +113,30 @@ class Journal:
                 found.append(path)
         return found
 
+    @property
+    def has_older(self) -> bool:
+        """Whether there are segments beside the newest: no `cut` has gone well since that began."""
+        return len(self._segments()) > 1
+
     def begin(self, last_id: int) -> None:
-        """Start a new segment; older ones stay until `cut`."""
+        """Start a new segment; older ones stay until `cut`. One that fails leaves no file."""
         self._close()
+        self._clean_spoilt()
+        self._watch_file_system()
         numbers = self._segments()
-        self._number = max(numbers[-1] if numbers else 0, self._number) + 1
-        path = self._path(self._number)
+        number = (numbers[-1] if numbers else 0) + 1
+        path = self._path(number)
         with documents.storage_errors(path):
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
-            try:
-                documents.flush_directory(self._directory)
-            except OSError:
-                os.close(descriptor)
-                raise
-        self._descriptor = descriptor
+        self._number, self._descriptor = number, descriptor
         self._newest = os.fspath(path)
         self._size = self._reserved = 0
+        try:
+            with documents.storage_errors(self._directory):
+                documents.flush_directory(self._directory)
+        except errors.StorageError:
+            self._undo()
+            raise
         self.flushes += 1
         first = _packed(SegmentBegun(FORMAT_VERSION, last_id))
         self._buffer.insert(0, first)
@@ -177,7 +191,7 @@ class Journal:
         old = [number for number in self._segments() if number < self._number]
         if not old and self._is_synced:
             return
-        flush_file_system(self._directory)
+        flush_file_system(self._directory, self._watched)
         self._is_synced = True
         self.flushes += 1
         for number in old:
@@ -188,6 +202,15 @@ class Journal:
         """Close the segment. What was not committed is dropped: nobody was told of it."""
         self._buffer.clear()
         self._close()
+        watched, self._watched = self._watched, None
+        if watched is not None:
+            os.close(watched)
+
+    def _watch_file_system(self) -> None:
+        """Keep a descriptor open: it is told of each error once, whoever else was told before."""
+        if self._watched is None:
+            with documents.storage_errors(self._directory):
+                self._watched = os.open(self._directory, os.O_RDONLY | os.O_CLOEXEC)
 
     def _write(self, descriptor: int, data: bytes) -> None:
         """Write behind the last record, into room that was filled with zeros before.
@@ -207,13 +230,32 @@ class Journal:
         # senders were told that it failed.
         descriptor, self._descriptor = self._descriptor, None
         assert descriptor is not None
-        try:
-            os.ftruncate(descriptor, self._size)
+        self._spoilt = (self._number, self._size)
+        with contextlib.suppress(OSError):
+            self._cut_off(descriptor, self._newest, self._size)
+        os.close(descriptor)
+
+    def _cut_off(self, descriptor: int, path: str, size: int) -> None:
+        """Take what counts for nothing off a segment, or the segment if it has nothing else."""
+        if size:
+            os.ftruncate(descriptor, size)
             os.fdatasync(descriptor)
-        except OSError:
-            pass
-        finally:
-            os.close(descriptor)
+        else:
+            os.unlink(path)
+        self._spoilt = None
+
+    def _clean_spoilt(self) -> None:
+        """Do now what could not be done after a failure: else nothing new is begun."""
+        if self._spoilt is None:
+            return
+        number, size = self._spoilt
+        path = os.fspath(self._path(number))
+        with documents.storage_errors(path):
+            descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+            try:
+                self._cut_off(descriptor, path, size)
+            finally:
+                os.close(descriptor)
 
     def _close(self) -> None:
         if self._descriptor is not None:
@@ -229,16 +271,27 @@ class Journal:
         return self._directory / f"{number:08d}{_SUFFIX}"
 
 
-def flush_file_system(path: Path) -> None:
-    """Make everything on the file system that holds ``path`` durable (syncfs)."""
+def flush_file_system(path: Path, watched: int | None = None) -> None:
+    """Make everything on the file system that holds ``path`` durable (syncfs).
+
+    ``watched`` is a descriptor on it that was opened before what is to be flushed was written:
+    of a write that failed meanwhile, a new one may not be told.
+    """
+    if watched is not None:
+        _sync(path, watched)
+        return
     with documents.storage_errors(path):
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        if _libc.syncfs(descriptor) != 0:
-            number = ctypes.get_errno()
-            raise errors.StorageError(f"{path}: {os.strerror(number)}")
+        _sync(path, descriptor)
     finally:
         os.close(descriptor)
+
+
+def _sync(path: Path, descriptor: int) -> None:
+    if _libc.syncfs(descriptor) != 0:
+        number = ctypes.get_errno()
+        raise errors.StorageError(f"{path}: {os.strerror(number)}")
 
 
 _libc = ctypes.CDLL(None, use_errno=True)

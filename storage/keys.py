@@ -100,11 +100,16 @@ def authorise(keys_directory: Path, public_key: str, name: str) -> None:
     path = _client_file(keys_directory, name)
     documents.make_private_directory(keys_directory)
     documents.make_private_directory(path.parent)
-    documents.flush_directory(keys_directory.parent)
-    documents.flush_directory(keys_directory)
-    new = _write_new(path, f"{_CLIENT_COMMENT}public {public_key}\n")
-    if not new and read_public_key(path) != public_key:
+    with documents.storage_errors(keys_directory):
+        documents.flush_directory(keys_directory.parent)
+        documents.flush_directory(keys_directory)
+    if _write_new(path, f"{_CLIENT_COMMENT}public {public_key}\n"):
+        return
+    if read_public_key(path) != public_key:
         raise errors.BadRequestError(f"name {name!r}: another key has this name already ({path})")
+    with documents.storage_errors(path):
+        # An earlier call may have failed after it had made the name.
+        documents.flush_directory(path.parent)
 
 
 def known_keys(keys_directory: Path) -> dict[str, str]:
@@ -199,5 +204,11 @@ def _write_new(path: Path, text: str) -> bool:
             return False
         finally:
             os.unlink(temporary)
-        documents.flush_directory(path.parent)
+        try:
+            documents.flush_directory(path.parent)
+        except OSError:
+            # The next attempt must not find a file that a loss of power may take away.
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+            raise
     return True

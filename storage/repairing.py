@@ -6,6 +6,7 @@ into quarantine, beside the queue. To be used under an `OfflineLock` that may wr
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import stat
@@ -82,7 +83,20 @@ def _repair(places: Places, facts: Facts, findings: list[Finding]) -> Iterator[O
         else:
             yield Outcome(finding, action)
     # What was moved and written without a flush of its own.
-    journal.flush_file_system(places.queue)
+    try:
+        journal.flush_file_system(places.queue)
+    except errors.StorageError:
+        # The files can be read, and need not be on the disk: the next daemon writes them anew.
+        with contextlib.suppress(errors.StorageError):
+            _leave_doubt(places)
+        raise
+
+
+def _leave_doubt(places: Places) -> None:
+    """Begin a segment of the journal: the others are then believed to cover what is not flushed."""
+    kept = journal.Journal(places.journal)
+    kept.begin(0)
+    kept.close()
 
 
 class _Repairer:

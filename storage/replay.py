@@ -6,6 +6,7 @@ which are here; what becomes of the jobs then is not.
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,7 +14,7 @@ import msgspec
 from . import errors, job_files, jobs, journal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
 
     from .job_files import QueueDirectory
     from .journal import Journal
@@ -95,6 +96,45 @@ def archive_again(directory: QueueDirectory, job_id: int, state: State | None) -
     if state is not None and not is_whole(live, job_id):
         directory.write(job_id, state[1], flush=False)
     directory.archive(job_id)
+
+
+def write_anew(directory: QueueDirectory, said: Journaled, left_out: Container[int]) -> None:
+    """Write every file that the journal covers once more: what is on the disk is in doubt.
+
+    A failed flush leaves pages that can be read, are not on the disk, and count as clean: only
+    what is written again is flushed again. ``left_out`` are jobs whose files others write.
+    """
+    for job_id, state in said.states.items():
+        if job_id not in left_out:
+            write_file_anew(directory, job_id, state)
+    for job_id, archived in said.archived.items():
+        if archived is not None:
+            _write_archived_anew(directory, job_id, archived)
+
+
+def write_file_anew(directory: QueueDirectory, job_id: int, state: State) -> None:
+    """Write a live job's file once more, from the file or the journal; `StorageError`."""
+    try:
+        job, body = newest(directory, job_id, state)
+    except errors.StorageError:
+        # No job at all: named when it was loaded, and left alone since.
+        return
+    if body is state[1] and _readable(lambda: directory.read_archived(job_id)) is not None:
+        # It was moved there before this journal began.
+        return
+    # Of a state that the journal does not have, there must be a whole file at any moment.
+    directory.write(job_id, body, flush=job.serial > state[0])
+
+
+def _write_archived_anew(directory: QueueDirectory, job_id: int, state: State) -> None:
+    found = _readable(lambda: directory.read_archived(job_id))
+    if found is None:
+        return
+    body, is_newer = state[1], False
+    with contextlib.suppress(errors.StorageError):
+        if (job := job_files.read_job(found, job_id)).status.is_final:
+            body, is_newer = found, job.serial > state[0]
+    directory.write_archived(job_id, body, flush=is_newer)
 
 
 def _readable(read: Callable[[], bytes | None]) -> bytes | None:

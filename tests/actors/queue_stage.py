@@ -38,10 +38,10 @@ class Queue:
 
     def restart(self) -> None:
         """The daemon dies without a word, and its successor takes over."""
-        self.actor.component._ledger._journal._close()
+        self.actor.component._ledger._journal.close()
         self.actor = self.stage.start(JobQueue)
 
-    def flush_file_system(self, _: object) -> None:
+    def flush_file_system(self, *_: object) -> None:
         """From now on, every file is as it is also after the loss of the machine."""
         self.flushed = {path: path.read_bytes() for path in self.files()}
 

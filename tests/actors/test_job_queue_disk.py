@@ -164,7 +164,7 @@ def test_an_end_found_at_the_start_is_journaled_before_it_is_told(
     if not is_alive:
         queue.kill_all()
 
-    def refuse_sync(_: object) -> None:
+    def refuse_sync(*_: object) -> None:
         raise errors.StorageError("the disk is gone")
 
     with monkeypatch.context() as patch:
@@ -262,6 +262,72 @@ def test_a_queue_that_boots_on_a_full_disk_ends_the_dead_later(
     queue.actor.notify(messages.DiskRetried())
     queue.actor.end_turn()
     assert queue.statuses() == {1: "error", 2: "queued"}
+
+
+def wish_of(kind: str) -> messages.CancelJob | messages.ChangeJobPriority:
+    return (
+        messages.CancelJob(id=1)
+        if kind == "cancel"
+        else messages.ChangeJobPriority(id=1, priority=5)
+    )
+
+
+def answer_as_process(queue: Queue) -> messages.CancelAnswered | messages.PriorityAnswered:
+    [told] = queue.stage.take(messages.TellJob, to="executor")
+    asked = told.message
+    if isinstance(asked, messages.CancelRequested):
+        return messages.CancelAnswered(job_id=1, token=asked.token, accepted=True, text="yes")
+    assert isinstance(asked, messages.PriorityRequested)
+    return messages.PriorityAnswered(
+        job_id=1, token=asked.token, priority=asked.priority, accepted=True, text="yes"
+    )
+
+
+@pytest.mark.parametrize("kind", ["cancel", "priority"])
+@pytest.mark.parametrize("is_later", [False, True])
+def test_what_a_jobs_process_grants_is_told_only_if_its_state_is_stored(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch, kind: str, *, is_later: bool
+) -> None:
+    queue.submitted(spec())
+    queue.start(1)
+    asker = queue.actor.ask(wish_of(kind))
+    answer = answer_as_process(queue)
+    with monkeypatch.context() as patch:
+        refuse(patch, "fdatasync", number=errno.EIO)
+        recorded = queue.record(1, 10, CANCELING if kind == "cancel" else WAITING)
+        if is_later:
+            # In a turn of its own, when the disk works again: that state was refused all the same.
+            queue.actor.end_turn()
+            patch.undo()
+            queue.actor.notify(messages.DiskRetried())
+        queue.actor.notify(answer)
+        queue.actor.end_turn()
+    assert recorded.refusal[0] == asker.refusal[0] == "ReadOnlyError"
+    assert os.strerror(errno.EIO) in asker.refusal[1]
+    assert queue.stage.take(messages.LockPriorityChanged) == []
+    queue.actor.notify(messages.DiskRetried())
+    queue.record(1, 11, CANCELING if kind == "cancel" else WAITING)
+    again = queue.actor.ask(wish_of(kind))
+    queue.actor.notify(answer_as_process(queue))
+    queue.actor.end_turn()
+    assert isinstance(again.answer, messages.CancelOutcome | messages.PriorityOutcome)
+    assert again.answer.accepted
+
+
+@pytest.mark.parametrize("kind", ["cancel", "priority"])
+def test_a_living_job_is_not_even_asked_while_the_disk_refuses(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    queue.submitted(spec(), spec())
+    queue.start_running(1)
+    with monkeypatch.context() as patch:
+        refuse(patch, "fdatasync", number=errno.EIO)
+        queue.submit(spec())
+        assert queue.actor.ask(wish_of(kind)).refusal[0] == "ReadOnlyError"
+        assert queue.stage.take(messages.TellJob) == []
+        # To end what fills the disk, say, nothing must be stored.
+        queue.actor.ask(messages.CancelJob(id=1, kill=True))
+        assert len(queue.stage.take(messages.TellJob)) == 1
 
 
 def test_nothing_is_archived_while_the_disk_refuses(

@@ -298,7 +298,7 @@ def test_the_states_of_running_jobs_are_repeated_in_the_next_segment(books: Book
 def test_a_disk_that_takes_no_new_segment_loses_nothing(
     books: Books, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(path: Path) -> None:
+    def fail(path: Path, _: int | None = None) -> None:
         raise errors.StorageError(f"{path}: no")
 
     with monkeypatch.context() as patch:
@@ -311,6 +311,81 @@ def test_a_disk_that_takes_no_new_segment_loses_nothing(
     assert 0 < len(told) < 49
     assert books.ledger.retry()
     assert sorted(books.after_crash()) == told
+
+
+def test_after_a_failed_flush_everything_that_it_covers_is_written_anew(
+    books: Books, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file is there to be read, and the next flush would do nothing for it."""
+    books.store_new(1, 2, 3)
+    books.ledger.commit()
+    books.ledger.write_pending()
+    books.store_archived(2)
+    books.ledger.commit()
+    files = [books.places.queue / "job-1", books.places.archive / "0" / "job-2"]
+    before = [path.stat().st_ino for path in files]
+
+    def fail(path: Path, _: int | None = None) -> None:
+        raise errors.StorageError(f"{path}: no")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("ganger.storage.journal.flush_file_system", fail)
+        assert not books.ledger.retry()
+    assert [path.stat().st_ino for path in files] == before
+    assert books.ledger.retry()
+    after = [path.stat().st_ino for path in files]
+    assert not set(before) & set(after)
+    # Once is enough.
+    assert books.ledger.retry()
+    assert [path.stat().st_ino for path in files] == after
+
+
+def test_the_file_of_a_living_process_is_written_anew_when_that_has_left(
+    books: Books, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    books.store_new(1)
+    books.ledger.commit()
+    books.ledger.write_state(1)
+    books.ledger.lend_spares(1)
+    books.store_state(1, 2, "success")
+    books.ledger.commit()
+    path = books.places.queue / "job-1"
+    path.write_bytes(body(1, 2, "success"))
+    before = path.stat().st_ino
+
+    def fail(path: Path, _: int | None = None) -> None:
+        raise errors.StorageError(f"{path}: no")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("ganger.storage.journal.flush_file_system", fail)
+        assert not books.ledger.retry()
+    assert books.ledger.retry()
+    assert path.stat().st_ino == before
+    books.ledger.take_back_spares(1)
+    books.ledger.forget(1)
+    assert path.stat().st_ino != before
+    assert path.read_bytes() == body(1, 2, "success")
+    assert books.ledger.serial(1) is None
+
+
+def test_a_successor_takes_up_the_doubt_of_a_flush_that_failed(
+    books: Books, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    books.store_new(1)
+    books.ledger.commit()
+    books.ledger.write_pending()
+    before = (books.places.queue / "job-1").stat().st_ino
+
+    def fail(path: Path, _: int | None = None) -> None:
+        raise errors.StorageError(f"{path}: no")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("ganger.storage.journal.flush_file_system", fail)
+        assert not books.ledger.retry()
+    successor = Books(books.places.data).begin()
+    assert (books.places.queue / "job-1").stat().st_ino != before
+    assert [*Journal(books.places.journal).segments()] == [successor.journal.segments()[-1]]
+    successor.close()
 
 
 # A disk that refuses.

@@ -63,6 +63,51 @@ def renew_journal(machine: Machine) -> None:
     submit(machine, job(opcode(text(JOURNAL_SEGMENT_BYTES, "r"))))
 
 
+def fail_to_flush(machine: Machine) -> None:
+    """The flush of the file system fails once; the next attempt, a second later, goes well."""
+    machine.fails_next_sync = True
+    renew_journal(machine)
+    assert not machine.fails_next_sync
+    machine.run_timers()
+    machine.end_turn()
+
+
+def ends_before_a_flush_that_failed(machine: Machine) -> None:
+    submit(machine, job(opcode("a")), job(opcode("b")), job(opcode("c", words=3)))
+    for job_id in (1, 2):
+        start(machine, job_id)
+        run(machine, job_id)
+    machine.archive(2)
+    machine.end_turn()
+    start(machine, 3)
+    step(machine, 3, 3)
+    fail_to_flush(machine)
+    run(machine, 3)
+    renew_journal(machine)
+
+
+def a_daemon_that_ends_after_a_flush_that_failed(machine: Machine) -> None:
+    submit(machine, job(opcode("a")))
+    start(machine, 1)
+    run(machine, 1)
+    machine.fails_next_sync = True
+    renew_journal(machine)
+    restart(machine)
+    renew_journal(machine)
+
+
+def a_process_that_leaves_after_a_flush_that_failed(machine: Machine) -> None:
+    submit(machine, job(opcode("a", node="a")))
+    start(machine, 1)
+    while 1 in machine.processes and not any(machine.processes[1].sent):
+        machine.step(machine.processes[1])
+        machine.end_turn()
+    fail_to_flush(machine)
+    run(machine, 1)
+    renew_journal(machine)
+    renew_journal(machine)
+
+
 def the_first_job(machine: Machine) -> None:
     submit(machine, job(opcode("a")))
 
@@ -229,6 +274,9 @@ def the_first_job_in_the_archive(machine: Machine) -> None:
         an_end_that_the_daemon_did_not_live_to_read,
         a_process_killed_before_its_last_flush,
         the_first_job_in_the_archive,
+        ends_before_a_flush_that_failed,
+        a_daemon_that_ends_after_a_flush_that_failed,
+        a_process_that_leaves_after_a_flush_that_failed,
     ],
 )
 def test_nothing_that_was_acknowledged_is_lost_or_done_twice(scene: Play, tmp_path: Path) -> None:

@@ -205,7 +205,7 @@ def test_cutting_makes_the_job_files_durable_first(
     kept.begin(0)
     kept.begin(0)
 
-    def fail(path: Path) -> None:
+    def fail(path: Path, _: int | None = None) -> None:
         raise errors.StorageError(f"{path}: no")
 
     monkeypatch.setattr(journal, "flush_file_system", fail)
@@ -402,6 +402,70 @@ def test_a_segment_that_was_begun_in_vain_does_not_shift_the_next_one(
     kept.commit(2)
     kept.close()
     assert [record for record in replayed(directory) if record in RECORDS] == [SECOND]
+
+
+def test_a_start_that_fails_again_and_again_leaves_no_file(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = Journal(directory)
+    kept.append(FIRST)
+    kept.commit(2)
+    kept._close()
+    for calls in (("pwrite",), ("fsync",), ("fdatasync", "ftruncate"), ("pwrite", "unlink")):
+        with monkeypatch.context() as patch:
+            refuse(patch, *calls)
+            for _ in range(5):
+                kept.append(SECOND)
+                with pytest.raises(errors.StorageError):
+                    kept.commit(2)
+        assert len(segments(directory)) == 1 + ("unlink" in calls)
+    kept.append(SECOND)
+    kept.commit(2)
+    assert [path.name for path in segments(directory)] == ["00000001.journal", "00000002.journal"]
+    assert replayed(directory) == [FIRST, SECOND]
+
+
+def test_what_could_not_be_cut_off_is_cut_off_before_anything_new_is_stored(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = Journal(directory)
+    kept.append(FIRST)
+    kept.commit(2)
+    kept.append(SECOND)
+    with monkeypatch.context() as patch:
+        refuse(patch, "fdatasync", "ftruncate")
+        with pytest.raises(errors.StorageError):
+            kept.commit(2)
+    kept.append(THIRD)
+    with monkeypatch.context() as patch:
+        refuse(patch, "ftruncate")
+        with pytest.raises(errors.StorageError):
+            kept.commit(2)
+    assert len(segments(directory)) == 1
+    kept.append(THIRD)
+    kept.commit(2)
+    assert replayed(directory) == [FIRST, THIRD]
+
+
+def test_the_file_system_is_flushed_by_a_descriptor_that_was_there_before(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = Journal(directory)
+    kept.begin(0)
+    flushed: list[int] = []
+
+    class Library:
+        @staticmethod
+        def syncfs(descriptor: int) -> int:
+            flushed.append(os.fstat(descriptor).st_ino)
+            return 0
+
+    monkeypatch.setattr(journal, "_libc", Library)
+    with monkeypatch.context() as patch:
+        refuse(patch, "open")
+        kept.cut()
+    assert flushed == [directory.stat().st_ino]
+    kept.close()
 
 
 def test_the_directory_must_be_one(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -122,6 +124,37 @@ def test_authorising_twice_is_harmless_but_a_name_stands_for_one_key(tmp_path: P
     with pytest.raises(errors.BadRequestError, match="another key has this name"):
         keys.authorise(tmp_path, OTHER, "a")
     assert keys.known_keys(tmp_path) == {PUBLIC: "a"}
+
+
+def test_a_name_that_was_not_flushed_is_flushed_when_it_is_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fsync, flushed = os.fsync, []
+    clients = tmp_path / "keys" / "clients"
+
+    def fail(descriptor: int) -> None:
+        is_of_clients = os.readlink(f"/proc/self/fd/{descriptor}") == str(clients)
+        if is_of_clients and (clients / "a.pub").exists():
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    def flush(descriptor: int) -> None:
+        fsync(descriptor)
+        flushed.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+
+    for calls in (("fsync",), ("fsync", "unlink")):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", fail)
+            if "unlink" in calls:
+                patch.setattr(os, "unlink", lambda *_, **__: None)
+            with pytest.raises(errors.StorageError, match="Input/output error"):
+                keys.authorise(tmp_path / "keys", PUBLIC, "a")
+        assert (clients / "a.pub").exists() == ("unlink" in calls)
+        flushed.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", flush)
+            keys.authorise(tmp_path / "keys", PUBLIC, "a")
+        assert str(clients) in flushed
+        (clients / "a.pub").unlink()
 
 
 @pytest.mark.parametrize("name", ["", "../a", "a/b", ".hidden", "a b", "a" * 65, "ä"])

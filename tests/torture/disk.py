@@ -15,6 +15,11 @@ What is assumed, and nothing beyond it:
   within one directory; each write whole, torn at sectors, or not; a file may have grown though
   the data did not get there (zeros then). A sector is old or new, never a mixture.
 
+A flush of a file or of the file system may fail (`FlushFailed`). Then the pages that it was to
+write count as clean: the next flush has nothing to do for them, succeeds, and they are on the
+disk only by chance. Names and sizes go on being pending: a file system that cannot write those
+stops, rather than forget them.
+
 ``names_in_order`` is a weaker disk's promise that one may make, and most file systems with a
 journal do: changes of names survive in their order, and every flush takes along all that were
 made before it.
@@ -22,6 +27,7 @@ made before it.
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 from pathlib import Path
@@ -60,7 +66,22 @@ class Flushed(msgspec.Struct, frozen=True):
     inode: int | None
 
 
-Change = Named | Written | Resized | Flushed
+class FlushFailed(msgspec.Struct, frozen=True):
+    """A flush of a file, or (None) of the file system, ended in an error."""
+
+    inode: int | None
+
+
+Change = Named | Written | Resized | Flushed | FlushFailed
+
+
+class _Pending(msgspec.Struct):
+    """A change of a file's data, in its place among others: which of them are on the disk."""
+
+    change: Written | Resized
+    is_durable: bool = False
+    is_forgotten: bool = False
+    """A flush of it failed: no later one writes it."""
 
 
 class Loss(msgspec.Struct, frozen=True):
@@ -144,7 +165,7 @@ class Disk:
         self._names = {inode: dict(names) for inode, names in start.names.items()}
         self._contents = dict(start.contents)
         self._pending_names: list[Named] = []
-        self._pending_data: dict[int, list[Written | Resized]] = {}
+        self._pending_data: dict[int, list[_Pending]] = {}
         self._names_in_order = names_in_order
 
     def take(self, change: Change) -> None:
@@ -153,7 +174,12 @@ class Disk:
             case Named():
                 self._pending_names.append(change)
             case Written() | Resized():
-                self._pending_data.setdefault(change.inode, []).append(change)
+                self._pending_data.setdefault(change.inode, []).append(_Pending(change))
+            case FlushFailed():
+                inodes = [change.inode] if change.inode is not None else [*self._pending_data]
+                for inode in inodes:
+                    for pending in self._pending_data.get(inode, ()):
+                        pending.is_forgotten |= isinstance(pending.change, Written)
             case Flushed(inode=None):
                 for inode in list(self._pending_data):
                     self._flush_data(inode)
@@ -165,7 +191,8 @@ class Disk:
     @property
     def pending(self) -> int:
         """How many changes a loss of power could undo."""
-        return len(self._pending_names) + sum(map(len, self._pending_data.values()))
+        data = sum(not each.is_durable for each in itertools.chain(*self._pending_data.values()))
+        return len(self._pending_names) + data
 
     def crash(self, dice: random.Random, loss: Loss) -> Image:
         """What is found after the power has come back."""
@@ -186,9 +213,12 @@ class Disk:
         return self._names_in_order or any(place == inode for place, _, _ in named.entries)
 
     def _flush_data(self, inode: int) -> None:
-        changes = self._pending_data.pop(inode, [])
-        if changes:
-            self._contents[inode] = _applied(self._contents.get(inode, b""), changes)
+        changes = self._pending_data.get(inode, [])
+        for pending in changes:
+            pending.is_durable |= not pending.is_forgotten
+        if changes and all(pending.is_durable for pending in changes):
+            plain = [pending.change for pending in self._pending_data.pop(inode)]
+            self._contents[inode] = _applied(self._contents.get(inode, b""), plain)
 
     def _flush_names(self, are_flushed: list[bool]) -> None:
         """Make these durable, and what was done before to the same names with them."""
@@ -238,15 +268,16 @@ def _applied(content: bytes, changes: list[Written | Resized]) -> bytes:
     return bytes(data)
 
 
-def _survived(
-    content: bytes, changes: list[Written | Resized], dice: random.Random, loss: Loss
-) -> bytes:
+def _survived(content: bytes, changes: list[_Pending], dice: random.Random, loss: Loss) -> bytes:
     data = bytearray(content)
-    for change in changes:
-        survives = dice.random() < loss.data
+    for pending in changes:
+        change = pending.change
+        survives = pending.is_durable or dice.random() < loss.data
         match change:
             case Resized() if survives:
                 _resize(data, change.size)
+            case Written() if pending.is_durable:
+                _put(data, change.offset, change.data)
             case Written() if survives and dice.random() >= loss.torn:
                 _put(data, change.offset, change.data)
             case Written() if survives or dice.random() < loss.torn / 2:

@@ -7,7 +7,9 @@ them and what they answer is noted, to be compared later with what is left of it
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
+import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -31,6 +33,8 @@ from ganger.storage.settings import Places
 from ganger.transport import messages
 from ganger.transport.addresses import Directory, Envelope
 from ganger.transport.messages import JobSpec, Message
+
+_REFUSED = os.strerror(errno.EIO)
 
 LOCKS = ("a", "b", "c")
 """The nodes that jobs lock."""
@@ -86,6 +90,18 @@ class _User:
         self._take(envelope.message)
 
 
+class _Timer:
+    """Runs out when the machine says so."""
+
+    def __init__(self, started: list[_Timer], function: Callable[[], None]) -> None:
+        self.function = function
+        self.daemon = False
+        self._started = started
+
+    def start(self) -> None:
+        self._started.append(self)
+
+
 class Machine:
     """The machine. ``note`` is told of every event; ``dice`` decide what is left open."""
 
@@ -104,6 +120,11 @@ class Machine:
         self._wishes = 0
         self.interruption = 0.0
         """How likely it is that a process has to rest before it changes something on disk."""
+        self.refusal = 0.0
+        """How likely it is that a flush fails."""
+        self.disk_dice = dice
+        self._timers: list[_Timer] = []
+        self._unauthorised: list[tuple[str, str]] = []
 
     @property
     def places(self) -> Places:
@@ -142,9 +163,44 @@ class Machine:
 
     def _forget_daemon(self) -> None:
         self.is_up = False
+        self._timers.clear()
         ledger = self.queue.component._ledger
-        ledger._journal._close()
+        ledger._journal.close()
         ledger.directory.close()
+
+    def boot_in_vain(self) -> None:
+        """As `boot`; if the disk refuses what a start needs, there is no daemon afterwards."""
+        try:
+            self.boot()
+        except (AssertionError, errors.GangerError) as error:
+            if not self.was_refused or _REFUSED not in str(error):
+                raise
+            self.is_up = False
+            self._stage.end()
+            self._stage.told.clear()
+
+    def refuses_flush(self, inode: int | None) -> bool:
+        """Whether this flush, of one inode or of the file system, fails."""
+        is_refused = self.refusal > 0 and self.disk_dice.random() < self.refusal
+        if inode is None and self.fails_next_sync:
+            self.fails_next_sync, is_refused = False, True
+        self.was_refused |= is_refused
+        return is_refused
+
+    was_refused = False
+    fails_next_sync = False
+    """Whether the next flush of the file system fails."""
+
+    def timer(self, _: float, function: Callable[[], None]) -> _Timer:
+        """Stands for `threading.Timer`."""
+        return _Timer(self._timers, function)
+
+    def run_timers(self) -> None:
+        """The time has come for everything that waits for it: the disk is tried again."""
+        timers, self._timers[:] = list(self._timers), []
+        for timer in timers:
+            timer.function()
+        self._deliver_told()
 
     def power_off(self) -> None:
         """Everything ends; closes what a real loss of power would not leave open either."""
@@ -220,6 +276,8 @@ class Machine:
                         line.inbox.append(Received(message.message, 0))
                     case messages.RefuseHandOver() if message.job_id in self.processes:
                         self.end(self.processes[message.job_id])
+                    case messages.DiskRetried():
+                        (self.queue if name == "job_queue" else self.locks).notify(message)
                     case messages.OwnerEnded() | messages.LockPriorityChanged():
                         assert name == "lock_manager"
                         self.locks.notify(message)
@@ -246,6 +304,8 @@ class Machine:
         self.note(promises.Offered(number, key, work))
 
         def take(answer: Any) -> None:
+            if isinstance(answer, messages.Failure) and self.was_refused:
+                return
             assert isinstance(answer, messages.JobsSubmitted), answer
             self.note(promises.Submitted(number, tuple(answer.ids)))
 
@@ -305,15 +365,19 @@ class Machine:
         found["serial_no"] = serial
         found["filters"][f"rule-{serial}"] = {"priority": serial, "action": "ACCEPT"}
         self.note(promises.Configured(serial, is_sure=False))
-        config_files.write(self.places.config, found)
-        self.note(promises.Configured(serial, is_sure=True))
+        with contextlib.suppress(errors.StorageError):
+            config_files.write(self.places.config, found)
+            self.note(promises.Configured(serial, is_sure=True))
 
     def authorise(self) -> None:
         """Make the key of a client known."""
         number = len(keys.known_keys(self.places.keys)) + 1
-        key = f"{number:05d}" * 8
-        keys.authorise(self.places.keys, key, f"client-{number}")
-        self.note(promises.Authorised(key))
+        self._unauthorised.append((f"{number:05d}" * 8, f"client-{number}"))
+        key, name = self._unauthorised[0]
+        with contextlib.suppress(errors.StorageError):
+            keys.authorise(self.places.keys, key, name)
+            self.note(promises.Authorised(key))
+            self._unauthorised.clear()
 
     def _ask(self, message: Message, take: Callable[[Any], None]) -> None:
         self.queue.handle(Envelope(message, _User(take)))

@@ -129,6 +129,8 @@ class _Run:
             recorder.install(patch)
             machine = Machine(self._root, self._dice, self._clock, recorder.happened)
             recorder.before_change = machine.interrupt
+            recorder.is_flush_refused = machine.refuses_flush
+            patch.setattr("threading.Timer", machine.timer)
             try:
                 machine.boot()
                 play(machine)
@@ -209,6 +211,8 @@ class _Run:
                 recorder.install(patch)
             machine = Machine(self._root, dice, self._clock, recorder.happened)
             recorder.before_change = machine.interrupt
+            recorder.is_flush_refused = machine.refuses_flush
+            patch.setattr("threading.Timer", machine.timer)
             try:
                 self._tell(where, _judge(machine, past))
                 if is_recorded:

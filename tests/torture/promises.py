@@ -183,6 +183,9 @@ class Promises:
                 for job_id in event.ids or self.jobs:
                     self.jobs[job_id].may_be_archived = True
                     self.jobs[job_id].is_archived |= isinstance(event, Archived)
+            case Ended() if event.job_id not in self.jobs:
+                # The others are told so of jobs that the disk refused.
+                assert event.status is JobStatus.CANCELED
             case _:
                 _take_of_one(self.jobs[event.job_id], event)
 

@@ -11,6 +11,8 @@ make every crash made from the record worthless.
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import os
 import random
 from collections.abc import Callable
@@ -26,6 +28,7 @@ from tests.torture.disk import (
     Change,
     Disk,
     Flushed,
+    FlushFailed,
     Image,
     Named,
     Resized,
@@ -54,6 +57,8 @@ class Recorder:
         self.start = image or Image({ROOT: {}}, {})
         self.before_change: Callable[[], None] = lambda: None
         """Called before every change, in the thread that makes it."""
+        self.is_flush_refused: Callable[[int | None], bool] = lambda _: False
+        """Whether the flush that is being made, of an inode or of all, fails (`FlushFailed`)."""
         self._root = os.fspath(root)
         self._names = {inode: dict(names) for inode, names in self.start.names.items()}
         self._sizes = {inode: len(data) for inode, data in self.start.contents.items()}
@@ -252,13 +257,22 @@ class Recorder:
             self._real.fsync(descriptor)
             return
         self.before_change()
-        self.entries.append(Flushed(self._descriptors[descriptor][0]))
+        inode = self._descriptors[descriptor][0]
+        if self.is_flush_refused(inode):
+            if inode not in self._names:
+                self.entries.append(FlushFailed(inode))
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        self.entries.append(Flushed(inode))
 
     _fdatasync = _fsync
 
     def _syncfs(self, descriptor: int) -> int:
         assert descriptor in self._descriptors
         self.before_change()
+        if self.is_flush_refused(None):
+            self.entries.append(FlushFailed(None))
+            ctypes.set_errno(errno.EIO)
+            return -1
         self.entries.append(Flushed(None))
         return 0
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import random
+
 from tests.torture.machine import LOCKS, Machine, opcode
 
 from ganger.actors.job_table import Phase
 from ganger.transport.messages import JobSpec
 
 INTERRUPTION = 0.15
+REFUSALS = (0.0, 0.0, 0.03, 0.2)
+"""How likely it is that a flush fails, of which each script has one."""
+RETRY_CHANCE = 0.3
+"""How likely it is, before each action, that the disk is tried again if it failed."""
 JOBS_MAX = 10
 
 
@@ -18,6 +24,10 @@ class Script:
         self._machine = machine
         self._dice = machine.dice
         machine.interruption = INTERRUPTION
+        # Dice of their own: a script is the same one whether or not flushes fail in it.
+        self._disk_dice = random.Random(str(machine.dice.getstate()))
+        machine.disk_dice = self._disk_dice
+        machine.refusal = self._disk_dice.choice(REFUSALS)
 
     def play(self, count: int) -> None:
         """Let ``count`` things happen."""
@@ -29,12 +39,14 @@ class Script:
     def _happen(self) -> None:
         machine = self._machine
         machine.clock.now += self._dice.choice((0.001, 0.01, 0.2, 1.5))
+        if machine.is_up and self._disk_dice.random() < RETRY_CHANCE:
+            machine.run_timers()
         running = [one for one in machine.processes.values() if one.is_started]
         if running and self._dice.random() < 0.45:
             machine.step(self._dice.choice(running))
         elif not machine.is_up:
             if self._dice.random() < 0.4:
-                machine.boot()
+                machine.boot_in_vain()
             return
         else:
             actions = self._dice.choices(list(_ACTIONS), list(_ACTIONS.values()))

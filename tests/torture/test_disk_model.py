@@ -14,6 +14,7 @@ from tests.torture.disk import (
     Change,
     Disk,
     Flushed,
+    FlushFailed,
     Image,
     Loss,
     Named,
@@ -70,6 +71,21 @@ def test_a_flushed_directory_keeps_its_names_and_may_lose_the_data_and_its_own_n
 def test_a_flush_of_the_file_system_keeps_everything() -> None:
     found = trees(create(FILE, "a"), Written(FILE, 0, b"data"), Flushed(None))
     assert all(tree == {"a": b"data"} for tree in found)
+
+
+@pytest.mark.parametrize("flushed", [FILE, None])
+def test_after_a_failed_flush_the_next_one_succeeds_and_the_data_may_be_gone(
+    flushed: int | None,
+) -> None:
+    changes = (create(FILE, "a"), Written(FILE, 0, b"data"), FlushFailed(flushed), Flushed(None))
+    found = {tree["a"] for tree in trees(*changes)}
+    assert {b"", b"data"} <= found
+    # Written again, it is flushed again; what is written later is not in doubt.
+    again = trees(*changes, Written(FILE, 0, b"data"), Flushed(flushed))
+    assert all(tree == {"a": b"data"} for tree in again)
+    behind = {tree["a"] for tree in trees(*changes, Written(FILE, 4, b"!"), Flushed(flushed))}
+    assert {b"data!", b"\0\0\0\0!"} <= behind
+    assert all(data is not None and data.endswith(b"!") for data in behind)
 
 
 @pytest.mark.parametrize(
@@ -170,14 +186,31 @@ def test_a_product_that_forgets_a_flush_is_found_out(
         machine.end_turn()
 
     for flush in ("documents.flush_directory", "journal.flush_file_system"):
-        monkeypatch.setattr(f"ganger.storage.{flush}", lambda _: None)
+        monkeypatch.setattr(f"ganger.storage.{flush}", lambda *_: None)
     faults = lose_power_everywhere(submit, tmp_path, losses=6)
     assert any("gone without a word" in fault for fault in faults)
     assert any("given out again" in fault for fault in faults)
 
 
+def test_a_product_that_only_repeats_a_failed_flush_is_found_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail_to_flush(machine: Machine) -> None:
+        machine.submit(JobSpec(ops=[opcode("work")]))
+        machine.end_turn()
+        machine.rest()
+        machine.fails_next_sync = True
+        machine.queue.component._ledger.retry()
+        machine.queue.component._ledger.retry()
+
+    assert lose_power_everywhere(fail_to_flush, tmp_path, losses=6) == []
+    monkeypatch.setattr("ganger.storage.replay.write_anew", lambda *_: None)
+    faults = lose_power_everywhere(fail_to_flush, tmp_path, losses=6)
+    assert any("quarantined" in fault for fault in faults)
+
+
 def test_a_case_is_repeated_by_its_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ganger.storage.journal.flush_file_system", lambda _: None)
+    monkeypatch.setattr("ganger.storage.journal.flush_file_system", lambda *_: None)
     cases = range(100, 120)
     first = [repeat(5, case, tmp_path) for case in cases]
     assert any(first)
