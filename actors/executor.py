@@ -378,7 +378,8 @@ class Executor(PollingComponent):
         if child is not None and child.address is not None:
             child.address.tell(Envelope(message.message))
             return
-        self.address("job_queue").notify(_unreachable(message))
+        if not isinstance(asked, messages.GateChanged):
+            self.address("job_queue").notify(_unreachable(message, asked))
 
     def _kill_later(self, child: Child) -> None:
         due = messages.KillDue(job_id=child.job_id, lock_file=child.lock_file)
@@ -556,8 +557,10 @@ def _template(child: Child) -> str:
     return "full" if child.needs_user_opcodes else "lean"
 
 
-def _unreachable(message: messages.TellJob) -> Message:
-    job_id, asked = message.job_id, message.message
+def _unreachable(
+    message: messages.TellJob, asked: messages.CancelRequested | messages.PriorityRequested
+) -> Message:
+    job_id = message.job_id
     text = f"Job {job_id} cannot be reached now; try again"
     match asked:
         case messages.CancelRequested():

@@ -44,6 +44,7 @@ from .own_file import OwnFile
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_Wish = messages.CancelRequested | messages.PriorityRequested
 _RECORD_SECONDS = 5.0
 _RETRY_SECONDS = 1.0
 _TOLD_AGAIN_MAX = 1_000
@@ -96,6 +97,10 @@ class ReturnedError(Exception):
     """The job goes back to the queue before its opcode; the text says why."""
 
 
+class RejectedError(Exception):
+    """A filter rule rejects the job, which has executed nothing; the text says which."""
+
+
 class JobActor:
     """Runs one job. ``owner`` is its name for locks, ``go`` what came with the hand-over."""
 
@@ -106,13 +111,19 @@ class JobActor:
         path = job_files.path(go.queue, job.id)
         self._file = OwnFile(path, go.spares, self._wait_for_disk)
         self._secrets = go.secrets
+        self._queue = go.queue
+        self._chosen = go.chosen
         self._number = 0
         self._unanswered: dict[int, Request[Any]] = {}
         self._answers: dict[int, Message] = {}
         self._received: deque[Received] = deque()
+        self._postponed: deque[Received] | None = None
         self._index = 0
         self._is_canceled = False
         self._has_locks = False
+        """It holds locks or waits for some."""
+        self._is_in_line = False
+        self._is_gate_doubted = False
         self._asked_for_locks = False
         self._is_returned = False
         self._must_be_killed = False
@@ -141,6 +152,10 @@ class JobActor:
             opcode = self._prepare(op)
         except CanceledError:
             jobs.cancel_from(self._job, self._index, self._now())
+            return False
+        except RejectedError as rejected:
+            now = self._now()
+            jobs.cancel_pending(self._job, now, source=jobs.FILTER_SOURCE, text=str(rejected))
             return False
         except ReturnedError as returned:
             self._return(op, str(returned))
@@ -181,20 +196,34 @@ class JobActor:
         if self._has_locks:
             self._ask(messages.ReleaseLocks(owner=self._owner))
             self._has_locks = False
-        if self._index > 0:
-            if depends := opcodes.dependencies(op.input):
-                self._check_dependencies(depends)
-            self._pass_gate()
+        if self._index > 0 and (depends := opcodes.dependencies(op.input)):
+            self._check_dependencies(depends)
         if changes := opcode.lock_needs().to_changes():
-            self._acquire(op, [(name, str(mode)) for name, mode in changes])
-            if op.status is JobStatus.WAITING:
-                # The rules may have changed while it waited.
+            if self._index > 0:
                 self._pass_gate()
+            self._acquire(op, [(name, str(mode)) for name, mode in changes])
         self._stop_if_canceled()
+        self._begin(op)
+        return opcode
+
+    def _begin(self, op: jobs.OpcodeEntry) -> None:
+        """Record that the opcode runs, unless the rules in force do not let it start.
+
+        What is asked of the job meanwhile is answered when it is known whether it runs.
+        """
+        before = op.status
         op.apply(OpcodeEvent.START)
         op.exec_timestamp = self._now()
-        self._record()
-        return opcode
+        self._postponed = deque()
+        try:
+            self._record(begins=True)
+        except (ReturnedError, RejectedError):
+            op.status, op.exec_timestamp = before, None
+            raise
+        finally:
+            self._received.extendleft(reversed(self._postponed))
+            self._postponed = None
+        self._take_messages()
 
     def _with_secrets(self, fields: dict[str, Any]) -> dict[str, Any]:
         """The opcode's parameters with its secrets, which are in no file."""
@@ -226,10 +255,35 @@ class JobActor:
                 raise opcodes.OperationError("OpExecError", outcome.text)
 
     def _pass_gate(self) -> None:
-        """Go on only if no filter rule pauses the job; without a daemon there is no gate."""
-        answer = self._try_ask(messages.AskGate(job_id=self._job.id), _RECORD_SECONDS)
-        if isinstance(answer, messages.GateAnswered) and not answer.is_open:
-            raise ReturnedError(answer.text)
+        """Wait for locks only if the opcode could start then; the record of its start decides."""
+        self._is_gate_doubted = False
+        asked = messages.AskGate(job_id=self._job.id, chosen=self._chosen)
+        answer = self._try_ask(asked, _RECORD_SECONDS)
+        if isinstance(answer, messages.GateAnswered):
+            self._obey(answer)
+
+    def _obey(self, gate: messages.GateAnswered) -> None:
+        if gate.is_rejected:
+            raise RejectedError(gate.text)
+        if not gate.is_open:
+            raise ReturnedError(gate.text)
+        self._chosen = messages.ChosenUnder(gate.chain, self._chosen.limit)
+
+    def _obey_stored_rules(self) -> None:
+        """No daemon answers: go by the rules as they are stored, which are never older."""
+        from . import stored_rules  # noqa: PLC0415 - costs more than a short job
+
+        while True:
+            try:
+                has_begun = self._index > 0
+                gate = stored_rules.gate(self._queue, self._job, self._chosen, has_begun=has_begun)
+            except (errors.StorageError, errors.DataDirectoryError):
+                if not job_files.is_queue_of(self._file.path):
+                    raise
+                self._wait_for_disk()
+            else:
+                self._obey(gate)
+                return
 
     def _return(self, op: jobs.OpcodeEntry, reason: str) -> None:
         """Give the job back to the queue: durable before the process leaves, and for good."""
@@ -246,6 +300,8 @@ class JobActor:
         told = self._add_to_log([text], "message")
         op.apply(OpcodeEvent.RETURN)
         op.start_timestamp = None
+        if not self._job.has_begun:
+            self._job.start_timestamp = None
         self._job.livelock = self._job.process_id = None
         serial = self._job.advance_serial()
         body = jobs.encode_job(self._job)
@@ -258,16 +314,20 @@ class JobActor:
 
     def _acquire(self, op: jobs.OpcodeEntry, changes: list[tuple[str, str]]) -> None:
         request = messages.RequestLocks(owner=self._owner, priority=op.priority, changes=changes)
-        self._asked_for_locks = True
+        self._asked_for_locks = self._has_locks = self._is_in_line = True
         number = self._send(request)
-        while True:
-            answer = self._await(number)
-            if isinstance(answer, messages.LocksGranted):
-                self._has_locks = True
-                return
-            if isinstance(answer, messages.LocksPending):
-                self._unanswered[number] = request
-                self._show_waiting(op)
+        try:
+            while True:
+                answer = self._await(number)
+                if isinstance(answer, messages.LocksGranted):
+                    return
+                if isinstance(answer, messages.LocksPending):
+                    self._unanswered[number] = request
+                    self._show_waiting(op)
+        finally:
+            # Who gives up must not repeat it: it would be granted after it was withdrawn.
+            self._unanswered.pop(number, None)
+            self._is_in_line = False
 
     def _show_waiting(self, op: jobs.OpcodeEntry) -> None:
         if op.status is JobStatus.QUEUED:
@@ -286,22 +346,30 @@ class JobActor:
 
     # ------------------------------------------------------------ durable states
 
-    def _record(self) -> None:
-        """Make the job's state durable; returns only when it is."""
-        self._store_state()
+    def _record(self, *, begins: bool = False) -> None:
+        """Make the job's state durable; returns only when it is.
+
+        If it ``begins`` an opcode: unless the gate is closed, which raises what follows from that.
+        """
+        self._store_state(begins=begins)
         # A successor of the daemon is told this, never a state that is still on its way.
         self._durable = self._state(self._job.serial, None)
 
-    def _store_state(self) -> None:
+    def _store_state(self, *, begins: bool) -> None:
         serial = self._job.advance_serial()
         body = jobs.encode_job(self._job)
         if len(body) <= settings.JOURNALED_STATE_BYTES_MAX and self._link.is_up:
-            answer = self._try_ask(self._state(serial, body), _RECORD_SECONDS)
+            state = self._state(serial, body, begins=self._chosen if begins else None)
+            answer = self._try_ask(state, _RECORD_SECONDS)
+            if isinstance(answer, messages.GateAnswered):
+                self._obey(answer)
             if isinstance(answer, messages.StateRecorded):
                 # A newer one may have been posted meanwhile, over a link that broke then.
                 self._file.is_only_copy &= self._job.serial > serial
                 self._file.write(body, serial, flush=False)
                 return
+        if begins:
+            self._obey_stored_rules()
         self._file.is_only_copy = True
         self._file.write(body, serial, flush=True)
         self._link.send(self._state(serial, None), self._next_number())
@@ -337,7 +405,12 @@ class JobActor:
             self._link.send(self._state(serial, None), self._next_number())
 
     def _state(
-        self, serial: int, body: bytes | None, *, is_unanswered: bool = False
+        self,
+        serial: int,
+        body: bytes | None,
+        *,
+        is_unanswered: bool = False,
+        begins: messages.ChosenUnder | None = None,
     ) -> messages.RecordState:
         job = self._job
         return messages.RecordState(
@@ -351,6 +424,7 @@ class JobActor:
             body=body,
             has_locks=self._asked_for_locks,
             is_unanswered=is_unanswered,
+            begins=begins,
         )
 
     def _wait_for_disk(self) -> None:
@@ -390,6 +464,8 @@ class JobActor:
         while True:
             self._take_messages()
             self._stop_if_canceled()
+            if self._is_gate_doubted and self._is_in_line:
+                self._pass_gate()
             answer = self._answers.pop(number, None)
             if isinstance(answer, messages.Failure):
                 error = errors.from_wire(answer.error, answer.text)
@@ -410,13 +486,17 @@ class JobActor:
             return
         while self._received:
             received = self._received.popleft()
-            self._receive(received.message, received.number)
+            if self._postponed is not None and isinstance(received.message, _Wish):
+                self._postponed.append(received)
+            else:
+                self._receive(received.message, received.number)
         if self._link.has_changed:
             self._link.has_changed = False
             self._introduce()
 
     def _introduce(self) -> None:
         """Tell a successor of the daemon what its predecessor may have kept to itself."""
+        self._is_gate_doubted = True
         self._resend()
         if self._durable is not None:
             self._link.send(self._durable, self._next_number())
@@ -453,7 +533,10 @@ class JobActor:
                 self._answer_cancel(message)
             case messages.PriorityRequested():
                 self._answer_priority(message.token, message.priority)
+            case messages.GateChanged():
+                self._is_gate_doubted = True
             case messages.ResendRequested():
+                self._is_gate_doubted = True
                 self._resend()
                 self._tell_log_again()
             case _ if number in self._unanswered:

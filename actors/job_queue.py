@@ -98,14 +98,7 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers):
         """Handle one message."""
         message: QueueMessage = envelope.message  # type: ignore[assignment]
         match message:
-            case (
-                messages.SubmitJobs()
-                | messages.AskGate()
-                | messages.RetryJob()
-                | messages.TestFilters()
-                | messages.Simulate()
-            ) if self._door is None:
-                # Nobody is let in, or on, before the rules are known; nor can they be tested.
+            case _ if self._door is None and _needs_rules(message):
                 self._before_rules.append(envelope)
             case messages.SubmitJobs():
                 self._submit(envelope, message)
@@ -128,7 +121,7 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers):
             case messages.ChangeJobPriority():
                 self._change_priority(envelope, message)
             case messages.RecordState():
-                self._record_state(envelope, message)
+                self._take_state(envelope, message)
             case messages.JobWaits():
                 self._note_waiting(message)
             case messages.JobTold():
@@ -136,7 +129,7 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers):
             case messages.AskDependencies():
                 envelope.reply(self._dependencies_of(message))
             case messages.AskGate():
-                envelope.reply(self._gate(message.job_id))
+                self._ask_gate(envelope, message)
             case messages.JobReturns():
                 self._note_return(envelope, message)
             case messages.CancelAnswered() | messages.PriorityAnswered():
@@ -358,8 +351,9 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers):
 
     def _change_chain(self, message: messages.RuleChainChanged) -> None:
         self._reads_opcodes = message.reads_opcodes
-        self._door = QueueDoor(message.rules)
+        self._door = QueueDoor(message.rules, message.chain)
         self._chain_serial = message.serial
+        self._tell_gate_changed()
         self._tell_in_force()
         waiting, self._before_rules = self._before_rules, []
         for envelope in waiting:
@@ -369,9 +363,15 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers):
                 envelope.refuse(error)
 
     def _tell_in_force(self) -> None:
-        """When the scheduler decides by these rules too, nobody goes by older ones any more."""
+        """When the scheduler decides by these rules too, nothing goes by older ones any more.
+
+        Told after the flush of this turn: opcodes that the older rules let start have been told so
+        before, or are not recorded and have to ask again.
+        """
         if self._noted_serial == self._chain_serial:
-            self.address("config_store").notify(messages.RulesInForce(serial=self._chain_serial))
+            in_force = messages.RulesInForce(serial=self._chain_serial)
+            tell = functools.partial(self.address("config_store").notify, in_force)
+            self._ledger.after_commit(tell, lambda _: tell())
 
     def _report_running(self) -> None:
         running = [
@@ -419,6 +419,23 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers):
             if row is not None and not (row.phase is Phase.ENDED and row.status.is_final):
                 self._take_death(row)
         self._report_queue()
+
+
+def _needs_rules(message: QueueMessage) -> bool:
+    """Whether nothing can be said to this before the filter rules are known."""
+    match message:
+        case messages.RecordState():
+            return message.begins is not None
+        case (
+            messages.SubmitJobs()
+            | messages.AskGate()
+            | messages.HandOverAsked()
+            | messages.RetryJob()
+            | messages.TestFilters()
+            | messages.Simulate()
+        ):
+            return True
+    return False
 
 
 def _bare(row: Row) -> messages.JobArrived:

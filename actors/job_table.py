@@ -11,7 +11,7 @@ import msgspec
 
 from ..storage import errors, job_views, jobs, opcodes
 from ..storage.jobs import JobStatus
-from ..transport.messages import JobSummary, PendingJob
+from ..transport.messages import ChosenUnder, JobSummary, PendingJob
 from . import submitting
 
 if TYPE_CHECKING:
@@ -50,6 +50,9 @@ class Row(msgspec.Struct, kw_only=True, gc=False):
     needs_user_opcodes: bool = False
     serial: int = 0
     lock_file: str | None = None
+    chosen: ChosenUnder = ChosenUnder()
+    """Under which rules the scheduler chose it, while its process is being made."""
+
     handed_serial: int = -1
     """Serial of the state with which the job was handed over by this queue."""
 

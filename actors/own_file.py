@@ -16,7 +16,7 @@ class OwnFile:
     """One job file. ``wait`` lets time pass when the disk refuses; it writes nothing itself."""
 
     def __init__(self, path: str, spares: list[str], wait: Callable[[], None]) -> None:
-        self._path = path
+        self.path = path
         self._spares = inodes.BorrowedInodes(spares)
         self._wait = wait
         self.is_only_copy = False
@@ -64,7 +64,7 @@ class OwnFile:
                 # The state is in the journal; the daemon writes the file if we cannot.
                 self.is_stale = True
                 return True
-            if not job_files.is_queue_of(self._path):
+            if not job_files.is_queue_of(self.path):
                 # Nobody is left who could want the result.
                 raise
             # It may be there though it is not flushed, and then be another's to write.
@@ -76,13 +76,13 @@ class OwnFile:
     def _has(self, serial: int) -> bool:
         """Whether this state can be seen, or one that came after it; if nobody can tell, it can."""
         with contextlib.suppress(errors.StorageError):
-            found = documents.read(self._path)
+            found = documents.read(self.path)
             return found is not None and jobs.decode_job(found).serial >= serial
         return True
 
     def _replace(self, body: bytes, *, flush: bool) -> None:
         spare = self._spares.take()
         if spare is None:
-            documents.replace(self._path, body, flush=flush)
-        elif documents.exchange(self._path, body, spare, flush=flush):
+            documents.replace(self.path, body, flush=flush)
+        elif documents.exchange(self.path, body, spare, flush=flush):
             self._spares.give_back(spare)

@@ -42,7 +42,10 @@ class QueueAnswers(QueueCore):
             owner = messages.ExplainOwner(token=token, lock_file=row.lock_file)
             self.address("lock_manager").notify(owner)
         else:
-            envelope.reply(explaining.explained(row, []))
+            # It runs, or is about to start, unless the rules have changed since it was chosen.
+            obstacles = self._of_rules(row) if row.status is JobStatus.QUEUED else []
+            change = explaining.AND.join(filter(None, (one.change for one in obstacles)))
+            envelope.reply(explaining.explained(row, obstacles, change))
 
     def _ask(self, envelope: Envelope, row: Row) -> int:
         self._tokens += 1
@@ -92,12 +95,21 @@ class QueueAnswers(QueueCore):
         """What holds back a job that waits for locks, and what will when it has them."""
         obstacles = explaining.of_locks(row, message.locks)
         changes = [explaining.change_of_waiting(row, message.remedy)]
-        if self._door is not None and self._door.may_pause():
-            inputs = [op.input for op in self._read(row.id).ops]
-            for rule in self._holding(self._door.pausing(row.id, inputs)):
-                obstacles.append(explaining.of_rule(row, rule))
-                changes.append(obstacles[-1].change)
-        return obstacles, changes
+        rules = self._of_rules(row)
+        return obstacles + rules, changes + [rule.change for rule in rules]
+
+    def _of_rules(self, row: Row) -> list[messages.Obstacle]:
+        """What sends a chosen job back, or cancels it, before its next opcode."""
+        if self._door is None or self._door.lets_all_start(row.chosen):
+            return []
+        job = self._read(row.id)
+        rules = self._holding(self._door.stopping(job))
+        found = [explaining.of_rule(row, rule) for rule in rules]
+        gate = self._door.gate(job, row.chosen, has_begun=job.has_begun)
+        if not found and not gate.is_open:
+            text = f"it goes back to the queue, {gate.text}"
+            found.append(messages.Obstacle(kind="limit", held=row.id, text=text))
+        return found
 
     def _holding(self, uuids: Iterable[str]) -> list[explaining.HoldingRule]:
         door = self._door
@@ -160,10 +172,22 @@ class QueueAnswers(QueueCore):
             simulation=simulation,
             last_id=self._ledger.last_id,
             jobs=[self._whole(row) for row in rows],
-            running=[self._whole(row) for row in running if not row.status.is_final],
+            running=[self._occupant(row) for row in running if not row.status.is_final],
             next_after=rows[-1].id if has_more else None,
         )
         self.address("filter_evaluator").notify(page)
+
+    def _is_idle(self, row: Row) -> bool:
+        """Whether it holds a run slot while no opcode of it runs."""
+        return row.status in (JobStatus.QUEUED, JobStatus.WAITING)
+
+    def _occupant(self, row: Row) -> messages.JobArrived:
+        """A job that holds a run slot, with what a rule for it would find."""
+        arrived = self._whole(row)
+        is_idle = self._is_idle(row)
+        is_unbegun = is_idle and not self._read(row.id).has_begun
+        job = msgspec.structs.replace(arrived.job, is_idle=is_idle, is_unbegun=is_unbegun)
+        return msgspec.structs.replace(arrived, job=job)
 
     def _end_simulation(self, message: messages.SimulationDone) -> None:
         """The scheduler has said its part; the rest is the lock manager's."""
@@ -171,7 +195,10 @@ class QueueAnswers(QueueCore):
         if simulation is None:
             return
         self._simulated[message.token] = message.outcome
+        gone = [*message.outcome.paused, *(job_id for job_id, _ in message.outcome.ended)]
         rows = [self._table.find(job_id) for job_id in simulation.ended]
+        # Those that would be sent back or canceled while they wait, wait no more.
+        rows += [row for one in gone if (row := self._table.find(one)) and self._is_idle(row)]
         ended = [row.lock_file for row in rows if row is not None and row.lock_file is not None]
         asked = messages.SimulateLocks(token=message.token, ended=ended)
         self.address("lock_manager").notify(asked)

@@ -22,7 +22,6 @@ from .job_table import JobTable, Phase, Row
 from .ledger import Ledger
 from .queue_door import QueueDoor
 from .queue_reading import QueueReader
-from .submitting import FILTER_SOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -133,7 +132,7 @@ class QueueCore(Component):
                 jobs.cancel_from(job, job.next_index, now)
             case "rejected":
                 self.log.info("pending job is rejected", job=job_id, reason=text)
-                jobs.cancel_pending(job, now, source=FILTER_SOURCE, text=text)
+                jobs.cancel_pending(job, now, source=jobs.FILTER_SOURCE, text=text)
             case _:
                 jobs.fail_from(job, job.next_index, now, ["OpExecError", [text]])
         self._store_end(row, job)
@@ -235,14 +234,6 @@ class QueueCore(Component):
         statuses = {target: self._status(target) for target, _ in message.depends}
         outcome = dependency_outcome(message.depends, statuses)
         return messages.DependencyOutcome(verdict=outcome.verdict, text=outcome.text)
-
-    def _gate(self, job_id: int) -> messages.GateAnswered:
-        assert self._door is not None
-        if not self._door.may_pause():
-            return messages.GateAnswered(is_open=True)
-        inputs = [op.input for op in self._read(job_id).ops]
-        text = self._door.pause(job_id, inputs)
-        return messages.GateAnswered(is_open=text is None, text=text or "")
 
     def _status(self, job_id: int) -> JobStatus | None:
         """The status of a live or archived job; None if there is no such job."""

@@ -1,7 +1,8 @@
-"""The filter rules where the queue itself must obey them: at the door, and between opcodes.
+"""The filter rules where the queue itself must obey them: at the door, and before each opcode.
 
-A submission that a rule rejects is refused before it is a job; a running job that a rule pauses
-does not begin its next opcode. Everything else about rules is the scheduler's matter.
+A submission that a rule rejects is refused before it is a job; a chosen job does not begin an
+opcode that the rules in force do not let start (`gating`). Everything else about rules is the
+scheduler's matter.
 """
 
 from __future__ import annotations
@@ -12,20 +13,52 @@ from typing import TYPE_CHECKING, Any
 
 from ..storage import rules
 from ..storage.rules import ActionName
-from . import filtering
+from ..transport.messages import GateAnswered
+from . import filtering, gating
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ..storage import jobs
+    from ..transport.messages import ChosenUnder
     from .submitting import Draft
+
+_STOPPING = frozenset({ActionName.PAUSE, ActionName.REJECT, ActionName.RATE_LIMIT})
 
 
 class QueueDoor:
-    """The rules in force, as stored. Knows the wall clock, for their windows."""
+    """The rules in force, as stored. Knows the wall clock, for their windows.
 
-    def __init__(self, raw: Sequence[dict[str, Any]]) -> None:
+    ``chain_number`` names them; 0 when a window has opened or closed since they were told.
+    """
+
+    def __init__(self, raw: Sequence[dict[str, Any]], chain: int = 0) -> None:
         self._rules = rules.parse_rules(raw).rules
         self._compile()
+        self.chain_number = chain
+
+    def lets_all_start(self, chosen: ChosenUnder) -> bool:
+        """Whether no job chosen so need be looked at: nothing can have changed for it."""
+        self._look_at_windows()
+        return self._actions.isdisjoint(_STOPPING) or 0 != chosen.chain == self.chain_number
+
+    def gate(self, job: jobs.Job, chosen: ChosenUnder, *, has_begun: bool) -> GateAnswered:
+        """Whether the job's next opcode may start, given under which rules the job was chosen.
+
+        ``has_begun``: earlier opcodes of it have run.
+        """
+        if self.lets_all_start(chosen):
+            return GateAnswered(is_open=True, chain=self.chain_number)
+        facts = filtering.JobFacts.of(job.id, [op.input for op in job.ops])
+        verdict = filtering.judge(self._chain, facts)
+        decided = gating.decide(verdict, has_executed=has_begun, limit=chosen.limit)
+        if decided.is_open:
+            return GateAnswered(is_open=True, chain=self.chain_number)
+        return GateAnswered(
+            is_open=False,
+            text=filtering.told(self._rules, verdict),
+            is_rejected=decided.outcome == "rejected",
+        )
 
     def rejections(self, drafts: Sequence[Draft]) -> dict[int, str]:
         """Why jobs of a submission are not stored, by their places in it.
@@ -48,17 +81,12 @@ class QueueDoor:
         """Whether there is a rule ``uuid``."""
         return any(rule.uuid == uuid for rule in self._rules)
 
-    def may_pause(self) -> bool:
-        """Whether any rule in force pauses jobs."""
-        return self._has(ActionName.PAUSE)
-
-    def pause(self, job_id: int, inputs: Sequence[Mapping[str, Any]]) -> str | None:
-        """Which rule holds the next opcode of a running job; None if none does."""
-        return self._applies(ActionName.PAUSE, job_id, inputs)
-
-    def pausing(self, job_id: int, inputs: Sequence[Mapping[str, Any]]) -> list[str]:
-        """The rules that hold the next opcode of a running job, one behind the other."""
-        found, _ = filtering.holding(self._chain, filtering.JobFacts.of(job_id, inputs))
+    def stopping(self, job: jobs.Job) -> list[str]:
+        """The rules that do not let the next opcode of a chosen job start, one behind the other."""
+        facts = filtering.JobFacts.of(job.id, [op.input for op in job.ops])
+        found, _ = filtering.holding(self._chain, facts)
+        if not job.has_begun:
+            return found
         pauses = {rule.uuid for rule in self._rules if rule.action.name is ActionName.PAUSE}
         # A rule that rejects leaves running jobs alone.
         return list(itertools.takewhile(pauses.__contains__, found))
@@ -74,9 +102,12 @@ class QueueDoor:
         return filtering.told(self._rules, verdict)
 
     def _has(self, action: ActionName) -> bool:
+        self._look_at_windows()
+        return action in self._actions
+
+    def _look_at_windows(self) -> None:
         if self._chain.changes_at is not None and time.time() >= self._chain.changes_at:
             self._compile()
-        return action in self._actions
 
     def _applies(
         self, action: ActionName, job_id: int, inputs: Sequence[Mapping[str, Any]]
@@ -89,6 +120,7 @@ class QueueDoor:
     def _compile(self) -> None:
         self._chain = filtering.compile_chain(self._rules, time.time())
         self._actions = {link.verdict.action for link in self._chain.links}
+        self.chain_number = 0
 
 
 def _depends_on(

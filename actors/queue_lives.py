@@ -14,7 +14,8 @@ from ..storage import errors, jobs
 from ..storage.jobs import JobStatus
 from ..transport import messages
 from .job_table import Phase, Row, row_of
-from .queue_core import DEATH_SOURCE, START_SOURCE, QueueCore, death_text, kill_text
+from .queue_core import DEATH_SOURCE, START_SOURCE, death_text, kill_text
+from .queue_gate import QueueGate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from ..transport.addresses import Envelope
 
 
-class QueueLives(QueueCore):
+class QueueLives(QueueGate):
     """Follows jobs from the scheduler's choice to the end of their processes."""
 
     # ------------------------------------------------------------ start and hand-over
@@ -41,6 +42,7 @@ class QueueLives(QueueCore):
                 # It keeps its run slot until the disk works and the queue is told anew.
                 continue
             row.phase = Phase.STARTING
+            row.chosen = messages.ChosenUnder(message.chain, message.limits.get(job_id, ""))
             with self._reading(row):
                 if self._mark_being_forked(row):
                     starting.append((job_id, row.needs_user_opcodes))
@@ -134,6 +136,13 @@ class QueueLives(QueueCore):
             self._refuse_hand_over(row, message)
             return
         job = self._read_forked(row.id)
+        gate = self._gate(job, row.chosen)
+        if not gate.is_open:
+            self._refuse_hand_over(row, message)
+            self._take_off(row, job, gate)
+            return
+        # A choice need not be looked at twice.
+        row.chosen = messages.ChosenUnder(gate.chain, row.chosen.limit)
         job.livelock = message.lock_file
         row.serial = job.advance_serial()
         self._ledger.note(row.id, row.serial, jobs.encode_job(job))
@@ -170,6 +179,7 @@ class QueueLives(QueueCore):
             secrets=self._secrets.get(row.id, {}),
             queue=self._queue_path,
             socket=self._socket_path,
+            chosen=row.chosen,
         )
         envelope.reply(go)
 
@@ -180,6 +190,17 @@ class QueueLives(QueueCore):
             self._fail(row, self._read(row.id), START_SOURCE, text)
 
     # ------------------------------------------------------------ running jobs
+
+    def _take_state(self, envelope: Envelope, message: messages.RecordState) -> None:
+        """Record it, unless it begins an opcode that the rules in force do not let start."""
+        row = self._table.find(message.job_id)
+        if message.begins is not None and row is not None:
+            is_new = row.phase is Phase.HANDED_OVER and message.serial > row.serial
+            gate = self._gate(row, message.begins) if is_new else None
+            if gate is not None and not gate.is_open:
+                envelope.reply(gate)
+                return
+        self._record_state(envelope, message)
 
     def _record_state(self, envelope: Envelope, message: messages.RecordState) -> None:
         row = self._table.find(message.job_id)
@@ -342,6 +363,7 @@ class QueueLives(QueueCore):
         job.extra[jobs.STATE_SERIAL_KEY] = row.serial
         row.phase = Phase.PENDING
         row.lock_file = row.process_id = None
+        row.started = jobs.seconds(job.start_timestamp)
         self._reader.forget_told(row.id, None)
         self._ledger.store_state(
             (row.id, row.serial, jobs.encode_job(job)),

@@ -87,6 +87,8 @@ class Scheduler(Component):
             chosen = messages.JobsChosen(
                 start=decided.start,
                 report=self._report,
+                chain=self._schedule.chain,
+                limits=decided.limits,
                 doomed=[(doomed.id, doomed.verdict, doomed.text) for doomed in decided.doomed],
                 eligible=decided.eligible,
             )

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from ..transport.messages import Standing
+from . import gating
 from .depending import Dependencies, dependency_outcome
 from .remedies import Buckets, Contest, Entrant
 
@@ -61,7 +62,8 @@ class Doomed(msgspec.Struct, frozen=True):
 class Pass(msgspec.Struct, frozen=True):
     """What a scheduling pass decided, and what it must know for the next one.
 
-    ``start``: these jobs have a run slot from now on. ``unknown``: nothing is known of these
+    ``start``: these jobs have a run slot from now on; ``limits`` names the limiting rules in which
+    they took a place. ``unknown``: nothing is known of these
     jobs, which are named in dependencies, or whether these still run. ``eligible``: newly
     waiting for a slot only. ``unjudged``: what the rules in force say of these must be known
     before the next one can start.
@@ -72,6 +74,7 @@ class Pass(msgspec.Struct, frozen=True):
     unknown: list[int]
     eligible: list[int]
     unjudged: list[int] = []
+    limits: dict[int, str] = {}
 
 
 def buckets_of(verdict: JobVerdict) -> Buckets:
@@ -83,7 +86,8 @@ def buckets_of(verdict: JobVerdict) -> Buckets:
 
 class _Pending:
     __slots__ = (
-        "action", "aside_under", "buckets", "chain", "depends", "entry", "id", "priority", "rule",
+        "action", "aside_under", "buckets", "chain", "depends", "entry", "id", "limit", "priority",
+        "rule",
     )  # fmt: skip
 
     def __init__(self, verdict: JobVerdict) -> None:
@@ -98,6 +102,7 @@ class _Pending:
         self.action = verdict.action
         self.rule = verdict.rule
         self.chain = verdict.chain
+        self.limit = verdict.limit
         self.buckets = buckets_of(verdict)
 
 
@@ -129,6 +134,11 @@ class Schedule:
         self._doomed: list[Doomed] = []
         self._unknown: set[int] = set()
         self._eligible: list[int] = []
+
+    @property
+    def chain(self) -> int:
+        """The rules by which it decides; 0: none were told yet."""
+        return self._chain
 
     @property
     def pending_count(self) -> int:
@@ -167,7 +177,7 @@ class Schedule:
         """A job is pending (again), under this verdict; what was known of it is replaced."""
         job = _Pending(verdict)
         self.remove(job.id)
-        self._vacate(job.id)
+        self.vacate(job.id)
         self._pending[job.id] = job
         self._place(job)
 
@@ -176,7 +186,7 @@ class Schedule:
         job_id = verdict.job.id
         self._asked.discard(job_id)
         if job_id in self._running:
-            self._vacate(job_id)
+            self.vacate(job_id)
             self._occupy(job_id, buckets_of(verdict), verdict.chain)
         elif (job := self._pending.get(job_id)) is not None:
             job.judge(verdict)
@@ -200,7 +210,7 @@ class Schedule:
         self._unknown.discard(job_id)
         if status is not None and not status.is_final:
             return
-        self._vacate(job_id)
+        self.vacate(job_id)
         self.remove(job_id)
         waiting = self._dependants.get(job_id)
         if not waiting:
@@ -226,22 +236,25 @@ class Schedule:
     def decide(self) -> Pass:
         """One scheduling pass. The jobs it starts hold their slots when it returns."""
         start: list[int] = []
+        limits: dict[int, str] = {}
         unjudged = self._unjudged_running() if self._chain else []
         if self._chain and not unjudged:
-            self._take_from_the_top(start, unjudged)
+            self._take_from_the_top(start, unjudged, limits)
         doomed, self._doomed = self._doomed, []
         unknown, self._unknown = sorted(self._unknown), set()
         eligible = [job_id for job_id in self._eligible if job_id in self._pending]
         self._eligible = []
         asked = [job_id for job_id in unjudged if job_id not in self._asked]
         self._asked.update(asked)
-        return Pass(start, doomed, unknown, eligible, asked)
+        return Pass(start, doomed, unknown, eligible, asked, limits)
 
     def _unjudged_running(self) -> list[int]:
         """Running jobs of which nobody knows whether a limiting rule counts them."""
         return [job_id for job_id, held in self._running.items() if held.chain != self._chain]
 
-    def _take_from_the_top(self, start: list[int], unjudged: list[int]) -> None:
+    def _take_from_the_top(
+        self, start: list[int], unjudged: list[int], limits: dict[int, str]
+    ) -> None:
         put_back: list[_Entry] = []
         while len(self._running) < self._running_jobs_max and (job := self._pop()) is not None:
             assert job.entry is not None
@@ -269,6 +282,8 @@ class Schedule:
                 self.remove(job.id)
                 self._occupy(job.id, job.buckets, job.chain)
                 start.append(job.id)
+                if job.action == _LIMITED:
+                    limits[job.id] = gating.limit_name(job.rule, job.limit)
         for entry in put_back:
             heapq.heappush(self._heap, entry)
 
@@ -420,7 +435,8 @@ class Schedule:
         self._running[job_id] = _Running(buckets, chain)
         self._taken.update(name for name, _ in buckets)
 
-    def _vacate(self, job_id: int) -> None:
+    def vacate(self, job_id: int) -> None:
+        """The job's run slot, if it holds one, is free."""
         held = self._running.pop(job_id, None)
         for name, _ in held.buckets if held is not None else ():
             self._taken[name] -= 1

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ..storage.jobs import JobStatus
 from ..transport.messages import Simulated, Waiting
 
 if TYPE_CHECKING:
@@ -24,10 +25,20 @@ def outcome(schedule: Schedule, asked: RunSimulation) -> Simulated:
         other.reprioritise(job_id, priority)
     for job_id, status in simulation.ended.items():
         other.finish(job_id, status)
+    running = [verdict for verdict in asked.running if verdict.job.id not in simulation.ended]
+    rejected = [one for one in running if one.action == "REJECT" and one.job.is_unbegun]
+    paused = [one for one in running if one.action == "PAUSE"]
+    for verdict in rejected:
+        other.finish(verdict.job.id, JobStatus.CANCELED)
+    for verdict in paused:
+        # One whose opcode runs keeps its run slot until that has ended.
+        if verdict.job.is_idle:
+            other.vacate(verdict.job.id)
     decided = other.decide()
     counts: Counter[str] = Counter()
     waiting: list[Waiting] = []
-    ended = [(doomed.id, doomed.text or doomed.verdict) for doomed in decided.doomed]
+    ended = [(one.job.id, f"rejected by filter rule {one.rule}") for one in rejected]
+    ended += [(doomed.id, doomed.text or doomed.verdict) for doomed in decided.doomed]
     for job_id in other.pending_in_order():
         standing = other.standing(job_id, is_brief=True)
         assert standing is not None
@@ -39,10 +50,9 @@ def outcome(schedule: Schedule, asked: RunSimulation) -> Simulated:
         counts[kind] += 1
         if len(waiting) < _WAITING_SHOWN_MAX:
             waiting.append(Waiting(id=job_id, kind=kind, text=text))
-    paused = [verdict.job.id for verdict in asked.running if verdict.action == "PAUSE"]
     return Simulated(
         start=decided.start,
-        paused=[job_id for job_id in paused if job_id not in simulation.ended],
+        paused=[verdict.job.id for verdict in paused],
         ended=ended,
         counts=dict(counts),
         waiting=waiting,

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 
 RETRY_SOURCE = "ganger:retry"
-FILTER_SOURCE = "ganger:filter"
 
 
 class Draft(msgspec.Struct, frozen=True):
@@ -123,7 +122,7 @@ def _is_ours(entry: object) -> bool:
     match entry:
         case [str(source), *_]:
             ours = ("gnt:opcode:", "gnt:daemon:")
-            return source in {RETRY_SOURCE, FILTER_SOURCE} or source.startswith(ours)
+            return source in {RETRY_SOURCE, jobs.FILTER_SOURCE} or source.startswith(ours)
     return True
 
 

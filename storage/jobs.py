@@ -46,6 +46,9 @@ RETRIED_BY_KEY = "ganger_retried_by"
 REJECTED_KEY = "ganger_rejected"
 """Extra key of the first job of a submission: which others a filter rule rejected, and why."""
 
+FILTER_SOURCE = "ganger:filter"
+"""Source of the reason trail's entry that names the filter rule which canceled the job."""
+
 CHECKSUM_KEY = "ganger_crc"
 """Last key of a job file that we wrote: the CRC-32 of the text without it.
 
@@ -175,6 +178,12 @@ class Job(msgspec.Struct, kw_only=True):
             if op.status not in _FINAL:
                 return place
         return len(self.ops)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether any opcode of it runs or has run, as far as was recorded."""
+        waits = (JobStatus.QUEUED, JobStatus.WAITING, JobStatus.CANCELING)
+        return any(op.exec_timestamp is not None or op.status not in waits for op in self.ops)
 
     @property
     def is_returned(self) -> bool:

@@ -108,12 +108,16 @@ class PendingJob(msgspec.Struct, frozen=True, kw_only=True):
 
     ``depends`` holds (job id, accepted final statuses) of the next opcode; ``limits`` the ad-hoc
     rate limits that its reasons name, each with the number of jobs that may run under it.
+    In a simulation a job with a run slot may be ``is_idle``: none of its opcodes runs now;
+    ``is_unbegun``: none has run.
     """
 
     id: int
     priority: int
     depends: tuple[tuple[int, tuple[str, ...]], ...] = ()
     limits: tuple[tuple[str, int], ...] = ()
+    is_idle: bool = False
+    is_unbegun: bool = False
 
 
 class LockRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -371,13 +375,39 @@ class StateRecorded(Reply, frozen=True):
     serial: int
 
 
-class RecordState(Request[StateRecorded], frozen=True):
+class ChosenUnder(msgspec.Struct, frozen=True):
+    """Under which rules a job was let through: the chain, and the limit that it took a place in.
+
+    ``chain`` 0: nobody knows. ``limit`` names a `RATE_LIMIT` rule and its number; "": none.
+    """
+
+    chain: int = 0
+    limit: str = ""
+
+
+class GateAnswered(Reply, frozen=True):
+    """Whether the next opcode may start; if not, ``text`` says which rule holds the job.
+
+    A closed gate sends the job back to the queue; one that ``is_rejected`` is canceled.
+    ``chain`` names the rules that decided.
+    """
+
+    is_open: bool
+    text: str = ""
+    is_rejected: bool = False
+    chain: int = 0
+
+
+class RecordState(Request[StateRecorded | GateAnswered], frozen=True):
     """From a job process: its job's whole new state, to be durable before the answer.
 
     ``body`` is the text of the job file; None if the process has flushed its file itself.
     ``log_serial`` is the serial of the newest log entry in it. Times are seconds. Without
     ``has_locks`` the process has never asked for any: nobody needs to free them. With
     ``is_unanswered`` nobody waits for the answer: the process is about to exit.
+
+    With ``begins`` the state says that an opcode runs from now on. It is recorded only if the
+    rules in force let the opcode start; else the answer is a `GateAnswered`, and nothing is.
     """
 
     job_id: int
@@ -390,6 +420,7 @@ class RecordState(Request[StateRecorded], frozen=True):
     body: bytes | None = None
     has_locks: bool = True
     is_unanswered: bool = False
+    begins: ChosenUnder | None = None
 
 
 class JobWaits(Notice, frozen=True):
@@ -408,17 +439,11 @@ class JobTold(Notice, frozen=True):
     entries: list[LogEntry]
 
 
-class GateAnswered(Reply, frozen=True):
-    """Whether the next opcode may start; if not, ``text`` says which rule holds it."""
-
-    is_open: bool
-    text: str = ""
-
-
 class AskGate(Request[GateAnswered], frozen=True):
     """From a job process: asks whether the filter rules let its next opcode start."""
 
     job_id: int
+    chosen: ChosenUnder = ChosenUnder()
 
 
 class JobReturns(Request[StateRecorded], frozen=True):
@@ -474,11 +499,14 @@ class JobsChosen(Notice, frozen=True):
 
     ``doomed`` jobs have a dependency that can no longer be satisfied, or a rule rejects them:
     each with the verdict and the text. ``report`` is the number of the queue's last report that
-    the choice is based on (see `JobsArrived`).
+    the choice is based on (see `JobsArrived`), ``chain`` names the rules; ``limits`` has the
+    `RATE_LIMIT` rules in which jobs of ``start`` took a place (see `ChosenUnder`).
     """
 
     start: list[int]
     report: int = 0
+    chain: int = 0
+    limits: dict[int, str] = {}
     doomed: list[tuple[int, Verdict, str]] = []
     eligible: list[int] = []
 
@@ -1076,7 +1104,7 @@ class TellJob(Notice, frozen=True):
     """Deliver a message to a job process, over whatever channel it has now."""
 
     job_id: int
-    message: CancelRequested | PriorityRequested
+    message: CancelRequested | PriorityRequested | GateChanged
 
 
 class RequestDue(Notice, frozen=True):
@@ -1160,7 +1188,8 @@ class JobGo(Notice, frozen=True):
 
     ``queue`` is the queue directory, ``socket`` where the daemon's successor will listen,
     ``spares`` are files in the directory lent for writing new versions (`storage.inodes`),
-    ``secrets`` the parameters of each opcode (by its place) that are never written.
+    ``secrets`` the parameters of each opcode (by its place) that are never written, ``chosen``
+    the rules under which the job was let through.
     """
 
     body: bytes
@@ -1168,6 +1197,7 @@ class JobGo(Notice, frozen=True):
     secrets: dict[int, dict[str, Any]]
     queue: str
     socket: str
+    chosen: ChosenUnder = ChosenUnder()
 
 
 class CancelRequested(Notice, frozen=True):
@@ -1182,6 +1212,10 @@ class PriorityRequested(Notice, frozen=True):
 
     token: int
     priority: int
+
+
+class GateChanged(Notice, frozen=True):
+    """Other filter rules are in force: a process that waits asks the gate again."""
 
 
 class ResendRequested(Notice, frozen=True):
@@ -1338,6 +1372,7 @@ ToJob = (
     JobGo
     | CancelRequested
     | PriorityRequested
+    | GateChanged
     | ResendRequested
     | StateRecorded
     | DependencyOutcome

@@ -180,7 +180,7 @@ def test_a_log_is_not_written_with_a_state_that_is_still_on_its_way(tmp_path: Pa
 
 
 class ClosingGate(Line):
-    """Locks have to be waited for, then the gate is closed; perhaps a cancel is there first."""
+    """Locks have to be waited for; then the opcode may not start; perhaps it is canceled first."""
 
     _wanted = 0
     is_canceled = False
@@ -194,7 +194,7 @@ class ClosingGate(Line):
                 self._answers.append(Received(messages.LocksPending(blockers=[]), number))
             case messages.JobWaits():
                 self._answers.append(Received(messages.LocksGranted(), self._wanted))
-            case messages.AskGate():
+            case messages.RecordState() if message.begins is not None:
                 closed = messages.GateAnswered(is_open=False, text="paused by a rule")
                 self._answers.append(Received(closed, number))
             case messages.ReleaseLocks():

@@ -245,12 +245,14 @@ def test_a_running_job_answers_for_itself(queue: Queue) -> None:
     cancel = queue.actor.ask(messages.CancelJob(id=1))
     change = queue.actor.ask(messages.ChangeJobPriority(id=1, priority=-5))
     asked = [told.message for told in queue.stage.take(messages.TellJob, to="executor")]
-    assert [type(one) for one in asked] == [messages.CancelRequested, messages.PriorityRequested]
+    wish, change_wish = asked
+    assert isinstance(wish, messages.CancelRequested)
+    assert isinstance(change_wish, messages.PriorityRequested)
     assert cancel.answers == change.answers == []
     queue.actor.notify(
-        messages.CancelAnswered(job_id=1, token=asked[0].token, accepted=False, text="too late"),
+        messages.CancelAnswered(job_id=1, token=wish.token, accepted=False, text="too late"),
         messages.PriorityAnswered(
-            job_id=1, token=asked[1].token, priority=-5, accepted=True, text="changed"
+            job_id=1, token=change_wish.token, priority=-5, accepted=True, text="changed"
         ),
     )
     # What they answer for is in the journal's buffer: it is durable when the turn has ended.

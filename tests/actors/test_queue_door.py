@@ -8,7 +8,12 @@ import pytest
 
 from ganger.actors import submitting
 from ganger.actors.queue_door import QueueDoor
-from ganger.transport.messages import JobSpec
+from ganger.storage import jobs
+from ganger.storage.jobs import JobStatus
+from ganger.transport.messages import ChosenUnder, GateAnswered, JobSpec
+
+QUEUED, WAITING, RUNNING = JobStatus.QUEUED, JobStatus.WAITING, JobStatus.RUNNING
+SUCCESS = JobStatus.SUCCESS
 
 UUID = "aaaaaaaa-0000-4000-8000-000000000000"
 OTHER = "bbbbbbbb-0000-4000-8000-000000000000"
@@ -100,10 +105,58 @@ def test_a_rule_is_obeyed_from_the_first_to_the_last_moment_of_its_window(
     assert outcomes == [False, True, True, False]
 
 
-def test_a_running_job_is_held_by_a_rule_that_pauses_it_and_by_no_other() -> None:
-    door = QueueDoor([rule(action="PAUSE", priority=2), rule(OTHER, priority=3)])
-    assert door.may_pause()
-    assert door.pause(7, [DELAY]) == f"paused by filter rule {UUID} (priority 2)"
-    assert door.pause(7, [EXEC]) is None
-    assert not QueueDoor([rule()]).may_pause()
-    assert QueueDoor([rule()]).pause(7, [DELAY]) is None
+# The gate.
+
+
+def stored(*statuses: JobStatus, op: dict[str, Any] = DELAY) -> jobs.Job:
+    ops = [jobs.OpcodeEntry(input=op, status=status) for status in statuses]
+    return jobs.Job(id=7, ops=ops)
+
+
+def passed(door: QueueDoor, job: jobs.Job, chain: int = 0, limit: str = "") -> GateAnswered:
+    return door.gate(job, ChosenUnder(chain, limit), has_begun=job.has_begun)
+
+
+def test_the_next_opcode_is_held_by_a_rule_that_pauses_the_job() -> None:
+    door = QueueDoor([rule(action="PAUSE", priority=2), rule(OTHER, priority=3)], 5)
+    for statuses in ([QUEUED], [WAITING], [SUCCESS, QUEUED]):
+        told = passed(door, stored(*statuses))
+        assert (told.is_open, told.is_rejected) == (False, False)
+        assert told.text == f"paused by filter rule {UUID} (priority 2)"
+    assert passed(door, stored(QUEUED, op=EXEC)) == GateAnswered(is_open=True, chain=5)
+
+
+def test_a_rule_rejects_a_job_until_its_first_opcode_runs() -> None:
+    door = QueueDoor([rule()])
+    told = passed(door, stored(WAITING))
+    assert (told.is_open, told.is_rejected) == (False, True)
+    assert told.text == f"rejected by filter rule {UUID} (priority 0)"
+    assert passed(door, stored(SUCCESS, WAITING)).is_open
+    assert passed(door, stored(RUNNING, QUEUED)).is_open
+
+
+def test_a_job_that_was_not_chosen_under_the_limit_is_chosen_anew() -> None:
+    door = QueueDoor([rule(action=["RATE_LIMIT", 3])])
+    assert not passed(door, stored(QUEUED)).is_open
+    assert not passed(door, stored(QUEUED), limit=f"{UUID} 4").is_open
+    assert passed(door, stored(QUEUED), limit=f"{UUID} 3").is_open
+    # What runs is counted as it is.
+    assert passed(door, stored(SUCCESS, QUEUED)).is_open
+
+
+def test_a_job_chosen_under_the_rules_in_force_is_not_looked_at() -> None:
+    door = QueueDoor([rule(action="PAUSE")], 5)
+    assert door.lets_all_start(ChosenUnder(5))
+    assert not door.lets_all_start(ChosenUnder(4))
+    unknown = QueueDoor([rule(action="PAUSE")])
+    assert not unknown.lets_all_start(ChosenUnder())
+    assert QueueDoor([rule(action="ACCEPT")]).lets_all_start(ChosenUnder())
+
+
+def test_a_window_that_opens_stops_those_chosen_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [9.0]
+    monkeypatch.setattr("ganger.actors.queue_door.time.time", lambda: now[0])
+    door = QueueDoor([rule(action="PAUSE", valid_from=10.0)], 5)
+    assert passed(door, stored(QUEUED), chain=5) == GateAnswered(is_open=True, chain=5)
+    now[0] = 10.0
+    assert not passed(door, stored(QUEUED), chain=5).is_open

@@ -45,7 +45,7 @@ def test_a_turn_ends_with_one_pass_for_all_that_it_brought(stage: Stage) -> None
     scheduler.notify(JobsJudged(jobs=[verdict(1)]), JobsJudged(jobs=[verdict(2), verdict(3)]))
     assert stage.told == []
     scheduler.end_turn()
-    assert stage.told == [("job_queue", JobsChosen(start=[1, 2, 3]))]
+    assert stage.told == [("job_queue", JobsChosen(start=[1, 2, 3], chain=7))]
 
 
 def test_a_turn_that_brought_nothing_ends_without_a_pass(stage: Stage) -> None:
@@ -137,7 +137,7 @@ def test_everything_told_afresh_replaces_what_was_known(stage: Stage) -> None:
     stage.told.clear()
     scheduler.notify(JobsJudged(jobs=[verdict(4), verdict(5)], running=[verdict(2)], is_all=True))
     scheduler.end_turn()
-    assert stage.take_one(JobsChosen) == JobsChosen(start=[4])
+    assert stage.take_one(JobsChosen) == JobsChosen(start=[4], chain=7)
     # Whether the running one still runs is asked for: word of its end may have been overtaken.
     assert stage.take_one(messages.ReportStatuses).ids == [2]
     scheduler.notify(messages.StatusesReported(jobs=[(2, ERROR)]))

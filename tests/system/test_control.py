@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -105,7 +106,31 @@ def test_a_paused_job_leaves_its_run_slot_to_others(client: Client, tmp_path: Pa
     assert notes(tmp_path) == ["other"]
 
 
-def test_a_job_that_waits_for_a_lock_when_it_is_paused_does_not_begin(
+def test_a_job_that_waits_for_a_lock_when_it_is_paused_goes_back_to_the_queue(
+    client: Client, tmp_path: Path
+) -> None:
+    client.limits(running=2)
+    gate = Gate(tmp_path)
+    holder = client.submit(gate.opcode(locks=NODE))
+    await_status(client, holder, RUNNING)
+    waiter = client.submit(note(tmp_path, "waiter", locks=NODE))
+    await_status(client, waiter, WAITING)
+    rule = client.add_filter(action="PAUSE", predicates=[["jobid", ["=", "id", waiter]]])
+    await_status(client, waiter, QUEUED)
+    paused = client.job(waiter)
+    assert (paused.process_id, paused.started) == (None, None)
+    assert not any(lock.pending for lock in client.locks())
+    # It has given up its run slot.
+    client.wait(client.submit(note(tmp_path, "other")), timeout=30)
+    gate.open()
+    client.wait(holder, timeout=30)
+    assert notes(tmp_path) == ["other"]
+    client.delete_filter(rule)
+    assert client.wait(waiter, timeout=30)[0].status is SUCCESS
+    assert notes(tmp_path) == ["other", "waiter"]
+
+
+def test_a_job_that_waits_for_a_lock_when_it_is_rejected_is_canceled(
     client: Client, tmp_path: Path
 ) -> None:
     gate = Gate(tmp_path)
@@ -113,15 +138,14 @@ def test_a_job_that_waits_for_a_lock_when_it_is_paused_does_not_begin(
     await_status(client, holder, RUNNING)
     waiter = client.submit(note(tmp_path, "waiter", locks=NODE))
     await_status(client, waiter, WAITING)
-    rule = client.add_filter(action="PAUSE", predicates=[["jobid", ["=", "id", waiter]]])
+    rule = client.add_filter(action="REJECT")
+    assert client.wait(waiter, timeout=30)[0].status is CANCELED
+    [op] = client.job(waiter).ops or []
+    assert rule in op.input["reason"][-1][1]
+    assert client.job(holder).status is RUNNING
     gate.open()
-    await_status(client, waiter, QUEUED)
-    client.wait(holder, timeout=30)
+    assert client.wait(holder, timeout=30)[0].status is SUCCESS
     assert notes(tmp_path) == []
-    assert client.locks() == []
-    client.delete_filter(rule)
-    assert client.wait(waiter, timeout=30)[0].status is SUCCESS
-    assert notes(tmp_path) == ["waiter"]
 
 
 def test_a_paused_job_can_be_canceled_and_keeps_what_it_has_done(
@@ -388,3 +412,40 @@ def test_a_command_that_waits_tells_what_for(daemon: Daemon, client: Client) -> 
     gate.open()
     assert follower.communicate(timeout=30) == ("mine\n", "")
     assert follower.returncode == 0
+
+
+@pytest.mark.parametrize("action", ["PAUSE", "REJECT", ["RATE_LIMIT", 1]])
+def test_no_job_records_that_it_runs_after_a_rule_that_stops_it_was_acknowledged(
+    client: Client, action: str | list[Any]
+) -> None:
+    client.limits(running=20)
+    command = {"OP_ID": "OP_EXEC", "argv": ["true"]}
+    for _ in range(3):
+        first = client.submit(command)
+        ids = [first, *client.submit_many([[command]] * 59)]
+        # Some have run, and all run slots are being taken by others.
+        client.wait(first, timeout=30)
+        rule = client.add_filter(action=action, predicates=[["jobid", ["<=", "id", ids[-1]]]])
+        acknowledged = time.time()
+        # What has a run slot has begun or given it up when this one has run.
+        client.wait(client.submit(command), timeout=30)
+        told = time.time()
+        client.delete_filter(rule)
+        ended = client.wait(*ids, timeout=60)
+        assert {job.status for job in ended} <= {SUCCESS, CANCELED}
+        spans = [span for job_id in ids if (span := run_span(client, job_id))]
+        late = [span for span in spans if acknowledged < span[0] < told]
+        if action in ("PAUSE", "REJECT"):
+            assert late == []
+        else:
+            # Those that ran are counted; the others start when nothing else runs.
+            assert all(not any(one < start < end for one, end in spans) for start, _ in late)
+
+
+def run_span(client: Client, job_id: int) -> tuple[float, float] | None:
+    """When the only opcode of an ended job was recorded to run, and when it ended."""
+    [op] = client.job(job_id).ops or []
+    if op.executed is None:
+        return None
+    assert op.ended is not None
+    return op.executed, op.ended

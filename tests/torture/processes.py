@@ -107,8 +107,8 @@ class Witnessing(JobActor):
 
     process: Process
 
-    def _record(self) -> None:
-        super()._record()
+    def _record(self, *, begins: bool = False) -> None:
+        super()._record(begins=begins)
         statuses = tuple(op.status for op in self._job.ops)
         self.process.world.note(promises.Recorded(self._job.id, statuses))
 

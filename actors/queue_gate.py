@@ -1,0 +1,55 @@
+"""The gate: no opcode of a chosen job starts but under the rules in force at that moment.
+
+It is passed when a process takes the job over, when the process asks (it does so before it asks
+for the locks of a later opcode, and when the rules change while it waits), and with the state
+that says that an opcode runs. That last one decides, so that an ordinary job asks nothing extra.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..storage import jobs
+from ..transport import messages
+from .job_table import Phase, Row
+from .queue_core import QueueCore
+
+if TYPE_CHECKING:
+    from ..transport.addresses import Envelope
+
+
+class QueueGate(QueueCore):
+    """Says whether the next opcode of a job may start, and takes back what may not."""
+
+    def _gate(self, job: jobs.Job | Row, chosen: messages.ChosenUnder) -> messages.GateAnswered:
+        """Whether the job's next opcode may start; its body is read only if the rules matter."""
+        assert self._door is not None
+        if isinstance(job, Row):
+            if self._door.lets_all_start(chosen):
+                return messages.GateAnswered(is_open=True, chain=self._door.chain_number)
+            job = self._read(job.id)
+        return self._door.gate(job, chosen, has_begun=job.has_begun)
+
+    def _ask_gate(self, envelope: Envelope, message: messages.AskGate) -> None:
+        row = self._table.find(message.job_id)
+        if row is None or row.phase is not Phase.HANDED_OVER:
+            # An earlier process of the job, which nobody waits for any more.
+            envelope.reply(messages.GateAnswered(is_open=True))
+            return
+        envelope.reply(self._gate(row, message.chosen))
+
+    def _take_off(self, row: Row, job: jobs.Job, gate: messages.GateAnswered) -> None:
+        """The job was chosen, but must not start now: no process has it yet."""
+        row.phase = Phase.PENDING
+        if gate.is_rejected:
+            self._end_doomed(row.id, "rejected", gate.text)
+        else:
+            # The scheduler frees its run slot, and chooses anew.
+            self._announce([(row, [op.input for op in job.ops])])
+
+    def _tell_gate_changed(self) -> None:
+        """Let processes that wait ask again, whichever those are: each of them knows."""
+        for row in self._table.in_phase(Phase.HANDED_OVER):
+            if not row.status.is_final:
+                changed = messages.TellJob(job_id=row.id, message=messages.GateChanged())
+                self.address("executor").notify(changed)
