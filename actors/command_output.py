@@ -1,4 +1,4 @@
-"""What becomes of a command's output: lines in the job log, up to limits, and a tail of each.
+"""What becomes of a command's output: all of it is passed on, its beginning goes into the job log.
 
 Imported by the lean fork server, so it imports only what is cheap.
 """
@@ -8,13 +8,15 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from ..storage.output_blocks import ABOUT_OUTPUT
+
 if TYPE_CHECKING:
     from ..storage.opcodes import OperationContext
 
-LOG_BYTES_MAX = 1024 * 1024
+LOG_BYTES_MAX = 64 * 1024
 """Most output of one opcode that goes into the job log."""
 
-LOG_LINES_MAX = 10_000
+LOG_LINES_MAX = 1_000
 """Most lines of output of one opcode that go into the job log."""
 
 LINE_BYTES_MAX = 8 * 1024
@@ -27,59 +29,49 @@ _READ_BYTES = 64 * 1024
 
 
 class OutputLog:
-    """Puts output into the job log up to the limits, and counts what is beyond them."""
+    """Puts the beginning of the output into the job log, up to the limits."""
 
     def __init__(self, context: OperationContext) -> None:
         self._context = context
-        self._kept_bytes = self._kept_lines = 0
-        self._dropped_bytes = self._dropped_lines = 0
-        self.is_truncated = False
+        self._bytes = self._lines = 0
+        self.is_full = False
 
-    def add(self, pieces: list[bytes], kind: str) -> int:
-        """Log the pieces that fit; how many those are. The first that does not closes the log."""
+    def add(self, pieces: list[bytes], kind: str) -> None:
+        """Log the pieces that fit. The first that does not closes the log."""
         kept: list[str] = []
         for piece in pieces:
-            if (
-                self.is_truncated
-                or self._kept_lines >= LOG_LINES_MAX
-                or self._kept_bytes + len(piece) > LOG_BYTES_MAX
-            ):
-                self.is_truncated = True
+            if self._lines >= LOG_LINES_MAX or self._bytes + len(piece) > LOG_BYTES_MAX:
+                self.is_full = True
                 break
-            self._kept_bytes += len(piece)
-            self._kept_lines += 1
+            self._bytes += len(piece)
+            self._lines += 1
             kept.append(piece.removesuffix(b"\n").decode(errors="replace"))
         if kept:
             self._context.log_lines(kept, kind=kind)
-        return len(kept)
-
-    def drop(self, data: bytes, lines: int) -> None:
-        """Count output that is not logged; the first time, say so."""
-        if not self._dropped_bytes:
+        if self.is_full:
             self._context.log(
-                f"Output limit reached: {self._kept_lines} lines ({self._kept_bytes} bytes) "
-                "are kept here, what follows is dropped"
-            )
-        self._dropped_bytes += len(data)
-        self._dropped_lines += lines
-
-    def finish(self) -> None:
-        """Say how much was dropped, if anything."""
-        if self._dropped_bytes:
-            self._context.log(
-                f"Output dropped: {self._dropped_bytes} bytes in {self._dropped_lines} lines"
+                f"This log has the first {self._lines} lines ({self._bytes} bytes) of the output; "
+                f"all of it: ganger job logs {self._context.job_id}",
+                kind=ABOUT_OUTPUT,
             )
 
 
 class Output:
-    """One output of the command: cuts it into lines, keeps its tail."""
+    """One output of the command: passes it on as it comes, logs its lines, keeps its tail."""
 
-    def __init__(self, descriptor: int, kind: str, log: OutputLog) -> None:
+    def __init__(
+        self, descriptor: int, kind: str, log: OutputLog, context: OperationContext
+    ) -> None:
         self.descriptor = descriptor
         self._kind = kind
         self._log = log
+        self._context = context
         self._unfinished = bytearray()
         self._tail = b""
+        self.size = 0
+        """Bytes that the command has written."""
+        self.is_truncated = False
+        """Some of them were dropped."""
         os.set_blocking(descriptor, False)
 
     def read(self) -> bool:
@@ -88,37 +80,30 @@ class Output:
             data = os.read(self.descriptor, _READ_BYTES)
         except BlockingIOError:
             return True
-        self._tail = (self._tail + data)[-TAIL_BYTES_MAX:]
-        if self._log.is_truncated:
-            self._drop(data)
-        else:
+        if not data:
+            return False
+        self.size += len(data)
+        if self._context.output(data, self._kind) < len(data):
+            self.is_truncated = True
+        is_all_of_tail = len(data) >= TAIL_BYTES_MAX
+        self._tail = data[-TAIL_BYTES_MAX:] if is_all_of_tail else self._longer_tail(data)
+        if not self._log.is_full:
             self._unfinished += data
-            self._pass_on(take_pieces(self._unfinished))
-        return bool(data)
+            self._log.add(take_pieces(self._unfinished), self._kind)
+        return True
 
     def finish(self) -> None:
-        """Pass on a last line that has no end."""
-        rest = bytes(self._unfinished)
+        """Log a last line that has no end."""
+        if self._unfinished and not self._log.is_full:
+            self._log.add([bytes(self._unfinished)], self._kind)
         self._unfinished.clear()
-        if rest and not self._log.add([rest], self._kind):
-            self._log.drop(rest, 1)
-        elif not rest and self._log.is_truncated and self._tail and not self._tail.endswith(b"\n"):
-            self._log.drop(b"", 1)
 
     def tail(self) -> str:
         """The end of the output."""
         return self._tail[_whole_character(self._tail, 0, 1) :].decode(errors="replace")
 
-    def _pass_on(self, pieces: list[bytes]) -> None:
-        rest = pieces[self._log.add(pieces, self._kind) :]
-        if rest:
-            self._drop(b"".join(rest))
-
-    def _drop(self, data: bytes) -> None:
-        data = data + bytes(self._unfinished) if self._unfinished else data
-        self._unfinished.clear()
-        if data:
-            self._log.drop(data, data.count(b"\n"))
+    def _longer_tail(self, data: bytes) -> bytes:
+        return (self._tail + data)[-TAIL_BYTES_MAX:]
 
 
 def take_pieces(buffer: bytearray) -> list[bytes]:

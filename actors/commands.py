@@ -101,7 +101,7 @@ class _Command:
         self._log = OutputLog(context)
         self._pid, self._pidfd, outputs = _spawn(opcode, variables)
         self._outputs = tuple(
-            Output(descriptor, kind, self._log)
+            Output(descriptor, kind, self._log, context)
             for descriptor, kind in zip(outputs, ("stdout", "stderr"), strict=True)
         )
         self._open = {output.descriptor: output for output in self._outputs}
@@ -125,7 +125,6 @@ class _Command:
             )
         for output in self._outputs:
             output.finish()
-        self._log.finish()
 
     def _poll(self, descriptors: list[int]) -> list[int]:
         try:
@@ -156,7 +155,9 @@ class _Command:
             "duration": round(self._ended_at - self._started_at, 6),
             "stdout_tail": stdout.tail(),
             "stderr_tail": stderr.tail(),
-            "truncated": self._log.is_truncated,
+            "stdout_bytes": stdout.size,
+            "stderr_bytes": stderr.size,
+            "truncated": stdout.is_truncated or stderr.is_truncated,
             "timed_out": self._timed_out,
         }
 

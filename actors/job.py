@@ -17,6 +17,7 @@ short job (docs/decisions/job-actor-without-pykka.md).
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import select
 import time
@@ -31,7 +32,9 @@ from ..storage import (
     jobs,
     lock_files,
     opcodes,
+    output_files,
     settings,
+    spool,
 )
 from ..storage.jobs import JobStatus, OpcodeEvent
 from ..storage.locks import Owner
@@ -39,6 +42,7 @@ from ..transport import messages
 from ..transport.messages import Message, Request
 from . import operations
 from .job_links import Link, Received
+from .job_output import JobOutput
 from .own_file import OwnFile
 
 if TYPE_CHECKING:
@@ -129,6 +133,9 @@ class JobActor:
         self._must_be_killed = False
         self._log_serial = job.last_log_serial
         self._durable: messages.RecordState | None = None
+        self._output: JobOutput | None = None
+        self._output_path = spool.output_path(go.queue, job.id)
+        self._output_limit = settings.OUTPUT_BYTES_MAX
 
     # ------------------------------------------------------------ the opcodes
 
@@ -183,7 +190,15 @@ class JobActor:
         # The built-in operations know what a dry run is; of others nobody can be sure.
         if opcode.dry_run and not opcode.built_in:
             return None
-        return operations.operation_for(opcode)(opcode, self)
+        limit = getattr(opcode, "output_limit", None)
+        self._output_limit = settings.OUTPUT_BYTES_MAX if limit is None else limit
+        if self._output is not None:
+            self._output.begin(self._index, self._output_limit)
+        try:
+            return operations.operation_for(opcode)(opcode, self)
+        finally:
+            if self._output is not None:
+                self._output.end()
 
     def _prepare(self, op: jobs.OpcodeEntry) -> opcodes.Opcode:
         """Everything that must be true before the operation may start."""
@@ -503,6 +518,8 @@ class JobActor:
         if self._job.ops[self._index].status in (JobStatus.WAITING, JobStatus.CANCELING):
             self._tell_waiting()
         self._tell_log_again()
+        if self._output is not None:
+            self._output.tell()
 
     def _tell_log_again(self) -> None:
         """Somebody there may have been replaced: what is older than this lies in the file."""
@@ -617,6 +634,17 @@ class JobActor:
         """Add one entry for each line."""
         self._log(lines, kind)
 
+    def output(self, data: bytes, stream: str = "stdout") -> int:
+        """Keep output of the opcode; how many bytes of it are within its limit."""
+        if self._output is None:
+            file = output_files.OutputFile(self._output_path)
+            self._output = JobOutput(file, self._tell_output, self.log)
+            self._output.begin(self._index, self._output_limit)
+        return self._output.add(data, stream)
+
+    def _tell_output(self, size: int) -> None:
+        self._link.send(messages.OutputGrew(job_id=self._job.id, size=size), 0)
+
     def poll(
         self, descriptors: Mapping[int, int] | Sequence[int], timeout_seconds: float | None
     ) -> list[int]:
@@ -635,6 +663,8 @@ class JobActor:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             if self._file.lacks_log:
                 left = self._write_log_if_due(left)
+            if self._output is not None:
+                left = self._write_output_if_due(self._output, left)
             ready = self._link.wait(wanted, left)
             if ready or (deadline is not None and time.monotonic() >= deadline):
                 return ready
@@ -670,6 +700,15 @@ class JobActor:
         if due <= 0 or not self._file.lacks_log:
             return left
         return due if left is None else min(left, due)
+
+    def _write_output_if_due(self, output: JobOutput, left: float | None) -> float | None:
+        """Write output if it is time; else shorten the wait to that time."""
+        output.write_if_due()
+        due = output.due()
+        if math.isinf(due):
+            return left
+        rest = max(0.0, due - time.monotonic())
+        return rest if left is None else min(left, rest)
 
     def _now(self) -> jobs.Timestamp:
         return jobs.timestamp(time.time())

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..storage import opcodes
+from ..storage import opcodes, settings
 from . import operations
 
 
@@ -34,6 +34,9 @@ class Rehearsal:
         self.dry_run = dry_run
         self.logged: list[tuple[str, str | list[str]]] = []
         """Kind and text of each entry, in order."""
+        self.written: list[tuple[str, bytes]] = []
+        """Stream and data of each piece of output, in order."""
+        self.output_limit = settings.OUTPUT_BYTES_MAX
         self._skip_after = skip_after
         self._skips = skips
         self._skipped_seconds = 0.0
@@ -54,6 +57,18 @@ class Rehearsal:
     def log_lines(self, lines: list[str], kind: str = "message") -> None:
         """Remember one entry for each line."""
         self.logged += [(kind, line) for line in lines]
+
+    def output(self, data: bytes, stream: str = "stdout") -> int:
+        """Remember a piece of output, as far as it is within ``output_limit``."""
+        kept = data[: self.output_limit]
+        self.output_limit -= len(kept)
+        if kept:
+            self.written.append((stream, kept))
+        return len(kept)
+
+    def written_to(self, stream: str = "stdout") -> bytes:
+        """All output on this stream."""
+        return b"".join(data for written, data in self.written if written == stream)
 
     def clock(self) -> float:
         """Seconds, with those that were skipped."""

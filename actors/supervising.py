@@ -31,9 +31,11 @@ DAEMON = "daemon"
 """Name under which `POLICIES` has the daemon as a whole."""
 
 POLICIES: dict[str, Policy] = {
-    # These keep everything in memory. Whoever writes files or owns sockets cannot be replaced
-    # beside a thread that may go on: the whole daemon is, and the kernel ends the thread.
+    # These keep everything in memory, or only read files. Whoever writes files or owns sockets
+    # cannot be replaced beside a thread that may go on: the whole daemon is, and the kernel ends
+    # the thread.
     "filter_evaluator": Policy(when_hung="replace"),
+    "output_reader": Policy(when_hung="replace"),
     "scheduler": Policy(when_hung="replace"),
     # The daemon itself, when it was begun anew because a component hung.
     DAEMON: Policy(restarts_max=5, window_seconds=3600.0),

@@ -7,6 +7,7 @@ from .executor import Executor
 from .filter_evaluator import FilterEvaluator
 from .job_queue import JobQueue
 from .lock_manager import LockManager
+from .output_reader import OutputReader
 from .scheduler import Scheduler
 from .wire_listener import WireListener
 
@@ -16,6 +17,7 @@ COMPONENTS = (
     FilterEvaluator,
     Scheduler,
     JobQueue,
+    OutputReader,
     Executor,
     WireListener,
 )

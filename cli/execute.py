@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..storage import errors, job_views, jobs
-from . import choices, whys
+from . import choices, logs, output, whys
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -116,11 +116,13 @@ def execute(
 
 
 def _follow(client: Client, job_id: int, *, quiet: bool) -> None:
-    for part in whys.watched(client, [job_id], log=True, timeout=None, quiet=quiet):
-        if isinstance(part, job_views.LogLine):
-            stream = sys.stdout if part.kind == "stdout" else sys.stderr
-            stream.write(f"{part.text}\n")
-            stream.flush()
+    printer = logs.Printer()
+    for part in whys.followed(client, job_id, quiet=quiet):
+        if isinstance(part, job_views.OutputChunk):
+            printer.show(part)
+        elif isinstance(part, job_views.LogLine):
+            click.echo(output.harmless(part.text, "\n\t"), err=True)
+    printer.finish()
 
 
 def _exit_code(job: job_views.JobInfo) -> int:

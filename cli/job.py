@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from ..storage import errors, job_views, jobs
-from . import choices, following, output, reading, retrying, submitting, whys
+from . import choices, following, logs, output, reading, retrying, submitting, whys
 from .output import Column
 
 if TYPE_CHECKING:
@@ -51,6 +51,9 @@ _FINISHED = ("success", "error", "canceled")
 @click.group()
 def job() -> None:
     """Submit, list, follow and change jobs."""
+
+
+job.add_command(logs.logs)
 
 
 @job.command(short_help="Submit a job, jobs or a plan.")

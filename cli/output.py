@@ -6,6 +6,7 @@ a line, absolute times in UTC, no colour.
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from datetime import UTC, datetime
@@ -29,6 +30,11 @@ COLOURS = {
 
 _GAP = 2
 """Between two columns."""
+
+_HARMFUL = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+"""Control characters, those that turn the direction of writing, and what no encoding has."""
 
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 
@@ -82,6 +88,24 @@ def output_option(function: Callable[..., Any]) -> Callable[..., Any]:
         help="A table for people, or JSON for programs.",
     )
     return option(function)
+
+
+def harmless(text: str, kept: str = "") -> str:
+    """``text`` with its control characters shown instead of sent, but for those in ``kept``.
+
+    Also those that would turn the direction of what follows, or that no encoding has. Text of jobs
+    and users must not write into a terminal's title, its answers, or over what stands there.
+
+    >>> harmless(f"a{chr(27)}]0;title") == "a" + ascii(chr(27))[1:-1] + "]0;title"
+    True
+    """
+    if text.isprintable():
+        return text
+    return _HARMFUL.sub(lambda found: found[0] if found[0] in kept else _escaped(found[0]), text)
+
+
+def _escaped(sign: str) -> str:
+    return ascii(sign)[1:-1]
 
 
 def show_json(value: object) -> None:

@@ -8,7 +8,7 @@ intervals; every news of the job makes them short again.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 import msgspec
@@ -33,6 +33,8 @@ JOBS_MAX = 3
 ANSWER_SECONDS = 2.0
 """How long an answer may take: news of the job waits meanwhile."""
 
+PartT = TypeVar("PartT")
+
 _HELD = (jobs.JobStatus.QUEUED, jobs.JobStatus.WAITING, jobs.JobStatus.CANCELING)
 
 
@@ -50,8 +52,23 @@ def watched(
     if quiet or not ids:
         yield from client.watch(*ids, log=log, timeout=timeout)
         return
+    yield from _told(client, client.watch(*ids, log=log, timeout=timeout, pause=PAUSE_SECONDS))
+
+
+def followed(
+    client: Client, job_id: int, *, quiet: bool
+) -> Iterator[job_views.StatusChange | job_views.LogLine | job_views.OutputChunk]:
+    """As `watched`, of one job with all of its output."""
+    if quiet:
+        yield from client.follow(job_id)
+    else:
+        yield from _told(client, client.follow(job_id, pause=PAUSE_SECONDS))
+
+
+def _told(client: Client, parts: Iterator[PartT | None]) -> Iterator[PartT]:
+    """The parts that are something; where nothing came, what holds the jobs back is told."""
     whys = Whys(client)
-    for part in client.watch(*ids, log=log, timeout=timeout, pause=PAUSE_SECONDS):
+    for part in parts:
         if part is None:
             for line in whys.lines(time.monotonic()):
                 click.echo(f"ganger: {line}", err=True)
@@ -75,7 +92,7 @@ class Whys:
         self._client = client
         self._held: dict[int, _Held] = {}
 
-    def hear(self, part: job_views.StatusChange | job_views.LogLine) -> None:
+    def hear(self, part: object) -> None:
         """There is news of a job: what holds it back may be something else now."""
         if not isinstance(part, job_views.StatusChange):
             return

@@ -59,6 +59,9 @@ class OpExec(Opcode, kw_only=True):
     )
     """Exit codes that mean success."""
 
+    output_limit: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    """Bytes of output that are kept, before compression; 1 GiB if unset. The rest is dropped."""
+
     def __post_init__(self) -> None:
         if not self.argv[0]:
             raise ValueError("argv: the program's name is empty")

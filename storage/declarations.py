@@ -80,6 +80,14 @@ class OperationContext(Protocol):
         """Add one entry for each line."""
         ...
 
+    def output(self, data: bytes, stream: str = "stdout") -> int:
+        """Keep ``data`` as output of the opcode, on ``stdout`` or ``stderr``, beside the job.
+
+        Returns how many of its bytes are within the limit of the opcode's output; the others are
+        dropped.
+        """
+        ...
+
     def poll(
         self, descriptors: Mapping[int, int] | Sequence[int], timeout_seconds: float | None
     ) -> list[int]:

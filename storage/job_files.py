@@ -36,6 +36,11 @@ def path(queue: str | os.PathLike[str], job_id: int) -> str:
     return f"{os.fspath(queue)}/job-{job_id}"
 
 
+def archive_folder(archive: str | os.PathLike[str], job_id: int) -> str:
+    """The folder in which this job lies when it is archived."""
+    return f"{os.fspath(archive)}/{job_id // ARCHIVE_FOLDER_JOBS}"
+
+
 def last_id(vouched: int, named: Iterable[int]) -> int:
     """The last id handed out, from those that records and readable jobs vouch for, and names.
 
@@ -290,7 +295,7 @@ class QueueDirectory:
                     yield f"{self._archive}/{name}"
 
     def _archive_path(self, job_id: int) -> str:
-        return f"{self._archive}/{job_id // ARCHIVE_FOLDER_JOBS}/job-{job_id}"
+        return path(archive_folder(self._archive, job_id), job_id)
 
 
 def read_job(data: bytes, job_id: int) -> jobs.Job:

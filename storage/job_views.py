@@ -7,7 +7,7 @@ makes the same values of summaries.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -24,6 +24,23 @@ class LogLine(msgspec.Struct, frozen=True, kw_only=True):
     time: float
     kind: str
     text: str
+
+
+class OutputChunk(msgspec.Struct, frozen=True, kw_only=True):
+    """Output of one opcode, as it came; or, without ``data``, word that some of it is missing.
+
+    ``stream`` is ``stdout`` or ``stderr``, and empty where something is missing. Why that is says
+    ``gap``: the ``limit`` of the opcode's output was reached (``missing`` is 0 where this begins,
+    and the number of dropped bytes where it ends), the ``disk`` refused so many bytes, or so many
+    bytes of the file are damaged (``damage``).
+    """
+
+    job_id: int
+    op_index: int
+    stream: Literal["stdout", "stderr", ""]
+    data: bytes
+    gap: Literal["limit", "disk", "damage", ""] = ""
+    missing: int = 0
 
 
 class OpInfo(msgspec.Struct, frozen=True, kw_only=True):

@@ -131,6 +131,21 @@ COLLECTOR_THRESHOLDS = (50_000, 20, 100)
 LOG_WRITE_INTERVAL_SECONDS = 0.25
 """Least time between two writes of a job file for log lines alone."""
 
+OUTPUT_BYTES_MAX = 1024 * 1024 * 1024
+"""Output of one opcode that is kept, before compression, unless the opcode says otherwise."""
+
+OUTPUT_WRITE_SECONDS = 0.02
+"""Least time between two writes of a job's output, and between two words to its followers."""
+
+OUTPUT_PAGE_BYTES = 1024 * 1024
+"""Most stored output in one reply: at least two blocks of it (`output_blocks`)."""
+
+OUTPUT_WAIT_SECONDS_MAX = 10.0
+"""How long a follower's question waits for more output; then it is asked again."""
+
+OUTPUT_WAITS_MAX = 10_000
+"""Most questions that wait for more output at one time."""
+
 TEMPORARY_REST_SECONDS = 1.0
 """How long a replaced file's inode rests before it is written again."""
 

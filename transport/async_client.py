@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any, Self, overload
 
 from ..storage import errors, settings
-from ..storage.job_views import JobInfo, LogLine, StatusChange
+from ..storage.job_views import JobInfo, LogLine, OutputChunk, StatusChange
 from . import requests
 from .async_wire import AsyncDealer
 from .connection import Connection, Whereabouts, client_pair
@@ -55,6 +55,8 @@ from .messages import (
     StopDaemon,
     TestFilters,
 )
+from .output_following import OutputFollowing
+from .output_reading import OutputReading, checked_reading
 from .session import ConnectionLostError
 from .watches import Part, checked_ids
 
@@ -218,6 +220,53 @@ class AsyncClient:
         """Follow these jobs (all jobs, if none is named); see `Client.watch`."""
         checked = checked_ids(ids) if ids else None
         return self._follow(checked, log=log, timeout=timeout, pause=pause)
+
+    @overload
+    def follow(
+        self, job_id: int, *, log: bool = True, timeout: float | None = None, pause: None = None
+    ) -> AsyncIterator[StatusChange | LogLine | OutputChunk]: ...
+
+    @overload
+    def follow(
+        self, job_id: int, *, log: bool = True, timeout: float | None = None, pause: float | None
+    ) -> AsyncIterator[StatusChange | LogLine | OutputChunk | None]: ...
+
+    def follow(
+        self,
+        job_id: int,
+        *,
+        log: bool = True,
+        timeout: float | None = None,
+        pause: float | None = None,
+    ) -> AsyncIterator[StatusChange | LogLine | OutputChunk | None]:
+        """Follow one job with all of its output; see `Client.follow`."""
+        (job_id,) = checked_ids([job_id])
+        return self._follow_output(OutputReading(job_id), log=log, timeout=timeout, pause=pause)
+
+    async def logs(
+        self,
+        job_id: int,
+        *,
+        follow: bool = False,
+        tail: int | None = None,
+        stream: str | None = None,
+        op: int | None = None,
+        timeout: float | None = None,
+    ) -> AsyncIterator[OutputChunk]:
+        """The output of a job, live or archived, as it came; see `Client.logs`."""
+        reading = checked_reading(job_id, stream=stream, op=op, tail=tail)
+        if follow:
+            async for part in self._follow_output(reading, log=False, timeout=timeout):
+                if isinstance(part, OutputChunk):
+                    yield part
+            return
+        # An error if there is no such job: of that the pages say nothing.
+        job = await anext(self.jobs([job_id], timeout=timeout))
+        while not reading.is_done:
+            for chunk in reading.take(await self._call(reading.request(), timeout)):
+                yield chunk
+        for chunk in reading.finish() if job.is_final else ():
+            yield chunk
 
     async def cancel(
         self, job_id: int, *, kill: bool = False, timeout: float | None = None
@@ -494,6 +543,45 @@ class AsyncClient:
                     return
         finally:
             session.forget(stream)
+            if not self._is_closed:
+                self._pump()
+
+    async def _follow_output(
+        self,
+        reading: OutputReading,
+        *,
+        log: bool,
+        timeout: float | None,
+        pause: float | None = None,
+    ) -> AsyncIterator[StatusChange | LogLine | OutputChunk | None]:
+        self._check_open()
+        session = self._connection.session
+        now = time.monotonic()
+        following = OutputFollowing(
+            session,
+            reading,
+            log=log,
+            now=now,
+            deadline=None if timeout is None else now + timeout,
+            timeout_seconds=self._timeout,
+        )
+        news = asyncio.Event()
+        following.call_when_changed(news.set)
+        try:
+            while True:
+                news.clear()
+                part = following.take(time.monotonic())
+                if part is not None:
+                    yield part
+                elif following.is_over:
+                    return
+                else:
+                    self._pump()
+                    if not await _happened(news, pause) and session.is_connected:
+                        yield None
+        finally:
+            for exchange in following.exchanges:
+                session.forget(exchange)
             if not self._is_closed:
                 self._pump()
 

@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any, Self, overload
 
 from ..storage import errors, settings
-from ..storage.job_views import JobInfo, LogLine, StatusChange
+from ..storage.job_views import JobInfo, LogLine, OutputChunk, StatusChange
 from . import requests
 from .connection import Connection, Whereabouts, client_pair
 from .exchanges import Call, Exchange, ReplyT
@@ -54,6 +54,8 @@ from .messages import (
     StopDaemon,
     TestFilters,
 )
+from .output_following import OutputFollowing
+from .output_reading import OutputReading, checked_reading
 from .session import ConnectionLostError
 from .watches import Part, checked_ids
 from .wire import Dealer
@@ -256,6 +258,55 @@ class Client:
         """
         checked = checked_ids(ids) if ids else None
         return self._follow(checked, log=log, timeout=timeout, pause=pause)
+
+    @overload
+    def follow(
+        self, job_id: int, *, log: bool = True, timeout: float | None = None, pause: None = None
+    ) -> Iterator[StatusChange | LogLine | OutputChunk]: ...
+
+    @overload
+    def follow(
+        self, job_id: int, *, log: bool = True, timeout: float | None = None, pause: float | None
+    ) -> Iterator[StatusChange | LogLine | OutputChunk | None]: ...
+
+    def follow(
+        self,
+        job_id: int,
+        *,
+        log: bool = True,
+        timeout: float | None = None,
+        pause: float | None = None,
+    ) -> Iterator[StatusChange | LogLine | OutputChunk | None]:
+        """Follow one job as `watch` does, with all of its output as it comes.
+
+        The lines of output in the job's log are left out. Whatever the pace of the reader, no
+        output is dropped for it. The final status comes last.
+        """
+        (job_id,) = checked_ids([job_id])
+        return self._follow_output(OutputReading(job_id), log=log, timeout=timeout, pause=pause)
+
+    def logs(
+        self,
+        job_id: int,
+        *,
+        follow: bool = False,
+        tail: int | None = None,
+        stream: str | None = None,
+        op: int | None = None,
+        timeout: float | None = None,
+    ) -> Iterator[OutputChunk]:
+        """The output of a job, live or archived, as it came: of all opcodes, in order.
+
+        ``follow`` goes on until the job has ended, and waits for one that has not begun; then
+        ``timeout`` is how long this may take, without it that of each page. ``tail`` begins with
+        the last so many lines; ``stream`` (``stdout`` or ``stderr``) and ``op`` (from 0) choose.
+        A chunk with a ``gap`` says that output is missing there.
+        """
+        reading = checked_reading(job_id, stream=stream, op=op, tail=tail)
+        if not follow:
+            return self._read_output(reading, timeout)
+        parts = self._follow_output(reading, log=False, timeout=timeout)
+        return (part for part in parts if isinstance(part, OutputChunk))
 
     def cancel(
         self, job_id: int, *, kill: bool = False, timeout: float | None = None
@@ -525,6 +576,47 @@ class Client:
         finally:
             self._abandon(stream)
 
+    def _follow_output(
+        self,
+        reading: OutputReading,
+        *,
+        log: bool,
+        timeout: float | None,
+        pause: float | None = None,
+    ) -> Iterator[StatusChange | LogLine | OutputChunk | None]:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with self._turn(deadline):
+            following = OutputFollowing(
+                self._connection.session,
+                reading,
+                log=log,
+                now=time.monotonic(),
+                deadline=deadline,
+                timeout_seconds=self._timeout,
+            )
+        try:
+            while True:
+                with self._turn(deadline):
+                    part = following.take(time.monotonic())
+                    if part is None and not following.is_over:
+                        self._pump_for(following, pause)
+                        if following.has_news() or not self._connection.session.is_connected:
+                            continue
+                if part is None and following.is_over:
+                    return
+                yield part
+        finally:
+            for exchange in following.exchanges:
+                self._abandon(exchange)
+
+    def _read_output(self, reading: OutputReading, timeout: float | None) -> Iterator[OutputChunk]:
+        # An error if there is no such job: of that the pages say nothing.
+        is_final = next(self.jobs([reading.job_id], timeout=timeout)).is_final
+        while not reading.is_done:
+            yield from reading.take(self._call(reading.request(), timeout))
+        if is_final:
+            yield from reading.finish()
+
     def _abandon(self, exchange: Exchange) -> None:
         # A generator may be thrown away in the middle of anything, even while this very
         # thread holds the lock: then the next one who has it cleans up.
@@ -553,7 +645,9 @@ class Client:
         finally:
             self._lock.release()
 
-    def _pump_for(self, exchange: Exchange, patience: float | None = None) -> None:
+    def _pump_for(
+        self, exchange: Exchange | OutputFollowing, patience: float | None = None
+    ) -> None:
         """Let frames come and go until there is something to be had of this.
 
         Returns without it after ``patience`` seconds.

@@ -203,6 +203,38 @@ class ReadJob(Request[JobDocument], frozen=True):
     id: int
 
 
+class OutputPage(Reply, frozen=True):
+    """Stored output as it lies in the job's file (`storage.output_blocks`); ``size``: of the file.
+
+    The last block may be cut off: it comes whole in the page that begins with it.
+    """
+
+    data: bytes
+    size: int
+
+
+class ReadOutput(Request[OutputPage], frozen=True):
+    """A page of a job's stored output, live or archived, from the byte ``offset`` of its file on.
+
+    With ``wait_seconds`` the answer waits for so long if there is nothing, or if the file still has
+    the size ``known``. ``bytes_max`` is how much to send at most (0: a page). Of a job
+    without output there is nothing.
+    """
+
+    id: int
+    offset: Annotated[int, msgspec.Meta(ge=0)] = 0
+    bytes_max: Annotated[int, msgspec.Meta(ge=0)] = 0
+    wait_seconds: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    known: int = 0
+
+
+class OutputGrew(Notice, frozen=True):
+    """From a job process: the file with its output has this size now."""
+
+    job_id: int
+    size: int
+
+
 class JobChanged(Reply, frozen=True):
     """Part of a watch: the job's summary after a change of status (or at the start)."""
 
@@ -1329,6 +1361,7 @@ ClientRequest = (
     SubmitJobs
     | ListJobs
     | ReadJob
+    | ReadOutput
     | WatchJobs
     | StopWatch
     | CancelJob
@@ -1356,6 +1389,7 @@ JobMessage = (
     RecordState
     | JobWaits
     | JobTold
+    | OutputGrew
     | AskDependencies
     | AskGate
     | JobReturns
@@ -1387,6 +1421,7 @@ ClientReply = (
     JobsSubmitted
     | JobRows
     | JobDocument
+    | OutputPage
     | JobChanged
     | JobLogged
     | WatchEnded
@@ -1442,6 +1477,7 @@ RECEIVERS: dict[type[Message], str] = {
     **dict.fromkeys(
         (ReplaceFilter, DeleteFilter, ListFilters, ReadLimits, SetLimits), "config_store"
     ),
+    **dict.fromkeys((ReadOutput, OutputGrew), "output_reader"),
     **dict.fromkeys((JobHello, JobLeft, AttachJob), "executor"),
     **dict.fromkeys((ReadInfo, StopDaemon, CrashComponent), "supervisor"),
 }

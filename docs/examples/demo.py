@@ -69,6 +69,7 @@ COMPONENTS = (
     "filter_evaluator",
     "job_queue",
     "lock_manager",
+    "output_reader",
     "scheduler",
     "wire_listener",
 )

@@ -62,6 +62,8 @@ def test_a_command_that_succeeds_tells_how() -> None:
         "signal": None,
         "stdout_tail": "out\n",
         "stderr_tail": "err\n",
+        "stdout_bytes": 4,
+        "stderr_bytes": 4,
         "truncated": False,
         "timed_out": False,
     }
@@ -397,39 +399,58 @@ def test_long_lines_are_split_between_characters() -> None:
     assert max(len(line.encode()) for line in lines) <= command_output.LINE_BYTES_MAX
 
 
-def test_the_log_holds_a_limited_number_of_lines_and_says_what_was_dropped() -> None:
+def test_output_is_passed_on_as_it_comes() -> None:
+    rehearsal = Rehearsal()
+    script = "printf 'a\\377\\000b'; printf 'err\\n' >&2; sleep 0.05; printf end"
+    result = run(rehearsal, "sh", "-c", script)
+    assert rehearsal.written_to("stdout") == b"a\xff\x00bend"
+    assert rehearsal.written_to("stderr") == b"err\n"
+    assert (result["stdout_bytes"], result["stderr_bytes"]) == (7, 4)
+
+
+def test_output_above_its_limit_is_read_and_dropped() -> None:
+    rehearsal = Rehearsal()
+    rehearsal.output_limit = 100_000
+    result = run(rehearsal, "head", "-c", "3000000", "/dev/zero")
+    assert result["truncated"]
+    assert result["stdout_bytes"] == 3_000_000
+    assert len(rehearsal.written_to("stdout")) == 100_000
+
+
+def test_the_log_has_the_first_lines_and_says_where_all_are() -> None:
     rehearsal = Rehearsal()
     result = run(rehearsal, "seq", "25000")
-    assert result["truncated"]
+    assert not result["truncated"]
     lines = rehearsal.lines("stdout")
     assert lines == [str(number) for number in range(1, command_output.LOG_LINES_MAX + 1)]
     kept = sum(len(str(line)) + 1 for line in lines)
-    dropped = sum(len(str(number)) + 1 for number in range(10_001, 25_001))
-    assert rehearsal.lines() == [
-        f"Output limit reached: 10000 lines ({kept} bytes) are kept here, what follows is dropped",
-        f"Output dropped: {dropped} bytes in 15000 lines",
-    ]
+    [told] = rehearsal.lines("output")
+    assert told == (
+        f"This log has the first 1000 lines ({kept} bytes) of the output; "
+        "all of it: ganger job logs 1"
+    )
     assert result["stdout_tail"].endswith("24999\n25000\n")
-    # The mark stands where the output breaks off.
-    assert [kind for kind, _ in rehearsal.logged[-3:]] == ["stdout", "message", "message"]
+    assert rehearsal.written_to() == b"".join(b"%d\n" % number for number in range(1, 25_001))
+    # The mark stands where the log breaks off.
+    assert [kind for kind, _ in rehearsal.logged[-2:]] == ["stdout", "output"]
 
 
 def test_the_log_holds_a_limited_number_of_bytes() -> None:
     rehearsal = Rehearsal()
     size = command_output.LOG_BYTES_MAX + 5_000
     result = run(rehearsal, "head", "-c", str(size), "/dev/zero")
-    assert result["truncated"]
+    assert not result["truncated"]
     kept = sum(len(line) for line in rehearsal.lines("stdout"))
     assert kept == command_output.LOG_BYTES_MAX
-    assert rehearsal.lines()[1] == "Output dropped: 5000 bytes in 1 lines"
+    assert len(rehearsal.lines("output")) == 1
     assert len(result["stdout_tail"]) == command_output.TAIL_BYTES_MAX
+    assert len(rehearsal.written_to()) == size
 
 
-def test_output_that_just_fits_is_not_called_truncated() -> None:
+def test_output_that_just_fits_is_logged_without_a_word() -> None:
     rehearsal = Rehearsal()
-    result = run(rehearsal, "seq", str(command_output.LOG_LINES_MAX))
-    assert not result["truncated"]
-    assert rehearsal.lines() == []
+    run(rehearsal, "seq", str(command_output.LOG_LINES_MAX))
+    assert rehearsal.lines("output") == []
 
 
 def test_a_tail_begins_with_a_whole_character() -> None:
@@ -457,9 +478,7 @@ def test_cutting_output_into_pieces_loses_nothing(chunks: list[bytes]) -> None:
 @given(
     st.lists(st.tuples(st.sampled_from(["stdout", "stderr"]), st.binary(max_size=200)), max_size=30)
 )
-def test_what_is_kept_and_what_is_dropped_add_up(
-    chunks: list[tuple[str, bytes]],
-) -> None:
+def test_all_output_is_passed_on_and_its_beginning_logged(chunks: list[tuple[str, bytes]]) -> None:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(command_output, "LOG_BYTES_MAX", 300)
         patched.setattr(command_output, "LOG_LINES_MAX", 10)
@@ -468,20 +487,23 @@ def test_what_is_kept_and_what_is_dropped_add_up(
         log = command_output.OutputLog(context)
         pipes = {kind: os.pipe() for kind in ("stdout", "stderr")}
         outputs = {
-            kind: command_output.Output(reader, kind, log) for kind, (reader, _) in pipes.items()
+            kind: command_output.Output(reader, kind, log, context)
+            for kind, (reader, _) in pipes.items()
         }
         for kind, chunk in chunks:
             os.write(pipes[kind][1], chunk)
             outputs[kind].read()
         for output in outputs.values():
             output.finish()
-        log.finish()
         for reader, writer in pipes.values():
             os.close(reader)
             os.close(writer)
-    written = sum(len(chunk) for _, chunk in chunks)
-    counts = log._kept_bytes + log._dropped_bytes
-    assert counts == written
-    assert log.is_truncated == bool(log._dropped_bytes) == bool(context.lines())
-    assert len(context.lines("stdout")) + len(context.lines("stderr")) == log._kept_lines <= 10
-    assert log._kept_bytes <= 300
+    assert context.written == [(kind, chunk) for kind, chunk in chunks if chunk]
+    for kind, output in outputs.items():
+        assert output.size == len(context.written_to(kind))
+        written = context.written_to(kind).split(b"\n")
+        if not log.is_full and all(len(line) < 50 for line in written):
+            lines = written if written[-1] else written[:-1]
+            assert context.lines(kind) == [line.decode(errors="replace") for line in lines]
+    assert log.is_full == bool(context.lines("output"))
+    assert len(context.lines("stdout")) + len(context.lines("stderr")) <= 10

@@ -39,6 +39,10 @@ def test_bytes_stay_bytes() -> None:
             messages.CancelJob(id=17),
             "940105cb400400000000000082a474797065aa63616e63656c5f6a6f62a2696411",
         ),
+        (
+            messages.OutputPage(data=b"\x00\xff", size=2),
+            "940105cb400400000000000083a474797065ab6f75747075745f70616765a464617461c40200ffa473697a6502",
+        ),
         (messages.Done(), "940105cb400400000000000081a474797065a4646f6e65"),
     ],
 )

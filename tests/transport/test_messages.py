@@ -63,7 +63,7 @@ def test_a_request_names_its_replies(kind: type[Message]) -> None:
 def test_what_comes_from_outside_has_a_receiver() -> None:
     assert set(RECEIVERS) == set(CLIENT_REQUESTS) | set(JOB_MESSAGES)
     assert set(RECEIVERS.values()) == {
-        "config_store", "executor", "job_queue", "lock_manager", "supervisor",
+        "config_store", "executor", "job_queue", "lock_manager", "output_reader", "supervisor",
     }  # fmt: skip
 
 
@@ -141,6 +141,14 @@ GOLDEN: list[tuple[Message, dict[str, Any]]] = [
             "op_index": 1,
             "entries": [[3, [5, 6], "stdout", "x"]],
         },
+    ),
+    (
+        messages.ReadOutput(id=7, offset=5, wait_seconds=2.5, known=6),
+        {"type": "read_output", "id": 7, "offset": 5, "wait_seconds": 2.5, "known": 6},
+    ),
+    (
+        messages.OutputGrew(job_id=7, size=4711),
+        {"type": "output_grew", "job_id": 7, "size": 4711},
     ),
     (
         messages.ReplaceFilter(uuid="u", predicates=[["jobid", None]], action=["RATE_LIMIT", 2]),

@@ -1,0 +1,100 @@
+"""``ganger job logs``, and how the output of jobs reaches ours: as it came, or made harmless.
+
+Into a pipe or a file go the bytes of the job. On a terminal control characters are shown, not
+sent: they could write into its title, its answers or over what stands there.
+"""
+
+from __future__ import annotations
+
+import codecs
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from . import output
+
+if TYPE_CHECKING:
+    from ..storage.job_views import OutputChunk
+    from .call import Call
+
+INTERRUPTED_EXIT_CODE = 130
+_KEPT = "\n\t\r"
+"""What output may do on a terminal: begin a line, move on, begin its line anew."""
+
+
+@click.command(short_help="Show the whole output of a job.")
+@click.argument("job_id", metavar="ID", type=int)
+@click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
+@click.option(
+    "--tail", type=click.IntRange(min=0), metavar="N", help="Begin with the last N lines."
+)
+@click.option("--stream", type=click.Choice(["stdout", "stderr"]), help="Only this output.")
+@click.option(
+    "--op", type=click.IntRange(min=0), metavar="N", help="Only of this opcode, counted from 0."
+)
+@click.pass_obj
+def logs(
+    call: Call, *, job_id: int, follow: bool, tail: int | None, stream: str | None, op: int | None
+) -> int:
+    """Show all that the commands of a job have written, to standard output and error as they did.
+
+    With --follow also what is still to come; a job that has not begun is waited for. Interrupting
+    (Ctrl-C) ends this, not the job. Bytes come as they were written; on a terminal control
+    characters are shown instead of sent.
+    """
+    printer = Printer()
+    with call.client() as client:
+        try:
+            for chunk in client.logs(job_id, follow=follow, tail=tail, stream=stream, op=op):
+                printer.show(chunk)
+        except KeyboardInterrupt:
+            return INTERRUPTED_EXIT_CODE
+        finally:
+            printer.finish()
+    return 0
+
+
+class Printer:
+    """Passes output of one job on to standard output and standard error."""
+
+    def __init__(self) -> None:
+        self._decoders: dict[str, codecs.IncrementalDecoder] = {}
+
+    def show(self, chunk: OutputChunk) -> None:
+        """Pass one piece on, or say what is missing in its place."""
+        if chunk.gap:
+            click.echo(f"ganger: job {chunk.job_id}: {_missing(chunk)}", err=True)
+            return
+        stream = sys.stderr if chunk.stream == "stderr" else sys.stdout
+        if stream.isatty():
+            self._show_harmless(chunk.stream, chunk.data)
+            return
+        # What was printed as text comes before.
+        stream.flush()
+        stream.buffer.write(chunk.data)
+        stream.buffer.flush()
+
+    def finish(self) -> None:
+        """Nothing follows: show a character that was cut off."""
+        for name, decoder in self._decoders.items():
+            rest = decoder.decode(b"", final=True)
+            if rest:
+                click.echo(output.harmless(rest, _KEPT), err=name == "stderr", nl=False)
+
+    def _show_harmless(self, name: str, data: bytes) -> None:
+        if name not in self._decoders:
+            self._decoders[name] = codecs.getincrementaldecoder("utf-8")("backslashreplace")
+        text = self._decoders[name].decode(data)
+        click.echo(output.harmless(text, _KEPT), err=name == "stderr", nl=False)
+
+
+def _missing(chunk: OutputChunk) -> str:
+    match chunk.gap:
+        case "limit" if chunk.missing:
+            return f"{chunk.missing} bytes of output were dropped above its limit"
+        case "limit":
+            return "the limit of its output was reached, what follows was dropped"
+        case "disk":
+            return f"{chunk.missing} bytes of output are missing here: the disk refused them"
+    return f"{chunk.missing} stored bytes of output are damaged and left out"

@@ -1,0 +1,188 @@
+"""The format in which a job's output is stored: blocks that stand for themselves. No files.
+
+How it works. The output of all commands of a job lies in one file, in the order in which it was
+read. The file is a sequence of blocks, and only ever grows. A block holds a header and segments
+(kind, length, bytes) of one opcode, compressed if that makes them shorter. Its header names its
+own place in the file, and its checksum covers header and segments: so a reader can begin anywhere,
+finds the next block by itself, and takes nothing for a block that is not one (not even output
+that is itself such a file). What a crash has cut off at the end is no block.
+
+Integers are little-endian. Header: ``GOB1``, flags (1: compressed), the opcode's place, the
+block's place in the file, stored bytes, bytes before compression, CRC-32 of all this and of what
+is stored. A segment: kind, number of bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+STDOUT, STDERR, LIMIT_REACHED, NOT_STORED = 1, 2, 3, 4
+"""Kinds of segments. The last two are marks: they hold a count of bytes that are missing."""
+
+STREAMS = {STDOUT: "stdout", STDERR: "stderr"}
+KINDS = {name: kind for kind, name in STREAMS.items()}
+
+ABOUT_OUTPUT = "output"
+"""Kind of entries of the job's log that say what a reader of the output sees for himself."""
+
+BLOCK_BYTES = 256 * 1024
+"""Output that a block holds at most."""
+
+SEGMENTS_MAX = 16_384
+"""Most segments of a block."""
+
+MAGIC = b"GOB1"
+_HEADER = struct.Struct("<4sBIQII")
+_CHECKSUM = struct.Struct("<I")
+_SEGMENT = struct.Struct("<BI")
+_COUNT = struct.Struct("<Q")
+_COMPRESSED = 1
+HEADER_BYTES = _HEADER.size + _CHECKSUM.size
+_RAW_BYTES_MAX = BLOCK_BYTES + SEGMENTS_MAX * _SEGMENT.size
+STORED_BYTES_MAX = HEADER_BYTES + _RAW_BYTES_MAX
+"""No block is larger than this in the file."""
+
+_COMPRESSION_LEVEL = 1
+_WORTH_COMPRESSING = 64
+"""Shorter blocks are stored as they are."""
+
+
+class Segment(msgspec.Struct, frozen=True):
+    """Output as it came, or a mark, whose ``data`` is empty and ``missing`` a count of bytes.
+
+    A `LIMIT_REACHED` of 0 says that from here on output is dropped; another one follows at the end
+    and says how much.
+    """
+
+    kind: int
+    data: bytes = b""
+    missing: int = 0
+
+
+class Block(msgspec.Struct, frozen=True):
+    """A block that was found whole; ``start`` and ``end`` are its places in the file."""
+
+    op_index: int
+    start: int
+    end: int
+    stored: memoryview
+    raw_bytes: int
+    is_compressed: bool
+
+    def segments(self) -> list[Segment]:
+        """What is in it; segments of kinds that are not known here are left out."""
+        data = zlib.decompress(self.stored, bufsize=self.raw_bytes) if self.is_compressed else None
+        return list(_segments(bytes(self.stored) if data is None else data))
+
+
+class Packer:
+    """Makes blocks. What does not get shorter is, for a while, not compressed at all."""
+
+    SKIPPED_BLOCKS = 15
+
+    def __init__(self) -> None:
+        self._skips = 0
+
+    def pack(self, op_index: int, segments: Sequence[Segment], place: int) -> bytes:
+        """The block with these segments, to be written at ``place`` of the file."""
+        assert len(segments) <= SEGMENTS_MAX
+        parts: list[bytes] = []
+        for segment in segments:
+            data = segment.data if segment.kind in STREAMS else _COUNT.pack(segment.missing)
+            parts += (_SEGMENT.pack(segment.kind, len(data)), data)
+        raw = b"".join(parts)
+        assert len(raw) <= _RAW_BYTES_MAX
+        stored = self._compressed(raw)
+        flags = 0 if stored is raw else _COMPRESSED
+        header = _HEADER.pack(MAGIC, flags, op_index, place, len(stored), len(raw))
+        return b"".join((header, _CHECKSUM.pack(zlib.crc32(stored, zlib.crc32(header))), stored))
+
+    def _compressed(self, raw: bytes) -> bytes:
+        if len(raw) < _WORTH_COMPRESSING:
+            return raw
+        if self._skips:
+            self._skips -= 1
+            return raw
+        packed = zlib.compress(raw, _COMPRESSION_LEVEL)
+        if len(packed) < len(raw) - len(raw) // 16:
+            return packed
+        self._skips = self.SKIPPED_BLOCKS
+        return raw
+
+
+class Found(msgspec.Struct, frozen=True):
+    """What is in a part of the file: blocks, and bytes between them that are none.
+
+    ``end``: where to read on. What lies behind it is not there yet, or no block.
+    """
+
+    blocks: list[Block]
+    damaged: list[tuple[int, int]]
+    """Places (start, end) of bytes that are no block, before one that is."""
+    end: int
+
+
+def find_blocks(data: bytes | memoryview, place: int) -> Found:
+    """The whole blocks in ``data``, which lies at ``place`` of the file."""
+    view = memoryview(data)
+    blocks: list[Block] = []
+    damaged: list[tuple[int, int]] = []
+    at = 0
+    while at < len(view):
+        block = _block_at(view, at, place)
+        if block is None:
+            after = _next_block(view, at, place)
+            if after is None:
+                break
+            damaged.append((place + at, after.start))
+            block = after
+        blocks.append(block)
+        at = block.end - place
+    return Found(blocks, damaged, place + at)
+
+
+def _block_at(view: memoryview, at: int, place: int) -> Block | None:
+    if len(view) - at < HEADER_BYTES:
+        return None
+    magic, flags, op_index, own_place, stored_bytes, raw_bytes = _HEADER.unpack_from(view, at)
+    start = at + HEADER_BYTES
+    if (
+        magic != MAGIC
+        or own_place != place + at
+        or raw_bytes > _RAW_BYTES_MAX
+        or stored_bytes > raw_bytes
+        or start + stored_bytes > len(view)
+    ):
+        return None
+    stored = view[start : start + stored_bytes]
+    (checksum,) = _CHECKSUM.unpack_from(view, at + _HEADER.size)
+    if zlib.crc32(stored, zlib.crc32(view[at : at + _HEADER.size])) != checksum:
+        return None
+    is_compressed = bool(flags & _COMPRESSED)
+    end = place + start + stored_bytes
+    return Block(op_index, own_place, end, stored, raw_bytes, is_compressed)
+
+
+def _next_block(view: memoryview, at: int, place: int) -> Block | None:
+    data = view.obj if isinstance(view.obj, bytes) and len(view.obj) == len(view) else bytes(view)
+    while (at := data.find(MAGIC, at + 1)) >= 0:
+        if block := _block_at(view, at, place):
+            return block
+    return None
+
+
+def _segments(raw: bytes) -> Iterator[Segment]:
+    at = 0
+    while at + _SEGMENT.size <= len(raw):
+        kind, size = _SEGMENT.unpack_from(raw, at)
+        at += _SEGMENT.size
+        data = raw[at : at + size]
+        at += size
+        if kind in STREAMS:
+            yield Segment(kind, data)
+        elif kind in (LIMIT_REACHED, NOT_STORED) and size == _COUNT.size:
+            yield Segment(kind, missing=_COUNT.unpack(data)[0])

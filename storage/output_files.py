@@ -1,0 +1,158 @@
+"""The file with a job's output: made with the first output, appended to, read in pages.
+
+What is in it is the matter of `output_blocks`, its name and place that of `spool`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING
+
+from . import documents, job_files, output_blocks, spool
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .output_blocks import Segment
+    from .settings import Places
+
+_SCAN_BYTES = 4 * output_blocks.STORED_BYTES_MAX
+
+
+class OutputFile:
+    """One file of output; nothing happens on disk before the first `append`."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._descriptor = -1
+        self._end = 0
+        self._packer = output_blocks.Packer()
+        self._is_new = False
+        self.has_unflushed = False
+        """Whether something was appended that a power loss could take."""
+
+    @property
+    def end(self) -> int:
+        """How many bytes the file has."""
+        return self._end
+
+    def append(self, op_index: int, segments: Sequence[Segment]) -> None:
+        """Append a block; `StorageError` if that fails, and then the file is as it was."""
+        with documents.storage_errors(self._path):
+            if self._descriptor < 0:
+                self._open()
+            block = self._packer.pack(op_index, segments, self._end)
+            try:
+                self._write(block)
+            except OSError:
+                # What was written of it is no block, and what comes next is written over it.
+                with contextlib.suppress(OSError):
+                    os.ftruncate(self._descriptor, self._end)
+                raise
+            self._end += len(block)
+            self.has_unflushed = True
+
+    def flush(self) -> None:
+        """Make what was appended durable; `StorageError` if the disk refuses."""
+        if not self.has_unflushed:
+            return
+        with documents.storage_errors(self._path):
+            os.fdatasync(self._descriptor)
+            if self._is_new:
+                documents.flush_directory(os.path.dirname(self._path))
+                self._is_new = False
+        self.has_unflushed = False
+
+    def close(self) -> None:
+        """Close the file. Twice is harmless."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def _open(self) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        try:
+            descriptor = os.open(self._path, flags, documents.FILE_MODE)
+        except FileNotFoundError:
+            folder = os.path.dirname(self._path)
+            os.mkdir(folder, documents.DIRECTORY_MODE)
+            descriptor = os.open(self._path, flags, documents.FILE_MODE)
+        try:
+            size = os.fstat(descriptor).st_size
+            end = 0
+            if size:
+                # The job was here before, and went back to the queue between two opcodes.
+                end = _end_of_blocks(descriptor, size)
+                os.ftruncate(descriptor, end)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self._is_new = not size
+        self._descriptor, self._end = descriptor, end
+
+    def _write(self, block: bytes) -> None:
+        view, at = memoryview(block), self._end
+        while view:
+            written = os.pwrite(self._descriptor, view, at)
+            view, at = view[written:], at + written
+
+
+def _end_of_blocks(descriptor: int, size: int) -> int:
+    """Where the last whole block ends."""
+    place = end = 0
+    while place < size:
+        data = os.pread(descriptor, _SCAN_BYTES, place)
+        found = output_blocks.find_blocks(data, place)
+        if found.blocks:
+            place = end = found.end
+        elif len(data) > output_blocks.STORED_BYTES_MAX:
+            # Damaged; a block that begins in here may end behind it.
+            place += len(data) - output_blocks.STORED_BYTES_MAX
+        else:
+            break
+    return end
+
+
+def read_page(places: Places, job_id: int, offset: int, count: int) -> tuple[bytes, int]:
+    """Up to ``count`` bytes of a job's output file, live or archived, and the size of the file.
+
+    Nothing of a job without output. `StorageError` if the file cannot be read.
+    """
+    live = spool.output_path(places.queue, job_id)
+    archived = spool.output_path(job_files.archive_folder(places.archive, job_id), job_id)
+    # It may move into the archive between two looks.
+    for path in (live, archived, live):
+        with documents.storage_errors(path):
+            try:
+                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            except FileNotFoundError:
+                continue
+            try:
+                size = os.fstat(descriptor).st_size
+                return os.pread(descriptor, count, offset) if offset < size else b"", size
+            finally:
+                os.close(descriptor)
+    return b"", 0
+
+
+def damage(path: str) -> list[tuple[int, int]]:
+    """Places (start, end) in the file that are no blocks; the last may be one still being written.
+
+    `StorageError` if it cannot be read.
+    """
+    places: list[tuple[int, int]] = []
+    with documents.storage_errors(path), open(path, "rb") as stream:
+        place = since = 0
+        while data := os.pread(stream.fileno(), _SCAN_BYTES, place):
+            found = output_blocks.find_blocks(data, place)
+            if found.blocks:
+                if since < found.blocks[0].start:
+                    places.append((since, found.blocks[0].start))
+                places += [each for each in found.damaged if each[0] >= found.blocks[0].end]
+                place = since = found.end
+            elif len(data) > output_blocks.STORED_BYTES_MAX:
+                place += len(data) - output_blocks.STORED_BYTES_MAX
+            else:
+                return [*places, (since, place + len(data))]
+    return places
