@@ -8,7 +8,7 @@ intervals; every news of the job makes them short again.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -32,8 +32,6 @@ JOBS_MAX = 3
 
 ANSWER_SECONDS = 2.0
 """How long an answer may take: news of the job waits meanwhile."""
-
-PartT = TypeVar("PartT")
 
 _HELD = (jobs.JobStatus.QUEUED, jobs.JobStatus.WAITING, jobs.JobStatus.CANCELING)
 
@@ -65,7 +63,7 @@ def followed(
         yield from _told(client, client.follow(job_id, pause=PAUSE_SECONDS))
 
 
-def _told(client: Client, parts: Iterator[PartT | None]) -> Iterator[PartT]:
+def _told(client: Client, parts: Iterator[Any]) -> Iterator[Any]:
     """The parts that are something; where nothing came, what holds the jobs back is told."""
     whys = Whys(client)
     for part in parts:

@@ -80,7 +80,7 @@ def test_who_follows_a_command_is_told_that_the_daemon_is_gone_and_that_it_is_ba
                 output, rest = following.communicate(timeout=PATIENCE_SECONDS)
             finally:
                 following.kill()
-    assert (following.returncode, output, rest) == (3, ".\n", "")
+    assert (following.returncode, output, rest) == (3, ".", "")
 
 
 def test_several_who_start_the_daemon_at_once_start_one(tmp_path: Path) -> None:
