@@ -25,6 +25,8 @@ from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from ..storage import (
     catalogue,
     errors,
@@ -337,7 +339,6 @@ class JobActor:
                 if isinstance(answer, messages.LocksGranted):
                     return
                 if isinstance(answer, messages.LocksPending):
-                    self._unanswered[number] = request
                     self._show_waiting(op)
         finally:
             # Who gives up must not repeat it: it would be granted after it was withdrawn.
@@ -596,6 +597,7 @@ class JobActor:
         for op in changed:
             op.priority = priority
         if changed:
+            self._move_in_line(self._job.ops[self._index].priority)
             self._post_state()
             text = f"Priorities of pending opcodes for job {job_id} have been changed to {priority}"
         else:
@@ -604,6 +606,13 @@ class JobActor:
             job_id=job_id, token=token, priority=priority, accepted=bool(changed), text=text
         )
         self._link.send(answer, 0)
+
+    def _move_in_line(self, priority: int) -> None:
+        """Repeat the request for locks that waits, and go on repeating it, with this priority."""
+        for number, request in list(self._unanswered.items()):
+            if isinstance(request, messages.RequestLocks):
+                self._unanswered[number] = msgspec.structs.replace(request, priority=priority)
+                self._link.send(self._unanswered[number], number)
 
     # ------------------------------------------------------------ what an operation may use
 

@@ -30,7 +30,6 @@ LockMessage = (
     | messages.ReleaseLocks
     | messages.OwnerEnded
     | messages.OwnersDoubted
-    | messages.LockPriorityChanged
     | messages.ListLocks
     | messages.ExplainOwner
     | messages.SimulateLocks
@@ -70,8 +69,6 @@ class LockManager(Component):
                 self._end_owner(message.lock_file)
             case messages.OwnersDoubted():
                 self._end_dead_owners()
-            case messages.LockPriorityChanged():
-                self._wake(self._state.set_priority(message.owner, message.priority))
             case messages.DiskRetried():
                 # The end of this turn tries again.
                 self._is_disk_awaited = False

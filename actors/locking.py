@@ -163,22 +163,20 @@ class LockState:
     def request(self, owner: Owner, priority: int, changes: Iterable[tuple[str, str]]) -> Outcome:
         """Make all of ``changes``, or wait in line until they can be made.
 
-        Repeating the request that waits gives its present blockers and changes nothing.
+        Repeating the request that waits gives its present blockers and changes nothing but its
+        priority: the owner knows it best.
         """
         pending = Pending(priority, owner, _typed(changes))
         waiter = self._line.get(owner)
-        if waiter is not None and waiter.pending == pending:
-            return Outcome(granted=False, blockers=self._blockers(waiter))
+        if waiter is not None and waiter.pending.changes == pending.changes:
+            return self._outcome(owner, self.set_priority(owner, priority))
         wants = self._check(owner, pending.changes)
         holding_up, harmed = self._obstacles(owner, wants, (priority, inf))
         if not holding_up and not harmed:
             return Outcome(granted=True, woken=self._take(owner, pending.changes))
         self._refuse_ring(owner, wants, holding_up)
-        waiter = self._stand(pending, {other.owner for other in harmed})
-        woken = self._settle({owner} | self._passing_now(owner))
-        if owner in self._line:
-            return Outcome(granted=False, blockers=self._blockers(waiter), woken=woken)
-        return Outcome(granted=True, woken=tuple(other for other in woken if other != owner))
+        self._stand(pending, {other.owner for other in harmed})
+        return self._outcome(owner, self._settle({owner} | self._passing_now(owner)))
 
     def try_request(
         self, owner: Owner, changes: Iterable[tuple[str, str]], priority: float = inf
@@ -447,6 +445,13 @@ class LockState:
                     for other in self._line.under(owner):
                         heapq.heappush(heap, (self._line[other].position, other))
         return tuple(woken)
+
+    def _outcome(self, owner: Owner, woken: tuple[Owner, ...]) -> Outcome:
+        """What became of the request of ``owner``, with which these were woken."""
+        waiter = self._line.get(owner)
+        if waiter is not None:
+            return Outcome(granted=False, blockers=self._blockers(waiter), woken=woken)
+        return Outcome(granted=True, woken=tuple(other for other in woken if other != owner))
 
     def _blockers(self, waiter: Waiter) -> tuple[Owner, ...]:
         holding_up = self._allocation.index.against_others(waiter.owner, waiter.wants)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from ..storage import errors, jobs, settings
 from ..storage.jobs import JobStatus
-from ..storage.locks import Owner
 from ..transport import messages
 from . import submitting
 from .job_table import Phase, Row
@@ -132,10 +131,7 @@ class QueueWishes(QueueCore):
             answer = messages.PriorityOutcome(accepted=message.accepted, text=message.text)
             row = self._table.find(message.job_id)
             if message.accepted and row is not None and row.lock_file is not None:
-                owner = Owner(row.id, row.lock_file, row.process_id or 0)
                 row.priority = message.priority
-                changed = messages.LockPriorityChanged(owner=owner, priority=row.priority)
-                self.address("lock_manager").notify(changed)
         if envelope is not None:
             envelope.reply(answer)
 

@@ -834,7 +834,10 @@ class LocksPending(Reply, frozen=True):
 
 
 class RequestLocks(Request[LocksGranted | LocksPending], frozen=True):
-    """Change the owner's locks, all or nothing: (lock name, shared | exclusive | release)."""
+    """Change the owner's locks, all or nothing: (lock name, shared | exclusive | release).
+
+    Repeated while it waits, with the priority that the owner has by then.
+    """
 
     owner: Owner
     priority: int
@@ -855,13 +858,6 @@ class OwnerEnded(Notice, frozen=True):
 
 class OwnersDoubted(Notice, frozen=True):
     """From an executor that starts afresh: owners may have died while nobody looked."""
-
-
-class LockPriorityChanged(Notice, frozen=True):
-    """The owner's pending request has a new priority."""
-
-    owner: Owner
-    priority: int
 
 
 class ExplainOwner(Notice, frozen=True):

@@ -179,6 +179,32 @@ def test_what_is_asked_while_a_start_is_being_recorded_is_answered_when_that_is_
     assert [state.status for state in line.states() if state.begins is None] == [QUEUED]
 
 
+def test_a_new_priority_goes_to_the_line_for_locks_and_into_what_is_repeated(
+    tmp_path: Path,
+) -> None:
+    line = Gated()
+    line.locks_are_free = False
+    words: list[messages.Message] = [
+        messages.PriorityRequested(token=1, priority=5),
+        messages.ResendRequested(),
+        messages.CancelRequested(token=2),
+    ]
+
+    def wait(*_: object) -> list[int]:
+        if words:
+            line.hear(words.pop(0))
+        return []
+
+    line.wait = wait  # type: ignore[method-assign]
+    actor(tmp_path, line, LOCKED).run()
+    requests = [one for one in line.said if isinstance(one, messages.RequestLocks)]
+    assert [request.priority for request in requests] == [0, 5, 5]
+    assert len({str(request.changes) for request in requests}) == 1
+    # The lock manager has it before anybody is told that it was changed.
+    kinds = line.kinds()
+    assert kinds.index("RequestLocks", 1) < kinds.index("PriorityAnswered")
+
+
 # Without a daemon.
 
 

@@ -304,7 +304,8 @@ def test_what_a_jobs_process_grants_is_told_only_if_its_state_is_stored(
         queue.actor.end_turn()
     assert recorded.refusal[0] == asker.refusal[0] == "ReadOnlyError"
     assert os.strerror(errno.EIO) in asker.refusal[1]
-    assert queue.stage.take(messages.LockPriorityChanged) == []
+    [row] = queue.actor.say(messages.ListJobs()).answer_as(messages.JobRows).rows
+    assert row.priority == 0
     queue.actor.notify(messages.DiskRetried())
     queue.record(1, 11, CANCELING if kind == "cancel" else WAITING)
     again = queue.actor.ask(wish_of(kind))

@@ -177,7 +177,9 @@ def test_a_more_urgent_request_is_served_first(locks: Locks) -> None:
     one, two, three = (locks.owner(number) for number in (1, 2, 3))
     locks.take(one, (NODE_A, "exclusive"))
     waiting = [locks.request(owner, (NODE_A, "exclusive")) for owner in (two, three)]
-    locks.actor.notify(messages.LockPriorityChanged(owner=three, priority=-5))
+    # It repeats its request, as a job does whose priority was changed.
+    repeated = messages.RequestLocks(owner=three, priority=-5, changes=[(NODE_A, "exclusive")])
+    waiting[1] = locks.actor.say(repeated)
     locks.actor.ask(messages.ReleaseLocks(owner=one))
     assert waiting[1].answers[-1] == LocksGranted()
     assert LocksGranted() not in waiting[0].answers

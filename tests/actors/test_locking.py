@@ -235,7 +235,7 @@ def test_an_unknown_change_is_refused() -> None:
 def test_who_waits_may_not_ask_for_anything_else() -> None:
     state = held_state(f"{A}!")
     ask(state, 2, f"{A}!")
-    for wanted, priority in ((f"{A}", 0), (f"{A}!", 1), (f"-{B}", 0)):
+    for wanted, priority in ((f"{A}", 0), (f"{A}!, {B}", 1), (f"-{B}", 0)):
         with pytest.raises(errors.LockRequestError) as caught:
             ask(state, 2, wanted, priority)
         assert caught.value.text == "cannot update locks while having pending requests"
@@ -255,6 +255,26 @@ def test_repeating_the_request_that_waits_tells_the_present_blockers() -> None:
     revision = state.revision
     assert ask(state, 3, f"{A}!") == Outcome(granted=False, blockers=(job(2),))
     assert state.revision == revision
+
+
+def test_the_request_that_waits_may_be_repeated_with_another_priority() -> None:
+    # As a job does after a restart, whose priority was changed while it waited.
+    state = held_state(f"{A}!")
+    for number in (2, 3):
+        ask(state, number, f"{A}!")
+    assert ask(state, 3, f"{A}!", -5) == Outcome(granted=False, blockers=(job(1),))
+    assert [(one.owner, one.priority) for one in state.snapshot().pending] == [
+        (job(3), -5),
+        (job(2), 0),
+    ]
+    assert state.release_owner(job(1)) == (job(3),)
+
+
+def test_a_request_that_is_repeated_with_a_better_priority_may_be_granted_at_once() -> None:
+    state = held_state(A)
+    ask(state, 2, f"{A}!")
+    assert not ask(state, 3, A, 5).granted
+    assert ask(state, 3, A, -5) == Outcome(granted=True)
 
 
 def test_a_try_never_waits() -> None:

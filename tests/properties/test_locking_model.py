@@ -213,11 +213,8 @@ class Locking(RuleBasedStateMachine):
     ) -> None:
         request = Request(priority, owner, changes)
         before = self.state.revision
-        if self.model.waiting(owner) == request:
-            outcome = self.state.request(owner, priority, changes)
-            assert not outcome.granted
-            assert outcome.blockers == tuple(self.model.blockers(request))
-            assert self.state.revision == before
+        if (waiting := self.model.waiting(owner)) and waiting.changes == changes:
+            self.repeat(waiting, priority)
             return
         error = self.model.error(request)
         if error is None and self.model.closes_ring(request):
@@ -236,6 +233,28 @@ class Locking(RuleBasedStateMachine):
         assert outcome.granted == (self.model.waiting(owner) is None)
         assert outcome.woken == tuple(other for other in woken if other != owner)
         if not outcome.granted:
+            assert outcome.blockers == tuple(self.model.blockers(request))
+
+    @precondition(lambda self: self.model.line)
+    @rule(data=st.data(), priority=priorities)
+    def request_again(self, data: st.DataObject, priority: int) -> None:
+        """As a job does after a restart, with the priority that it has by then."""
+        self.repeat(data.draw(st.sampled_from(self.model.line)), priority)
+
+    def repeat(self, waiting: Request, priority: int) -> None:
+        before = self.state.revision
+        outcome = self.state.request(waiting.owner, priority, waiting.changes)
+        woken: list[Owner] = []
+        if priority != waiting.priority:
+            self.model.withdraw(waiting.owner)
+            self.model.stand(waiting._replace(priority=priority))
+            woken = self.model.settle()
+        else:
+            assert self.state.revision == before
+        request = self.model.waiting(waiting.owner)
+        assert outcome.granted == (request is None)
+        assert outcome.woken == tuple(other for other in woken if other != waiting.owner)
+        if request is not None:
             assert outcome.blockers == tuple(self.model.blockers(request))
 
     @precondition(lambda self: len(self.model.idle()) > 1)

@@ -449,3 +449,29 @@ def run_span(client: Client, job_id: int) -> tuple[float, float] | None:
         return None
     assert op.ended is not None
     return op.executed, op.ended
+
+
+@pytest.mark.parametrize("restart", ["down and up", "kill", "lock manager", "job queue"])
+def test_a_job_that_waits_for_a_lock_keeps_its_new_priority_over_a_restart(
+    daemon: Daemon, client: Client, tmp_path: Path, restart: str
+) -> None:
+    gate = Gate(tmp_path)
+    holder = client.submit(gate.opcode(locks=NODE))
+    await_status(client, holder, RUNNING)
+    first, second = (client.submit(note(tmp_path, word, locks=NODE)) for word in ("1", "2"))
+    for job_id in (first, second):
+        await_status(client, job_id, WAITING)
+    assert client.set_priority(first, 5).accepted
+    match restart:
+        case "down and up":
+            daemon.run("down")
+            daemon.up()
+        case "kill":
+            daemon.kill()
+            daemon.up()
+        case component:
+            daemon.crash(component.replace(" ", "_"))
+    gate.open()
+    ended = client.wait(holder, first, second, timeout=30)
+    assert {job.status for job in ended} == {SUCCESS}
+    assert notes(tmp_path) == ["2", "1"]

@@ -278,7 +278,7 @@ class Machine:
                         self.end(self.processes[message.job_id])
                     case messages.DiskRetried():
                         (self.queue if name == "job_queue" else self.locks).notify(message)
-                    case messages.OwnerEnded() | messages.LockPriorityChanged():
+                    case messages.OwnerEnded():
                         assert name == "lock_manager"
                         self.locks.notify(message)
                     case _:
