@@ -52,10 +52,14 @@ class Channel:
                 start += PACKET_BYTES
             self._end.send(_LAST + frame[start:], socket.MSG_NOSIGNAL)
         except OSError as error:
-            # Not closed: another thread may be polling the descriptor, and learns of it so.
-            with contextlib.suppress(OSError):
-                self._end.shutdown(socket.SHUT_RDWR)
+            self.give_up()
             raise ChannelClosedError(str(error)) from error
+
+    def give_up(self) -> None:
+        """End the channel for both ends; what was sent can still be read."""
+        # Not closed: another thread may be polling the descriptor, and learns of it so.
+        with contextlib.suppress(OSError):
+            self._end.shutdown(socket.SHUT_RDWR)
 
     def receive(self) -> bytes | None:
         """The next whole frame, or None if none is there yet; never blocks."""

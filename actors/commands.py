@@ -61,6 +61,11 @@ def run_command(opcode: OpExec, context: OperationContext) -> dict[str, Any] | N
     return result
 
 
+def without_tails(result: dict[str, Any]) -> dict[str, Any]:
+    """The result of a command for a job that has no room left for the ends of its output."""
+    return {**result, "stdout_tail": "", "stderr_tail": "", "truncated": True}
+
+
 def _fault(opcode: OpExec, result: dict[str, Any], *, was_killed: bool) -> str | None:
     if was_killed:
         how = f"code {result['exit_code']}"
@@ -99,7 +104,7 @@ class _Command:
         # What happens at the next limit depends on how many have passed.
         self._limit = None if opcode.timeout is None else self._started_at + opcode.timeout
         self._log = OutputLog(context)
-        self._pid, self._pidfd, outputs = _spawn(opcode, variables)
+        self._pid, self._pidfd, outputs = _spawn(opcode, variables, context)
         self._outputs = tuple(
             Output(descriptor, kind, self._log, context)
             for descriptor, kind in zip(outputs, ("stdout", "stderr"), strict=True)
@@ -253,14 +258,16 @@ def _find_program(opcode: OpExec, variables: dict[str, str]) -> str:
     raise OperationError("OpExecError", f"command cannot be started: {name!r} not found")
 
 
-def _spawn(opcode: OpExec, variables: dict[str, str]) -> tuple[int, int, tuple[int, int]]:
+def _spawn(
+    opcode: OpExec, variables: dict[str, str], context: OperationContext
+) -> tuple[int, int, tuple[int, int]]:
     """Start the command: its process id, its pidfd, and the ends of its outputs to read from."""
     # Numbers are given out from the lowest on, and a pipe's writing end has the higher one: so
     # even in a process without standard descriptors none of ours is overwritten before it has
     # been put in place.
     descriptors: list[int] = []
     try:
-        source = _standard_input(opcode.stdin)
+        source = _standard_input(opcode, context)
         descriptors.append(source)
         reads, writes = zip(*(_pipe(descriptors) for _ in range(2)), strict=True)
         pid = _start(opcode, variables, (source, *writes))
@@ -312,12 +319,19 @@ def _pidfd(pid: int) -> int:
         raise
 
 
-def _standard_input(text: str | None) -> int:
-    if text is None:
+def _standard_input(opcode: OpExec, context: OperationContext) -> int:
+    if opcode.stdin_file is not None:
+        try:
+            return context.open_input(opcode.stdin_file)
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            text = f"command cannot be started: its standard input {opcode.stdin_file}: {reason}"
+            raise OperationError("OpExecError", text) from error
+    if opcode.stdin is None:
         return os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
     # A file in memory takes any amount at once; a pipe would have to be fed while waiting.
     descriptor = os.memfd_create("stdin")
-    data = memoryview(text.encode())
+    data = memoryview(opcode.stdin.encode())
     while data:
         data = data[os.write(descriptor, data) :]
     os.lseek(descriptor, 0, os.SEEK_SET)

@@ -57,11 +57,15 @@ class ChannelAddress:
         self._lock = threading.Lock()
 
     def tell(self, envelope: Envelope) -> None:
-        """Send; lost if the process is gone, whose end is noticed elsewhere."""
-        frame = frames.encode(envelope.message, envelope.number)
+        """Send; lost if the process is gone, whose end is noticed elsewhere.
+
+        A message that fits into no frame ends the channel: the process must not wait for it.
+        """
         with self._lock:
             try:
-                self.channel.send(frame)
+                self.channel.send(frames.encode(envelope.message, envelope.number))
+            except errors.FrameError:
+                self.channel.give_up()
             except channels.ChannelClosedError:
                 return
 

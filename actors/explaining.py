@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..storage.settings import START_ATTEMPTS_MAX
 from ..transport.messages import JobExplained, LockRemedy, Obstacle, Standing, WantedLock
 
 if TYPE_CHECKING:
@@ -181,6 +182,11 @@ def explained(
         text = f"job {row.id} is {row.status}: nothing holds it back (process {row.process_id})"
     else:
         text = f"job {row.id} is about to start: nothing holds it back"
+        if row.failed_starts:
+            text = (
+                f"job {row.id} is being started again: {row.failed_starts} of its processes ended "
+                f"before it began; after {START_ATTEMPTS_MAX} it ends in an error"
+            )
     return JobExplained(
         id=row.id,
         status=row.status,

@@ -29,7 +29,9 @@ import msgspec
 
 from ..storage import (
     catalogue,
+    documents,
     errors,
+    job_bounds,
     job_files,
     jobs,
     lock_files,
@@ -42,7 +44,7 @@ from ..storage.jobs import JobStatus, OpcodeEvent
 from ..storage.locks import Owner
 from ..transport import messages
 from ..transport.messages import Message, Request
-from . import operations
+from . import commands, operations
 from .job_links import Link, Received
 from .job_output import JobOutput
 from .own_file import OwnFile
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
 _Wish = messages.CancelRequested | messages.PriorityRequested
 _RECORD_SECONDS = 5.0
 _RETRY_SECONDS = 1.0
+_OWN_ENTRY_BYTES_MAX = 4 * 1024
 _TOLD_AGAIN_MAX = 1_000
 _TOLD_AGAIN_CHARACTERS_MAX = 1_000_000
 
@@ -71,6 +74,9 @@ def run_process(job_id: int, link: Link, lock_directory: str) -> None:
             return
         attach = messages.AttachJob(job_id=job_id, lock_file=lock_file.path, process_id=pid)
         link.use_socket(go.socket, attach)
+        if not go.body:
+            # Too large for a frame: written by an older version, or by somebody else.
+            go = msgspec.structs.replace(go, body=_read_body(go.queue, job_id))
         job = jobs.decode_job(go.body)
         job.process_id = pid
         owner = Owner(job_id, lock_file.path, pid)
@@ -88,6 +94,13 @@ def _wait_for_go(link: Link) -> messages.JobGo | None:
             if isinstance(received.message, messages.JobGo):
                 return received.message
     return None
+
+
+def _read_body(queue: str, job_id: int) -> bytes:
+    body = documents.read(job_files.path(queue, job_id))
+    if body is None:
+        raise errors.StorageError(f"job {job_id} has no file")
+    return body
 
 
 def load_user_opcodes() -> None:
@@ -114,6 +127,7 @@ class JobActor:
         self._job = job
         self._link = link
         self._owner = owner
+        self._queue = go.queue
         path = job_files.path(go.queue, job.id)
         self._file = OwnFile(path, go.spares, self._wait_for_disk)
         self._secrets = go.secrets
@@ -134,6 +148,7 @@ class JobActor:
         self._is_returned = False
         self._must_be_killed = False
         self._log_serial = job.last_log_serial
+        self._budget = job_bounds.Budget(job, len(go.body))
         self._durable: messages.RecordState | None = None
         self._output: JobOutput | None = None
         self._output_path = spool.output_path(go.queue, job.id)
@@ -164,7 +179,8 @@ class JobActor:
             return False
         except RejectedError as rejected:
             now = self._now()
-            jobs.cancel_pending(self._job, now, source=jobs.FILTER_SOURCE, text=str(rejected))
+            text = job_bounds.end_text(str(rejected), len(self._job.ops))
+            jobs.cancel_pending(self._job, now, source=jobs.FILTER_SOURCE, text=text)
             return False
         except ReturnedError as returned:
             self._return(op, str(returned))
@@ -173,7 +189,7 @@ class JobActor:
             self._fail(error)
             return False
         try:
-            result = self._operate(opcode)
+            result = self._fitting(opcode, self._operate(opcode))
         except Exception as error:  # noqa: BLE001 - likewise
             self._fail(error)
             return False
@@ -201,6 +217,20 @@ class JobActor:
         finally:
             if self._output is not None:
                 self._output.end()
+
+    def _fitting(self, opcode: opcodes.Opcode, result: object) -> object:
+        """The result if the job has room for it; `OperationError` if it has not."""
+        if self._budget.takes_result(result):
+            return result
+        if isinstance(opcode, catalogue.OpExec) and isinstance(result, dict):
+            # What became of the command is told all the same.
+            return commands.without_tails(result)
+        size = len(msgspec.json.encode(result))
+        text = (
+            f"{opcode.op_id}: the result has {size} bytes as JSON, "
+            f"and this job has room for {self._budget.result_bytes}"
+        )
+        raise opcodes.OperationError("OpResultError", text)
 
     def _prepare(self, op: jobs.OpcodeEntry) -> opcodes.Opcode:
         """Everything that must be true before the operation may start."""
@@ -245,18 +275,14 @@ class JobActor:
     def _with_secrets(self, fields: dict[str, Any]) -> dict[str, Any]:
         """The opcode's parameters with its secrets, which are in no file."""
         fields = fields | self._secrets.get(self._index, {})
-        declared = catalogue.find(str(fields.get("OP_ID")))
-        names = () if declared is None else declared.secret_fields
-        if not names:
-            return fields
-        hidden = opcodes.redacted(fields)
-        if any(fields.get(name) is not None and hidden[name] == fields[name] for name in names):
+        if opcodes.secret_fields(fields) and opcodes.lost_secret(fields) is not None:
             text = "its secret parameters were lost with the daemon that had them; submit it again"
             raise opcodes.OperationError("OpPrereqError", text)
         return fields
 
     def _fail(self, error: Exception) -> None:
-        jobs.fail_from(self._job, self._index, self._now(), operations.encode_exception(error))
+        result = job_bounds.error_result(operations.encode_exception(error))
+        jobs.fail_from(self._job, self._index, self._now(), result)
 
     def _check_dependencies(self, depends: list[tuple[int, tuple[str, ...]]]) -> None:
         """The jobs that this opcode waits for are waited for in the queue, not here."""
@@ -314,7 +340,7 @@ class JobActor:
             return
         self._is_returned = self._file.is_given_back = True
         text = f"Back to the queue before opcode {self._index + 1}: {reason}"
-        told = self._add_to_log([text], "message")
+        told = self._add_to_log([job_bounds.cut(text, _OWN_ENTRY_BYTES_MAX)], is_own=True)
         op.apply(OpcodeEvent.RETURN)
         op.start_timestamp = None
         if not self._job.has_begun:
@@ -326,7 +352,7 @@ class JobActor:
         # what this process wrote after that would be put over newer states.
         self._file.write(body, serial, flush=True)
         self._link.send(told, 0)
-        given = messages.JobReturns(job_id=self._job.id, serial=serial, body=body)
+        given = messages.JobReturns(job_id=self._job.id, serial=serial, body=_small(body))
         self._link.send(given, self._next_number())
 
     def _acquire(self, op: jobs.OpcodeEntry, changes: list[tuple[str, str]]) -> None:
@@ -354,7 +380,8 @@ class JobActor:
         serial = self._job.advance_serial()
         body = jobs.encode_job(self._job)
         self._file.write(body, serial, flush=False)
-        self._link.send(messages.JobWaits(job_id=self._job.id, serial=serial, body=body), 0)
+        waits = messages.JobWaits(job_id=self._job.id, serial=serial, body=_small(body))
+        self._link.send(waits, 0)
 
     def _stop_if_canceled(self) -> None:
         if self._is_canceled:
@@ -635,6 +662,10 @@ class JobActor:
         """Seconds on a clock that never goes back."""
         return time.monotonic()
 
+    def open_input(self, name: str) -> int:
+        """A descriptor to read the file ``name`` beside the job with."""
+        return os.open(f"{spool.folder(self._queue)}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+
     def log(self, text: str | list[str], kind: str = "message") -> None:
         """Add one entry to the job log."""
         self._log([text], kind)
@@ -679,20 +710,23 @@ class JobActor:
                 return ready
 
     def _log(self, entries: Sequence[str | list[str]], kind: str) -> None:
-        if entries:
-            self._link.send(self._add_to_log(entries, kind), 0)
+        if entries and (told := self._add_to_log(entries, kind)).entries:
+            self._link.send(told, 0)
             if time.monotonic() >= self._file.log_due():
                 # The operation may be one that does not wait, and so gives no other occasion.
                 self._write_log()
 
-    def _add_to_log(self, entries: Sequence[str | list[str]], kind: str) -> messages.JobTold:
+    def _add_to_log(
+        self, entries: Sequence[str | list[str]], kind: str = "message", *, is_own: bool = False
+    ) -> messages.JobTold:
         now = self._now()
         added: list[jobs.LogEntry] = []
-        for entry in entries:
+        for admitted, entry in self._budget.admit(entries, kind, is_own=is_own):
             self._log_serial += 1
-            added.append((self._log_serial, now, kind, entry))
-        self._job.ops[self._index].log.extend(added)
-        self._file.lacks_log = True
+            added.append((self._log_serial, now, admitted, entry))
+        if added:
+            self._job.ops[self._index].log.extend(added)
+            self._file.lacks_log = True
         return messages.JobTold(job_id=self._job.id, op_index=self._index, entries=added)
 
     def _write_log(self) -> None:
@@ -721,6 +755,11 @@ class JobActor:
 
     def _now(self) -> jobs.Timestamp:
         return jobs.timestamp(time.time())
+
+
+def _small(body: bytes) -> bytes | None:
+    """The state if it travels in a message; a large one is read from the file."""
+    return body if len(body) <= settings.JOURNALED_STATE_BYTES_MAX else None
 
 
 def _characters(text: str | list[str]) -> int:

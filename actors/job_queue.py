@@ -7,6 +7,7 @@ other components ask for; the rest of it is in `queue_lives`, `queue_wishes` and
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
 import time
@@ -234,22 +235,31 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers):
         if self._is_drained:
             raise errors.QueueDrainedError
         first_id = self._ledger.last_id + 1
-        drafts = submitting.drafts(message.jobs, first_id=first_id, now=time.time(), key=key)
+        directory = self._ledger.directory
+        drafts = submitting.drafts(
+            message.jobs,
+            first_id=first_id,
+            now=time.time(),
+            key=key,
+            read_input=functools.partial(directory.read_input, retry_of) if retry_of else None,
+        )
         submitting.check_targets(drafts, first_id, self._is_job)
         assert self._door is not None
         rejected = self._door.rejections(drafts)
-        if message.dry_run or len(rejected) == len(drafts):
-            envelope.reply(messages.JobsSubmitted(ids=[], rejected=rejected))
-            return
-        self._ledger.last_id += len(drafts)
-        accepted = [draft for place, draft in enumerate(drafts) if place not in rejected]
-        if rejected and key is not None:
+        places = [place for place in range(len(drafts)) if place not in rejected]
+        accepted = [drafts[place] for place in places]
+        if accepted and rejected and key is not None:
             # Whoever repeats this submission must hear of them too.
             told = {str(place): text for place, text in rejected.items()}
             accepted[0].job.extra[jobs.REJECTED_KEY] = told
         for draft in accepted if retry_of is not None else ():
             draft.job.extra[jobs.RETRY_OF_KEY] = retry_of
-        stored = [(draft.job.id, 1, jobs.encode_job(draft.job)) for draft in accepted]
+        stored = submitting.stored_forms(drafts, places)
+        if message.dry_run or not accepted:
+            envelope.reply(messages.JobsSubmitted(ids=[], rejected=rejected))
+            return
+        self._write_inputs(accepted)
+        self._ledger.last_id += len(drafts)
         if key is not None:
             self._keys_in_flight[key] = []
         rows = [row_of(draft.job, Phase.PENDING) for draft in accepted]
@@ -261,6 +271,17 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers):
             functools.partial(self._submitted, envelope, new),
             functools.partial(self._not_submitted, envelope, new),
         )
+
+    def _write_inputs(self, accepted: list[submitting.Draft]) -> None:
+        """What lies beside the jobs is durable before the journal says that there are such jobs."""
+        inputs = [found for draft in accepted for found in draft.inputs]
+        if not inputs:
+            return
+        try:
+            self._ledger.directory.spool.write_inputs(inputs)
+        except errors.StorageError as error:
+            self._ledger.refuse_writes(error)
+            raise self._ledger.refusal() from error
 
     def _is_repeat(self, envelope: Envelope, key: str) -> bool:
         if (ids := self._table.ids_of_key(key)) is not None:
@@ -302,6 +323,10 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers):
         self._announce_new()
         gone = [(row.id, JobStatus.CANCELED) for row, _ in new.jobs]
         self.address("filter_evaluator").notify(messages.JobsFinished(jobs=gone))
+        for _, draft in new.jobs if any(draft.inputs for _, draft in new.jobs) else ():
+            with contextlib.suppress(errors.StorageError):
+                # What cannot be removed is when a daemon starts.
+                self._ledger.directory.spool.remove(draft.job.id)
         envelope.refuse(error)
         for repeated in self._waiting_for(new.key):
             repeated.refuse(error)

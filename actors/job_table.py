@@ -55,19 +55,21 @@ class Row(msgspec.Struct, kw_only=True, gc=False):
 
     handed_serial: int = -1
     """Serial of the state with which the job was handed over by this queue."""
+    failed_starts: int = 0
+    """How many of its processes ended, one after the other, before it began."""
 
     def as_summary(self, *, archived: bool = False) -> JobSummary:
         """What users are told."""
         return JobSummary(
             id=self.id,
             status=self.status,
-            summary=self.summary,
+            summary=job_views.in_listing(self.summary),
             priority=self.priority,
             received=self.received,
             started=self.started,
             ended=self.ended,
             process_id=self.process_id,
-            reason=self.reason,
+            reason=job_views.in_listing(self.reason),
             archived=archived,
         )
 

@@ -10,7 +10,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from ..storage import errors, jobs
+from ..storage import errors, job_bounds, jobs
 from ..storage.job_files import QueueDirectory
 from ..storage.jobs import JobStatus
 from ..storage.journal import Journal
@@ -118,7 +118,8 @@ class QueueCore(Component):
 
     def _fail(self, row: Row, job: jobs.Job, source: str, text: str) -> None:
         self.log.warning("job failed", job=row.id, reason=text)
-        jobs.fail_whole(job, jobs.timestamp(time.time()), source=source, text=text)
+        told = job_bounds.end_text(text, len(job.ops))
+        jobs.fail_whole(job, jobs.timestamp(time.time()), source=source, text=told)
         self._store_end(row, job)
 
     def _end_doomed(self, job_id: int, verdict: str, text: str) -> None:
@@ -132,9 +133,11 @@ class QueueCore(Component):
                 jobs.cancel_from(job, job.next_index, now)
             case "rejected":
                 self.log.info("pending job is rejected", job=job_id, reason=text)
-                jobs.cancel_pending(job, now, source=jobs.FILTER_SOURCE, text=text)
+                told = job_bounds.end_text(text, len(job.ops))
+                jobs.cancel_pending(job, now, source=jobs.FILTER_SOURCE, text=told)
             case _:
-                jobs.fail_from(job, job.next_index, now, ["OpExecError", [text]])
+                result = job_bounds.error_result(["OpExecError", [text]])
+                jobs.fail_from(job, job.next_index, now, result)
         self._store_end(row, job)
 
     def _store_end(self, row: Row, job: jobs.Job, envelope: Envelope | None = None) -> None:

@@ -10,7 +10,7 @@ import contextlib
 import functools
 from typing import TYPE_CHECKING
 
-from ..storage import errors, jobs
+from ..storage import errors, job_files, jobs, settings
 from ..storage.jobs import JobStatus
 from ..transport import messages
 from .job_table import Phase, Row, row_of
@@ -174,7 +174,7 @@ class QueueLives(QueueGate):
         confirmed = messages.HandOverConfirmed(job_id=row.id, lock_file=message.lock_file)
         self.address("executor").notify(confirmed)
         go = messages.JobGo(
-            body=body,
+            body=body if len(body) <= settings.JOB_BYTES_MAX else b"",
             spares=self._ledger.lend_spares(row.id),
             secrets=self._secrets.get(row.id, {}),
             queue=self._queue_path,
@@ -252,6 +252,11 @@ class QueueLives(QueueGate):
             row.serial = message.serial
             self._reader.forget_told(row.id, None)
 
+        if message.body is None:
+            # The process has flushed its file, which is as new as anything we know.
+            self._ledger.forget(row.id)
+            self._ledger.after_commit(stored, envelope.refuse)
+            return
         state = (message.job_id, message.serial, message.body)
         self._ledger.store_state(state, stored, envelope.refuse)
 
@@ -259,10 +264,18 @@ class QueueLives(QueueGate):
         row = self._table.find(message.job_id)
         if row is None or row.phase is not Phase.HANDED_OVER or message.serial <= row.serial:
             return
-        job = jobs.decode_job(message.body)
+        if message.body is None:
+            try:
+                job = self._read_file(row)
+            except errors.StorageError as error:
+                self.log.error("state of a process cannot be read", job=row.id, error=error.text)
+                return
+            self._ledger.forget(row.id)
+        else:
+            job = jobs.decode_job(message.body)
+            self._ledger.note(row.id, message.serial, message.body)
         row.serial = message.serial
         row.started = jobs.seconds(job.start_timestamp)
-        self._ledger.note(row.id, message.serial, message.body)
         self._reader.log_reaches(row, job.last_log_serial)
         self._move(row, job.status)
 
@@ -299,6 +312,13 @@ class QueueLives(QueueGate):
             text = kill_text(job) if was_killed else death_text(job)
             self._fail(row, job, DEATH_SOURCE, text)
 
+    def _read_file(self, row: Row) -> jobs.Job:
+        """The job as its process has written it."""
+        data = self._ledger.directory.read(row.id)
+        if data is None:
+            raise errors.StorageError(f"job {row.id} has no file")
+        return job_files.read_job(data, row.id)
+
     def _take_back(self, row: Row, job: jobs.Job) -> None:
         """The job went back to the queue between two opcodes: it stands in line again."""
         row.serial = max(row.serial, job.serial)
@@ -310,6 +330,7 @@ class QueueLives(QueueGate):
             fresh = row_of(job, Phase.PENDING)
             row.phase = Phase.PENDING
             row.lock_file = row.process_id = None
+            row.failed_starts = 0
             row.depends = fresh.depends
             row.priority = fresh.priority
             self._reader.log_reaches(row, job.last_log_serial)
@@ -356,8 +377,16 @@ class QueueLives(QueueGate):
         return job
 
     def _start_again(self, row: Row) -> None:
-        """Nothing of the job has begun: it is pending again."""
+        """Nothing of the job has begun: it is pending again, unless this never changes."""
         job = self._read(row.id)
+        row.failed_starts += 1
+        if row.failed_starts >= settings.START_ATTEMPTS_MAX:
+            text = (
+                f"job {row.id} failed to start: {row.failed_starts} of its processes, one after "
+                "the other, ended before it began"
+            )
+            self._fail(row, job, START_SOURCE, text)
+            return
         job.livelock = None
         row.serial = max(row.serial, job.serial) + 1
         job.extra[jobs.STATE_SERIAL_KEY] = row.serial

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..storage import errors, job_files, job_views, jobs, settings
+from ..storage import errors, job_bounds, job_files, job_views, jobs, settings
 from ..transport import messages
 from .job_table import JobTable, Phase, Row, row_of
 from .watch_list import Watch, WatchList
@@ -72,13 +72,17 @@ class QueueReader:
         row = self._table.find(job_id)
         if row is None:
             archived, job = self._archived(job_id)
-            summary = job_views.job_summary(job)
-            return messages.JobDocument(id=job_id, body=archived, archived=True, summary=summary)
+            summary = job_views.in_listing(job_views.job_summary(job))
+            place = f"job-{job_id} in the archive"
+            body = job_bounds.shortened(archived, place)
+            return messages.JobDocument(id=job_id, body=body, archived=True, summary=summary)
         if job_id in self._told or row.status is jobs.JobStatus.WAITING:
             body = jobs.encode_job(self._job_of(row)[0])
         else:
             body = self._body(job_id)
-        return messages.JobDocument(id=job_id, body=body, summary=row.summary)
+        body = job_bounds.shortened(body, f"job-{job_id} in the queue directory")
+        summary = job_views.in_listing(row.summary)
+        return messages.JobDocument(id=job_id, body=body, summary=summary)
 
     def watch(self, envelope: Envelope, message: messages.WatchJobs) -> None:
         """Tell each job as it is, then follow it."""

@@ -194,7 +194,8 @@ class QueueWishes(QueueCore):
             return
         job = self._ended(job_id)
         known = job.extra.get(jobs.RETRIED_BY_KEY)
-        job.extra[jobs.RETRIED_BY_KEY] = [*(known if isinstance(known, list) else ()), retried_by]
+        repeats = [*(known if isinstance(known, list) else ()), retried_by]
+        job.extra[jobs.RETRIED_BY_KEY] = repeats[-settings.RETRIES_NOTED_MAX :]
         if row is None:
             try:
                 self._ledger.directory.write_archived(job_id, jobs.encode_job(job))

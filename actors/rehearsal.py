@@ -50,6 +50,10 @@ class Rehearsal:
         """What was logged as ``kind``."""
         return [text for logged_kind, text in self.logged if logged_kind == kind]
 
+    def open_input(self, name: str) -> int:
+        """Refuse: there is no job with files beside it."""
+        raise FileNotFoundError(name)
+
     def log(self, text: str | list[str], kind: str = "message") -> None:
         """Remember one entry."""
         self.logged.append((kind, text))

@@ -6,17 +6,29 @@ is named by its place in it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..storage import catalogue, errors, job_files, jobs, opcodes, settings
+from ..storage import (
+    catalogue,
+    errors,
+    job_bounds,
+    job_files,
+    jobs,
+    opcodes,
+    settings,
+    spool,
+)
 from ..storage.jobs import JobStatus
 from ..transport.messages import JobSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
+
+ReadInput = Callable[[object], bytes | None]
 
 RETRY_SOURCE = "ganger:retry"
 
@@ -27,10 +39,22 @@ class Draft(msgspec.Struct, frozen=True):
     job: jobs.Job
     secrets: dict[int, dict[str, Any]] = {}
     """Secret parameters of each opcode that has any, by its place; kept in memory only."""
+    inputs: list[tuple[str, bytes]] = []
+    """Standard input that is to lie beside the job: names of files, and what is in them."""
 
 
-def drafts(specs: Sequence[JobSpec], *, first_id: int, now: float, key: str | None) -> list[Draft]:
+def drafts(
+    specs: Sequence[JobSpec],
+    *,
+    first_id: int,
+    now: float,
+    key: str | None,
+    read_input: ReadInput | None = None,
+) -> list[Draft]:
     """The jobs of one submission, with ids from ``first_id`` on.
+
+    ``read_input`` gives what is in a file beside an earlier job: of this one, which is repeated,
+    and of no other, opcodes may name files.
 
     Raises `BadRequestError` (or a kind of it) naming the job, opcode and parameter, and
     `DataDirectoryError` if no ids are left.
@@ -51,7 +75,8 @@ def drafts(specs: Sequence[JobSpec], *, first_id: int, now: float, key: str | No
     result = []
     for place, spec in enumerate(specs):
         try:
-            result.append(_draft(spec, place, first_id, now, key))
+            plain = _with_inputs(spec, read_input)
+            result.append(_draft(plain, place, first_id, now, key))
         except errors.BadRequestError as error:
             if len(specs) == 1:
                 raise
@@ -75,11 +100,71 @@ def _draft(spec: JobSpec, place: int, first_id: int, now: float, key: str | None
                 raise
             raise type(error)(f"opcode {index}: {error.text}") from error
     secrets = {index: found for index, op in enumerate(entries) if (found := _hide_secrets(op))}
+    taken = (_take_input(op, job_id, index) for index, op in enumerate(entries))
+    inputs = [found for found in taken if found is not None]
     extra: dict[str, Any] = {jobs.STATE_SERIAL_KEY: 1}
     if key is not None:
         extra[jobs.SUBMISSION_KEY] = key
     job = jobs.Job(id=job_id, ops=entries, received_timestamp=jobs.timestamp(now), extra=extra)
-    return Draft(job, secrets)
+    return Draft(job, secrets, inputs)
+
+
+def stored_forms(drafts: Sequence[Draft], accepted: Sequence[int]) -> list[tuple[int, int, bytes]]:
+    """Those of the jobs that are to be stored: id, serial, and the text of the file.
+
+    ``accepted`` are their places. `BadRequestError` names one that is too large.
+    """
+    found = []
+    for place in accepted:
+        draft = drafts[place]
+        body = jobs.encode_job(draft.job)
+        try:
+            job_bounds.check_submitted(draft.job, body, draft.secrets)
+        except errors.BadRequestError as error:
+            text = error.text
+            if len(drafts) > 1:
+                text = f"job {place} of the submission: {text}"
+            raise errors.BadRequestError(text) from error
+        found.append((draft.job.id, 1, body))
+    return found
+
+
+def _take_input(entry: jobs.OpcodeEntry, job_id: int, index: int) -> tuple[str, bytes] | None:
+    """Take a large standard input out of an opcode: it is to lie in a file beside the job."""
+    text = entry.input.get("stdin")
+    if entry.input.get("OP_ID") != catalogue.OpExec.op_id or not isinstance(text, str):
+        return None
+    limit = settings.INPUT_INLINE_BYTES_MAX
+    # A character takes at most six bytes as JSON; nearly all inputs are small.
+    if len(text) * 6 <= limit or len(msgspec.json.encode(text)) <= limit:
+        return None
+    name = spool.input_name(job_id, index)
+    del entry.input["stdin"]
+    entry.input["stdin_file"] = name
+    return name, text.encode()
+
+
+def _with_inputs(spec: JobSpec, read_input: ReadInput | None) -> JobSpec:
+    """The job with what its opcodes read in them, not in files of the job that is repeated."""
+    if all(raw.get("stdin_file") is None for raw in spec.ops):
+        return spec
+    ops = []
+    for index, raw in enumerate(spec.ops):
+        name = raw.get("stdin_file")
+        if name is None or raw.get("OP_ID") != catalogue.OpExec.op_id:
+            ops.append(raw)
+            continue
+        place = f"opcode {index}: " if len(spec.ops) > 1 else ""
+        place = f"{place}{catalogue.OpExec.op_id}: stdin_file"
+        if read_input is None:
+            text = f"{place}: the queue sets this itself; give stdin"
+            raise errors.OpcodeError(text)
+        data = read_input(name)
+        if data is None:
+            raise errors.OpcodeError(f"{place}: there is no {opcodes.shown(name)} of this job")
+        rest = {field: value for field, value in raw.items() if field != "stdin_file"}
+        ops.append({**rest, "stdin": data.decode("utf-8", "replace")})
+    return msgspec.structs.replace(spec, ops=ops)
 
 
 def retried(
@@ -108,10 +193,9 @@ def retried(
 
 
 def _repeated(fields: Mapping[str, Any], index: int) -> dict[str, Any]:
-    for name, value in fields.items():
-        if value == opcodes.REDACTED:
-            text = f"opcode {index}: {name} is secret and was not stored; give it anew (--edit)"
-            raise errors.BadRequestError(text)
+    if (name := opcodes.lost_secret(fields)) is not None:
+        text = f"opcode {index}: {name} is secret and was not stored; give it anew (--edit)"
+        raise errors.BadRequestError(text)
     trail = fields.get("reason")
     kept = [entry for entry in (trail if isinstance(trail, list) else ()) if not _is_ours(entry)]
     return {**fields, "reason": kept}
@@ -175,6 +259,10 @@ def _entry(  # noqa: PLR0917 - the place of one opcode in its submission
     if spec.priority is not None:
         given.setdefault("priority", spec.priority)
     fields = opcodes.check_opcode(given)
+    if (name := opcodes.lost_secret(fields)) is not None:
+        # What somebody has copied from a job; the job would fail for want of it.
+        text = f"{fields['OP_ID']}: {name}: {opcodes.REDACTED} stands for a secret; give the secret"
+        raise errors.OpcodeError(text)
     if fields.get("depends"):
         # Checked once more: an opcode of a user's may have changed what was checked.
         fields["depends"] = _resolved(opcodes.dependencies(fields), job_id, place)

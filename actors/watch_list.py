@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from ..storage import errors, settings
+from ..storage import errors, job_bounds, settings
 from ..transport.messages import JobChanged, JobLogged, WatchEnded
 
 if TYPE_CHECKING:
@@ -61,7 +61,8 @@ class Watch:
                 new.append(entry)
         if new:
             self._log_serials[job_id] = known
-            self.envelope.reply(JobLogged(id=job_id, op_index=op_index, entries=new))
+            for part in job_bounds.log_parts(new):
+                self.envelope.reply(JobLogged(id=job_id, op_index=op_index, entries=part))
 
     def tell_change(self, summary: JobSummary) -> None:
         """Tell how the job is now."""

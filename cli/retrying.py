@@ -65,10 +65,9 @@ def read(text: str, source: str) -> list[dict[str, Any]]:
         case _:
             raise errors.PlanError(f"{source}: expected one list of opcodes")
     for index, op in enumerate(ops):
-        for name, value in op.items():
-            if value == opcodes.REDACTED:
-                told = f"{source}: opcode {index}: {name} is secret and was not stored; give it"
-                raise errors.PlanError(told)
+        if (name := opcodes.lost_secret(op)) is not None:
+            told = f"{source}: opcode {index}: {name} is secret and was not stored; give it"
+            raise errors.PlanError(told)
     return ops
 
 

@@ -48,6 +48,9 @@ class OpExec(Opcode, kw_only=True):
     stdin: str | None = None
     """What the command reads; nothing if unset."""
 
+    stdin_file: NonEmptyStr | None = None
+    """The file beside the job that has a large ``stdin`` in its place. The queue sets it."""
+
     timeout: Annotated[float, msgspec.Meta(gt=0)] | None = None
     """Seconds after which the command is ended."""
 

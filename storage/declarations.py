@@ -72,6 +72,10 @@ class OperationContext(Protocol):
         """Whether the operation is to check only what it can, and to change nothing."""
         ...
 
+    def open_input(self, name: str) -> int:
+        """A descriptor to read the file ``name`` beside the job with (`OpExec.stdin_file`)."""
+        ...
+
     def log(self, text: str | list[str], kind: str = "message") -> None:
         """Add one entry to the job log; a list is one entry too (kind ``delay-test`` has one)."""
         ...

@@ -248,6 +248,15 @@ class QueueDirectory:
         paths = (f"{self._quarantine}/{name}{suffix}" for suffix in _suffixes())
         return next(path for path in paths if not os.path.lexists(path))
 
+    def read_input(self, job_id: int, name: object) -> bytes | None:
+        """What is in a file of this name beside this job, live or archived; None: it has none."""
+        spooled = spool.parse_name(name) if isinstance(name, str) else None
+        if spooled is None or spooled.job_id != job_id or spooled.op_index is None:
+            return None
+        archived = spool.folder(os.path.dirname(self._archive_path(job_id)))
+        found = documents.read(spool.input_path(self._queue, job_id, spooled.op_index))
+        return documents.read(f"{archived}/{name}") if found is None else found
+
     def settle_spool(self, known: Collection[int]) -> list[str]:
         """Put right what a crash left in the spool; ``known`` are the jobs that are not archived.
 

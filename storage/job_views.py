@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from . import jobs, opcodes
+from . import jobs, opcodes, settings
 from .jobs import JobStatus
 
 
@@ -126,6 +126,16 @@ def job_info(body: bytes, *, archived: bool = False) -> JobInfo:
         retried_by=_job_ids(job.extra.get(jobs.RETRIED_BY_KEY)),
         ops=[_op_info(job.id, index, op) for index, op in enumerate(job.ops)],
     )
+
+
+def in_listing(text: str) -> str:
+    """A summary, or a reason, so short that a page of them fits into a frame."""
+    if len(text) * 4 <= settings.SUMMARY_BYTES_MAX:
+        return text
+    data = text.encode("utf-8", "replace")
+    if len(data) <= settings.SUMMARY_BYTES_MAX:
+        return text
+    return data[: settings.SUMMARY_BYTES_MAX - 3].decode("utf-8", "ignore") + "..."
 
 
 def job_summary(job: jobs.Job) -> str:

@@ -47,9 +47,11 @@ __all__ = [
     "OperationError",
     "check_opcode",
     "dependencies",
+    "lost_secret",
     "parse",
     "redacted",
     "secret_fields",
+    "shown",
     "summary",
 ]
 
@@ -97,6 +99,26 @@ def redacted(fields: Mapping[str, Any]) -> dict[str, Any]:
     """A copy with every secret value replaced; unknown opcodes are left as they are."""
     secrets = secret_fields(fields)
     return {name: _hide(value) if name in secrets else value for name, value in fields.items()}
+
+
+def lost_secret(fields: Mapping[str, Any]) -> str | None:
+    """The parameter of a stored opcode whose secret, or a part of it, is not there; None: none.
+
+    Of an opcode that is not known here every parameter may be secret.
+    """
+    op_id = fields.get("OP_ID")
+    is_known = isinstance(op_id, str) and catalogue.find(op_id) is not None
+    names = secret_fields(fields) if is_known else tuple(fields)
+    return next((name for name in names if _is_redacted(fields.get(name))), None)
+
+
+def _is_redacted(value: object) -> bool:
+    """Whether this is, or holds at any depth, what a job file has in place of a secret."""
+    if isinstance(value, Mapping):
+        return any(map(_is_redacted, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(_is_redacted, value))
+    return value == REDACTED
 
 
 def secret_fields(fields: Mapping[str, Any]) -> tuple[str, ...]:

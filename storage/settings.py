@@ -35,6 +35,36 @@ JOBS_PER_SUBMIT_MAX = 20_000
 OPCODES_PER_JOB_MAX = 1_000
 """Most opcodes in one job."""
 
+JOB_BYTES_MAX = FRAME_BYTES_MAX - 1024 * 1024
+"""Largest stored form of a job, which is the JSON text of its file: it fits into a frame."""
+
+JOB_SUBMITTED_BYTES_MAX = FRAME_BYTES_MAX // 2
+"""Largest stored form of a job when it is submitted, with its secrets."""
+
+JOB_LOG_BYTES_MAX = 3 * FRAME_BYTES_MAX // 16
+"""Most of the stored form for the log of a job, all its opcodes together."""
+
+JOB_LOG_RESERVE_BYTES = FRAME_BYTES_MAX // 64
+"""Most for what a job's process itself logs when the log is full."""
+
+JOB_END_BYTES_MAX = FRAME_BYTES_MAX // 8
+"""Most for time stamps, statuses and the texts with which opcodes end."""
+
+ERROR_RESULT_BYTES_MAX = FRAME_BYTES_MAX // 64
+"""Most for the result of the opcode with which a job fails; there is room for it in any case."""
+
+INPUT_INLINE_BYTES_MAX = 16 * 1024
+"""Standard input larger than this as JSON lies in a file of its own beside the job."""
+
+SUMMARY_BYTES_MAX = 400
+"""Longest summary, and longest reason, of a job in a listing; a page of them fits into a frame."""
+
+RETRIES_NOTED_MAX = 1_000
+"""How many of the jobs that repeat it a job names: the newest."""
+
+START_ATTEMPTS_MAX = 10
+"""How often a job is started in a row whose process ends before it begins."""
+
 LIST_PAGE_ROWS = 5_000
 """Most rows in one reply to a listing; clients ask for the next page."""
 

@@ -101,6 +101,7 @@ class SpoolDirectory:
     def write_inputs(self, inputs: Iterable[tuple[str, bytes]]) -> None:
         """Write files (name, content), all durable when this returns; `StorageError`: none is."""
         written: list[str] = []
+        self.prepare()
         try:
             for name, data in inputs:
                 written.append(name)

@@ -456,11 +456,14 @@ class RecordState(Request[StateRecorded | GateAnswered], frozen=True):
 
 
 class JobWaits(Notice, frozen=True):
-    """From a job process: its job waits for locks or dependencies. Needs not be durable."""
+    """From a job process: its job waits for locks or dependencies. Needs not be durable.
+
+    ``body`` is the text of the job file; None for a large one, which is in the file.
+    """
 
     job_id: int
     serial: int
-    body: bytes
+    body: bytes | None
 
 
 class JobTold(Notice, frozen=True):
@@ -481,12 +484,13 @@ class AskGate(Request[GateAnswered], frozen=True):
 class JobReturns(Request[StateRecorded], frozen=True):
     """From a job process: the job goes back to the queue in this state, and the process leaves.
 
-    Answered when that is durable, as `RecordState`.
+    Answered when that is durable, as `RecordState`. ``body`` is the text of the job file; None for
+    a large one, which is in the file, flushed.
     """
 
     job_id: int
     serial: int
-    body: bytes
+    body: bytes | None
 
 
 class DependencyOutcome(Reply, frozen=True):
@@ -1214,6 +1218,7 @@ class FramesWaiting(Notice, frozen=True):
 class JobGo(Notice, frozen=True):
     """The hand-over is durable: ``body`` is the job file; from here on it is yours alone.
 
+    An empty ``body`` stands for one too large for a frame, which is to be read from the file.
     ``queue`` is the queue directory, ``socket`` where the daemon's successor will listen,
     ``spares`` are files in the directory lent for writing new versions (`storage.inodes`),
     ``secrets`` the parameters of each opcode (by its place) that are never written, ``chosen``

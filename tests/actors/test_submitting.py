@@ -334,3 +334,37 @@ def test_a_missing_dependency_is_found_by_its_place() -> None:
 def test_jobs_of_the_same_submission_exist() -> None:
     made = drafts(spec(DELAY), spec(DELAY, depends=[(-1, [])]))
     submitting.check_targets(made, 100, ().__contains__)
+
+
+class OpUnlock(opcodes.Opcode, kw_only=True):
+    """An opcode with a secret that has parts."""
+
+    op_id = "OP_UNLOCK"
+    secret_fields = ("pins",)
+    pins: dict[str, Any] = {}  # noqa: RUF012 - msgspec copies it
+
+    def run(self, context: opcodes.OperationContext) -> None:
+        """Do nothing."""
+
+
+@pytest.fixture(name="unlock")
+def declare_unlock(monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setitem(catalogue._from_users, "OP_UNLOCK", OpUnlock)
+    return "OP_UNLOCK"
+
+
+@pytest.mark.parametrize("pins", [{"a": opcodes.REDACTED}, {"a": "1", "b": [opcodes.REDACTED]}])
+def test_a_secret_that_was_copied_from_a_job_is_refused(unlock: str, pins: Any) -> None:
+    _, text = refusal(spec({"OP_ID": unlock, "pins": pins}))
+    assert text == "OP_UNLOCK: pins: <redacted> stands for a secret; give the secret"
+
+
+def test_a_retry_of_an_opcode_whose_secret_has_parts_asks_for_it(unlock: str) -> None:
+    [draft] = drafts(spec({"OP_ID": unlock, "pins": {"a": "1234"}}))
+    assert draft.secrets == {0: {"pins": {"a": "1234"}}}
+    assert draft.job.ops[0].input["pins"] == {"a": opcodes.REDACTED}
+    with pytest.raises(errors.BadRequestError) as caught:
+        submitting.retried(draft.job, None, is_whole=True, now_nanoseconds=1)
+    assert caught.value.text == (
+        "opcode 0: pins is secret and was not stored; give it anew (--edit)"
+    )

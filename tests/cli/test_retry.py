@@ -233,6 +233,10 @@ KEPT = "; the edited text is kept in "
             json.dumps([DONE, {"OP_ID": "X", "password": opcodes.REDACTED}]),
             "the edited opcodes: opcode 1: password is secret and was not stored; give it",
         ),
+        (
+            json.dumps([DONE, {"OP_ID": "X", "password": {"root": opcodes.REDACTED}}]),
+            "the edited opcodes: opcode 1: password is secret and was not stored; give it",
+        ),
     ],
 )
 def test_a_text_that_is_no_job_is_refused_and_kept(

@@ -483,3 +483,22 @@ def test_secret_values_are_replaced_and_others_kept() -> None:
 def test_an_unknown_opcode_is_left_as_it_is() -> None:
     fields = {"OP_ID": "OP_FROM_THE_FUTURE", "secret": "s"}
     assert opcodes.redacted(fields) == fields
+
+
+@pytest.mark.parametrize(
+    ("fields", "lost"),
+    [
+        ({"OP_ID": "OP_INSTANCE_CREATE", "osparams_secret": {"a": "<redacted>"}}, True),
+        ({"OP_ID": "OP_INSTANCE_CREATE", "osparams_secret": {"a": "x", "b": ["<redacted>"]}}, True),
+        ({"OP_ID": "OP_INSTANCE_CREATE", "osparams_secret": "<redacted>"}, True),
+        ({"OP_ID": "OP_INSTANCE_CREATE", "osparams_secret": {"a": "x", "unset": None}}, False),
+        ({"OP_ID": "OP_INSTANCE_CREATE", "osparams_secret": {}}, False),
+        ({"OP_ID": "OP_EXEC", "argv": ["echo", "<redacted>"]}, False),
+        ({"OP_ID": "OP_OF_SOMEBODY", "osparams_secret": {"a": {"b": "<redacted>"}}}, True),
+        ({}, False),
+    ],
+)
+def test_a_secret_that_was_not_stored_is_noticed_however_deep_it_lies(
+    fields: dict[str, Any], *, lost: bool
+) -> None:
+    assert opcodes.lost_secret(fields) == ("osparams_secret" if lost else None)

@@ -1,0 +1,229 @@
+"""How large a job may become: at submission, while it runs, and when it is read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from ganger.storage import errors, job_bounds, jobs, settings
+from ganger.storage.job_bounds import Budget
+from ganger.storage.jobs import LogEntry, OpcodeEntry
+from ganger.transport import frames, messages
+
+MEGABYTE = 1024 * 1024
+STAMP = (1_700_000_000, 5)
+NULS = "\0" * MEGABYTE
+
+
+def job(*inputs: dict[str, Any], **fields: Any) -> jobs.Job:
+    ops = [OpcodeEntry(input={"OP_ID": "OP_EXEC", **given}) for given in inputs or ({},)]
+    return jobs.Job(id=7, ops=ops, **fields)
+
+
+def budget(made: jobs.Job) -> Budget:
+    return Budget(made, len(jobs.encode_job(made)))
+
+
+def size(value: object) -> int:
+    return len(msgspec.json.encode(value))
+
+
+def test_the_parts_of_a_job_together_fit_into_a_frame() -> None:
+    parts = (
+        settings.JOB_SUBMITTED_BYTES_MAX
+        + settings.JOB_LOG_BYTES_MAX
+        + settings.JOB_LOG_RESERVE_BYTES
+        + settings.JOB_END_BYTES_MAX
+    )
+    assert parts + MEGABYTE // 4 <= settings.JOB_BYTES_MAX
+    whole = messages.JobDocument(id=10**18, body=bytes(settings.JOB_BYTES_MAX), summary="x" * 400)
+    assert frames.encode(whole)
+
+
+# At submission.
+
+
+def test_what_counts_is_the_stored_form() -> None:
+    made = job({"argv": [NULS]})
+    body = jobs.encode_job(made)
+    with pytest.raises(errors.BadRequestError) as caught:
+        job_bounds.check_submitted(made, body, {})
+    assert caught.value.text == (
+        f"too large: {len(body)} bytes as JSON, at most {settings.JOB_SUBMITTED_BYTES_MAX} are "
+        "stored"
+    )
+
+
+def test_the_largest_opcode_is_named() -> None:
+    made = job({"argv": ["x"]}, {"argv": [NULS]}, {"argv": ["x"]})
+    with pytest.raises(errors.BadRequestError) as caught:
+        job_bounds.check_submitted(made, jobs.encode_job(made), {})
+    assert "(the largest opcode is opcode 1, with " in caught.value.text
+
+
+def test_secrets_count_too() -> None:
+    made = job()
+    job_bounds.check_submitted(made, jobs.encode_job(made), {0: {"password": "x"}})
+    with pytest.raises(errors.BadRequestError):
+        job_bounds.check_submitted(made, jobs.encode_job(made), {0: {"password": NULS}})
+
+
+# While it runs.
+
+
+def test_a_log_ends_with_one_mark_and_stays_within_its_room() -> None:
+    room = budget(job())
+    kept = []
+    for number in range(40):
+        kept += room.admit([f"{number}" + "\1" * 20_000], "stdout", is_own=False)
+    *entries, (kind, mark) = kept
+    assert 0 < len(entries) < 40
+    assert {kind for kind, _ in entries} == {"stdout"}
+    assert (kind, mark) == ("message", job_bounds.LOG_MARK.format(limit=settings.JOB_LOG_BYTES_MAX))
+    assert sum(size(text) for _, text in kept) <= settings.JOB_LOG_BYTES_MAX
+    assert room.admit(["small"], "stdout", is_own=False) == []
+
+
+def test_what_the_process_says_itself_still_gets_in_for_a_while() -> None:
+    room = budget(job())
+    room.admit(["x" * settings.JOB_LOG_BYTES_MAX], "stdout", is_own=False)
+    said = [room.admit(["x" * 4_000], "message", is_own=True) for _ in range(100)]
+    told = sum(map(len, said))
+    assert 0 < told < 100
+    assert told * 4_000 <= settings.JOB_LOG_RESERVE_BYTES
+
+
+def test_a_full_log_is_not_marked_again_by_the_next_process() -> None:
+    made = job()
+    made.ops[0].log = [(1, STAMP, "stdout", "x" * settings.JOB_LOG_BYTES_MAX)]
+    assert budget(made).admit(["x"], "stdout", is_own=False) == []
+
+
+def test_half_of_a_character_pair_is_spelt_out() -> None:
+    assert budget(job()).admit(["a\ud800b"], "message", is_own=False) == [("message", "a\\ud800b")]
+
+
+def test_of_entries_that_json_cannot_hold_none_is_taken() -> None:
+    room = budget(job())
+    with pytest.raises(TypeError):
+        room.admit(["fine", object()], "message", is_own=False)
+
+
+def test_results_share_what_is_left() -> None:
+    room = budget(job())
+    left = room.result_bytes
+    assert left > 4 * MEGABYTE
+    assert room.takes_result("x" * (left - 102))
+    assert not room.takes_result("x" * 200)
+    assert room.takes_result("x" * 98)
+    assert room.takes_result(None)
+    assert room.result_bytes == 0
+
+
+def test_the_results_of_earlier_processes_count() -> None:
+    made = job()
+    before = budget(made).result_bytes
+    made.ops[0].result = "x" * 1_000
+    assert budget(made).result_bytes == before - size(made.ops[0].result) + len("null")
+
+
+def test_a_job_that_was_stored_too_large_has_no_room_for_results() -> None:
+    made = job({"argv": [NULS, NULS]})
+    assert budget(made).result_bytes == 0
+    assert budget(made).takes_result(None)
+
+
+# Texts of an end.
+
+
+@pytest.mark.parametrize("text", ["x" * 1_000_000, "\0" * 1_000_000, "é" * 1_000_000])
+@pytest.mark.parametrize("opcodes", [1, 3, 1_000])
+def test_the_text_of_an_end_fits_twice_into_each_opcode(text: str, opcodes: int) -> None:
+    short = job_bounds.end_text(text, opcodes)
+    assert 2 * opcodes * size(short) <= settings.JOB_END_BYTES_MAX
+    assert short.endswith(" [1000000 characters in all, the rest is cut]")
+    assert text.startswith(short.partition(" [")[0])
+
+
+def test_a_short_text_is_left_alone() -> None:
+    assert job_bounds.end_text("detected death of job 7", 1_000) == "detected death of job 7"
+
+
+def test_the_result_of_a_failure_is_bounded() -> None:
+    small = ["OpExecError", ["why", {"exit_code": 3}]]
+    assert job_bounds.error_result(small) is small
+    [name, [text]] = job_bounds.error_result(["OpExecError", [NULS, {"exit_code": 3}]])
+    assert name == "OpExecError"
+    assert text.endswith("characters in all, the rest is cut]")
+    [_, [told]] = job_bounds.error_result(["x" * MEGABYTE, [{"a": NULS}]])
+    assert size(told) <= settings.ERROR_RESULT_BYTES_MAX
+
+
+# Reading.
+
+
+def shortened(made: jobs.Job) -> jobs.Job:
+    body = job_bounds.shortened(jobs.encode_job(made), "job-7")
+    assert len(body) <= settings.JOB_BYTES_MAX
+    return jobs.decode_job(body)
+
+
+def test_what_fits_is_read_as_it_is() -> None:
+    body = jobs.encode_job(job({"argv": ["x" * MEGABYTE]}))
+    assert job_bounds.shortened(body, "job-7") is body
+
+
+def test_large_parts_of_a_copy_are_cut_and_it_says_so() -> None:
+    made = job({"argv": ["cat"], "stdin": NULS * 3}, {"argv": ["true"]})
+    made.ops[1].result = NULS * 3
+    made.ops[1].log = [(serial, STAMP, "stdout", "x" * 1_000) for serial in range(1, 9_000)]
+    found = shortened(made)
+    assert found.extra[job_bounds.CUT_KEY].endswith(
+        "too large to be sent: this is a shortened copy of job-7"
+    )
+    assert found.ops[0].input["argv"] == ["cat"]
+    assert found.ops[0].input["stdin"].endswith(" [3145728 characters in all, the rest is cut]")
+    assert found.ops[1].result.endswith(" characters in all, the rest is cut]")
+    first, *rest = found.ops[1].log
+    assert first[3] == f"[{8_999 - len(rest)} earlier entries are left out]"
+    assert rest == made.ops[1].log[-len(rest) :]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        job(*({"argv": [str(number)]} for number in range(90_000))),
+        job({str(number): number for number in range(900_000)}),
+        job({"x" * 9_000_000: 1}),
+        job({"argv": ["x"] * 3_000_000}),
+        job({}, extra={"other": "x" * 9_000_000}),
+        job({}, extra={f"{number}" * 100: 1 for number in range(90_000)}),
+        job(*({"OP_ID": "x" * 9_000} for _ in range(1_000))),
+    ],
+    ids=["opcodes", "parameters", "name", "list", "extra", "extras", "ids"],
+)  # fmt: skip
+def test_whatever_is_large_a_copy_of_it_can_be_sent(made: jobs.Job) -> None:
+    found = shortened(made)
+    assert found.id == 7
+    assert job_bounds.CUT_KEY in found.extra
+
+
+def test_entries_of_a_log_travel_in_parts() -> None:
+    log: list[LogEntry] = [(n, STAMP, "stdout", "\0" * 50_000) for n in range(1, 60)]
+    parts = list(job_bounds.log_parts(log))
+    assert len(parts) > 1
+    assert [entry for part in parts for entry in part] == log
+    for part in parts:
+        assert frames.encode(messages.JobLogged(id=1, op_index=0, entries=part))
+
+
+def test_an_entry_too_large_for_a_frame_is_cut() -> None:
+    log: list[LogEntry] = [(1, STAMP, "stdout", NULS * 9), (2, STAMP, "message", [NULS])]
+    [[first], [second]] = job_bounds.log_parts(log)
+    assert first[3].endswith(" [9437184 characters in all, the rest is cut]")
+    assert second[3].startswith("[6291460 bytes")
+    assert list(job_bounds.log_parts([(3, STAMP, "message", "x")])) == [
+        [(3, STAMP, "message", "x")]
+    ]
