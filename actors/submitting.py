@@ -14,6 +14,7 @@ import msgspec
 from ..storage import (
     catalogue,
     errors,
+    explanations,
     job_bounds,
     job_files,
     jobs,
@@ -70,7 +71,8 @@ def drafts(
     if first_id + len(specs) - 1 > job_files.ID_MAX:
         # The next start would not know such a file for that of a job.
         left = job_files.ID_MAX - first_id + 1
-        text = f"the queue has {max(left, 0)} ids left, up to {job_files.ID_MAX}, too few for this"
+        ids = explanations.counted(max(left, 0), "id")
+        text = f"the queue has {ids} left, up to {job_files.ID_MAX}, too few for this"
         raise errors.DataDirectoryError(text)
     result = []
     for place, spec in enumerate(specs):
@@ -299,7 +301,8 @@ def _resolved(
 
 def _out_of_reach(target: int, job_id: int, place: int) -> str:
     if target < 0:
-        reach = f"only {place} jobs come before this one in the submission"
+        before = explanations.counted(place, "job")
+        reach = f"the submission has {before} before this one"
         return f"{target} is out of reach: {reach}"
     if target == job_id:
         return "a job cannot depend on itself"

@@ -65,28 +65,47 @@ def daemon(
 ) -> None:
     """Run the daemon in the foreground until it is told to stop.
 
-    Stops on SIGTERM or SIGINT, and by `ganger down`; jobs that run go on, and the next
-    daemon takes them over.
+    Says when it is ready and when it has stopped. Stops on SIGTERM or SIGINT (Ctrl-C), and by
+    `ganger down`; jobs that run go on, and the next daemon takes them over.
     """
     data = context.obj.data if context.obj is not None else None
-    announce = _Announcement()
+    places = settings.places(data)
+    announce = _Announcement(places)
     try:
         run(
-            settings.places(data),
+            places,
             announce,
             remote=remote,
             hung_after_seconds=hung_after,
             has_test_hooks=test_hooks,
         )
     except errors.GangerError as error:
-        announce.failed(error)
-        raise
+        if not _is_for_fsck(error, places):
+            announce.failed(error)
+            raise
+        hint = f"check the directory: {ownership.command(places, 'fsck')}"
+        told = type(error)(f"{error.text}; {hint}")
+        announce.failed(told)
+        raise told from error
+    announce.stopped()
+
+
+def _is_for_fsck(error: errors.GangerError, places: Places) -> bool:
+    """Whether `ganger fsck` may know more of it."""
+    kinds = errors.StorageError, errors.DataDirectoryError, errors.RestartLimitError
+    is_other = isinstance(error, errors.NotOwnerError)
+    return isinstance(error, kinds) and not is_other and places.queue.is_dir()
 
 
 class _Announcement:
-    """Tells whoever started the daemon, once, that it is ready or why it is not."""
+    """Tells once that the daemon is ready, or why it is not.
 
-    def __init__(self) -> None:
+    `ganger up` is told through a descriptor, a person by a line on standard output.
+    """
+
+    def __init__(self, places: Places) -> None:
+        self._data = places.data
+        self._is_for_people = READY_VARIABLE not in os.environ
         text = os.environ.pop(READY_VARIABLE, "")
         self._descriptor = int(text) if text.isdecimal() else None
         if self._descriptor is not None:
@@ -94,7 +113,22 @@ class _Announcement:
 
     def ready(self) -> None:
         """The daemon takes requests."""
+        if self._is_for_people:
+            pid = os.getpid()
+            _print(
+                f"The daemon is ready (pid {pid}) in {self._data}; Ctrl-C or `ganger down` ends it"
+            )
         self._say("ready\n")
+
+    def warn(self, text: str) -> None:
+        """Something should be known of it; `ganger up` says so by itself."""
+        if self._is_for_people:
+            _print(f"ganger: {text}")
+
+    def stopped(self) -> None:
+        """The daemon has ended as it was told to."""
+        if self._is_for_people:
+            _print("The daemon has stopped; jobs that run go on")
 
     def failed(self, error: errors.GangerError) -> None:
         """The daemon could not start."""
@@ -106,6 +140,12 @@ class _Announcement:
             with suppress(BrokenPipeError):
                 os.write(descriptor, text.encode())
             os.close(descriptor)
+
+
+def _print(text: str) -> None:
+    # A terminal or a reader that is gone must not end a daemon.
+    with suppress(OSError, ValueError):
+        click.echo(text)
 
 
 def run(
@@ -135,6 +175,7 @@ def run(
         log = logs.to_file(cast("TextIO", writer)).bind(pid=os.getpid())
         for warning in ownership.group_warnings(places):
             log.warning("others may write into the data directory", problem=warning)
+            announce.warn(warning)
         for problem in catalogue.load_user_opcodes().problems:
             log.error("user opcodes are left out", problem=problem)
         _remove_dead_lock_files(places)

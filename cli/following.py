@@ -50,8 +50,9 @@ def wait(
                 final[change.job_id] = change.status
     except KeyboardInterrupt:
         left = [str(job_id) for job_id in ids if job_id not in final]
+        goes_on = "1 job goes on" if len(left) == 1 else f"{len(left)} jobs go on"
         click.echo(
-            f"ganger: {len(left)} jobs go on; wait again with `ganger job wait {' '.join(left)}`",
+            f"ganger: {goes_on}; wait again with `ganger job wait {' '.join(left)}`",
             err=True,
         )
         return 130

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import click
 
-from ..storage import checking, errors, lock_files, ownership, repairing, survey
+from ..storage import checking, errors, explanations, lock_files, ownership, repairing, survey
 from ..storage.findings import Finding, Remedy
 from . import output
 
@@ -97,8 +97,9 @@ def _offline(places: Places, *, to_write: bool) -> Iterator[None]:
 def _show(result: Result, left: list[Finding], outcomes: list[Outcome]) -> None:
     for finding in result.findings:
         click.echo(_finding_line(finding))
-    jobs, archived = len(result.facts.jobs), len(result.facts.archived)
-    click.echo(f"{jobs} jobs, {archived} archived: {_verdict(left, outcomes)}")
+    jobs = explanations.counted(len(result.facts.jobs), "job")
+    archived = len(result.facts.archived)
+    click.echo(f"{jobs}, {archived} archived: {_verdict(left, outcomes)}")
 
 
 def _verdict(left: list[Finding], outcomes: list[Outcome]) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from ..storage import errors, job_views, jobs
+from ..storage import errors, explanations, job_views, jobs
 from . import choices, following, logs, output, reading, retrying, submitting, whys
 from .output import Column
 
@@ -396,6 +396,6 @@ def autoarchive(call: Call, age: float) -> None:
     """Archive the jobs that ended longer than AGE ago: 90, 30m, 2h, 7d, or all."""
     with call.client() as client:
         outcome = client.autoarchive(age)
-    left = f"; {outcome.left} are left, repeat the call" if outcome.left else ""
-    count = len(outcome.archived)
-    click.echo(f"{count} {'job' if count == 1 else 'jobs'} archived{left}")
+    verb = "is" if outcome.left == 1 else "are"
+    left = f"; {outcome.left} {verb} left, repeat the call" if outcome.left else ""
+    click.echo(f"{explanations.counted(len(outcome.archived), 'job')} archived{left}")

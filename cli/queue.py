@@ -9,7 +9,7 @@ import msgspec
 
 from ..storage import errors, explanations, rules
 from ..storage.jobs import JobStatus
-from . import choices, output, reading
+from . import choices, output, reading, up
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,21 +30,21 @@ def queue() -> None:
 @output.output_option
 @click.pass_obj
 def info(call: Call, *, output_kind: str) -> None:
-    """Tell whether the queue is drained, its limits, and how many jobs it has."""
+    """Tell whether the queue takes jobs, its limits, and how many jobs it has."""
     with call.client() as client:
         daemon, limits = client.info(), client.limits()
     if output_kind == "json":
         output.show_json(
             {
                 "is_drained": daemon.is_drained,
+                "is_read_only": daemon.is_read_only,
                 "running_jobs_max": limits.running_jobs_max,
                 "tracked_jobs_max": limits.tracked_jobs_max,
                 "counts": daemon.counts,
             }
         )
         return
-    drained = "drained: it takes no jobs" if daemon.is_drained else "open"
-    click.echo(f"The queue is {drained}")
+    click.echo(f"The queue is {up.queue_state(daemon)}")
     click.echo(f"Run slots: {limits.running_jobs_max} (tracked jobs: {limits.tracked_jobs_max})")
     counts = ((name, count) for name, count in daemon.counts.items() if name != "last_id")
     shown = ", ".join(f"{count} {name}" for name, count in counts if count)

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from ..storage import documents, errors, ownership, settings
+from ..storage import documents, errors, explanations, ownership, settings
 from . import choices, output
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 NOT_RUNNING_EXIT_CODE = 3
 READY_VARIABLE = "GANGER_READY_FD"
 _SHORT_SECONDS = 5.0
+_INTERRUPTED_EXIT_CODE = 130
 
 
 @click.command()
@@ -94,29 +96,54 @@ def _start(places: Places, options: list[str]) -> int:
             cwd="/",
         )
     os.close(writer)
-    word = _word(reader)
+    try:
+        word = _word(reader)
+    except KeyboardInterrupt:
+        _end_again(process, places)
+        raise click.exceptions.Exit(_INTERRUPTED_EXIT_CODE) from None
+    if word is None:
+        raise errors.DeadlineError(
+            f"the daemon (pid {process.pid}) goes on starting, and was not ready within "
+            f"{settings.START_SECONDS:g} s; see `ganger status` and {places.log}"
+        )
     if word.strip() == "ready":
         return process.pid
     code, _, text = word.strip().partition(" ")
     if code.isdecimal():
         click.echo(f"ganger: {text}", err=True)
         raise click.exceptions.Exit(int(code))
-    raise errors.OperatorError(f"the daemon did not start; see {places.data}/daemon.out")
+    raise errors.OperatorError(
+        f"the daemon did not start; see {places.data}/daemon.out, and check the directory: "
+        f"{ownership.command(places, 'fsck')}"
+    )
 
 
-def _word(reader: int) -> str:
-    """What the daemon says of its start: everything until it closes its end."""
+def _end_again(process: subprocess.Popen[bytes], places: Places) -> None:
+    """End a daemon whose start was interrupted: its user does not want it, or not now."""
+    process.terminate()
+    try:
+        process.wait(settings.STOP_SECONDS)
+    except (subprocess.TimeoutExpired, KeyboardInterrupt):
+        end = f"the daemon (pid {process.pid}) still starts; end it with "
+        text = f"{end}`{ownership.command(places, 'down')}`"
+    else:
+        text = f"no daemon runs in {places.data}"
+    click.echo(f"\nganger: interrupted; {text}", err=True)
+
+
+def _word(reader: int) -> str | None:
+    """What the daemon says of its start: everything until it closes its end. None: nothing yet."""
     deadline = time.monotonic() + settings.START_SECONDS
-    parts = []
+    parts: list[bytes] = []
     with os.fdopen(reader, "rb", buffering=0) as stream:
         while (left := deadline - time.monotonic()) > 0:
             if not select.select([stream], [], [], left)[0]:
                 break
             part = os.read(stream.fileno(), 4_096)
             if not part:
-                break
+                return b"".join(parts).decode("utf-8", "replace")
             parts.append(part)
-    return b"".join(parts).decode("utf-8", "replace")
+    return None
 
 
 @click.command()
@@ -138,13 +165,18 @@ def down(call: Call, timeout: float) -> None:
     if pid is None:
         click.echo(f"No daemon runs in {places.data}")
         return
-    with call.client(timeout) as client:
-        counts = client.info().counts
-        try:
-            process = os.pidfd_open(pid)
-        except ProcessLookupError:
-            process = None
-        client.stop()
+    try:
+        process = os.pidfd_open(pid)
+    except ProcessLookupError:
+        process = None
+    active = 0
+    try:
+        with call.client(timeout) as client:
+            active = client.info().counts.get("running", 0)
+            client.stop()
+    except errors.DaemonUnreachableError:
+        # It has not opened its door yet, or its word of where that is was deleted.
+        _ask_by_signal(process, places, pid)
     if process is not None:
         poll = select.poll()
         poll.register(process, select.POLLIN)
@@ -152,12 +184,20 @@ def down(call: Call, timeout: float) -> None:
         os.close(process)
         if not ended:
             raise errors.DeadlineError(f"the daemon (pid {pid}) has not ended in {timeout:g} s")
-    active = counts.get("running", 0)
-    click.echo(
-        f"The daemon has stopped; {active} running jobs go on"
-        if active
-        else "The daemon has stopped"
-    )
+    goes_on = "1 running job goes on" if active == 1 else f"{active} running jobs go on"
+    click.echo(f"The daemon has stopped; {goes_on}" if active else "The daemon has stopped")
+
+
+def _ask_by_signal(process: int | None, places: Places, pid: int) -> None:
+    """Have the process end that holds the queue, if it is still the one of this descriptor."""
+    if process is not None and _running_pid(places) == pid:
+        try:
+            signal.pidfd_send_signal(process, signal.SIGTERM)
+        except PermissionError as error:
+            text = f"the daemon (pid {pid}) does not answer, and this user may not end it"
+            raise errors.NotAllowedError(text) from error
+        except ProcessLookupError:
+            return
 
 
 @click.command()
@@ -166,11 +206,18 @@ def down(call: Call, timeout: float) -> None:
 def status(call: Call, *, output_kind: str) -> None:
     """Tell how the daemon is: pid, version, doors, jobs, components. Exit code 3: none runs."""
     places = call.places
-    if _running_pid(places) is None:
+    pid = _running_pid(places)
+    if pid is None:
         _tell_not_running(places, output_kind)
         raise click.exceptions.Exit(NOT_RUNNING_EXIT_CODE)
-    with call.client(_SHORT_SECONDS) as client:
-        info = client.info()
+    try:
+        with call.client(_SHORT_SECONDS) as client:
+            info = client.info()
+    except errors.DaemonUnreachableError as error:
+        text = (
+            f"the daemon (pid {pid}) in {places.data} does not answer: it starts or ends, or hangs"
+        )
+        raise errors.DaemonUnreachableError(f"{text}; see {places.log}") from error
     _show(info, output_kind)
 
 
@@ -195,6 +242,7 @@ def _show(info: DaemonInfo, output_kind: str) -> None:
         "Jobs": ", ".join(
             f"{count} {name}" for name, count in info.counts.items() if name != "last_id"
         ),
+        "Queue": queue_state(info),
         "Last id": str(info.counts.get("last_id", 0)),
         "Memory": ", ".join(
             f"{name} {size / 1_048_576:.0f} MiB" if size else f"{name} unknown"
@@ -206,12 +254,24 @@ def _show(info: DaemonInfo, output_kind: str) -> None:
     click.echo("Components:")
     for component in info.components:
         state = "ready" if component.is_ready else "not ready"
-        again = f", restarted {component.restarts} times" if component.restarts else ""
+        times = explanations.counted(component.restarts, "time")
+        again = f", restarted {times}" if component.restarts else ""
         click.echo(f"  {component.name:<20}{state}{again}")
-    if info.is_read_only:
-        click.echo("READ-ONLY: the disk refuses writes; no changes are taken")
     for name in info.quarantined:
         click.echo(f"Quarantined: {name}")
+
+
+def queue_state(info: DaemonInfo) -> str:
+    """Whether the queue takes jobs, in words."""
+    words = [
+        *(
+            ["READ-ONLY: the disk refuses writes; no changes are taken"]
+            if info.is_read_only
+            else []
+        ),
+        *(["drained: it takes no jobs"] if info.is_drained else []),
+    ]
+    return "; ".join(words) or "open"
 
 
 def _running_pid(places: Places) -> int | None:

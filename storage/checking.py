@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from . import job_files, replay, settings
+from . import explanations, job_files, replay, settings
 from .findings import Finding, Kind
 from .jobs import JobStatus
 from .journal import Tail
@@ -174,7 +174,8 @@ def _owners(facts: Facts) -> Iterator[Finding]:
     for path, owner in facts.strangers:
         groups.setdefault((path.rpartition("/")[0], owner), []).append(path)
     for (_, owner), paths in groups.items():
-        beside = f", as do {len(paths) - 1} more in its directory" if len(paths) > 1 else ""
+        more = explanations.counted(len(paths) - 1, "other")
+        beside = f", with {more} in its directory" if len(paths) > 1 else ""
         yield Finding(Kind.OWNER, paths[0], f"belongs to {owner}{beside}")
     for path in facts.open_to_all:
         yield Finding(Kind.OPEN_TO_ALL, path, "every user may write into it")

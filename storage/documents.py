@@ -197,7 +197,7 @@ def make_private_directory(path: Path) -> None:
     if status.st_uid != os.geteuid() or not path.is_dir() or path.is_symlink():
         owner = ownership.user(status.st_uid)
         message = f"{path}: belongs to {owner}, or is not a directory; it must be this user's own"
-        raise errors.DataDirectoryError(message)
+        raise errors.NotOwnerError(message)
     if status.st_mode & 0o077:
         path.chmod(0o700)
 

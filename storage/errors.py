@@ -187,6 +187,10 @@ class DataDirectoryError(OperatorError):
     exit_code = 1
 
 
+class NotOwnerError(DataDirectoryError):
+    """The data directory belongs to another user, or others may write into it."""
+
+
 class RestartLimitError(OperatorError):
     """A component crashed too often; the daemon stops."""
 

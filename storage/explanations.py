@@ -102,6 +102,11 @@ def explain(complaint: str, given: Mapping[str, Any], declared: type[msgspec.Str
     return f"{place}: {key}{_in_plain_words(body)}{got}"
 
 
+def counted(count: int, noun: str) -> str:
+    """So many of something, such as ``1 job`` and ``2 jobs``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def likeness(word: str, known: Iterable[str]) -> str:
     """`` (did you mean X?)`` if ``word`` is nearly one of ``known``, else nothing."""
     if len(word) > _SHOWN_CHARACTERS_MAX:

@@ -42,21 +42,26 @@ def explained(path: str | os.PathLike[str], error: OSError) -> str:
     return f"{text} ({named} belongs to {user(uid)}, and this is {user(os.geteuid())})"
 
 
-def require_own(places: Places, command: str) -> None:
-    """Raise `DataDirectoryError` unless the queue belongs to the present user alone.
+def command(places: Places, words: str) -> str:
+    """The command line that does ``words`` (such as ``up``) with this data directory."""
+    return f"ganger --data {_quoted(places.data)} {words}"
 
-    ``command`` is what its owner should run instead, such as ``up``. What is missing belongs to
+
+def require_own(places: Places, words: str) -> None:
+    """Raise `NotOwnerError` unless the queue belongs to the present user alone.
+
+    ``words`` is what its owner should run instead, such as ``up``. What is missing belongs to
     the user that makes it.
     """
     for path, status in _entries(places):
         if not _is_ours(path, status, places):
             text = f"{path}: belongs to {user(status.st_uid)}, and this is {user(os.geteuid())}"
-            how = _run_as(status.st_uid, f"ganger --data {_quoted(places.data)} {command}")
-            raise errors.DataDirectoryError(f"{text}; run it as its owner: {how}")
+            how = _run_as(status.st_uid, command(places, words))
+            raise errors.NotOwnerError(f"{text}; run it as its owner: {how}")
         if _is_open_to_all(status):
             text = f"{path}: every user may write into it, and so run commands as"
             me, mended = user(os.geteuid()), f"chmod o-w {_quoted(path)}"
-            raise errors.DataDirectoryError(f"{text} {me}; look what is in it, then: {mended}")
+            raise errors.NotOwnerError(f"{text} {me}; look what is in it, then: {mended}")
 
 
 def require_known(path: str | os.PathLike[str]) -> None:
@@ -193,13 +198,13 @@ def _denying(path: str) -> tuple[str, int] | None:
         place = os.path.dirname(place)
 
 
-def _run_as(uid: int, command: str) -> str:
+def _run_as(uid: int, line: str) -> str:
     import shutil  # noqa: PLC0415
 
     name = _user_name(uid)
     if shutil.which("sudo") is None and os.geteuid() == _ROOT:
-        return f"setpriv --reuid {uid} --regid {_main_group(uid)} --clear-groups {command}"
-    return f"sudo -u {name or _quoted(f'#{uid}')} {command}"
+        return f"setpriv --reuid {uid} --regid {_main_group(uid)} --clear-groups {line}"
+    return f"sudo -u {name or _quoted(f'#{uid}')} {line}"
 
 
 # What only a refusal needs is imported for it: fork servers and their children do without.

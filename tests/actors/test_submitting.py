@@ -170,7 +170,7 @@ def test_the_largest_submission_is_taken(monkeypatch: pytest.MonkeyPatch) -> Non
         (
             EXEC | {"depends": [[-1, []]]},
             "DependencyError",
-            "depends[0]: -1 is out of reach: only 0 jobs come before this one in the submission",
+            "depends[0]: -1 is out of reach: the submission has 0 jobs before this one",
         ),
         (
             EXEC | {"depends": [[7, []], [100, []]]},
@@ -246,7 +246,7 @@ def test_a_relative_dependency_beyond_the_submission_is_out_of_reach() -> None:
         "DependencyError",
         (
             "job 2 of the submission: depends[1]: -3 is out of reach: "
-            "only 2 jobs come before this one in the submission"
+            "the submission has 2 jobs before this one"
         ),
     )
 

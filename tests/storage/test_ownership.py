@@ -50,7 +50,7 @@ PARTS: dict[str, Callable[[Places], Path]] = {
 
 
 def refusal(places: Places) -> str:
-    with pytest.raises(errors.DataDirectoryError) as caught:
+    with pytest.raises(errors.NotOwnerError) as caught:
         ownership.require_own(places, "up")
     return caught.value.text
 
@@ -173,7 +173,7 @@ def test_a_check_names_what_does_not_belong_to_the_owner_of_the_queue(places: Pl
     places.config.chmod(0o666)
     first, second = findings(places)
     assert first.kind is Kind.OWNER
-    assert first.what == f"belongs to nobody (uid {OTHER}), as do 1 more in its directory"
+    assert first.what == f"belongs to nobody (uid {OTHER}), with 1 other in its directory"
     assert (second.kind, second.path) == (Kind.OPEN_TO_ALL, str(places.config))
 
 

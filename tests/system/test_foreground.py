@@ -1,0 +1,47 @@
+"""A daemon in the foreground says what a person wants to know, and a failed start what to do."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.faults.harness import GANGER, Daemon
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_says_that_it_is_ready_and_that_it_has_stopped(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    data = tmp_path / "data"
+    command = [*GANGER, "--data", str(data), "daemon"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == (
+            f"The daemon is ready (pid {process.pid}) in {data}; Ctrl-C or `ganger down` ends it\n"
+        )
+        process.send_signal(number)
+        assert process.stdout.read() == "The daemon has stopped; jobs that run go on\n"
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize("command", ["daemon", "up"])
+@pytest.mark.parametrize("file", ["queue/version", "config.data"])
+def test_a_start_that_fails_on_the_directory_names_fsck(
+    tmp_path: Path, command: str, file: str
+) -> None:
+    daemon = Daemon(tmp_path)
+    daemon.places.queue.mkdir(parents=True)
+    (daemon.data / file).write_text("{")
+    done = daemon.run(command, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"ganger: {daemon.data / file}: ")
+    assert done.stderr.endswith(f"; check the directory: ganger --data {daemon.data} fsck\n")
+
+
+def test_a_start_beside_another_daemon_does_not_name_it(tmp_path: Path) -> None:
+    with Daemon(tmp_path) as daemon:
+        done = daemon.run("daemon", check=False)
+        assert "another daemon uses" in done.stderr
+        assert "fsck" not in done.stderr
