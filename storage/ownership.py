@@ -130,13 +130,15 @@ def _entries(places: Places) -> Iterator[tuple[str, os.stat_result]]:
     yield from _directories(places)
     for path in (places.config, places.locks):
         yield from _statuses(os.fspath(path))
-    for directory in (places.queue, places.journal, places.keys, places.keys / "clients"):
+    keys = places.keys
+    for directory in (places.queue, places.journal, places.spool, keys, keys / "clients"):
         yield from _files(os.fspath(directory))
 
 
 def _directories(places: Places) -> Iterator[tuple[str, os.stat_result]]:
     keys = places.keys
-    for path in (places.data, places.queue, places.journal, keys, keys / "clients"):
+    everything = (places.data, places.queue, places.journal, places.spool, keys, keys / "clients")
+    for path in everything:
         yield from _statuses(os.fspath(path))
 
 

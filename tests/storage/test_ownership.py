@@ -26,12 +26,13 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give fi
 def directory(tmp_path: Path) -> Places:
     """A data directory with a job in it, as a daemon leaves it."""
     places = settings.places(tmp_path / "data")
-    for path in (places.data, places.queue, places.journal, places.keys / "clients"):
+    clients = places.keys / "clients"
+    for path in (places.data, places.queue, places.journal, places.spool, clients):
         path.mkdir(mode=0o750, parents=True)
     (places.queue / "version").write_text("1\n")
     for path in (places.queue / "job-1", places.queue / "serial", places.journal / "1.journal"):
         path.write_text("1")
-    for path in (places.config, places.keys / "clients" / "a.pub", places.queue / "job-2"):
+    for path in (places.config, clients / "a.pub", places.queue / "job-2", places.spool / "x"):
         path.write_text("1")
     return places
 
@@ -44,6 +45,8 @@ PARTS: dict[str, Callable[[Places], Path]] = {
     "job": lambda places: places.queue / "job-2",
     "serial": lambda places: places.queue / "serial",
     "segment": lambda places: places.journal / "1.journal",
+    "spool": lambda places: places.spool,
+    "input of a job": lambda places: places.spool / "x",
     "configuration": lambda places: places.config,
     "client's key": lambda places: places.keys / "clients" / "a.pub",
 }
