@@ -35,7 +35,13 @@ import pykka
 
 from ..storage import errors, settings
 from ..transport.addresses import Directory, Envelope, Parcel
-from ..transport.messages import Boot, ComponentFailed, ComponentReady, CrashComponent
+from ..transport.messages import (
+    JOB_MESSAGES,
+    Boot,
+    ComponentFailed,
+    ComponentReady,
+    CrashComponent,
+)
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
@@ -327,7 +333,7 @@ class Component(pykka.ThreadingActor):
         self.surroundings.directory.remove(self.name)
         self.actor_stopped.set()
         pykka.ActorRegistry.unregister(self.actor_ref)
-        self._refuse_all(self.vitals.handling, refusal)
+        self._refuse_all(self.vitals.handling, "it hung", refusal)
 
     def _take_readable(self, descriptors: list[int]) -> None:
         raise NotImplementedError
@@ -370,16 +376,23 @@ class Component(pykka.ThreadingActor):
         self.actor_stopped.set()
         pykka.ActorRegistry.unregister(self.actor_ref)
         refusal = errors.ComponentRestartedError(f"component {self.name} failed and is restarted")
-        self._refuse_all(message, refusal)
-        self._close()
         is_expected = isinstance(error, errors.GangerError)
         summary = str(error) if is_expected else f"{type(error).__name__}: {error}"
+        self._refuse_all(message, summary, refusal)
+        self._close()
         failed = ComponentFailed(component=self.name, incarnation=self.incarnation, text=summary)
         self.address("supervisor").notify(failed)
 
-    def _refuse_all(self, message: object, refusal: errors.GangerError) -> None:
+    def _refuse_all(self, message: object, problem: str, refusal: errors.GangerError) -> None:
+        """Refuse everything that waits; ``message`` is that over which the component failed.
+
+        A client may not repeat that one: it would end each successor, until there are none. What
+        a job's process says is part of a talk that goes on, and is repeated.
+        """
         if isinstance(message, Envelope):
-            message.refuse(refusal)
+            is_of_job = isinstance(message.message, JOB_MESSAGES)
+            fatal = errors.RequestFatalError.of(self.name, problem)
+            message.refuse(refusal if is_of_job else fatal)
         early, self._early = self._early, []
         for envelope in early:
             envelope.refuse(refusal)

@@ -53,9 +53,10 @@ def of_pending(row: Row, standing: Standing, rules: Iterable[HoldingRule]) -> li
 
 def holding(standing: Standing) -> list[str]:
     """The rules that hold a pending job, one behind the other."""
-    if standing.action not in ("PAUSE", "REJECT") or standing.rule is None:
+    if standing.action not in ("PAUSE", "REJECT"):
         return []
-    return standing.holding or [standing.rule]
+    # One that is still being judged is held, and not yet by a rule.
+    return standing.holding or ([] if standing.rule is None else [standing.rule])
 
 
 def of_rule(row: Row, rule: HoldingRule) -> Obstacle:

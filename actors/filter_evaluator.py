@@ -4,6 +4,10 @@ Verdicts name the chain under which they hold. A new chain is announced to the q
 scheduler first; from then on older verdicts do not count, and the scheduler asks for new ones
 as jobs come to the front. Only what a rule rejects must be found wherever it stands, so
 that under a chain that can reject the whole queue is looked through, a page at a time.
+
+What one message may cost is bounded, in steps (``storage/metering``). What takes longer is done in
+slices, one for each message of its own to itself, so that others are served in between: a job
+that takes more than a slice by itself, tests of rules, simulations.
 """
 
 from __future__ import annotations
@@ -11,11 +15,14 @@ from __future__ import annotations
 import functools
 import threading
 import time
+from collections import deque
+from collections.abc import Generator
 from typing import TYPE_CHECKING, assert_never
 
 import msgspec
 
 from ..storage import errors, job_files, rules, settings
+from ..storage.metering import Meter, Slice, SliceOverError, TooMuchWorkError
 from ..storage.rules import ActionName
 from ..transport import messages
 from ..transport.messages import JobVerdict
@@ -31,11 +38,37 @@ FilterMessage = (
     | messages.JobReprioritised
     | messages.JobsFinished
     | messages.WindowDue
+    | messages.JudgingDue
     | messages.ReportChain
     | messages.ExplainPending
     | messages.JudgeTest
     | messages.JudgeSimulation
 )
+
+Work = Generator[object, None, None]
+"""What is done in slices: it pauses whenever one is over."""
+
+
+class Judging:
+    """A job that takes more than a slice to be judged."""
+
+    __slots__ = ("arrived", "held", "is_running", "work")
+
+    def __init__(
+        self,
+        arrived: messages.JobArrived,
+        is_running: bool,  # noqa: FBT001 - with what it is about
+        work: Generator[filtering.Verdict, None, filtering.Verdict],
+    ) -> None:
+        self.arrived = arrived
+        self.is_running = is_running
+        self.work = work
+        self.held = filtering.Verdict(None, ActionName.PAUSE)
+        """The verdict until it is known."""
+
+    def is_about(self, arrived: messages.JobArrived) -> bool:
+        """Whether this is the same job, with all that rules look at."""
+        return arrived.job == self.arrived.job
 
 
 class FilterEvaluator(Component):
@@ -49,16 +82,24 @@ class FilterEvaluator(Component):
         self._serial: int | None = None
         self._timer: threading.Timer | None = None
         self._simulated: dict[int, tuple[list[JobVerdict], list[JobVerdict]]] = {}
+        self._slice = Slice(settings.JUDGE_STEPS_AT_ONCE)
+        self._long: dict[int, Judging] = {}
+        self._asked: deque[tuple[Work, Envelope | None]] = deque()
+        self._is_due = False
         self._take_chain(filtering.RuleChain())
         # The queue is asked for everything when the rules are known.
         self.address("config_store").notify(messages.ReportConfiguration())
 
     def close(self) -> None:
-        """End the timer."""
+        """End the timer, and let nobody wait who was not answered."""
+        error = errors.ComponentRestartedError(f"component {self.name} was restarted")
+        for _, envelope in getattr(self, "_asked", ()):
+            if envelope is not None:
+                envelope.refuse(error)
         if getattr(self, "_timer", None) is not None:
             self._timer.cancel()  # type: ignore[union-attr]
 
-    def receive(self, envelope: Envelope) -> None:
+    def receive(self, envelope: Envelope) -> None:  # noqa: C901 - a table
         """Handle one message."""
         message: FilterMessage = envelope.message  # type: ignore[assignment]
         match message:
@@ -66,16 +107,22 @@ class FilterEvaluator(Component):
                 self._change_rules(message)
             case messages.JobsArrived():
                 self._judge(message)
-            case messages.JobReprioritised() | messages.JobsFinished():
+            case messages.JobReprioritised():
+                self._reprioritise(message)
+            case messages.JobsFinished():
+                for job_id, _ in message.jobs:
+                    self._long.pop(job_id, None)
                 self.address("scheduler").notify(message)
             case messages.ExplainPending():
                 self.address("scheduler").notify(self._with_rules(message))
             case messages.WindowDue():
                 self._look_at_windows()
             case messages.JudgeTest():
-                self._test(envelope, message)
+                self._begin(self._test(envelope, message), envelope)
             case messages.JudgeSimulation():
-                self._simulate(message)
+                self._begin(self._simulate(message))
+            case messages.JudgingDue():
+                self._go_on()
             case messages.ReportChain():
                 self._announce()
             case _:
@@ -111,11 +158,13 @@ class FilterEvaluator(Component):
         # The scheduler first: what it tells the queue from now on holds under this chain.
         self.address("scheduler").notify(changed)
         self.address("job_queue").notify(changed)
-        if any(link.verdict.action is ActionName.REJECT for link in self._chain.links):
+        if self._can_reject():
             self.address("job_queue").notify(messages.SweepJobs(after=0, chain=self._number))
 
     def _take_chain(self, chain: filtering.RuleChain) -> None:
         self._chain = chain
+        # What was not judged to the end is asked for again under the new chain.
+        self._long.clear()
         # Different from any that an earlier incarnation has used.
         self._number = time.monotonic_ns()
         self._await_window()
@@ -149,19 +198,156 @@ class FilterEvaluator(Component):
         if message.sweep is not None and message.sweep != self._number:
             # Of a sweep that a newer chain has made pointless.
             return
-        pending = [self._verdict(arrived) for arrived in message.jobs]
+        self._slice.begin(settings.JUDGE_STEPS_AT_ONCE)
+        running, _ = self._verdicts(message.running, message, is_running=True)
+        pending, unjudged = self._verdicts(message.jobs, message)
         judged = messages.JobsJudged(
             jobs=pending,
-            running=[self._verdict(arrived) for arrived in message.running],
+            running=running,
             is_all=message.is_all,
             is_repeat=message.is_repeat,
             report=message.report,
         )
         self.address("scheduler").notify(judged)
         self._reject(pending)
-        if message.sweep is not None and message.next_after is not None:
-            more = messages.SweepJobs(after=message.next_after, chain=self._number)
+        next_after = message.next_after if unjudged is None else unjudged - 1
+        if next_after is not None and (message.sweep is not None or self._can_reject()):
+            more = messages.SweepJobs(after=next_after, chain=self._number)
             self.address("job_queue").notify(more)
+
+    def _verdicts(
+        self,
+        arrived: list[messages.JobArrived],
+        message: messages.JobsArrived,
+        *,
+        is_running: bool = False,
+    ) -> tuple[list[JobVerdict], int | None]:
+        """The verdicts on these jobs, and the first that was left for another time.
+
+        What one message may cost is bounded. A job that takes more than that by itself is judged
+        in slices, while others are served; until then it is held, if it is pending.
+        """
+        found: list[JobVerdict] = []
+        left: int | None = None
+        for one in arrived:
+            job_id = one.job.id
+            if (begun := self._long.get(job_id)) is not None and begun.is_about(one):
+                # It goes on. The scheduler has asked, and waits.
+                if not message.is_repeat:
+                    found.append(self._meanwhile(begun))
+                continue
+            self._long.pop(job_id, None)
+            was_fresh = self._slice.is_fresh
+            verdict = None if self._slice.left <= 0 else self._verdict(one)
+            if verdict is not None:
+                found.append(verdict)
+                continue
+            self._slice.left = 0
+            if was_fresh:
+                begun = self._long[job_id] = self._judging(one, is_running=is_running)
+                found.append(self._meanwhile(begun))
+                self._notify_due()
+                continue
+            left = job_id if left is None else min(left, job_id)
+            if message.sweep is None:
+                # It is asked for again when it comes to the front.
+                found.append(JobVerdict(job=one.job))
+        return found, left
+
+    def _verdict(self, arrived: messages.JobArrived) -> JobVerdict | None:
+        """The verdict on a job; None if it takes more than what is left of the slice."""
+        if not self._chain.links:
+            return JobVerdict(job=arrived.job, chain=self._number)
+        if arrived.inputs is None and not arrived.is_in_file and self._chain.reads_opcodes:
+            # It is sent again, with its inputs, when it comes to the front.
+            return JobVerdict(job=arrived.job)
+        meter = Meter(settings.JUDGE_STEPS_MAX, self._slice)
+        try:
+            verdict = filtering.judge(self._chain, self._facts(arrived, self._chain), meter)
+        except (SliceOverError, TooMuchWorkError):
+            return None
+        return _verdict_of(arrived, verdict, self._number)
+
+    def _judging(self, arrived: messages.JobArrived, *, is_running: bool) -> Judging:
+        facts = self._facts(arrived, self._chain)
+        meter = Meter(settings.JUDGE_STEPS_MAX, self._slice)
+        return Judging(arrived, is_running, filtering.judging(self._chain, facts, meter))
+
+    def _meanwhile(self, begun: Judging) -> JobVerdict:
+        """A pending job is held and lets others pass; a running one keeps its place."""
+        if begun.is_running:
+            return JobVerdict(job=begun.arrived.job)
+        return _verdict_of(begun.arrived, begun.held, self._number)
+
+    def _can_reject(self) -> bool:
+        return any(link.verdict.action is ActionName.REJECT for link in self._chain.links)
+
+    def _reprioritise(self, message: messages.JobReprioritised) -> None:
+        """The rules may say something else of the job: it is judged anew, wherever it stands."""
+        self._long.pop(message.id, None)
+        self.address("scheduler").notify(message)
+        if self._chain.reads_opcodes:
+            self.address("job_queue").notify(messages.ReportJobs(ids=[message.id]))
+
+    # ------------------------------------------------------------ in slices
+
+    def _begin(self, work: Work, envelope: Envelope | None = None) -> None:
+        """Begin what may take long; the envelope of the one that asked is answered by it."""
+        if len(self._asked) >= settings.QUESTIONS_MAX:
+            raise errors.BusyError("too many questions about filter rules are open; try again")
+        self._asked.append((work, envelope))
+        # The newest one first, once: most are done at once.
+        self._asked.rotate()
+        self._work_on_asked()
+        self._notify_due()
+
+    def _go_on(self) -> None:
+        """One slice of everything that was not done to the end, one after the other."""
+        self._is_due = False
+        if self._asked:
+            self._work_on_asked()
+        if self._long:
+            self._work_on_long()
+        self._notify_due()
+
+    def _notify_due(self) -> None:
+        if not self._is_due and (self._asked or self._long):
+            self._is_due = True
+            self.address(self.name).notify(messages.JudgingDue())
+
+    def _work_on_asked(self) -> None:
+        work, envelope = self._asked.popleft()
+        self._slice.begin(settings.JUDGE_STEPS_AT_ONCE)
+        try:
+            next(work)
+        except StopIteration:
+            return
+        except errors.GangerError as error:
+            if envelope is None:
+                raise
+            envelope.refuse(error)
+            return
+        except Exception as error:
+            if envelope is not None:
+                envelope.refuse(errors.RequestFatalError.of(self.name, repr(error)))
+            raise
+        self._asked.append((work, envelope))
+
+    def _work_on_long(self) -> None:
+        job_id = next(iter(self._long))
+        begun = self._long.pop(job_id)
+        self._slice.begin(settings.JUDGE_STEPS_AT_ONCE)
+        try:
+            begun.held = next(begun.work)
+        except StopIteration as done:
+            verdict = _verdict_of(begun.arrived, done.value, self._number)
+            found = [verdict]
+            running, pending = (found, []) if begun.is_running else ([], found)
+            told = messages.JobsJudged(jobs=pending, running=running, is_repeat=True)
+            self.address("scheduler").notify(told)
+            self._reject(pending)
+        else:
+            self._long[job_id] = begun
 
     def _reject(self, judged: list[messages.JobVerdict]) -> None:
         """Tell of those that a rule rejects, wherever they stand: returned jobs wait again too."""
@@ -179,24 +365,31 @@ class FilterEvaluator(Component):
         if message.job is None:
             return message
         facts = self._facts(message.job, self._chain)
-        held_by, verdict = filtering.holding(self._chain, facts)
+        meter = Meter(settings.JUDGE_STEPS_AT_ONCE)
+        held_by, verdict = filtering.holding(self._chain, facts, meter)
         then = _verdict_of(message.job, verdict, self._number)
         return msgspec.structs.replace(message, job=None, holding=held_by, then=then)
 
-    def _test(self, envelope: Envelope, message: messages.JudgeTest) -> None:
-        then = self._what_if(message.test, message.last_id)
-        rows = []
+    def _test(self, envelope: Envelope, message: messages.JudgeTest) -> Work:
+        chain, then = self._chain, self._what_if(message.test, message.last_id)
+        rows: list[messages.RuleTest] = []
+        next_after = message.next_after
+        work_left = settings.JUDGE_STEPS_MAX
         for arrived, status in zip(message.jobs, message.statuses, strict=True):
-            facts = self._facts(arrived, self._chain, then)
-            rows.append(
-                messages.RuleTest(
-                    id=arrived.job.id,
-                    status=status,
-                    now=_named(filtering.judge(self._chain, facts)),
-                    then=_named(filtering.judge(then, facts)),
-                )
-            )
-        envelope.reply(messages.FiltersTested(rows=rows, next_after=message.next_after))
+            if work_left <= 0:
+                # The next page begins here.
+                next_after = rows[-1].id
+                break
+            facts = self._facts(arrived, chain, then)
+            found = []
+            for one in (chain, then):
+                meter = Meter(settings.JUDGE_STEPS_MAX, self._slice)
+                found.append(_named((yield from filtering.judging(one, facts, meter))))
+                work_left -= settings.JUDGE_STEPS_MAX - meter.left
+            now, would = found
+            row = messages.RuleTest(id=arrived.job.id, status=status, now=now, then=would)
+            rows.append(row)
+        envelope.reply(messages.FiltersTested(rows=rows, next_after=next_after))
 
     def _what_if(
         self, asked: messages.TestFilters | messages.Simulate, last_id: int
@@ -211,12 +404,26 @@ class FilterEvaluator(Component):
             known = [*(rule for rule in known if rule.uuid != proposed.uuid), proposed]
         return filtering.compile_chain(known, time.time())
 
-    def _simulate(self, message: messages.JudgeSimulation) -> None:
+    def _simulate(self, message: messages.JudgeSimulation) -> Work:
         """Judge page after page, then let the scheduler say what would become of them."""
         chain = self._what_if(message.simulation, message.last_id)
         judged, running = self._simulated.setdefault(message.token, ([], []))
-        judged += [self._verdict_under(chain, arrived, 1) for arrived in message.jobs]
-        running += [self._verdict_under(chain, arrived, 1) for arrived in message.running]
+        work_left = settings.JUDGE_STEPS_MAX
+        jobs = [(arrived, judged) for arrived in message.jobs]
+        jobs += [(arrived, running) for arrived in message.running]
+        for arrived, found in jobs:
+            if work_left <= 0:
+                del self._simulated[message.token]
+                text = "simulate: the filter rules would take too much work to be tried on all jobs"
+                failed = messages.SimulationFailed(token=message.token, text=text)
+                self.address("job_queue").notify(failed)
+                return
+            priority = message.simulation.priorities.get(arrived.job.id)
+            facts = self._facts(arrived, chain, priority=priority)
+            meter = Meter(settings.JUDGE_STEPS_MAX, self._slice)
+            verdict = yield from filtering.judging(chain, facts, meter)
+            work_left -= settings.JUDGE_STEPS_MAX - meter.left
+            found.append(_verdict_of(arrived, verdict, 1))
         if message.next_after is not None:
             more = messages.SimulationPage(token=message.token, after=message.next_after)
             self.address("job_queue").notify(more)
@@ -227,32 +434,23 @@ class FilterEvaluator(Component):
         )
         self.address("scheduler").notify(run)
 
-    def _verdict(self, arrived: messages.JobArrived) -> messages.JobVerdict:
-        if not self._chain.links:
-            return messages.JobVerdict(job=arrived.job, chain=self._number)
-        if arrived.inputs is None and not arrived.is_in_file and self._chain.reads_opcodes:
-            # It is sent again, with its inputs, when it comes to the front.
-            return messages.JobVerdict(job=arrived.job)
-        return self._verdict_under(self._chain, arrived, self._number)
-
-    def _verdict_under(
-        self, chain: filtering.RuleChain, arrived: messages.JobArrived, number: int
-    ) -> JobVerdict:
-        return _verdict_of(arrived, filtering.judge(chain, self._facts(arrived, chain)), number)
-
     def _facts(
-        self, arrived: messages.JobArrived, *chains: filtering.RuleChain
+        self,
+        arrived: messages.JobArrived,
+        *chains: filtering.RuleChain,
+        priority: int | None = None,
     ) -> filtering.JobFacts:
-        """What these chains look at."""
+        """What these chains look at; ``priority``: what the job would have."""
         inputs = arrived.inputs
         if inputs is None and arrived.is_in_file and any(chain.reads_opcodes for chain in chains):
+            self._slice.left -= settings.JOB_READ_STEPS
             try:
                 inputs = job_files.read_inputs(self.places.queue, arrived.job.id)
             except errors.StorageError as error:
                 # It has been archived meanwhile; or no rule can look at it, and the others must
                 # not wait for that.
                 self.log.error("job cannot be judged", job=arrived.job.id, error=error.text)
-        return filtering.JobFacts.of(arrived.job.id, inputs or ())
+        return filtering.JobFacts.of(arrived.job.id, inputs or (), priority)
 
 
 def _verdict_of(

@@ -2,24 +2,42 @@
 
 What a rule and its predicates are is in ``storage/rules``; what becomes of a verdict is the
 matter of the queue's door (REJECT), the scheduler (PAUSE, RATE_LIMIT) and the running job.
+
+How it works
+------------
+What it takes to judge a job is bounded, and measured in steps (``storage/metering``). `judge` does
+it at once, `judging` in slices. A job that would take more is held by the rule at which it was:
+it may neither start past a rule that might hold it nor keep all others waiting.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Generator, Iterable
 from typing import Final
 
 import msgspec
 
+from ..storage.metering import Meter, SliceOverError, TooMuchWorkError
 from ..storage.rules import (
     PREDICATES,
     ActionName,
     FilterRule,
     JobFacts,
+    PredicateTest,
     compile_predicate,
 )
 
-__all__ = ["ACCEPTED", "JobFacts", "RuleChain", "Verdict", "compile_chain", "judge", "told"]
+__all__ = [
+    "ACCEPTED",
+    "JobFacts",
+    "RuleChain",
+    "Verdict",
+    "compile_chain",
+    "held_unjudged",
+    "judge",
+    "judging",
+    "told",
+]
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -37,8 +55,12 @@ ACCEPTED: Final = Verdict(None, ActionName.ACCEPT)
 class Link(msgspec.Struct, frozen=True):
     """One rule of a chain: the tests that must all hold, and the verdict if they do."""
 
-    tests: tuple[Callable[[JobFacts], bool], ...]
+    tests: tuple[PredicateTest, ...]
     verdict: Verdict
+
+    def matches(self, facts: JobFacts, meter: Meter | None = None) -> bool:
+        """Whether the rule applies to the job; raises what the meter raises."""
+        return all(test.matches(facts, meter) for test in self.tests)
 
 
 class RuleChain(msgspec.Struct, frozen=True):
@@ -78,20 +100,67 @@ def compile_chain(rules: Iterable[FilterRule], now: float) -> RuleChain:
     )
 
 
-def judge(chain: RuleChain, facts: JobFacts) -> Verdict:
-    """The verdict of the first rule whose predicates all match; none of them: accepted."""
+def judge(chain: RuleChain, facts: JobFacts, meter: Meter | None = None) -> Verdict:
+    """The verdict of the first rule whose predicates all match; none of them: accepted.
+
+    Raises what the meter raises, if there is one.
+    """
     for link in chain.links:
-        if all(matches(facts) for matches in link.tests):
+        if link.matches(facts, meter):
             return link.verdict
     return ACCEPTED
 
 
-def holding(chain: RuleChain, facts: JobFacts) -> tuple[list[str], Verdict]:
-    """The rules that keep a job from starting, one behind the other; the verdict without them."""
+def judging(chain: RuleChain, facts: JobFacts, meter: Meter) -> Generator[Verdict, None, Verdict]:
+    """As `judge`, with a pause whenever the meter's slice is over; told is what holds meanwhile.
+
+    A job that takes more work than the meter grants is held.
+    """
+    for link in chain.links:
+        try:
+            if (yield from _matching(link, facts, meter)):
+                return link.verdict
+        except TooMuchWorkError:
+            return held_unjudged(link)
+    return ACCEPTED
+
+
+def _matching(link: Link, facts: JobFacts, meter: Meter) -> Generator[Verdict, None, bool]:
+    for test in link.tests:
+        for candidate in test.candidates(facts):
+            meter.begin_object()
+            while True:
+                try:
+                    is_true = test.holds(candidate, meter)
+                except SliceOverError:
+                    yield held_unjudged(link)
+                else:
+                    break
+            if is_true:
+                break
+        else:
+            return False
+    return True
+
+
+def held_unjudged(link: Link) -> Verdict:
+    """The verdict on a job of which it is not known whether this rule applies to it."""
+    return Verdict(link.verdict.rule, ActionName.PAUSE)
+
+
+def holding(chain: RuleChain, facts: JobFacts, meter: Meter) -> tuple[list[str], Verdict]:
+    """The rules that keep a job from starting, one behind the other; the verdict without them.
+
+    Where the meter ends it, the last one is that at which it ended.
+    """
     found: list[str] = []
     for link in chain.links:
-        if all(matches(facts) for matches in link.tests):
-            rule = link.verdict.rule
+        rule = link.verdict.rule
+        try:
+            is_match = link.matches(facts, meter)
+        except TooMuchWorkError:
+            return [*found, *([] if rule is None else [rule])], ACCEPTED
+        if is_match:
             if rule is None or link.verdict.action not in (ActionName.PAUSE, ActionName.REJECT):
                 return found, link.verdict
             found.append(rule)

@@ -625,6 +625,9 @@ class JobActor:
             op.priority = priority
         if changed:
             self._move_in_line(self._job.ops[self._index].priority)
+            # Rules may look at priorities: what was chosen under the last one may not start now.
+            self._chosen = messages.ChosenUnder(0, self._chosen.limit)
+            self._is_gate_doubted = True
             self._post_state()
             text = f"Priorities of pending opcodes for job {job_id} have been changed to {priority}"
         else:

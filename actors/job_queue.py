@@ -68,6 +68,7 @@ QueueMessage = (
     | messages.Simulate
     | messages.SimulationPage
     | messages.SimulationDone
+    | messages.SimulationFailed
     | messages.LocksSimulated
     | messages.PendingExplained
     | messages.OwnerExplained
@@ -179,6 +180,8 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers):
                 self._simulate_page(message.token, message.after)
             case messages.LocksSimulated():
                 self._answer_simulation(message)
+            case messages.SimulationFailed():
+                self._refuse_simulation(message)
             case messages.SimulationDone():
                 self._end_simulation(message)
             case messages.ExplainJob():
@@ -263,7 +266,7 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers):
         if key is not None:
             self._keys_in_flight[key] = []
         rows = [row_of(draft.job, Phase.PENDING) for draft in accepted]
-        inputs = [[op.input for op in draft.job.ops] for draft in accepted]
+        inputs = [draft.job.judged_inputs for draft in accepted]
         self._arriving.extend(zip(rows, inputs, strict=True))
         new = _New(key, list(zip(rows, accepted, strict=True)), rejected)
         self._ledger.store_new(

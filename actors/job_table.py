@@ -53,6 +53,9 @@ class Row(msgspec.Struct, kw_only=True, gc=False):
     chosen: ChosenUnder = ChosenUnder()
     """Under which rules the scheduler chose it, while its process is being made."""
 
+    is_reprioritised: bool = False
+    """Its priority has changed since it was last chosen."""
+
     handed_serial: int = -1
     """Serial of the state with which the job was handed over by this queue."""
     failed_starts: int = 0

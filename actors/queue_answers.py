@@ -203,6 +203,12 @@ class QueueAnswers(QueueCore):
         asked = messages.SimulateLocks(token=message.token, ended=ended)
         self.address("lock_manager").notify(asked)
 
+    def _refuse_simulation(self, message: messages.SimulationFailed) -> None:
+        envelope, _ = self._simulations.pop(message.token, (None, None))
+        self._simulated.pop(message.token, None)
+        if envelope is not None:
+            envelope.refuse(errors.BadRequestError(message.text))
+
     def _answer_simulation(self, message: messages.LocksSimulated) -> None:
         envelope, _ = self._simulations.pop(message.token, (None, None))
         outcome = self._simulated.pop(message.token, None)
@@ -217,7 +223,7 @@ class QueueAnswers(QueueCore):
         """
         if (body := self._ledger.in_memory(row.id)) is None:
             return messages.JobArrived(job=row.as_pending(), inputs=None, is_in_file=True)
-        inputs = [op.input for op in jobs.decode_job(body).ops]
+        inputs = jobs.decode_job(body).judged_inputs
         return messages.JobArrived(job=row.as_pending(), inputs=inputs)
 
     def _chain_behind(self, row: Row, open_jobs: list[int]) -> list[messages.Obstacle]:

@@ -11,7 +11,8 @@ import itertools
 import time
 from typing import TYPE_CHECKING, Any
 
-from ..storage import rules
+from ..storage import rules, settings
+from ..storage.metering import Meter, TooMuchWorkError
 from ..storage.rules import ActionName
 from ..transport.messages import GateAnswered
 from . import filtering, gating
@@ -49,8 +50,13 @@ class QueueDoor:
         """
         if self.lets_all_start(chosen):
             return GateAnswered(is_open=True, chain=self.chain_number)
-        facts = filtering.JobFacts.of(job.id, [op.input for op in job.ops])
-        verdict = filtering.judge(self._chain, facts)
+        facts = filtering.JobFacts.of(job.id, job.judged_inputs)
+        try:
+            verdict = filtering.judge(self._chain, facts, Meter(settings.ADMISSION_STEPS_MAX))
+        except TooMuchWorkError:
+            # The filter evaluator does it, in slices; here all others would wait.
+            text = "it takes too long to judge it here by the filter rules that have changed"
+            return GateAnswered(is_open=False, text=text)
         decided = gating.decide(verdict, has_executed=has_begun, limit=chosen.limit)
         if decided.is_open:
             return GateAnswered(is_open=True, chain=self.chain_number)
@@ -63,15 +69,25 @@ class QueueDoor:
     def rejections(self, drafts: Sequence[Draft]) -> dict[int, str]:
         """Why jobs of a submission are not stored, by their places in it.
 
-        With a rejected job go those that depend on it: it will never be there.
+        With a rejected job go those that depend on it: it will never be there. The work is bounded,
+        since the queue does nothing else meanwhile: jobs that are left when it is done are let in,
+        and judged by the filter evaluator before they may start.
         """
         rejected: dict[int, str] = {}
         if not self._has(ActionName.REJECT):
             return rejected
         places = {draft.job.id: place for place, draft in enumerate(drafts)}
+        per_job = settings.ADMISSION_STEPS_PER_JOB
+        meter = Meter(settings.ADMISSION_STEPS_MAX + per_job * len(drafts))
+        is_spent = False
         for place, draft in enumerate(drafts):
-            inputs = [op.input for op in draft.job.ops]
-            text = self._applies(ActionName.REJECT, draft.job.id, inputs)
+            inputs = draft.job.judged_inputs
+            text = None
+            try:
+                if not is_spent:
+                    text = self._applies(ActionName.REJECT, draft.job.id, inputs, meter)
+            except TooMuchWorkError:
+                is_spent = True
             text = text or _depends_on(inputs, rejected, places)
             if text is not None:
                 rejected[place] = text
@@ -83,8 +99,8 @@ class QueueDoor:
 
     def stopping(self, job: jobs.Job) -> list[str]:
         """The rules that do not let the next opcode of a chosen job start, one behind the other."""
-        facts = filtering.JobFacts.of(job.id, [op.input for op in job.ops])
-        found, _ = filtering.holding(self._chain, facts)
+        facts = filtering.JobFacts.of(job.id, job.judged_inputs)
+        found, _ = filtering.holding(self._chain, facts, Meter(settings.ADMISSION_STEPS_MAX))
         if not job.has_begun:
             return found
         pauses = {rule.uuid for rule in self._rules if rule.action.name is ActionName.PAUSE}
@@ -110,9 +126,9 @@ class QueueDoor:
             self._compile()
 
     def _applies(
-        self, action: ActionName, job_id: int, inputs: Sequence[Mapping[str, Any]]
+        self, action: ActionName, job_id: int, inputs: Sequence[Mapping[str, Any]], meter: Meter
     ) -> str | None:
-        verdict = filtering.judge(self._chain, filtering.JobFacts.of(job_id, inputs))
+        verdict = filtering.judge(self._chain, filtering.JobFacts.of(job_id, inputs), meter)
         if verdict.action is not action:
             return None
         return filtering.told(self._rules, verdict)

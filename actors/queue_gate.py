@@ -45,7 +45,7 @@ class QueueGate(QueueCore):
             self._end_doomed(row.id, "rejected", gate.text)
         else:
             # The scheduler frees its run slot, and chooses anew.
-            self._announce([(row, [op.input for op in job.ops])])
+            self._announce([(row, job.judged_inputs)])
 
     def _tell_gate_changed(self) -> None:
         """Let processes that wait ask again, whichever those are: each of them knows."""

@@ -42,7 +42,10 @@ class QueueLives(QueueGate):
                 # It keeps its run slot until the disk works and the queue is told anew.
                 continue
             row.phase = Phase.STARTING
-            row.chosen = messages.ChosenUnder(message.chain, message.limits.get(job_id, ""))
+            # The scheduler may not have known of a new priority yet, at which rules may look.
+            chain = 0 if row.is_reprioritised else message.chain
+            row.is_reprioritised = False
+            row.chosen = messages.ChosenUnder(chain, message.limits.get(job_id, ""))
             with self._reading(row):
                 if self._mark_being_forked(row):
                     starting.append((job_id, row.needs_user_opcodes))
@@ -335,7 +338,7 @@ class QueueLives(QueueGate):
             row.priority = fresh.priority
             self._reader.log_reaches(row, job.last_log_serial)
             self._move(row, fresh.status)
-            self._announce([(row, [op.input for op in job.ops])])
+            self._announce([(row, job.judged_inputs)])
             self._repeat_wishes(row.id)
 
         self._store_found(row, job, stored)
@@ -400,5 +403,5 @@ class QueueLives(QueueGate):
         )
         # Its process may have given it back while it waited for locks.
         self._move(row, row_of(job, Phase.PENDING).status)
-        self._announce([(row, [op.input for op in job.ops])])
+        self._announce([(row, job.judged_inputs)])
         self._repeat_wishes(row.id)

@@ -53,6 +53,8 @@ class QueueWishes(QueueCore):
 
     def _reprioritise(self, envelope: Envelope, row: Row, priority: int) -> None:
         job = self._read(row.id)
+        row.is_reprioritised = True
+        row.chosen = messages.ChosenUnder(0, row.chosen.limit)
         for op in job.ops:
             op.priority = priority
         row.serial = max(row.serial, job.serial) + 1
@@ -132,6 +134,10 @@ class QueueWishes(QueueCore):
             row = self._table.find(message.job_id)
             if message.accepted and row is not None and row.lock_file is not None:
                 row.priority = message.priority
+                row.chosen = messages.ChosenUnder(0, row.chosen.limit)
+                # Rules that limit may count it differently now.
+                told = messages.JobReprioritised(id=row.id, priority=row.priority)
+                self.address("filter_evaluator").notify(told)
         if envelope is not None:
             envelope.reply(answer)
 

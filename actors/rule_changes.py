@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..storage import errors, rules
+from ..storage.filters import searches
 from ..transport.messages import FilterRow
 
 if TYPE_CHECKING:
@@ -25,6 +26,10 @@ def made(message: ReplaceFilter, *, watermark: int, now_nanoseconds: int) -> rul
 
     Its reason trail is the one given, and an entry that tells when it was stored.
     """
+    if searches(message.predicates) > rules.SEARCHES_MAX:
+        # Before they are compiled.
+        text = f"predicates: more than {rules.SEARCHES_MAX} regular expressions"
+        raise errors.FilterRuleError(text)
     reason = message.reason
     if isinstance(reason, str):
         trail: Any = [[_USER_SOURCE, reason, now_nanoseconds]] if reason else []
@@ -60,6 +65,13 @@ def with_rule(filters: Mapping[str, Any], rule: rules.FilterRule) -> dict[str, A
             "delete some, such as expired ones"
         )
         raise errors.FilterRuleError(text)
+    count = _searches(changed)
+    if count > rules.SEARCHES_MAX and count > _searches(filters):
+        text = (
+            f"all filter rules together would have {count} regular expressions, and no more than "
+            f"{rules.SEARCHES_MAX} are kept: delete some, or make one of several (a|b)"
+        )
+        raise errors.FilterRuleError(text)
     size = _size(changed)
     if size > rules.RULES_BYTES_MAX and size > _size(filters):
         text = (
@@ -68,6 +80,11 @@ def with_rule(filters: Mapping[str, Any], rule: rules.FilterRule) -> dict[str, A
         )
         raise errors.FilterRuleError(text)
     return changed
+
+
+def _searches(filters: Mapping[str, Any]) -> int:
+    found = (rule.get("predicates") for rule in filters.values() if isinstance(rule, dict))
+    return sum(map(searches, found))
 
 
 def _size(filters: Mapping[str, Any]) -> int:

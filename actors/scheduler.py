@@ -59,7 +59,7 @@ class Scheduler(Component):
             case messages.LimitsChanged():
                 self._schedule.limit(message.running_jobs_max)
             case messages.RuleChainChanged():
-                self._schedule.change_chain(message.chain)
+                self._schedule.change_chain(message.chain, reads_opcodes=message.reads_opcodes)
                 # Behind everything that was decided under older rules.
                 noted = messages.ChainNoted(serial=message.serial)
                 self.address("job_queue").notify(noted)

@@ -120,6 +120,7 @@ class Schedule:
     def __init__(self, running_jobs_max: int, chain: int = 0) -> None:
         self._running_jobs_max = running_jobs_max
         self._chain = chain
+        self._reads_opcodes = False
         self._pending: dict[int, _Pending] = {}
         self._running: dict[int, _Running] = {}
         self._heap: list[_Entry] = []
@@ -152,7 +153,9 @@ class Schedule:
 
     def replace_all(self, verdicts: Iterable[JobVerdict], running: Iterable[JobVerdict]) -> None:
         """Forget everything: these jobs are pending, and these hold a slot."""
+        reads_opcodes = self._reads_opcodes
         self.__init__(self._running_jobs_max, self._chain)  # type: ignore[misc]
+        self._reads_opcodes = reads_opcodes
         for verdict in running:
             self._occupy(verdict.job.id, buckets_of(verdict), verdict.chain)
         # Word that one of them has ended may have come on a shorter way, before this.
@@ -160,8 +163,12 @@ class Schedule:
         for verdict in verdicts:
             self.add(verdict)
 
-    def change_chain(self, chain: int) -> None:
-        """Other rules are in force: every verdict has to be given anew before it counts."""
+    def change_chain(self, chain: int, *, reads_opcodes: bool = False) -> None:
+        """Other rules are in force: every verdict has to be given anew before it counts.
+
+        ``reads_opcodes``: they look at more than ids, hence also at priorities.
+        """
+        self._reads_opcodes = reads_opcodes
         if chain == self._chain:
             return
         self._chain = chain
@@ -222,10 +229,13 @@ class Schedule:
             self._statuses.pop(job_id, None)
 
     def reprioritise(self, job_id: int, priority: int) -> None:
-        """A pending job has a new priority."""
+        """A pending job has a new priority, by which the rules may say something else of it."""
         job = self._pending.get(job_id)
         if job is not None:
             job.priority = priority
+            if self._reads_opcodes:
+                job.chain = 0
+                self._asked.discard(job_id)
             if job.entry is not None:
                 self._push(job)
 

@@ -290,7 +290,7 @@ class WireListener(PollingComponent):
             self.address("executor").tell(envelope)
 
     def _refuse_forgotten(self, component: str) -> None:
-        error = errors.ComponentRestartedError(f"component {component} was restarted")
+        error = errors.RequestInterruptedError(f"component {component} was restarted")
         failure = messages.Failure(error.name, error.text)
         # A copy, here and above: other threads answer too.
         forgotten = [key for key, who in self._unanswered.copy().items() if who == component]

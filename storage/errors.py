@@ -152,6 +152,10 @@ class ComponentRestartedError(TryAgainError):
     """The component that served the request was restarted; the outcome is unknown."""
 
 
+class RequestInterruptedError(ComponentRestartedError):
+    """The component that had the request was restarted before it answered."""
+
+
 class StoppingError(TryAgainError):
     """The daemon is shutting down."""
 
@@ -189,6 +193,18 @@ class DataDirectoryError(OperatorError):
 
 class NotOwnerError(DataDirectoryError):
     """The data directory belongs to another user, or others may write into it."""
+
+
+class RequestFatalError(OperatorError):
+    """The component that served the request did not survive it; it is not repeated."""
+
+    @classmethod
+    def of(cls, component: str, problem: str) -> RequestFatalError:
+        """The error for a request over which ``component`` failed or hung."""
+        return cls(
+            f"component {component} did not survive this request ({problem}) and was restarted; "
+            "it is not repeated, and whether it took effect is unknown (see the daemon's log)"
+        )
 
 
 class RestartLimitError(OperatorError):

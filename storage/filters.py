@@ -1,7 +1,7 @@
 """The query filter language: JSON form, parsed tree, and what a tree says of an object.
 
 What the fields mean is the caller's matter: it hands in a function from a field's name to
-its value. No files, no clock. The only home of the regular expression engine (re2).
+its value. No files, no clock.
 
 How it works
 ------------
@@ -14,26 +14,27 @@ there, but the operator cannot be applied to its type. An invalid comparison, wh
 reached (operands are looked at from left to right, and only as far as needed), makes the
 whole filter false, also under ``!``. A *missing* field only makes its comparison false, and
 ``!`` of that is true.
+
+An evaluation may be given a meter, which interrupts it when it has cost too much (``metering``).
 """
 
 from __future__ import annotations
 
 import enum
+import itertools
 import operator
-import reprlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias, assert_never
 
 import msgspec
 
-from . import errors
+from . import errors, patterns
+from .metering import COMPARISON_STEPS, ITEM_STEPS, Meter
+from .patterns import shown
 
 PATTERN_LENGTH_MAX: Final = 1_000
 """Longest regular expression, in characters."""
-
-PATTERN_MEMORY_BYTES_MAX: Final = 1 << 20
-"""What one compiled regular expression may take, its caches included."""
 
 DEPTH_MAX: Final = 64
 """Deepest nesting of a filter."""
@@ -109,6 +110,11 @@ class Contains(msgspec.Struct, frozen=True):
     field: str
     value: Value
 
+
+FilterTest: TypeAlias = Callable[..., bool]
+"""From a resolver, and perhaps a meter, to whether a filter is true."""
+
+_Holds: TypeAlias = "Callable[[Resolve, Meter | None], bool]"
 
 Filter: TypeAlias = Always | AllOf | AnyOf | Not | IsTrue | Comparison | Search | Contains
 
@@ -193,17 +199,35 @@ def to_raw(tree: Filter) -> list[Any] | None:
     return raw
 
 
-def compile_filter(tree: Filter, dialect: Dialect = PLAIN) -> Callable[[Resolve], bool]:
-    """A test to apply to many objects, each given as a resolver of its fields. Never raises."""
-    holds = _compiled(tree, dialect)
+def compile_filter(tree: Filter, dialect: Dialect = PLAIN) -> FilterTest:
+    """A test to apply to many objects, each given as a resolver of its fields.
 
-    def test(resolve: Resolve) -> bool:
+    It raises nothing but what its meter raises, if it is given one.
+    """
+    holds = _compiled(tree, dialect, itertools.count())
+    steps = _steps(tree)
+
+    def test(resolve: Resolve, meter: Meter | None = None) -> bool:
+        if meter is not None:
+            meter.charge_once(steps)
         try:
-            return holds(resolve)
+            return holds(resolve, meter)
         except _InvalidComparisonError:
             return False
 
     return test
+
+
+def searches(raw: object) -> int:
+    """How many regular expressions a filter in JSON form has, whether or not it is a right one."""
+    found = 0
+    arrays = [raw]
+    while arrays:
+        array = arrays.pop()
+        if isinstance(array, list | tuple):
+            found += bool(array) and array[0] == "=~"
+            arrays += array
+    return found
 
 
 def evaluate(tree: Filter, resolve: Resolve) -> bool:
@@ -219,15 +243,6 @@ def evaluate(tree: Filter, resolve: Resolve) -> bool:
 def fault(where: str, problem: str) -> errors.FilterRuleError:
     """The error for a mistake at a place in the structure."""
     return errors.FilterRuleError(f"{where}: {problem}")
-
-
-def shown(raw: object) -> str:
-    """A value from outside as an error text may show it: cut to a bearable length."""
-    return _SHORT.repr(raw)
-
-
-_SHORT = reprlib.Repr()
-_SHORT.maxstring = _SHORT.maxother = 60
 
 
 # ---------------------------------------------------------------- parsing
@@ -299,27 +314,12 @@ def _search(operands: Sequence[object], where: str) -> Filter:
     return Search(field, pattern)
 
 
-def _compiled_pattern(pattern: str, where: str) -> Callable[[bytes], object]:
-    """The search function of a pattern: linear in the text, whatever the pattern.
-
-    The engine is loaded here, when the first pattern is met: most processes never see one.
-    Pattern and text go in as bytes, since for strings the binding also counts characters
-    to tell where the match is, which costs more than a short search.
-    """
-    import re2  # type: ignore[import-untyped]  # noqa: PLC0415
-
-    options = re2.Options()
-    options.log_errors = False
-    options.never_capture = True
-    options.max_mem = PATTERN_MEMORY_BYTES_MAX
+def _compiled_pattern(pattern: str, where: str) -> patterns.Pattern:
+    """The pattern, compiled; `FilterRuleError` names ``where`` if it cannot be."""
     try:
-        search: Callable[[bytes], object] = re2.compile(pattern.encode(), options).search
-    except re2.error as error:
-        reason = error.args[0].decode(errors="replace")
-        raise fault(where, f"broken regular expression {shown(pattern)}: {reason}") from error
-    except UnicodeEncodeError as error:
-        raise fault(where, "the regular expression is not valid Unicode") from error
-    return search
+        return patterns.compiled(pattern)
+    except ValueError as error:
+        raise fault(where, str(error)) from error
 
 
 class _Form(NamedTuple):
@@ -350,48 +350,48 @@ class _InvalidComparisonError(Exception):
     """The operator cannot be applied to what the field holds."""
 
 
-def _compiled(tree: Filter, dialect: Dialect) -> Callable[[Resolve], bool]:
-    holds: Callable[[Resolve], bool]
+def _compiled(tree: Filter, dialect: Dialect, keys: Iterator[int]) -> _Holds:
+    holds: _Holds
     match tree:
         case Always():
             holds = _holds_always
         case AllOf(parts):
-            holds = _all_of([_compiled(part, dialect) for part in parts])
+            holds = _all_of([_compiled(part, dialect, keys) for part in parts])
         case AnyOf(parts):
-            holds = _any_of([_compiled(part, dialect) for part in parts])
+            holds = _any_of([_compiled(part, dialect, keys) for part in parts])
         case Not(part):
-            holds = _not(_compiled(part, dialect))
+            holds = _not(_compiled(part, dialect, keys))
         case IsTrue(field):
             holds = _is_true(field)
         case Comparison():
             holds = _compares(tree, dialect)
         case Search():
-            holds = _searches(tree, dialect)
+            holds = _searches(tree, dialect, next(keys))
         case Contains():
-            holds = _contains(tree, dialect)
+            holds = _contains(tree, dialect, next(keys))
         case _:
             assert_never(tree)
     return holds
 
 
-def _holds_always(_resolve: Resolve) -> bool:
+def _holds_always(_resolve: Resolve, _meter: Meter | None) -> bool:
     return True
 
 
-def _not(holds: Callable[[Resolve], bool]) -> Callable[[Resolve], bool]:
-    return lambda resolve: not holds(resolve)
+def _not(holds: _Holds) -> _Holds:
+    return lambda resolve, meter: not holds(resolve, meter)
 
 
-def _all_of(tests: Iterable[Callable[[Resolve], bool]]) -> Callable[[Resolve], bool]:
-    return lambda resolve: all(holds(resolve) for holds in tests)
+def _all_of(tests: Iterable[_Holds]) -> _Holds:
+    return lambda resolve, meter: all(holds(resolve, meter) for holds in tests)
 
 
-def _any_of(tests: Iterable[Callable[[Resolve], bool]]) -> Callable[[Resolve], bool]:
-    return lambda resolve: any(holds(resolve) for holds in tests)
+def _any_of(tests: Iterable[_Holds]) -> _Holds:
+    return lambda resolve, meter: any(holds(resolve, meter) for holds in tests)
 
 
-def _is_true(field: str) -> Callable[[Resolve], bool]:
-    def holds(resolve: Resolve) -> bool:
+def _is_true(field: str) -> _Holds:
+    def holds(resolve: Resolve, _meter: Meter | None) -> bool:
         found = resolve(field)
         if isinstance(found, bool):
             return found
@@ -402,12 +402,12 @@ def _is_true(field: str) -> Callable[[Resolve], bool]:
     return holds
 
 
-def _compares(tree: Comparison, dialect: Dialect) -> Callable[[Resolve], bool]:
+def _compares(tree: Comparison, dialect: Dialect) -> _Holds:
     field, compare, rank = tree.field, COMPARISONS[tree.operator], dialect.rank
     operand = dialect.operand(tree.value)
     operand_rank = rank(operand)
 
-    def holds(resolve: Resolve) -> bool:
+    def holds(resolve: Resolve, _meter: Meter | None) -> bool:
         found = resolve(field)
         if found is MISSING:
             return False
@@ -423,16 +423,21 @@ def _compares(tree: Comparison, dialect: Dialect) -> Callable[[Resolve], bool]:
     return holds
 
 
-def _searches(tree: Search, dialect: Dialect) -> Callable[[Resolve], bool]:
+def _searches(tree: Search, dialect: Dialect, key: int) -> _Holds:
     field, searches_numbers = tree.field, dialect.searches_numbers
-    search = _compiled_pattern(tree.pattern, tree.field)
+    search, weight = _compiled_pattern(tree.pattern, tree.field)
 
-    def holds(resolve: Resolve) -> bool:
+    def is_found_in(text: str) -> bool:
+        return search(text.encode(errors="replace")) is not None
+
+    def holds(resolve: Resolve, meter: Meter | None) -> bool:
         found = resolve(field)
         if found is MISSING:
             return False
         if isinstance(found, str):
-            return search(found.encode(errors="replace")) is not None
+            if meter is not None:
+                return meter.look(key, weight * len(found), lambda: is_found_in(found))
+            return is_found_in(found)
         if searches_numbers and isinstance(found, int) and not isinstance(found, bool):
             return search(b"%d" % found) is not None
         raise _InvalidComparisonError
@@ -440,15 +445,21 @@ def _searches(tree: Search, dialect: Dialect) -> Callable[[Resolve], bool]:
     return holds
 
 
-def _contains(tree: Contains, dialect: Dialect) -> Callable[[Resolve], bool]:
+def _contains(tree: Contains, dialect: Dialect, key: int) -> _Holds:
     field, operand = tree.field, dialect.operand(tree.value)
     is_alike = _is_whole if isinstance(operand, int) else _is_text
 
-    def holds(resolve: Resolve) -> bool:
+    def holds(resolve: Resolve, meter: Meter | None) -> bool:
         found = resolve(field)
         if found is MISSING:
             return False
-        if operand is None or not isinstance(found, list | tuple) or not all(map(is_alike, found)):
+        if operand is None or not isinstance(found, list | tuple):
+            raise _InvalidComparisonError
+        if meter is not None:
+            is_right = meter.look(~key, ITEM_STEPS * len(found), lambda: all(map(is_alike, found)))
+        else:
+            is_right = all(map(is_alike, found))
+        if not is_right:
             raise _InvalidComparisonError
         return operand in found
 
@@ -461,3 +472,20 @@ def _is_text(item: object) -> bool:
 
 def _is_whole(item: object) -> bool:
     return isinstance(item, int) and not isinstance(item, bool)
+
+
+def _steps(tree: Filter) -> int:
+    """What an evaluation costs at most beside searches and long lists."""
+    match tree:
+        case Always():
+            return COMPARISON_STEPS
+        case AllOf(parts) | AnyOf(parts):
+            return COMPARISON_STEPS + sum(map(_steps, parts))
+        case Not(part):
+            return COMPARISON_STEPS + _steps(part)
+        case IsTrue(field) | Search(field):
+            return COMPARISON_STEPS + len(field)
+        case Comparison(_, field, value) | Contains(field, value):
+            return COMPARISON_STEPS + len(field) + (len(value) if isinstance(value, str) else 0)
+        case _:
+            assert_never(tree)

@@ -316,11 +316,11 @@ def read_job(data: bytes, job_id: int) -> jobs.Job:
 
 
 def read_inputs(queue: str | os.PathLike[str], job_id: int) -> list[dict[str, Any]]:
-    """The inputs of a live job's opcodes, for who does not own the queue directory.
+    """What filter rules see of a live job's opcodes, for who does not own the queue directory.
 
-    They never change, but the file is replaced now and then, and the one that was opened here is
-    written again a while later: what seems damaged is therefore read once more. `StorageError`
-    for a file that is gone or is no job's.
+    Only their priorities ever change, but the file is replaced now and then, and the one that was
+    opened here is written again a while later: what seems damaged is therefore read once more.
+    `StorageError` for a file that is gone or is no job's.
     """
     try:
         return _inputs(queue, job_id)
@@ -332,7 +332,7 @@ def _inputs(queue: str | os.PathLike[str], job_id: int) -> list[dict[str, Any]]:
     data = documents.read(path(queue, job_id))
     if data is None:
         raise errors.StorageError(f"job {job_id} has no file")
-    return [op.input for op in read_job(data, job_id).ops]
+    return read_job(data, job_id).judged_inputs
 
 
 def _suffixes() -> Iterator[str]:

@@ -143,6 +143,13 @@ class OpcodeEntry(msgspec.Struct, kw_only=True):
     exec_timestamp: Timestamp | None = None
     end_timestamp: Timestamp | None = None
 
+    @property
+    def judged_input(self) -> dict[str, Any]:
+        """The input as filter rules see it: with the priority that the opcode has now."""
+        if (self.input.get("priority") or 0) == self.priority:
+            return self.input
+        return {**self.input, "priority": self.priority}
+
     def apply(self, event: OpcodeEvent) -> None:
         """Move to the status that follows ``event``."""
         self.status = next_status(self.status, event)
@@ -170,6 +177,11 @@ class Job(msgspec.Struct, kw_only=True):
     def priority(self) -> int:
         """The most urgent priority of the opcodes that are not final; 0 if all are."""
         return min([op.priority for op in self.ops if op.status not in _FINAL], default=0)
+
+    @property
+    def judged_inputs(self) -> list[dict[str, Any]]:
+        """The inputs of its opcodes as filter rules see them."""
+        return [op.judged_input for op in self.ops]
 
     @property
     def next_index(self) -> int:

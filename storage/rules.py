@@ -22,21 +22,26 @@ from .filters import (
     PLAIN,
     Dialect,
     Filter,
+    FilterTest,
     Resolve,
     Value,
     compile_filter,
     fault,
     json_rank,
     parse_filter,
-    shown,
 )
 from .filters import to_raw as filter_to_raw
+from .metering import Meter
+from .patterns import shown
 
 PREDICATES_MAX: Final = 100
 """Most predicates in one rule."""
 
 RULES_MAX: Final = 1_000
 """Most rules stored. A job to which none of so many applies takes 1 to 5 ms to be judged."""
+
+SEARCHES_MAX: Final = 1_000
+"""Most regular expressions in all rules together: each may take 1 MiB, and 2 ms to be compiled."""
 
 RULES_BYTES_MAX: Final = 4 * 1024 * 1024
 """Most bytes of all rules stored, as JSON: a listing of all of them fits into a frame."""
@@ -109,7 +114,8 @@ class FilterRule(msgspec.Struct, frozen=True, kw_only=True):
 class JobFacts(msgspec.Struct, frozen=True):
     """What a rule may look at in a job: its id, the opcodes as stored, their reason trails.
 
-    As stored means with their defaults filled in and secrets redacted, so that a rule says
+    As stored means with their defaults filled in and secrets redacted, but with the priority that
+    each opcode has now, so that a rule says
     the same of a job at the door, in the queue and between two of its opcodes. At the door the
     id is the one that the job will get.
     """
@@ -119,8 +125,15 @@ class JobFacts(msgspec.Struct, frozen=True):
     trails: Sequence[object] = ()
 
     @classmethod
-    def of(cls, job_id: int, inputs: Sequence[Mapping[str, Any]]) -> JobFacts:
-        """The facts of a job whose opcodes carry their reason trails, as in a job file."""
+    def of(
+        cls, job_id: int, inputs: Sequence[Mapping[str, Any]], priority: int | None = None
+    ) -> JobFacts:
+        """The facts of a job whose opcodes carry their reason trails, as in a job file.
+
+        ``priority``: what its opcodes would have after a change.
+        """
+        if priority is not None:
+            inputs = [{**opcode, "priority": priority} for opcode in inputs]
         return cls(job_id, inputs, [opcode.get("reason") for opcode in inputs])
 
 
@@ -331,12 +344,28 @@ ACTIONS: Final[dict[str, Callable[[Sequence[object] | None, str], int | None]]] 
 # ---------------------------------------------------------------- predicates
 
 
-def compile_predicate(predicate: Predicate, watermark: int) -> Callable[[JobFacts], bool]:
-    """A test to apply to many jobs. Never raises."""
+class PredicateTest(NamedTuple):
+    """A predicate, compiled: it matches a job if its test is true of one of the candidates."""
+
+    holds: FilterTest
+    candidates: Callable[[JobFacts], Iterator[Resolve]]
+
+    def matches(self, facts: JobFacts, meter: Meter | None = None) -> bool:
+        """Whether it matches; raises what the meter raises."""
+        if meter is None:
+            return any(map(self.holds, self.candidates(facts)))
+        for candidate in self.candidates(facts):
+            meter.begin_object()
+            if self.holds(candidate, meter):
+                return True
+        return False
+
+
+def compile_predicate(predicate: Predicate, watermark: int) -> PredicateTest:
+    """A test to apply to many jobs."""
     kind = PREDICATES[predicate.name]
     holds = compile_filter(predicate.expression, kind.dialect(watermark))
-    candidates = kind.candidates
-    return lambda facts: any(map(holds, candidates(facts)))
+    return PredicateTest(holds, kind.candidates)
 
 
 def _predicates(raw: object, where: str) -> tuple[Predicate, ...]:

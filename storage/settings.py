@@ -146,6 +146,22 @@ FILES_REST_SECONDS = 0.01
 FILES_UNWRITTEN_MAX = 1_000
 """How many new jobs may have no file but the journal; above, some are written all the same."""
 
+JUDGE_STEPS_MAX = 2**30
+"""Most steps (`storage/metering`) to judge one job by the filter rules: some seconds. A job that
+takes more is held."""
+
+JUDGE_STEPS_AT_ONCE = 2**26
+"""Steps after which judging is interrupted for others: about a tenth of a second."""
+
+ADMISSION_STEPS_MAX = 2**24
+"""Most steps to judge a submission before it is stored; what is left is judged afterwards."""
+
+ADMISSION_STEPS_PER_JOB = 2**16
+"""By how much that limit grows with each job of the submission: some hundred rules."""
+
+JOB_READ_STEPS = 2**16
+"""What it costs to read a job's file before it is judged, in steps."""
+
 SWEEP_JOBS = 200
 """How many pending jobs are sent at a time to be judged under new rules."""
 

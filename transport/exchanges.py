@@ -30,6 +30,10 @@ class Exchange:
         """Whether an earlier sending may have been carried out, though its answer is lost."""
         self.failure: errors.GangerError | None = None
         self.retries = 0
+        self.interruptions = 0
+        """How often its component was restarted before it answered."""
+        self.losses = 0
+        """How often the connection was lost before the answer came."""
         self.retry_at: float | None = None
 
     def has_news(self) -> bool:

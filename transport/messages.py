@@ -769,6 +769,10 @@ class ExplainPending(Notice, frozen=True):
     then: JobVerdict | None = None
 
 
+class JudgingDue(Notice, frozen=True):
+    """From the evaluator itself: go on with what it has not judged to the end."""
+
+
 class WindowDue(Notice, frozen=True):
     """From the evaluator's own timer: a rule may have come into force, or have expired."""
 
@@ -1009,6 +1013,13 @@ class JudgeSimulation(Notice, frozen=True):
     jobs: list[JobArrived]
     running: list[JobArrived] = []
     next_after: int | None = None
+
+
+class SimulationFailed(Notice, frozen=True):
+    """From the filter evaluator: the simulation cannot be had; the asker is told why."""
+
+    token: int
+    text: str
 
 
 class SimulationPage(Notice, frozen=True):

@@ -3,7 +3,8 @@
 It numbers requests, matches replies to them, sends again what a lost connection or a
 restarted component has swallowed, and ends what takes too long. Sending twice is safe:
 every request leaves the same behind when it is carried out twice (a submission has a key);
-the two that do not are named in `SENT_ONCE`.
+the two that do not are named in `SENT_ONCE`. What its component did not survive is never sent
+again (`RequestFatalError`), and what may have been the cause only a few times.
 
 A watch that is silent for a while is probed with a small listing. The answer proves that
 the daemon's queue lives; and if it shows a status that the watch should have told before,
@@ -39,6 +40,12 @@ LAST_WORD_SECONDS = 1.0
 
 HANDSHAKES_FAILED_MAX = 3
 """Handshakes that may fail before a first connection is given up."""
+
+INTERRUPTIONS_MAX = 3
+"""How often a request is repeated whose component was restarted over it, or over others."""
+
+LOSSES_MAX = 10
+"""How often a request is repeated whose connection was lost: it may be what ends the daemon."""
 
 SENT_ONCE: tuple[type[Message], ...] = (messages.StopDaemon, messages.CrashComponent)
 """Requests that must not reach a second daemon."""
@@ -236,6 +243,12 @@ class Session:
     def _take_reply(self, call: Call[Any], message: Message, now: float) -> None:
         if isinstance(message, messages.Failure):
             error = errors.from_wire(message.error, message.text)
+            call.interruptions += isinstance(error, errors.RequestInterruptedError)
+            if call.interruptions > INTERRUPTIONS_MAX:
+                error = errors.RequestFatalError(
+                    f"{_name(call.message)}: {error.text}, {call.interruptions} times over this "
+                    "request; it is not repeated, and whether it took effect is unknown"
+                )
             retried = _RETRIED if call.probes is None else _WATCH_RETRIED
             if call.may_be_done and isinstance(error, _GONE.get(type(call.message), ())):
                 # The earlier sending has done it.
@@ -481,10 +494,16 @@ class Session:
             if self.is_connected:
                 # What a daemon said before it went does not matter any more.
                 exchange.failure = None
-            if not (isinstance(exchange, Call) and isinstance(exchange.message, SENT_ONCE)):
+            if not isinstance(exchange, Call) or not exchange.is_sent:
                 continue
-            if exchange.is_sent:
+            if isinstance(exchange.message, SENT_ONCE):
                 self._finish(exchange, ConnectionLostError())
+                continue
+            exchange.losses += self.is_connected
+            if exchange.losses > LOSSES_MAX:
+                text = f"{_name(exchange.message)}: the connection was lost {exchange.losses} times"
+                lost = f"{text} before the answer came; it is not repeated any more"
+                self._finish(exchange, ConnectionLostError(lost))
         self.is_connected = self._is_reached = False
 
     def _begin(self, exchange: Exchange, now: float) -> None:

@@ -284,3 +284,23 @@ def test_rules_that_cannot_be_read_are_waited_for(
     job.run()
     assert len(waited) == 2
     assert file(queue).status is SUCCESS
+
+
+def test_a_job_that_waits_for_locks_asks_again_when_its_priority_changes(tmp_path: Path) -> None:
+    line = Gated()
+    line.locks_are_free = False
+
+    def change() -> None:
+        line.then = lambda: None
+        line.gate = PAUSED
+        asked = messages.PriorityRequested(token=3, priority=-5)
+        line._answers.append(Received(asked, 0))
+
+    line.then = change
+    job = actor(tmp_path, line, LOCKED)
+    job._chosen = ChosenUnder(9)
+    job.run()
+    [asked] = [one for one in line.said if isinstance(one, messages.AskGate)]
+    # Whatever it was chosen under: rules may look at priorities.
+    assert asked.chosen == ChosenUnder()
+    assert file(tmp_path).status is QUEUED

@@ -184,3 +184,53 @@ def test_a_disk_that_refuses_does_not_keep_a_rule_from_being_in_force(
 
 def refuse_flush(_: int) -> None:
     raise OSError(5, "the disk is gone")
+
+
+# Priorities that rules look at.
+
+
+def hold_urgent(queue: Queue, chain: int) -> None:
+    rule = {
+        "uuid": UUID,
+        "watermark": 0,
+        "action": "PAUSE",
+        "predicates": [["opcode", ["<", "priority", 0]]],
+    }
+    queue.actor.notify(
+        messages.RuleChainChanged(chain=chain, serial=chain, reads_opcodes=True, rules=[rule])
+    )
+
+
+@pytest.mark.parametrize("is_chosen_first", [True, False])
+def test_a_choice_made_under_another_priority_is_looked_at(
+    queue: Queue,
+    is_chosen_first: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    queue.submitted(spec())
+    hold_urgent(queue, 7)
+    if is_chosen_first:
+        queue.choose(1, chain=7)
+    # The scheduler, which knows these rules, does not know the new priority yet.
+    queue.actor.ask(messages.ChangeJobPriority(id=1, priority=-5))
+    if not is_chosen_first:
+        queue.choose(1, chain=7)
+    queue.greet(1)
+    queue.actor.end_turn()
+    assert queue.channels[1].answers == []
+    queue.stage.take_one(messages.RefuseHandOver, to="executor")
+
+
+def test_a_choice_made_after_that_is_believed_again(queue: Queue) -> None:
+    queue.submitted(spec())
+    hold_urgent(queue, 7)
+    queue.actor.ask(messages.ChangeJobPriority(id=1, priority=-5))
+    queue.choose(1, chain=7)
+    queue.greet(1)
+    queue.actor.end_turn()
+    queue.end_process(1, has_left=False)
+    queue.actor.end_turn()
+    # It was announced again, so that whoever chooses it now has judged it as it is.
+    queue.choose(1, chain=7)
+    queue.greet(1)
+    queue.actor.end_turn()
+    queue.channels[1].answer_as(messages.JobGo)

@@ -10,7 +10,7 @@ from tests.actors.queue_stage import DELAY, Queue, spec
 from tests.actors.stage import Staged
 
 from ganger.actors.job_queue import JobQueue
-from ganger.storage import errors, settings
+from ganger.storage import errors, job_files, settings
 from ganger.storage.jobs import JobStatus
 from ganger.transport import messages
 from ganger.transport.messages import JobSpec
@@ -310,3 +310,58 @@ def test_nothing_is_simulated_before_the_rules_are_known(queue: Queue) -> None:
     assert asker.answers == []
     obey(queue, REJECTS)
     assert len(queue.stage.take(messages.JudgeTest)) == 1
+
+
+# What takes long to be judged, and priorities.
+
+HOLDS_URGENT = {
+    "uuid": UUID,
+    "watermark": 0,
+    "action": "PAUSE",
+    "predicates": [["opcode", ["<", "priority", 0]]],
+}
+
+
+def test_a_job_is_judged_by_the_priority_that_it_has_now(queue: Queue) -> None:
+    obey(queue, HOLDS_URGENT)
+    [job_id] = queue.submitted(JobSpec(ops=[EXEC, {**EXEC, "priority": -3}]))
+    arrived = queue.stage.take_one(messages.JobsArrived)
+    assert arrived.jobs[0].inputs is not None
+    assert [op["priority"] for op in arrived.jobs[0].inputs] == [0, -3]
+    queue.actor.ask(messages.ChangeJobPriority(id=job_id, priority=7))
+    queue.actor.notify(messages.ReportJobs(ids=[job_id]))
+    [one] = queue.stage.take_one(messages.JobsArrived).jobs
+    assert one.is_in_file
+    inputs = job_files.read_inputs(queue.stage.places.queue, job_id)
+    assert [op["priority"] for op in inputs] == [7, 7]
+
+
+def test_the_file_of_a_job_is_judged_by_the_priorities_of_now(queue: Queue) -> None:
+    [job_id] = queue.submitted(spec())
+    queue.actor.ask(messages.ChangeJobPriority(id=job_id, priority=-5))
+    queue.rest()
+    [op] = job_files.read_inputs(queue.stage.places.queue, job_id)
+    assert op["priority"] == -5
+
+
+def test_the_evaluator_hears_of_a_new_priority_of_a_running_job_too(queue: Queue) -> None:
+    [job_id] = queue.submitted(spec())
+    queue.start_running(job_id)
+    queue.actor.ask(messages.ChangeJobPriority(id=job_id, priority=-5))
+    [told] = queue.stage.take(messages.TellJob)
+    assert isinstance(told.message, messages.PriorityRequested)
+    answer = messages.PriorityAnswered(
+        job_id=job_id, token=told.message.token, priority=-5, accepted=True, text="done"
+    )
+    queue.actor.ask(answer)
+    changed = queue.stage.take_one(messages.JobReprioritised, to="filter_evaluator")
+    assert (changed.id, changed.priority) == (job_id, -5)
+
+
+def test_a_simulation_that_failed_is_refused(queue: Queue) -> None:
+    asker = queue.actor.ask(messages.Simulate())
+    page = queue.stage.take_one(messages.JudgeSimulation)
+    queue.actor.notify(messages.SimulationFailed(token=page.token, text="too much"))
+    assert asker.refusal == ("BadRequestError", "too much")
+    queue.actor.notify(messages.SimulationFailed(token=page.token, text="too much"))
+    assert len(asker.answers) == 1

@@ -8,7 +8,7 @@ import pytest
 
 from ganger.actors import submitting
 from ganger.actors.queue_door import QueueDoor
-from ganger.storage import jobs
+from ganger.storage import jobs, settings
 from ganger.storage.jobs import JobStatus
 from ganger.transport.messages import ChosenUnder, GateAnswered, JobSpec
 
@@ -160,3 +160,46 @@ def test_a_window_that_opens_stops_those_chosen_before_it(monkeypatch: pytest.Mo
     assert passed(door, stored(QUEUED), chain=5) == GateAnswered(is_open=True, chain=5)
     now[0] = 10.0
     assert not passed(door, stored(QUEUED), chain=5).is_open
+
+
+def test_a_submission_that_takes_long_to_judge_is_let_in_to_be_judged_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(settings, "ADMISSION_STEPS_MAX", 5_000)
+    monkeypatch.setattr(settings, "ADMISSION_STEPS_PER_JOB", 0)
+    searched = rule(predicates=[["opcode", ["=~", "comment", "x$"]]])
+    small, large = ({**DELAY, "comment": "x" * size} for size in (10, 10_000))
+    # What was judged before the limit counts; what comes behind it is not looked at.
+    assert list(rejected(searched, jobs=[job(small), job(large), job(small)])) == [0]
+
+
+def test_the_limit_grows_with_the_jobs_of_the_submission(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "ADMISSION_STEPS_MAX", 0)
+    assert len(rejected(rule(), jobs=[job(DELAY)] * 500)) == 500
+
+
+def test_what_takes_long_at_the_gate_goes_back_to_be_judged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(settings, "ADMISSION_STEPS_MAX", 5_000)
+    searched = [["opcode", ["=~", "comment", "y"]]]
+    door = QueueDoor([rule(action="PAUSE", predicates=searched)], 5)
+    small = {**DELAY, "comment": "x"}
+    assert passed(door, stored(QUEUED, op=small)).is_open
+    large = stored(QUEUED, op={**DELAY, "comment": "x" * 10_000})
+    told = passed(door, large)
+    assert not told.is_open
+    assert "takes too long to judge" in told.text
+    # Judged by the evaluator, and chosen under these rules, it starts.
+    assert passed(door, large, chain=5).is_open
+    # To be explained, it is held by the rule that takes so long.
+    assert door.stopping(large) == [UUID]
+
+
+def test_the_gate_goes_by_the_priority_that_an_opcode_has_now() -> None:
+    door = QueueDoor([rule(action="PAUSE", predicates=[["opcode", ["<", "priority", 0]]])], 5)
+    waiting = stored(QUEUED)
+    assert passed(door, waiting).is_open
+    waiting.ops[0].priority = -5
+    assert not passed(door, waiting).is_open
+    assert door.stopping(waiting) == [UUID]

@@ -293,3 +293,39 @@ def test_a_pass_costs_what_starts_and_not_what_stands_in_a_line() -> None:
     assert started(known) == [2]
     assert before - len(line) in {1, 2}
     assert len(known._heap) <= 1
+
+
+# Priorities that rules look at.
+
+
+def test_after_a_change_of_its_priority_a_job_is_judged_before_it_starts() -> None:
+    known = schedule(verdict(1), slots=0)
+    known.change_chain(NEXT, reads_opcodes=True)
+    judge(known, verdict(1, chain=NEXT))
+    known.reprioritise(1, -5)
+    known.limit(1)
+    assert known.decide() == Pass([], [], [], [], [1])
+    judge(known, verdict(1, priority=-5, action="PAUSE", rule="r", chain=NEXT))
+    assert started(known) == []
+    known.reprioritise(1, 5)
+    assert known.decide().unjudged == [1]
+    judge(known, verdict(1, priority=5, chain=NEXT))
+    assert started(known) == [1]
+
+
+def test_rules_that_look_at_ids_alone_need_not_be_asked_again() -> None:
+    known = schedule(verdict(1), slots=0)
+    known.change_chain(NEXT)
+    judge(known, verdict(1, chain=NEXT))
+    known.reprioritise(1, -5)
+    known.limit(1)
+    assert started(known) == [1]
+
+
+def test_what_rules_look_at_is_known_after_everything_was_told_anew() -> None:
+    known = schedule(verdict(1), slots=0)
+    known.change_chain(NEXT, reads_opcodes=True)
+    known.replace_all([verdict(1, chain=NEXT)], [])
+    known.reprioritise(1, -5)
+    known.limit(1)
+    assert known.decide().unjudged == [1]

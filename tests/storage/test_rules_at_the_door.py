@@ -91,3 +91,30 @@ def test_rules_that_are_too_large_already_may_be_replaced_by_smaller_ones_alone(
     assert rule_changes.with_rule(known, made(uuid=uuid, reason="short"))
     with pytest.raises(errors.FilterRuleError, match="make this one smaller"):
         rule_changes.with_rule(known, made(uuid=uuid, reason=text + "longer" * 20))
+
+
+# Regular expressions.
+
+
+def searching(count: int) -> list[list[Any]]:
+    return [["opcode", ["|", *(["=~", "comment", f"x{number}"] for number in range(count))]]]
+
+
+def test_a_rule_has_as_many_regular_expressions_as_the_limit_says_and_no_more() -> None:
+    assert made(predicates=searching(rules.SEARCHES_MAX)).predicates
+    with pytest.raises(errors.FilterRuleError, match=r"^predicates: more than 1000 regular"):
+        # They are not even compiled.
+        made(predicates=[*searching(rules.SEARCHES_MAX), ["opcode", ["=~", "comment", "("]]])
+
+
+def test_all_rules_together_have_no_more_regular_expressions_than_the_limit_says() -> None:
+    known = stored(2, predicates=searching(rules.SEARCHES_MAX // 2))
+    assert rule_changes.with_rule(known, made())
+    with pytest.raises(errors.FilterRuleError, match="would have 1001 regular expressions"):
+        rule_changes.with_rule(known, made(predicates=searching(1)))
+
+
+def test_where_there_are_too_many_already_a_rule_may_be_replaced_by_no_larger_one() -> None:
+    known = stored(3, predicates=searching(rules.SEARCHES_MAX))
+    uuid = min(known)
+    assert rule_changes.with_rule(known, made(uuid=uuid, predicates=searching(7)))

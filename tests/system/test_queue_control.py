@@ -116,7 +116,9 @@ OTHER_JOB = rules.JobFacts.of(
 def matches(predicates: Any, facts: rules.JobFacts) -> bool:
     raw = {"uuid": "0" * 8 + "-0000-4000-8000-" + "0" * 12, "watermark": 7}
     rule = rules.parse_rule({**raw, "predicates": predicates})
-    return all(rules.compile_predicate(one, rule.watermark)(facts) for one in rule.predicates)
+    return all(
+        rules.compile_predicate(one, rule.watermark).matches(facts) for one in rule.predicates
+    )
 
 
 @pytest.mark.parametrize("text", example_predicates())

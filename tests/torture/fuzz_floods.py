@@ -25,6 +25,7 @@ from ganger import Client, JobStatus
 from ganger.storage import errors, settings
 from ganger.storage.job_views import StatusChange
 from ganger.storage.locks import Owner
+from ganger.storage.rules import SEARCHES_MAX
 from ganger.transport import frames, messages
 from ganger.transport.messages import JobSpec, Message
 
@@ -285,6 +286,31 @@ def _requests_that_nobody_answers(scene: Scene) -> None:
     scene.serve()
 
 
+# ---------------------------------------------------------------- filter rules
+
+
+def _a_thousand_expressions_on_megabytes(scene: Scene) -> None:
+    """Rules that search megabytes a thousand times, in jobs and in what is only tried."""
+    expressions = [["=~", "comment", f"(x|y)*z{number}"] for number in range(SEARCHES_MAX)]
+    rule: dict[str, Any] = {
+        "predicates": [["opcode", ["|", *expressions]]],
+        "action": "PAUSE",
+    }
+    large = {**DELAY, "comment": "x" * (6 * 2**20)}
+    uuid = scene.client.add_filter(**rule, timeout=PATIENCE_SECONDS)
+    ids = [scene.client.submit(large, timeout=PATIENCE_SECONDS) for _ in range(3)]
+    tried = []
+    for _ in range(3):
+        with contextlib.suppress(errors.TryAgainError, errors.BadRequestError):
+            scene.client.simulate(rule=rule, timeout=1.0)
+        with contextlib.suppress(errors.TryAgainError):
+            tried += scene.client.test_filters(rule=rule, timeout=1.0)
+        scene.serve()
+    scene.client.delete_filter(uuid, timeout=PATIENCE_SECONDS)
+    for job in scene.client.wait(*ids, timeout=PATIENCE_SECONDS):
+        assert job.status is JobStatus.SUCCESS, f"the job is {job.status}"
+
+
 # ---------------------------------------------------------------- words of jobs
 
 
@@ -358,6 +384,7 @@ ATTACKS = (
     Attack(_a_million_dependencies_asked_for),
     Attack(_large_attachments),
     Attack(_names_with_a_null_byte),
+    Attack(_a_thousand_expressions_on_megabytes),
     Attack(_forged_words_of_jobs),
     Attack(_requests_that_nobody_answers, is_long=True),
 )

@@ -102,8 +102,8 @@ class User(Task):
     def _end(self, call: Call[Any], done: Callable[[Any], None]) -> None:
         if call.error is None:
             done(call.reply)
-        elif isinstance(call.error, errors.TryAgainError):
-            # As a person does, who was told to try again.
+        elif isinstance(call.error, errors.TryAgainError | errors.RequestFatalError):
+            # As a person does, who was told to try again, or that the library does not.
             again = functools.partial(self.ask, call.message, done)
             self.core.later(RETRY_SECONDS, again, "restart")
         elif not isinstance(call.error, errors.UnknownJobError | errors.JobStateError):

@@ -9,7 +9,7 @@ from tests.transport.talk import TIMEOUT, UNREACHABLE, Talk, failed
 
 from ganger.storage import errors, settings
 from ganger.transport import messages, session
-from ganger.transport.session import LinkEvent
+from ganger.transport.session import INTERRUPTIONS_MAX, LOSSES_MAX, LinkEvent
 
 # Requests with one reply.
 
@@ -214,6 +214,37 @@ def test_a_passing_refusal_is_answered_by_asking_again_with_growing_pauses(
     assert pauses == [0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0]
     talk.reply(messages.JobDocument(id=1, body=b""), call.number)
     assert call.result().id == 1
+
+
+def test_what_a_component_did_not_survive_is_not_sent_to_its_successor() -> None:
+    talk = Talk()
+    call = talk.call(messages.ReadJob(id=1))
+    talk.refuse(errors.RequestFatalError("component job_queue did not survive this request"))
+    assert failed(call) == "RequestFatalError"
+    assert talk.turn(5.0) == []
+
+
+def test_what_may_have_ended_its_component_is_repeated_a_few_times_only() -> None:
+    talk = Talk()
+    call = talk.call(messages.ReadJob(id=1), 60.0)
+    for _ in range(INTERRUPTIONS_MAX):
+        talk.refuse(errors.RequestInterruptedError("component job_queue was restarted"))
+        assert [again.number for again in talk.turn(2.0)] == [call.number]
+    talk.refuse(errors.RequestInterruptedError("component job_queue was restarted"))
+    assert failed(call) == "RequestFatalError"
+    with pytest.raises(errors.RequestFatalError, match="4 times over this request"):
+        call.result()
+
+
+def test_what_may_have_ended_the_daemon_is_not_repeated_for_ever() -> None:
+    talk = Talk()
+    call = talk.call(messages.ReadJob(id=1), 600.0)
+    for _ in range(LOSSES_MAX):
+        talk.link(LinkEvent.LOST)
+        assert [again.number for again in talk.reconnect()] == [call.number]
+    talk.link(LinkEvent.LOST)
+    with pytest.raises(errors.DaemonUnreachableError, match="lost 11 times before the answer"):
+        call.result()
 
 
 def test_what_is_refused_until_the_deadline_ends_with_that_refusal() -> None:
