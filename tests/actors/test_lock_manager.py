@@ -91,6 +91,20 @@ def test_who_must_wait_hears_behind_whom_and_then_that_it_is_served(locks: Locks
     assert locks.on_disk() == {2: [NODE_A]}
 
 
+@pytest.mark.parametrize("change", ["shared", "release"])
+def test_a_request_that_gives_something_back_wakes_who_waits_for_it(
+    locks: Locks, change: str
+) -> None:
+    one, two = locks.owner(1), locks.owner(2)
+    locks.take(one, (NODE_A, "exclusive"))
+    waiting = locks.request(two, (NODE_A, "shared"))
+    locks.actor.end_turn()
+    asker = locks.request(one, (NODE_A, change), (NODE_B, "exclusive"))
+    locks.actor.end_turn()
+    assert asker.answer == LocksGranted()
+    assert waiting.answers[1:] == [LocksGranted()]
+
+
 def test_a_request_that_is_repeated_is_answered_again(locks: Locks) -> None:
     one, two = locks.owner(1), locks.owner(2)
     locks.take(one, (NODE_A, "exclusive"))
