@@ -294,6 +294,16 @@ def test_the_states_of_running_jobs_are_repeated_in_the_next_segment(books: Book
     assert said.states[1] == (2, body(1, 2, "running"))
 
 
+def test_the_journal_makes_up_only_for_files_whose_states_it_still_has(books: Books) -> None:
+    books.store_new(1, 2)
+    books.ledger.commit()
+    books.ledger.write_state(2)
+    assert [books.ledger.is_covered(job_id) for job_id in (1, 2)] == [True, True]
+    # The segment that had both is deleted; the new one repeats what a process may change.
+    assert books.ledger.retry()
+    assert [books.ledger.is_covered(job_id) for job_id in (1, 2)] == [False, True]
+
+
 @pytest.mark.usefixtures("small_segments")
 def test_a_disk_that_takes_no_new_segment_loses_nothing(
     books: Books, monkeypatch: pytest.MonkeyPatch
