@@ -22,6 +22,7 @@ from . import submitting
 from .job_table import Phase, Row, row_of
 from .queue_answers import QueueAnswers
 from .queue_door import QueueDoor
+from .queue_keys import InFlight, QueueKeys
 from .queue_lives import QueueLives
 from .queue_wishes import QueueWishes
 
@@ -85,7 +86,7 @@ class _New(msgspec.Struct, frozen=True):
     rejected: dict[int, str]
 
 
-class JobQueue(QueueLives, QueueWishes, QueueAnswers):
+class JobQueue(QueueLives, QueueWishes, QueueAnswers, QueueKeys):
     """Owns the queue."""
 
     name = "job_queue"
@@ -231,7 +232,7 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers):
         self, envelope: Envelope, message: messages.SubmitJobs, retry_of: int | None = None
     ) -> None:
         key = message.key
-        if key is not None and not message.dry_run and self._is_repeat(envelope, key):
+        if key is not None and not message.dry_run and self._is_repeat(envelope, key, message.jobs):
             return
         if self._ledger.is_read_only and not message.dry_run:
             raise self._ledger.refusal()
@@ -257,6 +258,7 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers):
             accepted[0].job.extra[jobs.REJECTED_KEY] = told
         for draft in accepted if retry_of is not None else ():
             draft.job.extra[jobs.RETRY_OF_KEY] = retry_of
+        digests = [] if key is None else self._mark_batch(drafts, message.jobs)
         stored = submitting.stored_forms(drafts, places)
         if message.dry_run or not accepted:
             envelope.reply(messages.JobsSubmitted(ids=[], rejected=rejected))
@@ -264,7 +266,7 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers):
         self._write_inputs(accepted)
         self._ledger.last_id += len(drafts)
         if key is not None:
-            self._keys_in_flight[key] = []
+            self._keys_in_flight[key] = InFlight(first_id, digests, [])
         rows = [row_of(draft.job, Phase.PENDING) for draft in accepted]
         inputs = [draft.job.judged_inputs for draft in accepted]
         self._arriving.extend(zip(rows, inputs, strict=True))
@@ -285,18 +287,6 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers):
         except errors.StorageError as error:
             self._ledger.refuse_writes(error)
             raise self._ledger.refusal() from error
-
-    def _is_repeat(self, envelope: Envelope, key: str) -> bool:
-        if (ids := self._table.ids_of_key(key)) is not None:
-            told = self._read(ids[0]).extra.get(jobs.REJECTED_KEY)
-            rejected = {int(place): text for place, text in (told or {}).items()}
-            reply = messages.JobsSubmitted(ids=ids, is_repeat=True, rejected=rejected)
-            envelope.reply(reply)
-            return True
-        if key in self._keys_in_flight:
-            self._keys_in_flight[key].append(envelope)
-            return True
-        return False
 
     def _is_job(self, job_id: int) -> bool:
         if self._table.find(job_id) is not None:
@@ -339,10 +329,6 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers):
         if self._arriving:
             arriving, self._arriving = self._arriving, []
             self._announce(arriving)
-
-    def _waiting_for(self, key: str | None) -> list[Envelope]:
-        """Who submitted the same under this key while it was being stored."""
-        return [] if key is None else self._keys_in_flight.pop(key, [])
 
     # ------------------------------------------------------------ what the others ask for
 

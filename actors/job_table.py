@@ -44,6 +44,7 @@ class Row(msgspec.Struct, kw_only=True, gc=False):
     process_id: int | None = None
     reason: str = ""
     key: str | None = None
+    digest: str | None = None
     depends: tuple[tuple[int, tuple[str, ...]], ...] = ()
     limits: tuple[tuple[str, int], ...] = ()
     phase: Phase = Phase.PENDING
@@ -108,6 +109,7 @@ def row_of(job: jobs.Job, phase: Phase) -> Row:
         process_id=job.process_id,
         reason=job_views.job_reason(job),
         key=job.extra.get(jobs.SUBMISSION_KEY),
+        digest=_text(job.extra.get(jobs.DIGEST_KEY)),
         depends=depends,
         limits=job_views.rate_limits(op.input for op in job.ops),
         phase=phase,
@@ -115,6 +117,11 @@ def row_of(job: jobs.Job, phase: Phase) -> Row:
         serial=job.serial,
         lock_file=job.livelock,
     )
+
+
+def _text(value: object) -> str | None:
+    """What somebody else may have written into a job's file, if it is a text."""
+    return value if isinstance(value, str) else None
 
 
 class JobTable:

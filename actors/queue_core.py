@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ..transport.addresses import Envelope
+    from .queue_keys import InFlight
 
 DEATH_SOURCE = "gnt:daemon:luxid:deathdetection"
 START_SOURCE = "gnt:daemon:luxid:startjobs"
@@ -66,7 +67,7 @@ class QueueCore(Component):
         self._reports = self.incarnation << 32
         self._archivals: dict[int, list[Envelope]] = {}
         self._links: dict[int, list[int]] = {}
-        self._keys_in_flight: dict[str, list[Envelope]] = {}
+        self._keys_in_flight: dict[str, InFlight] = {}
         self._unended: list[int] = []
         self._arriving: list[tuple[Row, list[dict[str, object]] | None]] = []
         self._is_disk_awaited = False

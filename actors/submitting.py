@@ -169,6 +169,11 @@ def _with_inputs(spec: JobSpec, read_input: ReadInput | None) -> JobSpec:
     return msgspec.structs.replace(spec, ops=ops)
 
 
+def inputs(spec: JobSpec, *, job_id: int, place: int) -> list[dict[str, Any]]:
+    """What the opcodes of a job say when it is stored, but for times; `BadRequestError` if not."""
+    return [_entry(spec, raw, index, job_id, place, 0).input for index, raw in enumerate(spec.ops)]
+
+
 def retried(
     job: jobs.Job,
     ops: Sequence[dict[str, Any]] | None,
@@ -199,11 +204,11 @@ def _repeated(fields: Mapping[str, Any], index: int) -> dict[str, Any]:
         text = f"opcode {index}: {name} is secret and was not stored; give it anew (--edit)"
         raise errors.BadRequestError(text)
     trail = fields.get("reason")
-    kept = [entry for entry in (trail if isinstance(trail, list) else ()) if not _is_ours(entry)]
+    kept = [entry for entry in (trail if isinstance(trail, list) else ()) if not is_ours(entry)]
     return {**fields, "reason": kept}
 
 
-def _is_ours(entry: object) -> bool:
+def is_ours(entry: object) -> bool:
     """Whether the queue itself put this entry into a reason trail."""
     match entry:
         case [str(source), *_]:

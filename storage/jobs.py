@@ -43,6 +43,12 @@ RETRY_OF_KEY = "ganger_retry_of"
 RETRIED_BY_KEY = "ganger_retried_by"
 """Extra key of a job file: the jobs that repeat this one."""
 
+DIGEST_KEY = "ganger_digest"
+"""Extra key of a job file: what tells the job from another one submitted under the same key."""
+
+BATCH_KEY = "ganger_batch"
+"""Extra key of a job file: the job's place in its submission, and how many jobs that had."""
+
 REJECTED_KEY = "ganger_rejected"
 """Extra key of the first job of a submission: which others a filter rule rejected, and why."""
 

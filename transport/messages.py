@@ -156,7 +156,8 @@ class SubmitJobs(Request[JobsSubmitted], frozen=True):
     """Store these jobs, all or none. ``dry_run`` checks everything and stores nothing.
 
     ``key`` makes a retry safe: a second submission under the same key stores nothing and
-    answers the ids of the first, as long as those jobs are not archived.
+    answers the ids of the first, as long as not all of those jobs are archived. One that says
+    something else is refused.
     """
 
     jobs: list[JobSpec]

@@ -128,10 +128,10 @@ def test_a_dry_run_checks_everything_and_stores_nothing(queue: Queue) -> None:
 
 def test_a_repeated_key_stores_nothing_and_answers_the_first_ids(queue: Queue) -> None:
     assert queue.submitted(spec(), spec(), key="k") == [1, 2]
-    again = queue.submit(spec(), key="k").answer
+    again = queue.submit(spec(), spec(), key="k").answer
     assert again == messages.JobsSubmitted(ids=[1, 2], is_repeat=True)
     queue.restart()
-    assert queue.submit(spec(), key="k").answer == again
+    assert queue.submit(spec(), spec(), key="k").answer == again
     assert queue.submitted(spec(), key="other") == [3]
 
 
