@@ -5,8 +5,9 @@ from __future__ import annotations
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-import click
 import msgspec
+
+from . import output
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,4 +42,4 @@ class Call(msgspec.Struct, frozen=True):
 def _tell(text: str) -> None:
     # Who closed the error stream does not want to know.
     with suppress(OSError):
-        click.echo(f"ganger: {text}", err=True)
+        output.echo(f"ganger: {text}", err=True)

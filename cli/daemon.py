@@ -145,7 +145,7 @@ class _Announcement:
 def _print(text: str) -> None:
     # A terminal or a reader that is gone must not end a daemon.
     with suppress(OSError, ValueError):
-        click.echo(text)
+        output.echo(text)
 
 
 def run(

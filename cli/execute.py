@@ -95,18 +95,18 @@ def execute(
             opcode, reason=reason, priority=priority, depends=depends, dry_run=dry_run
         )
         if dry_run:
-            click.echo("The job would be accepted.")
+            output.echo("The job would be accepted.")
             return 0
         try:
             _follow(client, job_id, quiet=quiet)
         except KeyboardInterrupt:
-            click.echo(
+            output.echo(
                 f"\nganger: job {job_id} goes on; follow it with `ganger job watch {job_id}`",
                 err=True,
             )
             return INTERRUPTED_EXIT_CODE
         except errors.DaemonUnreachableError:
-            click.echo(
+            output.echo(
                 f"ganger: job {job_id} is stored; when there is a daemon again, follow it with "
                 f"`ganger job watch {job_id}`",
                 err=True,
@@ -121,7 +121,7 @@ def _follow(client: Client, job_id: int, *, quiet: bool) -> None:
         if isinstance(part, job_views.OutputChunk):
             printer.show(part)
         elif isinstance(part, job_views.LogLine):
-            click.echo(output.harmless(part.text, "\n\t"), err=True)
+            output.echo(part.text, err=True)
     printer.finish()
 
 
@@ -133,7 +133,7 @@ def _exit_code(job: job_views.JobInfo) -> int:
     match result:
         case [_, [str(text), dict(details), *_]]:
             if details.get("timed_out"):
-                click.echo(f"ganger: job {job.id}: {text}", err=True)
+                output.echo(f"ganger: job {job.id}: {text}", err=True)
                 return TIMED_OUT_EXIT_CODE
             if isinstance(details.get("signal"), int):
                 return _SIGNAL_BASE + int(details["signal"])
@@ -144,7 +144,7 @@ def _exit_code(job: job_views.JobInfo) -> int:
             told = text
         case _:
             told = str(result) if result is not None else "no result"
-    click.echo(f"ganger: job {job.id} ended with status {job.status}: {told}", err=True)
+    output.echo(f"ganger: job {job.id} ended with status {job.status}: {told}", err=True)
     return 1
 
 

@@ -184,7 +184,7 @@ def add(call: Call, /, uuid: str | None, **described: Any) -> None:  # noqa: ANN
     if uuid is not None:
         _check_named(uuid)
     with call.client() as client:
-        click.echo(client.add_filter(uuid=uuid, **rule))
+        output.echo(client.add_filter(uuid=uuid, **rule))
 
 
 @filter_rules.command(cls=_RuleCommand)
@@ -199,7 +199,7 @@ def replace(call: Call, /, uuid: str, **described: Any) -> None:  # noqa: ANN401
     rule = _rule(**described)
     _check_named(uuid)
     with call.client() as client:
-        click.echo(client.replace_filter(uuid, **rule))
+        output.echo(client.replace_filter(uuid, **rule))
 
 
 def _check_named(text: str, name: str = "UUID") -> None:
@@ -216,7 +216,7 @@ def delete(call: Call, uuids: Sequence[str]) -> None:
     with call.client() as client:
         for uuid in uuids:
             client.delete_filter(uuid)
-            click.echo(f"Filter rule {uuid} is deleted")
+            output.echo(f"Filter rule {uuid} is deleted")
 
 
 @filter_rules.command("list")
@@ -256,13 +256,13 @@ def info(call: Call, *, uuids: Sequence[str], output_kind: str) -> None:
         output.show_json([msgspec.to_builtins(row) for row in rows])
         return
     for row in rows:
-        click.echo(f"UUID: {row.uuid}")
-        click.echo(f"  Watermark: {row.watermark}")
-        click.echo(f"  Priority: {row.priority}")
-        click.echo(f"  Predicates: {_compact(row.predicates)}")
-        click.echo(f"  Action: {action_text(row.action)}")
-        click.echo(f"  Reason trail: {_compact(row.reason_trail)}")
-        click.echo(f"  State: {row.state}{_window(row)}")
+        output.echo(f"UUID: {row.uuid}")
+        output.echo(f"  Watermark: {row.watermark}")
+        output.echo(f"  Priority: {row.priority}")
+        output.echo(f"  Predicates: {_compact(row.predicates)}")
+        output.echo(f"  Action: {action_text(row.action)}")
+        output.echo(f"  Reason trail: {_compact(row.reason_trail)}")
+        output.echo(f"  State: {row.state}{_window(row)}")
 
 
 @filter_rules.command()
@@ -288,10 +288,10 @@ def test(call: Call, *, rule: str | None, without: str | None, output_kind: str)
         return
     is_asked = rule is not None or without is not None
     for row in rows:
-        click.echo(_tested(row, is_asked=is_asked))
+        output.echo(_tested(row, is_asked=is_asked))
     changed = sum(row.now != row.then for row in rows)
     told = f", {changed} would be under another rule" if is_asked else ""
-    click.echo(f"{len(rows)} {'job' if len(rows) == 1 else 'jobs'}{told}")
+    output.echo(f"{len(rows)} {'job' if len(rows) == 1 else 'jobs'}{told}")
 
 
 def _tested(row: RuleTest, *, is_asked: bool) -> str:

@@ -6,7 +6,6 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-import click
 import msgspec
 
 from ..storage import job_views, jobs
@@ -51,7 +50,7 @@ def wait(
     except KeyboardInterrupt:
         left = [str(job_id) for job_id in ids if job_id not in final]
         goes_on = "1 job goes on" if len(left) == 1 else f"{len(left)} jobs go on"
-        click.echo(
+        output.echo(
             f"ganger: {goes_on}; wait again with `ganger job wait {' '.join(left)}`",
             err=True,
         )
@@ -59,7 +58,7 @@ def wait(
     failed = [job_id for job_id in ids if final.get(job_id) is not jobs.JobStatus.SUCCESS]
     for job_id in failed:
         name = f" ({names[job_id]})" if job_id in names else ""
-        click.echo(f"Job {job_id}{name} ended with status {final.get(job_id)}", err=True)
+        output.echo(f"Job {job_id}{name} ended with status {final.get(job_id)}", err=True)
     return 1 if failed else 0
 
 
@@ -94,7 +93,7 @@ def _shown(
             job_id = change.job_id
             if change.status is jobs.JobStatus.RUNNING and job_id not in running:
                 label = f"{job_id} {names.get(job_id, change.job.summary)}"[:60]
-                running[job_id] = progress.add_task(label, total=None, count="")
+                running[job_id] = progress.add_task(output.harmless(label), total=None, count="")
             if change.status.is_final:
                 ended += 1
                 progress.update(everything, completed=ended, count=f"{ended} of {total}")
@@ -106,13 +105,14 @@ def _shown(
 def tell(part: job_views.StatusChange | job_views.LogLine) -> None:
     """Print one part of a watch as a line."""
     if isinstance(part, job_views.LogLine):
-        click.echo(f"{output.absolute(part.time)} job {part.job_id} {part.kind}: {part.text}")
+        output.echo(f"{output.absolute(part.time)} job {part.job_id} {part.kind}: {part.text}")
         return
-    status = str(part.status)
-    if sys.stdout.isatty():
-        status = click.style(status, bold=part.status.is_final, fg=_plain_colour(status))
-    when = output.absolute(_since(part))
-    click.echo(f"{when} job {part.job_id} is {status}: {part.job.summary}")
+    when, status = output.absolute(_since(part)), str(part.status)
+    output.echo(
+        f"{when} job {part.job_id} is ",
+        output.Styled(status, fg=_plain_colour(status), bold=part.status.is_final),
+        f": {part.job.summary}",
+    )
 
 
 def _since(change: job_views.StatusChange) -> float:
@@ -136,12 +136,12 @@ def show(found: Sequence[job_views.JobInfo], output_kind: str) -> None:
         return
     for number, job in enumerate(found):
         if number:
-            click.echo()
+            output.echo()
         _show_job(job)
 
 
 def _show_job(job: job_views.JobInfo) -> None:
-    click.echo(f"Job ID: {job.id}")
+    output.echo(f"Job ID: {job.id}")
     lines = {
         "Status": str(job.status) + (" (archived)" if job.archived else ""),
         "Summary": job.summary,
@@ -160,30 +160,30 @@ def _show_job(job: job_views.JobInfo) -> None:
     }
     for name, text in lines.items():
         if text:
-            click.echo(f"  {name}: {text}")
-    click.echo("  Opcodes:")
+            output.echo(f"  {name}: {text}")
+    output.echo("  Opcodes:")
     for op in job.ops or ():
         _show_opcode(op)
 
 
 def _show_opcode(op: job_views.OpInfo) -> None:
-    click.echo(f"    {op.op_id}")
-    click.echo(f"      Status: {op.status}")
-    click.echo(f"      Processing start: {output.absolute(op.started)}")
-    click.echo(f"      Execution start: {output.absolute(op.executed)}")
-    click.echo(f"      Processing end: {output.absolute(op.ended)}")
-    click.echo("      Input fields:")
+    output.echo(f"    {op.op_id}")
+    output.echo(f"      Status: {op.status}")
+    output.echo(f"      Processing start: {output.absolute(op.started)}")
+    output.echo(f"      Execution start: {output.absolute(op.executed)}")
+    output.echo(f"      Processing end: {output.absolute(op.ended)}")
+    output.echo("      Input fields:")
     for name, value in sorted(op.input.items()):
         if name != "OP_ID" and value is not None:
-            click.echo(f"        {name}: {_short(value)}")
+            output.echo(f"        {name}: {_short(value)}")
     if op.result is not None:
-        click.echo("      Result:")
+        output.echo("      Result:")
         for line in _result_lines(op.result):
-            click.echo(f"        {line}")
+            output.echo(f"        {line}")
     if op.log:
-        click.echo("      Execution log:")
+        output.echo("      Execution log:")
         for entry in op.log:
-            click.echo(
+            output.echo(
                 f"        {entry.serial}:{output.absolute(entry.time)}:{entry.kind} {entry.text}"
             )
 

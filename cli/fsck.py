@@ -63,7 +63,7 @@ def _check(places: Places, *, repair: bool, output_kind: str) -> list[Finding]:
     def told(outcome: Outcome) -> None:
         outcomes.append(outcome)
         if output_kind != "json":
-            click.echo(_outcome_line(outcome))
+            output.echo(_outcome_line(outcome))
 
     with _offline(places, to_write=repair), _Bar() as bar:
         if repair:
@@ -96,10 +96,10 @@ def _offline(places: Places, *, to_write: bool) -> Iterator[None]:
 
 def _show(result: Result, left: list[Finding], outcomes: list[Outcome]) -> None:
     for finding in result.findings:
-        click.echo(_finding_line(finding))
+        output.echo(_finding_line(finding))
     jobs = explanations.counted(len(result.facts.jobs), "job")
     archived = len(result.facts.archived)
-    click.echo(f"{jobs}, {archived} archived: {_verdict(left, outcomes)}")
+    output.echo(f"{jobs}, {archived} archived: {_verdict(left, outcomes)}")
 
 
 def _verdict(left: list[Finding], outcomes: list[Outcome]) -> str:

@@ -283,7 +283,7 @@ def _one_by_one(ids: Sequence[int], act: Callable[[int], tuple[bool, str]]) -> i
             accepted, text = act(job_id)
         except errors.BadRequestError as error:
             accepted, text = False, error.text
-        click.echo(text if accepted else f"ganger: {text}", err=not accepted)
+        output.echo(text if accepted else f"ganger: {text}", err=not accepted)
         code = code if accepted else 1
     return code
 
@@ -322,10 +322,10 @@ def retry(call: Call, *, job_id: int, whole: bool, edit: bool, file: str | None)
         raise errors.UsageError("--ops: goes neither with --edit nor with --all")
     with call.client() as client:
         if edit:
-            click.echo(retrying.edited(client, job_id, whole=whole))
+            output.echo(retrying.edited(client, job_id, whole=whole))
             return
         ops = None if file is None else retrying.read(reading.read_submission(file), file)
-        click.echo(client.retry(job_id, whole=whole, ops=ops))
+        output.echo(client.retry(job_id, whole=whole, ops=ops))
 
 
 @job.command(short_help="Tell why jobs do not run.")
@@ -398,4 +398,4 @@ def autoarchive(call: Call, age: float) -> None:
         outcome = client.autoarchive(age)
     verb = "is" if outcome.left == 1 else "are"
     left = f"; {outcome.left} {verb} left, repeat the call" if outcome.left else ""
-    click.echo(f"{explanations.counted(len(outcome.archived), 'job')} archived{left}")
+    output.echo(f"{explanations.counted(len(outcome.archived), 'job')} archived{left}")

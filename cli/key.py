@@ -28,7 +28,7 @@ def create(file: Path) -> None:
 
     pair = new_key_pair()
     keys.create_key(file, pair)
-    click.echo(pair.public)
+    output.echo(pair.public)
 
 
 @key.command()
@@ -50,7 +50,7 @@ def authorise(call: Call, name: str, public_key: str) -> None:
     documents.make_data_directory(places.data)
     keys.authorise(places.keys, public_key, name)
     server = keys.server_pair(places.keys, new_key_pair)
-    click.echo(f"Authorised {name}. The daemon's public key: {server.public}")
+    output.echo(f"Authorised {name}. The daemon's public key: {server.public}")
 
 
 @key.command("list")

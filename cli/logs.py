@@ -64,7 +64,7 @@ class Printer:
     def show(self, chunk: OutputChunk) -> None:
         """Pass one piece on, or say what is missing in its place."""
         if chunk.gap:
-            click.echo(f"ganger: job {chunk.job_id}: {_missing(chunk)}", err=True)
+            output.echo(f"ganger: job {chunk.job_id}: {_missing(chunk)}", err=True)
             return
         stream = sys.stderr if chunk.stream == "stderr" else sys.stdout
         if stream.isatty():
@@ -80,13 +80,13 @@ class Printer:
         for name, decoder in self._decoders.items():
             rest = decoder.decode(b"", final=True)
             if rest:
-                click.echo(output.harmless(rest, _KEPT), err=name == "stderr", nl=False)
+                output.echo(rest, err=name == "stderr", nl=False, kept=_KEPT)
 
     def _show_harmless(self, name: str, data: bytes) -> None:
         if name not in self._decoders:
             self._decoders[name] = codecs.getincrementaldecoder("utf-8")("backslashreplace")
         text = self._decoders[name].decode(data)
-        click.echo(output.harmless(text, _KEPT), err=name == "stderr", nl=False)
+        output.echo(text, err=name == "stderr", nl=False, kept=_KEPT)
 
 
 def _missing(chunk: OutputChunk) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..storage import errors, ownership, settings
+from . import output
 from .call import Call
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def _show_version(context: click.Context, _: click.Parameter, value: bool) -> No
     if value and not context.resilient_parsing:
         from ..storage.version import version  # noqa: PLC0415 - costs more than most commands
 
-        click.echo(f"ganger {version()}")
+        output.echo(f"ganger {version()}")
         context.exit()
 
 
@@ -130,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _tell("interrupted")
         sys.exit(130)
     except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message(), err=True)
+        output.echo(error.format_message(), err=True)
         sys.exit(error.exit_code)
     except click.UsageError as error:
         context = error.ctx
@@ -171,7 +172,7 @@ def _drop_output() -> None:
 
 def _tell(text: str) -> None:
     line = " ".join(text.split())
-    click.echo(f"ganger: {line}", err=True)
+    output.echo(f"ganger: {line}", err=True)
 
 
 if __name__ == "__main__":

@@ -90,6 +90,29 @@ def output_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return option(function)
 
 
+class Styled(msgspec.Struct, frozen=True):
+    """Text of ours that has a colour on a terminal."""
+
+    text: str
+    fg: str
+    bold: bool = False
+
+
+def echo(*parts: object, err: bool = False, nl: bool = True, kept: str = "\n\t") -> None:
+    """Print text, which may be of a job or a user: what could harm a terminal is only shown.
+
+    The only way by which commands print text. ``kept`` are control characters that are sent.
+    """
+    shown = [
+        click.style(part.text, fg=part.fg, bold=part.bold)
+        if isinstance(part, Styled)
+        else harmless(str(part), kept)
+        for part in parts
+    ]
+    # Into a pipe or a file click leaves out the colours.
+    click.echo("".join(shown), err=err, nl=nl)
+
+
 def harmless(text: str, kept: str = "") -> str:
     """``text`` with its control characters shown instead of sent, but for those in ``kept``.
 
@@ -110,7 +133,15 @@ def _escaped(sign: str) -> str:
 
 def show_json(value: object) -> None:
     """Print ``value`` as JSON, readable and for programs."""
-    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+    text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    # What stands in strings is told as JSON has it, so that programs read what was there.
+    click.echo(
+        _HARMFUL.sub(lambda found: found[0] if found[0] == "\n" else _in_json(found[0]), text)
+    )
+
+
+def _in_json(sign: str) -> str:
+    return f"\\u{ord(sign):04x}"
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -140,11 +171,12 @@ def show_rows(rows: Sequence[Any], columns: Sequence[Column], style: Style) -> N
     if sys.stdout.isatty() and style.separator is None:
         _show_table(rows, columns, style)
         return
-    cells = [[str(column.plain(row)) for column in columns] for row in rows]
+    cells = [[harmless(str(column.plain(row))) for column in columns] for row in rows]
     if style.headers:
         cells.insert(0, [column.heading for column in columns])
     for line in cells if style.separator is not None else _padded(cells):
-        click.echo((style.separator if style.separator is not None else "  ").join(line).rstrip())
+        between = style.separator if style.separator is not None else "  "
+        click.echo(between.join(line).rstrip())
 
 
 def _padded(cells: list[list[str]]) -> list[list[str]]:
@@ -189,7 +221,7 @@ def _cell(value: object) -> Any:  # noqa: ANN401 - rich's text, imported when ne
     """A value as rich shows it: brackets are no markup (`node/[lockset]`), a number is a text."""
     from rich.text import Text  # noqa: PLC0415
 
-    return value if isinstance(value, Text) else Text(str(value))
+    return value if isinstance(value, Text) else Text(harmless(str(value)))
 
 
 def status_text(status: str) -> Any:  # noqa: ANN401 - rich's text, imported when needed

@@ -44,11 +44,11 @@ def info(call: Call, *, output_kind: str) -> None:
             }
         )
         return
-    click.echo(f"The queue is {up.queue_state(daemon)}")
-    click.echo(f"Run slots: {limits.running_jobs_max} (tracked jobs: {limits.tracked_jobs_max})")
+    output.echo(f"The queue is {up.queue_state(daemon)}")
+    output.echo(f"Run slots: {limits.running_jobs_max} (tracked jobs: {limits.tracked_jobs_max})")
     counts = ((name, count) for name, count in daemon.counts.items() if name != "last_id")
     shown = ", ".join(f"{count} {name}" for name, count in counts if count)
-    click.echo(f"Jobs: {shown or 'none'}")
+    output.echo(f"Jobs: {shown or 'none'}")
 
 
 @queue.command()
@@ -60,7 +60,7 @@ def drain(call: Call) -> None:
     """
     with call.client() as client:
         client.drain()
-    click.echo("The queue is drained: it takes no jobs")
+    output.echo("The queue is drained: it takes no jobs")
 
 
 @queue.command()
@@ -69,7 +69,7 @@ def undrain(call: Call) -> None:
     """Take submissions again."""
     with call.client() as client:
         client.drain(drained=False)
-    click.echo("The queue is open")
+    output.echo("The queue is open")
 
 
 @queue.command()
@@ -80,7 +80,7 @@ def limit(call: Call, slots: int | None, tracked: int | None) -> None:
     """Set how many jobs run at once (SLOTS), or tell it. Jobs that run go on."""
     with call.client() as client:
         limits = client.limits(running=slots, tracked=tracked)
-    click.echo(f"Run slots: {limits.running_jobs_max} (tracked jobs: {limits.tracked_jobs_max})")
+    output.echo(f"Run slots: {limits.running_jobs_max} (tracked jobs: {limits.tracked_jobs_max})")
 
 
 @queue.command()
@@ -162,19 +162,19 @@ def _listed(ids: Sequence[int]) -> str:
 
 
 def _show(found: Simulated) -> None:
-    click.echo(f"Would start now: {_listed(found.start) or 'nothing'}")
+    output.echo(f"Would start now: {_listed(found.start) or 'nothing'}")
     if found.granted:
-        click.echo(f"Would get their locks now: {_listed(found.granted)}")
+        output.echo(f"Would get their locks now: {_listed(found.granted)}")
     if found.paused:
-        click.echo(f"Would pause before their next opcode: {_listed(found.paused)}")
+        output.echo(f"Would pause before their next opcode: {_listed(found.paused)}")
     for job_id, text in found.ended:
-        click.echo(f"Would end: {job_id}  {_named(text)}")
+        output.echo(f"Would end: {job_id}  {_named(text)}")
     for waiting in found.waiting:
-        click.echo(f"Would wait: {waiting.id}  {_named(waiting.text)}")
+        output.echo(f"Would wait: {waiting.id}  {_named(waiting.text)}")
     more = sum(found.counts.values()) - len(found.waiting)
     if more > 0:
         shown = ", ".join(f"{count} {kind}" for kind, count in found.counts.items())
-        click.echo(f"and {more} more; all that would wait, by reason: {shown}")
+        output.echo(f"and {more} more; all that would wait, by reason: {shown}")
 
 
 def _named(text: str) -> str:

@@ -15,6 +15,7 @@ import click
 import msgspec
 
 from ..storage import errors, jobs, opcodes
+from . import output
 
 if TYPE_CHECKING:
     from ..storage import job_views
@@ -34,7 +35,7 @@ def edited(client: Client, job_id: int, *, whole: bool) -> int:
     except (errors.GangerError, click.ClickException) as error:
         raise _told_where(error, path, text, job_id) from error
     except (KeyboardInterrupt, click.Abort):
-        click.echo(f"ganger: the edited text is kept in {path}", err=True)
+        output.echo(f"ganger: the edited text is kept in {path}", err=True)
         raise
     path.unlink()
     return new_id

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-import click
 import msgspec
 
 from ..storage import errors
@@ -74,17 +73,17 @@ def tell(
     else:
         for one in entries:
             if one.id is not None:
-                click.echo(f"{one.id}\t{one.name}" if one.name else str(one.id))
+                output.echo(f"{one.id}\t{one.name}" if one.name else str(one.id))
     for place in rejected:
         line = f"{_label(place, planned)} is {entries[place].rejected}"
-        click.echo(f"ganger: {' '.join(line.split())}", err=True)
+        output.echo(f"ganger: {' '.join(line.split())}", err=True)
     return 1 if rejected else 0
 
 
 def _tell_count(accepted: int, count: int) -> None:
     share = str(count) if accepted == count else f"{accepted} of {count}"
     if accepted:
-        click.echo(f"{share} {'job' if count == 1 else 'jobs'} would be accepted.")
+        output.echo(f"{share} {'job' if count == 1 else 'jobs'} would be accepted.")
 
 
 def _renamed(why: str, planned: Sequence[PlannedJob]) -> str:

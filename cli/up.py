@@ -54,18 +54,18 @@ def up(call: Call, *, remote: str | None, hung_after: float, test_hooks: bool) -
     with _alone(places):
         running = _running_pid(places)
         if running is not None:
-            click.echo(f"The daemon already runs (pid {running}) in {places.data}")
+            output.echo(f"The daemon already runs (pid {running}) in {places.data}")
             if remote:
-                click.echo(
+                output.echo(
                     f"ganger: --remote {remote} has no effect on it; stop it first: ganger down",
                     err=True,
                 )
             return
         for warning in ownership.group_warnings(places):
-            click.echo(f"ganger: {warning}", err=True)
+            output.echo(f"ganger: {warning}", err=True)
         options = [*(["--remote", remote] if remote else []), "--hung-after", str(hung_after)]
         pid = _start(places, [*options, *(["--test-hooks"] if test_hooks else [])])
-        click.echo(f"The daemon is ready (pid {pid}) in {places.data}")
+        output.echo(f"The daemon is ready (pid {pid}) in {places.data}")
 
 
 @contextlib.contextmanager
@@ -110,7 +110,7 @@ def _start(places: Places, options: list[str]) -> int:
         return process.pid
     code, _, text = word.strip().partition(" ")
     if code.isdecimal():
-        click.echo(f"ganger: {text}", err=True)
+        output.echo(f"ganger: {text}", err=True)
         raise click.exceptions.Exit(int(code))
     raise errors.OperatorError(
         f"the daemon did not start; see {places.data}/daemon.out, and check the directory: "
@@ -128,7 +128,7 @@ def _end_again(process: subprocess.Popen[bytes], places: Places) -> None:
         text = f"{end}`{ownership.command(places, 'down')}`"
     else:
         text = f"no daemon runs in {places.data}"
-    click.echo(f"\nganger: interrupted; {text}", err=True)
+    output.echo(f"\nganger: interrupted; {text}", err=True)
 
 
 def _word(reader: int) -> str | None:
@@ -163,7 +163,7 @@ def down(call: Call, timeout: float) -> None:
     places = call.places
     pid = _running_pid(places)
     if pid is None:
-        click.echo(f"No daemon runs in {places.data}")
+        output.echo(f"No daemon runs in {places.data}")
         return
     try:
         process = os.pidfd_open(pid)
@@ -185,7 +185,7 @@ def down(call: Call, timeout: float) -> None:
         if not ended:
             raise errors.DeadlineError(f"the daemon (pid {pid}) has not ended in {timeout:g} s")
     goes_on = "1 running job goes on" if active == 1 else f"{active} running jobs go on"
-    click.echo(f"The daemon has stopped; {goes_on}" if active else "The daemon has stopped")
+    output.echo(f"The daemon has stopped; {goes_on}" if active else "The daemon has stopped")
 
 
 def _ask_by_signal(process: int | None, places: Places, pid: int) -> None:
@@ -225,7 +225,7 @@ def _tell_not_running(places: Places, output_kind: str) -> None:
     if output_kind == "json":
         output.show_json({"running": False, "data": str(places.data)})
     else:
-        click.echo(f"No daemon runs in {places.data} (start one with `ganger up`)")
+        output.echo(f"No daemon runs in {places.data} (start one with `ganger up`)")
 
 
 def _show(info: DaemonInfo, output_kind: str) -> None:
@@ -250,15 +250,15 @@ def _show(info: DaemonInfo, output_kind: str) -> None:
         ),
     }
     for name, text in lines.items():
-        click.echo(f"{name + ':':<12}{text}")
-    click.echo("Components:")
+        output.echo(f"{name + ':':<12}{text}")
+    output.echo("Components:")
     for component in info.components:
         state = "ready" if component.is_ready else "not ready"
         times = explanations.counted(component.restarts, "time")
         again = f", restarted {times}" if component.restarts else ""
-        click.echo(f"  {component.name:<20}{state}{again}")
+        output.echo(f"  {component.name:<20}{state}{again}")
     for name in info.quarantined:
-        click.echo(f"Quarantined: {name}")
+        output.echo(f"Quarantined: {name}")
 
 
 def queue_state(info: DaemonInfo) -> str:

@@ -14,6 +14,7 @@ import click
 import msgspec
 
 from ..storage import errors, job_views, jobs
+from . import output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -69,7 +70,7 @@ def _told(client: Client, parts: Iterator[Any]) -> Iterator[Any]:
     for part in parts:
         if part is None:
             for line in whys.lines(time.monotonic()):
-                click.echo(f"ganger: {line}", err=True)
+                output.echo(f"ganger: {line}", err=True)
         else:
             whys.hear(part)
             yield part

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import pytest
@@ -12,6 +14,7 @@ from tests.cli import stand_in
 
 from ganger.cli import output
 from ganger.cli.main import ganger
+from ganger.cli.output import Column
 from ganger.storage import keys, settings
 from ganger.storage.job_views import JobInfo
 from ganger.storage.jobs import JobStatus
@@ -20,7 +23,6 @@ from ganger.transport.wire import new_key_pair
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
 
 @pytest.mark.parametrize(
@@ -198,3 +200,44 @@ def test_a_table_without_rows_is_its_headings(
 def test_headings_are_left_out_on_a_terminal_too(shown: Shown) -> None:
     lines = shown("job", "list", "--no-headers", "--fields", "status,id")
     assert lines == ["running  7", "queued   8"]
+
+
+HARMFUL = "a\x1b]0;title\x07b\r\x9b31m\u202e\x00\udc80c"
+SHOWN = r"a\x1b]0;title\x07b\r\x9b31m\u202e\x00\udc80c"
+
+
+def test_control_characters_are_shown_instead_of_sent(capsys: pytest.CaptureFixture[str]) -> None:
+    assert output.harmless(HARMFUL) == SHOWN
+    output.echo("job ", output.Styled("fine", "green"), f": {HARMFUL}")
+    output.echo("two\nlines\tä €", err=True)
+    captured = capsys.readouterr()
+    assert captured.out == f"job fine: {SHOWN}\n"
+    assert captured.err == "two\nlines\tä €\n"
+
+
+def test_tables_send_no_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
+    columns = [Column("name", lambda row: row)]
+    output.show_rows([HARMFUL, "x\ny"], columns, output.Style(headers=False))
+    assert capsys.readouterr().out == f"{SHOWN}\nx\\ny\n"
+    assert str(output._cell(HARMFUL)) == SHOWN
+
+
+def test_json_keeps_every_character_and_sends_none_that_harms(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = HARMFUL.replace("\udc80", "")
+    output.show_json({"text": text})
+    printed = capsys.readouterr().out
+    assert json.loads(printed) == {"text": text}
+    assert output.harmless(printed, "\n") == printed
+
+
+def test_commands_print_text_in_this_one_way() -> None:
+    folder = Path(output.__file__).parent
+    printing = {
+        path.name
+        for path in folder.glob("*.py")
+        if re.search(r"click\.s?echo|\bprint\(|std(out|err)\.write", path.read_text())
+    }
+    # A completion script is a program of ours.
+    assert printing == {"output.py", "completion.py"}
