@@ -25,7 +25,7 @@ from ..storage import catalogue, documents, errors, lock_files, ownership, setti
 from ..storage.version import version
 from ..transport.addresses import Directory
 from ..transport.messages import PROTOCOL, Boot, StopAsked
-from . import choices
+from . import choices, output
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
