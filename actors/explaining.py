@@ -20,11 +20,13 @@ AND = ", and "
 
 
 class HoldingRule(NamedTuple):
-    """A filter rule that holds a job: what is told of it, and its priority."""
+    """A filter rule that holds a job: what is told of it, its priority, when it ends by itself."""
 
     uuid: str
     told: str
     priority: int
+    until: str = ""
+    """A time in words; "": it does not end."""
 
 
 def of_pending(row: Row, standing: Standing, rules: Iterable[HoldingRule]) -> list[Obstacle]:
@@ -62,7 +64,8 @@ def holding(standing: Standing) -> list[str]:
 def of_rule(row: Row, rule: HoldingRule) -> Obstacle:
     """The rule holds the job, or will when it has what it waits for."""
     change = _without([rule])
-    return Obstacle(kind="rule", held=row.id, text=rule.told, change=change, rule=rule.uuid)
+    text = f"{rule.told}; that ends by itself at {rule.until}" if rule.until else rule.told
+    return Obstacle(kind="rule", held=row.id, text=text, change=change, rule=rule.uuid)
 
 
 def _of_bucket(
@@ -203,7 +206,10 @@ def _without(rules: Sequence[HoldingRule]) -> str:
     deleted = " and ".join(f"`ganger filter delete {rule.uuid}`" for rule in rules)
     first = min(rule.priority for rule in rules)
     # A new rule stands behind the older ones of its priority, and none is below 0.
-    return deleted + (f", or an ACCEPT rule with a priority below {first}" if first > 0 else "")
+    accepted = f", or an ACCEPT rule with a priority below {first}" if first > 0 else ""
+    # Such times are written so that the later one is the greater text.
+    last = max(rule.until for rule in rules) if all(rule.until for rule in rules) else ""
+    return deleted + accepted + (f", or it is {last}" if last else "")
 
 
 def _moved_up(row: Row, priority: int) -> str:

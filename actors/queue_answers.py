@@ -117,7 +117,8 @@ class QueueAnswers(QueueCore):
             # Not told yet, after a restart of the queue; the scheduler knows them already.
             return [explaining.HoldingRule(uuid, f"filter rule {uuid}", 0) for uuid in uuids]
         return [
-            explaining.HoldingRule(uuid, door.told(uuid), door.priority(uuid)) for uuid in uuids
+            explaining.HoldingRule(uuid, door.told(uuid), door.priority(uuid), door.ends_at(uuid))
+            for uuid in uuids
         ]
 
     # ------------------------------------------------------------ what if

@@ -111,6 +111,13 @@ class QueueDoor:
         """The priority of the rule ``uuid``; 0 if it is gone."""
         return next((rule.priority for rule in self._rules if rule.uuid == uuid), 0)
 
+    def ends_at(self, uuid: str) -> str:
+        """When the rule ``uuid`` ceases to apply by itself, in words; "" if it does not."""
+        until = next((rule.valid_until for rule in self._rules if rule.uuid == uuid), None)
+        if until is None or not rules.TIME_MIN <= until <= rules.TIME_MAX:
+            return ""
+        return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(until))
+
     def told(self, uuid: str) -> str:
         """What is told of a job to which the rule ``uuid`` applies."""
         action = next((rule.action.name for rule in self._rules if rule.uuid == uuid), None)

@@ -126,6 +126,9 @@ def new_filter(
 ) -> ReplaceFilter:
     """The request that stores a filter rule. It names the rule, so that it can be repeated."""
     valid_from, valid_until = window
+    if fields.get("reason", "") is None:
+        # As in a rule that is only proposed: no reason.
+        fields["reason"] = ""
     if uuid == rules.PROPOSED_UUID:
         raise errors.FilterRuleError(f"uuid: {uuid} stands for a rule that is only proposed")
     return ReplaceFilter(
@@ -443,7 +446,11 @@ def _dependency(entry: object, place: str) -> tuple[int, list[str]]:
             raise errors.DependencyError(f"{place}: this number is too large for a job id")
         case int():
             return entry, [JobStatus.SUCCESS.value]
+        case [bool(), *_]:
+            pass
         case [int(job_id), [*statuses]] if all(isinstance(status, str) for status in statuses):
+            if not explanations.INTEGER_MIN <= job_id <= explanations.INTEGER_MAX:
+                raise errors.DependencyError(f"{place}: this number is too large for a job id")
             return job_id, [str(status) for status in statuses]
     raise errors.DependencyError(f"{place}: expected a job id, or [job id, [statuses]]")
 

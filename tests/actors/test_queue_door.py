@@ -105,6 +105,15 @@ def test_a_rule_is_obeyed_from_the_first_to_the_last_moment_of_its_window(
     assert outcomes == [False, True, True, False]
 
 
+def test_when_a_rule_ends_by_itself_is_told() -> None:
+    times = {UUID: 1_800_000_000.0, OTHER: None}
+    door = QueueDoor([rule(uuid, valid_until=until) for uuid, until in times.items()])
+    assert door.ends_at(UUID) == "2027-01-15 08:00:00 UTC"
+    assert door.ends_at(OTHER) == ""
+    # Stored by somebody else, beyond every calendar.
+    assert QueueDoor([rule(valid_until=1e18)]).ends_at(UUID) == ""
+
+
 # The gate.
 
 

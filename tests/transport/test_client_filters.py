@@ -11,6 +11,7 @@ import pytest
 from tests.transport.fake_daemon import PATIENCE_SECONDS, FakeDaemon
 
 from ganger.storage import errors
+from ganger.transport import requests
 from ganger.transport.async_client import AsyncClient
 from ganger.transport.client import Client
 from ganger.transport.messages import ReplaceFilter, SubmitJobs
@@ -146,6 +147,15 @@ def test_what_cannot_be_sent_of_a_rule_is_refused_with_its_place(
         client.test_filters(rule)
     with pytest.raises(errors.FilterRuleError, match=place):
         client.simulate(rule=rule)
+
+
+def test_no_reason_is_taken_alike_by_a_rule_that_is_tried_and_one_that_is_stored(
+    daemon: FakeDaemon, client: Client
+) -> None:
+    tried = requests.proposed_filter({"action": "PAUSE", "reason": None})
+    client.add_filter(uuid=UUID, action="PAUSE", reason=None)  # type: ignore[arg-type]
+    stored = daemon.store.filters[UUID]
+    assert (tried.reason, stored.reason) == ("", "")
 
 
 NO_ACTION = (
