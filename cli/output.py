@@ -15,8 +15,12 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from . import layout
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from rich.text import Text
 
 COLOURS = {
     "queued": "cyan",
@@ -27,9 +31,6 @@ COLOURS = {
     "success": "green",
     "error": "bold red",
 }
-
-_GAP = 2
-"""Between two columns."""
 
 _HARMFUL = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -151,7 +152,10 @@ class Column(msgspec.Struct, frozen=True):
     plain: Any
     pretty: Any = None
     width_least: int = 20
-    """On a narrow terminal what is wider than this is cut, but not to less."""
+    """On a narrow terminal what is wider than this is cut, but not to less.
+
+    Columns that have no room even so stand on further lines of each row.
+    """
 
 
 def chosen_fields(style: Style, usual: Sequence[str], known: Sequence[str]) -> list[str]:
@@ -171,53 +175,54 @@ def show_rows(rows: Sequence[Any], columns: Sequence[Column], style: Style) -> N
     if sys.stdout.isatty() and style.separator is None:
         _show_table(rows, columns, style)
         return
+    # One row a line, whatever a user has put into a name or a reason.
     cells = [[harmless(str(column.plain(row))) for column in columns] for row in rows]
     if style.headers:
         cells.insert(0, [column.heading for column in columns])
-    for line in cells if style.separator is not None else _padded(cells):
-        between = style.separator if style.separator is not None else "  "
-        click.echo(between.join(line).rstrip())
-
-
-def _padded(cells: list[list[str]]) -> list[list[str]]:
-    if not cells:
-        return cells
-    widths = [max(len(row[index]) for row in cells) for index in range(len(cells[0]))]
-    return [[cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in cells]
+    if style.separator is None:
+        found = layout.padded(cells)
+    else:
+        found = [style.separator.join(row).rstrip() for row in cells]
+    for line in found:
+        click.echo(line)
 
 
 def _show_table(rows: Sequence[Any], columns: Sequence[Column], style: Style) -> None:
     from rich.console import Console  # noqa: PLC0415 - only for people
-    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
 
-    table = Table(box=None, header_style="bold", show_header=style.headers, pad_edge=False)
-    headings = [_cell(column.heading.upper() if style.headers else "") for column in columns]
+    headings = [_cell(column.heading.upper()) for column in columns]
     cells = [[_cell((column.pretty or column.plain)(row)) for column in columns] for row in rows]
+    if style.headers:
+        for heading in headings:
+            heading.stylize("bold")
+        cells.insert(0, headings)
+    if not cells:
+        return
     console = Console()
-    wanted = [max(cell.cell_len for cell in found) for found in zip(headings, *cells, strict=True)]
+    wanted = [max(cell.cell_len for cell in found) for found in zip(*cells, strict=True)]
     least = [column.width_least for column in columns]
-    widths = _widths(wanted, least, console.width - _GAP * (len(columns) - 1))
-    for heading, width in zip(headings, widths, strict=True):
-        table.add_column(heading, overflow="ellipsis", no_wrap=True, width=width)
-    for line in cells:
-        table.add_row(*line)
-    # A UUID that is cut names nothing: what has no room goes on in the terminal's next line.
-    console.width = max(console.width, sum(widths) + _GAP * len(columns))
-    console.print(table)
+    lines = layout.lines(wanted, least, console.width)
+    shown = [_joined(row, line) for row in cells for line in lines]
+    # A UUID that is cut names nothing: where it has no room it goes over the edge.
+    console.print(Text("\n").join(shown), soft_wrap=True)
 
 
-def _widths(wanted: Sequence[int], least: Sequence[int], room: int) -> list[int]:
-    """As wide as the values are, but together no wider than ``room``, down to the least widths."""
-    found = list(wanted)
-    excess = sum(found) - room
-    for place in sorted(range(len(found)), key=lambda place: found[place], reverse=True):
-        taken = max(0, min(excess, found[place] - least[place]))
-        found[place] -= taken
-        excess -= taken
-    return found
+def _joined(row: Sequence[Text], line: layout.Line) -> Text:
+    """The cells of a row that stand on this line, each as wide as its column."""
+    from rich.text import Text  # noqa: PLC0415
+
+    shown = Text(" " * line.indent)
+    for place, width in zip(line.places, line.widths, strict=True):
+        cell = row[place].copy()
+        cell.truncate(width, overflow="ellipsis")
+        if place != line.places[-1]:
+            cell.pad_right(width - cell.cell_len + layout.GAP)
+        shown.append_text(cell)
+    return shown
 
 
-def _cell(value: object) -> Any:  # noqa: ANN401 - rich's text, imported when needed
+def _cell(value: object) -> Text:
     """A value as rich shows it: brackets are no markup (`node/[lockset]`), a number is a text."""
     from rich.text import Text  # noqa: PLC0415
 

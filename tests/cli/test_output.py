@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 import pytest
 from tests.cli import stand_in
 
-from ganger.cli import output
+from ganger.cli import layout, output
 from ganger.cli.main import ganger
 from ganger.cli.output import Column
 from ganger.storage import keys, settings
@@ -147,12 +147,17 @@ TABLES = [
 def test_a_terminal_is_shown_every_column_of_every_table(
     shown: Shown, noun: str, fields: str
 ) -> None:
-    for names in (fields, *fields.split(",")):
-        heading, *lines = shown(noun, "list", "--fields", names)
-        assert heading.split() == names.upper().split(",")
+    for name in fields.split(","):
+        heading, *lines = shown(noun, "list", "--fields", name)
+        assert heading == name.upper()
         assert lines
         assert all(lines)
         assert not any(line in heading for line in lines)
+    everything = shown(noun, "list", "--fields", fields)
+    # What has no room on the line of a row stands on further ones, moved in.
+    (row,) = [at for at, line in enumerate(everything) if at and line[:1] != " "][:1]
+    assert " ".join(everything[:row]).split() == fields.upper().split(",")
+    assert len(everything) % row == 0
 
 
 @pytest.mark.parametrize(("noun", "fields"), TABLES)
@@ -163,9 +168,15 @@ def test_every_table_has_the_columns_that_are_tried_here(
         shown(noun, "list", "--fields", "no such field")
 
 
-@pytest.mark.parametrize("noun", ["job", "lock", "key"])
-def test_what_fits_into_80_columns_when_it_is_cut_is_cut(shown: Shown, noun: str) -> None:
-    assert max(map(len, shown(noun, "list"))) <= 80
+@pytest.mark.parametrize("columns", ["60", "80", "200"])
+@pytest.mark.parametrize(("noun", "fields"), TABLES)
+def test_no_table_is_wider_than_the_terminal(
+    shown: Shown, noun: str, fields: str, columns: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A terminal would go on in the middle of a word, or of a number."""
+    monkeypatch.setenv("COLUMNS", columns)
+    assert max(map(layout.cells, shown(noun, "list", "--fields", fields))) <= int(columns)
+    assert max(map(layout.cells, shown(noun, "list"))) <= int(columns)
 
 
 def test_a_long_summary_is_cut_and_nothing_else(shown: Shown) -> None:
@@ -175,12 +186,13 @@ def test_a_long_summary_is_cut_and_nothing_else(shown: Shown) -> None:
 
 
 def test_a_rule_is_shown_with_its_whole_uuid_however_narrow_the_terminal_is(shown: Shown) -> None:
-    heading, line = shown("filter", "list")
-    assert heading.split() == FILTER.replace("from,", "").upper().split(",")
-    cells = re.split("  +", line)
+    lines = shown("filter", "list")
+    assert lines[0].split() == ["UUID", "WATERMARK", "PRIORITY", "PREDICATES"]
+    assert lines[1].split() == ["ACTION", "REASON", "STATE", "UNTIL"]
+    cells = re.split("  +", "  ".join(lines[2:]).strip())
     assert cells == [
-        UUID, "17", "2", '[["opcode",["="\u2026', "RATE_LIMIT 3", "[bold]rack 7[/]",
-        "in force", "2027-01-15T08:00:00Z",
+        UUID, "17", "2", '[["opcode",["=","OP_\u2026',
+        "RATE_LIMIT 3", "[bold]rack 7[/]", "in force", "2027-01-15T08:00:00Z",
     ]  # fmt: skip
 
 
@@ -241,3 +253,49 @@ def test_commands_print_text_in_this_one_way() -> None:
     }
     # A completion script is a program of ours.
     assert printing == {"output.py", "completion.py"}
+
+
+def test_a_line_break_in_a_cell_begins_no_row(
+    shown: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = JobInfo(id=7, status=JobStatus.QUEUED, summary="", priority=0, reason="a\nb\x1b]0;c")
+    monkeypatch.setattr(Daemon, "jobs", lambda *_, **__: [job])
+    assert shown("job", "list", "--fields", "id,reason")[1:] == ["7   a\\nb\\x1b]0;c"]
+
+
+# In a pipe.
+
+
+def test_one_long_cell_does_not_move_the_columns_of_other_rows() -> None:
+    rows = [["1", "short", "x"], ["22", LONG, "y"], ["3", "middling", "z"]]
+    assert layout.padded(rows) == [
+        "1   short     x",
+        f"22  {LONG}  y",
+        "3   middling  z",
+    ]
+
+
+def test_wide_characters_stand_below_each_other() -> None:
+    assert layout.padded([["備份", "x"], ["abcd", "y"], ["e\u0301", "z"]]) == [
+        "備份  x",
+        "abcd  y",
+        "e\u0301     z",
+    ]
+
+
+def test_nothing_is_padded_where_there_is_nothing() -> None:
+    assert layout.padded([]) == []
+
+
+# Rows that have no room.
+
+
+def test_a_row_is_broken_between_columns_and_each_line_is_as_wide_as_there_is_room() -> None:
+    first, second = layout.lines([10, 30, 30, 5], [20, 20, 20, 20], 40)
+    assert (first.places, first.widths, first.indent) == ([0, 1], [10, 28], 0)
+    assert (second.places, second.widths, second.indent) == ([2, 3], [29, 5], 4)
+
+
+def test_a_column_that_is_wider_than_everything_has_a_line_for_itself() -> None:
+    found = layout.lines([5, 36, 5], [20, 36, 20], 20)
+    assert [(line.places, line.widths) for line in found] == [([0], [5]), ([1], [36]), ([2], [5])]

@@ -1,0 +1,93 @@
+"""How wide the columns of a table are, and on which line of a row each of them stands.
+
+Pure: widths in, widths out. A row that has no room on one line goes on in further ones, broken
+between two columns: a terminal would break it anywhere, amid a word or a number.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+GAP = 2
+"""Characters between two columns."""
+
+INDENT = 4
+"""How far the further lines of a row are moved in."""
+
+PLAIN_WIDTH_MAX = 40
+"""Widest padding of a plain listing: a longer cell moves what is behind it in its own row only."""
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One line of each row: the places of its columns, and how wide each is."""
+
+    places: list[int]
+    widths: list[int]
+    indent: int
+
+
+def lines(wanted: Sequence[int], least: Sequence[int], room: int) -> list[Line]:
+    """The lines of each row.
+
+    ``wanted``: how wide the values of each column are; what is wider than ``least`` may be cut to
+    that; ``room``: how wide a line may be. A column that is wider even so has a line for itself.
+    """
+    groups: list[list[int]] = [[]]
+    used = 0
+    for place, width in enumerate(map(min, wanted, least)):
+        if groups[-1] and used + GAP + width > room:
+            groups.append([])
+        used = used + GAP + width if groups[-1] else width + (INDENT if len(groups) > 1 else 0)
+        groups[-1].append(place)
+    found = []
+    for number, places in enumerate(groups):
+        indent = INDENT if number else 0
+        left = room - indent - GAP * (len(places) - 1)
+        wide = _widths([wanted[at] for at in places], [least[at] for at in places], left)
+        found.append(Line(places, wide, indent))
+    return found
+
+
+def _widths(wanted: Sequence[int], least: Sequence[int], room: int) -> list[int]:
+    """As wide as the values are, but together no wider than ``room``, down to the least widths."""
+    found = list(wanted)
+    excess = sum(found) - room
+    for place in sorted(range(len(found)), key=lambda place: found[place], reverse=True):
+        taken = max(0, min(excess, found[place] - least[place]))
+        found[place] -= taken
+        excess -= taken
+    return found
+
+
+def padded(rows: Sequence[Sequence[str]]) -> list[str]:
+    """The rows as lines, with the cells of a column below each other as far as they are short."""
+    columns: Iterable[tuple[str, ...]] = zip(*rows, strict=True)
+    widths = [
+        max((width for cell in column if (width := cells(cell)) <= PLAIN_WIDTH_MAX), default=0)
+        for column in columns
+    ]
+    return [
+        (" " * GAP)
+        .join(cell + " " * (width - cells(cell)) for cell, width in zip(row, widths, strict=True))
+        .rstrip()
+        for row in rows
+    ]
+
+
+def cells(text: str) -> int:
+    """How many characters wide a terminal shows it."""
+    if text.isascii():
+        return len(text)
+    return sum(_character_cells(one) for one in text)
+
+
+def _character_cells(character: str) -> int:
+    if unicodedata.combining(character) or unicodedata.category(character) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
