@@ -35,7 +35,12 @@ def of_pending(row: Row, standing: Standing, rules: Iterable[HoldingRule]) -> li
     ``rules``: those that hold it (`holding`).
     """
     found = []
-    if standing.open:
+    if standing.failing:
+        jobs = _shown(standing.open)
+        ends = "ends" if len(standing.open) == 1 else "end"
+        text = f"{standing.failing}: it ends in error when {jobs} {ends}, or canceled if one is"
+        found.append(Obstacle(kind="dependency", held=row.id, text=text, jobs=standing.open))
+    elif standing.open:
         jobs = _shown(standing.open)
         found.append(
             Obstacle(

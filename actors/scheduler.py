@@ -103,6 +103,9 @@ class Scheduler(Component):
         standing = self._schedule.standing(asked.id)
         if standing is None:
             return None
+        if standing.failing:
+            # Nothing lets it start any more.
+            return msgspec.structs.replace(standing, holding=asked.holding)
         contest = self._schedule.contest(asked.id, asked.then)
         remedy = remedies.for_pending(contest, asked.holding)
         return msgspec.structs.replace(standing, holding=asked.holding, remedy=remedy)

@@ -84,19 +84,31 @@ def buckets_of(verdict: JobVerdict) -> Buckets:
     return verdict.job.limits
 
 
+_NOTHING: dict[int, JobStatus | None] = {}
+"""What is known of the dependencies of jobs that have none."""
+
+
 class _Pending:
     __slots__ = (
-        "action", "aside_under", "buckets", "chain", "depends", "entry", "id", "limit", "priority",
-        "rule",
+        "action", "aside_under", "buckets", "chain", "depends", "entry", "id", "known", "limit",
+        "priority", "rule",
     )  # fmt: skip
 
     def __init__(self, verdict: JobVerdict) -> None:
         self.id = verdict.job.id
         self.priority = verdict.job.priority
         self.depends: Dependencies = verdict.job.depends
+        self.known: dict[int, JobStatus | None] = {} if self.depends else _NOTHING
         self.judge(verdict)
         self.entry: _Entry | None = None
         self.aside_under = 0
+
+    @property
+    def open(self) -> list[int]:
+        """The jobs that it waits for."""
+        if self.entry is not None:
+            return []
+        return [target for target, _ in self.depends if target not in self.known]
 
     def judge(self, verdict: JobVerdict) -> None:
         self.action = verdict.action
@@ -345,6 +357,7 @@ class Schedule:
             copy = other._pending[job.id]
             copy.priority = job.priority
             copy.depends = job.depends if job.entry is None else ()
+            copy.known = dict(job.known)
             other._place(copy)
         other._eligible.clear()
         return other
@@ -364,7 +377,8 @@ class Schedule:
             return None
         ahead = [] if is_brief else self._ahead(job)
         return Standing(
-            open=[target for target, _ in job.depends] if job.entry is None else [],
+            open=job.open,
+            failing="" if job.entry else dependency_outcome(job.depends, job.known).text,
             full=[
                 (
                     name,
@@ -419,13 +433,12 @@ class Schedule:
         )
 
     def _entrant(self, job: _Pending) -> Entrant:
-        open_jobs = () if job.entry is not None else (target for target, _ in job.depends)
         is_held = job.action in _HELD or job.action == _REJECTED
         return Entrant(
             priority=job.priority,
             id=job.id,
             buckets=job.buckets,
-            waits_for=frozenset(open_jobs),
+            waits_for=frozenset(job.open),
             held_by=job.rule if is_held else None,
         )
 
@@ -474,21 +487,12 @@ class Schedule:
                 self._doomed.append(Doomed(job.id, outcome.verdict, outcome.text))
 
     def _known(self, job: _Pending) -> dict[int, JobStatus | None]:
-        # A job that waited learns one status at a time, so satisfied dependencies are
-        # struck off as they come.
-        known = {
-            job_id: self._statuses[job_id] for job_id, _ in job.depends if job_id in self._statuses
-        }
-        if known:
-            remaining = []
-            for dependency in job.depends:
-                outcome = dependency_outcome([dependency], known)
-                if outcome.verdict == "satisfied":
-                    self._forget_dependant(dependency[0], job.id)
-                else:
-                    remaining.append(dependency)
-            job.depends = tuple(remaining)
-        return known
+        # A job that waits learns one status at a time, and keeps what it has learned.
+        for job_id, _ in job.depends:
+            if job_id in self._statuses:
+                job.known[job_id] = self._statuses[job_id]
+                self._forget_dependant(job_id, job.id)
+        return job.known
 
     def _push(self, job: _Pending) -> None:
         self._entries += 1

@@ -591,12 +591,14 @@ class LockRemedy(msgspec.Struct, frozen=True, kw_only=True):
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """How a pending job stands in the schedule.
 
-    ``open``: dependencies that are not final. ``full``: its buckets without a place, each with its
+    ``open``: dependencies that are not final; ``failing``: how another one has failed it already,
+    so that it ends when these have. ``full``: its buckets without a place, each with its
     size, who is in it, and who waits for a place before it. ``ahead``: how many stand before it,
     and the first of them. ``holding``: the rules that hold it, one behind the other.
     """
 
     open: list[int] = []
+    failing: str = ""
     full: list[tuple[str, int, list[int], list[int]]] = []
     action: str = "ACCEPT"
     rule: str | None = None

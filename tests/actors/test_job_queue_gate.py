@@ -234,3 +234,18 @@ def test_a_choice_made_after_that_is_believed_again(queue: Queue) -> None:
     queue.greet(1)
     queue.actor.end_turn()
     queue.channels[1].answer_as(messages.JobGo)
+
+
+def test_between_opcodes_too_a_canceled_dependency_wins_over_a_failed_one(queue: Queue) -> None:
+    queue.submitted(spec(), spec(), spec(ops=2))
+    queue.finish(1, JobStatus.ERROR)
+    queue.start(3)
+    asked = messages.AskDependencies(job_id=3, depends=[(1, ["success"]), (2, [])])
+
+    def outcome() -> str:
+        return queue.actor.ask(asked).answer_as(messages.DependencyOutcome).verdict
+
+    # It goes back to the queue, where the other one decides.
+    assert outcome() == "open"
+    queue.actor.ask(messages.CancelJob(id=2))
+    assert outcome() == "canceled"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import permutations
+
 import pytest
 from tests.actors.schedules import schedule, started, verdict
 
@@ -52,10 +54,33 @@ def test_the_texts_of_failed_dependencies_are_those_of_ganeti() -> None:
     assert (missing.verdict, missing.text) == ("failed", "Dependency error: Job 8 not found")
 
 
-def test_dependencies_are_judged_in_their_order() -> None:
+def test_among_dependencies_a_canceled_one_wins_in_any_order() -> None:
     statuses: dict[int, JobStatus | None] = {1: CANCELED, 2: ERROR}
-    assert dependency_outcome([(1, ["success"]), (2, ["success"])], statuses).verdict == "canceled"
-    assert dependency_outcome([(2, ["success"]), (1, ["success"])], statuses).verdict == "failed"
+    for depends in permutations([(1, ["success"]), (2, ["success"]), (3, [])]):
+        assert dependency_outcome(depends, statuses).verdict == "canceled"
+
+
+def test_a_failed_dependency_decides_when_no_other_can_be_canceled_any_more() -> None:
+    statuses: dict[int, JobStatus | None] = {1: ERROR}
+    depends = [(2, []), (1, ["success"])]
+    outcome = dependency_outcome(depends, statuses)
+    assert (outcome.verdict, outcome.open) == ("open", (2,))
+    assert "job 1 finished with status 'error'" in outcome.text
+    assert dependency_outcome(depends, statuses | {2: SUCCESS}).verdict == "failed"
+    assert dependency_outcome(depends, statuses | {2: CANCELED}).verdict == "canceled"
+
+
+def test_a_job_that_can_only_fail_waits_for_the_others_and_says_so() -> None:
+    known = schedule(verdict(1), verdict(2), verdict(3, (1, "success"), (2, "success")))
+    assert known.decide().start == [1, 2]
+    known.finish(1, ERROR)
+    assert known.decide().doomed == []
+    standing = known.standing(3)
+    assert standing is not None
+    assert standing.open == [2]
+    assert standing.failing.startswith("Dependency job 1 finished with status 'error'")
+    known.finish(2, SUCCESS)
+    assert [(one.id, one.verdict) for one in known.decide().doomed] == [(3, "failed")]
 
 
 def test_all_dependencies_must_be_satisfied() -> None:

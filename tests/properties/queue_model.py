@@ -138,6 +138,14 @@ class Model:
             return "canceled"
         return "failed" if wanted and other.final not in wanted else "satisfied"
 
+    def stands(self, job: ModelJob) -> str:
+        """How all of them stand together: canceled wins, and nothing fails before all are final."""
+        outcomes = self.outcomes(job)
+        for verdict in ("canceled", "open", "failed"):
+            if verdict in outcomes:
+                return verdict
+        return "satisfied"
+
     def waited_for(self, job: ModelJob) -> list[int]:
         return [target for target, wanted in job.depends if self.outcome(target, wanted) == "open"]
 
@@ -174,7 +182,7 @@ class Model:
     def settle(self, doomed_as: dict[int, str]) -> Happened:
         """Let everything happen that must, one after the other, the first in order first.
 
-        ``doomed_as``: how jobs with several bad dependencies ended, where any will do.
+        ``doomed_as``: how jobs ended that a rule rejects and whose dependencies failed.
         """
         happened = Happened()
         while doomed := self._doom_all(doomed_as):
@@ -191,8 +199,7 @@ class Model:
         doomed = {}
         for job in self.at(PENDING):
             rule, action = self.says(job)
-            ways = {ERROR if bad == "failed" else bad for bad in self.outcomes(job)}
-            ways &= {ERROR, CANCELED}
+            ways = {"failed": {ERROR}, "canceled": {CANCELED}}.get(self.stands(job), set())
             if action == "REJECT":
                 job.told_rule = None if ways else rule
                 ways.add(CANCELED)
@@ -217,10 +224,9 @@ class Model:
         if not job.left:
             self.end(job, SUCCESS)
             return
-        for target, wanted in job.depends:
-            stands = self.outcome(target, wanted)
-            if stands in {"canceled", "failed"}:
-                self.end(job, CANCELED if stands == "canceled" else ERROR)
-                return
+        stands = self.stands(job)
+        if stands in {"canceled", "failed"}:
+            self.end(job, CANCELED if stands == "canceled" else ERROR)
+            return
         if self.waited_for(job) or self.says(job)[1] == "PAUSE":
             job.place = PENDING
