@@ -101,6 +101,28 @@ class Age(click.ParamType[float]):
         return float(int(number) * (unit or 1))
 
 
+class Whole(click.ParamType[int]):
+    """A whole number within bounds. Help does not show bounds that only say what can be stored."""
+
+    name = "integer"
+
+    def __init__(self, *, least: int | None = None, most: int | None = None) -> None:
+        self._least, self._most = least, most
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        try:
+            number = int(str(value))
+        except ValueError:
+            self.fail(f"expected a whole number, got {str(value)[:60]!r}", param, ctx)
+        if self._least is not None and number < self._least:
+            self.fail(f"expected at least {self._least}, got {number}", param, ctx)
+        if self._most is not None and number > self._most:
+            self.fail(f"expected at most {self._most}, got {str(number)[:60]}", param, ctx)
+        return number
+
+
 class Seconds(click.ParamType[float]):
     """A time span in seconds: finite, and not negative."""
 

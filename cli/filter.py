@@ -105,7 +105,7 @@ def _rule_options(function: Callable[..., Any]) -> Callable[..., Any]:
     options = (
         click.option(
             "--priority",
-            type=click.IntRange(max=rules.INTEGER_MAX),
+            type=choices.Whole(most=rules.INTEGER_MAX),
             default=0,
             show_default=True,
             metavar="N",
@@ -187,7 +187,7 @@ def add(call: Call, /, uuid: str | None, **described: Any) -> None:  # noqa: ANN
         output.echo(client.add_filter(uuid=uuid, **rule))
 
 
-@filter_rules.command(cls=_RuleCommand)
+@filter_rules.command(cls=_RuleCommand, short_help="Store a rule in the place of another.")
 @click.argument("uuid", shell_complete=_known_uuids)
 @_rule_options
 @click.pass_obj
@@ -219,7 +219,7 @@ def delete(call: Call, uuids: Sequence[str]) -> None:
             output.echo(f"Filter rule {uuid} is deleted")
 
 
-@filter_rules.command("list")
+@filter_rules.command("list", short_help="List the rules in their order.")
 @click.argument("uuids", nargs=-1, metavar="[UUID...]", shell_complete=_known_uuids)
 @output.style_options
 @click.pass_obj
@@ -265,7 +265,7 @@ def info(call: Call, *, uuids: Sequence[str], output_kind: str) -> None:
         output.echo(f"  State: {row.state}{_window(row)}")
 
 
-@filter_rules.command()
+@filter_rules.command(short_help="Tell which rule applies to each job, or would.")
 @click.option(
     "--rule",
     metavar="JSON|YAML|@FILE",

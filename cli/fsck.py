@@ -42,7 +42,8 @@ def fsck(call: Call, *, repair: bool, output_kind: str) -> None:
     Exit codes:
       0    clean, or everything was repaired
       1    something is left to be done
-      70   a daemon uses the directory, there is none, or it is of another version
+      70   a daemon uses the directory, there is none, it is of another version, or
+           (with --repair) it belongs to another user
     """  # noqa: D301 - the mark that keeps lines apart
     try:
         left = _check(call.places, repair=repair, output_kind=output_kind)

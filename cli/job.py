@@ -143,7 +143,8 @@ def _opcode(text: str) -> dict[str, Any]:
     "statuses",
     multiple=True,
     type=click.Choice([str(status) for status in jobs.JobStatus]),
-    help="Only jobs with this status. May be repeated.",
+    metavar="STATUS",
+    help=f"Only jobs with this status: {', '.join(jobs.JobStatus)}. May be repeated.",
 )
 @click.option("--pending", is_flag=True, help="Only queued, waiting and canceling jobs.")
 @click.option("--running", is_flag=True, help="Only running jobs.")
@@ -368,7 +369,7 @@ def _since(obstacle: Obstacle) -> str:
     return "" if obstacle.since is None else f", since {output.absolute(obstacle.since)}"
 
 
-@job.command()
+@job.command(short_help="Archive jobs that have ended.")
 @click.argument("ids", nargs=-1, type=int, required=True)
 @click.pass_obj
 def archive(call: Call, ids: Sequence[int]) -> int:

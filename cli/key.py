@@ -20,7 +20,7 @@ def key() -> None:
     """Make and authorise keys for remote clients."""
 
 
-@key.command()
+@key.command(short_help="Make a client's key pair.")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 def create(file: Path) -> None:
     """Make a client's key pair in FILE (readable by you alone) and print its public key."""
@@ -31,7 +31,7 @@ def create(file: Path) -> None:
     output.echo(pair.public)
 
 
-@key.command()
+@key.command(short_help="Let in a client by its public key.")
 @click.argument("name")
 @click.argument("public_key")
 @click.pass_obj

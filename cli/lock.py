@@ -26,7 +26,7 @@ def lock() -> None:
     """See who holds which lock."""
 
 
-@lock.command("list")
+@lock.command("list", short_help="List every lock that is held or wanted.")
 @output.style_options
 @click.pass_obj
 def list_locks(call: Call, style: output.Style) -> None:

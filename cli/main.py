@@ -15,6 +15,7 @@ import click
 from ..storage import errors, ownership, settings
 from . import output
 from .call import Call
+from .help_text import HelpFormatter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,16 +38,21 @@ _COMMANDS = {
 EXIT_CODES = """\b
 Exit codes:
   0    done (for `job wait`, `job submit --wait`: every job succeeded)
-  1    refused, no daemon answers, the data directory is wrong, or a job did not succeed;
-       the reason is on standard error
+  1    refused, no daemon answers, the data directory is wrong, or a job did
+       not succeed; the reason is on standard error
   2    the command line is wrong
   3    `status`: no daemon runs
-  70   the operator must act; 74: the disk refuses, or the output cannot be written
+  70   the operator must act
+  74   the disk refuses, or the output cannot be written
   75   try again later
   124  a deadline has passed
   130  interrupted; jobs go on
-`ganger exec` ends with the exit code of its command (128 + the signal's number if a
-signal ended it)."""
+
+`ganger exec` ends with the exit code of its command (128 + the signal's
+number if a signal ended it)."""
+
+
+click.Context.formatter_class = HelpFormatter
 
 
 class _EnoughError(Exception):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..transport.messages import Simulated
     from .call import Call
 
-_SLOTS = click.IntRange(min=1, max=explanations.INTEGER_MAX)
+_SLOTS = choices.Whole(least=1, most=explanations.INTEGER_MAX)
 _FINAL = [str(status) for status in JobStatus if status.is_final]
 
 
@@ -26,7 +26,7 @@ def queue() -> None:
     """Drain and limit the queue, and ask what would happen if."""
 
 
-@queue.command()
+@queue.command(short_help="Tell whether it takes jobs, and its limits.")
 @output.output_option
 @click.pass_obj
 def info(call: Call, *, output_kind: str) -> None:
@@ -51,7 +51,7 @@ def info(call: Call, *, output_kind: str) -> None:
     output.echo(f"Jobs: {shown or 'none'}")
 
 
-@queue.command()
+@queue.command(short_help="Refuse all submissions from now on.")
 @click.pass_obj
 def drain(call: Call) -> None:
     """Refuse all submissions from now on, also after a restart. Jobs in the queue go on.
@@ -72,7 +72,7 @@ def undrain(call: Call) -> None:
     output.echo("The queue is open")
 
 
-@queue.command()
+@queue.command(short_help="Set or tell how many jobs run at once.")
 @click.argument("slots", type=_SLOTS, required=False)
 @click.option("--tracked", type=_SLOTS, metavar="N", help="Kept for Ganeti's tools alone.")
 @click.pass_obj
@@ -83,7 +83,7 @@ def limit(call: Call, slots: int | None, tracked: int | None) -> None:
     output.echo(f"Run slots: {limits.running_jobs_max} (tracked jobs: {limits.tracked_jobs_max})")
 
 
-@queue.command()
+@queue.command(short_help="Tell what a change would do.")
 @click.option(
     "--rule",
     metavar="JSON|YAML|@FILE",
