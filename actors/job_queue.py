@@ -75,6 +75,7 @@ QueueMessage = (
     | messages.OwnerExplained
     | messages.ReportCounts
     | messages.DiskRetried
+    | messages.JournalCut
 )
 
 
@@ -198,6 +199,8 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers, QueueKeys):
                 self._report_counts(message.token)
             case messages.DiskRetried():
                 self._retry_disk()
+            case messages.JournalCut():
+                self._note_cut(message)
             case _:
                 assert_never(message)
 
@@ -209,8 +212,10 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers, QueueKeys):
         """
         self._announce_new()
         self._ledger.commit()
-        if self._ledger.is_behind:
-            self._ledger.write_newest(settings.FILES_AT_ONCE)
+        if self._ledger.is_far_behind:
+            self._write_slice(is_urgent=True)
+        elif self._ledger.is_behind:
+            self._ledger.write_newest(settings.FILES_PER_TURN)
         if self._ledger.is_read_only and not self._is_disk_awaited:
             self.log.error("the disk refuses writes: the queue takes no changes")
             self._retry_disk_later()
@@ -218,7 +223,19 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers, QueueKeys):
 
     def quiet(self) -> None:
         """Write files of new jobs: the journal has them, and whoever submits need not wait."""
-        self._ledger.write_newest(settings.FILES_AT_ONCE)
+        self._write_slice()
+
+    def _write_slice(self, *, is_urgent: bool = False) -> None:
+        """Write files until the time is up, or (unless it is urgent) something has come."""
+        is_behind = self._ledger.is_behind
+        end = time.monotonic() + settings.FILES_SLICE_SECONDS
+
+        def is_enough() -> bool:
+            has_news = not is_urgent and not self.mailbox.empty()
+            return has_news or time.monotonic() >= end
+
+        count = settings.FILES_SLICE_MAX if is_behind else settings.FILES_AT_ONCE
+        self._ledger.write_newest(count, is_enough)
 
     def _patience_seconds(self) -> float | None:
         """How long to wait for something more urgent before files are written."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ..storage.job_files import QueueDirectory
-    from ..storage.journal import Journal, Record
+    from ..storage.journal import Cut, Journal, Record
 
     Failed = Callable[[errors.GangerError], None]
 
@@ -39,7 +39,15 @@ def _nothing() -> None:
 class Ledger:
     """Everything that the job queue has promised to remember."""
 
-    def __init__(self, directory: QueueDirectory, journal: Journal) -> None:
+    def __init__(
+        self,
+        directory: QueueDirectory,
+        journal: Journal,
+        cut_aside: Callable[[Cut], None] | None = None,
+    ) -> None:
+        """``cut_aside`` carries a cut out in another thread, and sees that `was_cut` is called."""
+        self._cut_aside = cut_aside
+        self._is_being_cut = False
         self.directory = directory
         self.last_id = 0
         self.is_read_only = False
@@ -152,11 +160,14 @@ class Ledger:
         """Make everything durable and run what waited for it, and what came of that."""
         while self._effects:
             self._commit_once()
-        if self._journal.is_full and not self.is_read_only and not self._is_far_behind():
-            self.retry()
+        if self._journal.is_full and not self.is_read_only and not self._is_behind_at_renewal:
+            self._renew_aside()
 
     def retry(self) -> bool:
         """Begin a new segment; after a failure: whether the disk takes writes again."""
+        if self._is_being_cut:
+            # Of two flushes at a time, the wrong one might be told of an error.
+            return not self.is_read_only
         # First, so that nothing is believed to be durable that a failure drops.
         while self._effects:
             self._commit_once()
@@ -267,11 +278,24 @@ class Ledger:
         count = len(self._unwritten)
         return count > settings.FILES_UNWRITTEN_MAX or (self._journal.is_full and count > 0)
 
-    def write_newest(self, count: int) -> None:
-        """Write the files of so many new jobs; the oldest may soon start, and be written then."""
+    @property
+    def is_far_behind(self) -> bool:
+        """Whether the journal has grown so much that files must be written at any cost."""
+        limit = settings.JOURNAL_SEGMENTS_FACTOR_MAX * settings.JOURNAL_SEGMENT_BYTES
+        return bool(self._unwritten) and self._journal.size >= limit
+
+    def write_newest(self, count: int, is_enough: Callable[[], bool] = lambda: False) -> None:
+        """Write the files of so many new jobs; the oldest may soon start, and be written then.
+
+        ``is_enough`` is asked after each.
+        """
         self.write_serial()
-        if not self.is_read_only:
-            self.write_pending(itertools.islice(reversed(self._unwritten), count))
+        for job_id in list(itertools.islice(reversed(self._unwritten), count)):
+            if self.is_read_only:
+                return
+            self.write_file(job_id)
+            if is_enough():
+                return
 
     def write_pending(self, ids: Iterable[int] | None = None) -> None:
         """Write the files of new jobs that have none yet."""
@@ -302,15 +326,13 @@ class Ledger:
         self._effects.append((done, failed))
         return True
 
-    def _is_far_behind(self) -> bool:
+    @property
+    def _is_behind_at_renewal(self) -> bool:
         """Whether to let the segment grow until the files of new jobs have been written.
 
         They are written some at a time, and a new segment would need all of them at once.
         """
-        is_small = self._journal.size < settings.JOURNAL_SEGMENTS_FACTOR_MAX * (
-            settings.JOURNAL_SEGMENT_BYTES
-        )
-        return len(self._unwritten) > settings.FILES_AT_ONCE and is_small
+        return self._is_being_cut or len(self._unwritten) > settings.FILES_AT_ONCE
 
     def _commit_once(self) -> None:
         effects, self._effects = self._effects, []
@@ -341,15 +363,45 @@ class Ledger:
             self.forget(job_id)
             done()
 
+    def _renew_aside(self) -> None:
+        """Begin a new segment; the old ones go when another thread has flushed the file system."""
+        if self._cut_aside is None or self._is_doubtful:
+            self.retry()
+            return
+        try:
+            self._begin_segment()
+            cut = self._journal.prepare_cut()
+        except errors.StorageError as error:
+            self.refuse_writes(error)
+            return
+        assert cut is not None
+        self._is_being_cut = True
+        self._cut_aside(cut)
+
+    def was_cut(self, error: errors.StorageError | None) -> None:
+        """The old segments are gone, or (``error``) the file system could not be flushed."""
+        self._is_being_cut = False
+        if error is not None:
+            self._is_doubtful = True
+            self.refuse_writes(error)
+
     def _renew_journal(self) -> None:
-        """Begin a new segment and delete the old ones, which the job files make up for.
+        """Begin a new segment and delete the old ones, which the job files make up for."""
+        self._write_anew()
+        self._begin_segment()
+        try:
+            self._journal.cut()
+        except errors.StorageError:
+            self._is_doubtful = True
+            raise
+        self._is_doubtful = False
+
+    def _begin_segment(self) -> None:
+        """Begin one with all that job files do not make up for, once they are flushed.
 
         The states of jobs whose files others write, or could not be written, are repeated
-        in the new segment first: their files may be older than the journal.
+        in it: their files may be older than the journal.
         """
-        self._write_anew()
-        for job_id in self._in_doubt - self._owned:
-            self.forget(job_id)
         self.write_pending()
         self._move_archived()
         if self._unarchived:
@@ -358,12 +410,7 @@ class Ledger:
         for job_id, (serial, body) in self._states.items():
             self._journal.append(StateStored(job_id, serial, body))
         self._journal.commit(self.last_id)
-        try:
-            self._journal.cut()
-        except errors.StorageError:
-            self._is_doubtful = True
-            raise
-        self._is_doubtful = False
+        # The older segments may go at any moment from now on.
         self._covered = set(self._states)
 
     def _write_anew(self) -> None:
@@ -372,3 +419,5 @@ class Ledger:
             said = replay.read_journal(self._journal)
             replay.write_anew(self.directory, said, self._unwritten.keys() | self._owned)
             self._in_doubt |= self._owned
+        for job_id in self._in_doubt - self._owned:
+            self.forget(job_id)

@@ -7,6 +7,7 @@ their processes; `queue_wishes` does what users ask for; `queue_reading` answers
 from __future__ import annotations
 
 import os
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ from .queue_reading import QueueReader
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ..storage.journal import Cut
     from ..transport.addresses import Envelope
     from .queue_keys import InFlight
 
@@ -43,7 +45,7 @@ class QueueCore(Component):
         journal = Journal(self.places.journal)
         own_lock = self.surroundings.daemon_lock.path
         loaded = queue_loading.load(directory, journal, own_lock)
-        self._ledger = Ledger(directory, journal)
+        self._ledger = Ledger(directory, journal, self._cut_aside)
         self._ledger.begin(
             loaded.last_id,
             loaded.living,
@@ -90,6 +92,29 @@ class QueueCore(Component):
             sessions.end_session(job.process_id or 0)
             self._fail(row, job, DEATH_SOURCE, death_text(job))
         self._ledger.commit()
+
+    def _cut_aside(self, cut: Cut) -> None:
+        """Let a thread flush the file system, which may take long; it tells by `JournalCut`."""
+        notify = self.address(self.name).notify
+        incarnation = self.incarnation
+
+        def carry_out() -> None:
+            text = None
+            try:
+                cut.carry_out()
+            except errors.StorageError as error:
+                text = error.text
+            notify(messages.JournalCut(incarnation=incarnation, error=text))
+
+        thread = threading.Timer(0.0, carry_out)
+        thread.daemon = True
+        thread.start()
+
+    def _note_cut(self, message: messages.JournalCut) -> None:
+        error = None if message.error is None else errors.StorageError(message.error)
+        # A failure concerns us, whichever of us flushed.
+        if message.incarnation == self.incarnation or error is not None:
+            self._ledger.was_cut(error)
 
     def close(self) -> None:
         """Write and close what is open."""

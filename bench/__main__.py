@@ -122,6 +122,8 @@ def _long_queue(ganger: Ganger, pending: int) -> None:
     heading(f"With {pending:,} jobs pending")
     found = rules_side.long_queue(ganger, pending)
     row("jobs stored, in batches", f"{found.stored_per_second:8.0f} per s")
+    row("submissions in the 10 s after that", found.after)
+    row("slowest of them", f"{found.after.milliseconds(1):8.1f} ms")
     row("a filter rule added, in force", found.added)
     row("slowest of them", f"{found.added.milliseconds(1):8.1f} ms")
     row("submissions while it is compared with all", found.calls)

@@ -48,9 +48,13 @@ def twenty_rules(ganger: Ganger) -> Iterator[None]:
 
 
 class LongQueue(NamedTuple):
-    """Jobs stored per second, each new rule's time, and each later call's while it is obeyed."""
+    """Jobs stored per second, each new rule's time, and each later call's while it is obeyed.
+
+    ``after`` are the submissions, one by one, in the seconds after the jobs were stored.
+    """
 
     stored_per_second: float
+    after: Timings
     added: Timings
     calls: Timings
 
@@ -63,7 +67,11 @@ def long_queue(ganger: Ganger, pending: int, seconds: float = 5.0) -> LongQueue:
     for start in range(0, pending, _BATCH):
         client.submit_many([[NO_OP]] * min(_BATCH, pending - start))
     stored = pending / (time.perf_counter() - begin)
-    added, calls = Timings(), Timings()
+    added, calls, after = Timings(), Timings(), Timings()
+    end = time.perf_counter() + 2 * seconds
+    while time.perf_counter() < end:
+        with after.one():
+            client.submit(NO_OP)
     uuids = []
     for rule in rules(5):
         with added.one():
@@ -75,4 +83,4 @@ def long_queue(ganger: Ganger, pending: int, seconds: float = 5.0) -> LongQueue:
     for uuid in uuids:
         client.delete_filter(uuid)
     client.add_filter(priority=0, predicates=[], action="REJECT", reason="bench ends", uuid=holding)
-    return LongQueue(stored, added, calls)
+    return LongQueue(stored, after, added, calls)

@@ -188,15 +188,21 @@ class Journal:
 
         The caller has written every job file that the older segments cover.
         """
-        old = [number for number in self._segments() if number < self._number]
+        if (cut := self.prepare_cut()) is not None:
+            cut.carry_out()
+            self._is_synced = True
+
+    def prepare_cut(self) -> Cut | None:
+        """As `cut`, to be carried out by any thread; None: there is nothing to be done."""
+        old = [self._path(number) for number in self._segments() if number < self._number]
         if not old and self._is_synced:
-            return
-        flush_file_system(self._directory, self._watched)
-        self._is_synced = True
+            return None
+        self._watch_file_system()
+        assert self._watched is not None
+        with documents.storage_errors(self._directory):
+            descriptor = os.dup(self._watched)
         self.flushes += 1
-        for number in old:
-            with documents.storage_errors(self._path(number)):
-                os.unlink(self._path(number))
+        return Cut(self._directory, descriptor, old)
 
     def close(self) -> None:
         """Close the segment. What was not committed is dropped: nobody was told of it."""
@@ -269,6 +275,26 @@ class Journal:
 
     def _path(self, number: int) -> Path:
         return self._directory / f"{number:08d}{_SUFFIX}"
+
+
+class Cut:
+    """The old segments of a journal, which may go when the file system has been flushed."""
+
+    def __init__(self, directory: Path, descriptor: int, old: list[Path]) -> None:
+        self._directory = directory
+        self._descriptor = descriptor
+        self._old = old
+
+    def carry_out(self) -> None:
+        """Flush, then delete; once. `StorageError` if either fails."""
+        try:
+            flush_file_system(self._directory, self._descriptor)
+        finally:
+            # One of its own: the journal may be closed meanwhile.
+            os.close(self._descriptor)
+        for path in self._old:
+            with documents.storage_errors(path), contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
 
 
 def flush_file_system(path: Path, watched: int | None = None) -> None:

@@ -111,7 +111,7 @@ JOURNAL_SEGMENT_BYTES = 16 * 1024 * 1024
 """Size at which the journal goes on in a new segment."""
 
 JOURNAL_SEGMENTS_FACTOR_MAX = 8
-"""How many times that size a segment may have while files of new jobs are being written."""
+"""How many times that size a segment may have before files are written whatever else waits."""
 
 JOURNAL_RESERVE_BYTES = 512 * 1024
 """How much of a journal segment is filled with zeros ahead of its records."""
@@ -138,7 +138,16 @@ WINDOW_LOOK_SECONDS = 30.0
 """Longest wait until the windows of filter rules are compared with the clock again."""
 
 FILES_AT_ONCE = 10
-"""How many files of new jobs are written at a time; what came meanwhile goes before the next."""
+"""How many files of new jobs are written after a rest; what comes goes before the next."""
+
+FILES_PER_TURN = 2
+"""How many are written after each turn while many are missing, though messages wait."""
+
+FILES_SLICE_SECONDS = 0.005
+"""How long files of new jobs are written before the queue looks for messages again, at most."""
+
+FILES_SLICE_MAX = 100
+"""How many of them are written at most before it looks."""
 
 FILES_REST_SECONDS = 0.01
 """How long nothing must have come to the queue before files of new jobs are written."""
@@ -171,8 +180,11 @@ LOG_CLOSE_SECONDS = 2.0
 KILL_SECONDS = 10.0
 """Between asking a job to end that is to be killed, and ending its process."""
 
-COLLECTOR_THRESHOLDS = (50_000, 20, 100)
-"""When the daemon looks for garbage that reference counts do not free (`gc.set_threshold`)."""
+COLLECTOR_THRESHOLDS = (10_000, 5, 1_000)
+"""When the daemon looks for garbage that reference counts do not free (`gc.set_threshold`).
+
+Each look stops every thread: the first two kinds are short, and the third is rare.
+"""
 
 LOG_WRITE_INTERVAL_SECONDS = 0.25
 """Least time between two writes of a job file for log lines alone."""

@@ -669,6 +669,16 @@ class DiskRetried(Notice, frozen=True):
     """From the receiver's own timer: find out whether the disk takes writes again."""
 
 
+class JournalCut(Notice, frozen=True):
+    """From a thread of the receiver's own: old segments of the journal are gone.
+
+    ``error`` says why the file system could not be flushed; they are there still, then.
+    """
+
+    incarnation: int
+    error: str | None = None
+
+
 class HandOverAsked(Notice, frozen=True):
     """From the executor: a child waits for `JobGo`; ``lock_file`` is what it locked.
 

@@ -189,15 +189,34 @@ def test_a_queue_that_is_never_quiet_writes_files_too(
     monkeypatch.setattr(settings, "FILES_UNWRITTEN_MAX", 5)
     queue.submitted(*[spec()] * 5)
     assert file_numbers(queue) == []
-    once = settings.FILES_AT_ONCE
-    queue.submitted(*[spec()] * 2 * once)
+    once = settings.FILES_PER_TURN
+    queue.submitted(*[spec()] * 20)
     assert len(file_numbers(queue)) == once
     # There are still too many: it goes on as soon as nothing waits.
-    assert queue.actor.component.mailbox.patience_seconds == 0
+    mailbox = queue.actor.component.mailbox
+    assert mailbox.patience_seconds == 0
     queue.submitted(spec())
     assert len(file_numbers(queue)) == 2 * once
+    # What comes is not kept waiting.
+    mailbox.put(None)
+    queue.actor.component.quiet()
+    assert len(file_numbers(queue)) == 2 * once + 1
+    mailbox.drain()
     queue.rest()
-    assert file_numbers(queue) == list(range(1, 5 + 2 * once + 2))
+    assert file_numbers(queue) == list(range(1, 5 + 20 + 2))
+
+
+def test_a_journal_that_grows_on_and_on_has_files_written_whatever_waits(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.submitted(*[spec()] * 20)
+    monkeypatch.setattr(settings, "JOURNAL_SEGMENT_BYTES", 1_000)
+    monkeypatch.setattr(settings, "JOURNAL_SEGMENTS_FACTOR_MAX", 2)
+    monkeypatch.setattr(settings, "FILES_SLICE_SECONDS", 60.0)
+    queue.actor.component.mailbox.put(None)
+    queue.actor.end_turn()
+    queue.actor.component.mailbox.drain()
+    assert file_numbers(queue) == list(range(1, 21))
 
 
 def test_files_wait_for_the_disk_and_not_for_ever(

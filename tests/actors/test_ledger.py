@@ -11,7 +11,7 @@ import pytest
 
 from ganger.actors import queue_loading
 from ganger.actors.ledger import Ledger
-from ganger.storage import errors, inodes, replay, settings
+from ganger.storage import errors, inodes, journal, replay, settings
 from ganger.storage.job_files import QueueDirectory
 from ganger.storage.journal import Journal
 
@@ -239,10 +239,7 @@ def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small_segments")
-def test_a_segment_grows_while_files_of_new_jobs_are_missing(
-    books: Books, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(settings, "JOURNAL_SEGMENTS_FACTOR_MAX", 50)
+def test_a_segment_grows_while_files_of_new_jobs_are_missing(books: Books) -> None:
     names = set()
 
     def note() -> None:
@@ -260,14 +257,47 @@ def test_a_segment_grows_while_files_of_new_jobs_are_missing(
     books.ledger.commit()
     note()
     assert len(names) == 2
+    assert not books.ledger.is_far_behind
     # However many are missing, there is an end to it.
-    monkeypatch.setattr(settings, "JOURNAL_SEGMENTS_FACTOR_MAX", 5)
     for job_id in range(102, 202):
         books.store_new(job_id)
         books.ledger.commit()
         note()
-    assert len(names) > 2
-    assert books.directory.live_ids()[-1] > 102
+    assert len(names) == 2
+    assert books.ledger.is_far_behind
+
+
+@pytest.mark.usefixtures("small_segments")
+def test_while_another_thread_cuts_the_journal_the_old_segments_are_not_relied_on(
+    tmp_path: Path,
+) -> None:
+    cuts: list[journal.Cut] = []
+    books = Books(tmp_path)
+    books.ledger = Ledger(books.directory, books.journal, cuts.append)
+    books.begin()
+    for job_id in range(1, 41):
+        books.store_new(job_id)
+        books.ledger.commit()
+        books.ledger.write_pending()
+    [cut] = cuts
+    old, *_, newest = books.journal.segments()
+    # One at a time: the newest grows meanwhile.
+    assert [old, newest] == books.journal.segments()
+    assert not books.ledger.is_covered(1)
+    assert books.ledger.is_covered(40)
+    assert books.ledger.retry()
+    cut.carry_out()
+    assert books.journal.segments() == [newest]
+    books.ledger.was_cut(None)
+    books.store_new(41)
+    books.ledger.commit()
+    assert len(cuts) == 2
+    books.ledger.was_cut(errors.StorageError("no"))
+    assert books.is_read_only()
+    assert books.ledger.retry()
+    assert sorted(books.after_crash()) == list(range(1, 42))
+    cuts[1].carry_out()
+    books.close()
 
 
 @pytest.mark.usefixtures("small_segments")
@@ -316,6 +346,7 @@ def test_a_disk_that_takes_no_new_segment_loses_nothing(
         for job_id in range(1, 50):
             books.store_new(job_id)
             books.ledger.commit()
+            books.ledger.write_pending()
     assert books.is_read_only()
     told = [int(said.split()[1]) for said in books.take_said() if "Error" not in said]
     assert 0 < len(told) < 49

@@ -61,6 +61,8 @@ def restart(machine: Machine) -> None:
 def renew_journal(machine: Machine) -> None:
     """So much is submitted that the journal goes on in a new segment."""
     submit(machine, job(opcode(text(JOURNAL_SEGMENT_BYTES, "r"))))
+    machine.run_timers()
+    machine.end_turn()
 
 
 def fail_to_flush(machine: Machine) -> None:

@@ -152,6 +152,12 @@ class Recorder:
         self._descriptors.pop(descriptor, None)
         self._real.close(descriptor)
 
+    def _dup(self, descriptor: int) -> int:
+        other: int = self._real.dup(descriptor)
+        if descriptor in self._descriptors:
+            self._descriptors[other] = self._descriptors[descriptor]
+        return other
+
     def _mkdir(self, path: Any, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
         assert dir_fd is None
         self._real.mkdir(path, mode)
@@ -282,6 +288,6 @@ class Recorder:
 
 
 _REPLACED = (
-    "open", "close", "mkdir", "rename", "replace", "link", "unlink", "remove", "write", "pwrite",
-    "lseek", "ftruncate", "posix_fallocate", "fsync", "fdatasync",
+    "open", "close", "dup", "mkdir", "rename", "replace", "link", "unlink", "remove", "write",
+    "pwrite", "lseek", "ftruncate", "posix_fallocate", "fsync", "fdatasync",
 )  # fmt: skip
