@@ -14,6 +14,7 @@ from tests.actors.schedules import schedule, verdict
 from tests.actors.stage import Stage, Staged, Timer
 
 from ganger.actors import queue_loading
+from ganger.actors.job_queue import JobQueue
 from ganger.actors.job_table import Phase
 from ganger.actors.supervisor import Ending, Supervisor
 from ganger.storage import catalogue, jobs, lock_files, opcodes
@@ -268,3 +269,72 @@ def test_the_file_of_a_job_says_when_it_was_written_and_not_when_it_is_read(queu
     queue.restart()
     assert time.time() > ENDED
     assert queue.file(1)["end_timestamp"] == first
+
+
+# Serials, and words for a queue that was replaced.
+def test_a_state_does_not_go_back_behind_what_was_told_in_the_same_turn(queue: Queue) -> None:
+    queue.submitted(spec(ops=2))
+    queue.start(1)
+    queue.record(1, 10, RUNNING, QUEUED)
+    waits = queue.body_of_process(1, 11, SUCCESS, WAITING)
+    queue.actor.notify(messages.JobWaits(job_id=1, serial=11, body=waits))
+    queue.actor.end_turn()
+    assert queue.statuses() == {1: "waiting"}
+    late = queue.record(1, 10, RUNNING, QUEUED)
+    queue.actor.end_turn()
+    assert late.answer == messages.StateRecorded(serial=10)
+    assert queue.statuses() == {1: "waiting"}
+
+
+def test_a_job_that_stands_in_line_again_names_no_dead_process(queue: Queue) -> None:
+    queue.submitted(spec())
+    queue.start(1)
+    before = queue.file(1)["ganger_serial"]
+    queue.end_process(1, has_left=False)
+    queue.actor.end_turn()
+    assert queue.file(1)["livelock"] is None
+    assert queue.file(1)["ganger_serial"] > before
+    queue.crash_machine()
+    assert queue.job(1).livelock is None
+
+
+@pytest.mark.parametrize("status", [QUEUED, SUCCESS])
+def test_spare_files_come_back_from_a_process_that_is_gone(queue: Queue, status: JobStatus) -> None:
+    queue.submitted(spec())
+    queue.start(1)
+    ledger = queue.actor.component._ledger
+    assert set(ledger._lent) == {1}
+    if status is SUCCESS:
+        queue.record(1, 10, SUCCESS)
+        queue.actor.end_turn()
+    queue.end_process(1, has_left=status is SUCCESS)
+    queue.actor.end_turn()
+    assert ledger._lent == {}
+
+
+def test_an_answer_to_a_queue_that_was_replaced_answers_nobody_else(queue: Queue) -> None:
+    queue.submitted(spec(), spec())
+    queue.start(1)
+    queue.actor.ask(messages.CancelJob(id=1))
+    (before,) = queue.stage.take(messages.TellJob)
+    queue.restart()
+    queue.start(2)
+    asker = queue.actor.ask(messages.CancelJob(id=2))
+    assert len(queue.stage.take(messages.TellJob)) == 1
+    assert isinstance(before.message, messages.CancelRequested)
+    late = messages.CancelAnswered(
+        job_id=1, token=before.message.token, accepted=True, text="it will be canceled"
+    )
+    queue.actor.notify(late)
+    queue.actor.end_turn()
+    assert asker.answers == []
+
+
+def test_a_choice_made_for_a_queue_that_was_replaced_is_not_obeyed(queue: Queue) -> None:
+    queue.submitted(spec())
+    before = queue.actor.component._reports
+    queue.actor.component._ledger._journal._close()
+    queue.actor = queue.stage.start(JobQueue, incarnation=2)
+    queue.stage.told.clear()
+    queue.choose(1, report=before)
+    assert queue.stage.told == []
