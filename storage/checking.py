@@ -57,6 +57,10 @@ class Beside(msgspec.Struct, frozen=True):
     path: str
     job_id: int
     is_archived: bool = False
+    damage: list[tuple[int, int]] = []
+    """Places (start, end) of an output that cannot be read."""
+    problem: str | None = None
+    """Why nothing of it can be read."""
 
 
 class Facts(msgspec.Struct, kw_only=True):
@@ -334,6 +338,7 @@ def _beside(facts: Facts) -> Iterator[Finding]:
     # Where the job itself belongs is settled first.
     unsettled = facts.living | misplaced | unarchived
     for file in facts.beside:
+        yield from _damage_beside(file, facts)
         if file.job_id in unsettled:
             continue
         if file.job_id not in archived and file.job_id not in live:
@@ -342,6 +347,17 @@ def _beside(facts: Facts) -> Iterator[Finding]:
             yield Finding(Kind.SPOOL_MISPLACED, file.path, f"job {file.job_id} is not archived")
         elif not file.is_archived and file.job_id not in live:
             yield Finding(Kind.SPOOL_MISPLACED, file.path, f"job {file.job_id} is archived")
+
+
+def _damage_beside(file: Beside, facts: Facts) -> Iterator[Finding]:
+    if file.problem is not None:
+        yield Finding(Kind.OUTPUT_DAMAGED, file.path, file.problem)
+    elif file.damage and file.job_id not in facts.living:
+        # Of a process that lives, the last block may just be being written.
+        count = sum(end - start for start, end in file.damage)
+        first = file.damage[0][0]
+        text = f"{count} bytes of it cannot be read, the first at byte {first}"
+        yield Finding(Kind.OUTPUT_DAMAGED, file.path, text)
 
 
 def _lock_files(facts: Facts) -> Iterator[Finding]:

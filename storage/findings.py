@@ -51,6 +51,7 @@ class Kind(enum.StrEnum):
     ARCHIVED_UNFINISHED = "archived-unfinished"
     SPOOL_MISPLACED = "spool-misplaced"
     SPOOL_ORPHAN = "spool-orphan"
+    OUTPUT_DAMAGED = "output-damaged"
     LOCK_DEAD = "lock-dead"
     LOCK_UNKNOWN = "lock-unknown"
     LOCKS_UNREADABLE = "locks-unreadable"
@@ -183,6 +184,11 @@ KINDS: dict[Kind, KindInfo] = {
         "file was deleted",
         _R,
         "moves it into quarantine",
+    ),
+    Kind.OUTPUT_DAMAGED: KindInfo(
+        "a part of a job's output cannot be read: torn off by a crash, or the disk is at fault",
+        _N,
+        "`ganger job logs` shows the rest, and says how much is missing",
     ),
     Kind.LOCK_DEAD: KindInfo(
         "the lock file of a process that is gone", _R, "removes it, as a daemon's start does"

@@ -141,18 +141,28 @@ def damage(path: str) -> list[tuple[int, int]]:
 
     `StorageError` if it cannot be read.
     """
+    with documents.storage_errors(path):
+        # A pipe in its place must not be waited for.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            return _damage_in(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _damage_in(descriptor: int) -> list[tuple[int, int]]:
     places: list[tuple[int, int]] = []
-    with documents.storage_errors(path), open(path, "rb") as stream:
-        place = since = 0
-        while data := os.pread(stream.fileno(), _SCAN_BYTES, place):
-            found = output_blocks.find_blocks(data, place)
-            if found.blocks:
-                if since < found.blocks[0].start:
-                    places.append((since, found.blocks[0].start))
-                places += [each for each in found.damaged if each[0] >= found.blocks[0].end]
-                place = since = found.end
-            elif len(data) > output_blocks.STORED_BYTES_MAX:
-                place += len(data) - output_blocks.STORED_BYTES_MAX
-            else:
-                return [*places, (since, place + len(data))]
+    place = since = 0
+    while data := os.pread(descriptor, _SCAN_BYTES, place):
+        found = output_blocks.find_blocks(data, place)
+        if found.blocks:
+            first = found.blocks[0]
+            if since < first.start:
+                places.append((since, first.start))
+            places += [each for each in found.damaged if each[0] >= first.end]
+            place = since = found.end
+        elif len(data) > output_blocks.STORED_BYTES_MAX:
+            place += len(data) - output_blocks.STORED_BYTES_MAX
+        else:
+            return [*places, (since, place + len(data))]
     return places

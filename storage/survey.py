@@ -24,6 +24,7 @@ from . import (
     keys,
     lock_files,
     locks,
+    output_files,
     ownership,
     replay,
     rules,
@@ -148,7 +149,10 @@ class _Survey:
             spooled = spool.parse_name(name)
             if spooled is not None:
                 is_archived = folder != self._queue
-                self.facts.beside.append(Beside(path, spooled.job_id, is_archived=is_archived))
+                beside = Beside(path, spooled.job_id, is_archived=is_archived)
+                self.facts.beside.append(
+                    _with_damage(beside) if spooled.op_index is None else beside
+                )
             elif name.startswith(documents.TEMPORARY_PREFIX):
                 self.facts.temporaries.append((path, spool.owner_of_temporary(name)))
             else:
@@ -374,3 +378,10 @@ def _depends(job: jobs.Job) -> Iterator[int]:
 
 def _without_path(error: errors.GangerError, path: str | os.PathLike[str]) -> str:
     return error.text.removeprefix(f"{os.fspath(path)}: ")
+
+
+def _with_damage(output: Beside) -> Beside:
+    try:
+        return msgspec.structs.replace(output, damage=output_files.damage(output.path))
+    except errors.StorageError as error:
+        return msgspec.structs.replace(output, problem=error.text)

@@ -288,6 +288,17 @@ CASES: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
         },
         [],
     ),
+    "output of which a part is damaged": (
+        {
+            "jobs": [job()],
+            "beside": [Beside("/q/spool/job-3-output", 3, damage=[(5, 9), (20, 21)])],
+        },
+        at("output-damaged", "spool/job-3-output"),
+    ),
+    "output that is no file": (
+        {"jobs": [job()], "beside": [Beside("/q/spool/job-3-output", 3, problem="Is a directory")]},
+        at("output-damaged", "spool/job-3-output"),
+    ),
     "input of a job that is nowhere": (
         {"beside": [Beside("/q/spool/job-3-input-0", 3)]},
         at("spool-orphan", "spool/job-3-input-0"),
@@ -388,6 +399,14 @@ def test_every_kind_is_found_by_some_case_and_none_is_without_a_line() -> None:
 def test_findings_are_told_in_the_order_in_which_they_are_repaired() -> None:
     kinds = [kind for kind, _ in found(serial=b"1", version=None, jobs=[torn()], foreign=["/q/x"])]
     assert kinds == ["version-missing", "serial", "job-unreadable", "foreign"]
+
+
+def test_damaged_output_is_told_in_bytes_unless_it_is_being_written() -> None:
+    beside = Beside("/q/spool/job-3-output", 3, damage=[(5, 9), (20, 21)])
+    [finding] = checking.check(facts(jobs=[job()], beside=[beside]))
+    assert finding.what == "5 bytes of it cannot be read, the first at byte 5"
+    running = job(3, RUNNING, lock_file=LOCK)
+    assert found(jobs=[running], beside=[beside], locks={LOCK: 7}, alive={LOCK}) == []
 
 
 def test_a_finding_names_the_job_and_what_is_wrong() -> None:

@@ -16,6 +16,7 @@ from ganger.storage import (
     jobs,
     journal,
     lock_files,
+    output_blocks,
     ownership,
     repairing,
     settings,
@@ -34,6 +35,9 @@ from ganger.storage.journal import (
 )
 
 QUEUED, WAITING, CANCELING, RUNNING, CANCELED, SUCCESS, ERROR = JobStatus
+OUTPUT = output_blocks.Packer().pack(
+    0, [output_blocks.Segment(output_blocks.STDOUT, b"of a job")], 0
+)
 
 
 def body(job_id: int, serial: int, *statuses: JobStatus, livelock: str | None = None) -> bytes:
@@ -226,12 +230,12 @@ def leave_input_of_nobody(disk: Disk) -> None:
 
 def leave_output_behind_in_the_queue(disk: Disk) -> None:
     disk.places.spool.mkdir()
-    (disk.places.spool / "job-4-output").write_bytes(b"of job 4")
+    (disk.places.spool / "job-4-output").write_bytes(OUTPUT)
 
 
 def archive_output_too_early(disk: Disk) -> None:
     (disk.places.archive / "0/spool").mkdir()
-    (disk.places.archive / "0/spool/job-2-output").write_bytes(b"of job 2")
+    (disk.places.archive / "0/spool/job-2-output").write_bytes(OUTPUT)
     (disk.places.archive / "0/spool/job-4-input-1").write_bytes(b"of job 4")
 
 
@@ -537,3 +541,16 @@ def test_the_reader_is_told_how_far_it_is(disk: Disk) -> None:
     told: list[tuple[int, int]] = []
     survey.survey(disk.places, lambda done, total: told.append((done, total)))
     assert told == [(0, 4), (1, 4), (2, 4), (3, 4), (4, 4)]
+
+
+def test_damaged_output_is_found_and_left_as_it_is(disk: Disk) -> None:
+    kinds = disk.kinds()
+    disk.places.spool.mkdir()
+    (disk.places.spool / "job-3-output").write_bytes(OUTPUT + b"torn")
+    (disk.places.archive / "0/spool").mkdir()
+    (disk.places.archive / "0/spool/job-4-output").write_bytes(OUTPUT)
+    assert sorted(disk.kinds()) == sorted([*kinds, Kind.OUTPUT_DAMAGED])
+    outcomes, left = disk.repair()
+    assert Kind.OUTPUT_DAMAGED not in [outcome.finding.kind for outcome in outcomes]
+    assert Kind.OUTPUT_DAMAGED in left
+    assert (disk.places.spool / "job-3-output").read_bytes() == OUTPUT + b"torn"
