@@ -17,8 +17,10 @@ import os
 import signal
 from typing import TYPE_CHECKING, Any
 
+from ..storage import processes
 from ..storage.opcodes import KilledError, OperationError
 from .command_output import Output, OutputLog
+from .sessions import MARK_VARIABLE
 
 if TYPE_CHECKING:
     from ..storage.catalogue import OpExec
@@ -215,6 +217,7 @@ def _environment(opcode: OpExec, context: OperationContext) -> dict[str, str]:
         **inherited,
         "GANGER_JOB_ID": str(context.job_id),
         "GANGER_OPCODE_INDEX": str(context.op_index),
+        MARK_VARIABLE: str(processes.own()),
         **opcode.env,
     }
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, assert_never
 
 import psutil
 
-from ..storage import documents, errors, lock_files, settings
+from ..storage import documents, errors, lock_files, processes, settings
 from ..transport import frames, messages
 from ..transport.addresses import Envelope
 from ..transport.messages import RECEIVERS, JobMessage, Message
@@ -29,6 +29,7 @@ from .base import PollingComponent
 from .watching import Phase
 
 if TYPE_CHECKING:
+    from ..storage.processes import Mark
     from ..transport.addresses import Address
 
 ExecutorMessage = (
@@ -83,9 +84,17 @@ class Child:
         self.pid = 0
         self.pidfd = -1
         self.lock_file = ""
+        self.seen_mark: Mark | None = None
+        """The mark of the process, if the name of its lock file has none."""
+        self.was_watched = False
         self.has_left = False
         self.has_locks = True
         self.was_killed = False
+
+    @property
+    def mark(self) -> Mark | None:
+        """Which process it is; None if nobody can tell."""
+        return lock_files.mark_of(self.lock_file) or self.seen_mark
 
     @property
     def address(self) -> Address | None:
@@ -292,6 +301,10 @@ class Executor(PollingComponent):
 
     def _watch_process(self, child: Child, pidfd: int) -> None:
         child.pidfd = pidfd
+        child.was_watched = True
+        if child.lock_file and lock_files.mark_of(child.lock_file) is None:
+            # The pidfd holds the number fast: what it names now is the process.
+            child.seen_mark = processes.of(child.pid)
         self._by_descriptor[pidfd] = child
         self.mailbox.watch(pidfd)
 
@@ -471,7 +484,7 @@ class Executor(PollingComponent):
             return
         try:
             if not child.has_left:
-                self._end_session(child.pid)
+                self._end_left_over(child)
         except OSError as error:
             # What it left running has its locks still.
             self._watch_later(child, str(error))
@@ -493,7 +506,8 @@ class Executor(PollingComponent):
         if not self._children:
             # Processes that died before anybody heard of their lock files, or before somebody
             # who heard told it, may have left some too.
-            lock_files.remove_dead_jobs(self.places.lock_files)
+            for folder in (self.places.lock_files, self.places.former_lock_files):
+                lock_files.remove_dead_jobs(folder)
 
     def _forget_descriptors(self, child: Child) -> None:
         self._drop_channel(child)
@@ -503,10 +517,13 @@ class Executor(PollingComponent):
             os.close(child.pidfd)
             child.pidfd = -1
 
-    def _end_session(self, pid: int) -> None:
+    def _end_left_over(self, child: Child) -> None:
         """End what a process that died left running, before its locks are free."""
-        for left in sessions.end_session(pid):
-            self.log.warning("ended a left-over process", pid=left, job_pid=pid)
+        if child.mark is None:
+            self.log.warning("nobody knows what it left running", job=child.job_id)
+            return
+        for left in sessions.end_left_over(child.mark, was_seen_ending=child.was_watched):
+            self.log.warning("ended a left-over process", pid=left, job_pid=child.mark.pid)
 
     def _report(self, token: int) -> None:
         pids = {"daemon": os.getpid()}

@@ -25,7 +25,7 @@ import signal
 import socket
 from typing import NamedTuple
 
-from ..storage import errors, settings
+from ..storage import errors, lock_files, processes, settings
 from . import channels, fork_requests, job, warming
 from .job_links import Link
 
@@ -43,16 +43,20 @@ class _Spare(NamedTuple):
 class ForkServer:
     """The server's loop. ``daemon`` is its end of the socket pair to the daemon."""
 
-    def __init__(self, daemon: socket.socket, lock_files: str, rehearsals: str) -> None:
+    def __init__(self, daemon: socket.socket, lock_files_folder: str, rehearsals: str) -> None:
         self._daemon = daemon
-        self._lock_files = lock_files
+        self._lock_files = lock_files_folder
         self._rehearsals = rehearsals
         self._spares: list[_Spare] = []
         self._cold: set[int] = set()
         open_now = _open_descriptors()
         self._ranges = _ranges_without(open_now - {daemon.fileno()})
         self._highest = max(open_now)
-        self._children: dict[int, int] = {}
+        self._children: dict[int, tuple[int, int]] = {}
+        """By its pidfd: the pid of a child, and the number of its spare lock file."""
+        self._pid = os.getpid()
+        self._free_numbers: list[int] = []
+        self._numbers = 0
         self._poll = select.poll()
         self._poll.register(daemon.fileno(), select.POLLIN)
 
@@ -123,15 +127,17 @@ class ForkServer:
 
     def _make_spare(self) -> None:
         ours, theirs = channels.pair()
+        number = self._take_number()
         self._highest = max(self._highest, ours.fileno(), theirs.fileno())
         try:
             pid = os.fork()
         except OSError:
+            self._free_numbers.append(number)
             ours.close()
             theirs.close()
             raise
         if pid == 0:
-            self._be_child(theirs)
+            self._be_child(theirs, number)
         theirs.close()
         # The pidfd is opened before the child can be reaped, so it cannot name another.
         try:
@@ -140,20 +146,28 @@ class ForkServer:
             # Its end of the pair is closed: it leaves.
             ours.close()
             os.waitpid(pid, 0)
+            self._free_numbers.append(number)
             raise
         self._highest = max(self._highest, pidfd)
-        self._children[pidfd] = pid
+        self._children[pidfd] = pid, number
         self._poll.register(pidfd, select.POLLIN)
         self._cold.add(pidfd)
         self._spares.append(_Spare(ours, pid, pidfd))
 
-    def _be_child(self, end: socket.socket) -> None:
+    def _take_number(self) -> int:
+        """A number that no living child has: what the one before left under it serves the next."""
+        if self._free_numbers:
+            return self._free_numbers.pop()
+        self._numbers += 1
+        return self._numbers
+
+    def _be_child(self, end: socket.socket, number: int) -> None:
         # Leaves by os._exit on every path: nothing of the server may run in the child.
         status = 70
         try:
             self._close_all_but(end.fileno())
             os.setsid()
-            self._serve_request(end)
+            self._serve_request(end, number)
             status = 0
         except BaseException:  # noqa: BLE001 - reported, and the process ends either way
             _report()
@@ -173,8 +187,9 @@ class ForkServer:
             else:
                 os.closerange(low, min(high, end))
 
-    def _serve_request(self, end: socket.socket) -> None:
+    def _serve_request(self, end: socket.socket, number: int) -> None:
         """In a spare child: wait for a job, then live its life. Returns when there is none."""
+        mark = processes.own()
         received = fork_requests.receive_request(end)
         while received is not None and received[0] == fork_requests.WARM_UP:
             # A disk that is full, say, must not cost the spare its life.
@@ -185,11 +200,13 @@ class ForkServer:
         if received is not None:
             job_id, descriptor = received
             channel = channels.Channel(socket.socket(*channels.KIND, fileno=descriptor))
-            job.run_process(job_id, Link(channel), self._lock_files)
+            spare = lock_files.spare_path(self._lock_files, self._pid, number)
+            job.run_process(job_id, Link(channel), self._lock_files, spare=spare, mark=mark)
 
     def _reap(self, pidfd: int) -> None:
         self._poll.unregister(pidfd)
-        pid = self._children.pop(pidfd)
+        pid, number = self._children.pop(pidfd)
+        self._free_numbers.append(number)
         self._cold.discard(pidfd)
         self._spares = [spare for spare in self._spares if spare.pidfd != pidfd]
         os.close(pidfd)
@@ -223,10 +240,10 @@ def _report() -> None:
     os.write(2, traceback.format_exc().encode())
 
 
-def run(template: str, descriptor: int, lock_files: str, rehearsals: str) -> None:
+def run(template: str, descriptor: int, lock_files_folder: str, rehearsals: str) -> None:
     """Be a fork server until the daemon closes its end of the socket pair, ``descriptor``.
 
-    ``lock_files`` and ``rehearsals`` are the folders for the lock files of jobs' processes, and
+    ``lock_files_folder`` is the folder for the lock files of jobs' processes, ``rehearsals`` that
     for the files of jobs that are only rehearsed.
     """
     os.setsid()
@@ -235,11 +252,14 @@ def run(template: str, descriptor: int, lock_files: str, rehearsals: str) -> Non
     if template == "full":
         job.load_user_opcodes()
     warming.clear(rehearsals)
+    lock_files.remove_spares(lock_files_folder)
+    # So that no child has to ask for it.
+    processes.boot()
     warming.rehearse(rehearsals, warming.REHEARSALS)
     gc.collect()
     warming.fill_holes()
     gc.freeze()
     gc.disable()
     daemon = socket.socket(fileno=descriptor)
-    ForkServer(daemon, lock_files, rehearsals).serve()
+    ForkServer(daemon, lock_files_folder, rehearsals).serve()
     os._exit(0)

@@ -37,6 +37,7 @@ from ..storage import (
     lock_files,
     opcodes,
     output_files,
+    processes,
     settings,
     spool,
 )
@@ -60,10 +61,15 @@ _TOLD_AGAIN_MAX = 1_000
 _TOLD_AGAIN_CHARACTERS_MAX = 1_000_000
 
 
-def run_process(job_id: int, link: Link, lock_directory: str) -> None:
-    """The life of a job process: prove to be alive, wait for the hand-over, run the job."""
-    stem = lock_files.job_stem(job_id, time.time())
-    lock_file = lock_files.create(lock_directory, stem)
+def run_process(
+    job_id: int, link: Link, lock_directory: str, *, spare: str, mark: processes.Mark | None = None
+) -> None:
+    """The life of a job process: prove to be alive, wait for the hand-over, run the job.
+
+    ``spare`` is where a lock file that is not used may lie, ``mark`` this process's own.
+    """
+    stem = lock_files.job_stem(job_id, time.time(), mark or processes.own())
+    lock_file = lock_files.create(lock_directory, stem, spare=spare)
     pid = os.getpid()
     try:
         hello = messages.JobHello(job_id=job_id, lock_file=lock_file.path, process_id=pid)

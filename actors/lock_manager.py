@@ -118,7 +118,8 @@ class LockManager(Component):
         except errors.StorageError as error:
             # It is written without a flush, so it may be torn after a power loss; and then
             # no process lives that could hold a lock.
-            if any(lock_files.holder(path) for path in self.places.lock_files.glob("job_*")):
+            folders = (self.places.lock_files, self.places.former_lock_files)
+            if any(lock_files.holder(path) for at in folders for path in at.glob("job_*")):
                 raise
             self.log.warning("locks.data is started afresh", error=error.text)
             return LockState()
@@ -172,12 +173,13 @@ class LockManager(Component):
         self.address("job_queue").notify(simulated)
 
     def _end_dead_owners(self) -> None:
-        pids = {owner.lock_file: owner.pid for owner in self._state.owners()}
-        for lock_file, pid in pids.items():
+        for lock_file in dict.fromkeys(owner.lock_file for owner in self._state.owners()):
             if lock_files.is_dead(lock_file):
+                mark = lock_files.mark_of(lock_file)
                 try:
                     # What it left running must not meet those who get the locks.
-                    sessions.end_session(pid)
+                    if mark is not None:
+                        sessions.end_left_over(mark)
                 except OSError as error:
                     self.log.error("a dead owner keeps its locks for now", error=str(error))
                     self._later(messages.OwnersDoubted())

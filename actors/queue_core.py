@@ -11,7 +11,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from ..storage import errors, job_bounds, jobs
+from ..storage import errors, job_bounds, jobs, lock_files
 from ..storage.job_files import QueueDirectory
 from ..storage.jobs import JobStatus
 from ..storage.journal import Journal
@@ -89,7 +89,7 @@ class QueueCore(Component):
         for job in loaded.died:
             row = self._table.find(job.id)
             assert row is not None
-            sessions.end_session(job.process_id or 0)
+            self._end_left_over(job)
             self._fail(row, job, DEATH_SOURCE, death_text(job))
         self._ledger.commit()
 
@@ -115,6 +115,15 @@ class QueueCore(Component):
         # A failure concerns us, whichever of us flushed.
         if message.incarnation == self.incarnation or error is not None:
             self._ledger.was_cut(error)
+
+    def _end_left_over(self, job: jobs.Job) -> None:
+        """End what the dead process left running; its locks are not free before (`LockManager`)."""
+        mark = None if job.livelock is None else lock_files.mark_of(job.livelock)
+        try:
+            if mark is not None:
+                sessions.end_left_over(mark)
+        except OSError as error:
+            self.log.error("what a dead process left runs on", job=job.id, error=str(error))
 
     def close(self) -> None:
         """Write and close what is open."""

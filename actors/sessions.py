@@ -1,9 +1,15 @@
-"""Ends what the dead process of a job has left running.
+"""Ends what the dead process of a job has left running, and nobody else.
 
-A job's process is the leader of a session of its own, which everything that its command
-starts belongs to (unless that makes one of its own). A number is not given to another
-process as long as a session has it, so what is found under the number of a dead leader was
-the job's. It must have ended before the job's locks are free.
+A job's process is the leader of a session of its own, which everything that its command starts
+belongs to unless that makes one of its own; and what a command starts has the mark of the job's
+process in its environment, unless it is taken out. Either leads to what was left.
+
+A stored number is never believed alone. The mark says which process was meant, and in which boot.
+A session keeps its leader's number from being given to others, but when the session is over, too,
+the number may be that of a stranger's session. So a session counts as the job's if the daemon saw
+its leader end, or if one of its processes can only be the job's: one with the mark in its
+environment, or a copy of the leader that runs no other program.
+All must have ended before the job's locks are free.
 """
 
 from __future__ import annotations
@@ -13,60 +19,96 @@ import os
 import select
 import signal
 import time
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..storage import processes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..storage.processes import Mark
 
 END_SECONDS = 1.0
-"""How long the processes of a session may take to end: the kernel does it at once, unless
-one of them waits in the kernel for a device."""
+"""How long processes may take to end: the kernel does it at once, unless one of them waits in
+the kernel for a device."""
+
+MARK_VARIABLE = "GANGER_JOB_PROCESS"
+"""In the environment of what a job starts: the mark of the job's process."""
+
+_TEMPLATE = b"\0ganger.actors.template\0"
+"""In the command line of a fork server, and of all that it forks."""
 
 
-def end_session(leader: int) -> list[int]:
-    """Kill every process of the session; those that were found, the last ones unended.
+def end_left_over(leader: Mark, *, was_seen_ending: bool = False) -> list[int]:
+    """Kill what the process left running; those that were found, the last ones unended.
 
-    Raises `OSError` if nobody can look, because no descriptors are left.
+    ``was_seen_ending``: this daemon held a pidfd of it until now. Raises `OSError` if nobody can
+    look, because no descriptors are left, or if one of them runs as another user.
     """
     killed: list[int] = []
-    if leader <= 0 or _lives(leader):
-        # The leader lives, or its number has another process: then the session is over.
+    if leader.boot != processes.boot() or processes.lives(leader):
         return killed
     deadline = time.monotonic() + END_SECONDS
     # Again and again, because one that is not seen yet may be started by one that is.
-    while time.monotonic() < deadline and not _lives(leader) and (members := _members(leader)):
-        killed += members
-        _kill(leader, members, deadline)
+    while time.monotonic() < deadline:
+        found = _left_over(leader, is_session_known=was_seen_ending)
+        if not found:
+            break
+        # Once a session is known it stays known: what is left of it may prove nothing alone.
+        was_seen_ending = was_seen_ending or any(_session(mark.pid) == leader.pid for mark in found)
+        killed += [mark.pid for mark in found]
+        kill_all(found, deadline)
     return killed
 
 
-def _members(leader: int) -> list[int]:
-    pids = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal()]
-    return [pid for pid in pids if _session(pid) == leader and _lives(pid)]
+def _left_over(leader: Mark, *, is_session_known: bool) -> list[Mark]:
+    marked, members = [], []
+    proof = f"{MARK_VARIABLE}={leader}".encode()
+    for pid in _pids():
+        mark = processes.of(pid)
+        # One that is older than the leader, or is the number's next owner, is none of its own.
+        if mark is None or mark.start < leader.start or mark.pid == leader.pid:
+            continue
+        is_marked = proof in _read(pid, "environ").split(b"\0")
+        if _session(pid) == leader.pid:
+            members.append(mark)
+            is_session_known |= is_marked or _TEMPLATE in _read(pid, "cmdline")
+        elif is_marked:
+            marked.append(mark)
+    if processes.of(leader.pid) is not None:
+        # The number has another owner: the session of the old one is over.
+        return marked
+    return [*marked, *members] if is_session_known else marked
 
 
-def _kill(leader: int, members: list[int], deadline: float) -> None:
+def kill_all(marks: Iterable[Mark], deadline: float) -> None:
+    """Kill these processes, and wait for their ends until ``deadline``.
+
+    Raises `OSError` if that is refused: for want of descriptors, or to a user who is not root.
+    """
     with contextlib.ExitStack() as stack:
-        held = []
-        for pid in members:
+        poll = select.poll()
+        waited_for = 0
+        for mark in marks:
             try:
-                pidfd = os.pidfd_open(pid)
+                pidfd = os.pidfd_open(mark.pid)
             except ProcessLookupError:
                 continue
             stack.callback(os.close, pidfd)
             # Looked at again: the number may have become another's before it was held.
-            if _session(pid) == leader:
-                held.append(pidfd)
-        if _lives(leader):
-            # The session was over meanwhile, and its number is another's.
-            return
-        poll = select.poll()
-        for pidfd in held:
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-            poll.register(pidfd, select.POLLIN)
-        waited_for = len(held)
+            if processes.lives(mark):
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+                    poll.register(pidfd, select.POLLIN)
+                    waited_for += 1
         while waited_for and (left := deadline - time.monotonic()) > 0:
             for pidfd, _ in poll.poll(max(1, round(left * 1_000))):
                 poll.unregister(pidfd)
                 waited_for -= 1
+
+
+def _pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdecimal()]  # noqa: PTH208 - quick
 
 
 def _session(pid: int) -> int:
@@ -76,10 +118,10 @@ def _session(pid: int) -> int:
         return -1
 
 
-def _lives(pid: int) -> bool:
-    """Whether there is such a process, and it has not ended (reaped or not)."""
+def _read(pid: int, name: str) -> bytes:
+    """What /proc says; nothing of what has ended, or may not be looked at."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_bytes()
-        return text.rpartition(b")")[2].split()[0] not in (b"Z", b"X")
-    except (FileNotFoundError, ProcessLookupError):
-        return False
+        with open(f"/proc/{pid}/{name}", "rb") as file:  # noqa: PTH123 - quick
+            return file.read()
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return b""

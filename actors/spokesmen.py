@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class Spokesmen:
     """The connections over which job processes have introduced themselves."""
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
+    def __init__(self, *directories: Path) -> None:
+        self._directories = [os.fspath(directory) for directory in directories]
         self._introduced: dict[bytes, AttachJob] = {}
 
     def check(self, peer: bytes, identity: Credentials, message: Message) -> None:
@@ -47,7 +47,7 @@ class Spokesmen:
     def _check_introduction(self, identity: Credentials, message: AttachJob) -> None:
         path = message.lock_file
         directory, name = os.path.split(path)
-        is_named = directory == os.fspath(self._directory) and "\0" not in name
+        is_named = directory in self._directories and "\0" not in name
         if not is_named or not name.startswith(f"job_{message.job_id:06d}_"):
             raise errors.NotAllowedError(f"{path[:200]!r} is no lock file of job {message.job_id}")
         if identity.pid != message.process_id or lock_files.holder(path) != identity.pid:

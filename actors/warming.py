@@ -75,7 +75,8 @@ def rehearse(folder: str, times: int = 1) -> None:
     Raises `OSError` or `StorageError`; nothing is left behind in either case.
     """
     own = f"{folder}/{os.getpid()}"
-    os.mkdir(own, 0o700)  # noqa: PTH102 - pathlib is not for the template
+    # With its parent, which somebody may have cleaned up.
+    os.makedirs(own, 0o700)  # noqa: PTH103 - pathlib is not for the template
     try:
         for _ in range(times):
             for fields in ([_FIELDS], [_FIELDS, _LOCKED]):
@@ -132,7 +133,7 @@ def _rehearse_one(folder: str, ops: list[dict[str, Any]]) -> None:
     link.peer = channels.Channel(theirs)
     link.go = _go(folder, [f"{folder}/spare-{place}" for place in range(2)], ops)
     try:
-        job.run_process(0, link, folder)
+        job.run_process(0, link, folder, spare=f"{folder}/spare_0")
     finally:
         link.peer.close()
 

@@ -2,7 +2,7 @@
 
 A component that has been at one message for too long hangs: its callers must not, so the
 supervisor is told and replaces it (`supervising`). If the supervisor itself hangs, the
-daemon begins anew.
+daemon begins anew. The watchdog also sees when somebody has deleted the local door.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ..storage import settings
 from ..transport.addresses import Envelope
-from ..transport.messages import Boot, ComponentHung
+from ..transport.messages import Boot, ComponentHung, DoorMissing
 from . import supervising
 from .supervising import Sight
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .supervisor import Ending
 
 SUPERVISOR = "supervisor"
+DOOR_KEEPER = "wire_listener"
 
 
 class Watchdog:
@@ -41,6 +42,22 @@ class Watchdog:
         """Look again and again until the daemon is to end."""
         while not self._ending.is_over.wait(settings.WATCHDOG_SECONDS):
             self.look()
+            self.look_at_door()
+
+    def look_at_door(self) -> None:
+        """Nobody tells of the deletion of a file: look for that of the local door."""
+        if DOOR_KEEPER in self._surroundings.components and not self._door_exists():
+            self._surroundings.address(DOOR_KEEPER).notify(DoorMissing())
+
+    def _door_exists(self) -> bool:
+        try:
+            self._surroundings.places.socket.stat()
+        except FileNotFoundError:
+            return False
+        except OSError:
+            # Nobody can tell.
+            return True
+        return True
 
     def look(self) -> None:
         """Look once, and tell of what hangs."""

@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from ..transport.addresses import ComponentAddress
     from ..transport.wire import Credentials, Incoming
 
-ListenerMessage = messages.ReplyDue | messages.FramesWaiting | messages.ComponentReplaced
+ListenerMessage = (
+    messages.ReplyDue | messages.FramesWaiting | messages.DoorMissing | messages.ComponentReplaced
+)
 
 _LASTING = (messages.WatchJobs, messages.AttachJob, messages.RequestLocks)
 """Requests that may stay open for as long as somebody wants."""
@@ -151,7 +153,7 @@ class WireListener(PollingComponent):
         documents.make_private_directory(self.places.run)
         self._unanswered: dict[tuple[bytes, int], str] = {}
         self._attached: dict[bytes, Envelope] = {}
-        self._spokesmen = Spokesmen(self.places.lock_files)
+        self._spokesmen = Spokesmen(self.places.lock_files, self.places.former_lock_files)
         self._open = OpenFrames()
         self._look_at = 0.0
         self.mailbox.watch(self._open.descriptor)
@@ -179,6 +181,8 @@ class WireListener(PollingComponent):
             case messages.FramesWaiting():
                 # The end of this turn reads them.
                 pass
+            case messages.DoorMissing():
+                self._put_door_back()
             case messages.ComponentReplaced():
                 self._refuse_forgotten(message.component)
                 if message.component == "executor":
@@ -206,6 +210,15 @@ class WireListener(PollingComponent):
             self._look_at = now + self._router.look_seconds if has_connections else math.inf
         is_watchful = self._look_at < math.inf
         self.mailbox.patience_seconds = self._look_at - now if is_watchful else None
+
+    def _put_door_back(self) -> None:
+        """Somebody has deleted the file of the local door, and perhaps its folder."""
+        try:
+            if self._router.put_local_back():
+                self.log.warning("the local door was deleted; it is back")
+        except errors.GangerError as error:
+            # It is tried again when the watchdog looks again.
+            self.log.error("the local door was deleted", error=error.text)
 
     def _read_dry(self) -> None:
         """The sockets' descriptors are edge-triggered, also after a send."""

@@ -21,7 +21,15 @@ from ..actors.executor import end_fork_servers
 from ..actors.log_writer import LogWriter
 from ..actors.supervisor import Ending, Supervisor
 from ..actors.watchdog import Watchdog
-from ..storage import catalogue, documents, errors, lock_files, ownership, settings
+from ..storage import (
+    catalogue,
+    documents,
+    errors,
+    file_systems,
+    lock_files,
+    ownership,
+    settings,
+)
 from ..storage.version import version
 from ..transport.addresses import Directory
 from ..transport.messages import PROTOCOL, Boot, StopAsked
@@ -210,6 +218,7 @@ def run(
 
 def _prepare(places: Places) -> None:
     documents.make_data_directory(places.data)
+    file_systems.require_locks(places.data)
     for directory in (places.queue, places.archive):
         documents.make_directory(directory)
     documents.make_private_directory(places.run)
@@ -218,15 +227,21 @@ def _prepare(places: Places) -> None:
 
 def _remove_dead_lock_files(places: Places) -> None:
     """Delete what predecessors left behind that were killed; a missing file says dead too."""
-    for path in places.lock_files.iterdir():
-        if lock_files.is_dead(path):
-            lock_files.remove_dead(path)
+    for folder in (places.lock_files, places.former_lock_files):
+        if folder.is_dir():
+            for path in folder.iterdir():
+                if lock_files.is_dead(path):
+                    lock_files.remove_dead(path)
 
 
 def _tidy(places: Places) -> None:
     """Remove the run directory, unless jobs go on that hold lock files in it."""
+    lock_files.remove_spares(os.fspath(places.lock_files))
     with suppress(OSError):
         places.lock_files.rmdir()
+    with suppress(OSError):
+        if places.former_lock_files.is_dir():
+            places.former_lock_files.rmdir()
         shutil.rmtree(places.rehearsals, ignore_errors=True)
         places.socket.unlink(missing_ok=True)
         places.run.rmdir()

@@ -29,6 +29,8 @@ NOT_RUNNING_EXIT_CODE = 3
 READY_VARIABLE = "GANGER_READY_FD"
 _SHORT_SECONDS = 5.0
 _INTERRUPTED_EXIT_CODE = 130
+_ANSWER_SECONDS = 10.0
+_LOOK_SECONDS = 0.1
 
 
 @click.command()
@@ -54,6 +56,7 @@ def up(call: Call, *, remote: str | None, hung_after: float, test_hooks: bool) -
     with _alone(places):
         running = _running_pid(places)
         if running is not None:
+            _require_answer(call, running)
             output.echo(f"The daemon already runs (pid {running}) in {places.data}")
             if remote:
                 output.echo(
@@ -66,6 +69,26 @@ def up(call: Call, *, remote: str | None, hung_after: float, test_hooks: bool) -
         options = [*(["--remote", remote] if remote else []), "--hung-after", str(hung_after)]
         pid = _start(places, [*options, *(["--test-hooks"] if test_hooks else [])])
         output.echo(f"The daemon is ready (pid {pid}) in {places.data}")
+
+
+def _require_answer(call: Call, pid: int) -> None:
+    """Raise `DaemonUnreachableError` unless the daemon that holds the queue answers."""
+    deadline = time.monotonic() + _ANSWER_SECONDS
+    while (left := deadline - time.monotonic()) > 0:
+        try:
+            with call.client(left) as client:
+                client.info()
+        except errors.DaemonUnreachableError:
+            # It may be starting, or putting back a door that somebody has deleted.
+            select.select([], [], [], min(_LOOK_SECONDS, left))
+        except errors.TryAgainError:
+            break
+        else:
+            return
+    raise errors.DaemonUnreachableError(
+        f"a daemon (pid {pid}) holds the queue in {call.places.data}, but does not answer; it may "
+        "still be starting. If that does not change, see daemon.log there, and end it by its pid"
+    )
 
 
 @contextlib.contextmanager

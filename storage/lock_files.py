@@ -1,8 +1,14 @@
 """Proof of life: a lock file is locked for as long as the process that made it lives.
 
 How it works. The owner creates the file and holds an exclusive POSIX record lock on it;
-everybody else asks with a shared, non-blocking one. If that is granted, or the file is
-gone, the owner is dead. Nothing else counts: no pid, no time.
+everybody else asks with a shared, non-blocking one. If that is refused, the owner lives. If it
+is granted, or the file is gone, somebody may have cleaned up: the owner is dead only if the
+process whose mark is part of the file's name (`processes`) has ended too. A name without a mark
+(a daemon's, or one of Ganger 1.1 and before) has nothing but the lock.
+
+The files lie in the data directory, where nobody cleans up. To create a file there is slow when
+many were deleted shortly before, so the file of a process that has ended is kept for the next one
+under the name of a spare. If the disk refuses the file, a process has its mark alone.
 
 Two traps of POSIX locks shape this file. They belong to the process, so a process that
 probes its own file would find it free: own files are known here and count as alive. And
@@ -20,10 +26,12 @@ import os
 import struct
 from typing import TYPE_CHECKING
 
-from . import errors, ownership
+from . import errors, ownership, processes
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from .processes import Mark
 
 _own: dict[str, int] = {}
 
@@ -33,42 +41,100 @@ _FLOCK = struct.Struct("hhqqi4x")
 _ATTEMPTS_MAX = 100
 
 _JOB_START = "job_"
+_SPARE_START = "spare_"
+_NO_DESCRIPTOR = -1
 
 
 class LockFile:
-    """A lock file this process holds."""
+    """A lock file this process holds. ``spare``: the name that it is kept under afterwards."""
 
-    def __init__(self, path: str, descriptor: int) -> None:
+    def __init__(self, path: str, descriptor: int, spare: str | None = None) -> None:
         self.path = path
         self._descriptor = descriptor
+        self._spare = spare
         _own[path] = descriptor
 
     def remove(self) -> None:
-        """Delete the file and give up the lock: the process says itself that it has ended."""
+        """Give up file and lock: the process says itself that it has ended."""
         if _own.pop(self.path, None) is None:
             return
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self.path)
-        os.close(self._descriptor)
+        # It may be gone, or the disk refuse; then it is removed like that of a killed process.
+        with contextlib.suppress(OSError):
+            if self._spare is None:
+                os.unlink(self.path)
+            else:
+                os.rename(self.path, self._spare)
+        if self._descriptor != _NO_DESCRIPTOR:
+            os.close(self._descriptor)
 
 
-def create(directory: str | os.PathLike[str], stem: str) -> LockFile:
+def create(directory: str | os.PathLike[str], stem: str, *, spare: str | None = None) -> LockFile:
     """Create and lock ``directory/stem`` (with ``-1``, ``-2``... if that name is taken).
 
     A name is never used twice, so that whoever reads it cannot take one owner for another.
+    ``spare`` is the path of an unused file in the same directory, which nobody else takes; it need
+    not exist. A directory that somebody has deleted is made again. Raises `StorageError` if the
+    disk refuses, unless the name has a mark, which is proof enough.
     """
     start = f"{os.fspath(directory)}/{stem}"
+    if spare is not None and (taken := _take_spare(spare, start)) is not None:
+        return taken
+    try:
+        return _create(start, spare)
+    except FileNotFoundError:
+        # Somebody has deleted the folder.
+        return _create_with_folder(os.fspath(directory), start, spare)
+    except OSError as error:
+        return _without_file(start, error)
+
+
+def _take_spare(spare: str, path: str) -> LockFile | None:
+    """The spare under another name; None if there is none, or somebody asks who holds it."""
+    try:
+        descriptor = os.open(spare, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.rename(spare, path)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return LockFile(path, descriptor, spare)
+
+
+def _create(start: str, spare: str | None) -> LockFile:
     for number in range(_ATTEMPTS_MAX):
         path = f"{start}-{number}" if number else start
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         except FileExistsError:
             continue
-        except OSError as error:
-            raise errors.StorageError(ownership.explained(path, error)) from error
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return LockFile(path, descriptor)
-    raise errors.StorageError(f"{directory}/{stem}: {_ATTEMPTS_MAX} files of this name exist")
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            raise
+        return LockFile(path, descriptor, spare)
+    raise errors.StorageError(f"{start}: {_ATTEMPTS_MAX} files of this name exist")
+
+
+def _create_with_folder(directory: str, start: str, spare: str | None) -> LockFile:
+    try:
+        os.makedirs(directory, 0o700, exist_ok=True)
+        return _create(start, spare)
+    except OSError as error:
+        return _without_file(start, error)
+
+
+def _without_file(path: str, error: OSError) -> LockFile:
+    """A disk that is full must keep no daemon from starting, and no job whose process has a mark.
+
+    Nobody needs a daemon's file: the lock on the queue directory keeps others out.
+    """
+    if mark_of(path) is None and not is_daemons(path):
+        raise errors.StorageError(ownership.explained(path, error)) from error
+    return LockFile(path, _NO_DESCRIPTOR)
 
 
 DAEMON_STEM = "ganger-daemon_"
@@ -85,32 +151,77 @@ def is_daemons(path: str) -> bool:
     return os.path.basename(path).startswith(DAEMON_STEM)
 
 
-def job_stem(job_id: int, now: float) -> str:
-    """Name of a job's lock file: as Ganeti's (``job_000001_1795224833``), and a random part.
+def job_stem(job_id: int, now: float, mark: Mark) -> str:
+    """Name of a job's lock file: as Ganeti's (``job_000001_1795224833``), and the process's mark.
 
     Two processes of one job may be made within a second, when the first is refused: what is told
     late of the one must not be taken for the other.
     """
-    return f"{_JOB_START}{job_id:06d}_{int(now)}_{os.urandom(4).hex()}"
+    return f"{_JOB_START}{job_id:06d}_{int(now)}_{mark}"
+
+
+def mark_of(path: str | os.PathLike[str]) -> Mark | None:
+    """The mark in the name of a job's lock file; None for other names.
+
+    >>> mark_of("/l/job_000007_1795224833_4711.88123.1a2b3c4d")
+    Mark(pid=4711, start=88123, boot='1a2b3c4d')
+    >>> mark_of("/l/job_000007_1795224833_5e6f7a8b")
+    """
+    name = os.path.basename(path)
+    return processes.parse(name.rpartition("_")[2]) if name.startswith(_JOB_START) else None
+
+
+def spare_path(directory: str, server: int, number: int) -> str:
+    """Where the ``number``-th process of the fork server with pid ``server`` finds a spare."""
+    return f"{directory}/{_SPARE_START}{server}_{number}"
+
+
+def is_spare(path: str | os.PathLike[str]) -> bool:
+    """Whether this is the name of a file that nobody uses now."""
+    return os.path.basename(path).startswith(_SPARE_START)
+
+
+def remove_spares(directory: str) -> None:
+    """Delete all spares; whoever wants one makes it anew. A refusing disk is not heeded."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(directory):
+            if name.startswith(_SPARE_START):
+                with contextlib.suppress(OSError):
+                    os.unlink(f"{directory}/{name}")
 
 
 def is_dead(path: str | os.PathLike[str]) -> bool:
     """Whether the owner of the lock file is dead. Any error while asking means: not dead."""
-    if os.fspath(path) in _own:
+    if os.fspath(path) in _own or _is_locked(os.fspath(path)):
         return False
+    mark = mark_of(path)
+    return mark is None or not processes.lives(mark)
+
+
+def _is_locked(path: str) -> bool:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
-        return True
-    except OSError:
         return False
+    except OSError:
+        return True
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
-        return False
+        # Meanwhile it may have become the file of another process, under another name.
+        return _has_name(descriptor, path)
     finally:
         os.close(descriptor)
-    return True
+    return False
+
+
+def _has_name(descriptor: int, path: str) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
 
 
 def holder(path: str | os.PathLike[str]) -> int | None:
@@ -120,6 +231,13 @@ def holder(path: str | os.PathLike[str]) -> int | None:
     """
     if os.fspath(path) in _own:
         return os.getpid()
+    pid = _locked_by(path)
+    if pid is None and (mark := mark_of(path)) is not None and processes.lives(mark):
+        return mark.pid
+    return pid
+
+
+def _locked_by(path: str | os.PathLike[str]) -> int | None:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
@@ -164,7 +282,8 @@ def remove_dead_jobs(directory: str | os.PathLike[str]) -> None:
 def forget_inherited() -> None:
     """In a child: the parent's lock files are not ours. Their descriptors are closed."""
     for descriptor in _own.values():
-        os.close(descriptor)
+        if descriptor != _NO_DESCRIPTOR:
+            os.close(descriptor)
     _own.clear()
 
 

@@ -231,8 +231,8 @@ DEFAULT_DATA_DIRECTORY = "/var/lib/ganger"
 class Places(msgspec.Struct, frozen=True):
     """Where everything of one data directory lies.
 
-    ``data`` is the data directory; ``run`` holds sockets and lock files and lies on a
-    memory file system where there is one, because it means nothing after a reboot.
+    ``data`` is the data directory; ``run`` holds the local socket, and lies on a memory file
+    system where there is one. Somebody may clean it up at any time: nothing there proves anything.
     """
 
     data: Path
@@ -266,6 +266,11 @@ class Places(msgspec.Struct, frozen=True):
     @property
     def lock_files(self) -> Path:
         """Lock files: proof of life of the daemon and of each job process."""
+        return self.data / "livelocks"
+
+    @property
+    def former_lock_files(self) -> Path:
+        """Where Ganger 1.1 had them: jobs that it started have theirs there until they end."""
         return self.run / "livelocks"
 
     @property

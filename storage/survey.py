@@ -105,9 +105,13 @@ class _Survey:
         self._find_owners()
 
     def _read_lock_files(self) -> None:
-        for name in _names(self._places.lock_files):
-            path = f"{self._places.lock_files}/{name}"
-            if not os.path.isfile(path):
+        for folder in (self._places.lock_files, self._places.former_lock_files):
+            self._read_lock_files_in(folder)
+
+    def _read_lock_files_in(self, folder: Path) -> None:
+        for name in _names(folder):
+            path = f"{folder}/{name}"
+            if not os.path.isfile(path) or lock_files.is_spare(path):
                 continue
             is_alive = self._is_alive(path)
             if is_alive and name.startswith(_DAEMON_STEM):
@@ -117,7 +121,9 @@ class _Survey:
             self.facts.locks[path] = lock_files.holder(path) if is_alive else None
 
     def _is_alive(self, path: str) -> bool:
-        if path not in self.facts.alive and os.path.isfile(path) and not lock_files.is_dead(path):
+        # A missing file proves nothing; what is no file is nobody's.
+        may_be = os.path.isfile(path) or not os.path.lexists(path)
+        if path not in self.facts.alive and may_be and not lock_files.is_dead(path):
             self.facts.alive.add(path)
         return path in self.facts.alive
 

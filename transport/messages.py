@@ -1236,6 +1236,10 @@ class FramesWaiting(Notice, frozen=True):
     """To a listener, within its process: read the sockets, though no descriptor says so."""
 
 
+class DoorMissing(Notice, frozen=True):
+    """To a listener, within its process: the file of the local door is gone; put it back."""
+
+
 # ---------------------------------------------------------------- to a job process
 
 

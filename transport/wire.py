@@ -123,6 +123,7 @@ class Router:
         """How many messages and connections were turned away, by reason."""
         self.server_key: str | None = None
         """The public key that remote clients must know; None without a remote door."""
+        self._local = local
         self._keys = keys
         self._peers_max = _peers_max()
         self._left: list[bytes] = []
@@ -250,6 +251,24 @@ class Router:
             self._doors.clear()
             self._order.clear()
 
+    def put_local_back(self) -> bool:
+        """Make the file of the local door again, if it is gone; connections that are open stay.
+
+        Raises `GangerError` if it cannot be made.
+        """
+        if self._local.exists():
+            return False
+        documents.make_private_directory(self._local.parent)
+        # No longer than the name that it gets.
+        beside = self._local.with_name("door")
+        with self._using:
+            self._doors["local"].bind_again(f"ipc://{beside}")
+        with documents.storage_errors(beside):
+            beside.chmod(documents.SECRET_MODE)
+            # libzmq deletes the file of the old name sooner or later, and then knows only this one.
+            beside.replace(self._local)
+        return True
+
     def _door_of(self, peer: bytes) -> _Door | None:
         kind = _PREFIXES.get(peer[:1])
         return None if kind is None else self._doors.get(kind)
@@ -351,9 +370,19 @@ class _Door:
             self.socket.bind(endpoint)
         except zmq.ZMQError as error:
             raise errors.OperatorError(f"{endpoint}: {error.strerror}") from error
-        self.endpoint = self.socket.getsockopt_string(zmq.LAST_ENDPOINT)
+        self.endpoint = self._bound = self.socket.getsockopt_string(zmq.LAST_ENDPOINT)
         # A descriptor reports nothing before somebody has looked and found nothing.
         self.follow_connections()
+
+    def bind_again(self, endpoint: str) -> None:
+        """Listen at ``endpoint`` instead; whoever knows the door finds it where it was."""
+        with contextlib.suppress(zmq.ZMQError):
+            self.socket.unbind(self._bound)
+        try:
+            self.socket.bind(endpoint)
+        except zmq.ZMQError as error:
+            raise errors.OperatorError(f"{endpoint}: {error.strerror}") from error
+        self._bound = endpoint
 
     def follow_connections(self) -> None:
         """Read what the monitor has to tell."""

@@ -14,7 +14,7 @@ from tests.actors.lock_owner import LockOwner
 
 from ganger.actors import executor
 from ganger.actors.watching import Phase
-from ganger.storage import lock_files, settings
+from ganger.storage import lock_files, processes, settings
 from ganger.transport import messages
 from ganger.transport.addresses import Envelope
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 JOB = 22
+DEAD = processes.Mark(1, 0, "anotherboot")
 
 
 class Address:
@@ -49,7 +50,9 @@ class Subject(executor.Executor):
         self._by_descriptor = {}
         self._attachments = {}
         self._servers = {}
-        self._places = types.SimpleNamespace(lock_files=folder, rehearsals=folder)
+        self._places = types.SimpleNamespace(
+            lock_files=folder, former_lock_files=folder / "former", rehearsals=folder
+        )
 
     @property
     def places(self) -> Any:
@@ -172,7 +175,7 @@ def test_a_real_end_is_told_to_the_lock_manager_and_the_queue(
 def test_lock_files_of_processes_that_died_unheard_go_when_nothing_runs(
     subject: Subject, process: LockOwner, tmp_path: Path, *, another_runs: bool
 ) -> None:
-    unheard = tmp_path / lock_files.job_stem(JOB + 1, 0)
+    unheard = tmp_path / lock_files.job_stem(JOB + 1, 0, DEAD)
     unheard.touch()
     subject._start_server("lean")
     subject._start(JOB, needs_user_opcodes=False)
@@ -292,7 +295,7 @@ def test_locks_are_not_free_before_it_was_seen_what_a_dead_process_left_running(
     exhausted.undo()
     subject._adopt(JOB, process.lock_file, process.pid)
     process.end()
-    with mock.patch("ganger.actors.executor.sessions.end_session", refuse):
+    with mock.patch("ganger.actors.executor.sessions.end_left_over", refuse):
         subject._take_end(subject._children[JOB])
     [due] = told_to_itself(subject)
     assert os.path.exists(process.lock_file)

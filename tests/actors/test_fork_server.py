@@ -27,7 +27,7 @@ class Server:
 
     def __init__(self, folder: Path) -> None:
         places = settings.Places(folder / "data", folder)
-        places.lock_files.mkdir()
+        places.lock_files.mkdir(parents=True)
         self.process, self.end = executor._fork_server("lean", places)
         self._as_seen = psutil.Process(self.process.pid)
 
@@ -123,7 +123,7 @@ def test_a_warm_process_works_like_a_cold_one(tmp_path: Path) -> None:
     jobs_end.close()
     # Nobody hands the job over: it greets, and ends.
     job_end.shutdown(socket.SHUT_WR)
-    subject._serve_request(theirs)
+    subject._serve_request(theirs, 1)
     theirs.detach()
     greeting = channels.Channel(job_end).receive()
     assert greeting is not None
@@ -131,7 +131,7 @@ def test_a_warm_process_works_like_a_cold_one(tmp_path: Path) -> None:
     for end in (daemon, _daemons, ours, job_end):
         end.close()
     assert list((tmp_path / "rehearsals").iterdir()) == []
-    assert list((tmp_path / "livelocks").iterdir()) == []
+    assert [path.name for path in (tmp_path / "livelocks").iterdir()] == [f"spare_{os.getpid()}_1"]
 
 
 def test_the_lean_template_has_no_library_that_it_does_not_use(server: Server) -> None:
@@ -161,7 +161,7 @@ def test_a_spare_waits_on_whether_its_rehearsal_went_well_or_not(
     fork_requests.ask_to_warm_up(ours)
     fork_requests.ask_to_warm_up(ours)
     ours.close()
-    subject._serve_request(theirs)
+    subject._serve_request(theirs, 1)
     # It was closed by its number, as a child does.
     theirs.detach()
     daemon.close()

@@ -174,7 +174,8 @@ def test_a_job_too_large_for_a_frame_starts_runs_and_ends(queue: Queue) -> None:
     body = Path(data).read_bytes()
     assert jobs.decode_job(body).livelock == lock_file
     line.hear(go)
-    job_module.run_process(1, line, str(queue.stage.places.lock_files))
+    folder = str(queue.stage.places.lock_files)
+    job_module.run_process(1, line, folder, spare=f"{folder}/spare_1_1")
     assert jobs.decode_job(Path(data).read_bytes()).status is SUCCESS
     assert line.states()[-1].body is None
 

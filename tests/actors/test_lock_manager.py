@@ -10,7 +10,7 @@ import pytest
 from tests.actors.stage import Asker, Stage, Staged, Timer
 
 from ganger.actors.lock_manager import LockManager
-from ganger.storage import lock_files
+from ganger.storage import lock_files, processes
 from ganger.storage.locks import LocksFile, Owner, decode_locks
 from ganger.transport import messages
 from ganger.transport.addresses import Envelope
@@ -28,7 +28,9 @@ class Locks:
         self.held: dict[Owner, lock_files.LockFile] = {}
 
     def owner(self, job_id: int) -> Owner:
-        held = lock_files.create(self.stage.places.lock_files, f"job_{job_id:06d}_1")
+        # Of an earlier boot, so that the lock alone says who lives.
+        stem = lock_files.job_stem(job_id, 1.0, processes.Mark(job_id, 1, "earlier"))
+        held = lock_files.create(self.stage.places.lock_files, stem)
         owner = Owner(job_id, held.path, os.getpid())
         self.held[owner] = held
         return owner
@@ -145,7 +147,7 @@ def test_owners_that_died_unseen_are_found_when_there_is_doubt(locks: Locks) -> 
 def test_a_dead_owner_keeps_its_locks_until_it_can_be_seen_what_it_left_running(
     locks: Locks, timers: list[Timer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(_: int) -> None:
+    def refuse(_: object) -> None:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
     one, two = locks.owner(1), locks.owner(2)
@@ -153,7 +155,7 @@ def test_a_dead_owner_keeps_its_locks_until_it_can_be_seen_what_it_left_running(
     asker = locks.request(two, (NODE_A, "shared"))
     locks.kill(one)
     with monkeypatch.context() as patch:
-        patch.setattr("ganger.actors.lock_manager.sessions.end_session", refuse)
+        patch.setattr("ganger.actors.lock_manager.sessions.end_left_over", refuse)
         locks.actor.notify(messages.OwnersDoubted())
         locks.actor.end_turn()
     assert LocksGranted() not in asker.answers

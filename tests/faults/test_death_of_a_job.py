@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
+import re
 import signal
+import subprocess
 from typing import TYPE_CHECKING
 
 import psutil
+import pytest
 from tests.faults.harness import Daemon, wait_for_end
 
 from ganger import Client, JobStatus
 from ganger.storage.job_views import LogLine, StatusChange
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
-
-    import pytest
 
 
 RESERVED_SIGNALS = 0b11 << 31
@@ -122,6 +126,68 @@ def test_a_job_killed_while_no_daemon_runs_ends_in_an_error(tmp_path: Path) -> N
             [job] = client.wait(job_id, timeout=10)
             assert job.status is JobStatus.ERROR
             assert client.locks() == []
+
+
+class Strangers:
+    """A session of somebody else, whose leader has ended and whose number may be a job's too."""
+
+    def __init__(self) -> None:
+        leader = subprocess.Popen(
+            ["sh", "-c", "sleep 600 >&- & echo $$ $!"],
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        told, _ = leader.communicate()
+        self.leader, self.member = map(int, told.split())
+        self._member = os.pidfd_open(self.member)
+
+    def assert_untouched(self) -> None:
+        assert os.getsid(self.member) == self.leader
+        assert psutil.Process(self.member).status() == psutil.STATUS_SLEEPING
+
+    def end(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._member, signal.SIGKILL)
+        wait_for_end(self._member)
+
+
+@pytest.fixture
+def strangers() -> Iterator[Strangers]:
+    strangers = Strangers()
+    yield strangers
+    strangers.end()
+
+
+@pytest.mark.parametrize("named", ["in the job file", "in the lock file's name too", "alone"])
+def test_a_stranger_with_the_stored_number_of_a_dead_job_is_left_alone(
+    tmp_path: Path, strangers: Strangers, named: str
+) -> None:
+    with Daemon(tmp_path) as daemon:
+        with daemon.client() as client:
+            job_id, _ = start_gated(daemon, client)
+            process_id = client.job(job_id).process_id
+        assert process_id is not None
+        daemon.kill()
+        for process in [*psutil.Process(process_id).children(), psutil.Process(process_id)]:
+            process.kill()
+        for path in (daemon.places.queue / f"job-{job_id}", daemon.places.locks):
+            fields = json.loads(path.read_bytes())
+            text = json.dumps(fields).replace(str(process_id), str(strangers.leader))
+            if named == "in the job file":
+                text = text.replace(f"_{strangers.leader}.", f"_{process_id}.")
+            elif named == "alone":
+                text = re.sub(rf"(job_\d+_\d+)_{strangers.leader}[.\w]*", r"\1", text)
+            path.write_text(text)
+        for segment in daemon.places.journal.iterdir():
+            # What it says of the job is what the file said.
+            segment.unlink()
+        daemon.up()
+        with daemon.client() as client:
+            [job] = client.wait(job_id, timeout=10)
+            assert job.status is JobStatus.ERROR
+            assert client.locks() == []
+        strangers.assert_untouched()
 
 
 def test_a_job_that_waits_for_a_lock_gets_it_from_the_successor(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -150,3 +151,51 @@ def test_an_earlier_version_of_the_same_format_takes_over_again(
             ended = client.wait(holds, waits, timeout=60)
             assert {job.status for job in ended} == {JobStatus.SUCCESS}
         assert work.runs() == {"holds": 1, "waits": 1}
+
+
+def make_earlier_version(folder: Path) -> Path:
+    """A copy of the package that has its lock files where Ganger 1.1 had them, with its names."""
+    package = make_later_version(folder) / "ganger" / "storage"
+    for name, now, then in (
+        ("settings.py", 'return self.data / "livelocks"', 'return self.run / "livelocks"'),
+        ("lock_files.py", "{int(now)}_{mark}", "{int(now)}_{os.urandom(4).hex()}"),
+    ):
+        text = (package / name).read_text()
+        assert text.count(now) == 1
+        (package / name).write_text(text.replace(now, then))
+    return package.parents[1]
+
+
+def test_jobs_whose_lock_files_lie_where_they_used_to_are_taken_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    earlier, work = make_earlier_version(tmp_path), Work(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(earlier))
+    with Daemon(tmp_path) as daemon:
+        with daemon.client() as client:
+            holds = client.submit(work.gated("holds", locks=exclusive("n1")))
+            dies = client.submit(work.gated("dies", locks=exclusive("n2")))
+            until(client, holds, JobStatus.RUNNING)
+            until(client, dies, JobStatus.RUNNING)
+            waits = client.submit(work.short("waits", locks=exclusive("n1")))
+            until(client, waits, JobStatus.WAITING)
+            process_id = client.job(dies).process_id
+        assert process_id is not None
+        assert len(list(daemon.places.former_lock_files.glob("job_*"))) == 3
+        assert not daemon.places.lock_files.exists()
+        daemon.run("down")
+        monkeypatch.delenv("PYTHONPATH")
+        assert daemon.run("fsck").stdout == "3 jobs, 0 archived: clean\n"
+        daemon.up()
+        with daemon.client() as client:
+            assert statuses(client, holds, dies, waits) == ["running", "running", "waiting"]
+            os.kill(process_id, signal.SIGKILL)
+            [dead] = client.wait(dies, timeout=30)
+            assert dead.status is JobStatus.ERROR
+            work.let("holds")
+            # Only the new daemon, which has let it in, can give the lock to the one that waits.
+            ended = client.wait(holds, waits, timeout=60)
+            assert {job.status for job in ended} == {JobStatus.SUCCESS}
+            assert client.locks() == []
+        assert work.runs() == {"dies": 1, "holds": 1, "waits": 1}
+        assert list(daemon.places.former_lock_files.glob("job_*")) == []

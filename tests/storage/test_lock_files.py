@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ganger.storage import errors, lock_files
+from ganger.storage import errors, lock_files, processes
 
 HOLD = """
 import sys
@@ -203,8 +205,9 @@ def test_names_run_out_with_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_lock_file_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(errors.StorageError, match="No such file"):
-        lock_files.create(tmp_path / "missing", "x")
+    (tmp_path / "file").touch()
+    with pytest.raises(errors.StorageError, match=f"{tmp_path}/file/x: Not a directory"):
+        lock_files.create(tmp_path / "file", "x")
 
 
 def test_a_lock_file_that_cannot_be_removed_is_an_error(tmp_path: Path) -> None:
@@ -212,11 +215,144 @@ def test_a_lock_file_that_cannot_be_removed_is_an_error(tmp_path: Path) -> None:
         lock_files.remove_dead(tmp_path)
 
 
-def test_the_name_of_a_job_is_that_of_ganeti_and_never_the_same_again() -> None:
-    names = {lock_files.job_stem(1, 1_795_224_833.9) for _ in range(100)}
-    assert len(names) == 100
-    assert {name.rpartition("_")[0] for name in names} == {"job_000001_1795224833"}
-    assert lock_files.job_stem(12_345_678, 5.0).startswith("job_12345678_5_")
+def test_the_name_of_a_job_is_that_of_ganeti_with_the_mark_of_the_process() -> None:
+    mark = processes.own()
+    name = lock_files.job_stem(1, 1_795_224_833.9, mark)
+    assert name == f"job_000001_1795224833_{mark}"
+    assert lock_files.mark_of(f"/l/{name}") == mark
+    assert lock_files.job_stem(12_345_678, 5.0, mark).startswith("job_12345678_5_")
+
+
+@pytest.mark.parametrize(
+    "name", ["job_000001_1795224833", "job_000001_1795224833_5e6f7a8b", "ganger-daemon_1.2.3", "x"]
+)
+def test_other_names_have_no_mark(name: str) -> None:
+    assert lock_files.mark_of(name) is None
+
+
+# When somebody cleans up, or the disk refuses.
+
+
+HOLD_MARKED = """
+import sys
+from ganger.storage import lock_files, processes
+stem = lock_files.job_stem(7, 1.0, processes.own())
+spare = sys.argv[1] + "/spare_1_1"
+held = lock_files.create(sys.argv[1], stem, spare=spare)
+print(held.path, flush=True)
+sys.stdin.readline()
+held.remove()
+print("removed", flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.fixture
+def marked(tmp_path: Path) -> Iterator[Other]:
+    process = Other(HOLD_MARKED, tmp_path / "livelocks")
+    yield process
+    process.end()
+
+
+def test_a_process_whose_lock_file_was_deleted_is_alive_until_it_ends(
+    marked: Other, tmp_path: Path
+) -> None:
+    shutil.rmtree(tmp_path / "livelocks")
+    assert not lock_files.is_dead(marked.line)
+    assert lock_files.holder(marked.line) == marked.pid
+    marked.end()
+    assert lock_files.is_dead(marked.line)
+    assert lock_files.holder(marked.line) is None
+
+
+def test_an_unlocked_file_in_its_place_does_not_kill_a_process(marked: Other) -> None:
+    os.unlink(marked.line)
+    Path(marked.line).touch()
+    assert not lock_files.is_dead(marked.line)
+    assert lock_files.holder(marked.line) == marked.pid
+    lock_files.remove_dead(marked.line)
+    assert os.path.exists(marked.line)
+
+
+@pytest.mark.parametrize("other", ["start", "boot"])
+def test_the_next_process_with_its_number_is_not_taken_for_it(tmp_path: Path, other: str) -> None:
+    mark = processes.own()
+    mark = mark._replace(start=mark.start + 1) if other == "start" else mark._replace(boot="0ther")
+    path = tmp_path / lock_files.job_stem(7, 1.0, mark)
+    assert lock_files.is_dead(path)
+    assert lock_files.holder(path) is None
+
+
+def test_a_folder_that_was_deleted_is_made_again(tmp_path: Path) -> None:
+    folder = tmp_path / "data" / "livelocks"
+    held = lock_files.create(folder, lock_files.job_stem(7, 1.0, processes.own()))
+    assert os.path.exists(held.path)
+    assert folder.stat().st_mode & 0o777 == 0o700
+    held.remove()
+
+
+def test_a_file_serves_the_next_process_under_another_name(tmp_path: Path) -> None:
+    spare = f"{tmp_path}/spare_1_1"
+    numbers = set()
+    for start in range(3):
+        mark = processes.Mark(os.getpid(), start, "boot")
+        held = lock_files.create(tmp_path, lock_files.job_stem(7, 1.0, mark), spare=spare)
+        assert not os.path.exists(spare)
+        numbers.add(os.stat(held.path).st_ino)
+        held.remove()
+        assert lock_files.is_dead(held.path)
+        assert os.listdir(tmp_path) == ["spare_1_1"]
+    assert len(numbers) == 1
+    lock_files.remove_spares(os.fspath(tmp_path))
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_spare_that_somebody_asks_about_is_left_alone(tmp_path: Path) -> None:
+    spare = tmp_path / "spare_1_1"
+    spare.touch()
+    other = Other(HOLD_OFFLINE, spare)
+    try:
+        assert other.line == "held"
+        stem = lock_files.job_stem(7, 1.0, processes.own())
+        held = lock_files.create(tmp_path, stem, spare=os.fspath(spare))
+        assert os.stat(held.path).st_ino != spare.stat().st_ino
+        held.remove()
+    finally:
+        other.end()
+
+
+def test_who_looked_at_a_file_before_it_served_another_process_is_not_misled(
+    marked: Other, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = f"{tmp_path}/livelocks/{lock_files.job_stem(6, 1.0, processes.Mark(1, 0, 'boot'))}"
+    os.link(marked.line, first)
+    real = fcntl.lockf
+
+    def renamed_meanwhile(descriptor: int, kind: int) -> None:
+        if os.path.exists(first):
+            os.unlink(first)
+        real(descriptor, kind)
+
+    monkeypatch.setattr(fcntl, "lockf", renamed_meanwhile)
+    assert lock_files.is_dead(first)
+    assert not lock_files.is_dead(marked.line)
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO])
+def test_a_disk_that_refuses_the_file_leaves_the_mark_as_proof(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(code, os.strerror(code))
+
+    stem = lock_files.job_stem(7, 1.0, processes.own())
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refuse)
+        held = lock_files.create(tmp_path, stem)
+    script = "import sys; from ganger.storage.lock_files import holder; print(holder(sys.argv[1]))"
+    answer = subprocess.check_output([sys.executable, "-c", script, held.path], text=True)
+    assert answer.strip() == str(os.getpid())
+    held.remove()
 
 
 def test_a_child_does_not_believe_in_what_it_inherited(own: lock_files.LockFile) -> None:

@@ -72,7 +72,8 @@ def test_the_queue_lies_as_in_ganeti(tmp_path: Path) -> None:
     assert places.archive == tmp_path / "queue" / "archive"
     assert places.config == tmp_path / "config.data"
     assert places.locks == tmp_path / "locks.data"
-    assert places.lock_files == tmp_path / "run" / "livelocks"
+    assert places.lock_files == tmp_path / "livelocks"
+    assert places.former_lock_files == tmp_path / "run" / "livelocks"
 
 
 def test_no_two_things_lie_in_the_same_place(tmp_path: Path) -> None:

@@ -102,6 +102,10 @@ class _Stage:
         if self._dice.random() < 0.15:
             self._kill_job()
             return 1
+        if self._dice.random() < 0.1:
+            self._counts["folders cleaned"] += 1
+            kills_work.clean_folders(self._daemon.places)
+            return 1
         together = self._dice.sample(
             left, min(len(left), faults_max, self._dice.choice((1, 1, 2, 3)))
         )

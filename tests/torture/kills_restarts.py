@@ -2,17 +2,20 @@
 
 It is killed and stopped in turn, with the commands that a user has. What is promised: running
 processes go on, and are the same afterwards; what ended meanwhile is told by the successor
-with all that it said; who waits for a lock waits on, and gets it from the successor.
+with all that it said; who waits for a lock waits on, and gets it from the successor. Now and then
+somebody deletes the folders of sockets and lock files, before or after the daemon goes.
 """
 
 from __future__ import annotations
 
 import itertools
+import os
 import random
 import select
+import signal
 from typing import TYPE_CHECKING, Any
 
-from tests.faults.harness import Daemon
+from tests.faults.harness import Daemon, wait_for_end
 from tests.torture import kills_targets, kills_work
 from tests.torture.kills_load import Load
 from tests.torture.kills_targets import Target
@@ -45,6 +48,7 @@ class _Stage:
         self._others: list[str] = []
         self._submissions: list[Submission] = []
         self.ended_alone = 0
+        self.cleaned = 0
 
     def close(self) -> None:
         """End every process."""
@@ -105,10 +109,19 @@ class _Stage:
             if kind == "going":
                 target.open_gate(f"word {target.name}")
         select.select([], [], [], dice.uniform(0.0, 0.02))
+        cleans = dice.choice(("before", "after", "never", "never", "never"))
+        self.cleaned += cleans != "never"
+        pid = self._daemon.pid()
+        if cleans == "before":
+            kills_work.clean_folders(self._daemon.places)
         if is_killed:
-            self._daemon.kill()
+            descriptor = os.pidfd_open(pid)
+            os.kill(pid, signal.SIGKILL)
+            wait_for_end(descriptor)
         else:
             self._daemon.run("down")
+        if cleans == "after":
+            kills_work.clean_folders(self._daemon.places)
         for target, kind in targets.items():
             if kind in ("away", "chain"):
                 target.open_gate(f"word {target.name}")
@@ -151,7 +164,7 @@ def run_restarts(count: int, seed: int, folder: Path) -> Tally:
     tally = Tally()
     stages = itertools.count(1)
     stage = _Stage(folder / str(next(stages)))
-    ended_alone = 0
+    ended_alone = cleaned = 0
     try:
         for number in range(1, count + 1):
             is_killed = number % 2 == 1
@@ -163,9 +176,11 @@ def run_restarts(count: int, seed: int, folder: Path) -> Tally:
             broken.count_in(tally, text)
             if broken.others:
                 ended_alone += stage.ended_alone
+                cleaned += stage.cleaned
                 stage.close()
                 stage = _Stage(folder / str(next(stages)))
     finally:
         stage.close()
     tally.figures["jobs ended without a daemon"] = str(ended_alone + stage.ended_alone)
+    tally.figures["folders cleaned"] = str(cleaned + stage.cleaned)
     return tally

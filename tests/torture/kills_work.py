@@ -11,6 +11,7 @@ import fcntl
 import itertools
 import os
 import select
+import shutil
 import subprocess
 import threading
 from collections import defaultdict
@@ -296,6 +297,12 @@ def _has_left(pid: int) -> bool:
         return bool(select.select([pidfd], [], [], LEAVE_SECONDS)[0])
     finally:
         os.close(pidfd)
+
+
+def clean_folders(places: Places) -> None:
+    """Delete what others might: the folder in memory, and the lock files for good measure."""
+    for folder in (places.run, places.lock_files):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def tell_error(error: BaseException) -> str:

@@ -29,6 +29,7 @@ from ganger.actors.job_table import Phase
 from ganger.actors.lock_manager import LockManager
 from ganger.storage import config_files, documents, errors, jobs, keys, lock_files
 from ganger.storage.locks import Owner
+from ganger.storage.processes import Mark
 from ganger.storage.settings import Places
 from ganger.transport import messages
 from ganger.transport.addresses import Directory, Envelope
@@ -118,6 +119,7 @@ class Machine:
         self.locks: Staged[LockManager]
         self._stage = _Told(self, root)
         self._wishes = 0
+        self._marks = 0
         self.interruption = 0.0
         """How likely it is that a process has to rest before it changes something on disk."""
         self.refusal = 0.0
@@ -285,8 +287,13 @@ class Machine:
                         pass
         self.locks.end_turn()
 
+    def new_mark(self) -> Mark:
+        """The mark of a process that the system knows nothing of: the lock alone says it lives."""
+        self._marks += 1
+        return Mark(self._marks, self._marks, "simulated")
+
     def _fork(self, job_id: int) -> None:
-        stem = lock_files.job_stem(job_id, self.clock.read())
+        stem = lock_files.job_stem(job_id, self.clock.read(), self.new_mark())
         process = Process(self, job_id, lock_files.create(self.places.lock_files, stem))
         self.processes[job_id] = process
         asked = messages.HandOverAsked(
@@ -416,7 +423,7 @@ class Machine:
 
     def refused_locks(self) -> list[str]:
         """Locks that a new owner cannot have at once, though nobody lives who could hold them."""
-        stem = lock_files.job_stem(0, self.clock.read())
+        stem = lock_files.job_stem(0, self.clock.read(), self.new_mark())
         held = lock_files.create(self.places.lock_files, stem)
         refused = []
         for number, name in enumerate(LOCKS):

@@ -12,7 +12,7 @@ from tests.torture.world import World, playground, world
 from tests.torture.world_actors import ActorTask
 from tests.torture.world_core import Character
 
-from ganger.storage import lock_files
+from ganger.storage import lock_files, processes
 from ganger.transport import messages
 from ganger.transport.messages import JobSpec, Message
 
@@ -241,8 +241,9 @@ def test_no_lock_file_is_left_by_a_process_whose_greeting_died_with_the_executor
 
 def test_the_name_of_a_lock_file_is_never_used_twice(tmp_path: Path) -> None:
     paths = set()
-    for _ in range(3):
-        held = lock_files.create(tmp_path, lock_files.job_stem(1, 1_700_000_000.0))
+    for start in range(3):
+        mark = processes.Mark(4711, start, "boot")
+        held = lock_files.create(tmp_path, lock_files.job_stem(1, 1_700_000_000.0, mark))
         paths.add(held.path)
         held.remove()
     assert len(paths) == 3

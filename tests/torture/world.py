@@ -26,7 +26,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.torture import world_actors
+from tests.torture import kills_work, world_actors
 from tests.torture.world_actors import ActorTask, Daemon
 from tests.torture.world_checks import Oracle
 from tests.torture.world_core import Character, Core, Killed, Task
@@ -281,12 +281,15 @@ class World(Core):
         self.injected["daemon killed"] += 1
         daemon.die()
 
-    def _disturb(self) -> None:
+    def _disturb(self) -> None:  # noqa: PLR0912 - a table
         """Something else goes wrong, or changes."""
         dice = self.dice
         daemon, jobs = self.daemon, self.jobs()
         match dice.choice(
-            ("crash", "crash", "hang", "kill", "stop", "cut", "wire", "server", "configure")
+            (
+                *("crash", "crash", "hang", "kill", "stop", "cut", "wire", "server", "configure"),
+                "clean",
+            )
         ):
             case "hang" if daemon is not None and daemon.program.is_alive:
                 actor = dice.choice(list(daemon.actors.values()))
@@ -310,6 +313,10 @@ class World(Core):
                     if isinstance(task, ForkServer):
                         self.injected["fork server killed"] += 1
                         task.program.end()
+            case "clean":
+                self.injected["folders cleaned"] += 1
+                self.note("somebody", "cleans the folders")
+                kills_work.clean_folders(self.places)
             case "configure":
                 has_late = self.character.has_late_dependencies
                 slots = self.slots if has_late else dice.randint(1, 4)

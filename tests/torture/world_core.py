@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Literal
 import msgspec
 
 from ganger.storage import lock_files
+from ganger.storage.processes import Mark
 
 NUMBERS_FROM = 1_000_000
 """Descriptors of the simulated world have numbers that no real one has."""
@@ -92,6 +93,7 @@ class Program:
         self.core = core
         self.name = name
         self.pid = core.free_pid()
+        self.mark = core.new_mark(self.pid)
         self.is_alive = True
         self.is_stopped = False
         self.ended_at = math.inf
@@ -234,6 +236,7 @@ class Core:
         self._agenda: list[tuple[float, int, Callable[[], None], Kind]] = []
         self._numbers = NUMBERS_FROM
         self._entries = 0
+        self._started = 0
         self._ended_pids: deque[int] = deque(range(5_000_001, 5_000_040))
         Core.active = self
 
@@ -247,6 +250,11 @@ class Core:
     def new_number(self) -> int:
         self._numbers += 1
         return self._numbers
+
+    def new_mark(self, pid: int) -> Mark:
+        """What names the next process with this number, and no other."""
+        self._started += 1
+        return Mark(pid, self._started, "world")
 
     def free_pid(self) -> int:
         """A number that is free now; the numbers of the dead come round again soon."""

@@ -19,7 +19,7 @@ from tests.torture.world_processes import JobTask
 
 from ganger.actors import base, channels, executor, job, job_links, operations, supervisor
 from ganger.actors import wire_listener as listener
-from ganger.storage import documents, job_files, journal, lock_files, settings
+from ganger.storage import documents, job_files, journal, lock_files, processes, settings
 from ganger.storage.catalogue import OpExec
 from ganger.storage.opcodes import KilledError, OperationContext, OperationError
 from ganger.transport import wire
@@ -93,8 +93,10 @@ def simulated() -> Iterator[None]:
     """Within, every component and job lives in the world that is active."""
     create, remove = lock_files.create, lock_files.LockFile.remove
 
-    def create_lock_file(directory: str | os.PathLike[str], stem: str) -> lock_files.LockFile:
-        return world_processes.create_lock_file(create, directory, stem)
+    def create_lock_file(
+        directory: str | os.PathLike[str], stem: str, *, spare: str | None = None
+    ) -> lock_files.LockFile:
+        return world_processes.create_lock_file(create, directory, stem, spare)
 
     def remove_lock_file(held: lock_files.LockFile) -> None:
         world_processes.remove_lock_file(remove, held)
@@ -109,6 +111,9 @@ def simulated() -> Iterator[None]:
         (lock_files, "create", create_lock_file),
         (lock_files.LockFile, "remove", remove_lock_file),
         (lock_files, "holder", world_processes.holder),
+        (lock_files, "_own", world_processes.OwnFiles()),
+        (processes, "own", world_processes.own_mark),
+        (processes, "lives", world_processes.lives),
         (documents, "replace", guarded(documents.replace)),
         (documents, "exchange", guarded(documents.exchange)),
         (journal.Journal, "commit", guarded(journal.Journal.commit)),

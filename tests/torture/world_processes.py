@@ -21,6 +21,7 @@ from ganger.actors import fork_requests, job
 from ganger.actors.channels import Channel
 from ganger.actors.job_links import Link
 from ganger.storage import lock_files
+from ganger.storage.processes import Mark
 
 
 class JobTask(Task):
@@ -80,7 +81,8 @@ class JobTask(Task):
         try:
             if self.program.is_alive:
                 link = Link(Channel(self._end))  # type: ignore[arg-type]
-                job.run_process(self.job_id, link, self._locks)
+                spare = lock_files.spare_path(self._locks, 0, self.program.pid)
+                job.run_process(self.job_id, link, self._locks, spare=spare)
         except Killed:
             pass
         except BaseException:  # noqa: BLE001 - told where it can be seen
@@ -209,12 +211,12 @@ def own_pid() -> int:
 
 
 def create_lock_file(
-    create: Any, directory: str | os.PathLike[str], stem: str
+    create: Any, directory: str | os.PathLike[str], stem: str, spare: str | None
 ) -> lock_files.LockFile:
     """Stands for `lock_files.create`: the file belongs to the program, and ends with it."""
     core = Core.active
     core.fault_point()
-    made: lock_files.LockFile = create(directory, stem)
+    made: lock_files.LockFile = create(directory, stem, spare=spare)
     assert core.current is not None
     core.current.program.lock_files.append(made)
     core.fault_point()
@@ -230,6 +232,32 @@ def remove_lock_file(remove: Any, held: lock_files.LockFile) -> None:
     if task is not None:
         task.program.lock_files.remove(held)
     remove(held)
+
+
+class OwnFiles(dict[str, int]):
+    """Stands for `lock_files._own`, where one real process has the files of all programs.
+
+    What was deleted is locked for nobody but the program that has it.
+    """
+
+    def __contains__(self, path: object) -> bool:
+        if not super().__contains__(path):
+            return False
+        task = Core.active.current
+        held = [] if task is None else [one.path for one in task.program.lock_files]
+        return path in held or os.path.exists(str(path))
+
+
+def own_mark() -> Mark:
+    """Stands for `processes.own`."""
+    task = Core.active.current
+    assert task is not None
+    return task.program.mark
+
+
+def lives(mark: Mark) -> bool:
+    """Stands for `processes.lives`."""
+    return any(program.mark == mark for program in Core.active.programs.values())
 
 
 def holder(path: str | os.PathLike[str]) -> int | None:

@@ -1,0 +1,101 @@
+"""Somebody deletes the folders of a living daemon and its jobs: nobody alive is called dead."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.faults.harness import Daemon, wait_for_end
+from tests.faults.test_death_of_a_job import lock_job, start_gated, until
+
+from ganger import JobStatus
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def clean(daemon: Daemon) -> None:
+    """What logind, a tidy script or a hasty hand may do."""
+    for folder in (daemon.places.run, daemon.places.lock_files):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_a_daemon_whose_folders_are_gone_is_reached_again_and_its_jobs_live(
+    tmp_path: Path,
+) -> None:
+    with Daemon(tmp_path) as daemon:
+        with daemon.client() as client:
+            job_id, fifo = start_gated(daemon, client)
+            waiter = lock_job(client)
+            until(client, waiter, JobStatus.WAITING)
+            clean(daemon)
+            later = client.submit({"OP_ID": "OP_EXEC", "argv": ["true"]})
+            assert client.wait(later, timeout=30)[0].status is JobStatus.SUCCESS
+        assert "The daemon already runs" in daemon.run("up").stdout
+        assert daemon.run("status").stdout.startswith("Daemon:")
+        with daemon.client() as client:
+            states = [client.job(one).status for one in (job_id, waiter)]
+            assert states == [JobStatus.RUNNING, JobStatus.WAITING]
+            fifo.write_text("go\n")
+            ended = client.wait(job_id, waiter, timeout=30)
+            assert [job.status for job in ended] == [JobStatus.SUCCESS] * 2
+        assert daemon.run("down").stdout == "The daemon has stopped\n"
+        assert "clean" in daemon.run("fsck").stdout
+
+
+@pytest.mark.parametrize("when", ["before the end of the daemon", "while there is none"])
+def test_jobs_whose_lock_files_are_gone_are_adopted_and_keep_their_locks(
+    tmp_path: Path, when: str
+) -> None:
+    with Daemon(tmp_path) as daemon:
+        with daemon.client() as client:
+            job_id, fifo = start_gated(daemon, client)
+            waiter = lock_job(client)
+            until(client, waiter, JobStatus.WAITING)
+            process_id = client.job(job_id).process_id
+        if when == "before the end of the daemon":
+            clean(daemon)
+            os.kill(daemon.pid(), signal.SIGKILL)
+        else:
+            daemon.kill()
+            clean(daemon)
+        assert "2 jobs" in daemon.run("fsck", check=False).stdout
+        daemon.up()
+        with daemon.client() as client:
+            states = [client.job(one).status for one in (job_id, waiter)]
+            assert states == [JobStatus.RUNNING, JobStatus.WAITING]
+            assert client.job(job_id).process_id == process_id
+            fifo.write_text("go\n")
+            ended = client.wait(job_id, waiter, timeout=30)
+            assert [job.status for job in ended] == [JobStatus.SUCCESS] * 2
+            assert client.locks() == []
+
+
+def test_a_job_that_dies_without_its_lock_file_is_told_and_its_locks_are_free(
+    tmp_path: Path,
+) -> None:
+    with Daemon(tmp_path) as daemon, daemon.client() as client:
+        job_id, _ = start_gated(daemon, client)
+        waiter = lock_job(client)
+        until(client, waiter, JobStatus.WAITING)
+        clean(daemon)
+        process_id = client.job(job_id).process_id
+        assert process_id is not None
+        descriptor = os.pidfd_open(process_id)
+        os.kill(process_id, signal.SIGKILL)
+        wait_for_end(descriptor)
+        [dead, served] = client.wait(job_id, waiter, timeout=30)
+        assert (dead.status, served.status) == (JobStatus.ERROR, JobStatus.SUCCESS)
+
+
+def test_up_tells_of_a_daemon_that_does_not_answer(tmp_path: Path) -> None:
+    with Daemon(tmp_path) as daemon:
+        pid = daemon.pid()
+        os.kill(pid, signal.SIGSTOP)
+        told = daemon.run("up", check=False)
+        os.kill(pid, signal.SIGCONT)
+        assert told.returncode == 1
+        assert f"a daemon (pid {pid}) holds the queue in {daemon.data}, but does" in told.stderr
