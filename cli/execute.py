@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..storage import errors, job_views, jobs
-from . import choices, logs, output, whys
+from . import choices, hints, logs, output, whys
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 TIMED_OUT_EXIT_CODE = 124
 INTERRUPTED_EXIT_CODE = 130
 _SIGNAL_BASE = 128
+_NOT_STARTED = "command cannot be started: "
 
 
 @click.command(
@@ -144,7 +145,8 @@ def _exit_code(job: job_views.JobInfo) -> int:
             told = text
         case _:
             told = str(result) if result is not None else "no result"
-    output.echo(f"ganger: job {job.id} ended with status {job.status}: {told}", err=True)
+    hint = hints.shell(job.ops[0].input.get("argv") or []) if told.startswith(_NOT_STARTED) else ""
+    output.echo(f"ganger: job {job.id} ended with status {job.status}: {told}{hint}", err=True)
     return 1
 
 

@@ -11,9 +11,10 @@ import sys
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from ..storage import errors, ownership, settings
-from . import output
+from . import hints, output
 from .call import Call
 from .help_text import HelpFormatter
 
@@ -67,6 +68,14 @@ class _Commands(click.Group):
             return super().invoke(ctx)
         except BrokenPipeError as error:
             raise _EnoughError from error
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in _COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
+            raise click.UsageError(f"No such command {name!r}.{hints.meant(name, _COMMANDS)}", ctx)
+        return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(_COMMANDS)
@@ -124,6 +133,9 @@ def ganger(context: click.Context, data: str | None) -> None:
     Look:     ganger job list
     Stop:     ganger down
     """  # noqa: D301 - the mark that keeps lines apart
+    if context.get_parameter_source("data") is ParameterSource.COMMANDLINE and not data:
+        # A variable of a script that was never set: another daemon than the one that is meant.
+        raise click.UsageError("--data: is empty", context)
     context.obj = Call(data=data)
 
 
@@ -142,7 +154,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except click.UsageError as error:
         context = error.ctx
         hint = f" (see `{context.command_path} --help`)" if context is not None else ""
-        _tell(f"{error.format_message()}{hint}")
+        _tell(f"{_usage_text(error)}{hint}")
         sys.exit(error.exit_code)
     except click.ClickException as error:
         _tell(error.format_message())
@@ -158,6 +170,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _tell(ownership.explained(error.filename or "standard output", error))
         sys.exit(errors.StorageError.exit_code)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _usage_text(error: click.UsageError) -> str:
+    if isinstance(error, click.NoSuchOption) and error.option_name == "--data":
+        return "--data: stands before the command, as in `ganger --data DIR status`"
+    return error.format_message()
 
 
 def _open_missing_streams() -> None:

@@ -231,7 +231,7 @@ def status(call: Call, *, output_kind: str) -> None:
     places = call.places
     pid = _running_pid(places)
     if pid is None:
-        _tell_not_running(places, output_kind)
+        _tell_not_running(call, output_kind)
         raise click.exceptions.Exit(NOT_RUNNING_EXIT_CODE)
     try:
         with call.client(_SHORT_SECONDS) as client:
@@ -244,11 +244,13 @@ def status(call: Call, *, output_kind: str) -> None:
     _show(info, output_kind)
 
 
-def _tell_not_running(places: Places, output_kind: str) -> None:
+def _tell_not_running(call: Call, output_kind: str) -> None:
+    data = call.places.data
     if output_kind == "json":
-        output.show_json({"running": False, "data": str(places.data)})
-    else:
-        output.echo(f"No daemon runs in {places.data} (start one with `ganger up`)")
+        output.show_json({"running": False, "data": str(data)})
+        return
+    start = "ganger up" if call.data is None else ownership.command(call.places, "up")
+    output.echo(f"No daemon runs in {data} (start one with `{start}`)")
 
 
 def _show(info: DaemonInfo, output_kind: str) -> None:

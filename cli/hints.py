@@ -1,0 +1,56 @@
+"""What was probably meant by a command line that is wrong. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_ELSEWHERE = {
+    **dict.fromkeys(("jobs", "list", "ls", "ps"), "job list"),
+    **dict.fromkeys(("add", "submit"), "job submit"),
+    **dict.fromkeys(("log", "logs"), "job logs"),
+    **{
+        verb: f"job {verb}"
+        for verb in ("archive", "cancel", "info", "retry", "wait", "watch", "why")
+    },
+    **{verb: f"queue {verb}" for verb in ("drain", "limit", "simulate", "undrain")},
+    "show": "job info",
+    "kill": "job cancel --kill",
+    "filters": "filter list",
+    "rules": "filter list",
+    "keys": "key list",
+    "locks": "lock list",
+    "queues": "queue info",
+    "run": "exec",
+    "start": "up",
+    "stop": "down",
+    "restart": "down",
+    "server": "daemon",
+    "check": "fsck",
+    "repair": "fsck --repair",
+    "help": "--help",
+    "version": "--version",
+}
+"""Words of other tools, and commands without the group in which they are."""
+
+_SHELL_SIGNS = frozenset(" \t\n|&;<>$*?")
+
+
+def meant(word: str, known: Iterable[str]) -> str:
+    """`` Did you mean 'X'?`` for a command that there is not, or nothing."""
+    found = _ELSEWHERE.get(word)
+    if found is None:
+        # Only a mistake costs this import.
+        from difflib import get_close_matches  # noqa: PLC0415
+
+        found = next(iter(get_close_matches(word, list(known), n=1)), None)
+    return "" if found is None else f" Did you mean 'ganger {found}'?"
+
+
+def shell(command: Sequence[str]) -> str:
+    """What to say of one word that looks like a line for a shell; or nothing."""
+    if len(command) == 1 and _SHELL_SIGNS.intersection(command[0]):
+        return "; no shell reads it (for one: `ganger exec -- sh -c '...'`)"
+    return ""

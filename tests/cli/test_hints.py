@@ -1,0 +1,52 @@
+"""A wrong command line is answered with the one that was probably meant."""
+
+from __future__ import annotations
+
+import click
+import pytest
+
+from ganger.cli import hints
+from ganger.cli.main import _COMMANDS, ganger
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("staus", "status"),
+        ("jobs", "job list"),
+        ("submit", "job submit"),
+        ("stop", "down"),
+        ("drain", "queue drain"),
+    ],
+)
+def test_what_was_meant(word: str, told: str) -> None:
+    assert hints.meant(word, _COMMANDS) == f" Did you mean 'ganger {told}'?"
+
+
+def test_of_what_is_like_nothing_nothing_is_said() -> None:
+    assert hints.meant("xyzzy", _COMMANDS) == ""
+
+
+def test_every_command_that_is_suggested_exists() -> None:
+    context = click.Context(ganger)
+    for line in hints._ELSEWHERE.values():
+        command: click.Command = ganger
+        for word in line.split():
+            if word.startswith("-"):
+                names = [name for one in command.get_params(context) for name in one.opts]
+                assert word in names, line
+            else:
+                assert isinstance(command, click.Group)
+                found = command.get_command(context, word)
+                assert found is not None, line
+                command = found
+
+
+@pytest.mark.parametrize("command", [["echo a | wc"], ["ls *.txt"], ["a && b"]])
+def test_a_line_for_a_shell_is_recognised(command: list[str]) -> None:
+    assert "sh -c" in hints.shell(command)
+
+
+@pytest.mark.parametrize("command", [["true"], ["/opt/x-y/z.sh"], ["echo", "a | wc"]])
+def test_a_command_is_no_line_for_a_shell(command: list[str]) -> None:
+    assert hints.shell(command) == ""
