@@ -90,6 +90,7 @@ class Child:
         self.has_left = False
         self.has_locks = True
         self.was_killed = False
+        self.exit_code: int | None = None
 
     @property
     def mark(self) -> Mark | None:
@@ -214,6 +215,8 @@ class Executor(PollingComponent):
             reply = fork_requests.receive_reply(end)
             if reply is None:
                 self._lose_server(template, process, end)
+            elif (pid := fork_requests.asked_status(reply[0])) is not None:
+                self._note_status(pid, reply[1])
             else:
                 self._note_process(*reply)
             return
@@ -473,8 +476,33 @@ class Executor(PollingComponent):
                 self.address("job_queue").notify(
                     messages.StartFailed(job_id=child.job_id, text=text)
                 )
-            case watching.Ending.REPORT:
+            case watching.Ending.REPORT if child.has_left or not self._ask_status(child):
                 self._forget(child)
+
+    def _ask_status(self, child: Child) -> bool:
+        """Ask the server how a process has ended that did not say goodbye; whether it can tell.
+
+        The server is the only one whom the kernel tells. `_note_status` goes on, or `WatchDue` if
+        the server does not answer.
+        """
+        server = self._servers.get(_template(child))
+        if server is None:
+            return False
+        try:
+            fork_requests.ask_status(server[1], child.pid)
+        except OSError:
+            return False
+        self._forget_descriptors(child)
+        due = messages.WatchDue(job_id=child.job_id, lock_file=child.lock_file)
+        self._later(settings.STATUS_SECONDS, due)
+        return True
+
+    def _note_status(self, pid: int, status: int) -> None:
+        for child in list(self._children.values()):
+            if child.pid == pid and child.pidfd < 0 and child.lock_file:
+                if status != fork_requests.UNKNOWN:
+                    child.exit_code = os.waitstatus_to_exitcode(status)
+                self._watch_unwatched(child)
 
     def _forget(self, child: Child) -> None:
         """The process is gone: whatever it held is free, and the queue hears of it."""
@@ -498,6 +526,7 @@ class Executor(PollingComponent):
             lock_file=child.lock_file,
             has_left=child.has_left,
             was_killed=child.was_killed,
+            exit_code=child.exit_code,
         )
         self.address("job_queue").notify(exited)
 

@@ -10,6 +10,9 @@ from . import channels
 WARM_UP = -1
 """In the place of a job's id: there is none yet, and time to warm up for it."""
 
+UNKNOWN = -1
+"""In the place of a process's status: the server has no such child."""
+
 _REQUEST = struct.Struct("<q")
 _REPLY = struct.Struct("<qi")
 
@@ -27,10 +30,30 @@ def ask_to_warm_up(spare: socket.socket) -> None:
     spare.send(_REQUEST.pack(WARM_UP))
 
 
+def ask_status(server: socket.socket, pid: int) -> None:
+    """Ask how a child of the server's has ended. Raises `OSError` if the server is gone."""
+    server.send(_REQUEST.pack(_status_of(pid)))
+
+
+def asked_status(job_id: int) -> int | None:
+    """The process that is asked about in the place of a job's id; None if this is a job's id."""
+    return -job_id - 1 if job_id < WARM_UP else None
+
+
+def reply_status(daemon: socket.socket, pid: int, status: int) -> None:
+    """Tell how the child has ended: its status as of `os.waitpid`, or `UNKNOWN`."""
+    daemon.send(_REPLY.pack(_status_of(pid), status))
+
+
+def _status_of(pid: int) -> int:
+    # Below what stands for warming up.
+    return -pid - 1
+
+
 def receive_request(end: socket.socket) -> tuple[int, int] | None:
     """The job's id and the descriptor of its channel; None when the other end was closed.
 
-    With the id `WARM_UP` comes no channel, but -1.
+    With the id `WARM_UP`, and where `asked_status` gives a process, comes no channel, but -1.
     """
     data, descriptors = channels.receive_with_descriptors(end)
     if not data:
@@ -47,7 +70,8 @@ def reply(daemon: socket.socket, job_id: int, pid: int, pidfd: int) -> None:
 def receive_reply(server: socket.socket) -> tuple[int, int, int] | None:
     """The job's id, the pid and the pidfd of its process; None if the server has ended.
 
-    The pidfd is -1 if this process could not take it, because it has too many descriptors.
+    The pidfd is -1 if this process could not take it, because it has too many descriptors. Of an
+    answer to `ask_status`, `asked_status` gives the process, and its status stands for the pid.
     """
     try:
         data, descriptors = channels.receive_with_descriptors(server)

@@ -57,6 +57,7 @@ class ForkServer:
         self._pid = os.getpid()
         self._free_numbers: list[int] = []
         self._numbers = 0
+        self._ended: dict[int, int] = {}
         self._poll = select.poll()
         self._poll.register(daemon.fileno(), select.POLLIN)
 
@@ -95,6 +96,9 @@ class ForkServer:
         if received is None:
             return False
         job_id, channel = received
+        if (pid := fork_requests.asked_status(job_id)) is not None:
+            fork_requests.reply_status(self._daemon, pid, self._status_of(pid))
+            return True
         self._highest = max(self._highest, channel)
         if not self._spares:
             self._make_spare()
@@ -203,14 +207,32 @@ class ForkServer:
             spare = lock_files.spare_path(self._lock_files, self._pid, number)
             job.run_process(job_id, Link(channel), self._lock_files, spare=spare, mark=mark)
 
+    def _status_of(self, pid: int) -> int:
+        """How a child has ended, which may not have been noticed here yet."""
+        for pidfd, (child, _) in list(self._children.items()):
+            if child == pid and _has_ended(pidfd):
+                self._reap(pidfd)
+        return self._ended.get(pid, fork_requests.UNKNOWN)
+
     def _reap(self, pidfd: int) -> None:
+        if pidfd not in self._children:
+            # Reaped in the same round, because somebody asked.
+            return
         self._poll.unregister(pidfd)
         pid, number = self._children.pop(pidfd)
         self._free_numbers.append(number)
         self._cold.discard(pidfd)
         self._spares = [spare for spare in self._spares if spare.pidfd != pidfd]
         os.close(pidfd)
-        os.waitpid(pid, 0)
+        _, status = os.waitpid(pid, 0)
+        self._ended.pop(pid, None)
+        self._ended[pid] = status
+        if len(self._ended) > settings.ENDED_CHILDREN_KEPT:
+            del self._ended[next(iter(self._ended))]
+
+
+def _has_ended(pidfd: int) -> bool:
+    return os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def _open_descriptors() -> set[int]:

@@ -73,13 +73,24 @@ def encode_exception(error: BaseException) -> list[Any]:
 
 
 def _run_declared(opcode: Opcode, context: OperationContext) -> object:
-    try:
-        result = opcode.run(context)
-    except SystemExit as error:
-        # Meant to end a program; here it would end the job's process without a word.
-        raise OperationError(
-            "OpExecError", f"{opcode.op_id}: the operation called exit ({error.code})"
-        ) from error
+    # Threads and the text of tracebacks: the lean fork server needs neither.
+    from . import printing  # noqa: PLC0415
+
+    with printing.captured(context):
+        try:
+            result = opcode.run(context)
+        except SystemExit as error:
+            context.log_lines(printing.traceback_lines(error), kind=printing.TRACEBACK)
+            # Meant to end a program; here it would end the job's process without a word.
+            raise OperationError(
+                "OpExecError", f"{opcode.op_id}: the operation called exit ({error.code})"
+            ) from error
+        except (OperationError, errors.GangerError):
+            # Meant to be told as it is.
+            raise
+        except Exception as error:
+            context.log_lines(printing.traceback_lines(error), kind=printing.TRACEBACK)
+            raise
     try:
         return _through_json(result)
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:

@@ -7,6 +7,7 @@ their processes; `queue_wishes` does what users ask for; `queue_reading` answers
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -302,9 +303,21 @@ def kill_text(job: jobs.Job) -> str:
     return f"job {job.id} was killed on request at {_now()}, with SIGKILL"
 
 
-def death_text(job: jobs.Job) -> str:
-    """What is told of a job whose process died."""
-    return f"detected death of job {job.id} at {_now()}: its process ended without a result"
+def death_text(job: jobs.Job, exit_code: int | None = None) -> str:
+    """What is told of a job whose process died; a negative exit code is that of a signal."""
+    text = f"detected death of job {job.id} at {_now()}: its process ended without a result"
+    if exit_code is None:
+        return text
+    if exit_code >= 0:
+        return f"{text} (it exited with code {exit_code})"
+    return f"{text} (it was ended by {_signal_name(-exit_code)})"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def _now() -> str:

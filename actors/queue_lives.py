@@ -295,9 +295,11 @@ class QueueLives(QueueGate):
             self._ledger.forget(row.id)
             self._end(row)
             return
-        self._take_death(row, was_killed=message.was_killed)
+        self._take_death(row, was_killed=message.was_killed, exit_code=message.exit_code)
 
-    def _take_death(self, row: Row, *, was_killed: bool = False) -> None:
+    def _take_death(
+        self, row: Row, *, was_killed: bool = False, exit_code: int | None = None
+    ) -> None:
         """The process is gone without a word: believe the newest of file and journal."""
         self._unstored.pop(row.id, None)
         job = self._newest(row)
@@ -312,7 +314,7 @@ class QueueLives(QueueGate):
         else:
             # The file may not have the last lines yet, which are the ones that are looked for.
             self._reader.add_told(job)
-            text = kill_text(job) if was_killed else death_text(job)
+            text = kill_text(job) if was_killed else death_text(job, exit_code)
             self._fail(row, job, DEATH_SOURCE, text)
 
     def _read_file(self, row: Row) -> jobs.Job:

@@ -11,7 +11,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, assert_never
 
-from ..storage import errors, settings
+from ..storage import catalogue, errors, settings
 from ..storage.version import version
 from ..transport import messages
 from . import supervising
@@ -296,4 +296,5 @@ class Supervisor(Component):
             memory=executor.memory,
             is_read_only=queue.is_read_only,
             is_drained=queue.is_drained,
+            opcode_problems=list(catalogue.problems()),
         )

@@ -284,6 +284,8 @@ def _show(info: DaemonInfo, output_kind: str) -> None:
         output.echo(f"  {component.name:<20}{state}{again}")
     for name in info.quarantined:
         output.echo(f"Quarantined: {name}")
+    for problem in info.opcode_problems:
+        output.echo(f"Not loaded: {problem}")
 
 
 def queue_state(info: DaemonInfo) -> str:

@@ -141,6 +141,8 @@ class UserOpcodes(msgspec.Struct, frozen=True):
 
 _OWN: dict[str, type[Opcode]] = {"OP_EXEC": OpExec, "OP_TEST_DELAY": OpTestDelay}
 _made: dict[str, type[Opcode]] = {}
+_problems: list[str] = []
+_PROBLEM_CHARACTERS_MAX = 1_000
 _from_users: dict[str, type[Opcode]] = {}
 
 
@@ -173,16 +175,21 @@ def load_user_opcodes() -> UserOpcodes:
     from importlib.metadata import entry_points  # noqa: PLC0415
 
     _from_users.clear()
-    problems: list[str] = []
+    _problems.clear()
     entries = sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda entry: entry.name)
     for entry in entries:
         try:
             declared = _load_declared(entry)
         except errors.OpcodeError as error:
-            problems.append(error.text)
+            _problems.append(" ".join(error.text.split())[:_PROBLEM_CHARACTERS_MAX])
         else:
             _from_users[declared.op_id] = declared
-    return UserOpcodes(tuple(sorted(_from_users)), tuple(problems))
+    return UserOpcodes(tuple(sorted(_from_users)), tuple(_problems))
+
+
+def problems() -> tuple[str, ...]:
+    """One sentence for each opcode of a package that could not be loaded here."""
+    return tuple(_problems)
 
 
 def _load_declared(entry: EntryPoint) -> type[Opcode]:

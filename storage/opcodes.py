@@ -64,6 +64,7 @@ INVALID_SUMMARY = "INVALID_OP"
 _ALWAYS_STORED = ("depends", "comment")
 _FINAL_STATUSES = ("success", "error", "canceled")
 _JOB_ID_DIGITS_MAX = 18
+_PROBLEMS_TOLD_MAX = 3
 
 
 def check_opcode(raw: object) -> dict[str, Any]:
@@ -201,7 +202,9 @@ def _declared(plain: Mapping[str, Any]) -> type[Opcode]:
     declared = catalogue.find(op_id)
     if declared is None:
         guess = likeness(op_id, catalogue.known_ids())
-        raise errors.OpcodeError(f"unknown opcode {shown(op_id)}{guess}")
+        # It may be one of those that nobody here could load.
+        broken = "".join(f"; {problem}" for problem in catalogue.problems()[:_PROBLEMS_TOLD_MAX])
+        raise errors.OpcodeError(f"unknown opcode {shown(op_id)}{guess}{broken}")
     return declared
 
 

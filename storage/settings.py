@@ -53,6 +53,9 @@ JOB_END_BYTES_MAX = FRAME_BYTES_MAX // 8
 ERROR_RESULT_BYTES_MAX = FRAME_BYTES_MAX // 64
 """Most for the result of the opcode with which a job fails; there is room for it in any case."""
 
+TRACEBACK_BYTES_MAX = 16 * 1024
+"""How much of the traceback of an operation that failed is logged: its end."""
+
 INPUT_INLINE_BYTES_MAX = 16 * 1024
 """Standard input larger than this as JSON lies in a file of its own beside the job."""
 
@@ -82,6 +85,12 @@ TRACKED_JOBS_MAX = 25
 
 SPARE_CHILDREN = 10
 """Children a fork server keeps ready."""
+
+ENDED_CHILDREN_KEPT = 256
+"""Of how many children that have ended, the last ones, a fork server remembers how."""
+
+STATUS_SECONDS = 1.0
+"""How long a fork server may take to tell how a process has ended."""
 
 SPARE_CHILDREN_LEFT = 1
 """Spare children left when a fork server makes new ones: many in a row cost less each."""

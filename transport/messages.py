@@ -694,12 +694,15 @@ class JobExited(Notice, frozen=True):
     """From the executor: the process is gone, and its lock with it.
 
     ``has_left``: it said that it wrote its last state to its file. ``was_killed``: on request.
+    ``exit_code`` is that of the process, below 0 the number of the signal that ended it; None if
+    it is not known.
     """
 
     job_id: int
     lock_file: str
     has_left: bool
     was_killed: bool = False
+    exit_code: int | None = None
 
 
 class StartFailed(Notice, frozen=True):
@@ -1302,6 +1305,7 @@ class DaemonInfo(Reply, frozen=True):
     memory: dict[str, int]
     is_read_only: bool = False
     is_drained: bool = False
+    opcode_problems: list[str] = []
 
 
 class ReadInfo(Request[DaemonInfo], frozen=True):

@@ -12,7 +12,7 @@ from unittest import mock
 import pytest
 from tests.actors.lock_owner import LockOwner
 
-from ganger.actors import executor
+from ganger.actors import executor, fork_requests
 from ganger.actors.watching import Phase
 from ganger.storage import lock_files, processes, settings
 from ganger.transport import messages
@@ -65,7 +65,10 @@ class Subject(executor.Executor):
 @pytest.fixture
 def subject(tmp_path: Path) -> Iterator[Subject]:
     subject = Subject(tmp_path)
-    with mock.patch("ganger.actors.executor.subprocess.Popen"):
+    with (
+        mock.patch("ganger.actors.executor.subprocess.Popen"),
+        mock.patch("ganger.actors.fork_requests.ask_status"),
+    ):
         yield subject
     for child in list(subject._children.values()):
         subject._forget_descriptors(child)
@@ -90,6 +93,15 @@ def hello(process: LockOwner) -> messages.JobHello:
 def kill_server(subject: Subject) -> None:
     [(server, end)] = subject._servers.values()
     subject._lose_server("lean", server, end)
+
+
+def take_end(subject: Subject, status: int = fork_requests.UNKNOWN) -> None:
+    """The process seems to have ended; its fork server, if it has one, tells how."""
+    child = subject._children[JOB]
+    subject._take_end(child)
+    for _ in subject._servers:
+        assert JOB in subject._children
+        subject._note_status(child.pid, status)
 
 
 def watched_pid(subject: Subject) -> int:
@@ -143,7 +155,7 @@ def test_an_end_is_not_believed_while_the_lock_file_is_held(
     subject._note_process(JOB, stranger.pid, os.pidfd_open(stranger.pid))
     stranger.wait()
     subject.told.clear()
-    subject._take_end(subject._children[JOB])
+    take_end(subject)
     assert subject.told == []
     assert os.path.exists(process.lock_file)
     assert watched_pid(subject) == process.pid
@@ -159,7 +171,7 @@ def test_a_real_end_is_told_to_the_lock_manager_and_the_queue(
     subject._children[JOB].phase = Phase.CONFIRMED
     process.end()
     subject.told.clear()
-    subject._take_end(subject._children[JOB])
+    take_end(subject)
     assert subject.told == [
         ("lock_manager", messages.OwnerEnded(lock_file=process.lock_file)),
         (
@@ -169,6 +181,55 @@ def test_a_real_end_is_told_to_the_lock_manager_and_the_queue(
     ]
     assert not os.path.exists(process.lock_file)
     assert JOB not in subject._children
+
+
+def confirmed(subject: Subject, process: LockOwner) -> None:
+    subject._start_server("lean")
+    subject._start(JOB, needs_user_opcodes=False)
+    subject._greet(hello(process))
+    subject._note_process(JOB, process.pid, os.pidfd_open(process.pid))
+    subject._children[JOB].phase = Phase.CONFIRMED
+
+
+def exits(subject: Subject) -> list[messages.JobExited]:
+    return [one for _, one in subject.told if isinstance(one, messages.JobExited)]
+
+
+def test_how_a_process_ended_is_told(subject: Subject, process: LockOwner) -> None:
+    confirmed(subject, process)
+    process.end()
+    take_end(subject, 7 << 8)
+    assert [one.exit_code for one in exits(subject)] == [7]
+
+
+def test_of_a_process_that_said_goodbye_nobody_is_asked(
+    subject: Subject, process: LockOwner
+) -> None:
+    confirmed(subject, process)
+    subject.receive(Envelope(messages.JobLeft(job_id=JOB)))
+    process.end()
+    subject._take_end(subject._children[JOB])
+    assert [one.exit_code for one in exits(subject)] == [None]
+
+
+@pytest.mark.parametrize("how", ["the server dies", "the server is silent"])
+def test_an_end_is_told_though_nobody_says_how(
+    subject: Subject, process: LockOwner, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    confirmed(subject, process)
+    due: list[Any] = []
+    monkeypatch.setattr(subject, "_later", lambda _, message: due.append(message))
+    process.end()
+    subject._take_end(subject._children[JOB])
+    assert exits(subject) == []
+    if how == "the server dies":
+        kill_server(subject)
+    else:
+        [late] = due
+        subject.receive(Envelope(late))
+    # What comes then changes nothing.
+    subject._note_status(process.pid, 7 << 8)
+    assert [one.exit_code for one in exits(subject)] == [None]
 
 
 @pytest.mark.parametrize("another_runs", [True, False])
@@ -186,7 +247,7 @@ def test_lock_files_of_processes_that_died_unheard_go_when_nothing_runs(
     subject._note_process(JOB, process.pid, os.pidfd_open(process.pid))
     subject._children[JOB].phase = Phase.CONFIRMED
     process.end()
-    subject._take_end(subject._children[JOB])
+    take_end(subject)
     assert unheard.exists() == another_runs
 
 
@@ -197,7 +258,7 @@ def test_the_lock_manager_hears_nothing_of_a_process_that_never_asked_for_locks(
     subject.receive(Envelope(messages.JobLeft(job_id=JOB, has_locks=False)))
     process.end()
     subject.told.clear()
-    subject._take_end(subject._children[JOB])
+    take_end(subject)
     assert subject.told == [
         (
             "job_queue",
@@ -213,7 +274,7 @@ class Later:
     """Stands for the timers: what is to be done later, and when."""
 
     def __init__(self, seconds: float, function: Any) -> None:
-        assert seconds == settings.DISK_RETRY_SECONDS
+        assert seconds in {settings.DISK_RETRY_SECONDS, settings.STATUS_SECONDS}
         self.start = function
 
 
@@ -296,7 +357,7 @@ def test_locks_are_not_free_before_it_was_seen_what_a_dead_process_left_running(
     subject._adopt(JOB, process.lock_file, process.pid)
     process.end()
     with mock.patch("ganger.actors.executor.sessions.end_left_over", refuse):
-        subject._take_end(subject._children[JOB])
+        take_end(subject)
     [due] = told_to_itself(subject)
     assert os.path.exists(process.lock_file)
     subject.receive(Envelope(due))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -75,6 +76,52 @@ def test_spares_are_made_again_when_few_are_left(server: Server) -> None:
     # A job's process whose daemon is gone before the hand-over ends.
     gone, _ = psutil.wait_procs([one for one in children if one.pid in pids], timeout=SECONDS)
     assert len(gone) == used + 1
+
+
+def ask(server: Server, pid: int) -> int:
+    """What the server says of how a process has ended."""
+    fork_requests.ask_status(server.end, pid)
+    reply = fork_requests.receive_reply(server.end)
+    assert reply is not None
+    told, status, _ = reply
+    assert fork_requests.asked_status(told) == pid
+    return status
+
+
+def test_it_is_told_how_a_child_has_ended(server: Server) -> None:
+    channel, pid = server.start_job(7)
+    with channel:
+        assert ask(server, pid) == fork_requests.UNKNOWN
+        pidfd = os.pidfd_open(pid)
+        os.kill(pid, signal.SIGUSR1)
+        select.select([pidfd], [], [], SECONDS)
+        os.close(pidfd)
+    # Whether or not the server has noticed it by now, and as often as somebody asks.
+    assert os.waitstatus_to_exitcode(ask(server, pid)) == -signal.SIGUSR1
+    assert os.waitstatus_to_exitcode(ask(server, pid)) == -signal.SIGUSR1
+    assert ask(server, os.getpid()) == fork_requests.UNKNOWN
+    other, _ = server.start_job(8)
+    other.close()
+
+
+def test_it_remembers_a_limited_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "ENDED_CHILDREN_KEPT", 2)
+    daemon, ours = channels.pair()
+    with daemon, ours:
+        subject = fork_server.ForkServer(daemon, str(tmp_path), str(tmp_path))
+        pids = []
+        for code in (5, 6, 7):
+            if (pid := os.fork()) == 0:
+                os._exit(code)
+            pids.append(pid)
+            pidfd = os.pidfd_open(pid)
+            subject._children[pidfd] = pid, 0
+            subject._poll.register(pidfd, select.POLLIN)
+            select.select([pidfd], [], [], SECONDS)
+            subject._reap(pidfd)
+            subject._reap(pidfd)
+        known = [subject._status_of(pid) for pid in pids]
+    assert known == [fork_requests.UNKNOWN, 6 << 8, 7 << 8]
 
 
 class Script:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 import threading
 from pathlib import Path
 from typing import Any, ClassVar
@@ -10,7 +11,7 @@ import pytest
 
 from ganger.actors import operations
 from ganger.actors.rehearsal import Rehearsal
-from ganger.storage import catalogue, errors, opcodes
+from ganger.storage import catalogue, errors, opcodes, settings
 from ganger.storage.opcodes import Opcode, OperationContext, OperationError
 
 
@@ -277,3 +278,119 @@ def test_a_rehearsal_skips_only_waits_after_the_line_with_a_limit_and_in_vain() 
     assert rehearsal.clock() - start < 500
     assert rehearsal.poll([], 500.0) == []
     assert rehearsal.clock() - start >= 500
+
+
+# What an operation prints, and where it failed.
+
+
+class OpTalk(Opcode, kw_only=True):
+    """Prints, and may fail."""
+
+    op_id = "OP_TALK"
+    how: str = ""
+
+    def run(self, _: OperationContext) -> str:
+        match self.how:
+            case "print":
+                print("one\ntwo", end="")
+                print(" more")
+                print("oops", file=sys.stderr)
+                sys.stdout.buffer.write(b"\xff\n")
+                print("no end", end="", flush=True)
+            case "thread":
+                thread = threading.Thread(target=print, args=("from a thread",))
+                thread.start()
+                thread.join()
+            case "fork":
+                if (pid := os.fork()) == 0:
+                    sys.stdout.write("of a child")
+                    os._exit(0)
+                os.waitpid(pid, 0)
+            case "much":
+                print("x" * 100 * 1024)
+            case "fail":
+                print("before")
+                raise ValueError("no good \ud800")
+            case "deep":
+                return deep(2_000)
+            case "exit":
+                sys.exit(3)
+            case "tell":
+                raise OperationError("OpPrereqError", "as it is")
+        return "done"
+
+
+def deep(depth: int) -> str:
+    return deep(depth - 1) if depth else "never"
+
+
+def talk(how: str) -> tuple[Rehearsal, Exception | None]:
+    rehearsal = Rehearsal()
+    try:
+        operations.operation_for(OpTalk(how=how))(OpTalk(how=how), rehearsal)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - it is what is looked at
+        return rehearsal, error  # type: ignore[return-value]
+    return rehearsal, None
+
+
+def test_what_an_operation_prints_is_output_of_its_job() -> None:
+    before = sys.stdout, sys.stderr
+    rehearsal, error = talk("print")
+    assert error is None
+    assert (sys.stdout, sys.stderr) == before
+    assert rehearsal.lines("stdout") == ["one", "two more", "\ufffd", "no end"]
+    assert rehearsal.lines("stderr") == ["oops"]
+    assert rehearsal.written_to("stdout") == b"one\ntwo more\n\xff\nno end"
+    assert rehearsal.written_to("stderr") == b"oops\n"
+
+
+def test_what_another_thread_prints_is_passed_on_too() -> None:
+    rehearsal, _ = talk("thread")
+    assert rehearsal.lines("stdout") == ["from a thread"]
+
+
+def test_a_forked_child_does_not_speak_for_the_job(capfd: pytest.CaptureFixture[str]) -> None:
+    rehearsal, error = talk("fork")
+    assert error is None
+    assert rehearsal.lines("stdout") == []
+    assert capfd.readouterr().out == "of a child"
+
+
+def test_of_much_that_is_printed_the_log_has_the_beginning() -> None:
+    rehearsal, _ = talk("much")
+    logged = sum(len(str(line)) for line in rehearsal.lines("stdout"))
+    assert logged <= 64 * 1024
+    assert len(rehearsal.written_to("stdout")) == 100 * 1024 + 1
+
+
+def test_where_an_operation_failed_is_in_the_log() -> None:
+    rehearsal, error = talk("fail")
+    assert isinstance(error, ValueError)
+    first, *rest, last = map(str, rehearsal.lines("traceback"))
+    assert first == "Traceback (most recent call last):"
+    assert rest[0].endswith("in run")
+    assert 'raise ValueError("no good' in rest[1]
+    assert last == "ValueError: no good \\ud800"
+    assert rehearsal.lines("stdout") == ["before"]
+
+
+def test_of_a_long_traceback_the_end_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "TRACEBACK_BYTES_MAX", 200)
+    rehearsal, error = talk("deep")
+    assert isinstance(error, RecursionError)
+    first, *rest = map(str, rehearsal.lines("traceback"))
+    assert first == "... (the beginning is cut)"
+    assert rest[-1].startswith("RecursionError: ")
+    assert sum(map(len, rest)) <= 200
+
+
+def test_an_exit_tells_where_it_was_called() -> None:
+    rehearsal, error = talk("exit")
+    assert str(error) == "OP_TALK: the operation called exit (3)"
+    assert rehearsal.lines("traceback")[-1] == "SystemExit: 3"
+
+
+def test_what_an_operation_means_to_tell_needs_no_traceback() -> None:
+    rehearsal, error = talk("tell")
+    assert str(error) == "as it is"
+    assert rehearsal.lines("traceback") == []

@@ -168,3 +168,9 @@ def test_status_and_queue_info_say_whether_the_queue_takes_jobs(
     assert up.queue_state(info) == told
     up._show(info, "table")
     assert f"Queue:      {told}\n" in capsys.readouterr().out
+
+
+def test_status_names_opcodes_that_could_not_be_loaded(capsys: pytest.CaptureFixture[str]) -> None:
+    problem = "package x: opcode 'y' (x:Y) cannot be loaded: ModuleNotFoundError: z"
+    up._show(msgspec.structs.replace(INFO, opcode_problems=[problem]), "table")
+    assert f"Not loaded: {problem}\n" in capsys.readouterr().out

@@ -362,3 +362,8 @@ def test_a_broken_plug_in_is_told_by_its_package_and_left_out(
     assert len(found.problems) == 1
     assert found.problems[0].startswith(f"package plug-ins: opcode 'broken' ({value})")
     assert words in found.problems[0]
+    assert catalogue.problems() == found.problems
+    with pytest.raises(errors.OpcodeError) as caught:
+        opcodes.check_opcode({"OP_ID": "OP_OF_A_BROKEN_PACKAGE"})
+    assert caught.value.text.endswith(f"; {found.problems[0]}")
+    assert "\n" not in caught.value.text

@@ -17,7 +17,16 @@ from tests.torture.world_checks import Needs
 from tests.torture.world_core import Core, Timer
 from tests.torture.world_processes import JobTask
 
-from ganger.actors import base, channels, executor, job, job_links, operations, supervisor
+from ganger.actors import (
+    base,
+    channels,
+    executor,
+    fork_requests,
+    job,
+    job_links,
+    operations,
+    supervisor,
+)
 from ganger.actors import wire_listener as listener
 from ganger.storage import documents, job_files, journal, lock_files, processes, settings
 from ganger.storage.catalogue import OpExec
@@ -126,6 +135,7 @@ def simulated() -> Iterator[None]:
         (listener, "Router", world_network.Router),
         (listener, "os", world_network.Os()),
         (executor, "os", world_processes.Os()),
+        (fork_requests, "ask_status", world_processes.ask_no_status),
         (executor, "subprocess", world_processes.Subprocess),
         (executor, "psutil", world_processes.Psutil),
         (job_links, "select", Select),

@@ -6,6 +6,7 @@ the world's own thread stands still: control is handed over and back.
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import subprocess
@@ -130,6 +131,11 @@ class ForkServer(Task):
         fork_requests.reply(self._end, job_id, child.pid, process.number)  # type: ignore[arg-type]
         process.close()
         channel.close()
+
+
+def ask_no_status(*_: object) -> None:
+    """Stands for a request to a fork server: nobody here knows how a process has ended."""
+    raise OSError(errno.EPIPE, "no statuses here")
 
 
 class Popen:
