@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 import pykka
 
-from ..storage import errors, settings
+from ..storage import descriptors, errors, settings
 from ..transport.addresses import Directory, Envelope, Parcel
 from ..transport.messages import (
     JOB_MESSAGES,
@@ -61,6 +61,11 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     has_test_hooks: bool = False
     endpoints: list[str] = []
     """Where the doors are, filled in by the listeners."""
+
+    budget: descriptors.Budget | None = None
+    """Who may have how many descriptors; None: as the system's limit has it."""
+    descriptors_before: int | None = None
+    """The limit of descriptors that processes of jobs get; None: this process's."""
 
     components: dict[str, Component] = {}
     """The living components by name, for who watches over them."""

@@ -9,6 +9,7 @@ the queue and the scheduler, so that nothing that happens after the answer goes 
 
 from __future__ import annotations
 
+import sys
 import time
 import uuid
 from typing import TYPE_CHECKING, Any, assert_never
@@ -98,16 +99,33 @@ class ConfigStore(Component):
 
     def _limits(self) -> messages.LimitsRead:
         cluster = self._configuration.get("cluster", {})
+        running = cluster.get("max_running_jobs", settings.RUNNING_JOBS_MAX)
+        possible = self._run_slots_max()
         return messages.LimitsRead(
-            running_jobs_max=cluster.get("max_running_jobs", settings.RUNNING_JOBS_MAX),
+            running_jobs_max=running,
             tracked_jobs_max=cluster.get("max_tracked_jobs", settings.TRACKED_JOBS_MAX),
+            running_jobs_possible=possible if running > possible else None,
         )
 
+    def _run_slots_max(self) -> int:
+        """For how many running jobs there are descriptors."""
+        budget = self.surroundings.budget
+        return sys.maxsize if budget is None else budget.run_slots
+
     def _report_limits(self) -> None:
-        running = self._limits().running_jobs_max
+        limits = self._limits()
+        running = limits.running_jobs_max
+        if limits.running_jobs_possible is not None:
+            running = limits.running_jobs_possible
+            self.log.warning(
+                "fewer run slots than configured: too few files may be open",
+                configured=limits.running_jobs_max,
+                possible=running,
+            )
         self.address("scheduler").notify(messages.LimitsChanged(running_jobs_max=running))
 
     def _set_limits(self, envelope: Envelope, message: messages.SetLimits) -> None:
+        self._check_slots(message.running_jobs_max)
         wanted = {
             "max_running_jobs": message.running_jobs_max,
             "max_tracked_jobs": message.tracked_jobs_max,
@@ -117,6 +135,16 @@ class ConfigStore(Component):
         self._write({**self._configuration, "cluster": cluster})
         self._report_limits()
         envelope.reply(self._limits())
+
+    def _check_slots(self, wanted: int | None) -> None:
+        budget = self.surroundings.budget
+        if wanted is None or budget is None or wanted <= budget.run_slots:
+            return
+        raise errors.BadRequestError(
+            f"{wanted} run slots: the daemon may open {budget.limit} files at one time, which do "
+            f"for {budget.run_slots}; raise the hard limit (`ulimit -Hn`, or LimitNOFILE= of the "
+            "service) and start it again"
+        )
 
     # ------------------------------------------------------------ filter rules
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, assert_never
 
 import psutil
 
-from ..storage import documents, errors, lock_files, processes, settings
+from ..storage import descriptors, documents, errors, lock_files, processes, settings
 from ..transport import frames, messages
 from ..transport.addresses import Envelope
 from ..transport.messages import RECEIVERS, JobMessage, Message
@@ -201,6 +201,10 @@ class Executor(PollingComponent):
             due = messages.StartForkServer(template=template)
             self._later(settings.DISK_RETRY_SECONDS, due)
             return
+        if (limit := self.surroundings.descriptors_before) is not None:
+            # Jobs get the limit that the daemon was started with: some commands use the old
+            # `select`, others close all descriptors that they might have.
+            descriptors.set_limit(limit, process.pid)
         self._servers[template] = (process, ours)
         self.mailbox.watch(ours.fileno())
         self.log.info("fork server started", template=template, pid=process.pid)

@@ -157,10 +157,12 @@ class WireListener(PollingComponent):
         self._open = OpenFrames()
         self._look_at = 0.0
         self.mailbox.watch(self._open.descriptor)
+        budget = self.surroundings.budget
         self._router = Router(
             self.places.socket,
             remote=self.surroundings.remote_endpoint,
             keys=self.places.keys,
+            descriptors_max=None if budget is None else budget.door,
         )
         for descriptor in self._router.filenos():
             self.mailbox.watch(descriptor)
@@ -201,11 +203,15 @@ class WireListener(PollingComponent):
 
     def turn_ended(self) -> None:
         """Read the rest, and look from time to time at what does not come to an end."""
-        self._read_dry()
         now = time.monotonic()
-        if now >= self._look_at:
+        is_due = now >= self._look_at
+        if is_due:
             if ended := self._router.end_hoarders():
                 self.log.warning("silent connections are ended: memory grows", count=ended)
+            if ended := self._router.keep_room():
+                self.log.warning("silent connections are ended: a door is full", count=ended)
+        self._read_dry()
+        if is_due:
             has_connections = self._router.has_connections
             self._look_at = now + self._router.look_seconds if has_connections else math.inf
         is_watchful = self._look_at < math.inf

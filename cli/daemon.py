@@ -23,6 +23,7 @@ from ..actors.supervisor import Ending, Supervisor
 from ..actors.watchdog import Watchdog
 from ..storage import (
     catalogue,
+    descriptors,
     documents,
     errors,
     file_systems,
@@ -166,6 +167,8 @@ def run(
 ) -> None:
     """Run the daemon for this data directory until it stops or fails."""
     sys.setswitchinterval(settings.SWITCH_INTERVAL_SECONDS)
+    descriptors_before = descriptors.raise_limit()
+    budget = descriptors.own_budget(is_remote=remote is not None)
     for name in _IMPORTED_LATE:
         importlib.import_module(name)
     # What is imported stays, and a long queue is no garbage: to look through it all again
@@ -198,6 +201,8 @@ def run(
             remote_endpoint=remote,
             has_test_hooks=has_test_hooks,
             endpoints=[],
+            budget=budget,
+            descriptors_before=descriptors_before,
         )
 
         def ready() -> None:
@@ -206,7 +211,7 @@ def run(
 
         _supervise(surroundings, ending, ready, hung_after_seconds)
         if ending.restart_reason is not None:
-            _begin_anew(log, ending.restart_reason)
+            _begin_anew(log, ending.restart_reason, descriptors_before)
         with suppress(FileNotFoundError):
             places.beacon.unlink()
         daemon_lock.remove()
@@ -247,7 +252,7 @@ def _tidy(places: Places) -> None:
         places.run.rmdir()
 
 
-def _begin_anew(log: FilteringBoundLogger, reason: str) -> None:
+def _begin_anew(log: FilteringBoundLogger, reason: str, descriptors_before: int) -> None:
     """Replace this process by a new daemon, unless that was done too often: then raise.
 
     The kernel ends every thread, whatever it hangs at, and closes all that is locked: as
@@ -262,6 +267,7 @@ def _begin_anew(log: FilteringBoundLogger, reason: str) -> None:
     log.critical("the daemon begins anew", reason=reason)
     os.environ[RESTARTS_VARIABLE] = " ".join(map(str, decision.record.failures))
     end_fork_servers()
+    descriptors.set_limit(descriptors_before)
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - no shell needed
 
 

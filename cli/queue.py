@@ -40,12 +40,17 @@ def info(call: Call, *, output_kind: str) -> None:
                 "is_read_only": daemon.is_read_only,
                 "running_jobs_max": limits.running_jobs_max,
                 "tracked_jobs_max": limits.tracked_jobs_max,
+                "running_jobs_possible": limits.running_jobs_possible,
                 "counts": daemon.counts,
             }
         )
         return
     output.echo(f"The queue is {up.queue_state(daemon)}")
     output.echo(f"Run slots: {limits.running_jobs_max} (tracked jobs: {limits.tracked_jobs_max})")
+    if limits.running_jobs_possible is not None:
+        output.echo(
+            f"Only {limits.running_jobs_possible} can be used: the daemon may open too few files"
+        )
     counts = ((name, count) for name, count in daemon.counts.items() if name != "last_id")
     shown = ", ".join(f"{count} {name}" for name, count in counts if count)
     output.echo(f"Jobs: {shown or 'none'}")

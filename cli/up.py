@@ -235,13 +235,18 @@ def status(call: Call, *, output_kind: str) -> None:
         raise click.exceptions.Exit(NOT_RUNNING_EXIT_CODE)
     try:
         with call.client(_SHORT_SECONDS) as client:
-            info = client.info()
+            info, limits = client.info(), client.limits()
     except errors.DaemonUnreachableError as error:
         text = (
             f"the daemon (pid {pid}) in {places.data} does not answer: it starts or ends, or hangs"
         )
         raise errors.DaemonUnreachableError(f"{text}; see {places.log}") from error
     _show(info, output_kind)
+    if limits.running_jobs_possible is not None and output_kind != "json":
+        output.echo(
+            f"FEWER RUN SLOTS: {limits.running_jobs_possible} instead of "
+            f"{limits.running_jobs_max}; the daemon may open too few files (`ulimit -Hn`)"
+        )
 
 
 def _tell_not_running(call: Call, output_kind: str) -> None:

@@ -77,6 +77,37 @@ MAILBOX_DEPTH_MAX = 50_000
 TURN_MESSAGES_MAX = 256
 """Most messages an actor handles before its turn ends (group commit, writes of files)."""
 
+DESCRIPTORS_MAX = 65_536
+"""Descriptors that a daemon takes if the system lets it; it has no use for more."""
+
+DESCRIPTORS_MIN = 128
+"""Descriptors without which no daemon starts."""
+
+DESCRIPTORS_REMOTE_MIN = 4_096
+"""Descriptors without which there is no remote door: many may come in before they are counted."""
+
+DESCRIPTORS_OWN = 48
+"""Descriptors for what the daemon itself has open: its sockets, the journal, a few files."""
+
+DESCRIPTORS_PER_JOB = 3
+"""Descriptors of a run slot: the job's channel, for a moment both ends of it, and its process."""
+
+PEERS_MAX = 1_000
+"""Connections at one door above which further ones are told that there are too many."""
+
+DOOR_DESCRIPTORS_MAX = 2_200
+"""Most descriptors of one door, whatever became of the handshakes; above, the door is deaf."""
+
+ACCEPTED_AT_ONCE = 32
+"""Most local connections that are let in before they are counted."""
+
+ACCEPTED_UNSEEN_MAX = 1_100
+"""Remote connections that may come in before they are counted: libzmq stops after 1,001 events
+that nobody has read."""
+
+UNHEARD_SECONDS = 1.0
+"""How long a connection may say nothing while its door is full."""
+
 RUNNING_JOBS_MAX = 20
 """Run slots, unless the configuration says otherwise (Ganeti's ``max_running_jobs``)."""
 

@@ -1081,10 +1081,15 @@ class LocksSimulated(Notice, frozen=True):
 
 
 class LimitsRead(Reply, frozen=True):
-    """How many jobs may run at once; ``tracked_jobs_max`` is kept for Ganeti's tools."""
+    """How many jobs may run at once; ``tracked_jobs_max`` is kept for Ganeti's tools.
+
+    ``running_jobs_possible`` is smaller if the daemon may not open enough files for so many; only
+    so many run then. None: there are enough.
+    """
 
     running_jobs_max: int
     tracked_jobs_max: int
+    running_jobs_possible: int | None = None
 
 
 class ReadLimits(Request[LimitsRead], frozen=True):

@@ -96,16 +96,28 @@ class Connections:
         self._left: list[bytes] = []
         # Since the last `take_silent`.
         self._spoke: set[int] = set()
+        # Those that have completed no message, and when they came.
+        self._unheard: dict[int, float] = {}
 
     @property
     def count(self) -> int:
         """How many there are, without those that were turned away."""
         return len(self._peers) - self._leaving_count
 
-    def accepted(self, descriptor: int) -> None:
-        """There is a connection more."""
+    @property
+    def open_count(self) -> int:
+        """How many have a descriptor."""
+        return len(self._peers)
+
+    def accepted(self, descriptor: int, now: float = 0.0) -> None:
+        """There is a connection more, since ``now``."""
         self._peers[descriptor] = None
         self._spoke.add(descriptor)
+        self._unheard[descriptor] = now
+
+    def unheard(self, before: float) -> list[int]:
+        """Connections from before then on which no message was ever completed."""
+        return [descriptor for descriptor, since in self._unheard.items() if since <= before]
 
     def turned_away(self) -> None:
         """One of the connections will end soon, if it has not ended already."""
@@ -114,6 +126,7 @@ class Connections:
     def ended(self, descriptor: int) -> None:
         """There is a connection less."""
         peer = self._peers.pop(descriptor, None)
+        self._unheard.pop(descriptor, None)
         self._leaving_count = max(0, self._leaving_count - 1)
         if peer is not None:
             self._name_left(descriptor, peer)
@@ -125,6 +138,7 @@ class Connections:
     def spoke(self, descriptor: int) -> None:
         """A message was completed on this connection."""
         self._spoke.add(descriptor)
+        self._unheard.pop(descriptor, None)
 
     def take_silent(self) -> list[int]:
         """Connections that neither began nor completed a message since this was last asked."""

@@ -1,12 +1,13 @@
 """Frames over ZeroMQ sockets: the daemon's `Router`, the clients' `Dealer`. The home of zmq.
 
-How it works. The daemon has one ROUTER socket at each of its doors: the local one (ipc, a
-socket file that only its owner can reach) and, if wanted, the remote one (tcp with CURVE,
-for clients whose public key it knows). A message is one frame each way; anything else is
-dropped and counted. Everything a peer is known by (kernel credentials, key) is read from the
-message itself, where libzmq puts it for each connection: nothing is remembered under a
-peer's name. libzmq numbers the peers; one that chose its own number is not heard, because
-it could choose that of another that has left, and get its answers. Monitor sockets tell
+How it works. The daemon has one ROUTER socket at each of its doors: the local one (ipc, a socket
+file that only its owner can reach) and, if wanted, the remote one (tcp with CURVE, for clients
+whose public key it knows). Each lets in only as many as have descriptors (`entrance`,
+`deafness`): libzmq ends the process when it cannot accept. A message is one frame each way;
+anything else is dropped and counted. Everything a peer is known by (kernel credentials, key) is
+read from the message itself, where libzmq puts it for each connection: nothing is remembered
+under a peer's name. libzmq numbers the peers; one that chose its own number is not heard,
+because it could choose that of another that has left, and get its answers. Monitor sockets tell
 which connections end: `Router.take_left` names the peers that are gone.
 
 Handshakes are answered here, in the same poll as the messages (ZAP, without a thread): the
@@ -28,8 +29,6 @@ from __future__ import annotations
 import collections
 import contextlib
 import enum
-import os
-import resource
 import socket
 import threading
 import time
@@ -40,8 +39,10 @@ import zmq
 from zmq.utils import z85
 from zmq.utils.monitor import parse_monitor_message
 
-from ..storage import documents, errors, settings
+from ..storage import descriptors, documents, errors, settings
 from ..storage import keys as key_files
+from .deafness import Deafness
+from .entrance import Batch, Entrance
 from .hoarding import Hoarding, OwnSize
 from .peers import Backlog, Connections, Credentials, Incoming, Kind, credentials
 from .session import LinkEvent
@@ -69,9 +70,6 @@ RECEIVE_QUEUE_MAX = 1_000
 DOOR_QUEUE_MAX = 8
 """Frames of one peer that libzmq reads ahead for the daemon; each may be of the largest size."""
 
-PEERS_MAX = 1_000
-"""Most connections, unless half of the process's descriptors is less."""
-
 HANDSHAKE_SECONDS = 10
 """How long a connection may take to say who it is."""
 
@@ -83,9 +81,6 @@ REMOTE_HEARTBEAT_SECONDS = 5
 
 LINGER_SECONDS = 0.1
 """How long a client that is closed may take to get its last frames out."""
-
-SOCKET_PATH_BYTES_MAX = 107
-"""Longest path of a Unix socket."""
 
 _POLLIN = int(zmq.POLLIN)
 _NOBLOCK_MORE = int(zmq.NOBLOCK | zmq.SNDMORE)
@@ -115,17 +110,28 @@ class Router:
     Any other thread may call `send_between`: it sends if the owner is not at work here.
 
     ``remote`` is an endpoint such as ``tcp://0.0.0.0:7610``; then ``keys`` must be the
-    directory of its keys (`storage.keys`).
+    directory of its keys (`storage.keys`). A door uses at most ``descriptors_max`` descriptors,
+    by default its share of what the process may have; when it is full it is deaf until some
+    connections have ended.
     """
 
-    def __init__(self, local: Path, *, remote: str | None = None, keys: Path | None = None) -> None:
+    def __init__(
+        self,
+        local: Path,
+        *,
+        remote: str | None = None,
+        keys: Path | None = None,
+        descriptors_max: int | None = None,
+    ) -> None:
         self.dropped: collections.Counter[str] = collections.Counter()
         """How many messages and connections were turned away, by reason."""
         self.server_key: str | None = None
         """The public key that remote clients must know; None without a remote door."""
         self._local = local
         self._keys = keys
-        self._peers_max = _peers_max()
+        if descriptors_max is None:
+            descriptors_max = descriptors.own_budget(is_remote=remote is not None).door
+        self._descriptors_max = descriptors_max
         self._left: list[bytes] = []
         self._leaving: list[bytes] = []
         # Held by whoever uses a socket.
@@ -152,7 +158,9 @@ class Router:
 
     def filenos(self) -> list[int]:
         """Descriptors to poll for reading; when some are ready, `receive`."""
-        return [each.fileno() for each in self._sockets()]
+        local = self._doors["local"]
+        assert isinstance(local, _LocalDoor)
+        return [local.entrance.fileno(), *(each.fileno() for each in self._sockets())]
 
     @property
     def has_more(self) -> bool:
@@ -191,8 +199,8 @@ class Router:
 
     @property
     def has_connections(self) -> bool:
-        """Whether anybody is there; then `end_hoarders` from time to time."""
-        return any(door.connections.count for door in self._order)
+        """Whether anybody is there; then `end_hoarders` and `keep_room` from time to time."""
+        return any(door.connections.count or door.is_deaf for door in self._order)
 
     @property
     def look_seconds(self) -> float:
@@ -210,6 +218,17 @@ class Router:
             # What the ones before had kept is free by now.
             size = self._size.shrink()
         self._hoarding.ended(ended, size, now)
+        return ended
+
+    def keep_room(self) -> int:
+        """End connections that never spoke, at doors that are full; how many were ended."""
+        before = time.monotonic() - settings.UNHEARD_SECONDS
+        with self._using:
+            self._follow_connections()
+            ended = 0
+            for door in self._order:
+                if not door.has_room:
+                    ended += sum(map(door.end, door.connections.unheard(before)))
         return ended
 
     def take_left(self) -> list[bytes]:
@@ -248,6 +267,8 @@ class Router:
         with self._using:
             self._context.destroy()
             self._size.close()
+            for door in self._order:
+                door.close()
             self._doors.clear()
             self._order.clear()
 
@@ -259,14 +280,10 @@ class Router:
         if self._local.exists():
             return False
         documents.make_private_directory(self._local.parent)
-        # No longer than the name that it gets.
-        beside = self._local.with_name("door")
-        with self._using:
-            self._doors["local"].bind_again(f"ipc://{beside}")
-        with documents.storage_errors(beside):
-            beside.chmod(documents.SECRET_MODE)
-            # libzmq deletes the file of the old name sooner or later, and then knows only this one.
-            beside.replace(self._local)
+        local = self._doors["local"]
+        assert isinstance(local, _LocalDoor)
+        with self._using, documents.storage_errors(self._local):
+            local.put_back()
         return True
 
     def _door_of(self, peer: bytes) -> _Door | None:
@@ -274,20 +291,17 @@ class Router:
         return None if kind is None else self._doors.get(kind)
 
     def _open_local(self, path: Path) -> None:
-        if len(os.fsencode(path)) > SOCKET_PATH_BYTES_MAX:
-            text = f"{path}: longer than {SOCKET_PATH_BYTES_MAX} bytes, too long for a socket"
-            raise errors.DataDirectoryError(text)
         documents.make_private_directory(path.parent)
-        self._add(_Door("local", self._context, self.dropped)).bind(f"ipc://{path}")
-        with documents.storage_errors(path):
-            path.chmod(documents.SECRET_MODE)
+        door = _LocalDoor(path, self._context, self.dropped, self._descriptors_max)
+        self._add(door)
 
     def _open_remote(self, endpoint: str) -> None:
         assert self._keys is not None
         key_files.known_keys(self._keys)
         pair = key_files.server_pair(self._keys, new_key_pair)
         self.server_key = pair.public
-        door = self._add(_Door("remote", self._context, self.dropped))
+        door = _RemoteDoor(self._context, self.dropped, self._descriptors_max)
+        self._add(door)
         door.socket.curve_server = True
         door.socket.curve_secretkey = pair.secret.encode()
         _set_heartbeat(door.socket)
@@ -310,10 +324,11 @@ class Router:
 
     def _judge(self, domain: bytes, key: bytes) -> tuple[bytes, bytes]:
         """Whether a connection may be made: status and text, as ZAP wants them."""
+        door = self._doors["local" if domain == b"local" else "remote"]
         try:
             # The connection in question may be newer than what is known.
             self._follow_connections()
-            if sum(door.connections.count for door in self._order) > self._peers_max:
+            if door.connections.count > door.peers_max:
                 refusal = _TURNED_AWAY, b"too many peers"
             elif domain == b"local" or self._is_known(key.decode()):
                 return _ADMITTED
@@ -322,7 +337,7 @@ class Router:
         except errors.StorageError as error:
             refusal = _TURNED_AWAY, error.text.encode()
         self.dropped[refusal[1].decode()] += 1
-        self._doors["local" if domain == b"local" else "remote"].connections.turned_away()
+        door.connections.turned_away()
         return refusal
 
     def _sockets(self) -> Iterator[zmq.Socket[bytes]]:
@@ -343,10 +358,26 @@ class Router:
 class _Door:
     """One ROUTER socket, and the monitor that tells of its connections."""
 
+    kind: Kind
+    events_unread_max = 0
+    """Events above which libzmq waits until they are read, beside its own 1,000; 0: no limit."""
+
     def __init__(
-        self, kind: Kind, context: zmq.Context[zmq.Socket[bytes]], dropped: collections.Counter[str]
+        self,
+        context: zmq.Context[zmq.Socket[bytes]],
+        dropped: collections.Counter[str],
+        descriptors_max: int,
+        per_connection: int = 1,
     ) -> None:
-        self.kind = kind
+        kind = self.kind
+        self._descriptors_max = descriptors_max
+        self._batch_max = min(settings.ACCEPTED_AT_ONCE, max(2, descriptors_max // 16))
+        self.peers_max = min(
+            settings.PEERS_MAX, (descriptors_max - 2 * self._batch_max - 2) // per_connection
+        )
+        """Connections above which further ones are told that there are too many."""
+        self.is_deaf = False
+        """Whether nobody is let in now."""
         self.endpoint = ""
         self._dropped = dropped
         self._prefix = next(prefix for prefix, name in _PREFIXES.items() if name == kind)
@@ -362,36 +393,35 @@ class _Door:
         self.is_emptied = False
         """Whether the last `receive` found no further message."""
         self.socket.handshake_ivl = HANDSHAKE_SECONDS * 1_000
-        self.monitor = _monitor(self.socket, kind, zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
+        self._listens_at: int | None = None
+        events = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED | zmq.EVENT_LISTENING
+        self.monitor = _monitor(self.socket, kind, events, self.events_unread_max)
 
-    def bind(self, endpoint: str) -> None:
-        """Open the door at ``endpoint``."""
-        try:
-            self.socket.bind(endpoint)
-        except zmq.ZMQError as error:
-            raise errors.OperatorError(f"{endpoint}: {error.strerror}") from error
-        self.endpoint = self._bound = self.socket.getsockopt_string(zmq.LAST_ENDPOINT)
-        # A descriptor reports nothing before somebody has looked and found nothing.
-        self.follow_connections()
+    @property
+    def has_room(self) -> bool:
+        """Whether some connections more have descriptors."""
+        return self.connections.open_count + self._batch_max <= self._descriptors_max
 
-    def bind_again(self, endpoint: str) -> None:
-        """Listen at ``endpoint`` instead; whoever knows the door finds it where it was."""
-        with contextlib.suppress(zmq.ZMQError):
-            self.socket.unbind(self._bound)
-        try:
-            self.socket.bind(endpoint)
-        except zmq.ZMQError as error:
-            raise errors.OperatorError(f"{endpoint}: {error.strerror}") from error
-        self._bound = endpoint
+    def let_in(self) -> None:
+        """Let in those who wait if there is room; be deaf until there is some again."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Free what the door has beside its sockets."""
 
     def follow_connections(self) -> None:
-        """Read what the monitor has to tell."""
+        """Read what the monitor has to tell, and let in those for whom there is room now."""
         while (event := _monitor_event(self.monitor)) is not None:
-            kind, descriptor = event
+            kind, descriptor, endpoint = event
             if kind == zmq.EVENT_ACCEPTED:
-                self.connections.accepted(descriptor)
+                self.connections.accepted(descriptor, time.monotonic())
+                self._came(descriptor, endpoint)
             elif kind == zmq.EVENT_DISCONNECTED:
                 self.connections.ended(descriptor)
+                self._went(descriptor)
+            elif kind == zmq.EVENT_LISTENING:
+                self._listens_at = descriptor
+        self.let_in()
 
     def receive(self, limit: int) -> list[Incoming]:
         """Up to ``limit`` messages."""
@@ -433,7 +463,7 @@ class _Door:
             return False
         try:
             # The number may be another file's by now.
-            is_ours = self.endpoint.endswith(_local_name(connection))
+            is_ours = self._has_accepted(connection)
             if is_ours:
                 connection.shutdown(socket.SHUT_RDWR)
         except OSError:
@@ -479,6 +509,134 @@ class _Door:
     def _skip_rest(self) -> None:
         while self.socket.recv(copy=False).more:
             pass
+
+    def _came(self, descriptor: int, endpoint: str) -> None:
+        """A connection was made, where libzmq listens at ``endpoint``."""
+
+    def _went(self, descriptor: int) -> None:
+        """A connection has ended."""
+
+    def _has_accepted(self, connection: socket.socket) -> bool:
+        """Whether a connection may be one of this door."""
+        raise NotImplementedError
+
+
+class _LocalDoor(_Door):
+    """The door at a socket file. libzmq gets connections by the batch (`entrance`)."""
+
+    kind = "local"
+
+    def __init__(
+        self,
+        path: Path,
+        context: zmq.Context[zmq.Socket[bytes]],
+        dropped: collections.Counter[str],
+        descriptors_max: int,
+    ) -> None:
+        # A connection that comes alone has a batch of its own.
+        super().__init__(context, dropped, descriptors_max, per_connection=2)
+        self._batches: dict[str, Batch] = {}
+        self._batch_of: dict[int, Batch] = {}
+        self._last: Batch | None = None
+        self.entrance = Entrance(path, self._batch_max - 1)
+        self.endpoint = f"ipc://{path}"
+        self.follow_connections()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another batch has descriptors."""
+        used = self.connections.open_count + len(self._batches)
+        return used + self._batch_max + 2 <= self._descriptors_max
+
+    def let_in(self) -> None:
+        """Hand the next batch over when the one before is in."""
+        for batch in [batch for batch in self._batches.values() if batch.is_over]:
+            self.socket.unbind(batch.endpoint)
+            del self._batches[batch.endpoint]
+        if self._last is not None:
+            self._last.look()
+        is_ready = self._last is None or self._last.is_in
+        self.is_deaf = not self.has_room
+        if is_ready and not self.is_deaf and self.entrance.has_waiting:
+            is_ready = False
+            try:
+                self._hand_over()
+            except OSError:
+                # There is no socket for now, or no place for its file: we look again.
+                self.is_deaf = True
+        self.entrance.watch(is_wanted=is_ready and not self.is_deaf)
+
+    def put_back(self) -> None:
+        """Make the socket file again; `OSError` if it cannot be made."""
+        self.entrance.replace(self._batches)
+
+    def _hand_over(self) -> None:
+        batch, descriptor = self.entrance.take(self._batches)
+        self._batches[batch.endpoint] = self._last = batch
+        self.socket.setsockopt(zmq.USE_FD, descriptor)
+        # libzmq closes the descriptor.
+        self.socket.bind(batch.endpoint)
+
+    def close(self) -> None:
+        """Free the entrance."""
+        self.entrance.close()
+        if self._last is not None:
+            self._last.close()
+
+    def _came(self, descriptor: int, endpoint: str) -> None:
+        self._went(descriptor)
+        batch = self._batches.get(endpoint)
+        if batch is not None:
+            batch.came()
+            self._batch_of[descriptor] = batch
+
+    def _went(self, descriptor: int) -> None:
+        batch = self._batch_of.pop(descriptor, None)
+        if batch is not None:
+            batch.went()
+
+    def _has_accepted(self, connection: socket.socket) -> bool:
+        return self.entrance.has_accepted(connection.getsockname())
+
+
+class _RemoteDoor(_Door):
+    """The door for clients elsewhere, which is made deaf when it is full.
+
+    libzmq accepts until then, or until so many of its events are unread that it waits: the
+    budget knows of them (`settings.ACCEPTED_UNSEEN_MAX`).
+    """
+
+    kind = "remote"
+    events_unread_max = 1
+
+    def bind(self, endpoint: str) -> None:
+        """Open the door at ``endpoint``."""
+        try:
+            self.socket.bind(endpoint)
+        except zmq.ZMQError as error:
+            raise errors.OperatorError(f"{endpoint}: {error.strerror}") from error
+        self.endpoint = self.socket.getsockopt_string(zmq.LAST_ENDPOINT)
+        # A descriptor reports nothing before somebody has looked and found nothing.
+        self.follow_connections()
+        assert self._listens_at is not None
+        self._deafness = Deafness(self._listens_at)
+
+    def let_in(self) -> None:
+        """Listen or not."""
+        if self.has_room is self.is_deaf:
+            # Where the system knows no filters only the limit of unread events remains.
+            with contextlib.suppress(OSError):
+                self._deafness.set(is_deaf=not self.is_deaf)
+            self.is_deaf = not self.is_deaf
+
+    def close(self) -> None:
+        """Free the descriptor."""
+        if self._listens_at is not None:
+            self._deafness.close()
+
+    def _has_accepted(self, connection: socket.socket) -> bool:
+        name = connection.getsockname()
+        return not isinstance(name, str) and self.endpoint.endswith(f":{name[1]}")
 
 
 _LINK_EVENTS: dict[int, LinkEvent] = {
@@ -582,7 +740,7 @@ class BaseDealer:
 
     def _next_event(self) -> LinkEvent | None:
         while (event := _monitor_event(self._monitor)) is not None:
-            kind, value = event
+            kind, value, _ = event
             if kind == zmq.EVENT_HANDSHAKE_FAILED_AUTH and value != int(_REFUSED):
                 # libzmq takes every refusal for the last word, and does not come back.
                 self._retry_at = time.monotonic() + RECONNECT_SECONDS_MAX
@@ -620,18 +778,6 @@ _REFUSED = b"400"
 _TURNED_AWAY = b"500"
 
 
-def _peers_max() -> int:
-    # The other half of the descriptors is for files: a crowd must not stop the writing.
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return PEERS_MAX if soft == resource.RLIM_INFINITY else min(PEERS_MAX, soft // 2)
-
-
-def _local_name(connection: socket.socket) -> str:
-    """How the endpoint ends at which this connection was accepted."""
-    name = connection.getsockname()
-    return f"//{name}" if isinstance(name, str) else f":{name[1]}"
-
-
 def _is_readable(asked: zmq.Socket[bytes]) -> bool:
     """Whether ``asked`` has a message; it looks at all news first. Cheaper than to try and fail."""
     return bool(int(asked.getsockopt(zmq.EVENTS)) & _POLLIN)
@@ -653,18 +799,20 @@ def _set_heartbeat(socket: zmq.Socket[bytes]) -> None:
     socket.heartbeat_timeout = 3 * REMOTE_HEARTBEAT_SECONDS * 1_000
 
 
-def _monitor(socket: zmq.Socket[bytes], name: str, events: int) -> zmq.Socket[bytes]:
+def _monitor(
+    socket: zmq.Socket[bytes], name: str, events: int, unread_max: int = 0
+) -> zmq.Socket[bytes]:
     endpoint = _MONITOR_ENDPOINT + name
     socket.monitor(endpoint, events)
     monitor: zmq.Socket[bytes] = socket.context.socket(zmq.PAIR)
-    # Without this, a monitor that is not read for long would stop all traffic.
-    monitor.rcvhwm = 0
+    # With a limit, a monitor that is not read for long stops all traffic.
+    monitor.rcvhwm = unread_max
     monitor.connect(endpoint)
     return monitor
 
 
-def _monitor_event(monitor: zmq.Socket[bytes]) -> tuple[int, int] | None:
+def _monitor_event(monitor: zmq.Socket[bytes]) -> tuple[int, int, str] | None:
     if not _is_readable(monitor):
         return None
     event = parse_monitor_message(monitor.recv_multipart(zmq.NOBLOCK))
-    return event["event"], event["value"]
+    return event["event"], event["value"], event["endpoint"].decode()

@@ -26,9 +26,14 @@ GANGER = [sys.executable, "-m", "ganger.cli.main"]
 
 
 class Daemon:
-    """A daemon with test hooks, started through the command line."""
+    """A daemon with test hooks, started through the command line.
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    ``files_max``: how many files it, and each command, may open; None: as many as we.
+    """
+
+    def __init__(self, folder: Path, *options: str, files_max: int | None = None) -> None:
+        limit = ["sh", "-c", f'ulimit -n {files_max}; exec "$@"', "sh"]
+        self._limited = [] if files_max is None else limit
         self.folder = folder
         self.options = options
         self.data = folder / "data"
@@ -62,7 +67,7 @@ class Daemon:
     def run(self, *words: str, check: bool = True, text: str | None = None) -> Any:
         """Run one command of the command line."""
         return subprocess.run(
-            [*GANGER, "--data", str(self.data), *words],
+            [*self._limited, *GANGER, "--data", str(self.data), *words],
             check=check,
             capture_output=True,
             text=True,

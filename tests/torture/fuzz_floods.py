@@ -11,6 +11,7 @@ import os
 import random
 import socket
 import struct
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -32,6 +33,11 @@ from ganger.transport.messages import JobSpec, Message
 NOBODY = 2**22 + 1
 """The number of a process that no kernel gives out."""
 
+CROWD_SECONDS = 2.0
+CROWD_MIN = 100
+"""How many of a crowd must have come in for it to be one."""
+
+REMOTE_CROWD = 3_000
 LARGE_BYTES = settings.FRAME_BYTES_MAX - 64 * 1_024
 SEVERAL = 40
 """Of large ones, enough to be over the limit if each is kept."""
@@ -101,6 +107,10 @@ class Attack(NamedTuple):
 
     run: Callable[[Scene], None]
     is_long: bool = False
+    is_remote: bool = False
+    """Whether the daemon has a remote door."""
+    files_max: int | None = None
+    """How many files the daemon may open."""
 
     @property
     def name(self) -> str:
@@ -124,7 +134,8 @@ def run_floods(seed: int, folder: Path, tally: Tally, *, has_long: bool) -> None
 
 def _try(attack: Attack, place: Path, dice: random.Random) -> tuple[str, int]:
     place.mkdir()
-    with Daemon(place) as daemon, ExitStack() as stack:
+    options = ("--remote", "tcp://127.0.0.1:*") if attack.is_remote else ()
+    with Daemon(place, *options, files_max=attack.files_max) as daemon, ExitStack() as stack:
         scene = Scene(stack, daemon, dice)
         scene.serve()
         before = Look(scene.client)
@@ -150,6 +161,42 @@ def _silent_peers(scene: Scene) -> None:
     for _ in range(100):
         scene.connect(is_polite=False)
         scene.connect()
+
+
+def _a_crowd_that_says_nothing(scene: Scene) -> None:
+    """More than a door has places; those that find none try again, and an ordinary client too."""
+    silent = socket.SOCK_STREAM | socket.SOCK_NONBLOCK
+    end = time.monotonic() + CROWD_SECONDS
+    came: list[socket.socket] = []
+    with ExitStack() as stack:
+        while time.monotonic() < end:
+            raw = socket.socket(socket.AF_UNIX, silent)
+            if raw.connect_ex(str(scene.daemon.places.socket)) == 0:
+                came.append(stack.enter_context(raw))
+            else:
+                raw.close()
+        assert len(came) > CROWD_MIN, f"only {len(came)} came"
+        scene.client.close()
+        scene.client = scene.daemon.client()
+        scene.serve()
+
+
+def _a_remote_crowd_without_a_key(scene: Scene) -> None:
+    """What the remote door suffers the local one does not notice."""
+    [port] = [
+        int(endpoint.rpartition(":")[2])
+        for endpoint in scene.client.info().endpoints
+        if endpoint.startswith("tcp://")
+    ]
+    with ExitStack() as stack:
+        for _ in range(REMOTE_CROWD):
+            raw = stack.enter_context(socket.socket())
+            raw.setblocking(False)  # noqa: FBT003
+            raw.connect_ex(("127.0.0.1", port))
+        for _ in range(5):
+            with scene.daemon.client() as other:
+                other.info(timeout=PATIENCE_SECONDS)
+        scene.serve()
 
 
 def _other_protocols(scene: Scene) -> None:
@@ -369,6 +416,8 @@ def _forged(job_id: int, lock_file: Path, pid: int) -> Iterator[Message]:
 
 ATTACKS = (
     Attack(_silent_peers),
+    Attack(_a_crowd_that_says_nothing, files_max=256),
+    Attack(_a_remote_crowd_without_a_key, is_remote=True),
     Attack(_other_protocols),
     Attack(_frames_that_claim_to_be_huge),
     Attack(_peers_that_stop_within_a_frame),

@@ -525,7 +525,7 @@ def test_what_a_remote_client_lacks_is_named(
 def test_a_crowded_daemon_is_busy_and_lets_us_in_when_somebody_leaves(
     start: Start, data: Path, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wire, "PEERS_MAX", 1)
+    monkeypatch.setattr(settings, "PEERS_MAX", 1)
     monkeypatch.setattr(connection, "REREAD_SECONDS", 0.02)
     start()
     with Client(data) as first:

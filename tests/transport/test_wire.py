@@ -88,6 +88,7 @@ def test_a_connection_that_says_nothing_is_noticed_from_the_first_one_on(
     poll.register(news, select.POLLIN)
     with contextlib.closing(socket.socket(socket.AF_UNIX)) as silent:
         silent.connect(os.fspath(path))
+        assert router.receive() == []
         assert poll.poll(PATIENCE_SECONDS * 1_000)
         assert router.receive() == []
         assert router.has_connections
@@ -421,6 +422,7 @@ def test_garbage_at_the_door_disturbs_nobody(router: Router, dealer: Dealer, pat
     with socket.socket(socket.AF_UNIX) as raw:
         raw.connect(str(path))
         raw.sendall(b"GET / HTTP/1.1\r\n\r\n" * 100)
+        assert router.receive() == []
         raw.settimeout(PATIENCE_SECONDS)
         with contextlib.suppress(ConnectionError):
             while raw.recv(1000):
@@ -498,7 +500,7 @@ def test_a_path_too_long_for_a_socket_is_named(tmp_path: Path) -> None:
 def test_a_crowd_is_turned_away_until_some_leave(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wire, "PEERS_MAX", 2)
+    monkeypatch.setattr(settings, "PEERS_MAX", 2)
     with contextlib.ExitStack() as stack:
         router = stack.enter_context(contextlib.closing(Router(path)))
         first, second, third = (
@@ -519,13 +521,13 @@ def test_a_crowd_is_turned_away_until_some_leave(
 def test_who_was_turned_away_comes_again_by_himself(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wire, "PEERS_MAX", 0)
+    monkeypatch.setattr(settings, "PEERS_MAX", 0)
     monkeypatch.setattr(wire, "RECONNECT_SECONDS_MAX", 0.01)
     with (
         contextlib.closing(Router(path)) as router,
         contextlib.closing(Dealer(f"ipc://{path}")) as dealer,
     ):
         assert not made(router, dealer)
-        router._peers_max = 1
+        router._order[0].peers_max = 1
         while not made(router, dealer):
             pass

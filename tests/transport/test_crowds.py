@@ -1,0 +1,206 @@
+"""Doors with few descriptors: what they take is bounded, and others are let in later."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+
+import pytest
+from tests.transport.doors import LOOPBACK, connect, received, serve
+
+from ganger.storage import errors, settings
+from ganger.transport.entrance import PATH_BYTES_MAX, Entrance
+from ganger.transport.wire import Dealer, Router
+
+FEW = 40
+CROWD = 300
+
+
+@pytest.fixture(autouse=True)
+def _silence_ends_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "UNHEARD_SECONDS", 0.05)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "run" / "socket"
+
+
+@pytest.fixture
+def router(path: Path, tmp_path: Path) -> Iterator[Router]:
+    keys = tmp_path / "keys"
+    with contextlib.closing(
+        Router(path, remote=LOOPBACK, keys=keys, descriptors_max=FEW)
+    ) as router:
+        yield router
+
+
+class Crowd:
+    """Connections that say nothing. Those that find no place try again at each `push`."""
+
+    def __init__(self, address: str | tuple[str, int], count: int) -> None:
+        self._address = address
+        family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
+        self._outside = [socket.socket(family, _SILENT) for _ in range(count)]
+        self._inside: list[socket.socket] = []
+        self.push()
+
+    def push(self) -> None:
+        """Let those that are outside try."""
+        outside, self._outside = self._outside, []
+        for each in outside:
+            found = each.connect_ex(self._address)
+            came = self._inside if found in {0, errno.EINPROGRESS} else self._outside
+            came.append(each)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for each in (*self._inside, *self._outside):
+            each.close()
+
+
+_SILENT = socket.SOCK_STREAM | socket.SOCK_NONBLOCK
+
+
+def descriptors_open() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def serve_for(router: Router, seconds: float, *crowds: Crowd) -> int:
+    """Run the doors, without ending silent connections; the most descriptors used meanwhile."""
+    end = time.monotonic() + seconds
+    most = 0
+
+    def look() -> bool:
+        nonlocal most
+        for each in crowds:
+            each.push()
+        router.receive()
+        most = max(most, descriptors_open())
+        return time.monotonic() > end
+
+    serve(router, look)
+    return most
+
+
+def test_a_local_crowd_takes_no_more_than_its_door_may_have(router: Router, path: Path) -> None:
+    before = descriptors_open() + CROWD
+    with Crowd(str(path), CROWD) as crowd:
+        most = serve_for(router, 0.5, crowd)
+    assert FEW / 2 < most - before <= FEW + 1
+
+
+def test_a_remote_door_is_deaf_when_it_is_full(router: Router) -> None:
+    door = router._doors["remote"]
+    with Crowd(where(router, "remote"), CROWD):
+        serve(router, lambda: router.receive() or door.is_deaf)
+        serve_for(router, 0.2)
+        inside = door.connections.open_count
+        with Crowd(where(router, "remote"), CROWD):
+            serve_for(router, 0.2)
+            assert door.connections.open_count == inside
+    serve(router, lambda: router.receive() or not door.is_deaf)
+
+
+@pytest.mark.parametrize("kind", ["local", "remote"])
+def test_a_full_door_ends_the_silent_and_lets_others_in(router: Router, kind: str) -> None:
+    door = router._doors[kind]  # type: ignore[index]
+    address = where(router, kind)
+    with Crowd(address, CROWD) as crowd, contextlib.closing(Dealer(router.endpoints[0])) as dealer:
+        if kind == "remote":
+            # The one door does not know of the other's crowd.
+            connect(router, dealer)
+
+        def is_full() -> bool:
+            crowd.push()
+            router.receive()
+            return not door.has_room
+
+        serve(router, is_full)
+        if kind == "remote":
+            assert not router._doors["local"].is_deaf
+
+        def look() -> bool:
+            router.receive()
+            router.keep_room()
+            while dealer.take() is not None:
+                pass
+            return dealer.send(b"x")
+
+        serve(router, look)
+        assert received(router).data == b"x"
+        serve(router, lambda: router.keep_room() or door.has_room)
+
+
+def test_peers_that_speak_stay_when_silent_ones_are_ended(router: Router, path: Path) -> None:
+    with contextlib.closing(Dealer(router.endpoints[0])) as dealer:
+        connect(router, dealer)
+        assert dealer.send(b"one")
+        peer = received(router).peer
+        with Crowd(str(path), CROWD) as crowd:
+            ended = 0
+
+            def look() -> bool:
+                nonlocal ended
+                crowd.push()
+                router.receive()
+                ended += router.keep_room()
+                return ended >= FEW
+
+            serve(router, look)
+        assert dealer.send(b"two")
+        again = received(router)
+        assert (again.peer, again.data) == (peer, b"two")
+
+
+def test_connections_that_come_and_go_leave_nothing_behind(router: Router, path: Path) -> None:
+    serve_for(router, 0.05)
+    before = descriptors_open()
+    for _ in range(2 * FEW):
+        with Crowd(str(path), 1):
+            serve(router, lambda: router.receive() or router._order[0].connections.open_count)
+    serve(router, lambda: not router.receive() and descriptors_open() == before)
+    assert os.listdir(path.parent) == ["socket"]
+
+
+def test_an_entrance_that_cannot_be_renewed_waits(router: Router, path: Path) -> None:
+    folder, aside = path.parent, path.parent.with_name("aside")
+    with Crowd(str(path), 1):
+        folder.rename(aside)
+        serve_for(router, 0.05)
+        assert router._doors["local"].is_deaf
+        assert router.has_connections
+        aside.rename(folder)
+
+        def look() -> int:
+            router.receive()
+            router.keep_room()
+            return router._doors["local"].connections.open_count
+
+        assert serve(router, look) == 1
+
+
+def test_the_longest_path_of_a_socket_can_be_that_of_a_door(tmp_path: Path) -> None:
+    name = "n" * (PATH_BYTES_MAX - len(os.fsencode(tmp_path)) - 1)
+    with (
+        contextlib.closing(Router(tmp_path / name)),
+        contextlib.closing(Dealer(f"ipc://{tmp_path / name}")),
+    ):
+        pass
+    with pytest.raises(errors.DataDirectoryError, match="too long for a socket"):
+        Entrance(tmp_path / (name + "n"), 1)
+
+
+def where(router: Router, kind: str) -> str | tuple[str, int]:
+    """The address of a door."""
+    if kind == "local":
+        return router.endpoints[0].removeprefix("ipc://")
+    return "127.0.0.1", int(router.endpoints[1].rpartition(":")[2])
