@@ -359,6 +359,8 @@ class _Door:
     """One ROUTER socket, and the monitor that tells of its connections."""
 
     kind: Kind
+    events = int(zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
+    """What the monitor tells of."""
     events_unread_max = 0
     """Events above which libzmq waits until they are read, beside its own 1,000; 0: no limit."""
 
@@ -394,8 +396,7 @@ class _Door:
         """Whether the last `receive` found no further message."""
         self.socket.handshake_ivl = HANDSHAKE_SECONDS * 1_000
         self._listens_at: int | None = None
-        events = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED | zmq.EVENT_LISTENING
-        self.monitor = _monitor(self.socket, kind, events, self.events_unread_max)
+        self.monitor = _monitor(self.socket, kind, self.events, self.events_unread_max)
 
     @property
     def has_room(self) -> bool:
@@ -607,6 +608,7 @@ class _RemoteDoor(_Door):
     """
 
     kind = "remote"
+    events = int(_Door.events | zmq.EVENT_LISTENING)
     events_unread_max = 1
 
     def bind(self, endpoint: str) -> None:

@@ -53,6 +53,7 @@ class Subject(executor.Executor):
         self._places = types.SimpleNamespace(
             lock_files=folder, former_lock_files=folder / "former", rehearsals=folder
         )
+        self.surroundings = types.SimpleNamespace(descriptors_before=None)  # type: ignore[assignment]
 
     @property
     def places(self) -> Any:

@@ -50,6 +50,9 @@ class Sockets:
     def end_hoarders(self) -> int:
         return 0
 
+    def keep_room(self) -> int:
+        return 0
+
     def take_left(self) -> list[bytes]:
         return []
 

@@ -174,7 +174,14 @@ class Dealer:
 class Router:
     """Stands for `wire.Router`."""
 
-    def __init__(self, local: Path, *, remote: object = None, keys: object = None) -> None:
+    def __init__(
+        self,
+        local: Path,
+        *,
+        remote: object = None,
+        keys: object = None,
+        descriptors_max: object = None,  # noqa: ARG002 - here are none
+    ) -> None:
         core = Core.active
         assert core.current is not None
         assert (remote, bool(keys)) == (None, True)
@@ -219,6 +226,9 @@ class Router:
     look_seconds = 1.0
 
     def end_hoarders(self) -> int:
+        return 0
+
+    def keep_room(self) -> int:
         return 0
 
     def take_left(self) -> list[bytes]:
