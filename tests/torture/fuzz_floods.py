@@ -34,7 +34,7 @@ NOBODY = 2**22 + 1
 """The number of a process that no kernel gives out."""
 
 CROWD_SECONDS = 2.0
-CROWD_MIN = 100
+CROWD_MIN = 50
 """How many of a crowd must have come in for it to be one."""
 
 REMOTE_CROWD = 3_000
