@@ -15,7 +15,9 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.actors.queue_stage import DELAY
 from tests.actors.stage import Stage, Staged, Timer
+from tests.compatibility.make_format_data import EXEC
 from tests.faults.harness import Daemon
 
 from ganger.actors.config_store import ConfigStore
@@ -123,8 +125,14 @@ def test_what_had_not_begun_goes_on(stage: Stage, folder: Path) -> None:
         if not JobStatus(status).is_final
     }
     assert {str(one.job.id) for one in arrived.jobs} == pending
-    again = queue.ask(messages.SubmitJobs(jobs=[messages.JobSpec(ops=[{}])], key="once"))
+    # The same submission again, and another one under its key.
+    given = messages.JobSpec(ops=[EXEC, DELAY], priority=-3, reason=[("gnt:user", "why", 7)])
+    again = queue.ask(messages.SubmitJobs(jobs=[given], key="once"))
     assert again.answer == messages.JobsSubmitted(ids=[9], is_repeat=True)
+    other = msgspec.structs.replace(given, ops=[DELAY, EXEC])
+    refused = queue.ask(messages.SubmitJobs(jobs=[other], key="once")).answer
+    assert isinstance(refused, messages.Failure)
+    assert "job 9" in refused.text
     queue.close()
 
 
@@ -254,8 +262,10 @@ def test_what_a_later_version_wrote_is_refused_by_name_and_left_as_it_is(
         done: subprocess.CompletedProcess[str] = daemon.run(*command.split(), check=False)
     finally:
         daemon.__exit__()
-    code = 70 if command.startswith("fsck") else 1
-    assert (done.returncode, done.stderr) == (code, f"ganger: {told}\n")
+    is_start = command == "up"
+    hint = f"; check the directory: ganger --data {daemon.data} fsck" if is_start else ""
+    code = 1 if is_start else 70
+    assert (done.returncode, done.stderr) == (code, f"ganger: {told}{hint}\n")
     assert content(daemon.places.queue) == before
 
 
