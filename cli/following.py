@@ -85,7 +85,8 @@ def _shown(
         TextColumn("{task.fields[count]}"),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True) as progress, output.above(console):
         total, ended = len(set(ids)), 0
         everything = progress.add_task("jobs ended", total=total, count=f"0 of {total}")
         running: dict[int, object] = {}

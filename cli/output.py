@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import sys
 import time
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,9 @@ import msgspec
 from . import layout
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+    from rich.console import Console
     from rich.text import Text
 
 COLOURS = {
@@ -110,8 +112,24 @@ def echo(*parts: object, err: bool = False, nl: bool = True, kept: str = "\n\t")
         else harmless(str(part), kept)
         for part in parts
     ]
+    if err and _screens:
+        _screens[-1].print("".join(shown), markup=False, highlight=False)
+        return
     # Into a pipe or a file click leaves out the colours.
     click.echo("".join(shown), err=err, nl=nl)
+
+
+@contextmanager
+def above(console: Console) -> Iterator[None]:
+    """Meanwhile text for standard error goes to ``console``, at the end of which bars move."""
+    _screens.append(console)
+    try:
+        yield
+    finally:
+        _screens.remove(console)
+
+
+_screens: list[Console] = []
 
 
 def harmless(text: str, kept: str = "") -> str:

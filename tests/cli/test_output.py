@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import pytest
+from rich.console import Console
 from tests.cli import stand_in
 
 from ganger.cli import layout, output
@@ -225,6 +226,19 @@ def test_control_characters_are_shown_instead_of_sent(capsys: pytest.CaptureFixt
     captured = capsys.readouterr()
     assert captured.out == f"job fine: {SHOWN}\n"
     assert captured.err == "two\nlines\tä €\n"
+
+
+def test_lines_stand_above_what_moves_at_the_end_of_the_screen(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    screen = io.StringIO()
+    with output.above(Console(file=screen, width=80)):
+        output.echo("ganger: \x1b[2J", err=True)
+        output.echo("out")
+    output.echo("later", err=True)
+    assert screen.getvalue() == "ganger: \\x1b[2J\n"
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("out\n", "later\n")
 
 
 def test_tables_send_no_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
