@@ -12,7 +12,7 @@ import math
 import os
 import time
 import weakref
-from collections import deque
+from collections import Counter, deque
 from typing import TYPE_CHECKING, assert_never
 
 import msgspec
@@ -152,6 +152,8 @@ class WireListener(PollingComponent):
         """Open the doors."""
         documents.make_private_directory(self.places.run)
         self._unanswered: dict[tuple[bytes, int], str] = {}
+        self._shares: Counter[bytes] = Counter()
+        self._counted_at = -math.inf
         self._attached: dict[bytes, Envelope] = {}
         self._spokesmen = Spokesmen(self.places.lock_files, self.places.former_lock_files)
         self._open = OpenFrames()
@@ -266,8 +268,8 @@ class WireListener(PollingComponent):
         if self.surroundings.directory.depth(receiver) > settings.MAILBOX_DEPTH_MAX:
             raise errors.BusyError(f"{receiver} has too much work waiting; try again")
         if isinstance(frame.message, Request):
-            if len(self._unanswered) >= settings.REQUESTS_OPEN_MAX:
-                raise errors.BusyError("too many requests are open; try again")
+            if len(self._unanswered) >= settings.REQUESTS_OPEN_PER_PEER_MAX:
+                self._check_share(peer)
             if isinstance(frame.message, _LASTING) and not self._open.has_room(size):
                 raise errors.BusyError("the open requests are too large together; try again")
             self._unanswered[peer, frame.number] = receiver
@@ -281,6 +283,19 @@ class WireListener(PollingComponent):
         if isinstance(frame.message, messages.AttachJob):
             self._attached[peer] = envelope
         self.address(receiver).tell(envelope)
+
+    def _check_share(self, peer: bytes) -> None:
+        """There are many unanswered requests: refuse another one, if it is one too many."""
+        if len(self._unanswered) >= settings.REQUESTS_OPEN_MAX:
+            raise errors.BusyError("too many requests are open; try again")
+        now = time.monotonic()
+        if now >= self._counted_at + settings.REQUESTS_COUNTED_SECONDS:
+            # All at once and not often: it is seldom needed, and every answer would have to count.
+            self._counted_at = now
+            self._shares = Counter(one for one, _ in self._unanswered.copy())
+        if self._shares[peer] >= settings.REQUESTS_OPEN_PER_PEER_MAX:
+            raise errors.BusyError("too many requests of this connection are open; try again")
+        self._shares[peer] += 1
 
     def _check_peer(self, identity: Credentials) -> None:
         if identity.kind == "local" and identity.uid not in (0, os.geteuid()):

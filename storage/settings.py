@@ -171,6 +171,12 @@ QUESTIONS_MAX = 1_000
 REQUESTS_OPEN_MAX = 100_000
 """Most requests of clients that may be unanswered; above, new ones are refused."""
 
+REQUESTS_OPEN_PER_PEER_MAX = 20_000
+"""Most of them on one connection, so that it does not use up what all have."""
+
+REQUESTS_COUNTED_SECONDS = 0.1
+"""How often the unanswered requests of each connection are counted, when there are many."""
+
 SWITCH_INTERVAL_SECONDS = 0.0005
 """How long a thread of the daemon may keep the interpreter while another waits."""
 

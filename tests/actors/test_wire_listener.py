@@ -92,9 +92,9 @@ class Door:
         self.sockets: Sockets = sockets
         self._numbers = iter(range(1, 1_000))
 
-    def come(self, message: messages.Message) -> None:
+    def come(self, message: messages.Message, peer: bytes = b"L1") -> None:
         data = frames.encode(message, next(self._numbers))
-        self.sockets.coming.append(Incoming(b"L1", data, HERE))
+        self.sockets.coming.append(Incoming(peer, data, HERE))
 
     def answers(self) -> list[messages.Message]:
         return [frames.decode(sent, messages.ClientReply).message for sent in self.sockets.sent]
@@ -237,10 +237,33 @@ def _is_readable(door: Door) -> bool:
     return bool(poll.poll(0))
 
 
+def test_one_connection_does_not_use_up_what_all_have(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "REQUESTS_OPEN_PER_PEER_MAX", 3)
+    monkeypatch.setattr(settings, "REQUESTS_COUNTED_SECONDS", 0.0)
+    for job_id in range(1, 6):
+        door.come(messages.ReadJob(id=job_id))
+    door.actor.end_turn()
+    assert len(door.stage.busy_with) == 3
+    assert door.errors() == ["too many requests of this connection are open; try again"] * 2
+    # Another one is served as always.
+    door.come(messages.ReadJob(id=7), b"L2")
+    door.actor.end_turn()
+    assert door.stage.busy_with[-1].message == messages.ReadJob(id=7)
+    # An answer makes room for another request.
+    door.stage.busy_with[0].reply(messages.JobDocument(id=1, body=b""))
+    door.actor.notify(door.stage.take_one(messages.ReplyDue))
+    door.come(messages.ReadJob(id=8))
+    door.actor.end_turn()
+    assert door.stage.busy_with[-1].message == messages.ReadJob(id=8)
+
+
 def test_requests_that_nobody_answers_have_a_limit(
     door: Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settings, "REQUESTS_OPEN_MAX", 3)
+    monkeypatch.setattr(settings, "REQUESTS_OPEN_PER_PEER_MAX", 3)
     envelopes = [door.asked(messages.ReadJob(id=job_id)) for job_id in (1, 2, 3)]
     assert door.errors() == []
     door.come(messages.ReadJob(id=4))

@@ -15,12 +15,16 @@ import psutil
 
 from ganger import Client
 from ganger.storage import settings
+from ganger.storage.job_views import StatusChange
 from ganger.transport import frames
 from ganger.transport.messages import ClientReply, CrashComponent
 from ganger.transport.wire import Dealer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
+
+    from ganger import JobStatus
 
 GANGER = [sys.executable, "-m", "ganger.cli.main"]
 
@@ -119,6 +123,17 @@ class Daemon:
     def fork_servers(self) -> list[psutil.Process]:
         """The processes that fork jobs: children of the daemon."""
         return psutil.Process(self.pid()).children()
+
+
+def until(client: Client, ids: Iterable[int], *statuses: JobStatus, seconds: float = 30.0) -> None:
+    """Wait until each of these jobs has been in one of these states; fail if one ends without."""
+    missing = set(ids)
+    for part in client.watch(*missing, log=False, timeout=seconds):
+        if isinstance(part, StatusChange) and part.status in statuses:
+            missing.discard(part.job_id)
+            if not missing:
+                return
+    raise AssertionError(f"jobs {sorted(missing)} were never {' or '.join(statuses)}")
 
 
 def wait_for_end(descriptor: int) -> None:

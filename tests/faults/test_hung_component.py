@@ -6,13 +6,12 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.faults.harness import Daemon, Witnesses
+from tests.faults.harness import Daemon, Witnesses, until
 
 from ganger import JobStatus
 from ganger.actors.supervising import policy_of
 from ganger.actors.tree import COMPONENTS
 from ganger.storage import errors
-from ganger.storage.job_views import StatusChange
 from ganger.transport import frames, messages
 from ganger.transport.session import LinkEvent
 from ganger.transport.wire import Dealer
@@ -102,9 +101,7 @@ def test_a_running_job_outlives_a_daemon_that_begins_anew(tmp_path: Path) -> Non
         gate.touch()
         command = f"while [ -e {gate} ]; do read -t 0.02 none; done; echo through"
         job_id = client.submit({"OP_ID": "OP_EXEC", "argv": ["bash", "-c", command]})
-        for change in client.watch(job_id, log=False):
-            if isinstance(change, StatusChange) and change.status is JobStatus.RUNNING:
-                break
+        until(client, [job_id], JobStatus.RUNNING)
         process = client.job(job_id).process_id
         before = client.info()
         daemon.crash("job_queue", "hang")

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests import seeds
-from tests.faults.harness import Daemon, Witnesses, wait_for_end
+from tests.faults.harness import Daemon, Witnesses, until, wait_for_end
 
 from ganger import JobStatus
 from ganger.actors.tree import COMPONENTS
-from ganger.storage.job_views import StatusChange
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,9 +95,7 @@ def test_a_component_that_fails_too_often_ends_the_daemon_and_touches_no_job(
         os.mkfifo(fifo)
         with daemon.client() as client:
             job_id = client.submit({"OP_ID": "OP_EXEC", "argv": ["cat", str(fifo)]})
-            for change in client.watch(job_id, log=False):
-                if isinstance(change, StatusChange) and change.status is JobStatus.RUNNING:
-                    break
+            until(client, [job_id], JobStatus.RUNNING)
         descriptor = os.pidfd_open(daemon.pid())
         while True:
             try:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Self
 
+from tests.faults.harness import until
+
 from ganger import Client, JobStatus
-from ganger.storage.job_views import StatusChange
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,12 +52,7 @@ class Gate:
 
 def until_running(client: Client, *ids: int) -> None:
     """Wait until all of these jobs have begun."""
-    left = set(ids)
-    for change in client.watch(*ids, log=False):
-        if isinstance(change, StatusChange) and change.status is JobStatus.RUNNING:
-            left.discard(change.job_id)
-            if not left:
-                return
+    until(client, ids, JobStatus.RUNNING, seconds=PATIENCE_SECONDS)
 
 
 def end(client: Client, *ids: int) -> dict[int, JobStatus]:

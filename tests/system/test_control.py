@@ -252,6 +252,8 @@ def test_a_command_that_does_not_listen_is_killed_all_the_same(client: Client) -
     for part in client.watch(job_id, timeout=30):
         if not isinstance(part, StatusChange) and part.text == "ready":
             break
+    else:
+        raise AssertionError(f"job {job_id} has ended without a word")
     client.cancel(job_id, kill=True)
     [ended] = client.wait(job_id, timeout=30)
     assert ended.ops is not None

@@ -165,6 +165,8 @@ def ended_of(client: Client, ids: list[int]) -> int:
     for change in client.watch(*ids, log=False):
         if getattr(change, "status", None) is SUCCESS:
             break
+    else:
+        raise AssertionError(f"none of {ids} has ended well")
     passed = client.submit(shell("true"))
     assert end(client, passed) == {passed: SUCCESS}
     return statuses(client, *ids).count("success")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tests.faults.harness import until
 from tests.system.gates import Gate, delay, until_running
 
 from ganger import Client, JobStatus
-from ganger.storage.job_views import StatusChange
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,9 +17,7 @@ PAUSE_ALL: dict[str, Any] = {"action": "PAUSE", "predicates": []}
 
 
 def until_waiting(client: Client, job_id: int) -> None:
-    for _ in client.watch(job_id, log=False):
-        if client.job(job_id).status is JobStatus.WAITING:
-            return
+    until(client, [job_id], JobStatus.WAITING)
 
 
 def with_lock(opcode: dict[str, Any]) -> dict[str, Any]:
@@ -57,9 +55,7 @@ def test_jobs_that_have_begun_are_foretold_too(client: Client, gate: Gate) -> No
     rule = client.add_filter(**PAUSE_ALL)
     gate.let_through()
     for job_id in (holder, waiter):
-        for _ in client.watch(job_id, log=False):
-            if client.job(job_id).status is JobStatus.QUEUED:
-                break
+        until(client, [job_id], JobStatus.QUEUED)
     client.delete_filter(rule)
     assert {job.status for job in client.wait(holder, waiter)} == {JobStatus.SUCCESS}
 
@@ -73,9 +69,7 @@ def test_a_job_sent_back_from_the_line_for_a_lock_names_every_rule_that_holds_it
         client.add_filter(action="PAUSE", predicates=predicates, reason=reason, priority=priority)
         for priority, reason in enumerate(("first", "second"))
     ]
-    for part in client.watch(waiter, log=False):
-        if isinstance(part, StatusChange) and part.status is JobStatus.QUEUED:
-            break
+    until(client, [waiter], JobStatus.QUEUED)
     why = client.explain(waiter)
     assert [(one.kind, one.rule) for one in why.obstacles] == [("rule", rule) for rule in rules]
     assert "reason: second" in why.obstacles[1].text

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import signal
 import socket
 import struct
 import time
@@ -18,13 +19,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import zmq
-from tests.faults.harness import Daemon
+from tests.faults.harness import Daemon, until
 from tests.torture.fuzz_daemon import DELAY, PATIENCE_SECONDS, Look
 from tests.torture.tally import Tally
 
 from ganger import Client, JobStatus
 from ganger.storage import errors, settings
-from ganger.storage.job_views import StatusChange
 from ganger.storage.locks import Owner
 from ganger.storage.rules import SEARCHES_MAX
 from ganger.transport import frames, messages
@@ -326,11 +326,24 @@ def _names_with_a_null_byte(scene: Scene) -> None:
 
 def _requests_that_nobody_answers(scene: Scene) -> None:
     """One peer must not use up what all have."""
+    job_id = scene.client.submit({"OP_ID": "OP_EXEC", "argv": ["sleep", "600"]})
+    until(scene.client, [job_id], JobStatus.RUNNING, seconds=PATIENCE_SECONDS)
+    process_id = scene.client.job(job_id).process_id
+    assert process_id is not None
+    os.kill(process_id, signal.SIGSTOP)
+    # They are passed on to the job's process, which does not answer.
     dealer = scene.dealer()
-    for number in range(settings.REQUESTS_OPEN_MAX + 1):
-        attach = messages.AttachJob(job_id=1, lock_file=f"{number}", process_id=NOBODY)
-        scene.say(dealer, attach, number)
+    count = settings.REQUESTS_OPEN_PER_PEER_MAX
+    for number in range(count + 1_000):
+        scene.say(dealer, messages.ChangeJobPriority(id=job_id, priority=number % 20), number)
+    # The limit was reached: the door itself refuses.
+    assert dealer.poll(PATIENCE_SECONDS * 1_000), "all requests were taken"
+    refusal = frames.decode(dealer.recv(), messages.ClientReply).message
+    assert isinstance(refusal, messages.Failure), f"one was answered with {refusal}"
+    assert "too many requests of this connection" in refusal.text, refusal.text
     scene.serve()
+    os.kill(process_id, signal.SIGKILL)
+    scene.client.wait(job_id, timeout=PATIENCE_SECONDS)
 
 
 # ---------------------------------------------------------------- filter rules
@@ -368,7 +381,7 @@ def _forged_words_of_jobs(scene: Scene) -> None:
     locks = {"node": {"exclusive": ["n1"]}}
     opcode = {"OP_ID": "OP_EXEC", "argv": ["sh", "-c", f"read -r line < {fifo}"], "locks": locks}
     job_id = scene.client.submit(opcode)
-    _wait_until_running(scene.client, job_id)
+    until(scene.client, [job_id], JobStatus.RUNNING, seconds=PATIENCE_SECONDS)
     dealer = scene.dealer()
     [lock_file] = scene.daemon.places.lock_files.glob(f"job_{job_id:06d}_*")
     for number, said in enumerate(
@@ -386,12 +399,6 @@ def _forged_words_of_jobs(scene: Scene) -> None:
     [job] = scene.client.wait(job_id, timeout=PATIENCE_SECONDS)
     os.close(descriptor)
     assert job.status is JobStatus.SUCCESS, f"the job is {job.status}"
-
-
-def _wait_until_running(client: Client, job_id: int) -> None:
-    for change in client.watch(job_id, log=False, timeout=PATIENCE_SECONDS):
-        if isinstance(change, StatusChange) and change.status is JobStatus.RUNNING:
-            return
 
 
 def _forged(job_id: int, lock_file: Path, pid: int) -> Iterator[Message]:

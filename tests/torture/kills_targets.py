@@ -113,6 +113,7 @@ def start(client: Client, targets: Sequence[Target], *, are_waited_for: bool) ->
             waited_for.discard(part.job_id)
         if not waited_for:
             break
+    assert not waited_for, f"jobs {sorted(waited_for)} have said nothing"
     for info in client.jobs(submissions[0].ids):
         target = next(target for target in targets if target.job_id == info.id)
         assert info.process_id is not None, f"job {info.id} runs without a process"

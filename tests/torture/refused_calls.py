@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import psutil
+from tests.faults.harness import until
 from tests.torture import system_calls
 from tests.torture.system_calls import DirectDaemon, Tracer
 from tests.torture.tally import Tally
 
 from ganger import GangerError, JobStatus
 from ganger.storage import errors
-from ganger.storage.job_views import StatusChange
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -237,9 +237,7 @@ class Case:
         job["locks"] = {"node": {"exclusive": ["n1"]}}
         runner = client.submit(job)
         self._acknowledged.append((runner, job))
-        for part in client.watch(runner, log=False, timeout=WAIT_SECONDS):
-            if isinstance(part, StatusChange) and part.status is JobStatus.RUNNING:
-                break
+        until(client, [runner], JobStatus.RUNNING, seconds=WAIT_SECONDS)
         for name in ("_waiter", "_victim"):
             job = self._stage.job(depends=runner)
             job_id = client.submit(job)

@@ -175,6 +175,9 @@ class World(Core):
             queue = task.daemon.component("job_queue") if task.program.is_alive else None
             if queue is not None:
                 self.oracle.look_at(queue)
+                self.oracle.releases.look_at_queue(queue)
+        if isinstance(task, ActorTask) and task.name == "lock_manager" and task.program.is_alive:
+            self.oracle.releases.look_at_locks(task)
         self._clear_up()
 
     def _clear_up(self) -> None:

@@ -52,6 +52,10 @@ class Mailbox(base.PollingMailbox):
         before = line[-1][0] if line else 0.0
         line.append((max(before, core.clock.now + core.delay()), parcel))
 
+    def waiting(self) -> list[Any]:
+        """What is on its way to the owner, and what waits."""
+        return [parcel.message for line in self._lines.values() for _, parcel in line]
+
     def _line_of(self, sender: Task | None) -> str:
         """Messages in one line do not overtake each other."""
         if self.core.character.is_causal or sender is None:
@@ -134,6 +138,8 @@ class ActorTask(Task):
         self.mailbox: Mailbox = component.actor_inbox
         self.mailbox.name = component.name
         self.is_hung = False
+        self.handled: object = None
+        """What it was at in its last step."""
 
     @property
     def is_over(self) -> bool:
@@ -148,10 +154,11 @@ class ActorTask(Task):
         return self.mailbox.due()
 
     def step(self) -> None:
+        self.handled = None
         parcel = self.mailbox.get()
         if parcel is None:
             return
-        message = parcel.message
+        self.handled = message = parcel.message
         if self.core.trace is not None:
             said = message.message if isinstance(message, Envelope) else message
             self.core.note(f"{self.name:16}", shown(said))

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from tests.torture.world_releases import Releases
+
 from ganger.actors import filtering
 from ganger.actors.job_links import ATTACH_SECONDS
 from ganger.actors.job_queue import JobQueue
@@ -75,6 +77,7 @@ class Oracle:
 
     def __init__(self, world: World) -> None:
         self._world = world
+        self.releases = Releases(world)
         self.lost = 0
         self.doubled = 0
         self.conflicting = 0
@@ -93,6 +96,7 @@ class Oracle:
         world = self._world
         world.note(f"job {job_id}", f"starts opcode {index}")
         self.starts[job_id, index] += 1
+        self.releases.started(job_id, {name for name, _ in needs})
         if self.starts[job_id, index] > 1:
             self.doubled += 1
             world.problem(f"opcode {index} of job {job_id} starts again")
