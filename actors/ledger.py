@@ -316,6 +316,7 @@ class Ledger:
         self.write_pending()
         self.write_serial()
         self._journal.close()
+        self.directory.spares.close()
         self.directory.close()
 
     def _append(self, record: Record, done: Callable[[], None], failed: Failed) -> bool:

@@ -7,6 +7,7 @@ themselves (`base`) and by the executor (fork servers).
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING, assert_never
@@ -89,7 +90,9 @@ class Supervisor(Component):
     def close(self) -> None:
         """Without a supervisor the daemon ends: nobody would notice what fails next."""
         if not self._ending.is_over.is_set():
-            self._ending.error = errors.RestartLimitError("the supervisor itself failed")
+            error = sys.exc_info()[1]
+            why = "" if error is None else f": {error}"
+            self._ending.error = errors.RestartLimitError(f"the supervisor itself failed{why}")
             self._ending.is_over.set()
 
     def receive(self, envelope: Envelope) -> None:
@@ -149,8 +152,13 @@ class Supervisor(Component):
         missing = [found for found in COMPONENTS if found.name not in self._ready]
         if not missing:
             self._is_up = True
+            try:
+                self._when_ready()
+            except errors.StorageError as error:
+                self.log.critical("the daemon cannot tell where it is", error=error.text)
+                self._stop_tree(error)
+                return
             self.log.info("ready")
-            self._when_ready()
         elif missing[0].name not in self._incarnations:
             self._start(missing[0])
 

@@ -180,8 +180,10 @@ def run(
         _prepare(places)
         directory_lock = lock_files.DirectoryLock(places.queue / "lock")
         stack.callback(directory_lock.release)
+        documents.remove_temporaries(places.data, lambda _: False)
         # Not closed at the end: a line that is stuck on its way would stop that too.
-        writer = LogWriter(places.log.open("a", encoding="utf-8"))
+        with documents.storage_errors(places.log):
+            writer = LogWriter(places.log.open("a", encoding="utf-8"))
         stack.callback(writer.close, settings.LOG_CLOSE_SECONDS)
         log = logs.to_file(cast("TextIO", writer)).bind(pid=os.getpid())
         for warning in ownership.group_warnings(places):

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from . import errors, ownership
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
     from types import TracebackType
 
@@ -43,12 +44,21 @@ _renameat2.argtypes = [
 
 
 def replace(
-    path: str | os.PathLike[str], data: bytes, *, flush: bool, mode: int = FILE_MODE
+    path: str | os.PathLike[str],
+    data: bytes,
+    *,
+    flush: bool,
+    mode: int = FILE_MODE,
+    beside: str | None = None,
 ) -> None:
-    """Make ``data`` the content of ``path``, entirely or not at all; `StorageError` if it fails."""
+    """Make ``data`` the content of ``path``, entirely or not at all; `StorageError` if it fails.
+
+    The temporary file lies in the same directory, or in ``beside``, on the same file system.
+    """
     directory, name = os.path.split(os.path.abspath(path))
     with storage_errors(path):
-        temporary, descriptor = _make_temporary(f"{directory}/{TEMPORARY_PREFIX}{name}", mode)
+        start = f"{beside or directory}/{TEMPORARY_PREFIX}{name}"
+        temporary, descriptor = _make_temporary(start, mode)
         try:
             try:
                 write_all(descriptor, data)
@@ -63,6 +73,16 @@ def replace(
             raise
         if flush:
             flush_directory(directory)
+
+
+def remove_temporaries(folder: str | os.PathLike[str], kept: Callable[[str], bool]) -> None:
+    """Delete what writers left in ``folder`` that did not finish, but for names that are kept."""
+    with storage_errors(folder):
+        for name in os.listdir(folder):
+            if name.startswith(TEMPORARY_PREFIX) and not kept(name):
+                # A directory of such a name is somebody's.
+                with contextlib.suppress(IsADirectoryError, FileNotFoundError):
+                    os.unlink(f"{os.fspath(folder)}/{name}")
 
 
 def _make_temporary(start: str, mode: int) -> tuple[str, int]:

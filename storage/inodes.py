@@ -19,6 +19,7 @@ from collections import deque
 from . import settings
 
 PREFIX = ".spare-"
+_THINNED_AT_ONCE = 2
 
 
 class InodePool:
@@ -54,6 +55,25 @@ class InodePool:
                 os.unlink(path)
             return
         self._resting.append((time.monotonic() + settings.TEMPORARY_REST_SECONDS, path))
+        self._thin_out()
+
+    def close(self) -> None:
+        """Delete those that are nobody's. What is lent is deleted by the next owner."""
+        while self._resting:
+            self._delete(self._resting.popleft()[1])
+
+    def _thin_out(self) -> None:
+        """Delete a few that have not been needed for long: a burst needs many, and passes."""
+        limit = time.monotonic() - settings.SPARE_KEEP_SECONDS
+        for _ in range(_THINNED_AT_ONCE):
+            if not self._resting or self._resting[0][0] > limit:
+                return
+            self._delete(self._resting.popleft()[1])
+
+    def _delete(self, path: str) -> None:
+        # Nobody is served by it any more: that it cannot be deleted harms nothing.
+        with contextlib.suppress(OSError):
+            os.unlink(path)
 
 
 class BorrowedInodes:

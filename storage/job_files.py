@@ -134,13 +134,17 @@ class QueueDirectory:
                 os.rename(live, target)
 
     def _make_way(self, live: str, target: str) -> None:
-        """Something else lies in the archive under the job's name: it is put aside, not lost."""
+        """Something else lies in the archive under the job's name: it is put aside, not lost.
+
+        But for a torn copy, as a loss of power leaves it: this file, which is whole, replaces it.
+        """
         try:
-            is_same = documents.read(live) == documents.read(target)
+            ours, found = documents.read(live) or b"", documents.read(target) or b""
+            is_lost = found == ours or (_is_torn(found) and not _is_torn(ours))
         except errors.StorageError:
             # No file at all, but something in its place.
-            is_same = False
-        if not is_same:
+            is_lost = False
+        if not is_lost:
             self.quarantine(target)
 
     @property
@@ -161,7 +165,8 @@ class QueueDirectory:
 
     def write_archived(self, job_id: int, body: bytes, *, flush: bool = True) -> None:
         """Replace the file of an archived job."""
-        documents.replace(self._archive_path(job_id), body, flush=flush)
+        # Where a start looks for what was not finished: folders of the archive may be many.
+        documents.replace(self._archive_path(job_id), body, flush=flush, beside=self._queue)
 
     def _make_folder(self, folder: str) -> None:
         """A folder of the archive, durable before anything is moved into it."""
@@ -291,11 +296,12 @@ class QueueDirectory:
         """Delete temporary files of writers that did not finish; not those of living jobs."""
         with documents.storage_errors(self._queue):
             self.spares.clear()
-            for name in os.listdir(self._queue):
-                match = _TEMPORARY_NAME.match(name)
-                if match and int(match[1]) not in living:
-                    with contextlib.suppress(IsADirectoryError):
-                        os.unlink(f"{self._queue}/{name}")
+
+        def is_of_living(name: str) -> bool:
+            match = _TEMPORARY_NAME.match(name)
+            return match is not None and int(match[1]) in living
+
+        documents.remove_temporaries(self._queue, is_of_living)
 
     def _archive_folders(self) -> Iterator[str]:
         with documents.storage_errors(self._archive):
@@ -305,6 +311,15 @@ class QueueDirectory:
 
     def _archive_path(self, job_id: int) -> str:
         return path(archive_folder(self._archive, job_id), job_id)
+
+
+def _is_torn(data: bytes) -> bool:
+    """Whether this is no document of a job: the beginning of one, or zeros, or parts of several."""
+    try:
+        jobs.decode_job(data)
+    except errors.StorageError:
+        return True
+    return False
 
 
 def read_job(data: bytes, job_id: int) -> jobs.Job:

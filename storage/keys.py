@@ -195,15 +195,17 @@ def _write_new(path: Path, text: str) -> bool:
     """Create ``path`` with ``text`` in it, entirely or not at all; False if it exists."""
     path = path.absolute()
     temporary = path.with_name(f"{documents.TEMPORARY_PREFIX}{path.name}.{os.getpid()}")
-    documents.replace(temporary, text.encode("ascii"), flush=True, mode=documents.SECRET_MODE)
     with documents.storage_errors(path):
         try:
+            data = text.encode("ascii")
+            documents.replace(temporary, data, flush=True, mode=documents.SECRET_MODE)
             # A link, unlike a rename, refuses to replace what is there.
             os.link(temporary, path)
         except FileExistsError:
             return False
         finally:
-            os.unlink(temporary)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
         try:
             documents.flush_directory(path.parent)
         except OSError:

@@ -256,6 +256,9 @@ TEMPORARY_REST_SECONDS = 1.0
 SPARE_INODES_MAX = 4_096
 """Most replaced files kept to be written again."""
 
+SPARE_KEEP_SECONDS = 60.0
+"""How long one of them may lie unused before it is deleted."""
+
 SPARES_PER_JOB = 2
 """Spare files lent to a job's process: one for ``running``, one for the end."""
 

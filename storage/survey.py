@@ -237,11 +237,11 @@ class _Survey:
                 self.facts.foreign.append(folder)
                 continue
             yield from _jobs_in(folder)
-            self.facts.foreign += [
-                f"{folder}/{other}"
-                for other in _names(folder)
-                if _JOB_NAME.fullmatch(other) is None and other != spool.FOLDER
-            ]
+            for other in _names(folder):
+                if _TEMPORARY_NAME.fullmatch(other) is not None:
+                    self.facts.temporaries.append((f"{folder}/{other}", None))
+                elif _JOB_NAME.fullmatch(other) is None and other != spool.FOLDER:
+                    self.facts.foreign.append(f"{folder}/{other}")
             self._list_spool(folder)
 
     def _job_file(self, job_id: int, path: str, folder: str) -> FoundJob:

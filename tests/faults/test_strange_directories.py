@@ -303,3 +303,21 @@ def test_a_daemon_says_which_file_it_cannot_start_with(
         daemon.run("down")
     finally:
         daemon.__exit__()
+
+
+def test_a_start_and_an_end_leave_no_file_of_an_unfinished_write(tmp_path: Path) -> None:
+    daemon = Daemon(tmp_path)
+    try:
+        left = [".tmp-locks.data.1.1", "queue/.tmp-serial.1.1", "queue/.spare-1-1"]
+        for name in left:
+            path = daemon.data / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+        daemon.up()
+        assert not any((daemon.data / name).exists() for name in left)
+        delay = json.dumps({"OP_ID": "OP_TEST_DELAY", "duration": 0.001, "on_master": False})
+        daemon.run("job", "submit", "--wait", "--op", delay)
+        daemon.run("down")
+        assert list(daemon.data.rglob(".spare-*")) == list(daemon.data.rglob(".tmp-*")) == []
+    finally:
+        daemon.__exit__()

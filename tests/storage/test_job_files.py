@@ -203,8 +203,85 @@ def test_leftovers_go_but_not_those_of_living_jobs(
     for name in (".tmp-job-7.1.1", ".tmp-job-8.1.1", ".tmp-notes", ".spare-9-1-1"):
         (places.queue / name).touch()
     queue.remove_leftovers({7})
-    assert names(places) == {"version", "archive", "job-7", ".tmp-job-7.1.1", ".tmp-notes"}
+    assert names(places) == {"version", "archive", "job-7", ".tmp-job-7.1.1"}
     assert spares(places) == []
+
+
+def test_an_archived_file_is_written_where_leftovers_are_looked_for(
+    places: settings.Places, queue: QueueDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.write(7, JOB, flush=False)
+    queue.archive(7)
+
+    class KilledError(BaseException):
+        pass
+
+    def die(*_: object) -> None:
+        raise KilledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rename", die)
+        patch.setattr(os, "unlink", die)
+        with pytest.raises(KilledError):
+            queue.write_archived(7, JOB)
+    assert os.listdir(places.archive / "0") == ["job-7"]
+    queue.remove_leftovers(set())
+    assert names(places) == {"version", "archive"}
+
+
+@pytest.mark.parametrize(
+    ("found", "is_kept"),
+    [
+        (b"", False),
+        (JOB[:9], False),
+        (bytes(len(JOB)), False),
+        (b'{"id": 7, "ops": [], "a": 1}', True),
+    ],
+)
+def test_a_torn_copy_in_the_archive_is_replaced_and_another_document_put_aside(
+    places: settings.Places, queue: QueueDirectory, found: bytes, *, is_kept: bool
+) -> None:
+    (places.archive / "0").mkdir(parents=True)
+    (places.archive / "0" / "job-7").write_bytes(found)
+    queue.write(7, JOB, flush=False)
+    queue.archive(7)
+    assert queue.read_archived(7) == JOB
+    aside = list(places.quarantine.iterdir()) if places.quarantine.exists() else []
+    assert [path.read_bytes() for path in aside] == [found] * is_kept
+
+
+def test_a_torn_file_replaces_nothing_that_is_put_aside(
+    places: settings.Places, queue: QueueDirectory
+) -> None:
+    (places.archive / "0").mkdir(parents=True)
+    (places.archive / "0" / "job-7").write_bytes(b"{torn")
+    queue.write(7, JOB[:5], flush=False)
+    queue.archive(7)
+    assert [path.read_bytes() for path in places.quarantine.iterdir()] == [b"{torn"]
+
+
+def test_spares_that_were_not_needed_for_long_are_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1_000.0]
+    monkeypatch.setattr("ganger.storage.inodes.time.monotonic", lambda: now[0])
+    pool = inodes.InodePool(str(tmp_path))
+
+    def use(count: int) -> None:
+        taken = [pool.take() for _ in range(count)]
+        for path in taken:
+            Path(path).touch()
+            pool.give_back(path)
+
+    use(20)
+    assert len(list(tmp_path.iterdir())) == 20
+    for _ in range(20):
+        now[0] += settings.SPARE_KEEP_SECONDS / 4
+        use(1)
+    # One that is used now and then is enough for one job now and then.
+    assert 1 <= len(list(tmp_path.iterdir())) < 10
+    pool.close()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_borrowed_spare_rests_before_it_is_lent_again(

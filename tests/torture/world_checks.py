@@ -278,7 +278,8 @@ class Oracle:
         """Told once, in order, and before the end: all that is in the log."""
         job_id, told = follower.job_id, follower.log_serials
         if not follower.stream.is_done or follower.stream.error is not None:
-            self._world.problem(f"at the end somebody follows job {job_id} still")
+            error = follower.stream.error
+            self._world.problem(f"at the end somebody follows job {job_id} still: {error!r}")
             return
         job = jobs.decode_job(queue._reader.document(job_id).body)
         logged = [entry[0] for op in job.ops for entry in op.log]
