@@ -45,3 +45,11 @@ def test_a_start_beside_another_daemon_does_not_name_it(tmp_path: Path) -> None:
         done = daemon.run("daemon", check=False)
         assert "another daemon uses" in done.stderr
         assert "fsck" not in done.stderr
+
+
+def test_a_log_that_cannot_be_written_is_the_reason_of_a_failed_start(tmp_path: Path) -> None:
+    daemon = Daemon(tmp_path)
+    daemon.places.log.mkdir(parents=True)
+    done = daemon.run("up", check=False)
+    assert done.returncode == 74
+    assert done.stderr.startswith(f"ganger: {daemon.places.log}: Is a directory")
