@@ -5,7 +5,7 @@ its own, with nothing inherited but its three standard descriptors. The job wait
 its context, for three descriptors: the two pipes of the output, and a pidfd that tells when
 the command itself has ended. The command is reaped last of all: as long as it is a zombie
 its process group's number cannot be used again, so that signals to the group cannot hit
-strangers. Processes that leave the group (by ``setsid``) are on their own.
+strangers. Processes that leave the group (by ``setsid``) are left to `descendants`.
 
 Imported by the lean fork server, so it imports only what is cheap.
 """
@@ -217,7 +217,7 @@ def _environment(opcode: OpExec, context: OperationContext) -> dict[str, str]:
         **inherited,
         "GANGER_JOB_ID": str(context.job_id),
         "GANGER_OPCODE_INDEX": str(context.op_index),
-        MARK_VARIABLE: str(processes.own()),
+        **({} if opcode.leave_running else {MARK_VARIABLE: str(processes.own())}),
         **opcode.env,
     }
 

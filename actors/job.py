@@ -45,7 +45,7 @@ from ..storage.jobs import JobStatus, OpcodeEvent
 from ..storage.locks import Owner
 from ..transport import messages
 from ..transport.messages import Message, Request
-from . import commands, operations
+from . import commands, descendants, operations
 from .job_links import Link, Received
 from .job_output import JobOutput
 from .own_file import OwnFile
@@ -218,11 +218,17 @@ class JobActor:
         self._output_limit = settings.OUTPUT_BYTES_MAX if limit is None else limit
         if self._output is not None:
             self._output.begin(self._index, self._output_limit)
+        follows = descendants.is_followed(opcode)
+        if follows is not None:
+            descendants.follow(is_wanted=follows)
         try:
             return operations.operation_for(opcode)(opcode, self)
         finally:
             if self._output is not None:
                 self._output.end()
+            # Before anybody hears of its end: what it started must not meet the next one's locks.
+            if follows and (count := descendants.end_all(self)):
+                self.log(f"Ended processes that it left behind: {count}")
 
     def _fitting(self, opcode: opcodes.Opcode, result: object) -> object:
         """The result if the job has room for it; `OperationError` if it has not."""

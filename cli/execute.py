@@ -50,6 +50,11 @@ _NOT_STARTED = "command cannot be started: "
     help="Set this variable. May be repeated.",
 )
 @click.option(
+    "--leave-running",
+    is_flag=True,
+    help="Let processes that leave the command's process group (daemons) go on when it has ended.",
+)
+@click.option(
     "--stdin",
     type=choices.Text(),
     metavar="TEXT",
@@ -67,6 +72,7 @@ def execute(
     timeout: float | None,
     cwd: str | None,
     variables: Sequence[str],
+    leave_running: bool,
     stdin: str | None,
     reason: str | None,
     priority: int | None,
@@ -87,6 +93,8 @@ def execute(
     opcode: dict[str, Any] = {"OP_ID": "OP_EXEC", "argv": list(command)}
     if locks:
         opcode["locks"] = _locks(locks)
+    if leave_running:
+        opcode["leave_running"] = True
     if variables:
         opcode["env"] = _variables(variables)
     given = {"timeout": timeout, "cwd": cwd, "stdin": _standard_input(stdin)}

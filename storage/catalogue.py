@@ -57,6 +57,9 @@ class OpExec(Opcode, kw_only=True):
     locks: LockNeeds = NO_LOCKS
     """The locks to be held meanwhile."""
 
+    leave_running: bool = False
+    """Whether processes that leave the command's process group go on when it has ended."""
+
     ok_exit_codes: Annotated[list[ExitCode], msgspec.Meta(min_length=1)] = msgspec.field(
         default_factory=lambda: [0]
     )

@@ -62,6 +62,14 @@ def of(pid: int) -> Mark | None:
         return None
 
 
+def parent(pid: int) -> int | None:
+    """The pid of the parent of the process, ended or not; None if there is no such process."""
+    try:
+        return int(_fields(str(pid))[1])
+    except OSError:
+        return None
+
+
 def lives(mark: Mark) -> bool:
     """Whether the process has not ended, reaped or not. Who cannot tell, says that it lives."""
     try:

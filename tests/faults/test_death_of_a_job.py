@@ -6,9 +6,10 @@ import contextlib
 import json
 import os
 import re
+import select
 import signal
 import subprocess
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
@@ -239,3 +240,89 @@ def test_a_job_process_inherits_nothing_but_its_own(
         # The end is told as soon as it is durable; the process leaves a moment later.
         wait_for_end(descriptor)
         assert not list(daemon.places.lock_files.glob("job_*"))
+
+
+ESCAPED = (
+    # Each in a session of its own; the second without the environment that would tell whose it is.
+    "setsid sh -c 'echo $$ > {0}/one; exec sleep 600' > /dev/null 2>&1 & "
+    "setsid env -i /bin/sh -c 'echo $$ > {0}/two; exec /bin/sleep 600' > /dev/null 2>&1 & "
+    "until test -s {0}/one -a -s {0}/two; do sleep 0.02; done; "
+)
+
+
+def escaped(folder: Path) -> list[int]:
+    return [os.pidfd_open(int((folder / name).read_text())) for name in ("one", "two")]
+
+
+def have_ended(pidfds: list[int]) -> list[bool]:
+    found = [select.select([pidfd], [], [], 0)[0] != [] for pidfd in pidfds]
+    for pidfd in pidfds:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+        os.close(pidfd)
+    return found
+
+
+def submit_escaping(daemon: Daemon, client: Client, end: str, **fields: Any) -> int:
+    """A job whose command starts two processes that leave its session, and then does ``end``."""
+    return client.submit(
+        {
+            "OP_ID": "OP_EXEC",
+            "argv": ["sh", "-c", ESCAPED.format(daemon.folder) + end],
+            "locks": {"node": {"exclusive": ["n1"]}},
+            **fields,
+        }
+    )
+
+
+def when_started(client: Client, job_id: int, folder: Path) -> list[int]:
+    """The escaped processes, as soon as the command says that they are there."""
+    for part in client.watch(job_id, timeout=30):
+        if not isinstance(part, StatusChange):
+            return escaped(folder)
+    raise AssertionError("the command did not start")
+
+
+def test_what_leaves_the_session_of_a_job_has_ended_before_its_lock_is_free(
+    tmp_path: Path,
+) -> None:
+    with Daemon(tmp_path) as daemon, daemon.client() as client:
+        os.mkfifo(tmp_path / "gate")
+        job_id = submit_escaping(daemon, client, f"echo started; cat {tmp_path}/gate")
+        pidfds = when_started(client, job_id, tmp_path)
+        waiter = lock_job(client)
+        until(client, waiter, JobStatus.WAITING)
+        (tmp_path / "gate").write_text("go\n")
+        [served] = client.wait(waiter, timeout=30)
+        assert have_ended(pidfds) == [True, True]
+        assert served.status is JobStatus.SUCCESS
+        job = client.job(job_id)
+        assert job.status is JobStatus.SUCCESS
+        assert job.ops is not None
+        assert job.ops[0].log[-1].text == "Ended processes that it left behind: 2"
+
+
+def test_what_is_to_go_on_goes_on(tmp_path: Path) -> None:
+    with Daemon(tmp_path) as daemon, daemon.client() as client:
+        job_id = submit_escaping(daemon, client, "true", leave_running=True)
+        second = client.submit({"OP_ID": "OP_EXEC", "argv": ["true"]})
+        ended = client.wait(job_id, second, timeout=30)
+        assert [job.status for job in ended] == [JobStatus.SUCCESS] * 2
+        assert have_ended(escaped(tmp_path)) == [False, False]
+
+
+def test_what_has_left_the_session_of_a_killed_job_is_found_by_its_environment(
+    tmp_path: Path,
+) -> None:
+    with Daemon(tmp_path) as daemon, daemon.client() as client:
+        job_id = submit_escaping(daemon, client, "echo started; exec sleep 600")
+        pidfds = when_started(client, job_id, tmp_path)
+        waiter = lock_job(client)
+        until(client, waiter, JobStatus.WAITING)
+        process_id = client.job(job_id).process_id
+        assert process_id is not None
+        os.kill(process_id, signal.SIGKILL)
+        [dead, served] = client.wait(job_id, waiter, timeout=30)
+        has_ended, _ = have_ended(pidfds)
+        assert has_ended
+        assert (dead.status, served.status) == (JobStatus.ERROR, JobStatus.SUCCESS)
