@@ -23,7 +23,7 @@ from typing import Any, Self, overload
 
 from ..storage import errors, settings
 from ..storage.job_views import JobInfo, LogLine, OutputChunk, StatusChange
-from . import requests
+from . import forks, requests
 from .async_wire import AsyncDealer
 from .connection import Connection, Whereabouts, client_pair
 from .exchanges import Exchange, ReplyT
@@ -91,6 +91,13 @@ class AsyncClient:
         self._places = asyncio.Semaphore(CALLS_MAX)
         self._pumping: asyncio.Task[None] | None = None
         self._is_closed = False
+        self._is_inherited = False
+        forks.follow(self)
+
+    def forked(self) -> None:
+        """In a child that was forked: the event loop is the parent's, and so is the client."""
+        self._is_inherited = self._is_closed = True
+        forks.keep((self._connection, self._pumping))
 
     async def __aenter__(self) -> Self:
         return self
@@ -106,6 +113,8 @@ class AsyncClient:
     async def close(self) -> None:
         """End the connection; jobs go on. Twice is harmless."""
         self._is_closed = True
+        if self._is_inherited:
+            return
         pumping, self._pumping = self._pumping, None
         if pumping is not None:
             pumping.cancel()
@@ -586,11 +595,15 @@ class AsyncClient:
                 self._pump()
 
     def _check_open(self) -> None:
+        if self._is_inherited:
+            raise RuntimeError(forks.INHERITED)
         if self._is_closed:
             raise RuntimeError("the client was closed")
 
     def _pump(self) -> None:
         """Have the task look at what is new, or start it."""
+        if self._is_inherited:
+            raise RuntimeError(forks.INHERITED)
         line = self._connection.open_line
         if self._pumping is None or self._pumping.done():
             if not self._is_idle():

@@ -12,6 +12,7 @@ said is made in `requests`, when it is said again is decided in `session`.
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import os
 import threading
@@ -23,7 +24,7 @@ from typing import Any, Self, overload
 
 from ..storage import errors, settings
 from ..storage.job_views import JobInfo, LogLine, OutputChunk, StatusChange
-from . import requests
+from . import forks, requests
 from .connection import Connection, Whereabouts, client_pair
 from .exchanges import Call, Exchange, ReplyT
 from .messages import (
@@ -78,6 +79,9 @@ class Client:
     has been gone for a second while something is under way, and when it is back; it must neither
     raise nor use the client. Threads may share a client; they take turns, so one that
     follows jobs for long is better off with a client of its own.
+
+    A process that was forked may go on with a client of its parent: it connects anew. Calls and
+    watches that were under way belong to the parent; to go on with one raises `RuntimeError`.
     """
 
     def __init__(
@@ -91,16 +95,30 @@ class Client:
         on_outage: Callable[[str], None] | None = None,
     ) -> None:
         self._timeout = timeout
-        self._connection = Connection(
+        self._connect = functools.partial(
+            Connection,
             Dealer,
             Whereabouts(data, endpoint),
             client_pair(endpoint, key_file, server_key),
             timeout_seconds=timeout,
             on_outage=on_outage,
         )
+        self._connection = self._connect()
+        forks.follow(self)
         self._lock = threading.Lock()
         self._abandoned: deque[Exchange] = deque()
         self._is_closed = False
+
+    def forked(self) -> None:
+        """In a child that was forked: what is asked from now on goes over a connection of its own.
+
+        Watches that were opened before the fork belong to the parent.
+        """
+        forks.keep(self._connection)
+        self._connection = self._connect()
+        # Another thread of the parent may hold the one it had.
+        self._lock = threading.Lock()
+        self._abandoned = deque()
 
     def __enter__(self) -> Self:
         return self
@@ -553,7 +571,8 @@ class Client:
         is_of_ends: bool = False,
         pause: float | None = None,
     ) -> Iterator[Part | None]:
-        session = self._connection.session
+        connection = self._connection
+        session = connection.session
         deadline = None if timeout is None else time.monotonic() + timeout
         with self._turn(deadline):
             stream = session.watch(
@@ -561,7 +580,7 @@ class Client:
             )
         try:
             while True:
-                with self._turn(deadline):
+                with self._turn(deadline, connection):
                     part = session.next_part(stream, time.monotonic())
                     if part is None and not stream.is_done:
                         self._pump_for(stream, pause)
@@ -574,7 +593,7 @@ class Client:
                 else:
                     return
         finally:
-            self._abandon(stream)
+            self._abandon(stream, connection)
 
     def _follow_output(
         self,
@@ -584,10 +603,11 @@ class Client:
         timeout: float | None,
         pause: float | None = None,
     ) -> Iterator[StatusChange | LogLine | OutputChunk | None]:
+        connection = self._connection
         deadline = None if timeout is None else time.monotonic() + timeout
         with self._turn(deadline):
             following = OutputFollowing(
-                self._connection.session,
+                connection.session,
                 reading,
                 log=log,
                 now=time.monotonic(),
@@ -596,7 +616,7 @@ class Client:
             )
         try:
             while True:
-                with self._turn(deadline):
+                with self._turn(deadline, connection):
                     part = following.take(time.monotonic())
                     if part is None and not following.is_over:
                         self._pump_for(following, pause)
@@ -607,7 +627,7 @@ class Client:
                 yield part
         finally:
             for exchange in following.exchanges:
-                self._abandon(exchange)
+                self._abandon(exchange, connection)
 
     def _read_output(self, reading: OutputReading, timeout: float | None) -> Iterator[OutputChunk]:
         # An error if there is no such job: of that the pages say nothing.
@@ -617,33 +637,43 @@ class Client:
         if is_final:
             yield from reading.finish()
 
-    def _abandon(self, exchange: Exchange) -> None:
+    def _abandon(self, exchange: Exchange, connection: Connection[Dealer]) -> None:
+        if connection is not self._connection:
+            # It is the parent's, and ends there.
+            return
         # A generator may be thrown away in the middle of anything, even while this very
         # thread holds the lock: then the next one who has it cleans up.
         self._abandoned.append(exchange)
-        if self._lock.acquire(blocking=False):
+        lock = self._lock
+        if lock.acquire(blocking=False):
             try:
                 self._forget_abandoned()
                 self._connection.flush(time.monotonic())
             finally:
-                self._lock.release()
+                lock.release()
 
     def _forget_abandoned(self) -> None:
         while self._abandoned:
             self._connection.session.forget(self._abandoned.popleft())
 
     @contextlib.contextmanager
-    def _turn(self, deadline: float | None) -> Iterator[None]:
+    def _turn(
+        self, deadline: float | None, connection: Connection[Dealer] | None = None
+    ) -> Iterator[None]:
+        """Have the client for this thread, for what goes over ``connection`` if that is given."""
+        lock = self._lock
         patience = -1 if deadline is None else max(0.0, deadline - time.monotonic())
-        if not self._lock.acquire(timeout=patience):
+        if not lock.acquire(timeout=patience):
             raise errors.DeadlineError("another thread used this client for too long")
         try:
             if self._is_closed:
                 raise RuntimeError("the client was closed")
+            if connection not in {None, self._connection}:
+                raise RuntimeError(forks.INHERITED)
             self._forget_abandoned()
             yield
         finally:
-            self._lock.release()
+            lock.release()
 
     def _pump_for(
         self, exchange: Exchange | OutputFollowing, patience: float | None = None
@@ -653,8 +683,11 @@ class Client:
         Returns without it after ``patience`` seconds.
         """
         end = math.inf if patience is None else time.monotonic() + patience
+        connection = self._connection
         # A line that was refused is not replaced before somebody wants something again.
         while not exchange.has_news() and (now := time.monotonic()) < end:
+            if connection is not self._connection:
+                raise RuntimeError(forks.INHERITED)
             line = self._connection.line(now)
             self._connection.work(line, now)
             if exchange.has_news():

@@ -1,0 +1,219 @@
+"""Clients in a process that was forked: they connect anew or say what to do, and never hang."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import multiprocessing
+import os
+import select
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.transport.fake_daemon import FakeDaemon
+
+from ganger import AsyncClient, Client
+
+OP = {"OP_ID": "OP_TEST_DELAY", "duration": 0.0}
+PATIENCE_SECONDS = 20
+Start = Callable[..., FakeDaemon]
+
+
+def in_child(work: Callable[[], object]) -> str:
+    """What ``work`` returns in a forked process, as text, or how it failed."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if not pid:
+        try:
+            os.close(read)
+            try:
+                text = str(work())
+            except Exception as error:  # noqa: BLE001 - told to the parent
+                text = f"{type(error).__name__}: {error}"
+            os.write(write, text.encode())
+        finally:
+            os._exit(0)
+    os.close(write)
+    descriptor = os.pidfd_open(pid)
+    try:
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        if not poll.poll(PATIENCE_SECONDS * 1_000):
+            os.kill(pid, signal.SIGKILL)
+            pytest.fail("the child hangs")
+        return os.read(read, 10_000).decode()
+    finally:
+        os.waitpid(pid, 0)
+        os.close(descriptor)
+        os.close(read)
+
+
+@pytest.fixture
+def client(data: Path) -> Iterator[Client]:
+    with Client(data) as client:
+        yield client
+
+
+@pytest.fixture
+def used(start: Start, client: Client) -> Iterator[Client]:
+    """A client with a connection."""
+    start()
+    client.submit(OP)
+    return client
+
+
+def test_a_child_and_its_parent_both_go_on(used: Client) -> None:
+    assert in_child(lambda: used.submit(OP, timeout=10)) == "2"
+    assert used.submit(OP, timeout=10) == 3
+
+
+def test_a_grandchild_goes_on_as_well(used: Client) -> None:
+    def work() -> str:
+        own = used.submit(OP, timeout=10)
+        return f"{own} {in_child(lambda: used.submit(OP, timeout=10))}"
+
+    assert in_child(work) == "2 3"
+    assert used.submit(OP, timeout=10) == 4
+
+
+def test_many_workers_that_were_forked_beforehand_use_it_at_once(used: Client) -> None:
+    context = multiprocessing.get_context("fork")
+    submit = _Submit(used)
+    with context.Pool(4) as pool:
+        found = pool.map_async(submit, range(20)).get(PATIENCE_SECONDS)
+    assert sorted(found) == list(range(2, 22))
+
+
+class _Submit:
+    """Uses a client that it does not pickle: it is inherited."""
+
+    client: Client
+
+    def __init__(self, client: Client) -> None:
+        type(self).client = client
+
+    def __call__(self, _: int) -> int:
+        return self.client.submit(OP, timeout=10)
+
+    def __reduce__(self) -> Any:
+        return _inherited_submit, ()
+
+
+def _inherited_submit() -> Callable[[int], int]:
+    return _Submit(_Submit.client)
+
+
+def test_a_fork_within_another_threads_call_does_not_lock_the_child(used: Client) -> None:
+    watching = threading.Event()
+    ended: list[str] = []
+
+    def follow() -> None:
+        watch = used.watch(log=False)
+        watching.set()
+        with contextlib.suppress(StopIteration, RuntimeError):
+            next(watch)
+        ended.append("over")
+
+    with used._lock:
+        assert in_child(lambda: used.submit(OP, timeout=10)) == "2"
+    thread = threading.Thread(target=follow)
+    thread.start()
+    assert watching.wait(PATIENCE_SECONDS)
+    assert in_child(lambda: used.submit(OP, timeout=10)) == "3"
+    thread.join(PATIENCE_SECONDS)
+    assert ended == ["over"]
+
+
+def test_a_watch_from_before_the_fork_says_that_it_is_the_parents(used: Client) -> None:
+    watch = used.watch(1, log=False)
+    next(watch)
+    assert "begun before a fork" in in_child(lambda: next(watch))
+
+    def drop() -> int:
+        nonlocal watch
+        watch.close()  # type: ignore[attr-defined]
+        del watch
+        gc.collect()
+        return used.submit(OP, timeout=10)
+
+    assert in_child(drop) == "2"
+    other = Client(used._connection._where._beacon.parent)
+    with other:
+        other.cancel(1)
+        assert next(watch)
+
+
+@pytest.mark.parametrize("end", ["close", "with", "drop"])
+def test_ending_it_in_the_child_harms_nobody(used: Client, end: str) -> None:
+    watch = used.watch(1, log=False)
+    next(watch)
+
+    def work() -> str:
+        if end == "close":
+            used.close()
+        elif end == "with":
+            with used:
+                pass
+        else:
+            for name in list(vars(used)):
+                delattr(used, name)
+            gc.collect()
+        return "ended"
+
+    assert in_child(work) == "ended"
+    assert used.submit(OP, timeout=10) == 2
+
+
+def test_a_child_that_ends_as_interpreters_do_ends(used: Client) -> None:
+    process = multiprocessing.get_context("fork").Process(target=used.submit, args=(OP,))
+    process.start()
+    process.join(PATIENCE_SECONDS)
+    assert process.exitcode == 0
+    pid = os.fork()
+    if not pid:
+        # Everything that runs at the end of an interpreter, and its code.
+        import ctypes  # noqa: PLC0415 - in the child alone
+
+        used.submit(OP, timeout=10)
+        ctypes.pythonapi.Py_Exit(7)
+    descriptor = os.pidfd_open(pid)
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    if not poll.poll(PATIENCE_SECONDS * 1_000):
+        os.kill(pid, signal.SIGKILL)
+    os.close(descriptor)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+
+
+def test_a_closed_client_stays_closed_in_the_child(used: Client) -> None:
+    used.close()
+    assert "the client was closed" in in_child(lambda: used.submit(OP, timeout=10))
+
+
+def test_an_asynchronous_client_says_at_once_that_it_is_the_parents(
+    start: Start, data: Path
+) -> None:
+    start()
+
+    async def main() -> None:
+        async with AsyncClient(data) as client:
+            assert await client.submit(OP) == 1
+
+            def use() -> object:
+                asyncio._set_running_loop(None)
+                return asyncio.run(client.submit(OP, timeout=10))
+
+            def close() -> object:
+                asyncio._set_running_loop(None)
+                return asyncio.run(client.close())
+
+            assert "begun before a fork" in in_child(use)
+            assert in_child(close) == "None"
+            assert await client.submit(OP) == 2
+
+    asyncio.run(main())
