@@ -92,9 +92,9 @@ class AsyncClient:
         self._pumping: asyncio.Task[None] | None = None
         self._is_closed = False
         self._is_inherited = False
-        forks.follow(self)
+        forks.follow(self._forked)
 
-    def forked(self) -> None:
+    def _forked(self) -> None:
         """In a child that was forked: the event loop is the parent's, and so is the client."""
         self._is_inherited = self._is_closed = True
         forks.keep((self._connection, self._pumping))

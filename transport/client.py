@@ -104,12 +104,12 @@ class Client:
             on_outage=on_outage,
         )
         self._connection = self._connect()
-        forks.follow(self)
+        forks.follow(self._forked)
         self._lock = threading.Lock()
         self._abandoned: deque[Exchange] = deque()
         self._is_closed = False
 
-    def forked(self) -> None:
+    def _forked(self) -> None:
         """In a child that was forked: what is asked from now on goes over a connection of its own.
 
         Watches that were opened before the fork belong to the parent.

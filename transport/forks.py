@@ -9,25 +9,21 @@ from __future__ import annotations
 
 import os
 import weakref
-from typing import Protocol
+from collections.abc import Callable
 
 INHERITED = "this was begun before a fork, in another process; begin it anew in this one"
 
 
-class Forkable(Protocol):
-    """What is told of forks."""
-
-    def forked(self) -> None:
-        """This is a child now, with one thread; nothing else has run in it."""
-
-
-_clients: weakref.WeakSet[Forkable] = weakref.WeakSet()
+_told: set[weakref.WeakMethod[Callable[[], None]]] = set()
 _inherited: list[object] = []
 
 
-def follow(client: Forkable) -> None:
-    """Tell ``client`` of each fork, in the child, for as long as there is one."""
-    _clients.add(client)
+def follow(method: Callable[[], None]) -> None:
+    """Call this bound method in the child of each fork, for as long as its object lives.
+
+    The child has one thread then, in which nothing else has run.
+    """
+    _told.add(weakref.WeakMethod(method, _told.discard))
 
 
 def keep(inherited: object) -> None:
@@ -36,8 +32,10 @@ def keep(inherited: object) -> None:
 
 
 def _tell() -> None:
-    for client in list(_clients):
-        client.forked()
+    for reference in list(_told):
+        method = reference()
+        if method is not None:
+            method()
 
 
 os.register_at_fork(after_in_child=_tell)

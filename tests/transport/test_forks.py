@@ -60,7 +60,7 @@ def client(data: Path) -> Iterator[Client]:
 
 
 @pytest.fixture
-def used(start: Start, client: Client) -> Iterator[Client]:
+def used(start: Start, client: Client) -> Client:
     """A client with a connection."""
     start()
     client.submit(OP)
@@ -145,7 +145,7 @@ def test_a_watch_from_before_the_fork_says_that_it_is_the_parents(used: Client) 
     other = Client(used._connection._where._beacon.parent)
     with other:
         other.cancel(1)
-        assert next(watch)
+        assert next(watch) is not None
 
 
 @pytest.mark.parametrize("end", ["close", "with", "drop"])
