@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from tests.torture import simulation, world_actors
 from tests.torture.world import World, playground, world
@@ -268,3 +269,50 @@ def test_a_seed_that_failed_once_fails_no_more(name: str, tmp_path: Path) -> Non
     with playground(tmp_path) as root:
         made = simulation.play(kind, seed, case, root)
     assert made.problems == []
+
+
+PAUSE_ALL = messages.ReplaceFilter(uuid=str(PAUSE_FIRST["uuid"]), action="PAUSE")
+
+
+def test_no_chosen_job_starts_after_a_rule_that_pauses_it_was_acknowledged(scene: Scene) -> None:
+    scene.world.configure(slots=2, rules=[])
+    scene.hold("executor")
+    scene.submit(spec(), spec())
+    # Both have a run slot, and no process yet.
+    acknowledged = scene.ask(PAUSE_ALL)
+    scene.world.settle()
+    assert acknowledged
+    scene.let_go("executor")
+    scene.settle()
+    assert scene.world.jobs() == []
+    assert not scene.world.oracle.starts
+
+
+@pytest.mark.parametrize("action", ["PAUSE", "REJECT"])
+def test_a_job_that_waits_for_locks_is_gone_when_a_rule_stops_it(scene: Scene, action: str) -> None:
+    scene.world.configure(slots=2, rules=[])
+    scene.submit(spec(node="n1"), spec(node="n1"))
+    assert len(scene.world.jobs()) == 2
+    [waiter] = scene.component("lock_manager")._state.waiting()
+    scene.ask(msgspec.structs.replace(PAUSE_ALL, action=action))
+    scene.settle()
+    assert len(scene.world.jobs()) == 1
+    status = scene.component("job_queue")._status(waiter.identifier)
+    assert status == ("queued" if action == "PAUSE" else "canceled")
+    assert scene.component("lock_manager")._state.waiting() == []
+
+
+def test_a_job_alone_obeys_the_rules_that_were_acknowledged(scene: Scene) -> None:
+    first = {"OP_ID": "OP_EXEC", "argv": ["simulated", "5"]}
+    scene.submit(JobSpec(ops=[first, first]))
+    acknowledged = scene.ask(PAUSE_ALL)
+    scene.world.settle()
+    assert acknowledged
+    first_life = scene.world.daemon
+    assert first_life is not None
+    first_life.die()
+    # Its first opcode ends while no daemon is there.
+    scene.world.run(lambda: not scene.world.jobs())
+    assert list(scene.world.oracle.starts) == [(1, 0)]
+    scene.settle()
+    assert scene.component("job_queue")._status(1) == "queued"

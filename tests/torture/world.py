@@ -36,7 +36,7 @@ from tests.torture.world_processes import ForkServer, JobTask
 from tests.torture.world_user import User
 
 from ganger.actors.job_queue import JobQueue
-from ganger.storage import config_files, settings
+from ganger.storage import config_files, rules, settings
 from ganger.transport.messages import ReportConfiguration
 
 STEP_SECONDS = 0.0004
@@ -60,14 +60,13 @@ class World(Core):
         # A job that waits between two opcodes keeps its run slot, also from who it waits for.
         self.slots = character.jobs if character.has_late_dependencies else character.slots
         self.slots_ever = self.slots
-        self.rules: list[dict[str, Any]] = []
         self.daemon: Daemon | None = None
         self.log = io.StringIO()
         self.steps = 0
         self.jumps: random.Random | None = None
         """Chooses when and how far the wall clock jumps, apart from all else; None: never."""
         self.places.data.mkdir()
-        self._write_configuration()
+        self._write_configuration({})
         self.start_daemon()
         self.user = User(self)
         self.add(self.user)
@@ -91,7 +90,8 @@ class World(Core):
         self.has_faults = False
         for program in self.programs.values():
             program.is_stopped = False
-        self.configure(slots=self.slots, rules=[], insists=True)
+        self.configure(slots=self.slots, insists=True)
+        self.user.rules.clear()
 
     def run(self, is_over: Any) -> None:
         """Take steps until it is over, or nothing can ever happen any more."""
@@ -214,8 +214,10 @@ class World(Core):
         found = [task for task in self.tasks if isinstance(task, JobTask)]
         return [task for task in found if job_id in (None, task.job_id)]
 
-    def configure(self, *, slots: int, rules: list[dict[str, Any]], insists: bool = False) -> None:
-        """Other limits and rules, told as the configuration store will tell of them."""
+    def configure(
+        self, *, slots: int, rules: list[dict[str, Any]] | None = None, insists: bool = False
+    ) -> None:
+        """Other limits, and rules if any are given, told as the configuration store tells them."""
         store = None if self.daemon is None else self.daemon.component("config_store")
         if store is None:
             # Nobody changes the configuration behind the back of a store that reads it.
@@ -224,15 +226,23 @@ class World(Core):
                 self.later(0.1, again)
             return
         self.slots, self.slots_ever = slots, max(self.slots_ever, slots)
-        self.rules = rules
-        self._write_configuration()
+        filters = store._filters()
+        if rules is not None:
+            filters = {rule["uuid"]: rule for rule in rules}
+        self._write_configuration(filters)
         store._configuration = config_files.read(self.places.config)
         store.address("config_store").notify(ReportConfiguration())
 
-    def _write_configuration(self) -> None:
+    def stored_rules(self) -> tuple[rules.FilterRule, ...]:
+        """The filter rules that the configuration store has."""
+        assert self.daemon is not None
+        store = self.daemon.component("config_store")
+        return rules.parse_rules(store._filters().values()).rules
+
+    def _write_configuration(self, filters: dict[str, Any]) -> None:
         found = config_files.first_configuration("simulated", 0.0)
         found["cluster"]["max_running_jobs"] = self.slots
-        found["filters"] = {rule["uuid"]: rule for rule in self.rules}
+        found["filters"] = filters
         config_files.write(self.places.config, found)
 
     def _jump(self, dice: random.Random) -> None:
@@ -320,10 +330,9 @@ class World(Core):
                 self.injected["folders cleaned"] += 1
                 self.note("somebody", "cleans the folders")
                 kills_work.clean_folders(self.places)
-            case "configure":
-                has_late = self.character.has_late_dependencies
-                slots = self.slots if has_late else dice.randint(1, 4)
-                self.configure(slots=slots, rules=[] if has_late else self._some_rules())
+            case "configure" if not self.character.has_late_dependencies:
+                self.configure(slots=dice.randint(1, 4))
+                self.user.rules.change()
             case _:
                 pass
 
@@ -342,21 +351,6 @@ class World(Core):
             if hasattr(handle, "shutdown"):
                 self.injected["channel cut"] += 1
                 handle.shutdown(2)
-
-    def _some_rules(self) -> list[dict[str, Any]]:
-        limit = self.dice.choice((0, 3, 6))
-        if not limit or self.dice.random() < 0.5:
-            return []
-        expression = ["<=", "id", limit]
-        rule = {
-            "uuid": "00000000-0000-4000-8000-000000000001",
-            "watermark": 0,
-            "priority": 0,
-            "predicates": [["jobid", expression]],
-            "action": "PAUSE",
-            "reason_trail": [],
-        }
-        return [rule]
 
     def end(self) -> None:
         """Nothing of it goes on."""

@@ -10,6 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from tests.torture.world_releases import Releases
+from tests.torture.world_rules import BEGUN, RuleBook
 
 from ganger.actors import filtering
 from ganger.actors.job_links import ATTACH_SECONDS
@@ -17,7 +18,7 @@ from ganger.actors.job_queue import JobQueue
 from ganger.actors.job_table import Phase, Row
 from ganger.actors.locking import LockState
 from ganger.actors.scheduling import Schedule
-from ganger.storage import jobs, lock_files, rules
+from ganger.storage import jobs, lock_files, opcodes
 from ganger.storage.jobs import JobStatus, OpcodeEvent
 from ganger.transport import messages
 
@@ -88,6 +89,7 @@ class Oracle:
         self._seen: dict[int, tuple[int, JobStatus]] = {}
         self._ops: dict[int, list[JobStatus]] = {}
         self._finals: dict[int, JobStatus] = {}
+        self.book = RuleBook()
 
     # What operations say of themselves.
 
@@ -100,6 +102,9 @@ class Oracle:
         if self.starts[job_id, index] > 1:
             self.doubled += 1
             world.problem(f"opcode {index} of job {job_id} starts again")
+        running = [other for (other, _), (program, _) in self._holding.items() if program.is_alive]
+        if (forbidden := self.book.forbids(job_id, index, running)) is not None:
+            world.problem(f"opcode {index} of job {job_id} starts, and {forbidden}")
         for (other, place), (program, held) in self._holding.items():
             if program.is_alive and conflict(needs, held):
                 self.conflicting += 1
@@ -113,6 +118,19 @@ class Oracle:
         del self._holding[job_id, index]
 
     # What the queue says.
+
+    def begun(self) -> set[tuple[int, int]]:
+        """The opcodes that have begun, as far as was recorded."""
+        world = self._world
+        found = set(self.starts)
+        for job_id, statuses in self._ops.items():
+            found |= {(job_id, index) for index, one in enumerate(statuses) if one in BEGUN}
+        if world.daemon is None or world.daemon.component("job_queue") is None:
+            # It may have recorded something just before it failed.
+            for task in world.jobs():
+                if task.actor is not None and task.actor._postponed is not None:
+                    found.add((task.job_id, task.actor._index))
+        return found
 
     def look_at(self, queue: JobQueue) -> None:
         """After each step of the job queue."""
@@ -139,7 +157,9 @@ class Oracle:
         before = self._ops.get(row.id, statuses)
         self._ops[row.id] = statuses
         for index, (old, new) in enumerate(zip(before, statuses, strict=True)):
-            is_back = old is JobStatus.WAITING and new is JobStatus.QUEUED
+            # Recorded too late for a process that had not got an answer, and then asked the rules.
+            is_unstarted = old is JobStatus.RUNNING and not self.starts[row.id, index]
+            is_back = new is JobStatus.QUEUED and (old is JobStatus.WAITING or is_unstarted)
             if new not in REACHABLE[old] and not (is_back and row.phase is not Phase.HANDED_OVER):
                 self._world.problem(f"opcode {index} of job {row.id} went from {old} to {new}")
 
@@ -159,6 +179,7 @@ class Oracle:
         self._nothing_may_start(queue, daemon.component("scheduler"))
         self._everything_handed_over_lives(queue)
         self._no_lock_may_be_had(daemon.component("lock_manager"))
+        self._nobody_waits_in_vain(daemon.component("lock_manager"))
         self._no_answer_is_missing(daemon.component("lock_manager"))
 
     def _nothing_may_start(self, queue: JobQueue, scheduler: Any) -> None:
@@ -192,7 +213,7 @@ class Oracle:
 
     def _verdict(self, row: Row, queue: JobQueue) -> messages.JobVerdict:
         world = self._world
-        chain = filtering.compile_chain(rules.parse_rules(world.rules).rules, world.clock.time())
+        chain = filtering.compile_chain(world.stored_rules(), world.clock.time())
         facts = filtering.JobFacts.of(row.id, [op.input for op in queue._read(row.id).ops])
         verdict = filtering.judge(chain, facts)
         return messages.JobVerdict(
@@ -220,6 +241,23 @@ class Oracle:
         for owner in manager._state.owners():
             if lock_files.is_dead(owner.lock_file):
                 world.problem(f"at rest, but the dead {owner} holds locks or waits")
+
+    def _nobody_waits_in_vain(self, manager: Any) -> None:
+        """Who waits for locks may start with them, and stands where its priority says."""
+        world = self._world
+        for task in world.jobs():
+            actor = task.actor
+            if actor is None or task.program.is_stopped or not actor._is_in_line:
+                continue
+            if not actor._link.is_up:
+                continue
+            if self.book.must_not_wait(task.job_id):
+                world.problem(f"at rest, but job {task.job_id} waits for locks, and may not start")
+            waiter = manager._state._line.get(actor._owner)
+            priority = actor._job.ops[actor._index].priority
+            if waiter is not None and waiter.pending.priority != priority:
+                text = f"at rest, but job {task.job_id} waits with {waiter.pending.priority}"
+                world.problem(f"{text}, and its priority is {priority}")
 
     def _no_answer_is_missing(self, manager: Any) -> None:
         world = self._world
@@ -259,7 +297,7 @@ class Oracle:
             elif not status.is_final:
                 world.problem(f"at the end job {job_id} is {status}")
             else:
-                self._look_at_ended(job_id, status)
+                self._look_at_ended(queue, job_id, status)
                 shown = jobs.decode_job(queue._reader.document(job_id).body).status
                 if shown is not status:
                     world.problem(f"at the end job {job_id} is {status}, its file says {shown}")
@@ -302,13 +340,23 @@ class Oracle:
         if left := sorted(map(str, world.places.lock_files.glob("job_*"))):
             world.problem(f"at the end there are lock files: {left}")
 
-    def _look_at_ended(self, job_id: int, status: JobStatus) -> None:
+    def _look_at_ended(self, queue: JobQueue, job_id: int, status: JobStatus) -> None:
         asked = next(one for one in self._world.user.submissions if job_id in (one.ids or ()))
         assert asked.ids is not None
         ops = asked.specs[asked.ids.index(job_id)].ops
         started = [self.starts[job_id, index] for index in range(len(ops))]
         if status is JobStatus.SUCCESS and started != [1] * len(ops):
             self._world.problem(f"job {job_id} is a success, and its opcodes started {started}")
+        job = jobs.decode_job(queue._reader.document(job_id).body)
+        for result in (str(op.result) for op in job.ops):
+            if "locks" in result:
+                self._world.problem(f"job {job_id} ended with {result}")
+        for target, wanted in opcodes.dependencies(job.ops[0].input):
+            if "canceled" in wanted or queue._status(target) is not JobStatus.CANCELED:
+                continue
+            if status is not JobStatus.CANCELED:
+                text = f"job {job_id} depends on job {target}, which is canceled"
+                self._world.problem(f"{text}, and is {status}")
 
     def _look_for_strangers(self, queue: JobQueue) -> None:
         directory = queue._ledger.directory

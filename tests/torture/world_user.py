@@ -13,6 +13,8 @@ from typing import Any
 
 from tests.torture.world_core import Core, Program, Task
 from tests.torture.world_network import Dealer
+from tests.torture.world_processes import JobTask
+from tests.torture.world_rules import RuleChanger
 
 from ganger.storage import errors
 from ganger.storage.job_views import LogLine, StatusChange
@@ -65,6 +67,7 @@ class User(Task):
         self._calls: list[tuple[Call[Any], Callable[[Any], None]]] = []
         self._jobs_asked = 0
         self._retries = 0
+        self.rules = RuleChanger(self, core.oracle.book)
         core.run_as(self.program, self._connect)
 
     def _connect(self) -> None:
@@ -106,6 +109,8 @@ class User(Task):
             # As a person does, who was told to try again, or that the library does not.
             again = functools.partial(self.ask, call.message, done)
             self.core.later(RETRY_SECONDS, again, "restart")
+        elif self.rules.is_gone(call.message, call.error):
+            done(call.reply)
         elif not isinstance(call.error, errors.UnknownJobError | errors.JobStateError):
             self.core.problem(f"{type(call.message).__name__} was refused: {call.error!r}")
 
@@ -155,13 +160,30 @@ class User(Task):
         if not some:
             return
         choice = dice.choice(
-            ("cancel", "priority", "archive", "all", "list", "read", "watch", "retry", "locks")
+            (
+                "cancel",
+                "priority",
+                "archive",
+                "all",
+                "list",
+                "read",
+                "watch",
+                "retry",
+                "locks",
+                "priority",
+                "rules",
+                "rules",
+            )
         )
         match choice:
             case "cancel":
                 self.ask(messages.CancelJob(id=some, kill=dice.random() < 0.3))
             case "priority":
-                self.ask(messages.ChangeJobPriority(id=some, priority=dice.randint(-20, 19)))
+                # Most of all those that wait for locks: they must be told, and their locks too.
+                chosen = dice.choice([some, *self._in_line() * 2])
+                self.ask(messages.ChangeJobPriority(id=chosen, priority=dice.randint(-20, 19)))
+            case "rules" if not self.core.character.has_late_dependencies:
+                self.rules.change()
             case "archive":
                 self.ask(messages.ArchiveJob(id=some), self._note_archived)
             case "all" if not self._may_repeat_submission():
@@ -177,6 +199,11 @@ class User(Task):
                 self._retry(some)
             case _:
                 self.ask(messages.ListLocks())
+
+    def _in_line(self) -> list[int]:
+        """The jobs that wait for locks."""
+        tasks = [task for task in self.core.tasks if isinstance(task, JobTask)]
+        return [task.job_id for task in tasks if task.actor is not None and task.actor._is_in_line]
 
     def _waits_for(self, kind: type[Request[Any]]) -> bool:
         return any(isinstance(call.message, kind) for call, _ in self._calls)
@@ -223,7 +250,7 @@ class User(Task):
         if place and dice.random() < 0.5:
             depends.append((-dice.randint(1, place), dice.choice(([], ["success", "canceled"]))))
         live = sorted(self.acknowledged - self.archived)
-        if live and dice.random() < 0.3:
+        for _ in range(dice.choice((0, 0, 0, 0, 1, 1, 2)) if live else 0):
             wanted = dice.choice(([], ["success"], ["success", "error", "canceled"]))
             depends.append((dice.choice(live), wanted))
         ops = [self._opcode() for _ in range(dice.choice((1, 1, 1, 2, 3)))]
