@@ -98,9 +98,14 @@ class User(Task):
             if call.is_done:
                 self._calls.remove((call, done))
                 self._end(call, done)
-        for follower in self.followers:
+        for follower in list(self.followers):
             while (part := self.session.next_part(follower.stream, now)) is not None:
                 follower.hear(part)
+            if isinstance(follower.stream.error, errors.RequestFatalError):
+                # A component did not survive it, so that the library does not repeat it.
+                self.followers.remove(follower)
+                again = functools.partial(self.follow, follower.job_id)
+                self.core.later(RETRY_SECONDS, again, "restart")
 
     def _end(self, call: Call[Any], done: Callable[[Any], None]) -> None:
         if call.error is None:
