@@ -89,12 +89,13 @@ A job with one `OP_EXEC`. The command runs as the daemon's user, not as the one 
 the root directory unless `--cwd` says otherwise; and with a clean environment: `PATH`, `HOME` and
 `LANG`, `LC_ALL`, `LOGNAME`, `TZ` and `USER` if the daemon has them, `GANGER_JOB_ID`,
 `GANGER_OPCODE_INDEX`, `GANGER_JOB_PROCESS`, and what `--env` sets. Past its time limit it gets
-SIGTERM, and SIGKILL five seconds later; both go to its whole process group. When it has ended, everything that it started and
-that still runs is ended too, also what has left its session (`setsid`), before the locks are free.
-What is to stay, a daemon say, is better started by the machine's own manager: `ganger exec --
-systemd-run --unit NAME COMMAND`. Where there is none, `--leave-running` (`leave_running` of the
-opcode) leaves alone what has left the command's process group. Up to 10,000 lines or 1 MiB of its
-output go into the job's log, and the last 4 KiB of each stream into the result.
+SIGTERM, and SIGKILL five seconds later; both go to its whole process group. When it has ended,
+everything that it started and that still runs is ended too, also what has left its session
+(`setsid`), before the locks are free. What is to stay, a daemon say, is better started by the
+machine's own manager: `ganger exec -- systemd-run --unit NAME COMMAND`. Where there is none,
+`--leave-running` (`leave_running` of the opcode) leaves alone what has left the command's process
+group. Up to 10,000 lines or 1 MiB of its output go into the job's log, and the last 4 KiB of each
+stream into the result.
 
 `ganger exec` ends with 1 if the command never ran (it was not found, say, or the job was
 canceled), with 124 if it took longer than `--timeout`, and with 130 when interrupted.
