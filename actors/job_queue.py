@@ -109,6 +109,7 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers, QueueKeys):
             case messages.ListJobs():
                 envelope.reply(self._reader.rows(message))
             case messages.ReadJob():
+                self._catch_up(message.id)
                 envelope.reply(self._reader.document(message.id))
             case messages.WatchJobs():
                 self._reader.watch(envelope, message)

@@ -242,6 +242,29 @@ class QueueLives(QueueGate):
         self._reader.forget_told(row.id, message.log_serial)
         self._move(row, message.status, has_locks=message.has_locks)
 
+    def _catch_up(self, job_id: int) -> None:
+        """Before a whole job is shown: nobody shall see of its file what listings do not tell.
+
+        A process that flushes its own file has replaced it before it tells of that; if the disk
+        refuses, long before. Its data are on the disk: with its name there, too, the state may be
+        told. `StorageError` if that cannot be said.
+        """
+        row = self._table.find(job_id)
+        if row is None or row.phase is not Phase.HANDED_OVER or row.status.is_final:
+            return
+        if self._ledger.in_memory(job_id) is not None:
+            return
+        job = self._read(job_id)
+        if job.serial <= row.serial and job.status is row.status:
+            return
+        self._ledger.directory.flush_names()
+        row.serial = max(row.serial, job.serial)
+        row.priority = job.priority
+        row.started = jobs.seconds(job.start_timestamp)
+        row.ended = jobs.seconds(job.end_timestamp)
+        self._reader.log_reaches(row, job.last_log_serial)
+        self._move(row, job.status)
+
     def _note_return(self, envelope: Envelope, message: messages.JobReturns) -> None:
         """The process gives the job back; it is pending, and is called so, when that has left."""
         row = self._table.find(message.job_id)

@@ -121,6 +121,11 @@ class QueueDirectory:
             # Something that is no file lay in the place of this one: it is put aside, not lost.
             self.quarantine(spare, name=f"job-{job_id}")
 
+    def flush_names(self) -> None:
+        """Make it durable which files the live jobs have."""
+        with documents.storage_errors(self._queue):
+            documents.flush_directory(self._queue)
+
     def archive(self, job_id: int) -> None:
         """Move the job's file, and what lies beside it, into the archive; harmless if moved."""
         target = self._archive_path(job_id)

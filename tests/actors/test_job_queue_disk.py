@@ -331,6 +331,31 @@ def test_a_living_job_is_not_even_asked_while_the_disk_refuses(
         assert len(queue.stage.take(messages.TellJob)) == 1
 
 
+def test_a_whole_job_is_never_shown_ahead_of_the_listing(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.submitted(spec())
+    queue.start(1)
+    # The process flushes its own file, as it does when the disk refused the journal.
+    queue.write_as_process(1, queue.body_of_process(1, 10, RUNNING))
+    queue.actor.ask(queue.state(1, 10, RUNNING, body=None))
+    assert queue.statuses() == {1: "running"}
+    queue.write_as_process(1, queue.body_of_process(1, 11, ERROR))
+    with monkeypatch.context() as patch:
+        refuse(patch, "fsync", number=errno.EIO)
+        error, text = queue.actor.say(messages.ReadJob(id=1)).refusal
+        assert (error, os.strerror(errno.EIO) in text) == ("StorageError", True)
+        assert queue.statuses() == {1: "running"}
+    assert queue.job(1).status is ERROR
+    assert queue.statuses() == {1: "error"}
+    # Its process tells of it a moment later.
+    recorded = queue.actor.ask(queue.state(1, 11, ERROR, body=None))
+    assert recorded.answer == messages.StateRecorded(serial=11)
+    queue.end_process(1, has_left=True)
+    queue.actor.end_turn()
+    assert queue.statuses() == {1: "error"}
+
+
 def test_nothing_is_archived_while_the_disk_refuses(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:

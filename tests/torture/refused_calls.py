@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import itertools
 import json
 import os
@@ -194,6 +195,7 @@ class Case:
                     if self._refusal.lasts:
                         self._see_it_tried_again()
                         self._look_at_status(client, told)
+                        self._compare_views(client)
                     elif self._is_well(client):
                         self._wait_for_all(client)
                     if self._refusal.is_killed:
@@ -356,6 +358,23 @@ class Case:
         is_refused = any(isinstance(one.error, errors.ReadOnlyError) for one in told)
         if is_refused and not is_read_only:
             self.problems.append("status does not say that the daemon is read-only")
+
+    def _compare_views(self, client: Client) -> None:
+        """What was shown of a job alone is not taken back by a listing."""
+        if self._refusal.call == ANY_DESCRIPTOR:
+            return
+        shown = [
+            self._ask("read", functools.partial(client.job, job_id, timeout=REQUEST_SECONDS))
+            for job_id, _ in self._acknowledged
+        ]
+        listed = {row.id: row.status for row in client.jobs(timeout=REQUEST_SECONDS)}
+        for told in shown:
+            # One that was archived is in no listing.
+            if told.error is None and told.answer.status.is_final and told.answer.id in listed:
+                status = listed[told.answer.id]
+                if status is not told.answer.status:
+                    text = f"job {told.answer.id} was shown as {told.answer.status}, then {status}"
+                    self.problems.append(text)
 
     # ------------------------------------------------------------ after
 
