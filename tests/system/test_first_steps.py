@@ -102,7 +102,7 @@ def test_the_programs_of_the_client_page_run(daemon: Daemon) -> None:
     assert "5 EXEC(echo the check has failed) success\n4 has failed\n" in several
     assert "[6, 7, 8, 9, 10]" in at_once
     assert "job 11 is queued: paused by filter rule " in control
-    assert "reason: the storage network is being replaced)\n" in control
+    assert "reason: the storage network is being replaced); that ends by itself at " in control
     assert "without the rule: [11]\n" in control
     assert "the job is rejected by filter rule " in control
     assert control.endswith("the one that was held is canceled\ntried again: success\n")

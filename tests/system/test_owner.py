@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give fi
 
 @pytest.fixture(name="data")
 def directory_of_another_user(tmp_path: Path) -> Path:
-    """A data directory as another user's daemon leaves it, with a job that waits."""
+    """A data directory as another user's daemon leaves it."""
     data = tmp_path / "data"
     (data / "queue" / "journal").mkdir(parents=True)
     (data / "queue" / "version").write_text("1\n")
