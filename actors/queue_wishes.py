@@ -25,7 +25,9 @@ class QueueWishes(QueueCore):
         row = self._table.find(job_id)
         if row is None or row.phase is Phase.ENDED or row.status.is_final:
             text = f"Job {job_id} not found in queue"
-            envelope.reply(messages.CancelOutcome(accepted=False, text=text))
+            was_canceled = row is not None and row.status is JobStatus.CANCELED
+            outcome = messages.CancelOutcome(accepted=False, text=text, was_canceled=was_canceled)
+            envelope.reply(outcome)
         elif row.phase is Phase.HANDED_OVER:
             # What is killed while it runs needs no record: a loss of power kills it, too.
             if not (message.kill and row.status is JobStatus.RUNNING):
@@ -148,7 +150,10 @@ class QueueWishes(QueueCore):
     def _archive(self, envelope: Envelope, job_id: int) -> None:
         row = self._table.find(job_id)
         if row is None:
-            raise errors.UnknownJobError(f"there is no live job {job_id}")
+            text = f"there is no live job {job_id}"
+            if self._ledger.directory.read_archived(job_id) is not None:
+                raise errors.ArchivedJobError(text)
+            raise errors.UnknownJobError(text)
         if not row.status.is_final:
             text = f"job {job_id} has status {row.status}: only a final job can be archived"
             raise errors.JobStateError(text)

@@ -78,6 +78,10 @@ class UnknownJobError(BadRequestError):
     luxi_name = "JobLost"
 
 
+class ArchivedJobError(UnknownJobError):
+    """The job with this id is in the archive."""
+
+
 class JobStateError(BadRequestError):
     """The job is not in a state in which this can be done."""
 

@@ -48,7 +48,7 @@ class Whereabouts:
         """The sentence to say when nobody is there."""
 
     def endpoint(self) -> str | None:
-        """Where to connect to; None if no daemon has left word."""
+        """Where to connect to; None if no daemon has left word, or a loss of power has torn it."""
         if self._endpoint is not None:
             return self._endpoint
         data = documents.read(self._beacon)
@@ -56,8 +56,11 @@ class Whereabouts:
             return None
         try:
             socket = msgspec.json.decode(data, type=Beacon).socket
-        except msgspec.DecodeError as error:
+        except msgspec.ValidationError as error:
             raise errors.StorageError(f"{self._beacon}: no daemon wrote this: {error}") from error
+        except msgspec.DecodeError:
+            # It was never flushed. The next daemon writes it anew.
+            return None
         ownership.require_admitted(socket)
         return f"ipc://{socket}"
 

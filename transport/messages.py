@@ -282,10 +282,14 @@ class PeerGone(Notice, frozen=True):
 
 
 class CancelOutcome(Reply, frozen=True):
-    """What became of the wish to cancel, with Ganeti's text."""
+    """What became of the wish to cancel, with Ganeti's text.
+
+    ``was_canceled``: not accepted, because the job has been canceled before.
+    """
 
     accepted: bool
     text: str
+    was_canceled: bool = False
 
 
 class CancelJob(Request[CancelOutcome], frozen=True):

@@ -54,6 +54,7 @@ KEYED: tuple[type[Message], ...] = (messages.SubmitJobs, messages.RetryJob)
 """Requests that have a key, so that carrying them out twice gives the same answer twice."""
 
 _GONE: dict[type[Message], type[errors.GangerError]] = {
+    messages.ArchiveJob: errors.ArchivedJobError,
     messages.DeleteFilter: errors.UnknownFilterError,
 }
 """Requests that, carried out twice, are refused the second time, and how: it is done then."""
@@ -252,13 +253,15 @@ class Session:
             retried = _RETRIED if call.probes is None else _WATCH_RETRIED
             if call.may_be_done and isinstance(error, _GONE.get(type(call.message), ())):
                 # The earlier sending has done it.
-                call.reply = messages.Done()
+                call.reply = _done(call.message)
                 self._finish(call)
             elif isinstance(error, retried):
                 self._retry_later(call, error, now)
             else:
                 self._finish(call, error)
         elif isinstance(message, _reply_types(type(call.message))):
+            if call.may_be_done and isinstance(message, messages.CancelOutcome):
+                message = _canceled(call.message, message)
             call.reply = message
             self._finish(call)
         else:
@@ -563,3 +566,17 @@ def _reply_types(request: type[Message]) -> tuple[type[Message], ...]:
 
 def _name(message: Message) -> str:
     return str(type(message).__struct_config__.tag)
+
+
+def _done(message: Message) -> Message:
+    """The answer that was lost, to a request that was carried out before it was repeated."""
+    if isinstance(message, messages.ArchiveJob):
+        return messages.ArchiveOutcome(archived=[message.id])
+    return messages.Done()
+
+
+def _canceled(message: Message, outcome: messages.CancelOutcome) -> messages.CancelOutcome:
+    """What became of the wish, if an earlier sending of it may have canceled the job."""
+    if outcome.was_canceled and isinstance(message, messages.CancelJob):
+        return messages.CancelOutcome(accepted=True, text=f"Job {message.id} was canceled")
+    return outcome

@@ -258,6 +258,13 @@ def test_what_cannot_be_canceled_is_told_with_the_text_of_ganeti(queue: Queue) -
         assert answer == messages.CancelOutcome(accepted=False, text=text)
 
 
+def test_who_asks_again_hears_that_the_job_was_canceled_before(queue: Queue) -> None:
+    queue.submitted(spec())
+    queue.actor.ask(messages.CancelJob(id=1))
+    again = queue.actor.ask(messages.CancelJob(id=1)).answer_as(messages.CancelOutcome)
+    assert (again.accepted, again.was_canceled) == (False, True)
+
+
 def test_a_running_job_answers_for_itself(queue: Queue) -> None:
     queue.submitted(spec())
     queue.start(1)
@@ -347,6 +354,14 @@ def test_only_final_live_jobs_can_be_archived(queue: Queue) -> None:
         "UnknownJobError",
         "there is no live job 9",
     )
+
+
+def test_who_archives_again_hears_that_it_is_in_the_archive(queue: Queue) -> None:
+    queue.submitted(spec())
+    queue.finish(1)
+    queue.actor.ask(messages.ArchiveJob(id=1))
+    again = queue.actor.ask(messages.ArchiveJob(id=1))
+    assert again.refusal == ("ArchivedJobError", "there is no live job 1")
 
 
 def test_the_file_of_a_job_is_moved_when_its_process_is_gone(queue: Queue) -> None:

@@ -252,6 +252,27 @@ def test_a_word_that_no_daemon_wrote_is_named(data: Path, client: Client) -> Non
         client.info()
 
 
+@pytest.mark.parametrize("torn", [b"", b"\0" * 200, b'{"pid": 1, "version": "0.'])
+def test_a_torn_word_of_a_daemon_counts_as_none(data: Path, client: Client, torn: bytes) -> None:
+    documents.make_directory(data)
+    (data / "daemon.json").write_bytes(torn)
+    with pytest.raises(errors.DaemonUnreachableError, match="no daemon answers"):
+        client.info()
+
+
+def test_a_client_waits_for_a_successor_that_has_not_mended_a_torn_word(
+    start: Start, data: Path, client: Client
+) -> None:
+    daemon = start()
+    assert client.submit(OP) == 1
+    daemon.kill()
+    (data / "daemon.json").write_bytes(b"")
+    successor = threading.Timer(0.5, start)
+    successor.start()
+    assert client.submit(OP, timeout=PATIENCE_SECONDS) == 1
+    successor.join()
+
+
 @pytest.mark.usefixtures("daemon")
 def test_a_closed_client_says_so(data: Path) -> None:
     client = Client(data)

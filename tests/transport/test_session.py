@@ -312,6 +312,50 @@ def test_a_deletion_that_a_restarted_component_may_have_done_is_done_when_the_ru
     assert call.result() == messages.Done()
 
 
+ARCHIVAL = messages.ArchiveJob(id=7)
+ARCHIVED = errors.ArchivedJobError("there is no live job 7")
+CANCELED_BEFORE = messages.CancelOutcome(accepted=False, text="gone", was_canceled=True)
+
+
+def test_an_archival_whose_answer_was_lost_is_done_when_the_job_is_archived() -> None:
+    talk = Talk()
+    call = talk.call(ARCHIVAL)
+    assert [frame.message for frame in talk.reconnect()] == [ARCHIVAL]
+    talk.refuse(ARCHIVED)
+    assert call.result() == messages.ArchiveOutcome(archived=[7])
+
+
+def test_an_archival_of_a_job_that_there_is_not_is_refused_also_when_it_is_repeated() -> None:
+    talk = Talk()
+    call = talk.call(ARCHIVAL)
+    talk.reconnect()
+    talk.refuse(errors.UnknownJobError("there is no live job 7"))
+    sent_once = Talk()
+    other = sent_once.call(ARCHIVAL)
+    sent_once.refuse(ARCHIVED)
+    assert [failed(call), failed(other)] == ["UnknownJobError", "ArchivedJobError"]
+
+
+def test_a_cancel_whose_answer_was_lost_is_accepted_when_the_job_is_canceled() -> None:
+    talk = Talk()
+    call = talk.call(messages.CancelJob(id=7))
+    talk.reconnect()
+    talk.reply(CANCELED_BEFORE)
+    assert call.result() == messages.CancelOutcome(accepted=True, text="Job 7 was canceled")
+
+
+def test_a_cancel_that_came_too_late_is_not_accepted() -> None:
+    sent_once = Talk()
+    first = sent_once.call(messages.CancelJob(id=7))
+    sent_once.reply(CANCELED_BEFORE)
+    repeated = Talk()
+    second = repeated.call(messages.CancelJob(id=7))
+    repeated.reconnect()
+    repeated.reply(messages.CancelOutcome(accepted=False, text="it had ended"))
+    assert not first.result().accepted
+    assert not second.result().accepted
+
+
 def test_a_deletion_that_nobody_can_have_done_before_is_refused_when_there_is_no_rule() -> None:
     sent_once = Talk()
     first = sent_once.call(DELETION)
