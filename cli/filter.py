@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from ..storage import errors, rules
+from ..storage import errors, explanations, rules
 from . import choices, output, reading
 from .call import Call
 from .output import Column
@@ -323,6 +323,7 @@ def _rule(
     found = [] if predicates is None else _list(predicates, "--predicates")
     for op_id in opcodes:
         _check_named(op_id, "--opcode")
+        _doubt_opcode(op_id)
     if opcodes:
         named = [["=", "OP_ID", op_id] for op_id in opcodes]
         found.append(["opcode", named[0] if len(named) == 1 else ["|", *named]])
@@ -341,6 +342,18 @@ def _rule(
         "valid_from": valid_from,
         "valid_until": valid_until,
     }
+
+
+def _doubt_opcode(op_id: str) -> None:
+    """Say so of what is nearly an opcode's name: a rule for it would apply to no job."""
+    from ..storage import catalogue  # noqa: PLC0415 - other commands need no opcodes
+
+    known = catalogue.known_ids()
+    guess = "" if op_id in known else explanations.likeness(op_id, known)
+    if guess:
+        # It may all the same be an opcode of a package that only the daemon has.
+        text = f"--opcode: there is no opcode {op_id!r} here{guess}; the rule has it as it is"
+        output.echo(f"ganger: {text}", err=True)
 
 
 def parsed_action(text: str) -> str | list[Any]:

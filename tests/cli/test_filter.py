@@ -121,6 +121,23 @@ def refusal(daemon: Daemon, *words: str) -> str:
 # Predicates.
 
 
+@pytest.mark.parametrize(
+    ("op_id", "is_doubted"),
+    [("EXEC", True), ("OP_EXCE", True), ("OP_EXEC", False), ("OP_GREET_THE_WORLD", False)],
+)
+def test_what_is_nearly_an_opcode_is_doubted_and_stored(
+    daemon: Daemon,
+    op_id: str,
+    is_doubted: bool,  # noqa: FBT001
+) -> None:
+    """Opcodes of the daemon's packages need not be known here."""
+    done = typed("add", "--opcode", op_id)
+    told = f"ganger: --opcode: there is no opcode '{op_id}' here (did you mean OP_EXEC?)"
+    assert (told in done.output) is is_doubted
+    [(_, stored)] = daemon.stored
+    assert stored["predicates"] == [["opcode", ["=", "OP_ID", op_id]]]
+
+
 def test_a_rule_of_which_nothing_is_said_does_nothing_to_every_job(daemon: Daemon) -> None:
     assert rule(daemon) == {
         "priority": 0,
