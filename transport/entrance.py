@@ -112,8 +112,10 @@ class Entrance:
     def take(self, endpoints_in_use: dict[str, Batch]) -> tuple[Batch, int]:
         """Those who wait now, and a listening descriptor with them for libzmq.
 
-        Raises `OSError` if no other socket can take its place.
+        Raises `OSError` if no other socket can take its place, or if there are no descriptors for
+        all who may wait: the limit may have been lowered meanwhile.
         """
+        _require_descriptors(self._listening, self._backlog + 4)
         theirs = os.dup(self._listening.fileno())
         try:
             fresh = self._listen(endpoints_in_use)
@@ -159,6 +161,15 @@ class Entrance:
             listening.close()
             raise
         return listening
+
+
+def _require_descriptors(some: socket.socket, count: int) -> None:
+    taken: list[int] = []
+    try:
+        taken.extend(os.dup(some.fileno()) for _ in range(count))
+    finally:
+        for descriptor in taken:
+            os.close(descriptor)
 
 
 def _has_waiting(listening: socket.socket) -> bool:

@@ -6,6 +6,8 @@ import contextlib
 import errno
 import os
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -186,6 +188,41 @@ def test_an_entrance_that_cannot_be_renewed_waits(router: Router, path: Path) ->
             return router._doors["local"].connections.open_count
 
         assert serve(router, look) == 1
+
+
+_LOWERED = """
+import os, resource, select, socket, sys, time
+from pathlib import Path
+from ganger.transport.wire import Router
+
+path = Path(sys.argv[1])
+router = Router(path, descriptors_max=1_000)
+before = resource.getrlimit(resource.RLIMIT_NOFILE)
+silent = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) for _ in range(10)]
+for each in silent:
+    each.connect(str(path))
+lowest = os.dup(0)
+os.close(lowest)
+for room in range(6):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + room, before[1]))
+    for _ in range(5):
+        assert router.receive() == []
+        router.keep_room()
+        time.sleep(0.01)
+resource.setrlimit(resource.RLIMIT_NOFILE, before)
+end = time.monotonic() + 10
+while router._doors["local"].connections.open_count < 10:
+    assert time.monotonic() < end
+    router.receive()
+    router.keep_room()
+print("all are in")
+"""
+
+
+def test_a_limit_that_is_lowered_while_the_daemon_runs_does_not_end_it(path: Path) -> None:
+    script = [sys.executable, "-c", _LOWERED, str(path)]
+    done = subprocess.run(script, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "all are in\n"), done.stderr
 
 
 def test_the_longest_path_of_a_socket_can_be_that_of_a_door(tmp_path: Path) -> None:
