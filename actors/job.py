@@ -693,7 +693,7 @@ class JobActor:
         """Keep output of the opcode; how many bytes of it are within its limit."""
         if self._output is None:
             file = output_files.OutputFile(self._output_path)
-            self._output = JobOutput(file, self._tell_output, self.log)
+            self._output = JobOutput(file, self._tell_output, self.log, self.clock)
             self._output.begin(self._index, self._output_limit)
         return self._output.add(data, stream)
 

@@ -14,7 +14,6 @@ Imported by the lean fork server, so it imports only what is cheap.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 
 from ..storage import errors, output_blocks, settings
@@ -35,7 +34,8 @@ class JobOutput:
     """Output of a job's opcodes, one after the other.
 
     ``tell`` is called with the size of the file when it has grown, ``log`` with a sentence for the
-    job's log and its kind. Without output nothing is done on disk, and ``tell`` is never called.
+    job's log and its kind. ``clock`` never goes back. Without output nothing is done on disk, and
+    ``tell`` is never called.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class JobOutput:
         file: OutputFile,
         tell: Callable[[int], None],
         log: Callable[[str, str], None],
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float],
     ) -> None:
         self._file = file
         self._tell = tell

@@ -27,13 +27,23 @@ from ganger.actors.job_links import Received
 from ganger.actors.job_queue import JobQueue
 from ganger.actors.job_table import Phase
 from ganger.actors.lock_manager import LockManager
-from ganger.storage import config_files, documents, errors, jobs, keys, lock_files
+from ganger.storage import (
+    config_files,
+    documents,
+    errors,
+    jobs,
+    keys,
+    lock_files,
+    output_files,
+    settings,
+)
 from ganger.storage.locks import Owner
 from ganger.storage.processes import Mark
 from ganger.storage.settings import Places
 from ganger.transport import messages
 from ganger.transport.addresses import Directory, Envelope
 from ganger.transport.messages import JobSpec, Message
+from ganger.transport.output_reading import OutputReading
 
 _REFUSED = os.strerror(errno.EIO)
 
@@ -259,7 +269,8 @@ class Machine:
             match message:
                 case messages.RequestLocks() | messages.ReleaseLocks():
                     self.locks.handle(envelope)
-                case messages.JobLeft():
+                case messages.JobLeft() | messages.OutputGrew():
+                    # The latter is for followers, of whom there are none.
                     pass
                 case _:
                     self.queue.handle(envelope)
@@ -408,6 +419,7 @@ class Machine:
             quarantined=list(component._quarantined),
             ids_by_key=by_key,
             next_id=component._ledger.last_id + 1,
+            outputs={job_id: kept_output(self.places, job_id) for job_id in found},
             files=set(component._ledger.directory.live_ids()),
             configuration=configuration["serial_no"],
             clients=set(keys.known_keys(self.places.keys)),
@@ -440,3 +452,17 @@ class Machine:
         self.locks.end_turn()
         held.remove()
         return refused
+
+
+def kept_output(places: Places, job_id: int) -> dict[int, bytes]:
+    """What is kept of a job's output, by opcode; what was torn off is not there."""
+    reading = OutputReading(job_id)
+    outputs: dict[int, bytes] = {}
+    while not reading.is_at_end:
+        asked = reading.request()
+        data, size = output_files.read_page(
+            places, job_id, asked.offset, settings.OUTPUT_PAGE_BYTES
+        )
+        for chunk in reading.take(messages.OutputPage(data=data, size=size)):
+            outputs[chunk.op_index] = outputs.get(chunk.op_index, b"") + chunk.data
+    return outputs

@@ -197,5 +197,6 @@ def _work(opcode: OpExec, context: OperationContext) -> str:
     context.process.world.note(promises.Began(context.job_id, context.op_index))
     for word in range(int(opcode.argv[1])):
         context.log(f"word {word}")
+        context.output(promises.word(word))
         context.poll([], 0.3)
     return "done"

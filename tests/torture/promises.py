@@ -10,7 +10,7 @@ from typing import assert_never
 
 import msgspec
 
-from ganger.storage.jobs import Job, JobStatus, job_status
+from ganger.storage.jobs import Job, JobStatus, OpcodeEntry, job_status
 
 
 class ArchiveAsked(msgspec.Struct, frozen=True):
@@ -118,6 +118,8 @@ class Known(msgspec.Struct, kw_only=True):
     final: JobStatus | None = None
     is_cancel_granted: bool = False
     began: set[int] = set()
+    done: set[int] = set()
+    """Opcodes whose success is durable: so is all of their output."""
     priorities: list[int] = msgspec.field(default_factory=lambda: [0])
     """Any of these is right: the last one that was granted, and what was asked for since."""
 
@@ -145,6 +147,8 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     quarantined: list[str]
     ids_by_key: dict[str, list[int]]
     next_id: int
+    outputs: dict[int, dict[int, bytes]]
+    """What is kept of each job's output, by opcode."""
     files: set[int]
     """Ids of the files that lie in the queue directory."""
     configuration: int
@@ -207,6 +211,7 @@ class Promises:
                 continue
             job, is_archived = found.jobs[job_id]
             self._check_job(known, job, broken, is_pending=job_id in found.pending)
+            _check_output(known, job, found.outputs.get(job_id, {}), broken)
             if known.is_archived and not is_archived:
                 broken.other.append(f"job {job_id} is in the archive no more")
             if is_archived and not known.may_be_archived:
@@ -278,6 +283,34 @@ class Promises:
         return kept
 
 
+def _check_output(known: Known, job: Job, outputs: dict[int, bytes], broken: Broken) -> None:
+    """Output is whole where its opcode's success is durable, and never anything but a beginning."""
+    for index, op in enumerate(job.ops):
+        written, kept = output_of(op), outputs.get(index, b"")
+        if not written.startswith(kept):
+            broken.other.append(f"job {job.id}: opcode {index} has output {kept[:50]!r}")
+        elif index in known.done and kept != written and not _was_told_of_a_flush(op):
+            sizes = f"{len(kept)} of {len(written)} bytes"
+            broken.lost.append(f"job {job.id}: {sizes} of the output of opcode {index}")
+
+
+def _was_told_of_a_flush(op: OpcodeEntry) -> bool:
+    return any("may not survive" in str(entry[3]) for entry in op.log)
+
+
+def word(number: int) -> bytes:
+    """What an operation of a script writes, piece by piece."""
+    return b"word %d\n" % number
+
+
+def output_of(op: OpcodeEntry) -> bytes:
+    """All that the operation writes."""
+    match op.input.get("argv"):
+        case [_, str(count), *_] if count.isdecimal():
+            return b"".join(word(number) for number in range(int(count)))
+    return b""
+
+
 def work_of(job: Job) -> tuple[str, ...]:
     """What tells one job of a script from another: the text that each opcode works on."""
     return tuple(str(op.input.get("stdin")) for op in job.ops)
@@ -295,10 +328,14 @@ def _take_of_one(known: Known, event: OfOneJob) -> None:
             del known.priorities[: known.priorities.index(event.priority)]
         case Ended():
             known.final = event.status
-        case Recorded() if (status := job_status([*event.statuses])).is_final:
-            known.final = status
+            if event.status is JobStatus.SUCCESS:
+                known.done.update(range(len(known.work)))
         case Recorded():
-            pass
+            known.done.update(
+                index for index, status in enumerate(event.statuses) if status is JobStatus.SUCCESS
+            )
+            if (final := job_status([*event.statuses])).is_final:
+                known.final = final
         case Began():
             known.began.add(event.op_index)
         case _:
