@@ -77,6 +77,10 @@ class QueueDirectory:
             self.write_version()
         with documents.storage_errors(self._archive):
             os.makedirs(self._archive, documents.DIRECTORY_MODE, exist_ok=True)
+        # Processes of jobs rely on it that the folder is durable; if the disk refuses that now,
+        # whoever needs the folder makes it.
+        with contextlib.suppress(errors.StorageError):
+            self.spool.prepare()
 
     def has_version(self) -> bool:
         """Whether the directory has a version; `DataDirectoryError` if that is not known."""

@@ -75,8 +75,8 @@ class OutputFile:
         try:
             descriptor = os.open(self._path, flags, documents.FILE_MODE)
         except FileNotFoundError:
-            folder = os.path.dirname(self._path)
-            os.mkdir(folder, documents.DIRECTORY_MODE)
+            # The daemon makes it at its start; somebody has removed it since.
+            spool.make_folder(os.path.dirname(self._path))
             descriptor = os.open(self._path, flags, documents.FILE_MODE)
         try:
             size = os.fstat(descriptor).st_size

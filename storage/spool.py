@@ -72,6 +72,27 @@ def output_path(queue: str | os.PathLike[str], job_id: int) -> str:
     return f"{folder(queue)}/{output_name(job_id)}"
 
 
+def make_folder(path: str) -> None:
+    """Make the folder of a spool if it is missing, durably; `StorageError`: it was not made.
+
+    Whoever made one that is there may have ended before its name was durable.
+    """
+    with documents.storage_errors(path):
+        try:
+            os.mkdir(path, documents.DIRECTORY_MODE)
+            is_new = True
+        except FileExistsError:
+            is_new = False
+        try:
+            documents.flush_directory(os.path.dirname(path))
+        except OSError:
+            if is_new:
+                # Else the next one would believe that it is durable.
+                with contextlib.suppress(OSError):
+                    os.rmdir(path)
+            raise
+
+
 class SpoolDirectory:
     """The spool of one queue, for the queue's owner.
 
@@ -85,10 +106,7 @@ class SpoolDirectory:
 
     def prepare(self) -> None:
         """Make the folder if it is missing, durably."""
-        with documents.storage_errors(self._folder):
-            if not os.path.isdir(self._folder):
-                os.makedirs(self._folder, documents.DIRECTORY_MODE, exist_ok=True)
-                documents.flush_directory(os.path.dirname(self._folder))
+        make_folder(self._folder)
 
     def names(self) -> list[str]:
         """What lies in the folder of live jobs, whatever it is, in order."""
@@ -101,7 +119,8 @@ class SpoolDirectory:
     def write_inputs(self, inputs: Iterable[tuple[str, bytes]]) -> None:
         """Write files (name, content), all durable when this returns; `StorageError`: none is."""
         written: list[str] = []
-        self.prepare()
+        if not os.path.isdir(self._folder):
+            self.prepare()
         try:
             for name, data in inputs:
                 written.append(name)

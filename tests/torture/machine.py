@@ -426,12 +426,8 @@ class Machine:
         )
 
     def _ids_of(self, key: str) -> list[int]:
-        """The jobs of a key, found by submitting once more under it."""
-        answers: list[Any] = []
-        spec = JobSpec(ops=[{"OP_ID": "OP_EXEC", "argv": ["again"]}])
-        self._ask(messages.SubmitJobs(jobs=[spec], key=key), answers.append)
-        self.queue.end_turn()
-        return list(answers[0].ids)
+        """The jobs that whoever repeats the submission under this key is told."""
+        return sorted(self.queue.component._table.ids_of_key(key) or ())
 
     def refused_locks(self) -> list[str]:
         """Locks that a new owner cannot have at once, though nobody lives who could hold them."""
@@ -455,7 +451,7 @@ class Machine:
 
 
 def kept_output(places: Places, job_id: int) -> dict[int, bytes]:
-    """What is kept of a job's output, by opcode; what was torn off is not there."""
+    """What is kept of a job's output, by opcode, up to a place where something is missing."""
     reading = OutputReading(job_id)
     outputs: dict[int, bytes] = {}
     while not reading.is_at_end:
@@ -464,5 +460,8 @@ def kept_output(places: Places, job_id: int) -> dict[int, bytes]:
             places, job_id, asked.offset, settings.OUTPUT_PAGE_BYTES
         )
         for chunk in reading.take(messages.OutputPage(data=data, size=size)):
+            if chunk.gap:
+                # What comes behind it was not covered by a flush, and is not compared.
+                return outputs
             outputs[chunk.op_index] = outputs.get(chunk.op_index, b"") + chunk.data
     return outputs
