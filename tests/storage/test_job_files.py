@@ -36,10 +36,10 @@ def spares(places: settings.Places) -> list[str]:
     return [name for name in os.listdir(places.queue) if name.startswith(inodes.PREFIX)]
 
 
-def test_a_new_directory_gets_its_version_and_archive(places: settings.Places) -> None:
+def test_a_new_directory_gets_its_version_archive_and_spool(places: settings.Places) -> None:
     QueueDirectory(places).prepare()
     assert (places.queue / "version").read_bytes() == b"1\n"
-    assert names(places) == {"version", "archive"}
+    assert names(places) == {"version", "archive", "spool"}
 
 
 def test_the_version_of_ganeti_is_left_as_it_is(places: settings.Places) -> None:
@@ -203,7 +203,7 @@ def test_leftovers_go_but_not_those_of_living_jobs(
     for name in (".tmp-job-7.1.1", ".tmp-job-8.1.1", ".tmp-notes", ".spare-9-1-1"):
         (places.queue / name).touch()
     queue.remove_leftovers({7})
-    assert names(places) == {"version", "archive", "job-7", ".tmp-job-7.1.1"}
+    assert names(places) == {"version", "archive", "spool", "job-7", ".tmp-job-7.1.1"}
     assert spares(places) == []
 
 
@@ -226,7 +226,7 @@ def test_an_archived_file_is_written_where_leftovers_are_looked_for(
             queue.write_archived(7, JOB)
     assert os.listdir(places.archive / "0") == ["job-7"]
     queue.remove_leftovers(set())
-    assert names(places) == {"version", "archive"}
+    assert names(places) == {"version", "archive", "spool"}
 
 
 @pytest.mark.parametrize(

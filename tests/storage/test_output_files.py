@@ -85,6 +85,7 @@ def test_a_write_that_is_refused_in_the_middle_leaves_no_trace(
 def test_flushing_covers_the_name_of_a_new_file_once(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    path.parent.mkdir()
     flushed: list[str] = []
     monkeypatch.setattr(os, "fdatasync", lambda _: flushed.append("file"))
     monkeypatch.setattr(documents, "flush_directory", lambda _: flushed.append("name"))

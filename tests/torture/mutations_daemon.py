@@ -68,7 +68,7 @@ def _refused(daemon: Daemon, damages: list[Damage]) -> str:
         # The other components may have begun their work.
         return ""
     after = mutations_tree.read(daemon.places.queue)
-    made = {"version", "journal", "archive", "lock"} - before.keys()
+    made = {"version", "journal", "archive", "lock", "spool"} - before.keys()
     changed = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
     changed -= made
     return f"the daemon was refused, but has changed {sorted(changed)}" if changed else ""
