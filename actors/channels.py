@@ -54,6 +54,10 @@ class Channel:
         except OSError as error:
             self.give_up()
             raise ChannelClosedError(str(error)) from error
+        except BaseException:
+            # Whatever stopped the sender between two parts, the next frame must not follow them.
+            self.give_up()
+            raise
 
     def give_up(self) -> None:
         """End the channel for both ends; what was sent can still be read."""

@@ -296,6 +296,9 @@ class QueueLives(QueueGate):
             except errors.StorageError as error:
                 self.log.error("state of a process cannot be read", job=row.id, error=error.text)
                 return
+            if job.serial != message.serial:
+                # The file is ahead, and what it says now may not be told yet: word of it follows.
+                return
             self._ledger.forget(row.id)
         else:
             job = jobs.decode_job(message.body)

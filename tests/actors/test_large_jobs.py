@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -392,6 +393,42 @@ def test_a_large_job_that_waits_for_locks_is_shown_so(queue: Queue) -> None:
     queue.write_as_process(1, jobs.encode_job(job))
     queue.actor.ask(messages.JobWaits(job_id=1, serial=serial, body=None))
     assert queue.statuses() == {1: "waiting"}
+
+
+def test_a_file_that_is_ahead_of_the_word_of_its_process_is_not_told(queue: Queue) -> None:
+    put_large_job(queue)
+    queue.restart()
+    queue.choose(1)
+    queue.greet(1)
+    queue.actor.end_turn()
+    job = jobs.decode_job((queue.stage.places.queue / "job-1").read_bytes())
+    waits = messages.JobWaits(job_id=1, serial=job.advance_serial(), body=None)
+    job.ops[0].status = SUCCESS
+    job.advance_serial()
+    queue.write_as_process(1, jobs.encode_job(job))
+    queue.actor.ask(waits)
+    assert queue.statuses() == {1: "queued"}
+
+
+def test_a_frame_that_was_sent_in_part_is_followed_by_none() -> None:
+    class Interrupted(socket.socket):
+        sent = 0
+
+        def send(self, *given: Any) -> int:
+            self.sent += 1
+            if self.sent == 2:
+                raise MemoryError
+            return super().send(*given)
+
+    ours, theirs = channels.pair()
+    with Interrupted(fileno=ours.detach()) as end, theirs:
+        channel = channels.Channel(end)
+        with pytest.raises(MemoryError):
+            channel.send(bytes(3 * channels.PACKET_BYTES))
+        with pytest.raises(channels.ChannelClosedError):
+            channel.send(b"next")
+        with pytest.raises(channels.ChannelClosedError):
+            channels.Channel(theirs).receive()
 
 
 def test_input_that_is_gone_ends_its_opcode_in_an_error(tmp_path: Path) -> None:

@@ -401,6 +401,33 @@ def _forged_words_of_jobs(scene: Scene) -> None:
     assert job.status is JobStatus.SUCCESS, f"the job is {job.status}"
 
 
+def _jobs_about_as_large_as_they_may_be(scene: Scene) -> None:
+    """What is accepted runs and can be read; what is not is refused in one line, at once."""
+    empty = {"OP_ID": "OP_EXEC", "argv": ["true"]}
+    limit = settings.JOB_SUBMITTED_BYTES_MAX
+    accepted = []
+    for sign, bytes_each in (("x", 1), ("\0", 6), ("\u00e9", 2)):
+        for over in (-5_000, -1_000, 0, 1_000):
+            text = sign * ((limit + over) // bytes_each)
+            parts = scene.dice.choice((1, 2, 900))
+            size = len(text) // parts
+            ops = [{**empty, "comment": text[:size]} for _ in range(parts)]
+            with contextlib.suppress(errors.BadRequestError):
+                accepted.append(scene.client.submit(ops, timeout=PATIENCE_SECONDS))
+    inputs = [sign * scene.dice.randint(2_000_000, 8_300_000) for sign in "x\0"]
+    inputs = [text[: settings.FRAME_BYTES_MAX - 2_000] for text in inputs]
+    ops_each = [[{**empty, "argv": ["wc", "-c"], "stdin": text}] for text in inputs]
+    accepted += [scene.client.submit(ops, timeout=PATIENCE_SECONDS) for ops in ops_each]
+    assert len(accepted) > len(inputs), "nothing below the limit was accepted"
+    for job in scene.client.wait(*accepted, timeout=10 * PATIENCE_SECONDS):
+        assert job.status is JobStatus.SUCCESS, job.id
+    for job_id in accepted:
+        assert scene.client.job(job_id, timeout=PATIENCE_SECONDS).ops
+    scene.client.autoarchive(-1, timeout=PATIENCE_SECONDS)
+    for job_id in accepted:
+        assert scene.client.job(job_id, timeout=PATIENCE_SECONDS).ops
+
+
 def _forged(job_id: int, lock_file: Path, pid: int) -> Iterator[Message]:
     owner = Owner(job_id, str(lock_file), pid)
     yield messages.RequestLocks(owner=owner, priority=0, changes=[("node/n1", "release")])
@@ -441,6 +468,7 @@ ATTACKS = (
     Attack(_large_attachments),
     Attack(_names_with_a_null_byte),
     Attack(_a_thousand_expressions_on_megabytes),
+    Attack(_jobs_about_as_large_as_they_may_be),
     Attack(_forged_words_of_jobs),
     Attack(_requests_that_nobody_answers, is_long=True),
 )

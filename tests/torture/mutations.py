@@ -32,7 +32,7 @@ from ganger.actors.job_queue import JobQueue
 from ganger.actors.lock_manager import LockManager
 from ganger.storage import settings
 from ganger.storage.settings import Places
-from ganger.transport import messages
+from ganger.transport import frames, messages
 from ganger.transport.messages import JobSpec, SubmitJobs
 
 if TYPE_CHECKING:
@@ -187,6 +187,7 @@ class Opened:
                 bodies[job_id] = (answer.error, answer.text)
             else:
                 assert isinstance(answer, messages.JobDocument), answer
+                frames.encode(answer)
                 bodies[job_id] = answer.body
         report = self.report()
         lines = map(json.loads, self.stage.log_stream.getvalue().splitlines())

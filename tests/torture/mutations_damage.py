@@ -13,7 +13,7 @@ from random import Random
 
 import msgspec
 
-from ganger.storage import errors, jobs
+from ganger.storage import errors, jobs, settings
 from ganger.storage.settings import Places
 
 ID_UNBELIEVABLE = 10**18 - 1
@@ -102,6 +102,17 @@ def _other_job(data: bytes, _: Random) -> bytes:
         return b""
     job.id += 100
     job.advance_serial()
+    return jobs.encode_job(job)
+
+
+def _grown(data: bytes, _: Random) -> bytes:
+    """The same job with a comment that fits into no frame, as Ganeti may have written it."""
+    try:
+        job = jobs.decode_job(data)
+    except errors.StorageError:
+        return data
+    for op in job.ops:
+        op.input["comment"] = "x" * settings.FRAME_BYTES_MAX
     return jobs.encode_job(job)
 
 
@@ -395,6 +406,7 @@ JOB_MUTATIONS: list[Mutation] = [
         lambda data, _: _unsigned(data).replace(b'"priority":0', b'"priority":[]'),
     ),
     _rewritten("nests deeply", lambda _data, _chance: b"[" * 100_000),
+    _rewritten("is larger than a frame", _grown),
     _on_job("is of mode 0", lambda path, _: path.chmod(0)),
     _on_job("is gone", lambda path, _: path.unlink()),
     _on_job("is torn and has another name", _link_hard),

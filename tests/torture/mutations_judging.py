@@ -9,7 +9,7 @@ import msgspec
 from tests.torture.mutations_damage import Damage
 from tests.torture.mutations_healthy import JOBS, Known
 
-from ganger.storage import errors, jobs
+from ganger.storage import errors, job_bounds, jobs
 from ganger.transport import messages
 
 if TYPE_CHECKING:
@@ -103,11 +103,18 @@ _REFUSALS = {errors.StorageError.__name__, errors.UnknownJobError.__name__}
 
 
 def meaning(body: bytes) -> tuple[Any, ...] | None:
-    """All that matters of a job: a damaged checksum alone changes nothing. None: unreadable."""
+    """All that matters of a job: a damaged checksum alone changes nothing. None: unreadable.
+
+    A copy of one that has grown too large for a frame is that job all the same.
+    """
     try:
         job = jobs.decode_job(body)
     except errors.StorageError:
         return None
+    if job_bounds.CUT_KEY in job.extra:
+        for op in job.ops:
+            assert "characters in all, the rest is cut]" in op.input["comment"]
+            op.input["comment"] = None
     times = (job.received_timestamp, job.start_timestamp, job.end_timestamp)
     key = job.extra.get(jobs.SUBMISSION_KEY)
     return job.id, job.ops, job.op_extras, times, job.livelock, job.process_id, job.serial, key

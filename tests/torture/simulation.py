@@ -146,6 +146,7 @@ def _any_faults(dice: random.Random) -> Character:
         wall_pace=dice.choice((1.0, 0.001)),
         focus=dice.choice(("", "job_queue", "executor", "lock_manager", "scheduler")),
         quiet_seconds=dice.choice((0.5, 5.0, 20.0)),
+        has_large_jobs=dice.random() < 0.15,
     )
 
 

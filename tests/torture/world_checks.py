@@ -18,7 +18,7 @@ from ganger.actors.job_queue import JobQueue
 from ganger.actors.job_table import Phase, Row
 from ganger.actors.locking import LockState
 from ganger.actors.scheduling import Schedule
-from ganger.storage import jobs, lock_files, opcodes
+from ganger.storage import jobs, lock_files, opcodes, spool
 from ganger.storage.jobs import JobStatus, OpcodeEvent
 from ganger.transport import messages
 
@@ -310,7 +310,26 @@ class Oracle:
             world.problem(f"at the end the executor knows of {sorted(children)}")
         for follower in world.user.followers:
             self._look_at_follower(queue, follower)
+        self._look_at_spool(queue)
         self._look_for_lock_files()
+
+    def _look_at_spool(self, queue: JobQueue) -> None:
+        """Each input lies beside its job, and beside no other job or nobody."""
+        places = self._world.places
+        for path in places.queue.rglob("spool/job-*"):
+            spooled = spool.parse_name(path.name)
+            job_id = 0 if spooled is None else spooled.job_id
+            beside = path.parent.parent / f"job-{job_id}"
+            if not beside.exists() and queue._table.find(job_id) is None:
+                self._world.problem(f"at the end {path} lies beside no job")
+        for job_id in self._world.user.acknowledged:
+            row, folder = queue._table.find(job_id), places.archive / "0"
+            where = folder / "spool" if row is None else places.spool
+            job = jobs.decode_job(queue._reader.document(job_id).body)
+            names = [op.input.get("stdin_file") for op in job.ops]
+            missing = [name for name in names if name and not (where / name).exists()]
+            if missing:
+                self._world.problem(f"at the end {missing} are not in {where}")
 
     def _look_at_follower(self, queue: JobQueue, follower: Follower) -> None:
         """Told once, in order, and before the end: all that is in the log."""

@@ -63,6 +63,8 @@ class Character(msgspec.Struct, frozen=True, kw_only=True):
     """The component that fails ten times as often as the others; "" for none."""
     quiet_seconds: float
     """How long faults go on after the last action."""
+    has_large_jobs: bool = False
+    """Whether some opcodes read much, and some states are too large for the journal."""
 
 
 class Clock:

@@ -16,6 +16,7 @@ from tests.torture import world_actors, world_network, world_processes, world_so
 from tests.torture.world_checks import Needs
 from tests.torture.world_core import Core, Timer
 from tests.torture.world_processes import JobTask
+from tests.torture.world_user import LARGE_INPUT
 
 from ganger.actors import (
     base,
@@ -75,6 +76,7 @@ def run_simulated(opcode: OpExec, context: OperationContext) -> None:
     task.is_operating = True
     deadline = context.clock() + float(opcode.argv[1])
     context.log("has begun")
+    _check_input(opcode, context)
     try:
         while (left := deadline - context.clock()) > 0:
             context.poll([], left)
@@ -87,6 +89,15 @@ def run_simulated(opcode: OpExec, context: OperationContext) -> None:
     oracle.ended(context.job_id, context.op_index)
     if opcode.argv[2:]:
         raise OperationError("OpExecError", "as it was told to")
+
+
+def _check_input(opcode: OpExec, context: OperationContext) -> None:
+    """What lies beside the job must be what was submitted."""
+    if opcode.stdin_file is not None:
+        with open(context.open_input(opcode.stdin_file), "rb") as file:
+            found = file.read()
+        if found != LARGE_INPUT.encode():
+            Core.active.problem(f"job {context.job_id} reads {found[:20]!r}, {len(found)} bytes")
 
 
 def _asks_clock(name: str) -> Callable[[], float]:

@@ -27,6 +27,12 @@ PATIENCE_SECONDS = 100_000.0
 RETRY_SECONDS = 0.2
 NODES = 3
 
+LARGE_INPUT = "\0" * 20_000
+"""Standard input that lies beside the job."""
+
+LARGE_ENVIRONMENT = {"LARGE": "\1" * 12_000}
+"""With it a state of the job is larger than `JOURNALED_STATE_BYTES_MAX`, six times as JSON."""
+
 
 class Submission:
     """Jobs that were asked for under one key. ``ids`` when they were acknowledged."""
@@ -279,7 +285,13 @@ class User(Task):
             needs = {"cluster": {"exclusive": ["BGL"]}}
         elif roll < 0.8:
             needs = {"node": {dice.choice(("shared", "exclusive")): ["*"]}}
-        return {"OP_ID": "OP_EXEC", "argv": argv, "locks": needs}
+        return {"OP_ID": "OP_EXEC", "argv": argv, "locks": needs, **self._large()}
+
+    def _large(self) -> dict[str, Any]:
+        """What makes an opcode large: input beside the job, or a state of its own flush."""
+        if not self.core.character.has_large_jobs:
+            return {}
+        return self.core.dice.choice(({}, {"stdin": LARGE_INPUT}, {"env": LARGE_ENVIRONMENT}))
 
     def _note_submitted(self, asked: Submission, ids: list[int]) -> None:
         if asked.ids is not None and asked.ids != ids:
