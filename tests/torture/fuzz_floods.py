@@ -356,7 +356,7 @@ def _a_thousand_expressions_on_megabytes(scene: Scene) -> None:
         "predicates": [["opcode", ["|", *expressions]]],
         "action": "PAUSE",
     }
-    large = {**DELAY, "comment": "x" * (6 * 2**20)}
+    large = {**DELAY, "comment": "x" * (settings.JOB_SUBMITTED_BYTES_MAX - 2_000)}
     uuid = scene.client.add_filter(**rule, timeout=PATIENCE_SECONDS)
     ids = [scene.client.submit(large, timeout=PATIENCE_SECONDS) for _ in range(3)]
     tried = []
