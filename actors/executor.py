@@ -24,7 +24,7 @@ from ..storage import descriptors, documents, errors, lock_files, processes, set
 from ..transport import frames, messages
 from ..transport.addresses import Envelope
 from ..transport.messages import RECEIVERS, JobMessage, Message
-from . import channels, fork_requests, holders, sessions, watching
+from . import channels, control_groups, fork_requests, holders, sessions, watching
 from .base import PollingComponent
 from .watching import Phase
 
@@ -86,7 +86,7 @@ class Child:
         self.lock_file = ""
         self.seen_mark: Mark | None = None
         """The mark of the process, if the name of its lock file has none."""
-        self.was_watched = False
+        self.was_watched = self.is_adopted = False
         self.has_left = False
         self.has_locks = True
         self.was_killed = False
@@ -116,6 +116,7 @@ class Executor(PollingComponent):
         self._by_descriptor: dict[int, Child] = {}
         self._attachments: dict[str, Envelope] = {}
         self._servers: dict[str, tuple[subprocess.Popen[bytes], socket.socket]] = {}
+        control_groups.remove_empty()
         self._start_server("lean")
         self.address("job_queue").notify(messages.ReportRunning())
 
@@ -437,6 +438,7 @@ class Executor(PollingComponent):
             self._ask_hand_over(child)
             return
         child = Child(job_id, Phase.CONFIRMED)
+        child.is_adopted = True
         child.lock_file = lock_file
         child.pid = known_pid or 0
         self._children[job_id] = child
@@ -522,6 +524,8 @@ class Executor(PollingComponent):
             self._watch_later(child, str(error))
             return
         del self._children[child.job_id]
+        if child.mark is not None:
+            control_groups.remove(child.mark)
         self._remove_lock_files(child)
         if child.has_locks:
             self.address("lock_manager").notify(messages.OwnerEnded(lock_file=child.lock_file))
@@ -555,7 +559,9 @@ class Executor(PollingComponent):
         if child.mark is None:
             self.log.warning("nobody knows what it left running", job=child.job_id)
             return
-        for left in sessions.end_left_over(child.mark, was_seen_ending=child.was_watched):
+        for left in sessions.end_left_over(
+            child.mark, was_seen_ending=child.was_watched, is_own=not child.is_adopted
+        ):
             self.log.warning("ended a left-over process", pid=left, job_pid=child.mark.pid)
 
     def _report(self, token: int) -> None:

@@ -26,7 +26,7 @@ import socket
 from typing import NamedTuple
 
 from ..storage import errors, lock_files, processes, settings
-from . import channels, fork_requests, job, warming
+from . import channels, control_groups, fork_requests, job, warming
 from .job_links import Link
 
 _DESCRIPTORS_END = 2**31 - 1
@@ -277,6 +277,7 @@ def run(template: str, descriptor: int, lock_files_folder: str, rehearsals: str)
     lock_files.remove_spares(lock_files_folder)
     # So that no child has to ask for it.
     processes.boot()
+    control_groups.places()
     warming.rehearse(rehearsals, warming.REHEARSALS)
     gc.collect()
     warming.fill_holes()

@@ -45,7 +45,7 @@ from ..storage.jobs import JobStatus, OpcodeEvent
 from ..storage.locks import Owner
 from ..transport import messages
 from ..transport.messages import Message, Request
-from . import commands, descendants, operations
+from . import commands, control_groups, descendants, operations
 from .job_links import Link, Received
 from .job_output import JobOutput
 from .own_file import OwnFile
@@ -221,6 +221,7 @@ class JobActor:
         follows = descendants.is_followed(opcode)
         if follows is not None:
             descendants.follow(is_wanted=follows)
+            self._choose_group(is_own=follows)
         try:
             return operations.operation_for(opcode)(opcode, self)
         finally:
@@ -243,6 +244,14 @@ class JobActor:
             f"and this job has room for {self._budget.result_bytes}"
         )
         raise opcodes.OperationError("OpResultError", text)
+
+    def _choose_group(self, *, is_own: bool) -> None:
+        """What is started from now on is found by the daemon if this process is killed, or not."""
+        mark = lock_files.mark_of(self._owner.lock_file)
+        if not is_own:
+            control_groups.leave()
+        elif mark is not None:
+            control_groups.enter(mark)
 
     def _prepare(self, op: jobs.OpcodeEntry) -> opcodes.Opcode:
         """Everything that must be true before the operation may start."""

@@ -22,6 +22,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ..storage import processes
+from . import control_groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -39,16 +40,20 @@ _TEMPLATE = b"\0ganger.actors.template\0"
 """In the command line of a fork server, and of all that it forks."""
 
 
-def end_left_over(leader: Mark, *, was_seen_ending: bool = False) -> list[int]:
+def end_left_over(
+    leader: Mark, *, was_seen_ending: bool = False, is_own: bool = False
+) -> list[int]:
     """Kill what the process left running; those that were found, the last ones unended.
 
-    ``was_seen_ending``: this daemon held a pidfd of it until now. Raises `OSError` if nobody can
-    look, because no descriptors are left, or if one of them runs as another user.
+    ``was_seen_ending``: this daemon held a pidfd of it until now; ``is_own``: and started it.
+    Raises `OSError` if nobody can look, because no descriptors are left, or if one of them runs as
+    another user.
     """
     killed: list[int] = []
     if leader.boot != processes.boot() or processes.lives(leader):
         return killed
     deadline = time.monotonic() + END_SECONDS
+    killed += control_groups.end(leader, deadline, is_near=is_own)
     # Again and again, because one that is not seen yet may be started by one that is.
     while time.monotonic() < deadline:
         found = _left_over(leader, is_session_known=was_seen_ending)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
+from tests.actors.test_control_groups import WRITABLE
 from tests.faults.harness import Daemon, wait_for_end
 
 from ganger import Client, JobStatus
@@ -323,6 +324,8 @@ def test_what_has_left_the_session_of_a_killed_job_is_found_by_its_environment(
         assert process_id is not None
         os.kill(process_id, signal.SIGKILL)
         [dead, served] = client.wait(job_id, waiter, timeout=30)
-        has_ended, _ = have_ended(pidfds)
+        has_ended, has_hidden_ended = have_ended(pidfds)
         assert has_ended
+        # Only a control group leads to one that hides its environment as well.
+        assert has_hidden_ended == bool(WRITABLE)
         assert (dead.status, served.status) == (JobStatus.ERROR, JobStatus.SUCCESS)
