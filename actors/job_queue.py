@@ -352,6 +352,7 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers, QueueKeys):
 
     def _report_queue(self) -> None:
         self._reports += 1
+        self._moved.clear()
         pending = self._table.in_phase(Phase.PENDING)
         # Their opcodes are read when a rule must look at them, not all at once.
         arrivals = ((row, None) for row in pending)

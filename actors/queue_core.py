@@ -79,6 +79,9 @@ class QueueCore(Component):
         self._unexplained: dict[int, tuple[Envelope, int]] = {}
         self._secrets: dict[int, dict[int, dict[str, Any]]] = {}
         self._forked: dict[int, tuple[bytes, jobs.Job]] = {}
+        # New priorities that the scheduler may not know of yet, each by its number.
+        self._moved: dict[int, int] = {}
+        self._moves = 0
         self._queue_path = os.fspath(self.places.queue)
         self._socket_path = os.fspath(self.places.socket)
         if self._ledger.is_read_only:
@@ -238,6 +241,10 @@ class QueueCore(Component):
 
     def _repeat_wishes(self, job_id: int) -> None:
         """Do what was asked of the job's process, and not answered before it left."""
+        raise NotImplementedError
+
+    def _make_way(self, row: Row) -> None:
+        """A pending job has become more urgent than chosen ones without a process may be."""
         raise NotImplementedError
 
     def _link_retry(self, job_id: int, retried_by: int) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..storage import jobs
+from ..storage.jobs import JobStatus
 from ..transport import messages
 from .job_table import Phase, Row
 from .queue_core import QueueCore
@@ -47,9 +48,52 @@ class QueueGate(QueueCore):
             # The scheduler frees its run slot, and chooses anew.
             self._announce([(row, job.judged_inputs)])
 
+    def _chosen_still(self, message: messages.JobsChosen) -> list[int]:
+        """The jobs that were chosen, without those that priorities of now may put behind others.
+
+        Of these the scheduler hears again: it frees their run slots, and chooses anew when it knows
+        the priorities.
+        """
+        known = message.priorities
+        self._moved = {one: move for one, move in self._moved.items() if move > known}
+        moved = [row for row in map(self._table.find, self._moved) if row is not None]
+        moved = [row for row in moved if row.phase is Phase.PENDING]
+        if not moved:
+            return message.start
+        first = min(map(_order, moved))
+        rows = [row for row in map(self._table.find, message.start) if row is not None]
+        passed = [
+            row
+            for row in rows
+            if row.phase is Phase.PENDING and (row.id in self._moved or _order(row) > first)
+        ]
+        if passed:
+            self._announce((row, None) for row in passed)
+        gone = {row.id for row in passed}
+        return [job_id for job_id in message.start if job_id not in gone]
+
+    def _make_way(self, row: Row) -> None:
+        """A pending job has become more urgent: one behind it that has no process yet goes back.
+
+        The scheduler chooses anew between the two, and knows whether this one may start at all.
+        """
+        starting = [one for one in map(self._table.find, self._forked) if one is not None]
+        behind = [
+            one for one in starting if one.phase is Phase.STARTING and _order(one) > _order(row)
+        ]
+        if behind and row.status is JobStatus.QUEUED:
+            last = max(behind, key=_order)
+            last.phase = Phase.PENDING
+            self._announce([(last, None)])
+
     def _tell_gate_changed(self) -> None:
         """Let processes that wait ask again, whichever those are: each of them knows."""
         for row in self._table.in_phase(Phase.HANDED_OVER):
             if not row.status.is_final:
                 changed = messages.TellJob(job_id=row.id, message=messages.GateChanged())
                 self.address("executor").notify(changed)
+
+
+def _order(row: Row) -> tuple[int, int]:
+    """Where the scheduler looks at the job; smaller ones come first."""
+    return row.priority, row.id

@@ -32,7 +32,7 @@ class QueueLives(QueueGate):
         starting, mistaken = [], []
         # Chosen before our last report was read, which says that these are pending: the
         # scheduler will choose anew, and would not know that these run.
-        chosen = message.start if message.report == self._reports else []
+        chosen = self._chosen_still(message) if message.report == self._reports else []
         for job_id in chosen:
             row = self._table.find(job_id)
             if row is None or row.phase is not Phase.PENDING:

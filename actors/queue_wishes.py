@@ -70,9 +70,13 @@ class QueueWishes(QueueCore):
             elif row.phase is not Phase.HANDED_OVER:
                 self._ledger.write_file(row.id)
             envelope.reply(messages.PriorityOutcome(accepted=True, text=text))
-            changed = messages.JobReprioritised(id=row.id, priority=priority)
+            self._moves += 1
+            changed = messages.JobReprioritised(id=row.id, priority=priority, number=self._moves)
             # The way the job itself goes, so that it does not get there first.
             self.address("filter_evaluator").notify(changed)
+            if row.phase is Phase.PENDING:
+                self._moved[row.id] = self._moves
+                self._make_way(row)
             self._reader.watches.changed(row)
 
         state = (row.id, row.serial, jobs.encode_job(job))

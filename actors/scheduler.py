@@ -36,6 +36,7 @@ class Scheduler(Component):
         # No slots before somebody has told how many: more might start than may.
         self._schedule = Schedule(0)
         self._report = 0
+        self._priorities = 0
         self._is_due = False
         self._explained: list[messages.ExplainPending] = []
         self.address("config_store").notify(messages.ReportConfiguration())
@@ -56,6 +57,7 @@ class Scheduler(Component):
                     self._schedule.learn(job_id, known)
             case messages.JobReprioritised():
                 self._schedule.reprioritise(message.id, message.priority)
+                self._priorities = max(self._priorities, message.number)
             case messages.LimitsChanged():
                 self._schedule.limit(message.running_jobs_max)
             case messages.RuleChainChanged():
@@ -89,6 +91,7 @@ class Scheduler(Component):
                 report=self._report,
                 chain=self._schedule.chain,
                 limits=decided.limits,
+                priorities=self._priorities,
                 doomed=[(doomed.id, doomed.verdict, doomed.text) for doomed in decided.doomed],
                 eligible=decided.eligible,
             )

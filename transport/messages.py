@@ -541,13 +541,15 @@ class JobsChosen(Notice, frozen=True):
     ``doomed`` jobs have a dependency that can no longer be satisfied, or a rule rejects them:
     each with the verdict and the text. ``report`` is the number of the queue's last report that
     the choice is based on (see `JobsArrived`), ``chain`` names the rules; ``limits`` has the
-    `RATE_LIMIT` rules in which jobs of ``start`` took a place (see `ChosenUnder`).
+    `RATE_LIMIT` rules in which jobs of ``start`` took a place (see `ChosenUnder`). ``priorities``
+    is the number of the last `JobReprioritised` that it goes by.
     """
 
     start: list[int]
     report: int = 0
     chain: int = 0
     limits: dict[int, str] = {}
+    priorities: int = 0
     doomed: list[tuple[int, Verdict, str]] = []
     eligible: list[int] = []
 
@@ -836,10 +838,14 @@ class StatusesReported(Notice, frozen=True):
 
 
 class JobReprioritised(Notice, frozen=True):
-    """From the job queue, through the filter evaluator: a pending job's new priority."""
+    """From the job queue, through the filter evaluator: a pending job's new priority.
+
+    ``number`` counts these; it comes back in a `JobsChosen`.
+    """
 
     id: int
     priority: int
+    number: int = 0
 
 
 class LimitsChanged(Notice, frozen=True):

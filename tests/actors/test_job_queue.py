@@ -303,7 +303,7 @@ def test_the_priority_of_a_pending_job_changes_durably(queue: Queue) -> None:
     assert asker.answer == messages.PriorityOutcome(accepted=True, text=text)
     # The way of its arrival, so that it cannot come before it.
     told = queue.stage.take_one(messages.JobReprioritised, to="filter_evaluator")
-    assert told == messages.JobReprioritised(id=1, priority=-5)
+    assert told == messages.JobReprioritised(id=1, priority=-5, number=1)
     queue.crash_machine()
     assert [op.priority for op in queue.job(1).ops] == [-5, -5]
 

@@ -210,10 +210,10 @@ def test_a_choice_made_under_another_priority_is_looked_at(
     hold_urgent(queue, 7)
     if is_chosen_first:
         queue.choose(1, chain=7)
-    # The scheduler, which knows these rules, does not know the new priority yet.
+    # The scheduler, which knows these rules, has not heard what they say of the new priority.
     queue.actor.ask(messages.ChangeJobPriority(id=1, priority=-5))
     if not is_chosen_first:
-        queue.choose(1, chain=7)
+        queue.choose(1, chain=7, priorities=1)
     queue.greet(1)
     queue.actor.end_turn()
     assert queue.channels[1].answers == []
@@ -224,13 +224,13 @@ def test_a_choice_made_after_that_is_believed_again(queue: Queue) -> None:
     queue.submitted(spec())
     hold_urgent(queue, 7)
     queue.actor.ask(messages.ChangeJobPriority(id=1, priority=-5))
-    queue.choose(1, chain=7)
+    queue.choose(1, chain=7, priorities=1)
     queue.greet(1)
     queue.actor.end_turn()
     queue.end_process(1, has_left=False)
     queue.actor.end_turn()
     # It was announced again, so that whoever chooses it now has judged it as it is.
-    queue.choose(1, chain=7)
+    queue.choose(1, chain=7, priorities=1)
     queue.greet(1)
     queue.actor.end_turn()
     queue.channels[1].answer_as(messages.JobGo)
@@ -249,3 +249,70 @@ def test_between_opcodes_too_a_canceled_dependency_wins_over_a_failed_one(queue:
     assert outcome() == "open"
     queue.actor.ask(messages.CancelJob(id=2))
     assert outcome() == "canceled"
+
+
+# Priorities by which the scheduler chooses.
+
+
+def reprioritise(queue: Queue, job_id: int, priority: int) -> int:
+    """It is acknowledged; the number under which the scheduler hears of it."""
+    queue.stage.told.clear()
+    asked = messages.ChangeJobPriority(id=job_id, priority=priority)
+    assert queue.actor.ask(asked).answer_as(messages.PriorityOutcome).accepted
+    return queue.stage.take_one(messages.JobReprioritised).number
+
+
+def test_a_choice_by_older_priorities_does_not_start_what_newer_ones_put_behind(
+    queue: Queue,
+) -> None:
+    queue.submitted(spec(), spec(), spec())
+    number = reprioritise(queue, 2, -5)
+    queue.choose(1, priorities=number - 1)
+    assert queue.stage.take(messages.StartJobs) == []
+    # The scheduler hears of it again, behind the new priority, and so frees its run slot.
+    told = queue.stage.take_one(messages.JobsArrived, to="filter_evaluator")
+    assert [one.job.id for one in told.jobs] == [1]
+    queue.choose(2, priorities=number)
+    queue.choose(1, priorities=number)
+    started = [job for one in queue.stage.take(messages.StartJobs) for job, _ in one.jobs]
+    assert started == [2, 1]
+
+
+def test_a_choice_that_newer_priorities_confirm_starts(queue: Queue) -> None:
+    queue.submitted(spec(), spec())
+    reprioritise(queue, 2, 5)
+    queue.choose(1)
+    assert queue.stage.take_one(messages.StartJobs).jobs == [(1, False)]
+
+
+def test_after_a_report_of_the_queue_choices_go_by_what_it_said(queue: Queue) -> None:
+    queue.submitted(spec(), spec())
+    reprioritise(queue, 2, -5)
+    # A scheduler that starts afresh is told the priorities of now.
+    queue.actor.notify(messages.ReportQueue())
+    queue.choose(1)
+    assert queue.stage.take_one(messages.StartJobs).jobs == [(1, False)]
+
+
+def test_a_chosen_job_without_a_process_makes_way_for_a_more_urgent_one(queue: Queue) -> None:
+    queue.submitted(spec(), spec(), spec(), spec())
+    queue.choose(1, 2, 3)
+    number = reprioritise(queue, 4, -5)
+    told = queue.stage.take_one(messages.JobsArrived, to="filter_evaluator")
+    assert [one.job.id for one in told.jobs] == [3]
+    queue.greet(3)
+    queue.actor.end_turn()
+    queue.stage.take_one(messages.RefuseHandOver, to="executor")
+    # One slot is enough for it: the others go on.
+    queue.greet(1)
+    queue.actor.end_turn()
+    queue.channels[1].answer_as(messages.JobGo)
+    queue.choose(4, priorities=number)
+    assert queue.stage.take_one(messages.StartJobs).jobs == [(4, False)]
+
+
+def test_a_job_that_waits_for_others_makes_nobody_give_way(queue: Queue) -> None:
+    queue.submitted(spec(), spec((-1, ["success"])))
+    queue.choose(1)
+    reprioritise(queue, 2, -5)
+    assert queue.stage.take(messages.JobsArrived) == []
