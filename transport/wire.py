@@ -141,6 +141,9 @@ class Router:
         self._size = OwnSize()
         self._hoarding = Hoarding(self._size.read())
         self._context = _context(0.0)
+        # Frames that are not copied need a thread and sockets of pyzmq, made for the first one:
+        # later there may be no descriptors for them.
+        zmq.Frame(b"first", copy=False, copy_threshold=0)
         try:
             self._handshakes = self._context.socket(zmq.ROUTER)
             self._handshakes.bind("inproc://zeromq.zap.01")

@@ -225,6 +225,40 @@ def test_a_limit_that_is_lowered_while_the_daemon_runs_does_not_end_it(path: Pat
     assert (done.returncode, done.stdout) == (0, "all are in\n"), done.stderr
 
 
+_LARGE = """
+import os, resource, sys, time
+from pathlib import Path
+from ganger.transport.wire import Dealer, Router
+
+path = Path(sys.argv[1])
+router = Router(path)
+dealer = Dealer(router.endpoints[0])
+incoming = []
+end = time.monotonic() + 10
+while not incoming:
+    assert time.monotonic() < end
+    incoming = router.receive()
+    while dealer.take() is not None:
+        pass
+    dealer.send(b"give")
+lowest = os.dup(0)
+os.close(lowest)
+_, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
+large = bytes(1_000_000)
+assert router.send(incoming[0].peer, large)
+while dealer.receive(10) != large:
+    pass
+print("it came")
+"""
+
+
+def test_a_large_answer_needs_no_descriptors(path: Path) -> None:
+    script = [sys.executable, "-c", _LARGE, str(path)]
+    done = subprocess.run(script, capture_output=True, text=True, check=False, timeout=60)
+    assert "it came" in done.stdout, done.stderr
+
+
 def test_the_longest_path_of_a_socket_can_be_that_of_a_door(tmp_path: Path) -> None:
     name = "n" * (PATH_BYTES_MAX - len(os.fsencode(tmp_path)) - 1)
     with (
