@@ -267,6 +267,24 @@ def test_an_answer_to_a_queue_that_was_replaced_answers_nothing_else(scene: Scen
     assert scene.world.problems == []
 
 
+HOLD_URGENT = {**PAUSE_FIRST, "predicates": [["opcode", ["<", "priority", 0]]]}
+
+
+def test_a_rule_that_looks_at_priorities_goes_by_those_of_now(scene: Scene) -> None:
+    scene.world.configure(slots=1, rules=[HOLD_URGENT])
+    scene.world.settle()
+    scene.submit(spec(), spec(), spec(priority=-5))
+    assert [task.job_id for task in scene.world.jobs()] == [1]
+    for job_id, priority in ((2, -1), (3, 5)):
+        scene.ask(messages.ChangeJobPriority(id=job_id, priority=priority))
+    scene.settle()
+    scene.world.run(lambda: [task.job_id for task in scene.world.jobs()] == [3])
+    scene.settle()
+    scene.ask(messages.ChangeJobPriority(id=2, priority=0))
+    scene.world.run(lambda: [task.job_id for task in scene.world.jobs()] == [2])
+    scene.settle()
+
+
 def test_no_lock_file_is_left_by_a_job_that_died_while_the_daemon_started(scene: Scene) -> None:
     scene.submit(spec())
     scene.world.restart_daemon()

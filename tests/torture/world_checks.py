@@ -73,6 +73,11 @@ CHAIN = 1
 """The rule chain under which the checks judge."""
 
 
+def _present(job: jobs.Job) -> list[dict[str, Any]]:
+    """The opcodes of a job as rules see them: with the priorities that they have now."""
+    return [{**op.input, "priority": op.priority} for op in job.ops]
+
+
 class Oracle:
     """Watches the world, and counts what was broken."""
 
@@ -214,7 +219,7 @@ class Oracle:
     def _verdict(self, row: Row, queue: JobQueue) -> messages.JobVerdict:
         world = self._world
         chain = filtering.compile_chain(world.stored_rules(), world.clock.time())
-        facts = filtering.JobFacts.of(row.id, [op.input for op in queue._read(row.id).ops])
+        facts = filtering.JobFacts.of(row.id, _present(queue._read(row.id)))
         verdict = filtering.judge(chain, facts)
         return messages.JobVerdict(
             job=row.as_pending(),

@@ -16,13 +16,21 @@ if TYPE_CHECKING:
     from tests.torture.world_user import User
 
 UUID = "00000000-0000-4000-8000-000000000001"
+SHARE_OF_PRIORITIES = 0.3
+"""Of the rules that pause, those that look at priorities."""
+
 BEGUN = frozenset({JobStatus.RUNNING, JobStatus.SUCCESS, JobStatus.ERROR})
 
 
 class Rule:
-    """A rule for the jobs up to ``last``, as somebody stores it."""
+    """A rule for the jobs up to ``last``, as somebody stores it.
 
-    def __init__(self, action: str, last: int, limit: int = 0) -> None:
+    With ``below`` it is only for those with an opcode of a priority below that. What it forbids is
+    judged when the world is at rest, since until then somebody may change that priority.
+    """
+
+    def __init__(self, action: str, last: int, limit: int = 0, below: int | None = None) -> None:
+        self.below = below
         self.action = action
         self.last = last
         self.limit = limit
@@ -30,9 +38,10 @@ class Rule:
     def request(self) -> messages.ReplaceFilter:
         """What stores it."""
         action: Any = [self.action, self.limit] if self.limit else self.action
-        return messages.ReplaceFilter(
-            uuid=UUID, predicates=[["jobid", ["<=", "id", self.last]]], action=action
-        )
+        predicates: list[Any] = [["jobid", ["<=", "id", self.last]]]
+        if self.below is not None:
+            predicates.append(["opcode", ["<", "priority", self.below]])
+        return messages.ReplaceFilter(uuid=UUID, predicates=predicates, action=action)
 
 
 class RuleBook:
@@ -56,6 +65,8 @@ class RuleBook:
         rule = self.rule
         if rule is None or job_id > rule.last or (job_id, index) in self._begun:
             return None
+        if rule.below is not None:
+            return None
         if rule.action == "PAUSE":
             return f"a rule that pauses jobs up to {rule.last} is in force"
         if self.has_begun(job_id):
@@ -74,7 +85,7 @@ class RuleBook:
     def must_not_wait(self, job_id: int) -> bool:
         """Whether the rule sends a job back, or cancels it, that only waits for locks."""
         rule = self.rule
-        if rule is None or job_id > rule.last:
+        if rule is None or job_id > rule.last or rule.below is not None:
             return False
         return rule.action == "PAUSE" or (rule.action == "REJECT" and not self.has_begun(job_id))
 
@@ -101,6 +112,8 @@ class RuleChanger:
                 self._ask(None)
             case "RATE_LIMIT":
                 self._ask(Rule("RATE_LIMIT", last, dice.randint(1, 2)))
+            case "PAUSE" if dice.random() < SHARE_OF_PRIORITIES:
+                self._ask(Rule("PAUSE", last, below=dice.choice((-10, 0, 10))))
             case action:
                 self._ask(Rule(action, last))
 
