@@ -6,6 +6,7 @@ import contextlib
 import os
 import queue
 import select
+import shutil
 import socket
 import threading
 import time
@@ -489,6 +490,23 @@ def test_the_socket_file_of_a_killed_daemon_is_no_hindrance(path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as left_over:
         left_over.bind(str(path))
     Router(path).close()
+
+
+def test_a_door_that_was_deleted_is_put_back_and_connections_stay(
+    router: Router, dealer: Dealer, path: Path
+) -> None:
+    connect(router, dealer)
+    assert not router.put_local_back()
+    for _ in range(3):
+        shutil.rmtree(path.parent)
+        assert router.put_local_back()
+        assert path.is_socket()
+        assert path.stat().st_mode & 0o777 == 0o600
+        with contextlib.closing(Dealer(f"ipc://{path}")) as newcomer:
+            connect(router, newcomer)
+            for each in (newcomer, dealer):
+                assert each.send(b"x")
+                assert received(router).data == b"x"
 
 
 def test_a_path_too_long_for_a_socket_is_named(tmp_path: Path) -> None:
