@@ -434,8 +434,11 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers, QueueKeys):
 
     def _retry_disk_later(self) -> None:
         self._is_disk_awaited = True
+        # What is written anew on each try must not wear out a disk that keeps failing.
+        self._doubts = self._doubts + 1 if self._ledger.is_doubtful else 0
+        factor = min(2 ** max(0, self._doubts - 1), settings.DISK_RETRY_FACTOR_MAX)
         notify = functools.partial(self.address(self.name).notify, messages.DiskRetried())
-        timer = threading.Timer(settings.DISK_RETRY_SECONDS, notify)
+        timer = threading.Timer(settings.DISK_RETRY_SECONDS * factor, notify)
         timer.daemon = True
         timer.start()
 
@@ -445,6 +448,7 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers, QueueKeys):
             return
         self.log.info("the disk takes writes again")
         self._is_disk_awaited = False
+        self._doubts = 0
         unended, self._unended = self._unended, []
         for job_id in unended:
             row = self._table.find(job_id)

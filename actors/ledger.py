@@ -48,6 +48,7 @@ class Ledger:
         """``cut_aside`` carries a cut out in another thread, and sees that `was_cut` is called."""
         self._cut_aside = cut_aside
         self._is_being_cut = False
+        self._is_fresh = False
         self.directory = directory
         self.last_id = 0
         self.is_read_only = False
@@ -70,6 +71,11 @@ class Ledger:
     def flushes(self) -> int:
         """How many flushes were made so far."""
         return self._journal.flushes
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether the next attempt writes everything anew, since a flush of it failed."""
+        return self._is_doubtful
 
     def refusal(self) -> errors.ReadOnlyError:
         """What whoever wants a change is told while the disk refuses writes."""
@@ -324,6 +330,7 @@ class Ledger:
             failed(self.refusal())
             return False
         self._journal.append(record)
+        self._is_fresh = False
         self._effects.append((done, failed))
         return True
 
@@ -370,6 +377,7 @@ class Ledger:
             self.retry()
             return
         try:
+            self._bring_up_files()
             self._begin_segment()
             cut = self._journal.prepare_cut()
         except errors.StorageError as error:
@@ -387,15 +395,33 @@ class Ledger:
             self.refuse_writes(error)
 
     def _renew_journal(self) -> None:
-        """Begin a new segment and delete the old ones, which the job files make up for."""
+        """Begin a new segment and delete the old ones, which the job files make up for.
+
+        A segment that was begun in vain is used by the next attempt; what is written anew is
+        written only if the journal can be written, so that a disk which refuses is not filled.
+        """
+        self._bring_up_files()
+        is_fresh, self._is_fresh = self._is_fresh, False
+        if is_fresh:
+            self._journal.mark(self.last_id)
+            self._journal.commit(self.last_id)
+        else:
+            self._begin_segment()
+        self._is_fresh = True
         self._write_anew()
-        self._begin_segment()
         try:
             self._journal.cut()
         except errors.StorageError:
             self._is_doubtful = True
             raise
-        self._is_doubtful = False
+        self._is_doubtful = self._is_fresh = False
+
+    def _bring_up_files(self) -> None:
+        """Write and move what has not been: the old segments alone know of it."""
+        self.write_pending()
+        self._move_archived()
+        if self._unarchived:
+            raise errors.StorageError("files cannot be moved into the archive")
 
     def _begin_segment(self) -> None:
         """Begin one with all that job files do not make up for, once they are flushed.
@@ -403,10 +429,6 @@ class Ledger:
         The states of jobs whose files others write, or could not be written, are repeated
         in it: their files may be older than the journal.
         """
-        self.write_pending()
-        self._move_archived()
-        if self._unarchived:
-            raise errors.StorageError("files cannot be moved into the archive")
         self._journal.begin(self.last_id)
         for job_id, (serial, body) in self._states.items():
             self._journal.append(StateStored(job_id, serial, body))

@@ -74,6 +74,7 @@ class QueueCore(Component):
         self._unended: list[int] = []
         self._arriving: list[tuple[Row, list[dict[str, object]] | None]] = []
         self._is_disk_awaited = False
+        self._doubts = 0
         self._simulations: dict[int, tuple[Envelope, messages.Simulate]] = {}
         self._simulated: dict[int, messages.Simulated] = {}
         self._unexplained: dict[int, tuple[Envelope, int]] = {}

@@ -165,6 +165,9 @@ AUTOARCHIVE_JOBS_MAX = 10_000
 DISK_RETRY_SECONDS = 1.0
 """How long after a refused write the disk is tried again."""
 
+DISK_RETRY_FACTOR_MAX = 8
+"""How many times as long it may be when flushes fail again and again, which makes each try dear."""
+
 QUESTIONS_MAX = 1_000
 """Most questions about the daemon's state that may be open."""
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -354,6 +356,34 @@ def test_a_whole_job_is_never_shown_ahead_of_the_listing(
     queue.end_process(1, has_left=True)
     queue.actor.end_turn()
     assert queue.statuses() == {1: "error"}
+
+
+def test_a_file_system_that_cannot_be_flushed_is_tried_less_and_less_often(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+
+    class Noted(Timer):
+        def __init__(self, seconds: float, function: Callable[[], None]) -> None:
+            waits.append(seconds / settings.DISK_RETRY_SECONDS)
+            super().__init__(seconds, function)
+
+    def fail(path: Path, _: int | None = None) -> None:
+        raise errors.StorageError(f"{path}: no")
+
+    monkeypatch.setattr("threading.Timer", Noted)
+    with monkeypatch.context() as patch:
+        patch.setattr("ganger.storage.journal.flush_file_system", fail)
+        queue.actor.component._ledger.retry()
+        queue.actor.end_turn()
+        for _ in range(5):
+            queue.actor.notify(messages.DiskRetried())
+    assert waits == [1, 2, 4, 8, 8, 8]
+    queue.actor.notify(messages.DiskRetried())
+    queue.actor.end_turn()
+    refuse(monkeypatch, "fdatasync")
+    queue.submit(spec())
+    assert waits[6:] == [1]
 
 
 def test_nothing_is_archived_while_the_disk_refuses(

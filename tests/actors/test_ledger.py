@@ -381,6 +381,38 @@ def test_after_a_failed_flush_everything_that_it_covers_is_written_anew(
     assert [path.stat().st_ino for path in files] == after
 
 
+def test_a_file_system_that_cannot_be_flushed_all_day_gets_no_more_segments(
+    books: Books, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    books.store_new(1, 2, 3)
+    books.ledger.commit()
+    books.ledger.write_pending()
+    # The file of this one is somebody else's: the journal alone has its state.
+    books.ledger.lend_spares(3)
+    books.store_state(3, 2)
+    books.ledger.commit()
+
+    def fail(path: Path, _: int | None = None) -> None:
+        raise errors.StorageError(f"{path}: no")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("ganger.storage.journal.flush_file_system", fail)
+        for _ in range(10):
+            assert not books.ledger.retry()
+        assert len(books.journal.segments()) == 2
+        written = (books.places.queue / "job-1").stat().st_ino
+        # A disk that does not take the journal either is not written on in vain.
+        refuse(patch, "fdatasync", number=errno.EIO)
+        assert not books.ledger.retry()
+        assert (books.places.queue / "job-1").stat().st_ino == written
+    assert books.ledger.retry()
+    assert len(books.journal.segments()) == 1
+    books.store_state(2, 2)
+    books.ledger.commit()
+    found = books.after_crash(lost=(2, 3))
+    assert found == {1: body(1, 1), 2: body(2, 2), 3: body(3, 2)}
+
+
 def test_the_file_of_a_living_process_is_written_anew_when_that_has_left(
     books: Books, monkeypatch: pytest.MonkeyPatch
 ) -> None:
