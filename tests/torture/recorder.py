@@ -64,6 +64,9 @@ class Recorder:
         self._sizes = {inode: len(data) for inode, data in self.start.contents.items()}
         self._last_inode = max([*self._names, *self._sizes])
         self._descriptors: dict[int, list[int]] = {}
+        self._dirty: set[int] = set()
+        # Each descriptor that was open is told once of data that another flush could not write.
+        self._to_be_told: set[int] = set()
         self._real = SimpleNamespace(**{name: getattr(os, name) for name in _REPLACED})
         self._real_exchange = documents._renameat2
 
@@ -150,6 +153,7 @@ class Recorder:
 
     def _close(self, descriptor: int) -> None:
         self._descriptors.pop(descriptor, None)
+        self._to_be_told.discard(descriptor)
         self._real.close(descriptor)
 
     def _dup(self, descriptor: int) -> int:
@@ -229,6 +233,7 @@ class Recorder:
 
     def _note_write(self, inode: int, offset: int, data: bytes) -> None:
         self._sizes[inode] = max(self._sizes[inode], offset + len(data))
+        self._dirty.add(inode)
         self.entries.append(Written(inode, offset, bytes(data)))
 
     def _lseek(self, descriptor: int, position: int, how: int) -> int:
@@ -264,10 +269,13 @@ class Recorder:
             return
         self.before_change()
         inode = self._descriptors[descriptor][0]
-        if self.is_flush_refused(inode):
+        is_told = descriptor in self._to_be_told
+        if self.is_flush_refused(inode) or is_told:
             if inode not in self._names:
-                self.entries.append(FlushFailed(inode))
+                self._fail_flush(inode)
+            self._to_be_told.discard(descriptor)
             raise OSError(errno.EIO, os.strerror(errno.EIO))
+        self._dirty.discard(inode)
         self.entries.append(Flushed(inode))
 
     _fdatasync = _fsync
@@ -276,11 +284,21 @@ class Recorder:
         assert descriptor in self._descriptors
         self.before_change()
         if self.is_flush_refused(None):
-            self.entries.append(FlushFailed(None))
+            self._fail_flush(None)
             ctypes.set_errno(errno.EIO)
             return -1
+        self._dirty.clear()
         self.entries.append(Flushed(None))
         return 0
+
+    def _fail_flush(self, inode: int | None) -> None:
+        failed = self._dirty if inode is None else self._dirty & {inode}
+        self._to_be_told |= {
+            descriptor for descriptor, (open_inode, _) in self._descriptors.items()
+            if open_inode in failed
+        }  # fmt: skip
+        self._dirty -= failed
+        self.entries.append(FlushFailed(inode))
 
     def _before(self, *places: tuple[int, str] | None) -> None:
         if any(place is not None for place in places):
