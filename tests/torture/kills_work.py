@@ -144,7 +144,8 @@ class Work:
 
     def opcode(self, name: str, locks: Mapping[str, str], then: str) -> dict[str, Any]:
         """An opcode that bears witness under ``name``, guards its nodes, and does ``then``."""
-        script = [f'echo "$GANGER_JOB_ID" >> {self._witnesses}/{name}']
+        # What it prints is looked for in the output that is kept of the job.
+        script = [f'echo "$GANGER_JOB_ID" >> {self._witnesses}/{name}', f"echo began {name}"]
         for descriptor, (node, mode) in enumerate(locks.items(), 3):
             report = f'echo "$GANGER_JOB_ID {name} {mode} {node}" >> {self._conflicts}'
             script.append(f"exec {descriptor}>>{self._guards}/{node}")
@@ -208,6 +209,9 @@ class Work:
             if len(stored) not in (0, len(submission.jobs)):
                 broken.others.append(f"{len(stored)} of {len(submission.jobs)} jobs are there")
             self._judge_runs(submission, stored, broken, may_fail)
+            for job_id, names in zip(stored, submission.names, strict=False):
+                is_whole = found[job_id].status is JobStatus.SUCCESS
+                broken.others += _judge_output(client, job_id, names, is_whole=is_whole)
         for job_id, info in found.items():
             if info.status is not JobStatus.SUCCESS and job_id not in may_fail:
                 ops = client.job(job_id).ops or []
@@ -308,3 +312,14 @@ def clean_folders(places: Places) -> None:
 def tell_error(error: BaseException) -> str:
     """An error in one line."""
     return f"{type(error).__name__}: {error.text if isinstance(error, GangerError) else error}"
+
+
+def _judge_output(
+    client: Client, job_id: int, names: Sequence[str], *, is_whole: bool
+) -> list[str]:
+    """What each operation printed is in the job's output: once, and if all succeeded, all of it."""
+    output = b"".join(chunk.data for chunk in client.logs(job_id, stream="stdout"))
+    printed = [output.count(b"began %s\n" % name.encode()) for name in names]
+    if max(printed, default=0) > 1 or (is_whole and min(printed, default=1) < 1):
+        return [f"job {job_id} printed {names} {printed} times: {output[:200]!r}"]
+    return []
