@@ -437,8 +437,16 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers, QueueKeys):
         # What is written anew on each try must not wear out a disk that keeps failing.
         self._doubts = self._doubts + 1 if self._ledger.is_doubtful else 0
         factor = min(2 ** max(0, self._doubts - 1), settings.DISK_RETRY_FACTOR_MAX)
-        notify = functools.partial(self.address(self.name).notify, messages.DiskRetried())
-        timer = threading.Timer(settings.DISK_RETRY_SECONDS * factor, notify)
+        self._notify_later(settings.DISK_RETRY_SECONDS * factor, messages.DiskRetried())
+
+    def _hear_again_later(self, message: messages.JobExited) -> None:
+        self._notify_later(settings.DISK_RETRY_SECONDS, message)
+
+    def _notify_later(
+        self, seconds: float, message: messages.DiskRetried | messages.JobExited
+    ) -> None:
+        notify = functools.partial(self.address(self.name).notify, message)
+        timer = threading.Timer(seconds, notify)
         timer.daemon = True
         timer.start()
 

@@ -240,6 +240,10 @@ class QueueCore(Component):
         if job_id not in self._unended:
             self._unended.append(job_id)
 
+    def _hear_again_later(self, message: messages.JobExited) -> None:
+        """Take in this message once more when there has been time for things to get better."""
+        raise NotImplementedError
+
     def _repeat_wishes(self, job_id: int) -> None:
         """Do what was asked of the job's process, and not answered before it left."""
         raise NotImplementedError

@@ -321,14 +321,21 @@ class QueueLives(QueueGate):
             self._ledger.forget(row.id)
             self._end(row)
             return
-        self._take_death(row, was_killed=message.was_killed, exit_code=message.exit_code)
+        try:
+            self._take_death(row, was_killed=message.was_killed, exit_code=message.exit_code)
+        except errors.StorageError as error:
+            if not isinstance(error.__cause__, OSError):
+                raise
+            # There is no descriptor for its file, say. It is not less dead in a second.
+            self.log.error("a dead job cannot be read", job=row.id, error=error.text)
+            self._hear_again_later(message)
 
     def _take_death(
         self, row: Row, *, was_killed: bool = False, exit_code: int | None = None
     ) -> None:
         """The process is gone without a word: believe the newest of file and journal."""
-        self._unstored.pop(row.id, None)
         job = self._newest(row)
+        self._unstored.pop(row.id, None)
         if job.status.is_final:
             self._store_found_end(row, job)
         elif job.is_returned:

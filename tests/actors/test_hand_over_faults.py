@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import time
 from pathlib import Path
@@ -103,6 +104,22 @@ def test_a_cancel_asked_of_a_process_that_died_before_it_began_is_answered(queue
     queue.actor.end_turn()
     assert asker.answer_as(messages.CancelOutcome).accepted
     assert queue.statuses() == {1: "canceled"}
+
+
+def test_a_death_that_cannot_be_judged_for_want_of_a_descriptor_is_judged_later(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.submitted(spec())
+    queue.start_running(1)
+    with monkeypatch.context() as patch:
+        refuse(patch, "open", number=errno.EMFILE)
+        queue.end_process(1, has_left=False)
+        queue.actor.end_turn()
+    assert queue.statuses() == {1: "running"}
+    Timer.made[-1].run_out()
+    queue.actor.notify(queue.stage.take_one(messages.JobExited))
+    queue.actor.end_turn()
+    assert queue.statuses() == {1: "error"}
 
 
 def test_a_priority_asked_of_a_process_that_died_before_it_began_is_answered(queue: Queue) -> None:
