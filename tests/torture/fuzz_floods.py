@@ -63,6 +63,10 @@ class Scene:
         dealer.connect(self._endpoint)
         return dealer
 
+    def renewed_client(self) -> Client:
+        """Another ordinary client, closed with the scene."""
+        return self._stack.enter_context(self.daemon.client())
+
     def say(self, dealer: Any, said: Message, number: int = 1) -> None:
         """Send one frame."""
         dealer.send(frames.encode(said, number))
@@ -177,7 +181,7 @@ def _a_crowd_that_says_nothing(scene: Scene) -> None:
                 raw.close()
         assert len(came) > CROWD_MIN, f"only {len(came)} came"
         scene.client.close()
-        scene.client = scene.daemon.client()
+        scene.client = scene.renewed_client()
         scene.serve()
 
 
