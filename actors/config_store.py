@@ -3,8 +3,8 @@
 It tells the others what concerns them: the rules to the filter evaluator, the number of run
 slots to the scheduler. What it does not know it keeps.
 
-A change of the filter rules is answered when it is in force: on disk, compiled, and known to
-the queue and the scheduler, so that nothing that happens after the answer goes by older rules.
+A change is answered when it is in force: on disk, and known to the queue and the scheduler (filter
+rules: compiled, too), so that nothing that happens after the answer goes by what was before.
 """
 
 from __future__ import annotations
@@ -31,10 +31,38 @@ ConfigMessage = (
     | messages.ListFilters
     | messages.LastIdReported
     | messages.RulesInForce
+    | messages.LimitInForce
     | messages.ReadLimits
     | messages.SetLimits
     | messages.ComponentReplaced
 )
+
+
+class _Changes:
+    """Changes of one kind, numbered, and who waits for an answer until they are in force."""
+
+    def __init__(self, serial: int) -> None:
+        self.serial = serial
+        self._unanswered: list[tuple[int, Envelope, messages.Reply]] = []
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether somebody waits for one of them."""
+        return bool(self._unanswered)
+
+    def add(self, envelope: Envelope, answer: messages.Reply) -> None:
+        """One more is stored; ``answer`` follows when it is in force."""
+        self.serial += 1
+        self._unanswered.append((self.serial, envelope, answer))
+
+    def in_force(self, serial: int) -> None:
+        """Everything up to this serial is in force."""
+        waiting, self._unanswered = self._unanswered, []
+        for number, envelope, answer in waiting:
+            if number <= serial:
+                envelope.reply(answer)
+            else:
+                self._unanswered.append((number, envelope, answer))
 
 
 class ConfigStore(Component):
@@ -50,13 +78,13 @@ class ConfigStore(Component):
             config_files.write(self.places.config, found)
         self._configuration: dict[str, Any] = found
         # Different from those of an earlier incarnation, whose answers may still come.
-        self._serial = time.monotonic_ns()
+        self._rules = _Changes(time.monotonic_ns())
+        self._slots = _Changes(time.monotonic_ns())
         self._tokens = 0
         self._unnumbered: dict[int, tuple[Envelope, messages.ReplaceFilter]] = {}
-        self._unanswered: list[tuple[int, Envelope, messages.Reply]] = []
         self._report()
 
-    def receive(self, envelope: Envelope) -> None:
+    def receive(self, envelope: Envelope) -> None:  # noqa: C901 - a table
         """Handle one message."""
         message: ConfigMessage = envelope.message  # type: ignore[assignment]
         match message:
@@ -72,7 +100,9 @@ class ConfigStore(Component):
             case messages.LastIdReported():
                 self._store_rule(message)
             case messages.RulesInForce():
-                self._answer(message.serial)
+                self._rules.in_force(message.serial)
+            case messages.LimitInForce():
+                self._slots.in_force(message.serial)
             case messages.ReadLimits():
                 envelope.reply(self._limits())
             case messages.SetLimits():
@@ -92,7 +122,7 @@ class ConfigStore(Component):
 
     def _report_rules(self) -> None:
         self.address("filter_evaluator").notify(
-            messages.RulesChanged(rules=list(self._filters().values()), serial=self._serial)
+            messages.RulesChanged(rules=list(self._filters().values()), serial=self._rules.serial)
         )
 
     # ------------------------------------------------------------ limits
@@ -122,7 +152,8 @@ class ConfigStore(Component):
                 configured=limits.running_jobs_max,
                 possible=running,
             )
-        self.address("scheduler").notify(messages.LimitsChanged(running_jobs_max=running))
+        changed = messages.LimitsChanged(running_jobs_max=running, serial=self._slots.serial)
+        self.address("scheduler").notify(changed)
 
     def _set_limits(self, envelope: Envelope, message: messages.SetLimits) -> None:
         self._check_slots(message.running_jobs_max)
@@ -133,8 +164,8 @@ class ConfigStore(Component):
         given = {name: value for name, value in wanted.items() if value is not None}
         cluster = self._configuration.get("cluster", {}) | given
         self._write({**self._configuration, "cluster": cluster})
+        self._slots.add(envelope, self._limits())
         self._report_limits()
-        envelope.reply(self._limits())
 
     def _check_slots(self, wanted: int | None) -> None:
         budget = self.surroundings.budget
@@ -162,8 +193,10 @@ class ConfigStore(Component):
         """Whoever was replaced may have taken an answer with it that a change waits for."""
         for token in self._unnumbered:
             self.address("job_queue").notify(messages.ReportLastId(token=token))
-        if self._unanswered:
+        if self._rules.is_awaited:
             self._report_rules()
+        if self._slots.is_awaited:
+            self._report_limits()
 
     def _store_rule(self, message: messages.LastIdReported) -> None:
         envelope, asked = self._unnumbered.pop(message.token, (None, None))
@@ -194,8 +227,7 @@ class ConfigStore(Component):
             # Also from a message that nobody waits for: then the asker is another one.
             envelope.refuse(error)
             return
-        self._serial += 1
-        self._unanswered.append((self._serial, envelope, answer))
+        self._rules.add(envelope, answer)
         self._report_rules()
 
     def _write(self, configuration: dict[str, Any]) -> None:
@@ -208,12 +240,3 @@ class ConfigStore(Component):
         }
         config_files.write(self.places.config, changed)
         self._configuration = changed
-
-    def _answer(self, serial: int) -> None:
-        """Everything up to this serial is in force."""
-        waiting, self._unanswered = self._unanswered, []
-        for number, envelope, answer in waiting:
-            if number <= serial:
-                envelope.reply(answer)
-            else:
-                self._unanswered.append((number, envelope, answer))

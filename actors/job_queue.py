@@ -57,6 +57,7 @@ QueueMessage = (
     | messages.StartFailed
     | messages.RuleChainChanged
     | messages.ChainNoted
+    | messages.LimitNoted
     | messages.ReportJobs
     | messages.SweepJobs
     | messages.JobsRejected
@@ -160,6 +161,8 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers, QueueKeys):
             case messages.ChainNoted():
                 self._noted_serial = message.serial
                 self._tell_in_force()
+            case messages.LimitNoted():
+                self._obey_limit(message)
             case messages.ReportJobs():
                 self._report_jobs(message.ids)
             case messages.SweepJobs():

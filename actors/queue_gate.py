@@ -7,6 +7,7 @@ that says that an opcode runs. That last one decides, so that an ordinary job as
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 from ..storage import jobs
@@ -82,9 +83,28 @@ class QueueGate(QueueCore):
             one for one in starting if one.phase is Phase.STARTING and _order(one) > _order(row)
         ]
         if behind and row.status is JobStatus.QUEUED:
-            last = max(behind, key=_order)
-            last.phase = Phase.PENDING
-            self._announce([(last, None)])
+            self._unchoose([max(behind, key=_order)])
+
+    def _obey_limit(self, message: messages.LimitNoted) -> None:
+        """Jobs beyond the number of run slots that have no process yet go back, the last first.
+
+        Told after the flush of this turn, as with rules.
+        """
+        rows = self._table.in_phase(Phase.STARTING, Phase.HANDED_OVER)
+        occupants = [row for row in rows if not row.status.is_final]
+        starting = sorted((row for row in occupants if row.phase is Phase.STARTING), key=_order)
+        stay = max(0, message.running_jobs_max - (len(occupants) - len(starting)))
+        if beyond := starting[stay:]:
+            self._unchoose(beyond)
+        in_force = messages.LimitInForce(serial=message.serial)
+        tell = functools.partial(self.address("config_store").notify, in_force)
+        self._ledger.after_commit(tell, lambda _: tell())
+
+    def _unchoose(self, rows: list[Row]) -> None:
+        """These have no process yet, and get none; the scheduler hears that they are pending."""
+        for row in rows:
+            row.phase = Phase.PENDING
+        self._announce((row, None) for row in rows)
 
     def _tell_gate_changed(self) -> None:
         """Let processes that wait ask again, whichever those are: each of them knows."""

@@ -60,6 +60,11 @@ class Scheduler(Component):
                 self._priorities = max(self._priorities, message.number)
             case messages.LimitsChanged():
                 self._schedule.limit(message.running_jobs_max)
+                # Behind everything that was decided with another number of slots.
+                limit = messages.LimitNoted(
+                    serial=message.serial, running_jobs_max=message.running_jobs_max
+                )
+                self.address("job_queue").notify(limit)
             case messages.RuleChainChanged():
                 self._schedule.change_chain(message.chain, reads_opcodes=message.reads_opcodes)
                 # Behind everything that was decided under older rules.

@@ -661,6 +661,13 @@ class ChainNoted(Notice, frozen=True):
     serial: int
 
 
+class LimitNoted(Notice, frozen=True):
+    """From the scheduler: what follows was decided with this number of run slots."""
+
+    serial: int
+    running_jobs_max: int
+
+
 class ReportLastId(Notice, frozen=True):
     """From the configuration store: answer with a `LastIdReported`."""
 
@@ -849,9 +856,13 @@ class JobReprioritised(Notice, frozen=True):
 
 
 class LimitsChanged(Notice, frozen=True):
-    """From the configuration store: the number of run slots."""
+    """From the configuration store: the number of run slots.
+
+    ``serial`` grows with each change; it comes back in a `LimitInForce`.
+    """
 
     running_jobs_max: int
+    serial: int = 0
 
 
 # ---------------------------------------------------------------- to the lock manager
@@ -927,6 +938,12 @@ class LastIdReported(Notice, frozen=True):
 
 class RulesInForce(Notice, frozen=True):
     """From the job queue: from now on nothing happens any more under older rules."""
+
+    serial: int
+
+
+class LimitInForce(Notice, frozen=True):
+    """From the job queue: no job gets a process any more beyond the run slots of this serial."""
 
     serial: int
 

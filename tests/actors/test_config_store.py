@@ -302,3 +302,22 @@ def test_a_disk_that_refuses_changes_no_rules(
     [row] = store.ask(messages.ListFilters()).answer_as(messages.FiltersListed).filters
     assert (row.action, row.watermark) == ("PAUSE", 1)
     assert stored(stage)[UUID]["action"] == "PAUSE"
+
+
+def test_limits_are_answered_when_they_are_on_disk_and_in_force(stage: Stage) -> None:
+    store = stage.start(ConfigStore)
+    asker = store.say(messages.SetLimits(running_jobs_max=3))
+    found = msgspec.json.decode(stage.places.config.read_bytes())["cluster"]
+    assert found["max_running_jobs"] == 3
+    told = stage.take_one(messages.LimitsChanged, to="scheduler")
+    assert told.running_jobs_max == 3
+    assert asker.answers == []
+    # The scheduler was replaced, and took the word with it.
+    store.notify(messages.ComponentReplaced(component="scheduler"))
+    assert stage.take_one(messages.LimitsChanged) == told
+    later = store.say(messages.SetLimits(running_jobs_max=4))
+    store.notify(messages.LimitInForce(serial=told.serial))
+    assert asker.answer_as(messages.LimitsRead).running_jobs_max == 3
+    assert later.answers == []
+    store.notify(messages.LimitInForce(serial=told.serial + 1))
+    assert later.answer_as(messages.LimitsRead).running_jobs_max == 4

@@ -316,3 +316,49 @@ def test_a_job_that_waits_for_others_makes_nobody_give_way(queue: Queue) -> None
     queue.choose(1)
     reprioritise(queue, 2, -5)
     assert queue.stage.take(messages.JobsArrived) == []
+
+
+# Run slots.
+
+
+def note_limit(queue: Queue, slots: int) -> None:
+    """The scheduler has heard of the number of run slots; the turn ends."""
+    queue.stage.told.clear()
+    queue.actor.notify(messages.LimitNoted(serial=3, running_jobs_max=slots))
+    queue.actor.end_turn()
+
+
+def test_chosen_jobs_beyond_a_new_limit_get_no_process(queue: Queue) -> None:
+    queue.submitted(*[spec() for _ in range(5)])
+    queue.start_running(1)
+    queue.start_running(2)
+    queue.record(2, 11, SUCCESS)
+    queue.choose(4, 5, 3)
+    note_limit(queue, 2)
+    # One runs, one has ended: of those without a process the first in order may have one.
+    told = queue.stage.take_one(messages.JobsArrived, to="filter_evaluator")
+    assert [one.job.id for one in told.jobs] == [4, 5]
+    assert queue.stage.take_one(messages.LimitInForce, to="config_store").serial == 3
+    queue.greet(4)
+    queue.greet(3)
+    queue.actor.end_turn()
+    refused = queue.stage.take_one(messages.RefuseHandOver, to="executor")
+    assert refused.job_id == 4
+    queue.channels[3].answer_as(messages.JobGo)
+
+
+def test_jobs_that_have_a_process_keep_it_under_a_lower_limit(queue: Queue) -> None:
+    queue.submitted(spec(), spec())
+    queue.start(1)
+    queue.start_running(2)
+    note_limit(queue, 1)
+    assert queue.stage.take(messages.JobsArrived) == []
+    queue.stage.take_one(messages.LimitInForce)
+    assert begin(queue, 1, 10, RUNNING).answer == messages.StateRecorded(serial=10)
+
+
+def test_a_limit_that_is_not_reached_takes_nothing_back(queue: Queue) -> None:
+    queue.submitted(spec(), spec())
+    queue.choose(1, 2)
+    note_limit(queue, 2)
+    assert queue.stage.take(messages.JobsArrived) == []

@@ -187,6 +187,20 @@ def test_the_queue_hears_of_rules_behind_all_that_was_decided_under_older_ones(
     assert stage.take_one(messages.ChainNoted).serial == 2
 
 
+def test_the_queue_hears_of_slots_behind_all_that_was_decided_with_other_ones(
+    stage: Stage,
+) -> None:
+    scheduler = start(stage)
+    scheduler.notify(JobsJudged(jobs=[verdict(1)]))
+    scheduler.end_turn()
+    scheduler.notify(messages.LimitsChanged(running_jobs_max=1, serial=4))
+    scheduler.notify(JobsJudged(jobs=[verdict(2)]))
+    scheduler.end_turn()
+    kinds = [type(message) for name, message in stage.told if name == "job_queue"]
+    assert kinds == [JobsChosen, messages.LimitNoted]
+    assert stage.take_one(messages.LimitNoted) == messages.LimitNoted(serial=4, running_jobs_max=1)
+
+
 def test_rejected_jobs_are_told_with_the_rule(stage: Stage) -> None:
     scheduler = start(stage)
     scheduler.notify(JobsJudged(jobs=[verdict(1, action="REJECT", rule="r"), verdict(2)]))
