@@ -50,7 +50,8 @@ def check_submitted(job: jobs.Job, body: bytes, secrets: Mapping[int, dict[str, 
     size = len(body) + (len(_encode(secrets)) if secrets else 0)
     if size <= settings.JOB_SUBMITTED_BYTES_MAX:
         return
-    text = f"too large: {size} bytes as JSON, at most {settings.JOB_SUBMITTED_BYTES_MAX} are stored"
+    limit = settings.JOB_SUBMITTED_BYTES_MAX
+    text = f"the job is too large: {size} bytes as JSON, at most {limit} are stored"
     if len(job.ops) > 1:
         sizes = [len(_encode(op.input)) for op in job.ops]
         largest = max(range(len(sizes)), key=sizes.__getitem__)

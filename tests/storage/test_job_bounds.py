@@ -51,8 +51,8 @@ def test_what_counts_is_the_stored_form() -> None:
     with pytest.raises(errors.BadRequestError) as caught:
         job_bounds.check_submitted(made, body, {})
     assert caught.value.text == (
-        f"too large: {len(body)} bytes as JSON, at most {settings.JOB_SUBMITTED_BYTES_MAX} are "
-        "stored"
+        f"the job is too large: {len(body)} bytes as JSON, "
+        f"at most {settings.JOB_SUBMITTED_BYTES_MAX} are stored"
     )
 
 

@@ -48,7 +48,9 @@ def test_five_megabytes_of_nul_are_read_by_their_command_and_archived(
 
 
 def test_a_job_that_is_too_large_is_refused_at_once(client: Client) -> None:
-    with pytest.raises(BadRequestError, match=r"^too large: \d+ bytes as JSON, at most \d+ are"):
+    with pytest.raises(
+        BadRequestError, match=r"^the job is too large: \d+ bytes as JSON, at most \d+ are"
+    ):
         client.submit([command("true", env={"A": "\1" * MEGABYTE})])
     assert list(client.jobs()) == []
 

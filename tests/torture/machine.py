@@ -11,7 +11,7 @@ import errno
 import io
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +31,13 @@ from ganger.storage import (
     config_files,
     documents,
     errors,
+    job_files,
     jobs,
     keys,
     lock_files,
     output_files,
     settings,
+    spool,
 )
 from ganger.storage.locks import Owner
 from ganger.storage.processes import Mark
@@ -52,9 +54,14 @@ LOCKS = ("a", "b", "c")
 
 
 def opcode(text: str, *, words: int = 0, node: str | None = None) -> dict[str, Any]:
-    """An opcode that bears witness and says so many words; ``text`` is its work."""
+    """An opcode that bears witness and says so many words; ``text`` is its work.
+
+    A large one reads its work, too: that lies in a file beside the job.
+    """
     locks = {} if node is None else {"node": {"exclusive": [node]}}
-    return {"OP_ID": "OP_EXEC", "argv": ["work", str(words)], "stdin": text, "locks": locks}
+    fields = {"OP_ID": "OP_EXEC", "argv": ["work", str(words)], "comment": text, "locks": locks}
+    is_large = len(text) > settings.INPUT_INLINE_BYTES_MAX
+    return {**fields, "stdin": text} if is_large else fields
 
 
 class _Told(Stage):
@@ -318,7 +325,7 @@ class Machine:
         """Submit jobs made of `opcode`."""
         self._wishes += 1
         number = int(self.clock.now * 1000) * 1000 + self._wishes
-        work = tuple(tuple(str(op["stdin"]) for op in spec.ops) for spec in specs)
+        work = tuple(tuple(str(op["comment"]) for op in spec.ops) for spec in specs)
         self.note(promises.Offered(number, key, work))
 
         def take(answer: Any) -> None:
@@ -420,6 +427,11 @@ class Machine:
             ids_by_key=by_key,
             next_id=component._ledger.last_id + 1,
             outputs={job_id: kept_output(self.places, job_id) for job_id in found},
+            lost_inputs=[
+                name
+                for job, is_archived in found.values()
+                for name in _lost_inputs(self.places, job, is_archived=is_archived)
+            ],
             files=set(component._ledger.directory.live_ids()),
             configuration=configuration["serial_no"],
             clients=set(keys.known_keys(self.places.keys)),
@@ -448,6 +460,19 @@ class Machine:
         self.locks.end_turn()
         held.remove()
         return refused
+
+
+def _lost_inputs(places: Places, job: jobs.Job, *, is_archived: bool) -> Iterator[str]:
+    """The files beside the job that its opcodes name, and that are not as they were submitted."""
+    archive = Path(job_files.archive_folder(places.archive, job.id))
+    folder = archive if is_archived else places.queue
+    for op in job.ops:
+        name = op.input.get("stdin_file")
+        if name is None:
+            continue
+        path = folder / spool.FOLDER / name
+        if not path.exists() or path.read_text(encoding="utf-8") != op.input["comment"]:
+            yield name
 
 
 def kept_output(places: Places, job_id: int) -> dict[int, bytes]:

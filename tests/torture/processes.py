@@ -29,6 +29,7 @@ BATON_SECONDS = 60
 JOURNAL_SEGMENT_BYTES = 60_000
 JOURNAL_RESERVE_BYTES = 8_192
 STATE_BYTES_MAX = 12_000
+INPUT_BYTES_MAX = 2_000
 
 
 class World(Protocol):
@@ -188,6 +189,7 @@ def small_limits(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(settings, "JOURNAL_SEGMENT_BYTES", JOURNAL_SEGMENT_BYTES)
     patch.setattr(settings, "JOURNAL_RESERVE_BYTES", JOURNAL_RESERVE_BYTES)
     patch.setattr(settings, "JOURNALED_STATE_BYTES_MAX", STATE_BYTES_MAX)
+    patch.setattr(settings, "INPUT_INLINE_BYTES_MAX", INPUT_BYTES_MAX)
     patch.setitem(operations.OPERATIONS, "OP_EXEC", _work)
 
 

@@ -149,6 +149,8 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     next_id: int
     outputs: dict[int, dict[int, bytes]]
     """What is kept of each job's output, by opcode."""
+    lost_inputs: list[str]
+    """Standard input that is missing beside its job, or is another."""
     files: set[int]
     """Ids of the files that lie in the queue directory."""
     configuration: int
@@ -223,6 +225,7 @@ class Promises:
                 broken.other.append(f"the file of job {job_id} is dropped without a word")
         if found.next_id <= max([self.highest_id, *found.jobs]):
             broken.other.append(f"id {found.next_id} is given out again")
+        broken.lost += [f"{name} has lost (part of) it" for name in found.lost_inputs]
         if not self._configuration <= found.configuration <= self._configuration_max:
             broken.other.append(f"configuration {found.configuration} of {self._configuration}")
         if not self._clients <= found.clients:
@@ -313,7 +316,7 @@ def output_of(op: OpcodeEntry) -> bytes:
 
 def work_of(job: Job) -> tuple[str, ...]:
     """What tells one job of a script from another: the text that each opcode works on."""
-    return tuple(str(op.input.get("stdin")) for op in job.ops)
+    return tuple(str(op.input.get("comment")) for op in job.ops)
 
 
 def _take_of_one(known: Known, event: OfOneJob) -> None:
