@@ -251,7 +251,7 @@ def test_a_job_that_is_paused_until_a_moment_starts_by_itself_then(client: Clien
 def test_rules_are_listed_on_a_terminal(daemon: Daemon, client: Client) -> None:
     uuid = client.add_filter(action="PAUSE", valid_until=time.time() + 540)
     ours, theirs = pty.openpty()
-    termios.tcsetwinsize(theirs, (24, 80))
+    termios.tcsetwinsize(theirs, (24, 132))
     environment = {
         name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES"}
     }

@@ -212,10 +212,11 @@ def shown(said: object) -> str:
     for field in ("job_id", "id", "ids", "component", "serial", "status", "is_all"):
         value = getattr(said, field, None)
         words += [] if value is None else [f"{field}={value}"]
-    jobs = getattr(said, "jobs", None)
-    if jobs is not None:
-        words.append(f"jobs={[_number(one) for one in jobs]}")
-    for field in ("start", "doomed", "eligible", "running"):
+    for field in ("jobs", "running"):
+        # Their opcodes say when they were submitted.
+        if jobs := getattr(said, field, None):
+            words.append(f"{field}={[_number(one) for one in jobs]}")
+    for field in ("start", "doomed", "eligible"):
         value = getattr(said, field, None)
         words += [f"{field}={value}"] if value else []
     return " ".join(words)
