@@ -54,10 +54,18 @@ class Ending:
         self.error: errors.GangerError | None = None
         self.restart_reason: str | None = None
         """Set if the daemon is to begin anew, at once and without a word to anybody."""
+        self.is_abandoned = False
+        """Set if the daemon is to end at once: what lies in its directory is not its own."""
 
     def restart(self, reason: str) -> None:
         """Begin the daemon anew: for what cannot be replaced alone."""
         self.restart_reason = reason
+        self.is_over.set()
+
+    def abandon(self, error: errors.GangerError) -> None:
+        """End without writing or deleting anything: another daemon may have taken the place."""
+        self.error = error
+        self.is_abandoned = True
         self.is_over.set()
 
 

@@ -2,7 +2,8 @@
 
 A component that has been at one message for too long hangs: its callers must not, so the
 supervisor is told and replaces it (`supervising`). If the supervisor itself hangs, the
-daemon begins anew. The watchdog also sees when somebody has deleted the local door.
+daemon begins anew. The watchdog also sees when somebody has deleted the local door, or what
+others know the daemon by (`foothold`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import sys
 import traceback
 from typing import TYPE_CHECKING
 
-from ..storage import settings
+from ..storage import errors, settings
 from ..transport.addresses import Envelope
 from ..transport.messages import Boot, ComponentHung, DoorMissing
 from . import supervising
@@ -20,6 +21,7 @@ from .supervising import Sight
 
 if TYPE_CHECKING:
     from .base import Component, Surroundings
+    from .foothold import Foothold
     from .supervisor import Ending
 
 SUPERVISOR = "supervisor"
@@ -30,9 +32,14 @@ class Watchdog:
     """Looks at the components of ``surroundings``, once every `settings.WATCHDOG_SECONDS`."""
 
     def __init__(
-        self, surroundings: Surroundings, ending: Ending, hung_after_seconds: float
+        self,
+        surroundings: Surroundings,
+        ending: Ending,
+        foothold: Foothold,
+        hung_after_seconds: float,
     ) -> None:
         self._surroundings = surroundings
+        self._foothold = foothold
         self._ending = ending
         self._seconds = hung_after_seconds
         self._looks_max = max(2, math.ceil(hung_after_seconds / settings.WATCHDOG_SECONDS))
@@ -43,11 +50,19 @@ class Watchdog:
         while not self._ending.is_over.wait(settings.WATCHDOG_SECONDS):
             self.look()
             self.look_at_door()
+            self.look_at_foothold()
 
     def look_at_door(self) -> None:
         """Nobody tells of the deletion of a file: look for that of the local door."""
         if DOOR_KEEPER in self._surroundings.components and not self._door_exists():
             self._surroundings.address(DOOR_KEEPER).notify(DoorMissing())
+
+    def look_at_foothold(self) -> None:
+        """Keep what others know the daemon by; without its directory the daemon ends."""
+        try:
+            self._foothold.keep()
+        except errors.DirectoryLostError as error:
+            self._ending.abandon(error)
 
     def _door_exists(self) -> bool:
         try:

@@ -10,14 +10,14 @@ import signal
 import sys
 import time
 from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING, TextIO, cast
+from typing import TYPE_CHECKING, NoReturn, TextIO, cast
 
 import click
-import msgspec
 
 from ..actors import logs, supervising
 from ..actors.base import Surroundings
 from ..actors.executor import end_fork_servers
+from ..actors.foothold import Foothold
 from ..actors.log_writer import LogWriter
 from ..actors.supervisor import Ending, Supervisor
 from ..actors.watchdog import Watchdog
@@ -31,9 +31,8 @@ from ..storage import (
     ownership,
     settings,
 )
-from ..storage.version import version
 from ..transport.addresses import Directory
-from ..transport.messages import PROTOCOL, Boot, StopAsked
+from ..transport.messages import Boot, StopAsked
 from . import choices, output
 
 if TYPE_CHECKING:
@@ -194,6 +193,7 @@ def run(
         _remove_dead_lock_files(places)
         daemon_lock = lock_files.create(places.lock_files, lock_files.daemon_stem(time.time()))
         stack.callback(daemon_lock.remove)
+        foothold = Foothold(places, directory_lock, log)
         ending = Ending()
         surroundings = Surroundings(
             directory=Directory(),
@@ -208,14 +208,20 @@ def run(
         )
 
         def ready() -> None:
-            _write_beacon(places, surroundings.endpoints)
+            foothold.announce(surroundings.endpoints)
             announce.ready()
 
-        _supervise(surroundings, ending, ready, hung_after_seconds)
+        _supervise(
+            surroundings,
+            ending,
+            ready,
+            Watchdog(surroundings, ending, foothold, hung_after_seconds),
+        )
         if ending.restart_reason is not None:
             _begin_anew(log, ending.restart_reason, descriptors_before)
-        with suppress(FileNotFoundError):
-            places.beacon.unlink()
+        if ending.is_abandoned and ending.error is not None:
+            _leave(log, writer, ending.error)
+        foothold.withdraw()
         daemon_lock.remove()
         _tidy(places)
         log.info("stopped")
@@ -273,8 +279,18 @@ def _begin_anew(log: FilteringBoundLogger, reason: str, descriptors_before: int)
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - no shell needed
 
 
+def _leave(log: FilteringBoundLogger, writer: LogWriter, error: errors.GangerError) -> NoReturn:
+    """End this process as suddenly as SIGKILL does, but with a word of why."""
+    log.critical("the daemon ends; jobs that run go on", reason=error.text)
+    with suppress(OSError, ValueError):
+        output.echo(f"ganger: {error.text}", err=True)
+    end_fork_servers()
+    writer.close(settings.LOG_CLOSE_SECONDS)
+    os._exit(error.exit_code)
+
+
 def _supervise(
-    surroundings: Surroundings, ending: Ending, ready: object, hung_after_seconds: float
+    surroundings: Surroundings, ending: Ending, ready: object, watchdog: Watchdog
 ) -> None:
     """Start the supervisor and wait, on the main thread, for a signal or the end."""
     reference = Supervisor.start(surroundings, ending, ready)
@@ -288,16 +304,4 @@ def _supervise(
         signal.signal(number, stop)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     supervisor.notify(Boot())
-    Watchdog(surroundings, ending, hung_after_seconds).watch()
-
-
-def _write_beacon(places: Places, endpoints: list[str]) -> None:
-    """Say where the daemon is, for clients that look for it."""
-    beacon = {
-        "pid": os.getpid(),
-        "version": version(),
-        "protocol": PROTOCOL,
-        "endpoints": endpoints,
-        "socket": os.fspath(places.socket),
-    }
-    documents.replace(places.beacon, msgspec.json.encode(beacon), flush=False)
+    watchdog.watch()

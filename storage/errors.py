@@ -189,6 +189,10 @@ class DirectoryLockedError(OperatorError):
     """Another daemon already uses this queue directory."""
 
 
+class DirectoryLostError(OperatorError):
+    """The queue directory was deleted or replaced while the daemon ran."""
+
+
 class DataDirectoryError(OperatorError):
     """The data directory is missing, not usable, or of an unknown version."""
 

@@ -288,22 +288,45 @@ def forget_inherited() -> None:
 
 
 class DirectoryLock:
-    """The exclusive lock on a queue directory, held for the daemon's life."""
+    """The exclusive lock on a queue directory, held for the daemon's life.
+
+    It is on the directory itself too: the lock file can be deleted, and another daemon could lock
+    a new one.
+    """
 
     def __init__(self, path: Path) -> None:
+        self._path = path
+        # In this order: whoever holds the directory has nobody to fear when it makes the file.
+        self._directory = _hold_directory(path.parent, fcntl.LOCK_EX, _taken(path))
         try:
-            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
-        except OSError as error:
-            raise errors.StorageError(ownership.explained(path, error)) from error
-        try:
-            fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(self._descriptor)
-            if error.errno not in (errno.EAGAIN, errno.EACCES):
-                raise errors.StorageError(ownership.explained(path, error)) from error
-            message = f"{path.parent}: another daemon uses this queue directory"
-            raise errors.DirectoryLockedError(message) from error
+            self._descriptor = _hold_file(path)
+        except BaseException:
+            os.close(self._directory)
+            raise
         _own[os.fspath(path)] = self._descriptor
+
+    def keep(self) -> bool:
+        """Make the lock file again if somebody has deleted it; whether that was needed.
+
+        Raises `DirectoryLostError` if the directory was deleted or replaced, or if somebody else
+        holds the lock file: another daemon may use what lies there now. A disk that refuses the
+        file is not heeded: the directory is held.
+        """
+        try:
+            if _is_same(self._descriptor, self._path):
+                return False
+            if not _is_same(self._directory, self._path.parent):
+                text = f"{self._path.parent}: deleted or replaced while the daemon ran"
+                raise errors.DirectoryLostError(text)
+            fresh = _hold_file(self._path)
+        except errors.DirectoryLockedError as error:
+            raise errors.DirectoryLostError(error.text) from error
+        except (OSError, errors.StorageError):
+            return False
+        stale, self._descriptor = self._descriptor, fresh
+        _own[os.fspath(self._path)] = fresh
+        os.close(stale)
+        return True
 
     def release(self) -> None:
         """Give the directory up."""
@@ -311,35 +334,88 @@ class DirectoryLock:
             if descriptor == self._descriptor:
                 del _own[path]
                 os.close(descriptor)
+                os.close(self._directory)
+
+
+def _hold_directory(directory: Path, kind: int, refusal: str) -> int:
+    """A descriptor with a lock on the directory itself; it ends with the last copy of it."""
+    try:
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise errors.StorageError(ownership.explained(directory, error)) from error
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        if error.errno != errno.EWOULDBLOCK:
+            raise errors.StorageError(ownership.explained(directory, error)) from error
+        raise errors.DirectoryLockedError(refusal) from error
+    return descriptor
+
+
+def _hold_file(path: Path) -> int:
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+    except OSError as error:
+        raise errors.StorageError(ownership.explained(path, error)) from error
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        if error.errno not in (errno.EAGAIN, errno.EACCES):
+            raise errors.StorageError(ownership.explained(path, error)) from error
+        raise errors.DirectoryLockedError(_taken(path)) from error
+    return descriptor
+
+
+def _taken(path: Path) -> str:
+    return f"{path.parent}: another daemon uses this queue directory"
+
+
+def _is_same(descriptor: int, path: Path) -> bool:
+    """Whether this is still what has the name."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 class OfflineLock:
     """Keeps every daemon out of a queue directory while somebody looks at it, or repairs it.
 
     Who only looks changes nothing: it makes no lock file, and needs no right to write. Where
-    there is none, no daemon can be kept out; `confirm` says whether one has come.
+    there is none, the lock on the directory keeps daemons out. Those of earlier versions do not
+    know that one; `confirm` says whether one has come.
     The first byte stays free, so that nobody is taken for a daemon (see `holder`).
     """
 
     def __init__(self, path: Path, *, to_write: bool) -> None:
         self._path = path
         self._descriptor: int | None = None
+        kind = fcntl.LOCK_EX if to_write else fcntl.LOCK_SH
+        self._directory = _hold_directory(path.parent, kind, self._refusal())
+        try:
+            self._hold_file(kind, to_write=to_write)
+        except BaseException:
+            os.close(self._directory)
+            raise
+
+    def _hold_file(self, kind: int, *, to_write: bool) -> None:
         flags = os.O_RDWR | os.O_CREAT if to_write else os.O_RDONLY
         try:
-            descriptor = os.open(path, flags | os.O_CLOEXEC, 0o640)
+            descriptor = os.open(self._path, flags | os.O_CLOEXEC, 0o640)
         except FileNotFoundError:
             return
         except OSError as error:
-            raise errors.StorageError(ownership.explained(path, error)) from error
-        kind = fcntl.LOCK_EX if to_write else fcntl.LOCK_SH
+            raise errors.StorageError(ownership.explained(self._path, error)) from error
         try:
             fcntl.lockf(descriptor, kind | fcntl.LOCK_NB, 0, 1)
         except OSError as error:
             os.close(descriptor)
             if error.errno not in (errno.EAGAIN, errno.EACCES):
-                raise errors.StorageError(ownership.explained(path, error)) from error
+                raise errors.StorageError(ownership.explained(self._path, error)) from error
             raise errors.DirectoryLockedError(self._refusal()) from error
-        self._descriptor = _own[os.fspath(path)] = descriptor
+        self._descriptor = _own[os.fspath(self._path)] = descriptor
 
     def confirm(self) -> None:
         """Raise `DirectoryLockedError` if a daemon may have come: what was seen may be wrong."""
@@ -352,6 +428,9 @@ class OfflineLock:
             del _own[os.fspath(self._path)]
             os.close(self._descriptor)
             self._descriptor = None
+        if self._directory != _NO_DESCRIPTOR:
+            os.close(self._directory)
+            self._directory = _NO_DESCRIPTOR
 
     def _refusal(self) -> str:
         pid = holder(self._path)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.faults.harness import Daemon, wait_for_end
+from tests.faults.harness import GANGER, Daemon, wait_for_end
 from tests.faults.test_death_of_a_job import lock_job, start_gated, until
 
 from ganger import JobStatus
@@ -99,3 +100,51 @@ def test_up_tells_of_a_daemon_that_does_not_answer(tmp_path: Path) -> None:
         os.kill(pid, signal.SIGCONT)
         assert told.returncode == 1
         assert f"a daemon (pid {pid}) holds the queue in {daemon.data}, but does" in told.stderr
+
+
+def test_no_second_daemon_starts_beside_one_whose_files_are_gone(tmp_path: Path) -> None:
+    with Daemon(tmp_path) as daemon:
+        pid = daemon.pid()
+        with daemon.client() as client:
+            job_id, fifo = start_gated(daemon, client)
+        for file in (daemon.places.queue / "lock", daemon.places.beacon):
+            file.unlink()
+        second = daemon.run("daemon", check=False)
+        assert second.returncode == 70
+        assert "another daemon uses this queue directory" in second.stderr
+        # Both are back by now, or soon: a client waits for the word of where the daemon is.
+        with daemon.client() as client:
+            assert client.info(timeout=30).pid == pid
+            fifo.write_text("go\n")
+            assert client.wait(job_id, timeout=30)[0].status is JobStatus.SUCCESS
+        assert f"already runs (pid {pid})" in daemon.run("up").stdout
+        assert daemon.run("down").stdout == "The daemon has stopped\n"
+
+
+@pytest.mark.parametrize("how", ["deleted", "moved"])
+def test_a_daemon_without_its_directory_ends_and_leaves_the_next_one_alone(
+    tmp_path: Path, how: str
+) -> None:
+    daemon = Daemon(tmp_path)
+    command = [*GANGER, "--data", str(daemon.data), "daemon"]
+    pipe = subprocess.PIPE
+    try:
+        with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as process:
+            assert process.stdout is not None
+            assert "ready" in process.stdout.readline()
+            if how == "moved":
+                daemon.data.rename(tmp_path / "elsewhere")
+            else:
+                shutil.rmtree(daemon.data)
+            _, told = process.communicate(timeout=30)
+        text = f"{daemon.places.queue}: deleted or replaced while the daemon ran"
+        assert told == f"ganger: {text}\n"
+        assert process.returncode == 70
+        assert not daemon.data.exists()
+        with daemon, daemon.client() as client:
+            job_id = client.submit({"OP_ID": "OP_EXEC", "argv": ["true"]})
+            assert client.wait(job_id, timeout=30)[0].status is JobStatus.SUCCESS
+        if how == "moved":
+            assert text in (tmp_path / "elsewhere" / "daemon.log").read_text()
+    finally:
+        process.kill()

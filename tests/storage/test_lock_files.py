@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -55,6 +56,16 @@ else:
     print("held", flush=True)
     sys.stdin.readline()
 """
+
+
+HOLD_FILE_ALONE = """
+import fcntl, sys
+file = open(sys.argv[1], "w")
+fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+print("held", flush=True)
+sys.stdin.readline()
+"""
+"""As daemons did that knew nothing of the lock on the directory."""
 
 
 class Other:
@@ -373,6 +384,15 @@ def test_a_child_does_not_believe_in_what_it_inherited(own: lock_files.LockFile)
 # The lock on a queue directory.
 
 
+def held_elsewhere(path: Path) -> str:
+    """What another daemon says that wants the directory, and ends."""
+    other = Other(HOLD_DIRECTORY, path)
+    try:
+        return other.line
+    finally:
+        other.end()
+
+
 def test_a_second_daemon_is_refused_until_the_first_gives_up(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     first = Other(HOLD_DIRECTORY, path)
@@ -450,12 +470,24 @@ def test_two_may_look_at_a_time(tmp_path: Path) -> None:
         other.end()
 
 
-def test_who_looks_makes_no_lock_file_and_sees_that_a_daemon_has_come(tmp_path: Path) -> None:
+def test_who_looks_makes_no_lock_file_and_keeps_daemons_out(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    looking = lock_files.OfflineLock(path, to_write=False)
+    also_looking = lock_files.OfflineLock(path, to_write=False)
+    assert held_elsewhere(path).startswith("DirectoryLockedError")
+    looking.confirm()
+    assert not path.exists()
+    looking.release()
+    also_looking.release()
+    assert held_elsewhere(path) == "held"
+
+
+def test_who_looks_sees_that_a_daemon_of_an_earlier_version_has_come(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     looking = lock_files.OfflineLock(path, to_write=False)
     looking.confirm()
     assert not path.exists()
-    daemon = Other(HOLD_DIRECTORY, path)
+    daemon = Other(HOLD_FILE_ALONE, path)
     try:
         with pytest.raises(errors.DirectoryLockedError, match=f"pid {daemon.pid}"):
             looking.confirm()
@@ -471,3 +503,80 @@ def test_who_repairs_makes_the_lock_file(tmp_path: Path) -> None:
     assert path.exists()
     repairing.release()
     repairing.release()
+
+
+# Somebody deletes the lock file of a queue directory, or the directory.
+
+
+def test_without_its_lock_file_a_directory_is_held_all_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    held = lock_files.DirectoryLock(path)
+    path.unlink()
+    refusal = f"DirectoryLockedError: {tmp_path}: another daemon uses this queue directory"
+    assert held_elsewhere(path) == refusal
+    for mode in ("", "?"):
+        other = Other(HOLD_OFFLINE, f"{path}{mode}")
+        assert other.line.startswith("DirectoryLockedError")
+        other.end()
+    held.release()
+    assert held_elsewhere(path) == "held"
+
+
+@pytest.mark.parametrize("replacement", [None, b"another file"])
+def test_a_deleted_lock_file_is_put_back(tmp_path: Path, replacement: bytes | None) -> None:
+    path = tmp_path / "lock"
+    held = lock_files.DirectoryLock(path)
+    assert not held.keep()
+    path.unlink()
+    if replacement is not None:
+        path.write_bytes(replacement)
+    assert held.keep()
+    assert not held.keep()
+    other = Other(HOLD_OFFLINE, path)
+    assert f"a daemon (pid {os.getpid()}) uses" in other.line
+    other.end()
+    held.release()
+    assert held_elsewhere(path) == "held"
+
+
+def test_a_disk_that_refuses_the_lock_file_again_loses_no_directory(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    held = lock_files.DirectoryLock(path)
+    path.unlink()
+    path.mkdir()
+    assert not held.keep()
+    path.rmdir()
+    assert held.keep()
+    held.release()
+
+
+@pytest.mark.parametrize("becomes", ["deleted", "moved", "replaced"])
+def test_a_directory_that_is_gone_is_lost(tmp_path: Path, becomes: str) -> None:
+    queue = tmp_path / "queue"
+    queue.mkdir()
+    held = lock_files.DirectoryLock(queue / "lock")
+    queue.rename(tmp_path / "moved")
+    if becomes == "deleted":
+        shutil.rmtree(tmp_path / "moved")
+    if becomes == "replaced":
+        queue.mkdir()
+    text = f"{queue}: deleted or replaced while the daemon ran"
+    with pytest.raises(errors.DirectoryLostError, match=re.escape(text)):
+        held.keep()
+    if becomes == "replaced":
+        assert held_elsewhere(queue / "lock") == "held"
+    held.release()
+
+
+def test_a_directory_whose_lock_file_somebody_else_holds_is_lost(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    held = lock_files.DirectoryLock(path)
+    path.unlink()
+    other = Other(HOLD_FILE_ALONE, path)
+    try:
+        assert other.line == "held"
+        with pytest.raises(errors.DirectoryLostError, match="another daemon uses"):
+            held.keep()
+    finally:
+        other.end()
+        held.release()
