@@ -394,7 +394,7 @@ def test_of_a_plan_what_no_rule_rejects_is_stored_printed_and_waited_for(
     ]
     assert (again.stderr, again.returncode) == (complaint, 1)
     other = daemon.run("job", "submit", "--key", "once", "--op", json.dumps(delay()), check=False)
-    shown = "ganger: key: another submission is stored under it"
+    shown = "ganger: key: a submission of 4 jobs, not 1, is stored under it (ids "
     assert (other.stdout, other.stderr.startswith(shown), other.returncode) == ("", True, 1)
     assert [job.id for job in client.jobs()] == [first, second]
 

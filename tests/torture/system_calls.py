@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PARTS = ("supervisor", *(part.name for part in COMPONENTS))
-THREADS = ("main", "log writer", *PARTS, "zmq reaper", "zmq io")
+FRAMES = ("freed frames", "zmq reaper of freed frames", "zmq io of freed frames")
+"""Threads by which pyzmq hears that a frame which it did not copy has been sent."""
+
+THREADS = ("main", "log writer", *PARTS, *FRAMES, "zmq reaper", "zmq io")
 """The daemon's threads, in the order of their start."""
 
 ATTACHED_SECONDS = 30.0
