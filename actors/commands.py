@@ -35,6 +35,9 @@ END_OF_OUTPUT_SECONDS = 1.0
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Where commands are looked for, unless the opcode's environment says otherwise."""
 
+_NOT_EXECUTABLE = 126
+_NOT_FOUND = 127
+_NO_ROOM = (errno.EAGAIN, errno.ENOMEM)
 _PASSED_ON = ("HOME", "LANG", "LC_ALL", "LOGNAME", "TZ", "USER")
 _WAIT_SECONDS_MAX = 3600.0
 _LAST_STANDARD_DESCRIPTOR = 2
@@ -235,7 +238,8 @@ class _Inside:
             os.chdir(self._directory)
         except OSError as error:
             os.close(self._back)
-            raise _cannot_start(f"cwd {self._directory!r}", error) from error
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            raise _NotStartedError(f"cwd {self._directory!r}: {reason}") from error
 
     def __exit__(self, *_: object) -> None:
         os.fchdir(self._back)
@@ -255,10 +259,10 @@ def _find_program(opcode: OpExec, variables: dict[str, str]) -> str:
         if os.access(path, os.X_OK):
             return path
     if found:
-        raise OperationError(
-            "OpExecError", f"command cannot be started: {name!r} ({found[0]}) is not executable"
-        )
-    raise OperationError("OpExecError", f"command cannot be started: {name!r} not found")
+        raise _NotStartedError(f"{name!r} ({found[0]}) is not executable", _NOT_EXECUTABLE)
+    if "/" in name and os.path.isdir(name):  # noqa: PTH112 - pathlib is slow to import
+        raise _NotStartedError(f"{name!r} is a directory", _NOT_EXECUTABLE)
+    raise _NotStartedError(f"{name!r} not found", _NOT_FOUND)
 
 
 def _spawn(
@@ -301,15 +305,25 @@ def _start(opcode: OpExec, variables: dict[str, str], standard: tuple[int, ...])
                 setsigdef=signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP},
             )
         except OSError as error:
-            raise _cannot_start(f"{opcode.argv[0]!r} ({path})", error) from error
+            raise _NotStartedError(
+                f"{opcode.argv[0]!r} ({path}): {_reason(error)}",
+                None if error.errno in _NO_ROOM else _NOT_EXECUTABLE,
+            ) from error
 
 
-def _cannot_start(what: str, error: OSError) -> OperationError:
-    reason = os.strerror(error.errno) if error.errno else str(error)
-    if error.errno == errno.ENOENT and not what.startswith("cwd"):
+class _NotStartedError(OperationError):
+    """The command could not be started; ``shell_code`` is what a shell ends with then, if so."""
+
+    def __init__(self, text: str, shell_code: int | None = None) -> None:
+        details = [] if shell_code is None else [{"shell_code": shell_code}]
+        super().__init__("OpExecError", f"command cannot be started: {text}", *details)
+
+
+def _reason(error: OSError) -> str:
+    if error.errno == errno.ENOENT:
         # The file is there: it was looked for.
-        reason = "the interpreter that its first line names does not exist"
-    return OperationError("OpExecError", f"command cannot be started: {what}: {reason}")
+        return "the interpreter that its first line names does not exist"
+    return os.strerror(error.errno) if error.errno else str(error)
 
 
 def _pidfd(pid: int) -> int:
@@ -328,8 +342,7 @@ def _standard_input(opcode: OpExec, context: OperationContext) -> int:
             return context.open_input(opcode.stdin_file)
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else str(error)
-            text = f"command cannot be started: its standard input {opcode.stdin_file}: {reason}"
-            raise OperationError("OpExecError", text) from error
+            raise _NotStartedError(f"its standard input {opcode.stdin_file}: {reason}") from error
     if opcode.stdin is None:
         return os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
     # A file in memory takes any amount at once; a pipe would have to be fed while waiting.

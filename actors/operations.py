@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from ..storage import errors
+from ..storage import errors, job_bounds
 from ..storage.catalogue import OpTestDelay
 from ..storage.opcodes import Opcode, OperationContext, OperationError
 from . import commands
@@ -68,8 +68,8 @@ def encode_exception(error: BaseException) -> list[Any]:
         case errors.GangerError():
             return [error.luxi_name, [error.text]]
         case _:
-            text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-            return ["OpExecError", [_plain(text)]]
+            name, text = type(error).__name__, _text(error)
+            return ["OpExecError", [f"{name}: {text}" if text else name]]
 
 
 def _run_declared(opcode: Opcode, context: OperationContext) -> object:
@@ -104,11 +104,21 @@ def _plain(detail: object) -> object:
     try:
         return _through_json(detail)
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
-        return str(detail).encode("utf-8", "backslashreplace").decode()
+        return _text(detail)
+
+
+def _text(value: object) -> str:
+    try:
+        text = str(value)
+    except Exception as error:  # noqa: BLE001 - it is the operation's own code that tells it
+        text = f"<{type(value).__name__}, which cannot be told: {type(error).__name__}>"
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _through_json(value: object) -> object:
-    return msgspec.json.decode(msgspec.json.encode(value))
+    plain = msgspec.json.decode(msgspec.json.encode(value))
+    job_bounds.check_depth(plain)
+    return plain
 
 
 def _wait(descriptors: list[int], deadline: float, context: OperationContext) -> bool:

@@ -136,7 +136,7 @@ def _follow(client: Client, job_id: int, *, quiet: bool) -> None:
 
 def _exit_code(job: job_views.JobInfo) -> int:
     assert job.ops is not None
-    result = job.ops[0].result
+    result, code = job.ops[0].result, 1
     if job.status is jobs.JobStatus.SUCCESS:
         return int(result.get("exit_code") or 0) if isinstance(result, dict) else 0
     match result:
@@ -148,14 +148,14 @@ def _exit_code(job: job_views.JobInfo) -> int:
                 return _SIGNAL_BASE + int(details["signal"])
             if isinstance(details.get("exit_code"), int):
                 return int(details["exit_code"])
-            told = text
+            told, code = text, int(details.get("shell_code") or 1)
         case [_, [str(text), *_]]:
             told = text
         case _:
             told = str(result) if result is not None else "no result"
     hint = hints.shell(job.ops[0].input.get("argv") or []) if told.startswith(_NOT_STARTED) else ""
     output.echo(f"ganger: job {job.id} ended with status {job.status}: {told}{hint}", err=True)
-    return 1
+    return code
 
 
 def _locks(given: Sequence[str]) -> dict[str, dict[str, list[str]]]:

@@ -50,7 +50,8 @@ Exit codes:
   130  interrupted; jobs go on
 
 `ganger exec` ends with the exit code of its command (128 + the signal's
-number if a signal ended it)."""
+number if a signal ended it); as a shell does, with 127 if there is no such
+command and with 126 if it cannot be executed."""
 
 
 click.Context.formatter_class = HelpFormatter

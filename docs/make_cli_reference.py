@@ -94,11 +94,12 @@ everything that it started and that still runs is ended too, also what has left 
 (`setsid`), before the locks are free. What is to stay, a daemon say, is better started by the
 machine's own manager: `ganger exec -- systemd-run --unit NAME COMMAND`. Where there is none,
 `--leave-running` (`leave_running` of the opcode) leaves alone what has left the command's process
-group. Up to 10,000 lines or 1 MiB of its output go into the job's log, and the last 4 KiB of each
-stream into the result.
+group. All of its output, up to 1 GiB, is kept beside the job (`ganger job logs`); the first 1,000
+lines (64 KiB) go into the job's log too, and the last 4 KiB of each stream into the result.
 
-`ganger exec` ends with 1 if the command never ran (it was not found, say, or the job was
-canceled), with 124 if it took longer than `--timeout`, and with 130 when interrupted.
+`ganger exec` ends with 127 if there is no such command, with 126 if it cannot be executed, with 1
+if it never ran for another reason (`--cwd` is no directory, say, or the job was canceled), with 124
+if it took longer than `--timeout`, and with 130 when interrupted.
 """
 
 

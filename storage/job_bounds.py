@@ -81,8 +81,12 @@ class Budget:
         """Those of the entries that may be logged, with their kinds.
 
         Where the log is full the mark is among them. ``is_own``: the job's process says this
-        itself, not the operation. `TypeError` for what JSON cannot hold, before any of it is taken.
+        itself, not the operation. `TypeError` for what JSON cannot hold, and `ValueError` for what
+        is nested too deep, before any of it is taken.
         """
+        for entry in entries:
+            if not isinstance(entry, str):
+                check_depth(msgspec.json.decode(_encode(entry)))
         try:
             sizes = [_ENTRY_BYTES + len(kind) + len(_encode(entry)) for entry in entries]
         except UnicodeEncodeError:
@@ -119,6 +123,21 @@ class Budget:
             return False
         self.result_bytes -= size
         return True
+
+
+def check_depth(value: object) -> None:
+    """Raise `ValueError` if ``value``, read from JSON, is so deep that a reader might give up."""
+    level = [value]
+    for _ in range(settings.STORED_DEPTH_MAX + 1):
+        containers = [item for item in level if isinstance(item, dict | list | tuple)]
+        if not containers:
+            return
+        level = [
+            inner
+            for item in containers
+            for inner in (item.values() if isinstance(item, dict) else item)
+        ]
+    raise ValueError(f"nested more than {settings.STORED_DEPTH_MAX} levels deep")
 
 
 def plain(entry: object) -> object:

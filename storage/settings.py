@@ -53,6 +53,9 @@ JOB_END_BYTES_MAX = FRAME_BYTES_MAX // 8
 ERROR_RESULT_BYTES_MAX = FRAME_BYTES_MAX // 64
 """Most for the result of the opcode with which a job fails; there is room for it in any case."""
 
+STORED_DEPTH_MAX = 100
+"""Deepest nesting of a result, or of an entry of a log: whoever reads the job must get through."""
+
 TRACEBACK_BYTES_MAX = 16 * 1024
 """How much of the traceback of an operation that failed is logged: its end."""
 

@@ -84,11 +84,20 @@ def submission(
     specs = [
         _spec(job, common, f"jobs[{index}]", now_nanoseconds) for index, job in enumerate(jobs)
     ]
-    if key is not None and not isinstance(key, str):
-        raise errors.BadRequestError(f"key: expected a text, got {_type(key)}")
-    if key is not None and not 0 < len(key.encode()) <= settings.KEY_BYTES_MAX:
-        raise errors.BadRequestError(f"key: expected 1 to {settings.KEY_BYTES_MAX} bytes")
+    if key is not None:
+        _check_key(key)
     return SubmitJobs(jobs=specs, key=key, dry_run=dry_run)
+
+
+def _check_key(key: object) -> None:
+    if not isinstance(key, str):
+        raise errors.BadRequestError(f"key: expected a text, got {_type(key)}")
+    try:
+        size = len(key.encode())
+    except UnicodeEncodeError as error:
+        raise errors.BadRequestError("key: holds half of a character pair") from error
+    if not 0 < size <= settings.KEY_BYTES_MAX:
+        raise errors.BadRequestError(f"key: expected 1 to {settings.KEY_BYTES_MAX} bytes")
 
 
 def fresh_key() -> str:

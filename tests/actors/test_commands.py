@@ -38,12 +38,22 @@ def failure(rehearsal: Rehearsal, *argv: str, **parameters: Any) -> tuple[str, d
 
 def refusal(*argv: str, **parameters: Any) -> str:
     """Why a command could not be started."""
+    return not_started(*argv, **parameters)[0]
+
+
+def not_started(*argv: str, **parameters: Any) -> tuple[str, int | None]:
+    """Why a command could not be started, and what a shell would end with then, if it would."""
     with pytest.raises(OperationError) as caught:
         run(Rehearsal(), *argv, **parameters)
     assert caught.value.name == "OpExecError"
-    [text] = caught.value.details
+    text, *more = caught.value.details
     assert isinstance(text, str)
-    return text
+    match more:
+        case []:
+            return text, None
+        case [{"shell_code": int(code), **rest}] if not rest:
+            return text, code
+    raise AssertionError(more)
 
 
 def open_descriptors() -> list[str]:
@@ -344,6 +354,19 @@ def test_what_cannot_be_started_is_named(tmp_path: Path) -> None:
     assert refusal("true", cwd="/no/such") == f"{begin}cwd '/no/such': No such file or directory"
     assert refusal("true", cwd=os.fspath(plain)) == f"{begin}cwd '{plain}': Not a directory"
     assert refusal("true", "x" * 10**6).endswith("Argument list too long")
+    assert refusal("/etc") == f"{begin}'/etc' is a directory"
+
+
+def test_what_cannot_be_started_has_the_exit_code_of_a_shell(tmp_path: Path) -> None:
+    orphan = tmp_path / "orphan"
+    orphan.write_text("#!/no/such/interpreter\n")
+    orphan.chmod(0o755)
+    codes = {"no-such-command": 127, "/no/such/file": 127, "/etc": 126, "/etc/passwd": 126}
+    for name, code in {**codes, os.fspath(orphan): 126}.items():
+        assert not_started(name)[1] == code, name
+    assert not_started("true", "x" * 10**6)[1] == 126
+    # It is not the command that is at fault.
+    assert not_started("true", cwd="/no/such")[1] is None
 
 
 def test_a_dry_run_checks_only_that_the_command_is_there(tmp_path: Path) -> None:

@@ -83,6 +83,38 @@ def test_a_result_that_contains_itself_is_an_error(monkeypatch: pytest.MonkeyPat
         tell(endless, monkeypatch)
 
 
+def nested(levels: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(levels - 1):
+        value = [value]
+    return value
+
+
+def test_a_result_is_nested_only_so_deep_that_every_reader_gets_through(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    deepest = nested(settings.STORED_DEPTH_MAX)
+    assert tell(deepest, monkeypatch) == deepest
+    with pytest.raises(OperationError, match="stored as JSON: nested more than 100 levels"):
+        tell([deepest], monkeypatch)
+
+
+class UntellableError(Exception):
+    """A mistake of whoever wrote it: its own text cannot be had."""
+
+    def __str__(self) -> str:
+        raise LookupError
+
+
+@pytest.mark.parametrize("detail", [UntellableError(), nested(300), nested(100_000)])
+def test_an_error_of_which_nothing_can_be_told_is_told_all_the_same(detail: object) -> None:
+    error = detail if isinstance(detail, Exception) else OperationError("OpExecError", detail)
+    name, [text] = operations.encode_exception(error)
+    assert name == "OpExecError"
+    assert isinstance(text, str)
+    assert text
+
+
 def test_an_operation_that_exits_fails_instead(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(OperationError, match=r"the operation called exit \(3\)"):
         tell(SystemExit(3), monkeypatch)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from ganger import JobStatus
 
-GANGER = [sys.executable, "-m", "ganger.cli.main"]
+GANGER = [sys.executable, "-m", "ganger.cli.begin"]
 
 
 class Daemon:

@@ -105,6 +105,16 @@ def test_half_of_a_character_pair_is_spelt_out() -> None:
     assert budget(job()).admit(["a\ud800b"], "message", is_own=False) == [("message", "a\\ud800b")]
 
 
+def test_an_entry_that_is_nested_too_deep_is_refused() -> None:
+    entry: list[Any] = []
+    for _ in range(settings.STORED_DEPTH_MAX - 1):
+        entry = [entry]
+    room = budget(job())
+    assert room.admit([entry], "message", is_own=False)
+    with pytest.raises(ValueError, match="nested more than 100 levels deep"):
+        room.admit([[entry]], "message", is_own=False)
+
+
 def test_of_entries_that_json_cannot_hold_none_is_taken() -> None:
     room = budget(job())
     with pytest.raises(TypeError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,8 @@ from tests.faults.harness import GANGER, Daemon
 from tests.system.gates import PATIENCE_SECONDS, Gate, until_running
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ganger import Client
 
 
@@ -33,6 +36,36 @@ def test_exec_ends_with_the_code_of_its_command(
 ) -> None:
     done = daemon.run("exec", *options, "--", "sh", "-c", script, check=False)
     assert done.returncode == code, done
+
+
+def test_exec_ends_as_a_shell_does_when_its_command_cannot_be_started(daemon: Daemon) -> None:
+    ends = {"no-such-command": 127, "/no/such/command": 127, "/etc/passwd": 126, "/etc": 126}
+    for command, code in ends.items():
+        done = daemon.run("exec", "--", command, check=False)
+        assert done.returncode == code, done
+        assert "ended with status error: command cannot be started: " in done.stderr
+    # The directory is at fault, not the command.
+    assert daemon.run("exec", "--cwd", "/no/such", "--", "true", check=False).returncode == 1
+
+
+def test_an_interruption_is_one_line_also_while_the_command_is_being_imported(
+    tmp_path: Path,
+) -> None:
+    for needed in ("click", "msgspec", "zmq"):
+        folder = tmp_path / needed
+        folder.mkdir()
+        module = folder / f"{needed}.py"
+        module.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+        environment = {**os.environ, "PYTHONPATH": os.fspath(folder)}
+        done = subprocess.run(
+            [*GANGER, "--data", os.fspath(tmp_path), "job", "list"],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE_SECONDS,
+        )
+        assert (done.returncode, done.stderr.strip()) == (130, "ganger: interrupted"), done
 
 
 def test_exec_that_is_interrupted_ends_with_130_and_its_job_goes_on(
