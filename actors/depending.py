@@ -53,6 +53,13 @@ def dependency_outcome(
     return Outcome("failed", failure) if failure else Outcome("satisfied")
 
 
+def cancelers(depends: Iterable[tuple[int, Iterable[str]]]) -> frozenset[int]:
+    """The jobs whose cancellation cancels one with these dependencies."""
+    return frozenset(
+        job_id for job_id, wanted in depends if JobStatus.CANCELED not in tuple(wanted)
+    )
+
+
 def _failure(job_id: int, status: JobStatus | None, accepted: tuple[str, ...]) -> str:
     if status is None:
         return f"Dependency error: Job {job_id} not found"

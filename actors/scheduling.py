@@ -30,15 +30,15 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from ..storage.jobs import JobStatus
 from ..transport.messages import Standing
 from . import gating
-from .depending import Dependencies, dependency_outcome
+from .depending import Dependencies, cancelers, dependency_outcome
 from .remedies import Buckets, Contest, Entrant
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ..storage.jobs import JobStatus
     from ..transport.messages import JobVerdict
 
 _HELD = frozenset({"PAUSE"})
@@ -90,8 +90,8 @@ _NOTHING: dict[int, JobStatus | None] = {}
 
 class _Pending:
     __slots__ = (
-        "action", "aside_under", "buckets", "chain", "depends", "entry", "id", "known", "limit",
-        "priority", "rule",
+        "_cancelers", "action", "aside_under", "buckets", "chain", "depends", "entry", "id",
+        "known", "limit", "priority", "rule", "targets",
     )  # fmt: skip
 
     def __init__(self, verdict: JobVerdict) -> None:
@@ -99,6 +99,8 @@ class _Pending:
         self.priority = verdict.job.priority
         self.depends: Dependencies = verdict.job.depends
         self.known: dict[int, JobStatus | None] = {} if self.depends else _NOTHING
+        self.targets = len({target for target, _ in self.depends}) if self.depends else 0
+        self._cancelers: frozenset[int] | None = None
         self.judge(verdict)
         self.entry: _Entry | None = None
         self.aside_under = 0
@@ -109,6 +111,20 @@ class _Pending:
         if self.entry is not None:
             return []
         return [target for target, _ in self.depends if target not in self.known]
+
+    def know(self, target: int, status: JobStatus | None) -> bool:
+        """Note how a dependency ended; whether that can decide anything.
+
+        It costs the same however many there are: they may be thousands, which end one by one.
+        """
+        self.known[target] = status
+        if len(self.known) == self.targets:
+            return True
+        if status is not JobStatus.CANCELED:
+            return False
+        if self._cancelers is None:
+            self._cancelers = cancelers(self.depends)
+        return target in self._cancelers
 
     def judge(self, verdict: JobVerdict) -> None:
         self.action = verdict.action
@@ -142,7 +158,6 @@ class Schedule:
         self._moving: set[str] = set()
         self._asked: set[int] = set()
         self._dependants: defaultdict[int, set[int]] = defaultdict(set)
-        self._statuses: dict[int, JobStatus | None] = {}
         self._entries = 0
         self._doomed: list[Doomed] = []
         self._unknown: set[int] = set()
@@ -231,14 +246,10 @@ class Schedule:
             return
         self.vacate(job_id)
         self.remove(job_id)
-        waiting = self._dependants.get(job_id)
-        if not waiting:
-            return
-        self._statuses[job_id] = status
-        for dependant in sorted(waiting):
-            self._place(self._pending[dependant])
-        if not self._dependants.get(job_id):
-            self._statuses.pop(job_id, None)
+        for dependant in sorted(self._dependants.pop(job_id, ())):
+            job = self._pending[dependant]
+            if job.know(job_id, status):
+                self._place(job)
 
     def reprioritise(self, job_id: int, priority: int) -> None:
         """A pending job has a new priority, by which the rules may say something else of it."""
@@ -357,7 +368,7 @@ class Schedule:
             copy = other._pending[job.id]
             copy.priority = job.priority
             copy.depends = job.depends if job.entry is None else ()
-            copy.known = dict(job.known)
+            copy.known, copy.targets = dict(job.known), job.targets
             other._place(copy)
         other._eligible.clear()
         return other
@@ -471,7 +482,7 @@ class Schedule:
 
     def _place(self, job: _Pending) -> None:
         depends = job.depends
-        outcome = dependency_outcome(depends, self._known(job))
+        outcome = dependency_outcome(depends, job.known)
         match outcome.verdict:
             case "open":
                 for dependency in outcome.open:
@@ -485,14 +496,6 @@ class Schedule:
             case "canceled" | "failed":
                 self.remove(job.id)
                 self._doomed.append(Doomed(job.id, outcome.verdict, outcome.text))
-
-    def _known(self, job: _Pending) -> dict[int, JobStatus | None]:
-        # A job that waits learns one status at a time, and keeps what it has learned.
-        for job_id, _ in job.depends:
-            if job_id in self._statuses:
-                job.known[job_id] = self._statuses[job_id]
-                self._forget_dependant(job_id, job.id)
-        return job.known
 
     def _push(self, job: _Pending) -> None:
         self._entries += 1

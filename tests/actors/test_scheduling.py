@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import permutations
 
 import pytest
 from tests.actors.schedules import schedule, started, verdict
 
-from ganger.actors.depending import dependency_outcome
+from ganger.actors.depending import Dependencies, Outcome, dependency_outcome
 from ganger.actors.scheduling import Doomed, Pass
 from ganger.storage.jobs import JobStatus
 
@@ -353,3 +354,43 @@ def test_a_pass_costs_what_starts_and_not_what_is_pending() -> None:
     known.finish(1, SUCCESS)
     assert started(known) == [2]
     assert heap_before - len(known._heap) == 1
+
+
+# Many dependencies of one job.
+
+
+def test_what_a_dependency_costs_does_not_grow_with_their_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks: list[int] = []
+
+    def look(depends: Dependencies, statuses: Mapping[int, JobStatus | None]) -> Outcome:
+        looks.append(len(statuses))
+        return dependency_outcome(depends, statuses)
+
+    monkeypatch.setattr("ganger.actors.scheduling.dependency_outcome", look)
+    depends = [(job_id, "success,canceled") for job_id in range(1, 1_001)]
+    waiting = schedule(verdict(2_000, *depends))
+    assert waiting.decide().unknown == list(range(1, 1_001))
+    for job_id in range(1, 1_001):
+        assert started(waiting) == []
+        waiting.learn(job_id, (SUCCESS, CANCELED)[job_id % 2])
+    assert started(waiting) == [2_000]
+    assert looks == [0, 1_000]
+
+
+def test_of_many_dependencies_one_that_is_canceled_decides_at_once() -> None:
+    waiting = schedule(verdict(9, (1, "canceled"), (2, "canceled"), (3, "success"), (4, "")))
+    waiting.learn(1, CANCELED)
+    waiting.learn(2, ERROR)
+    assert waiting.decide().doomed == []
+    waiting.learn(3, CANCELED)
+    assert waiting.decide().doomed == [Doomed(9, "canceled", "")]
+
+
+def test_a_job_that_is_named_twice_is_waited_for_once() -> None:
+    waiting = schedule(verdict(9, (1, "success"), (1, ""), (2, "")))
+    waiting.learn(1, SUCCESS)
+    assert started(waiting) == []
+    waiting.learn(2, SUCCESS)
+    assert started(waiting) == [9]
