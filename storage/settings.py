@@ -386,7 +386,8 @@ def places(data: str | os.PathLike[str] | None = None) -> Places:
     The run directory follows from the data directory alone, so that a daemon's successor,
     and every client, finds the same one whatever its environment.
     """
-    directory = data_directory(data).resolve()
+    # Not `Path.resolve`, which fails at a loop of links: whoever opens the directory tells of it.
+    directory = Path(os.path.realpath(data_directory(data)))
     memory = Path("/dev/shm")  # noqa: S108 - the memory file system itself; a private folder is made in it
     if not (memory.is_dir() and os.access(memory, os.W_OK)):
         return Places(directory, directory / "run")

@@ -88,3 +88,9 @@ def test_the_socket_path_is_short_enough_for_the_kernel() -> None:
     deep = settings.places("/srv/" + "very-long-name/" * 20)
     if deep.run.is_relative_to("/dev/shm"):
         assert len(os.fsencode(deep.socket)) < 108
+
+
+def test_a_loop_of_links_is_no_failure_of_ours(tmp_path: Path) -> None:
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    assert settings.places(loop).data == loop
