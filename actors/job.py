@@ -541,6 +541,8 @@ class JobActor:
                 if not isinstance(answer, messages.LocksPending):
                     self._unanswered.pop(number, None)
                 return answer
+            if not (self._link.is_up or self._file.has_queue):
+                raise errors.StorageError(f"{self._file.path}: the queue directory is gone")
             self._link.wait({}, None if self._link.is_up else _RETRY_SECONDS)
 
     def _take_messages(self) -> None:

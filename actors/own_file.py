@@ -17,6 +17,7 @@ class OwnFile:
 
     def __init__(self, path: str, spares: list[str], wait: Callable[[], None]) -> None:
         self.path = path
+        self._queue = job_files.queue_inode(path)
         self._spares = inodes.BorrowedInodes(spares)
         self._wait = wait
         self.is_only_copy = False
@@ -35,7 +36,7 @@ class OwnFile:
         """Write a state, unless a newer one is there.
 
         A disk that refuses is asked until it takes it; what need not be flushed is tried once
-        (`is_stale`). `StorageError` if the whole queue was deleted.
+        (`is_stale`). `StorageError` if the whole queue was deleted or replaced.
         """
         if serial < self._written_serial:
             return
@@ -45,6 +46,15 @@ class OwnFile:
                 self._wait()
         finally:
             self.is_being_written = False
+
+    @property
+    def has_queue(self) -> bool:
+        """Whether the queue is there still. In another one, this number is another job's."""
+        try:
+            return job_files.queue_inode(self.path) == self._queue
+        except OSError:
+            # Nobody can tell.
+            return True
 
     def log_due(self) -> float:
         """When entries that were logged ought to be written, on the clock that never goes back."""
@@ -64,7 +74,7 @@ class OwnFile:
                 # The state is in the journal; the daemon writes the file if we cannot.
                 self.is_stale = True
                 return True
-            if not job_files.is_queue_of(self.path):
+            if not (self.has_queue and job_files.is_queue_of(self.path)):
                 # Nobody is left who could want the result.
                 raise
             # It may be there though it is not flushed, and then be another's to write.
@@ -81,6 +91,8 @@ class OwnFile:
         return True
 
     def _replace(self, body: bytes, *, flush: bool) -> None:
+        if not self.has_queue:
+            raise errors.StorageError(f"{self.path}: the queue directory was deleted or replaced")
         spare = self._spares.take()
         if spare is None:
             documents.replace(self.path, body, flush=flush)

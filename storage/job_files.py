@@ -57,6 +57,15 @@ def is_queue_of(job_path: str) -> bool:
     return os.path.isdir(os.path.dirname(job_path))
 
 
+def queue_inode(job_path: str) -> tuple[int, int] | None:
+    """Which directory this job file belongs into; None: there is none. May raise `OSError`."""
+    try:
+        status = os.stat(os.path.dirname(job_path))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return status.st_dev, status.st_ino
+
+
 class QueueDirectory:
     """The job files of one queue."""
 

@@ -148,3 +148,36 @@ def test_a_daemon_without_its_directory_ends_and_leaves_the_next_one_alone(
             assert text in (tmp_path / "elsewhere" / "daemon.log").read_text()
     finally:
         process.kill()
+
+
+def test_jobs_of_a_deleted_directory_leave_the_next_one_alone(tmp_path: Path) -> None:
+    with Daemon(tmp_path) as daemon:
+        with daemon.client() as client:
+            first, fifo = start_gated(daemon, client)
+            waiter = lock_job(client)
+            until(client, waiter, JobStatus.WAITING)
+            found = [client.job(one).process_id for one in (first, waiter)]
+            pids = [pid for pid in found if pid is not None]
+            processes = [os.pidfd_open(pid) for pid in [client.info().pid, *pids]]
+        shutil.rmtree(daemon.data)
+        wait_for_end(processes[0])
+        daemon.up()
+        with daemon.client() as client:
+            client.add_filter(action="PAUSE")
+            held = client.submit({"OP_ID": "OP_EXEC", "argv": ["true"]})
+            assert held == first
+            # The waiter has nobody to wait for; the other one ends when its command does.
+            wait_for_end(processes[2])
+            fifo.write_text("go\n")
+            wait_for_end(processes[1])
+        file = (daemon.places.queue / f"job-{held}").read_text()
+        assert '"true"' in file
+        assert client_sees(daemon, held) is JobStatus.QUEUED
+        daemon.kill()
+        daemon.up()
+        assert client_sees(daemon, held) is JobStatus.QUEUED
+
+
+def client_sees(daemon: Daemon, job_id: int) -> JobStatus:
+    with daemon.client() as client:
+        return client.job(job_id).status
