@@ -343,7 +343,7 @@ class QueueLives(QueueGate):
         elif (
             all(op.status is JobStatus.QUEUED for op in job.ops) or job.serial == row.handed_serial
         ):
-            self._start_again(row)
+            self._start_again(row, has_failed=True)
         else:
             # The file may not have the last lines yet, which are the ones that are looked for.
             self._reader.add_told(job)
@@ -414,10 +414,14 @@ class QueueLives(QueueGate):
         self._ledger.write_file(row.id)
         return job
 
-    def _start_again(self, row: Row) -> None:
-        """Nothing of the job has begun: it is pending again, unless this never changes."""
+    def _start_again(self, row: Row, *, has_failed: bool = False) -> None:
+        """Nothing of the job has begun: it is pending again, unless this never changes.
+
+        ``has_failed``: its process had the job, and ended all the same. One that was refused the
+        job, because the disk refuses say, says nothing about the job.
+        """
         job = self._read(row.id)
-        row.failed_starts += 1
+        row.failed_starts += has_failed
         if row.failed_starts >= settings.START_ATTEMPTS_MAX:
             text = (
                 f"job {row.id} failed to start: {row.failed_starts} of its processes, one after "

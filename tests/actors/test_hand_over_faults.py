@@ -18,7 +18,7 @@ from ganger.actors import queue_loading
 from ganger.actors.job_queue import JobQueue
 from ganger.actors.job_table import Phase
 from ganger.actors.supervisor import Ending, Supervisor
-from ganger.storage import catalogue, jobs, lock_files, opcodes
+from ganger.storage import catalogue, jobs, lock_files, opcodes, settings
 from ganger.storage.job_files import QueueDirectory
 from ganger.storage.jobs import JobStatus
 from ganger.storage.journal import Journal
@@ -355,3 +355,17 @@ def test_a_choice_made_for_a_queue_that_was_replaced_is_not_obeyed(queue: Queue)
     queue.stage.told.clear()
     queue.choose(1, report=before)
     assert queue.stage.told == []
+
+
+def test_processes_that_were_refused_their_job_are_not_held_against_it(queue: Queue) -> None:
+    queue.submitted(spec())
+    for _ in range(settings.START_ATTEMPTS_MAX + 3):
+        # The disk refuses for a moment; its process ends when another is asked for already.
+        queue.choose(1)
+        held = lock_files.create(queue.stage.places.lock_files, "job_000001_of_the_refused")
+        held.remove()
+        exited = messages.JobExited(job_id=1, lock_file=held.path, has_left=False)
+        queue.actor.notify(exited)
+        queue.actor.end_turn()
+        assert queue.statuses() == {1: "queued"}
+    queue.start(1)
