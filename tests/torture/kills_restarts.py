@@ -141,7 +141,7 @@ class _Stage:
 
     def _check_target(self, target: Target, kind: str) -> None:
         job = self._check(target.job_id)
-        expected = ["started", f"word {target.name}"]
+        expected = [f"began {target.name}", "started", f"word {target.name}"]
         ops = job.ops or []
         lines = [entry.text for entry in ops[0].log]
         tail = ops[0].result["stdout_tail"] if isinstance(ops[0].result, dict) else ops[0].result
