@@ -77,6 +77,7 @@ QueueMessage = (
     | messages.ReportCounts
     | messages.DiskRetried
     | messages.JournalCut
+    | messages.ComponentReplaced
 )
 
 
@@ -205,6 +206,8 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers, QueueKeys):
                 self._retry_disk()
             case messages.JournalCut():
                 self._note_cut(message)
+            case messages.ComponentReplaced():
+                self._ask_anew(message.component)
             case _:
                 assert_never(message)
 

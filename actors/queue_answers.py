@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,7 +15,7 @@ from .job_table import Phase, Row
 from .queue_core import QueueCore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from ..transport.addresses import Envelope
 
@@ -51,9 +52,30 @@ class QueueAnswers(QueueCore):
         self._tokens += 1
         self._unexplained[self._tokens] = envelope, row.id
         while len(self._unexplained) > settings.QUESTIONS_MAX:
-            # Whoever should have answered was replaced; the asker had a deadline.
+            # More than can be answered; the asker has a deadline.
             del self._unexplained[next(iter(self._unexplained))]
         return self._tokens
+
+    def _ask_anew(self, component: str) -> None:
+        """This one was replaced, and may have taken answers with it that questions wait for."""
+        if component == self.name:
+            return
+        unexplained, self._unexplained = self._unexplained, {}
+        simulations, self._simulations = self._simulations, {}
+        self._simulated.clear()
+        asked: list[tuple[Envelope, Callable[[], None]]] = [
+            (envelope, functools.partial(self._explain, envelope, job_id))
+            for envelope, job_id in unexplained.values()
+        ]
+        asked += [
+            (envelope, functools.partial(self._simulate, envelope, message))
+            for envelope, message in simulations.values()
+        ]
+        for envelope, ask in asked:
+            try:
+                ask()
+            except errors.GangerError as error:
+                envelope.refuse(error)
 
     def _take_explanation(
         self, message: messages.PendingExplained | messages.OwnerExplained

@@ -27,5 +27,5 @@ The listener comes last, so that nobody is let in before everything is there, an
 first. When one is replaced, those in `TOLD_OF_REPLACEMENT` hear of it.
 """
 
-TOLD_OF_REPLACEMENT = ("executor", "wire_listener", "config_store")
+TOLD_OF_REPLACEMENT = ("executor", "wire_listener", "config_store", "job_queue")
 """They stand for somebody outside, whose requests the replaced component has forgotten."""

@@ -480,3 +480,22 @@ def test_an_orderly_end_writes_every_file(queue: Queue) -> None:
     queue.submitted(spec(), spec())
     queue.actor.close()
     assert (queue.file(1)["id"], queue.file(2)["id"]) == (1, 2)
+
+
+def test_questions_are_asked_anew_when_who_was_asked_is_replaced(queue: Queue) -> None:
+    queue.submitted(spec())
+    why = queue.actor.say(messages.ExplainJob(id=1))
+    what_if = queue.actor.say(messages.Simulate())
+    queue.stage.told.clear()
+    queue.actor.notify(messages.ComponentReplaced(component="scheduler"))
+    token = queue.stage.take_one(messages.ExplainPending, to="filter_evaluator").token
+    page = queue.stage.take_one(messages.JudgeSimulation, to="filter_evaluator")
+    queue.actor.notify(messages.PendingExplained(token=token, standing=None))
+    assert why.answer_as(messages.JobExplained).text
+    text = "refused"
+    queue.actor.notify(messages.SimulationFailed(token=page.token, text=text))
+    assert what_if.refusal == ("BadRequestError", text)
+    # Nothing is open any more.
+    queue.stage.told.clear()
+    queue.actor.notify(messages.ComponentReplaced(component="scheduler"))
+    assert queue.stage.told == []
