@@ -165,7 +165,9 @@ class Oracle:
             # Recorded too late for a process that had not got an answer, and then asked the rules.
             is_unstarted = old is JobStatus.RUNNING and not self.starts[row.id, index]
             is_back = new is JobStatus.QUEUED and (old is JobStatus.WAITING or is_unstarted)
-            if new not in REACHABLE[old] and not (is_back and row.phase is not Phase.HANDED_OVER):
+            is_rejected = new is JobStatus.CANCELED and is_unstarted
+            is_right = is_rejected or (is_back and row.phase is not Phase.HANDED_OVER)
+            if new not in REACHABLE[old] and not is_right:
                 self._world.problem(f"opcode {index} of job {row.id} went from {old} to {new}")
 
     # At rest.
