@@ -5,6 +5,9 @@ slots to the scheduler. What it does not know it keeps.
 
 A change is answered when it is in force: on disk, and known to the queue and the scheduler (filter
 rules: compiled, too), so that nothing that happens after the answer goes by what was before.
+
+Rules change in the order in which that was asked for. A client may have sent a request twice, and
+goes on when one of them is answered: what it asks for next must not be undone by the other.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 import sys
 import time
 import uuid
+from collections import deque
 from typing import TYPE_CHECKING, Any, assert_never
 
 import msgspec
@@ -65,6 +69,17 @@ class _Changes:
                 self._unanswered.append((number, envelope, answer))
 
 
+class _Asked(msgspec.Struct, frozen=True):
+    """A change of the rules that waits for its turn.
+
+    ``token``: by the queue's answer to it, or to a later one, a new rule gets its watermark.
+    """
+
+    token: int
+    envelope: Envelope
+    message: messages.ReplaceFilter | messages.DeleteFilter
+
+
 class ConfigStore(Component):
     """Owns the configuration."""
 
@@ -80,8 +95,8 @@ class ConfigStore(Component):
         # Different from those of an earlier incarnation, whose answers may still come.
         self._rules = _Changes(time.monotonic_ns())
         self._slots = _Changes(time.monotonic_ns())
-        self._tokens = 0
-        self._unnumbered: dict[int, tuple[Envelope, messages.ReplaceFilter]] = {}
+        self._tokens = time.monotonic_ns()
+        self._asked: deque[_Asked] = deque()
         self._report()
 
     def receive(self, envelope: Envelope) -> None:  # noqa: C901 - a table
@@ -93,12 +108,12 @@ class ConfigStore(Component):
             case messages.ReplaceFilter():
                 self._take_rule(envelope, message)
             case messages.DeleteFilter():
-                self._delete_rule(envelope, message.uuid)
+                self._take_deletion(envelope, message)
             case messages.ListFilters():
                 listed = rule_changes.listed(self._filters(), message.uuids, time.time())
                 envelope.reply(messages.FiltersListed(filters=listed))
             case messages.LastIdReported():
-                self._store_rule(message)
+                self._change_rules(message)
             case messages.RulesInForce():
                 self._rules.in_force(message.serial)
             case messages.LimitInForce():
@@ -186,33 +201,48 @@ class ConfigStore(Component):
         rule = rule_changes.made(message, watermark=0, now_nanoseconds=time.time_ns())
         rule_changes.with_rule(self._filters(), rule)
         self._tokens += 1
-        self._unnumbered[self._tokens] = envelope, message
+        self._asked.append(_Asked(self._tokens, envelope, message))
         self.address("job_queue").notify(messages.ReportLastId(token=self._tokens))
+
+    def _take_deletion(self, envelope: Envelope, message: messages.DeleteFilter) -> None:
+        if self._asked:
+            # Behind the rules that were asked for before, of which it may be one.
+            self._asked.append(_Asked(self._tokens, envelope, message))
+        else:
+            self._delete_rule(envelope, message)
 
     def _ask_again(self) -> None:
         """Whoever was replaced may have taken an answer with it that a change waits for."""
-        for token in self._unnumbered:
-            self.address("job_queue").notify(messages.ReportLastId(token=token))
+        if self._asked:
+            # The answer to the newest does for all.
+            self.address("job_queue").notify(messages.ReportLastId(token=self._tokens))
         if self._rules.is_awaited:
             self._report_rules()
         if self._slots.is_awaited:
             self._report_limits()
 
-    def _store_rule(self, message: messages.LastIdReported) -> None:
-        envelope, asked = self._unnumbered.pop(message.token, (None, None))
-        if envelope is None or asked is None:
-            return
-        rule = rule_changes.made(asked, watermark=message.last_id, now_nanoseconds=time.time_ns())
-        try:
-            filters = rule_changes.with_rule(self._filters(), rule)
-        except errors.FilterRuleError as error:
-            # Others have been stored since it was asked for. Nobody waits for this message.
-            envelope.refuse(error)
-            return
+    def _change_rules(self, reported: messages.LastIdReported) -> None:
+        """Everything that was asked for up to this token, in order."""
+        while self._asked and self._asked[0].token <= reported.token:
+            asked = self._asked.popleft()
+            try:
+                if isinstance(asked.message, messages.DeleteFilter):
+                    self._delete_rule(asked.envelope, asked.message)
+                else:
+                    self._store_rule(asked.envelope, asked.message, reported.last_id)
+            except errors.GangerError as error:
+                # Others have been changed since it was asked for. Nobody waits for this message.
+                asked.envelope.refuse(error)
+
+    def _store_rule(
+        self, envelope: Envelope, message: messages.ReplaceFilter, last_id: int
+    ) -> None:
+        rule = rule_changes.made(message, watermark=last_id, now_nanoseconds=time.time_ns())
+        filters = rule_changes.with_rule(self._filters(), rule)
         self._change(filters, envelope, messages.FilterStored(uuid=rule.uuid))
 
-    def _delete_rule(self, envelope: Envelope, raw: str) -> None:
-        wanted = rules.parse_uuid(raw)
+    def _delete_rule(self, envelope: Envelope, message: messages.DeleteFilter) -> None:
+        wanted = rules.parse_uuid(message.uuid)
         filters = self._filters()
         if wanted not in filters:
             raise errors.UnknownFilterError(f"Filter rule with UUID {wanted} does not exist")
@@ -221,12 +251,7 @@ class ConfigStore(Component):
 
     def _change(self, filters: dict[str, Any], envelope: Envelope, answer: messages.Reply) -> None:
         """Store these rules and bring them into force; ``answer`` follows when they are."""
-        try:
-            self._write({**self._configuration, "filters": filters})
-        except errors.StorageError as error:
-            # Also from a message that nobody waits for: then the asker is another one.
-            envelope.refuse(error)
-            return
+        self._write({**self._configuration, "filters": filters})
         self._rules.add(envelope, answer)
         self._report_rules()
 

@@ -253,6 +253,78 @@ def test_a_rule_is_deleted_when_it_is_no_longer_in_force(stage: Stage) -> None:
     assert asker.answer == messages.Done()
 
 
+def test_a_deletion_does_not_overtake_a_rule_that_was_asked_for_before(stage: Stage) -> None:
+    # A repeated request, say: the rule was answered, then it was deleted.
+    store = stage.start(ConfigStore)
+    store_rule(stage, store, last_id=1)
+    repeated = store.say(replace())
+    deleted = store.say(messages.DeleteFilter(uuid=UUID))
+    token = stage.take_one(messages.ReportLastId).token
+    store.notify(messages.LastIdReported(token=token, last_id=1))
+    assert stored(stage) == {}
+    told = stage.take(messages.RulesChanged)[-1]
+    assert told.rules == []
+    store.notify(messages.RulesInForce(serial=told.serial))
+    assert repeated.answer == messages.FilterStored(uuid=UUID)
+    assert deleted.answer == messages.Done()
+
+
+def test_changes_of_rules_are_made_in_the_order_in_which_they_were_asked_for(stage: Stage) -> None:
+    # The queue that was asked first is gone, and its successor was asked for the second rule.
+    store = stage.start(ConfigStore)
+    askers = [store.say(replace()), store.say(replace(action="REJECT"))]
+    _, second = stage.take(messages.ReportLastId)
+    store.notify(messages.LastIdReported(token=second.token, last_id=4))
+    store.notify(messages.ComponentReplaced(component="job_queue"))
+    for asked in stage.take(messages.ReportLastId):
+        store.notify(messages.LastIdReported(token=asked.token, last_id=5))
+    rule = stored(stage)[UUID]
+    assert (rule["action"], rule["watermark"]) == ("REJECT", 4)
+    told = stage.take(messages.RulesChanged)[-1]
+    store.notify(messages.RulesInForce(serial=told.serial))
+    assert [asker.answer for asker in askers] == [messages.FilterStored(uuid=UUID)] * 2
+
+
+def test_what_waits_for_the_queue_is_asked_for_again_when_the_queue_is_replaced(
+    stage: Stage,
+) -> None:
+    store = stage.start(ConfigStore)
+    store.say(replace())
+    other = UUID.replace("c", "d")
+    store.say(replace(uuid=other))
+    stage.take(messages.ReportLastId)
+    store.notify(messages.ComponentReplaced(component="job_queue"))
+    for asked in stage.take(messages.ReportLastId):
+        store.notify(messages.LastIdReported(token=asked.token, last_id=5))
+    assert set(stored(stage)) == {UUID, other}
+
+
+def test_what_the_queue_told_an_earlier_incarnation_is_no_watermark(stage: Stage) -> None:
+    store = stage.start(ConfigStore)
+    for _ in range(3):
+        store.say(replace())
+    old = stage.take(messages.ReportLastId)
+    successor = stage.start(ConfigStore, 2)
+    successor.say(replace())
+    for asked in old:
+        successor.notify(messages.LastIdReported(token=asked.token, last_id=1))
+    assert stored(stage) == {}
+
+
+def test_a_deletion_that_waited_for_its_turn_is_refused_to_the_one_that_asked(
+    stage: Stage,
+) -> None:
+    store = stage.start(ConfigStore)
+    asker = store.say(replace())
+    deleted = store.say(messages.DeleteFilter(uuid=UUID.replace("c", "d")))
+    token = stage.take_one(messages.ReportLastId).token
+    store.notify(messages.LastIdReported(token=token, last_id=1))
+    assert deleted.refusal[0] == "UnknownFilterError"
+    told = stage.take_one(messages.RulesChanged)
+    store.notify(messages.RulesInForce(serial=told.serial))
+    assert asker.answer == messages.FilterStored(uuid=UUID)
+
+
 @pytest.mark.parametrize(
     ("uuid", "refusal"),
     [

@@ -365,6 +365,23 @@ def test_no_chosen_job_starts_after_a_rule_that_pauses_it_was_acknowledged(scene
     assert not scene.world.oracle.starts
 
 
+def test_a_rule_that_was_deleted_does_not_come_back_by_a_repeated_request(scene: Scene) -> None:
+    stored = scene.ask(PAUSE_ALL)
+    scene.world.settle()
+    assert stored
+    # The client had sent it twice: the second one arrives just before what it asks for next.
+    scene.hold("job_queue")
+    repeated = scene.ask(PAUSE_ALL)
+    scene.world.settle()
+    deleted = scene.ask(messages.DeleteFilter(uuid=str(PAUSE_ALL.uuid)))
+    scene.world.settle()
+    scene.let_go("job_queue")
+    scene.settle()
+    assert repeated
+    assert deleted
+    assert scene.world.stored_rules() == ()
+
+
 @pytest.mark.parametrize("action", ["PAUSE", "REJECT"])
 def test_a_job_that_waits_for_locks_is_gone_when_a_rule_stops_it(scene: Scene, action: str) -> None:
     scene.world.configure(slots=2, rules=[])

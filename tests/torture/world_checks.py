@@ -295,6 +295,8 @@ class Oracle:
         if daemon is None or not daemon.is_whole:
             world.problem("at the end the daemon is not whole")
             return
+        if left := world.stored_rules():
+            world.problem(f"at the end there are rules, all of which were deleted: {left}")
         queue, executor = daemon.component("job_queue"), daemon.component("executor")
         for job_id in sorted(world.user.acknowledged):
             status = queue._status(job_id)
