@@ -325,6 +325,9 @@ class JobActor:
         answer = self._try_ask(asked, _RECORD_SECONDS)
         if isinstance(answer, messages.GateAnswered):
             self._obey(answer)
+        elif answer is None and self._link.is_up:
+            # Somebody is there, and slow.
+            self._is_gate_doubted = True
 
     def _obey(self, gate: messages.GateAnswered) -> None:
         if gate.is_rejected:
@@ -528,8 +531,6 @@ class JobActor:
         while True:
             self._take_messages()
             self._stop_if_canceled()
-            if self._is_gate_doubted and self._is_in_line:
-                self._pass_gate()
             answer = self._answers.pop(number, None)
             if isinstance(answer, messages.Failure):
                 error = errors.from_wire(answer.error, answer.text)
@@ -541,6 +542,10 @@ class JobActor:
                 if not isinstance(answer, messages.LocksPending):
                     self._unanswered.pop(number, None)
                 return answer
+            if self._is_gate_doubted and self._is_in_line:
+                self._pass_gate()
+                # Word of yet other rules may have come with the answer: look before waiting.
+                continue
             if not (self._link.is_up or self._file.has_queue):
                 raise errors.StorageError(f"{self._file.path}: the queue directory is gone")
             self._link.wait({}, None if self._link.is_up else _RETRY_SECONDS)

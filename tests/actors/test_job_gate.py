@@ -31,15 +31,21 @@ class Gated(Line):
     def __init__(self) -> None:
         super().__init__()
         self.gate = GateAnswered(is_open=True, chain=9)
+        self.is_gate_heard = True
         self.begins = GateAnswered(is_open=True)
         self.locks_are_free = True
         self.then: Callable[[], None] = lambda: None
+        self.with_gate: Callable[[], None] = lambda: None
 
     def send(self, message: messages.Message, number: int) -> bool:
         answer: messages.Message
         match message:
             case messages.AskGate():
-                answer = self.gate
+                self.said.append(message)
+                if self.is_gate_heard:
+                    self._answers.append(Received(self.gate, number))
+                self.with_gate()
+                return True
             case messages.RecordState() if message.begins is not None and not self.begins.is_open:
                 self.then()
                 answer = self.begins
@@ -56,6 +62,10 @@ class Gated(Line):
         self.said.append(message)
         self._answers.append(Received(answer, number))
         return True
+
+    def wait(self, *for_what: object) -> list[int]:
+        assert self._answers or for_what[-1] is not None, "it waits, and nothing more comes"
+        return []
 
     def kinds(self) -> list[str]:
         return [type(one).__name__ for one in self.said]
@@ -138,6 +148,66 @@ def test_a_job_that_waits_for_locks_asks_again_when_the_rules_may_have_changed(
     assert "RequestLocks" not in line.kinds()[asked:]
     if status is QUEUED:
         assert "ReleaseLocks" in line.kinds()[asked:]
+
+
+def test_word_of_other_rules_that_comes_together_with_the_answer_of_the_gate_is_heeded(
+    tmp_path: Path,
+) -> None:
+    line = Gated()
+    line.locks_are_free = False
+    line.then = lambda: line.hear(messages.GateChanged())
+
+    def with_gate() -> None:
+        # The queue has answered by the rules before, and other ones are in force by now.
+        line.with_gate = lambda: None
+        line.gate = PAUSED
+        line.hear(messages.GateChanged())
+
+    line.with_gate = with_gate
+    actor(tmp_path, line, LOCKED).run()
+    assert file(tmp_path).status is QUEUED
+    assert line.kinds().count("AskGate") == 2
+
+
+def test_a_gate_that_is_slow_to_answer_is_asked_until_it_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_module, "_RECORD_SECONDS", 0.01)
+    line = Gated()
+    line.locks_are_free = line.is_gate_heard = False
+    line.gate = PAUSED
+    line.then = lambda: line.hear(messages.GateChanged())
+
+    def with_gate() -> None:
+        line.is_gate_heard = line.kinds().count("AskGate") == 2
+
+    line.with_gate = with_gate
+    actor(tmp_path, line, LOCKED).run()
+    assert file(tmp_path).status is QUEUED
+    assert line.kinds().count("AskGate") == 3
+
+
+def test_locks_that_come_while_the_gate_is_slow_are_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_module, "_RECORD_SECONDS", 0.01)
+    line = Gated()
+    line.locks_are_free = line.is_gate_heard = False
+    line.then = lambda: line.hear(messages.GateChanged())
+
+    def with_gate() -> None:
+        [wanted] = [
+            number
+            for number, request in job._unanswered.items()
+            if isinstance(request, messages.RequestLocks)
+        ]
+        line._answers.append(Received(messages.LocksGranted(), wanted))
+
+    line.with_gate = with_gate
+    job = actor(tmp_path, line, LOCKED)
+    job.run()
+    assert file(tmp_path).status is SUCCESS
+    assert line.kinds().count("AskGate") == 1
 
 
 def test_an_open_gate_lets_it_wait_on(tmp_path: Path) -> None:
