@@ -522,7 +522,7 @@ class JobActor:
             left = deadline - time.monotonic()
             if left <= 0:
                 break
-            self._link.wait({}, left)
+            self._wait_for_word({}, left)
             self._take_messages()
         self._unanswered.pop(number, None)
         return self._answers.pop(number, None)
@@ -548,7 +548,17 @@ class JobActor:
                 continue
             if not (self._link.is_up or self._file.has_queue):
                 raise errors.StorageError(f"{self._file.path}: the queue directory is gone")
-            self._link.wait({}, None if self._link.is_up else _RETRY_SECONDS)
+            self._wait_for_word({}, None if self._link.is_up else _RETRY_SECONDS)
+
+    def _wait_for_word(
+        self, descriptors: dict[int, int], timeout_seconds: float | None
+    ) -> list[int]:
+        """Wait for a message or ``descriptors``; not at all if one came while a state was written.
+
+        It has been received, and would wake nobody; so would word that the daemon has a successor.
+        """
+        is_there = self._received or self._link.has_changed
+        return self._link.wait(descriptors, 0 if is_there else timeout_seconds)
 
     def _take_messages(self) -> None:
         self._received.extend(self._link.receive())
@@ -736,7 +746,7 @@ class JobActor:
                 left = self._write_log_if_due(left)
             if self._output is not None:
                 left = self._write_output_if_due(self._output, left)
-            ready = self._link.wait(wanted, left)
+            ready = self._wait_for_word(wanted, left)
             if ready or (deadline is not None and time.monotonic() >= deadline):
                 return ready
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.actors.test_job import DELAY, LOCKED, Line, actor, file
+from tests.actors.test_job import DELAY, LOCKED, Line, actor, file, refuse_first
 
 from ganger.actors.job import JobActor
 from ganger.actors.job_links import Received
@@ -100,6 +100,39 @@ def test_a_cancel_that_arrives_with_the_answer_of_the_gate_holds(tmp_path: Path)
     assert any(isinstance(one, messages.AskGate) for one in line.said)
     [answer] = [one for one in line.said if isinstance(one, messages.CancelAnswered)]
     assert answer.accepted
+
+
+@pytest.mark.parametrize("comes", ["a kill", "a successor of the daemon"])
+def test_what_comes_while_the_disk_refuses_the_log_is_not_left_lying(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, comes: str
+) -> None:
+    line = Line()
+    job = actor(tmp_path, line, DELAY)
+    job._prepare(job._job.ops[0])
+    job.log("one")
+    kill = messages.CancelRequested(token=1, kill=True)
+
+    def come() -> None:
+        if comes == "a kill":
+            line.hear(kill)
+        else:
+            line.has_changed = True
+
+    def wait(_: object, timeout_seconds: float | None) -> list[int]:
+        if timeout_seconds is None:
+            assert line._answers, "it waits, and nothing more comes"
+            # The successor has been told of the job.
+            line.hear(kill)
+        return []
+
+    refuse_first(monkeypatch, come, count=1)
+    monkeypatch.setattr(line, "wait", wait)
+    # No journal has the newest state, and it is time to write the log.
+    job._file.is_only_copy = True
+    job._file._tried_at = 0.0
+    with pytest.raises(opcodes.KilledError):
+        job.poll([], None)
+    assert not line.has_changed
 
 
 def test_a_secret_reaches_the_operation_and_nothing_that_is_written_or_told(
