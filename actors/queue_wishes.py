@@ -61,7 +61,7 @@ class QueueWishes(QueueCore):
             op.priority = priority
         row.serial = max(row.serial, job.serial) + 1
         job.extra[jobs.STATE_SERIAL_KEY] = row.serial
-        text = f"Priorities of pending opcodes for job {row.id} have been changed to {priority}"
+        text = _changed_text(row.id, priority)
 
         def stored() -> None:
             row.priority = priority
@@ -137,6 +137,8 @@ class QueueWishes(QueueCore):
             answer = messages.CancelOutcome(accepted=message.accepted, text=message.text)
         else:
             answer = messages.PriorityOutcome(accepted=message.accepted, text=message.text)
+            if message.accepted:
+                self._end_overtaken(message)
             row = self._table.find(message.job_id)
             if message.accepted and row is not None and row.lock_file is not None:
                 row.priority = message.priority
@@ -146,6 +148,18 @@ class QueueWishes(QueueCore):
                 self.address("filter_evaluator").notify(told)
         if envelope is not None:
             envelope.reply(answer)
+
+    def _end_overtaken(self, granted: messages.PriorityAnswered) -> None:
+        """Older wishes of this kind, that an executor took with it: they must not come true now."""
+        for token, envelope in list(self._requests.items()):
+            asked = envelope.message
+            if not isinstance(asked, messages.ChangeJobPriority):
+                continue
+            if asked.id == granted.job_id and token < granted.token:
+                del self._requests[token]
+                # As if it had come true a moment before.
+                text = _changed_text(asked.id, asked.priority)
+                envelope.reply(messages.PriorityOutcome(accepted=True, text=text))
 
     def _refuse_if_read_only(self) -> None:
         if self._ledger.is_read_only:
@@ -246,3 +260,7 @@ class QueueWishes(QueueCore):
             self._ledger.store_archived(job_id, functools.partial(self._table.remove, job_id))
         outcome = messages.ArchiveOutcome(archived=archived, left=left)
         self._ledger.after_commit(functools.partial(envelope.reply, outcome), envelope.refuse)
+
+
+def _changed_text(job_id: int, priority: int) -> str:
+    return f"Priorities of pending opcodes for job {job_id} have been changed to {priority}"

@@ -382,6 +382,28 @@ def test_a_rule_that_was_deleted_does_not_come_back_by_a_repeated_request(scene:
     assert scene.world.stored_rules() == ()
 
 
+def test_a_lost_wish_for_a_priority_does_not_undo_a_later_one(scene: Scene) -> None:
+    scene.world.configure(slots=2, rules=[])
+    scene.submit(spec(node="n1"), spec(node="n1"))
+    [waiter] = scene.component("lock_manager")._state.waiting()
+    job_id = waiter.identifier
+    # The executor takes the first wish with it.
+    scene.hold("executor")
+    first = scene.ask(messages.ChangeJobPriority(id=job_id, priority=5))
+    scene.world.settle()
+    scene.let_go("executor")
+    scene.crash("executor")
+    scene.world.settle()
+    second = scene.ask(messages.ChangeJobPriority(id=job_id, priority=7))
+    scene.world.settle()
+    assert second
+    # The process gives the job back: what it was not asked is asked again.
+    scene.ask(PAUSE_ALL)
+    scene.settle()
+    assert scene.component("job_queue")._table.find(job_id).priority == 7
+    assert first
+
+
 @pytest.mark.parametrize("action", ["PAUSE", "REJECT"])
 def test_a_job_that_waits_for_locks_is_gone_when_a_rule_stops_it(scene: Scene, action: str) -> None:
     scene.world.configure(slots=2, rules=[])
