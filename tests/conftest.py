@@ -1,11 +1,15 @@
-"""What all tests share: how hypothesis runs.
+"""What all tests share: how hypothesis runs, and that played jobs leave the tests alone.
 
 It draws the same examples in each run; ``GANGER_SEED=random`` lets it draw others.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import settings
+from tests import own_children
 from tests.seeds import explores
 
 # No deadline for one example: how long it takes says more about the machine than about the code.
@@ -13,3 +17,11 @@ from tests.seeds import explores
 settings.register_profile("ganger", deadline=None, print_blob=True, derandomize=True)
 settings.register_profile("explore", deadline=None, print_blob=True)
 settings.load_profile("explore" if explores() else "ganger")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def own_children_left_alone() -> Iterator[None]:
+    """Jobs that tests play in this process end none of its children."""
+    with pytest.MonkeyPatch.context() as patch:
+        own_children.leave_alone(patch)
+        yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -155,3 +156,13 @@ def test_an_operation_whose_secret_was_lost_does_not_run(tmp_path: Path) -> None
     ended = file(tmp_path)
     assert ended.status is ERROR
     assert "submit it again" in str(ended.ops[0].result)
+
+
+def test_a_job_that_a_test_plays_ends_none_of_its_children(tmp_path: Path) -> None:
+    child = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
+    with child:
+        actor(tmp_path, Line(), {"OP_ID": "OP_UNLOCK", "pin": PIN}).run()
+        assert child.poll() is None
+        assert child.stdin is not None
+        child.stdin.close()
+        assert child.wait(timeout=10) == 0

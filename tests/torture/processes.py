@@ -11,6 +11,7 @@ import threading
 from typing import Protocol
 
 import pytest
+from tests import own_children
 from tests.torture import promises
 from tests.torture.promises import Event
 
@@ -191,6 +192,7 @@ def small_limits(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(settings, "JOURNALED_STATE_BYTES_MAX", STATE_BYTES_MAX)
     patch.setattr(settings, "INPUT_INLINE_BYTES_MAX", INPUT_BYTES_MAX)
     patch.setitem(operations.OPERATIONS, "OP_EXEC", _work)
+    own_children.leave_alone(patch)
 
 
 def _work(opcode: OpExec, context: OperationContext) -> str:

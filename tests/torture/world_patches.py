@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from tests import own_children
 from tests.torture import world_actors, world_network, world_processes, world_sockets
 from tests.torture.world_checks import Needs
 from tests.torture.world_core import Core, Timer
@@ -152,6 +153,7 @@ def simulated() -> Iterator[None]:
         (executor, "subprocess", world_processes.Subprocess),
         (executor, "psutil", world_processes.Psutil),
         (job_links, "select", Select),
+        *own_children.REPLACED,
         (job, "JobActor", ObservedJobActor),
         # What is told again reaches not all the way back: the rest must be in the file.
         (job, "_TOLD_AGAIN_MAX", 2),
