@@ -44,8 +44,11 @@ HANDSHAKES_FAILED_MAX = 3
 INTERRUPTIONS_MAX = 3
 """How often a request is repeated whose component was restarted over it, or over others."""
 
-LOSSES_MAX = 10
-"""How often a request is repeated whose connection was lost: it may be what ends the daemon."""
+LOSSES_MAX = 100
+"""How often a request is repeated whose connection was lost: it may be what ends the daemon.
+
+A daemon that is flooded ends connections too, some dozens in the time of one request.
+"""
 
 SENT_ONCE: tuple[type[Message], ...] = (messages.StopDaemon, messages.CrashComponent)
 """Requests that must not reach a second daemon."""

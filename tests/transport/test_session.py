@@ -243,7 +243,7 @@ def test_what_may_have_ended_the_daemon_is_not_repeated_for_ever() -> None:
         talk.link(LinkEvent.LOST)
         assert [again.number for again in talk.reconnect()] == [call.number]
     talk.link(LinkEvent.LOST)
-    with pytest.raises(errors.DaemonUnreachableError, match="lost 11 times before the answer"):
+    with pytest.raises(errors.DaemonUnreachableError, match=f"lost {LOSSES_MAX + 1} times before"):
         call.result()
 
 
