@@ -71,7 +71,7 @@ def test_an_interruption_is_one_line_also_while_the_command_is_being_imported(
 def test_exec_that_is_interrupted_ends_with_130_and_its_job_goes_on(
     daemon: Daemon, client: Client, gate: Gate
 ) -> None:
-    command = ["exec", "--", "sh", "-c", f"dd bs=1 count=1 < {gate.path} 2>/dev/null"]
+    command = ["exec", "--", "sh", "-c", f"echo begun; dd bs=1 count=1 < {gate.path} 2>/dev/null"]
     following = subprocess.Popen(
         [*GANGER, "--data", str(daemon.data), *command],
         stdout=subprocess.PIPE,
@@ -82,6 +82,9 @@ def test_exec_that_is_interrupted_ends_with_130_and_its_job_goes_on(
         try:
             change = next(iter(client.watch(log=False, timeout=PATIENCE_SECONDS)))
             until_running(client, change.job_id)
+            # It follows: its signal meets it nowhere else.
+            assert following.stdout is not None
+            assert following.stdout.readline() == "begun\n"
             following.send_signal(signal.SIGINT)
             _, told = following.communicate(timeout=PATIENCE_SECONDS)
         finally:
