@@ -88,7 +88,7 @@ class Child:
         """The mark of the process, if the name of its lock file has none."""
         self.was_watched = self.is_adopted = False
         self.has_left = False
-        self.has_locks = True
+        self.has_locks = self.has_group = True
         self.was_killed = False
         self.exit_code: int | None = None
 
@@ -116,6 +116,8 @@ class Executor(PollingComponent):
         self._by_descriptor: dict[int, Child] = {}
         self._attachments: dict[str, Envelope] = {}
         self._servers: dict[str, tuple[subprocess.Popen[bytes], socket.socket]] = {}
+        self._are_strays_likely = True
+        """Processes that died before anybody heard of their lock files may have left some."""
         control_groups.remove_empty()
         self._start_server("lean")
         self.address("job_queue").notify(messages.ReportRunning())
@@ -174,6 +176,7 @@ class Executor(PollingComponent):
                 if child := self._children.get(message.job_id):
                     child.has_left = True
                     child.has_locks = message.has_locks
+                    child.has_group = message.has_group
             case messages.AttachJob():
                 self._attach(message, envelope)
             case _:
@@ -233,6 +236,7 @@ class Executor(PollingComponent):
         end.close()
         process.kill()
         status = process.wait()
+        self._are_strays_likely = True
         del self._servers[template]
         self.log.error("fork server ended", template=template, status=status)
         failed = messages.ComponentFailed(
@@ -477,7 +481,8 @@ class Executor(PollingComponent):
             case watching.Ending.GIVE_UP:
                 self._forget_descriptors(child)
                 del self._children[child.job_id]
-                self._remove_lock_files(child)
+                lock_files.remove_dead(child.lock_file)
+                self._remove_strays(child)
                 text = "its process ended before it could take the job over, several times"
                 self.address("job_queue").notify(
                     messages.StartFailed(job_id=child.job_id, text=text)
@@ -524,9 +529,11 @@ class Executor(PollingComponent):
             self._watch_later(child, str(error))
             return
         del self._children[child.job_id]
-        if child.mark is not None:
+        if child.has_group and child.mark is not None:
             control_groups.remove(child.mark)
-        self._remove_lock_files(child)
+        # Whoever lives has been found by now (`_watch_holder`).
+        lock_files.remove_known_dead(child.lock_file)
+        self._remove_strays(child)
         if child.has_locks:
             self.address("lock_manager").notify(messages.OwnerEnded(lock_file=child.lock_file))
         exited = messages.JobExited(
@@ -538,11 +545,11 @@ class Executor(PollingComponent):
         )
         self.address("job_queue").notify(exited)
 
-    def _remove_lock_files(self, child: Child) -> None:
-        lock_files.remove_dead(child.lock_file)
-        if not self._children:
-            # Processes that died before anybody heard of their lock files, or before somebody
-            # who heard told it, may have left some too.
+    def _remove_strays(self, child: Child) -> None:
+        """Delete what died unheard of, unless this one and all before it went well."""
+        self._are_strays_likely |= not child.has_left or child.attempts > 1
+        if self._are_strays_likely and not self._children:
+            self._are_strays_likely = False
             for folder in (self.places.lock_files, self.places.former_lock_files):
                 lock_files.remove_dead_jobs(folder)
 

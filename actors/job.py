@@ -137,7 +137,6 @@ class JobActor:
         path = job_files.path(go.queue, job.id)
         self._file = OwnFile(path, go.spares, self._wait_for_disk)
         self._secrets = go.secrets
-        self._queue = go.queue
         self._chosen = go.chosen
         self._number = 0
         self._unanswered: dict[int, Request[Any]] = {}
@@ -151,6 +150,7 @@ class JobActor:
         self._is_in_line = False
         self._is_gate_doubted = False
         self._asked_for_locks = False
+        self._has_group = False
         self._is_returned = False
         self._must_be_killed = False
         self._log_serial = job.last_log_serial
@@ -173,7 +173,9 @@ class JobActor:
         if not self._is_returned and not self._leave_at_once():
             self._record()
         if not self._file.is_stale:
-            left = messages.JobLeft(job_id=self._job.id, has_locks=self._asked_for_locks)
+            left = messages.JobLeft(
+                job_id=self._job.id, has_locks=self._asked_for_locks, has_group=self._has_group
+            )
             self._link.send(left, 0)
 
     def _run_opcode(self, op: jobs.OpcodeEntry) -> bool:
@@ -251,6 +253,7 @@ class JobActor:
         if not is_own:
             control_groups.leave()
         elif mark is not None:
+            self._has_group = True
             control_groups.enter(mark)
 
     def _prepare(self, op: jobs.OpcodeEntry) -> opcodes.Opcode:

@@ -17,7 +17,8 @@ class OwnFile:
 
     def __init__(self, path: str, spares: list[str], wait: Callable[[], None]) -> None:
         self.path = path
-        self._queue = job_files.queue_inode(path)
+        self._folder = path.rpartition("/")[0]
+        self._queue = job_files.queue_inode(self._folder)
         self._spares = inodes.BorrowedInodes(spares)
         self._wait = wait
         self.is_only_copy = False
@@ -51,7 +52,7 @@ class OwnFile:
     def has_queue(self) -> bool:
         """Whether the queue is there still. In another one, this number is another job's."""
         try:
-            return job_files.queue_inode(self.path) == self._queue
+            return job_files.queue_inode(self._folder) == self._queue
         except OSError:
             # Nobody can tell.
             return True

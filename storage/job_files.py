@@ -57,10 +57,10 @@ def is_queue_of(job_path: str) -> bool:
     return os.path.isdir(os.path.dirname(job_path))
 
 
-def queue_inode(job_path: str) -> tuple[int, int] | None:
-    """Which directory this job file belongs into; None: there is none. May raise `OSError`."""
+def queue_inode(queue: str) -> tuple[int, int] | None:
+    """Which directory has this path now; None: none has. May raise `OSError`."""
     try:
-        status = os.stat(os.path.dirname(job_path))
+        status = os.stat(queue)
     except (FileNotFoundError, NotADirectoryError):
         return None
     return status.st_dev, status.st_ino

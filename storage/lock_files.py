@@ -252,8 +252,12 @@ def _locked_by(path: str | os.PathLike[str]) -> int | None:
 
 def remove_dead(path: str | os.PathLike[str]) -> None:
     """Delete the lock file of a dead owner; harmless if it is gone, or its owner lives."""
-    if not is_dead(path):
-        return
+    if is_dead(path):
+        remove_known_dead(path)
+
+
+def remove_known_dead(path: str | os.PathLike[str]) -> None:
+    """Delete the lock file of an owner of whom `is_dead` was true; harmless if it is gone."""
     try:
         os.unlink(path)
     except FileNotFoundError:

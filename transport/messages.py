@@ -1241,11 +1241,12 @@ class JobHello(Notice, frozen=True):
 class JobLeft(Notice, frozen=True):
     """From a job process: its last state is in its file; it is about to exit.
 
-    ``has_locks`` as for `RecordState`.
+    ``has_locks`` as for `RecordState`; ``has_group``: it may have made a control group.
     """
 
     job_id: int
     has_locks: bool = True
+    has_group: bool = True
 
 
 class AttachJob(Request[Done], frozen=True):

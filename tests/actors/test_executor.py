@@ -12,7 +12,7 @@ from unittest import mock
 import pytest
 from tests.actors.lock_owner import LockOwner
 
-from ganger.actors import executor, fork_requests
+from ganger.actors import control_groups, executor, fork_requests
 from ganger.actors.watching import Phase
 from ganger.storage import lock_files, processes, settings
 from ganger.transport import messages
@@ -48,6 +48,7 @@ class Subject(executor.Executor):
         self.told: list[tuple[str, Any]] = []
         self._children = {}
         self._by_descriptor = {}
+        self._are_strays_likely = False
         self._attachments = {}
         self._servers = {}
         self._places = types.SimpleNamespace(
@@ -410,3 +411,43 @@ def test_a_confirmed_job_is_not_taken_back(subject: Subject, process: LockOwner)
     subject.receive(Envelope(confirmed))
     subject.receive(Envelope(messages.RefuseHandOver(job_id=JOB, lock_file=process.lock_file)))
     assert (child.phase, child.channel is not None) == (Phase.CONFIRMED, True)
+
+
+def stray_after(subject: Subject, process: LockOwner, *, says_goodbye: bool) -> bool:
+    """Whether the lock file of a process that nobody heard of is there when this one has ended."""
+    stray = os.path.join(os.path.dirname(process.lock_file), "job_000099_1")
+    open(stray, "wb").close()
+    confirmed(subject, process)
+    if says_goodbye:
+        subject.receive(Envelope(messages.JobLeft(job_id=JOB)))
+    process.end()
+    if says_goodbye:
+        subject._take_end(subject._children[JOB])
+    else:
+        take_end(subject)
+    return os.path.exists(stray)
+
+
+def test_lock_files_of_unheard_processes_are_looked_for_when_one_died(
+    subject: Subject, process: LockOwner
+) -> None:
+    assert not stray_after(subject, process, says_goodbye=False)
+
+
+def test_lock_files_of_unheard_processes_cost_a_job_that_ends_well_nothing(
+    subject: Subject, process: LockOwner
+) -> None:
+    assert stray_after(subject, process, says_goodbye=True)
+
+
+@pytest.mark.parametrize("has_group", [True, False])
+def test_a_control_group_is_removed_if_the_job_may_have_made_one(
+    subject: Subject, process: LockOwner, monkeypatch: pytest.MonkeyPatch, *, has_group: bool
+) -> None:
+    removed: list[object] = []
+    monkeypatch.setattr(control_groups, "remove", removed.append)
+    confirmed(subject, process)
+    subject.receive(Envelope(messages.JobLeft(job_id=JOB, has_group=has_group)))
+    process.end()
+    subject._take_end(subject._children[JOB])
+    assert bool(removed) == has_group

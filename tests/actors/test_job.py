@@ -110,7 +110,7 @@ def test_without_locks_nobody_waits_until_the_end_is_durable(tmp_path: Path) -> 
     assert (ended.status, ended.is_unanswered, ended.has_locks) == (JobStatus.SUCCESS, True, False)
     assert ended.body is not None
     assert jobs.decode_job(ended.body) == job
-    assert line.said[-1] == messages.JobLeft(job_id=5, has_locks=False)
+    assert line.said[-1] == messages.JobLeft(job_id=5, has_locks=False, has_group=False)
 
 
 def test_locks_are_kept_until_the_end_is_durable(tmp_path: Path) -> None:
