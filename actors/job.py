@@ -154,10 +154,10 @@ class JobActor:
         self._is_returned = False
         self._must_be_killed = False
         self._log_serial = job.last_log_serial
-        self._budget = job_bounds.Budget(job, len(go.body))
+        self._body_bytes = len(go.body)
+        self._budget_or_none: job_bounds.Budget | None = None
         self._durable: messages.RecordState | None = None
         self._output: JobOutput | None = None
-        self._output_path = spool.output_path(go.queue, job.id)
         self._output_limit = settings.OUTPUT_BYTES_MAX
 
     # ------------------------------------------------------------ the opcodes
@@ -235,7 +235,7 @@ class JobActor:
 
     def _fitting(self, opcode: opcodes.Opcode, result: object) -> object:
         """The result if the job has room for it; `OperationError` if it has not."""
-        if self._budget.takes_result(result):
+        if result is None or self._budget.takes_result(result):
             return result
         if isinstance(opcode, catalogue.OpExec) and isinstance(result, dict):
             # What became of the command is told all the same.
@@ -246,6 +246,13 @@ class JobActor:
             f"and this job has room for {self._budget.result_bytes}"
         )
         raise opcodes.OperationError("OpResultError", text)
+
+    @property
+    def _budget(self) -> job_bounds.Budget:
+        """The room for log and results; nobody asks for a job that has neither."""
+        if self._budget_or_none is None:
+            self._budget_or_none = job_bounds.Budget(self._job, self._body_bytes)
+        return self._budget_or_none
 
     def _choose_group(self, *, is_own: bool) -> None:
         """What is started from now on is found by the daemon if this process is killed, or not."""
@@ -721,7 +728,7 @@ class JobActor:
     def output(self, data: bytes, stream: str = "stdout") -> int:
         """Keep output of the opcode; how many bytes of it are within its limit."""
         if self._output is None:
-            file = output_files.OutputFile(self._output_path)
+            file = output_files.OutputFile(spool.output_path(self._queue, self._job.id))
             self._output = JobOutput(file, self._tell_output, self.log, self.clock)
             self._output.begin(self._index, self._output_limit)
         return self._output.add(data, stream)

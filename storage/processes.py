@@ -50,7 +50,7 @@ def parse(text: str) -> Mark | None:
 
 def own() -> Mark:
     """The mark of this process. Raises `OSError` if the system does not tell."""
-    return Mark(os.getpid(), int(_fields("self")[_START_FIELD]), boot())
+    return Mark(os.getpid(), int(_fields("self")[_START_FIELD]), _boot or boot())
 
 
 def of(pid: int) -> Mark | None:
