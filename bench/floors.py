@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import zmq
 
-from ganger.actors import warming
+from ganger.actors.execution import prewarming
 from ganger.storage import documents
 
 from .figures import Timings, heading, row
@@ -79,7 +79,7 @@ def _fork(folder: str, count: int) -> Timings:
     pid = os.fork()
     if pid == 0:
         os.close(reader)
-        warming.rehearse(folder, warming.REHEARSALS)
+        prewarming.rehearse(folder, prewarming.REHEARSALS)
         gc.collect()
         gc.freeze()
         timings = Timings()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..storage.settings import Places
-    from ..transport.client import Client
+    from ..transport.client.client import Client
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -32,7 +32,7 @@ class Call(msgspec.Struct, frozen=True):
     def client(self, timeout: float | None = None) -> Iterator[Client]:
         """A client of the daemon; ``timeout`` is the deadline of each call, in seconds."""
         from ..storage import settings  # noqa: PLC0415
-        from ..transport.client import Client  # noqa: PLC0415 - zmq is not for every command
+        from ..transport.client.client import Client  # noqa: PLC0415 - zmq is not for every command
 
         deadline = settings.CLIENT_DEADLINE_SECONDS if timeout is None else timeout
         with Client(self.data, timeout=deadline, on_outage=_tell) as client:

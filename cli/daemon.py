@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, NoReturn, TextIO, cast
 
 import click
 
-from ..actors import logs, supervising
-from ..actors.base import Surroundings
-from ..actors.executor import end_fork_servers
-from ..actors.foothold import Foothold
-from ..actors.log_writer import LogWriter
-from ..actors.supervisor import Ending, Supervisor
-from ..actors.watchdog import Watchdog
+from ..actors.execution.executor import end_fork_servers
+from ..actors.runtime.component import Surroundings
+from ..actors.supervision import logs, supervising
+from ..actors.supervision.directory_keeper import Foothold
+from ..actors.supervision.log_writer import LogWriter
+from ..actors.supervision.supervisor import Ending, Supervisor
+from ..actors.supervision.watchdog import Watchdog
 from ..storage import (
     catalogue,
     descriptors,

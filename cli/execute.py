@@ -13,7 +13,7 @@ from . import choices, hints, logs, output, whys
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..transport.client import Client
+    from ..transport.client.client import Client
     from .call import Call
 
 TIMED_OUT_EXIT_CODE = 124

@@ -14,7 +14,7 @@ from . import output, whys
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ..transport.client import Client
+    from ..transport.client.client import Client
 
 
 def duration(job: job_views.JobInfo) -> float | None:

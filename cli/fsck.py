@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import click
 
-from ..storage import checking, errors, explanations, lock_files, ownership, repairing, survey
-from ..storage.findings import Finding, Remedy
+from ..storage import errors, explanations, lock_files, ownership
+from ..storage.fsck import checking, repairing, survey
+from ..storage.fsck.findings import Finding, Remedy
 from . import output
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress
 
-    from ..storage.repairing import Outcome, Result
+    from ..storage.fsck.repairing import Outcome, Result
     from ..storage.settings import Places
     from .call import Call
 

@@ -14,7 +14,7 @@ from .output import Column
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ..transport.client import Client
+    from ..transport.client.client import Client
     from ..transport.messages import CancelOutcome, JobExplained, Obstacle, PriorityOutcome
     from .call import Call
     from .plans import PlannedJob

@@ -19,7 +19,7 @@ from . import output
 
 if TYPE_CHECKING:
     from ..storage import job_views
-    from ..transport.client import Client
+    from ..transport.client.client import Client
 
 _QUEUE_SOURCES = ("gnt:opcode:", "gnt:daemon:", "ganger:retry", "ganger:filter")
 """How the sources of those entries of a reason trail begin that the queue adds itself."""

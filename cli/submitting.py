@@ -17,7 +17,7 @@ from . import output
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..transport.client import Client
+    from ..transport.client.client import Client
     from .plans import PlannedJob
 
 _PLACE = re.compile(r"job ([0-9]+) of the submission")

@@ -19,7 +19,7 @@ from . import output
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from ..transport.client import Client
+    from ..transport.client.client import Client
     from ..transport.messages import JobExplained
 
 PAUSE_SECONDS = 1.0

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from ganger import Client
-from ganger.actors.reconciling import TABLE, Fate, Life, Progress
+from ganger.actors.queue.reconciling import TABLE, Fate, Life, Progress
 from ganger.storage import errors
-from ganger.storage.findings import KINDS, Remedy
+from ganger.storage.fsck.findings import KINDS, Remedy
 
 HERE = Path(__file__).parent
 
@@ -78,7 +78,7 @@ _FATES = {
 
 
 def fates() -> str:
-    """The table of `actors/reconciling`."""
+    """The table of `actors/queue/reconciling`."""
     rows = [
         (_PROGRESS[progress], *(_FATES[TABLE[progress, life]] for life in Life))
         for progress in Progress
@@ -92,7 +92,7 @@ _REMEDIES = {Remedy.REPAIR: "`--repair` ", Remedy.OPERATOR: "you: ", Remedy.NONE
 
 
 def findings() -> str:
-    """The table of `storage/findings`."""
+    """The table of `storage/fsck/findings`."""
     rows = [
         (f"`{kind}`", info.meaning, f"{_REMEDIES[info.remedy]}{info.how}")
         for kind, info in KINDS.items()

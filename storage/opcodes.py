@@ -25,15 +25,7 @@ from .declarations import (
     OperationContext,
     OperationError,
 )
-from .explanations import (
-    INTEGER_MAX,
-    INTEGER_MIN,
-    check_plain,
-    explain,
-    likeness,
-    shown,
-    type_name,
-)
+from .explanations import INTEGER_MAX, INTEGER_MIN, check_plain, explain, likeness, shown, type_name
 
 __all__ = [
     "REDACTED",

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ganger.actors import descendants
-from ganger.actors.job import JobActor
+from ganger.actors.job.job import JobActor
+from ganger.actors.processes import descendants
 
 
 def nothing(*_: object, **__: object) -> Any:

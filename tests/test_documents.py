@@ -23,7 +23,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PAGES = sorted(
     path.relative_to(ROOT).as_posix() for path in (*ROOT.glob("*.md"), *DOCS.rglob("*.md"))
 )
-CODE_FOLDERS = ("storage", "transport", "actors", "cli", "public")
+CODE_FOLDERS = ("storage", "transport", "actors", "cli", "rapi")
 
 # What is imported of a library that is not called so.
 MODULES = {"google-re2": "re2", "pyyaml": "yaml", "pyzmq": "zmq"}
@@ -88,9 +88,9 @@ def homes_told() -> dict[str, set[str]]:
 def homes_found(module: str) -> set[str]:
     """The files that import ``module`` when they run, in whatever depth of their code."""
     return {
-        f"{folder}/{path.stem}"
+        path.relative_to(ROOT).with_suffix("").as_posix()
         for folder in CODE_FOLDERS
-        for path in (ROOT / folder).glob("*.py")
+        for path in (ROOT / folder).rglob("*.py")
         if module in imports(ast.parse(path.read_text(encoding="utf-8")))
     }
 

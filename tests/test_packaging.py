@@ -29,7 +29,7 @@ ROOT = Path(__file__).parent.parent
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT = PYPROJECT["project"]
 PACKAGES: list[str] = PYPROJECT["tool"]["setuptools"]["packages"]
-FOLDERS: dict[str, str] = PYPROJECT["tool"]["setuptools"]["package-dir"]
+TOP_FOLDERS = [name.removeprefix("ganger.") for name in PACKAGES if name.count(".") == 1]
 LINKS = ROOT / ".typing" / "ganger"
 
 # Modules that only some parts of Ganger need and that cost the others time and memory.
@@ -37,11 +37,8 @@ HEAVY = ("pykka", "threading", "zmq")
 
 
 def _folder(package: str) -> Path:
-    """The folder of ``package``: its own entry in the build list, or below its parent's."""
-    if package in FOLDERS:
-        return ROOT / FOLDERS[package]
-    parent, _, name = package.rpartition(".")
-    return _folder(parent) / name
+    """The folder of ``package``: the root of the checkout is the root package."""
+    return ROOT.joinpath(*package.split(".")[1:])
 
 
 def _run(*command: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -67,6 +64,7 @@ def _output(*command: str | Path, folder: Path) -> str:
 
 
 def test_every_package_of_the_build_list_has_a_folder_and_every_folder_a_package() -> None:
+    assert PYPROJECT["tool"]["setuptools"]["package-dir"] == {"ganger": "."}
     listed = {_folder(package).relative_to(ROOT).as_posix() for package in PACKAGES}
     code_at_top = {
         marker.parent for marker in ROOT.glob("[!.]*/py.typed") if marker.parent.name != "build"
@@ -76,23 +74,17 @@ def test_every_package_of_the_build_list_has_a_folder_and_every_folder_a_package
         for folder in code_at_top
         for source in folder.rglob("*.py")
     }
-    assert listed == found
+    assert listed == {".", *found}
 
 
 def test_every_package_is_marked_as_typed() -> None:
-    unmarked = [name for name in FOLDERS if not (_folder(name) / "py.typed").is_file()]
+    unmarked = [name for name in (".", *TOP_FOLDERS) if not (ROOT / name / "py.typed").is_file()]
     assert not unmarked
 
 
 def test_the_links_for_static_tools_mirror_the_build_list() -> None:
-    root_folder = FOLDERS["ganger"]
-    expected = {
-        "__init__.py": f"../../{root_folder}/__init__.py",
-        "py.typed": f"../../{root_folder}/py.typed",
-    }
-    for package, folder in FOLDERS.items():
-        if package != "ganger":
-            expected[package.removeprefix("ganger.")] = f"../../{folder}"
+    names = ("__init__.py", "py.typed", *TOP_FOLDERS)
+    expected = {name: f"../../{name}" for name in names}
     links = {link.name: str(link.readlink()) for link in LINKS.iterdir()}
     assert links == expected
     assert all(link.exists() for link in LINKS.iterdir())
@@ -102,7 +94,7 @@ def test_the_links_for_static_tools_mirror_the_build_list() -> None:
 
 
 def test_public_names_are_the_same_for_the_interpreter_and_for_the_type_checker() -> None:
-    tree = ast.parse((ROOT / FOLDERS["ganger"] / "__init__.py").read_text())
+    tree = ast.parse((ROOT / "__init__.py").read_text())
     for_type_checker = {
         (f".{statement.module}", alias.name)
         for statement in ast.walk(tree)
@@ -214,9 +206,9 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
 def _build_wheel(folder: Path) -> Path:
     source = folder / "source"
     source.mkdir()
-    for name in ("pyproject.toml", "LICENSE"):
+    for name in ("pyproject.toml", "LICENSE", "__init__.py", "py.typed"):
         shutil.copy(ROOT / name, source)
-    for name in FOLDERS.values():
+    for name in TOP_FOLDERS:
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     _output(
         sys.executable,

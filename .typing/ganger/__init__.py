@@ -1,1 +1,1 @@
-../../public/__init__.py
+../../__init__.py

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from tests.actors.stage import Asker, Stage, Staged
 
-from ganger.actors.job_queue import JobQueue
+from ganger.actors.queue.job_queue import JobQueue
 from ganger.storage import jobs, lock_files
 from ganger.storage.jobs import JobStatus
 from ganger.transport import messages

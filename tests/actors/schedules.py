@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ganger.actors.scheduling import Schedule
+from ganger.actors.scheduling.scheduling import Schedule
 from ganger.transport.messages import JobVerdict, PendingJob
 
 CHAIN = 7

@@ -11,10 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from ganger.actors import base, logs
-from ganger.actors.base import Component, Surroundings
-from ganger.actors.job_queue import JobQueue
-from ganger.actors.scheduler import Scheduler
+from ganger.actors.queue.job_queue import JobQueue
+from ganger.actors.runtime import component
+from ganger.actors.runtime.component import Component, Surroundings
+from ganger.actors.scheduling.scheduler import Scheduler
+from ganger.actors.supervision import logs
 from ganger.storage import lock_files, settings
 from ganger.storage.settings import Places
 from ganger.transport import messages
@@ -129,11 +130,11 @@ class Staged(Generic[ComponentT]):
             self.handle(Envelope(message))
 
     def end_turn(self) -> None:
-        self.handle(base._TURN_ENDED.message)
+        self.handle(component._TURN_ENDED.message)
 
     def be_quiet(self) -> None:
         """Nothing comes for as long as the actor's patience."""
-        self.handle(base._QUIET.message)
+        self.handle(component._QUIET.message)
         self.end_turn()
 
     def ask(self, message: Message) -> Asker:

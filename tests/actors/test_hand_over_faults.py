@@ -14,10 +14,10 @@ from tests.actors.queue_stage import ENDED, Queue, refuse, spec
 from tests.actors.schedules import schedule, verdict
 from tests.actors.stage import Stage, Staged, Timer
 
-from ganger.actors import queue_loading
-from ganger.actors.job_queue import JobQueue
-from ganger.actors.job_table import Phase
-from ganger.actors.supervisor import Ending, Supervisor
+from ganger.actors.queue import recovery
+from ganger.actors.queue.job_queue import JobQueue
+from ganger.actors.queue.job_table import Phase
+from ganger.actors.supervision.supervisor import Ending, Supervisor
 from ganger.storage import catalogue, jobs, lock_files, opcodes, settings
 from ganger.storage.job_files import QueueDirectory
 from ganger.storage.jobs import JobStatus
@@ -189,7 +189,7 @@ def test_what_a_process_wrote_while_the_queue_was_read_counts(
 
     monkeypatch.setattr(lock_files, "is_dead", end_and_ask)
     journal = Journal(stage.places.journal)
-    found = queue_loading.load(directory, journal, stage.daemon_lock.path)
+    found = recovery.load(directory, journal, stage.daemon_lock.path)
     assert {row.id: (row.phase, row.status) for row in found.table} == {1: (Phase.ENDED, SUCCESS)}
     assert found.died == []
     journal.close()

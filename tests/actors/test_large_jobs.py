@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.actors.job.test_job import Line
 from tests.actors.queue_stage import DELAY, Queue, refuse, spec
-from tests.actors.test_job import Line
 
-from ganger.actors import channels
-from ganger.actors import job as job_module
-from ganger.actors.executor import ChannelAddress
-from ganger.actors.job_links import Received
-from ganger.actors.job_table import Phase
+from ganger.actors.execution.executor import ChannelAddress
+from ganger.actors.job import job as job_module
+from ganger.actors.job.daemon_link import Received
+from ganger.actors.processes import channels
+from ganger.actors.queue.job_table import Phase
 from ganger.storage import catalogue, job_bounds, job_files, jobs, opcodes, settings, spool
 from ganger.storage.jobs import JobStatus
 from ganger.storage.locks import Owner

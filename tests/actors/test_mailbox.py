@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ganger.actors import base
-from ganger.actors.base import Mailbox, PollingMailbox
+from ganger.actors.runtime import component
+from ganger.actors.runtime.component import Mailbox, PollingMailbox
 from ganger.storage import settings
 
 DEADLINE = 10.0
 
-TURN_ENDED = base._TURN_ENDED
+TURN_ENDED = component._TURN_ENDED
 
 
 @pytest.fixture(params=[Mailbox, PollingMailbox])
@@ -36,9 +36,9 @@ def take(mailbox: Mailbox, count: int) -> list[object]:
         message = getattr(parcel, "message", parcel)
         if parcel is TURN_ENDED:
             taken.append("T")
-        elif parcel is base._QUIET:
+        elif parcel is component._QUIET:
             taken.append("Q")
-        elif isinstance(message, base._Readable):
+        elif isinstance(message, component._Readable):
             taken.append(message.descriptors)
         else:
             taken.append(parcel)

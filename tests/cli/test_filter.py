@@ -17,7 +17,7 @@ from tests.cli import stand_in
 from ganger.cli.main import ganger
 from ganger.storage import errors, rules
 from ganger.storage.jobs import JobStatus
-from ganger.transport import requests
+from ganger.transport.client import requests
 from ganger.transport.messages import FilterRow, ReplaceFilter, RuleTest
 
 if TYPE_CHECKING:

@@ -12,9 +12,10 @@ import msgspec
 import pytest
 
 from ganger.cli import fsck, main
-from ganger.storage import documents, lock_files, survey
-from ganger.storage.findings import Finding, Kind
-from ganger.storage.repairing import Outcome
+from ganger.storage import documents, lock_files
+from ganger.storage.fsck import survey
+from ganger.storage.fsck.findings import Finding, Kind
+from ganger.storage.fsck.repairing import Outcome
 
 GANETI = Path(__file__).parents[1] / "compatibility" / "data"
 SERIAL = "says 156, but ids up to 200 were given"

@@ -21,7 +21,7 @@ from ganger.cli.main import ganger
 from ganger.storage import errors
 from ganger.storage.job_views import JobInfo
 from ganger.storage.jobs import JobStatus
-from ganger.transport import requests
+from ganger.transport.client import requests
 from ganger.transport.messages import CancelOutcome, JobsSubmitted, PriorityOutcome
 
 if TYPE_CHECKING:

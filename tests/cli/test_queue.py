@@ -10,7 +10,7 @@ from tests.cli import stand_in
 
 from ganger.cli.main import ganger
 from ganger.storage.rules import PROPOSED_UUID
-from ganger.transport import requests
+from ganger.transport.client import requests
 from ganger.transport.messages import Simulated, Waiting
 
 UUID = "00000000-0000-4000-8000-000000000001"

@@ -23,8 +23,8 @@ import pytest
 from tests.actors.queue_stage import DELAY, Queue, spec
 from tests.actors.stage import Stage
 
-from ganger.actors.config_store import ConfigStore
-from ganger.actors.lock_manager import LockManager
+from ganger.actors.config.config_store import ConfigStore
+from ganger.actors.locks.lock_manager import LockManager
 from ganger.storage import config_files, inodes, job_files, journal, rules, settings
 from ganger.storage.jobs import JobStatus
 from ganger.storage.locks import Owner

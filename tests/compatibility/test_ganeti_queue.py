@@ -12,10 +12,10 @@ import msgspec
 import pytest
 from tests.actors.stage import Stage, Staged
 
-from ganger.actors.config_store import ConfigStore
-from ganger.actors.filter_evaluator import FilterEvaluator
-from ganger.actors.job_queue import JobQueue
-from ganger.actors.scheduler import Scheduler
+from ganger.actors.config.config_store import ConfigStore
+from ganger.actors.queue.job_queue import JobQueue
+from ganger.actors.rules.filter_evaluator import FilterEvaluator
+from ganger.actors.scheduling.scheduler import Scheduler
 from ganger.storage import config_files, job_views, jobs
 from ganger.storage.job_files import QueueDirectory
 from ganger.storage.jobs import JobStatus

@@ -20,12 +20,13 @@ from tests.actors.stage import Stage, Staged, Timer
 from tests.compatibility.make_format_data import EXEC
 from tests.faults.harness import Daemon
 
-from ganger.actors.config_store import ConfigStore
-from ganger.actors.filter_evaluator import FilterEvaluator
-from ganger.actors.job_queue import JobQueue
-from ganger.actors.lock_manager import LockManager
-from ganger.storage import checking, job_files, jobs, journal, repairing, survey
-from ganger.storage.findings import KINDS, Remedy
+from ganger.actors.config.config_store import ConfigStore
+from ganger.actors.locks.lock_manager import LockManager
+from ganger.actors.queue.job_queue import JobQueue
+from ganger.actors.rules.filter_evaluator import FilterEvaluator
+from ganger.storage import job_files, jobs, journal
+from ganger.storage.fsck import checking, repairing, survey
+from ganger.storage.fsck.findings import KINDS, Remedy
 from ganger.storage.jobs import JobStatus
 from ganger.transport import messages
 

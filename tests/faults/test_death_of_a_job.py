@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
-from tests.actors.test_control_groups import WRITABLE
+from tests.actors.processes.test_control_groups import WRITABLE
 from tests.faults.harness import Daemon, wait_for_end
 
 from ganger import Client, JobStatus

@@ -9,12 +9,12 @@ import pytest
 from tests.faults.harness import Daemon, Witnesses, until
 
 from ganger import JobStatus
-from ganger.actors.supervising import policy_of
-from ganger.actors.tree import COMPONENTS
+from ganger.actors.supervision.placement import COMPONENTS
+from ganger.actors.supervision.supervising import policy_of
 from ganger.storage import errors
 from ganger.transport import frames, messages
-from ganger.transport.session import LinkEvent
-from ganger.transport.wire import Dealer
+from ganger.transport.client.session import LinkEvent
+from ganger.transport.zmq.wire import Dealer
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,10 +14,11 @@ from tests.faults.harness import Daemon
 from tests.torture.mutations_damage import ID_UNBELIEVABLE
 from tests.torture.mutations_user import modes_obeyed
 
-from ganger.actors.job_queue import JobQueue
-from ganger.actors.submitting import drafts
-from ganger.storage import checking, documents, errors, job_files, locks, settings, survey
-from ganger.storage.findings import Kind
+from ganger.actors.queue.job_queue import JobQueue
+from ganger.actors.queue.submitting import drafts
+from ganger.storage import documents, errors, job_files, locks, settings
+from ganger.storage.fsck import checking, survey
+from ganger.storage.fsck.findings import Kind
 from ganger.storage.job_files import QueueDirectory
 from ganger.storage.journal import Journal
 from ganger.transport import messages

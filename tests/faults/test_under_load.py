@@ -12,7 +12,7 @@ from tests import seeds
 from tests.faults.harness import Daemon, Witnesses, until, wait_for_end
 
 from ganger import JobStatus
-from ganger.actors.tree import COMPONENTS
+from ganger.actors.supervision.placement import COMPONENTS
 
 if TYPE_CHECKING:
     from pathlib import Path

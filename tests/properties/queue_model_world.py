@@ -2,7 +2,8 @@
 
 Real are the job queue with its files, the scheduler, the filter evaluator, the configuration
 store and the lock manager. The executor, the supervisor and the jobs' processes are played
-here: they say what the real ones say (`actors/executor`, `actors/supervisor`, `actors/job`).
+here: they say what the real ones say (`actors/execution/executor`,
+`actors/supervision/supervisor`, `actors/job/job`).
 Mail to one receiver keeps its order; whose turn it is, and how long a turn lasts, is chance.
 Time is virtual: timers run out when the test lets them.
 """
@@ -21,13 +22,14 @@ from unittest.mock import patch
 import msgspec
 from tests.actors.stage import Asker, Stage
 
-from ganger.actors import base, tree
-from ganger.actors.base import Component
-from ganger.actors.config_store import ConfigStore
-from ganger.actors.filter_evaluator import FilterEvaluator
-from ganger.actors.job_queue import JobQueue
-from ganger.actors.lock_manager import LockManager
-from ganger.actors.scheduler import Scheduler
+from ganger.actors.config.config_store import ConfigStore
+from ganger.actors.locks.lock_manager import LockManager
+from ganger.actors.queue.job_queue import JobQueue
+from ganger.actors.rules.filter_evaluator import FilterEvaluator
+from ganger.actors.runtime import component as base
+from ganger.actors.runtime.component import Component
+from ganger.actors.scheduling.scheduler import Scheduler
+from ganger.actors.supervision import placement
 from ganger.storage import documents, errors, jobs, lock_files, opcodes, settings
 from ganger.storage.jobs import JobStatus, OpcodeEvent
 from ganger.transport import messages
@@ -85,7 +87,7 @@ class World(Stage):
         self.rejections: dict[int, str] = {}
         self.fuse: tuple[str, int] | None = None
         self.deliveries = 0
-        for made in tree.COMPONENTS:
+        for made in placement.COMPONENTS:
             if made.name in CAST:
                 self.begin(made.name)
                 self.settle()
@@ -223,7 +225,7 @@ class World(Stage):
                 self.begin(message.component)
             case messages.ComponentReady() if message.incarnation > 1:
                 replaced = messages.ComponentReplaced(component=message.component)
-                for name in tree.TOLD_OF_REPLACEMENT:
+                for name in placement.TOLD_OF_REPLACEMENT:
                     self.tell(name, Envelope(replaced))
 
     # ------------------------------------------------------------ the executor
@@ -258,7 +260,7 @@ Life = Generator[Request[Message] | None, Message | str, None]
 
 
 class Process:
-    """A job's process: the course of `actors/job`, with operations that last as the test likes."""
+    """A job's process: as `actors/job/job`, with operations that last as the test likes."""
 
     def __init__(self, world: World, job_id: int) -> None:
         self.world = world

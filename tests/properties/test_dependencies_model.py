@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ganger.actors.scheduling import Pass, Schedule
+from ganger.actors.scheduling.scheduling import Pass, Schedule
 from ganger.storage.jobs import JobStatus
 from ganger.transport.messages import JobVerdict, PendingJob
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ganger.actors.filtering import JobFacts, compile_chain, judge
+from ganger.actors.rules.filtering import JobFacts, compile_chain, judge
 from ganger.storage.rules import parse_rule, to_raw
 
 Truth = Literal["true", "false", "invalid"]

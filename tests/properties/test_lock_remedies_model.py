@@ -7,8 +7,8 @@ import contextlib
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from ganger.actors import lock_remedies
-from ganger.actors.locking import LockState
+from ganger.actors.locks import lock_remedies
+from ganger.actors.locks.locking import LockState
 from ganger.storage import errors
 from ganger.storage.jobs import PRIORITY_MAX, PRIORITY_MIN
 from ganger.storage.locks import Owner

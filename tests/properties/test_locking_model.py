@@ -10,16 +10,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from ganger.actors.locking import LockState
+from ganger.actors.locks.locking import LockState
 from ganger.storage import errors
-from ganger.storage.locks import (
-    LockChange,
-    LockLevel,
-    LockMode,
-    Owner,
-    decode_locks,
-    encode_locks,
-)
+from ganger.storage.locks import LockChange, LockLevel, LockMode, Owner, decode_locks, encode_locks
 
 # In lock order, each with the lock set it belongs to.
 GROUPS = {

@@ -10,9 +10,10 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ganger.actors import queue_loading
-from ganger.storage import checking, job_files, jobs, repairing, settings, survey
-from ganger.storage.findings import Remedy
+from ganger.actors.queue import recovery
+from ganger.storage import job_files, jobs, settings
+from ganger.storage.fsck import checking, repairing, survey
+from ganger.storage.fsck.findings import Remedy
 from ganger.storage.job_files import QueueDirectory
 from ganger.storage.jobs import JobStatus
 from ganger.storage.journal import JobArchived, JobsStored, Journal, StateStored
@@ -106,7 +107,7 @@ class Outcome(NamedTuple):
 def start(places: settings.Places) -> Outcome:
     """Load the directory as a daemon does; unreadable files are not part of the outcome."""
     directory = QueueDirectory(places)
-    loaded = queue_loading.load(directory, Journal(places.journal), "/run/daemon")
+    loaded = recovery.load(directory, Journal(places.journal), "/run/daemon")
     table = {row.id: (row.phase.name, str(row.status), row.serial) for row in loaded.table}
     return Outcome(
         table,

@@ -8,9 +8,10 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ganger.actors import explaining, remedies, simulating
-from ganger.actors.job_table import Row
-from ganger.actors.scheduling import Pass, Schedule
+from ganger.actors.queue import explaining
+from ganger.actors.queue.job_table import Row
+from ganger.actors.scheduling import remedies, simulating
+from ganger.actors.scheduling.scheduling import Pass, Schedule
 from ganger.storage.jobs import JobStatus
 from ganger.transport.messages import JobVerdict, PendingJob, Remedy, RunSimulation, Simulate
 

@@ -248,7 +248,7 @@ def test_no_pattern_can_hang_the_evaluator(pattern: str) -> None:
 
 def test_the_regular_expression_engine_is_loaded_with_the_first_pattern_only() -> None:
     program = (
-        "import sys; from ganger.actors import filtering; from ganger.storage import filters;"
+        "import sys; from ganger.actors.rules import filtering; from ganger.storage import filters;"
         "filters.parse_filter(['==', 'a', 'b']); assert 're2' not in sys.modules;"
         "filters.parse_filter(['=~', 'a', 'b']); assert 're2' in sys.modules"
     )

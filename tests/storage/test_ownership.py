@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from ganger.storage import checking, errors, ownership, settings, survey
-from ganger.storage.findings import Finding, Kind
+from ganger.storage import errors, ownership, settings
+from ganger.storage.fsck import checking, survey
+from ganger.storage.fsck.findings import Finding, Kind
 from ganger.storage.settings import Places
 
 NAMELESS = 54_321

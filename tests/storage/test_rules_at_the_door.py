@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ganger.actors import rule_changes
+from ganger.actors.rules import rule_changes
 from ganger.storage import errors, rules
 from ganger.transport.messages import ReplaceFilter
 

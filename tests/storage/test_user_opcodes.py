@@ -16,7 +16,7 @@ EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "ganger-example-opco
 # Runs in an interpreter of its own, so that nothing of the example is left in this one.
 SCRIPT = """
 import json, sys
-from ganger.actors.rehearsal import Rehearsal
+from ganger.actors.operations.test_context import Rehearsal
 from ganger.storage import catalogue, errors, opcodes
 from ganger.storage.opcodes import OperationError
 

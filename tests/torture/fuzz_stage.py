@@ -20,15 +20,15 @@ from unittest import mock
 from tests.actors.stage import Asker, Stage, Staged, Timer
 from tests.torture import fuzz_frames
 
-from ganger.actors.config_store import ConfigStore
-from ganger.actors.job_queue import JobQueue
-from ganger.actors.lock_manager import LockManager
-from ganger.actors.wire_listener import WireListener
+from ganger.actors.config.config_store import ConfigStore
+from ganger.actors.doors.wire_listener import WireListener
+from ganger.actors.locks.lock_manager import LockManager
+from ganger.actors.queue.job_queue import JobQueue
 from ganger.storage import errors
 from ganger.transport import frames, messages
 from ganger.transport.addresses import Envelope
 from ganger.transport.messages import JobSpec
-from ganger.transport.wire import Credentials, Incoming, Sent
+from ganger.transport.zmq.wire import Credentials, Incoming, Sent
 
 LOCAL = Credentials(kind="local", uid=os.geteuid(), pid=2**22 + 1)
 STRANGER = Credentials(kind="local", uid=2**30, pid=2**22 + 1)
@@ -146,7 +146,7 @@ class Door:
 
     def __init__(self, root: Path) -> None:
         self._stage = _Passing(root)
-        with mock.patch("ganger.actors.wire_listener.Router", _Sockets):
+        with mock.patch("ganger.actors.doors.wire_listener.Router", _Sockets):
             self._actor: Staged[WireListener] = self._stage.start(WireListener)
         sockets: Any = self._actor.component._router
         self._sockets: _Sockets = sockets

@@ -24,7 +24,7 @@ from tests.torture.system_calls import DirectDaemon, Point, Tracer
 from tests.torture.tally import Tally
 
 from ganger import GangerError, JobStatus
-from ganger.transport.client import Client
+from ganger.transport.client.client import Client
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -24,12 +24,12 @@ from tests.torture.kills_work import Book, Broken, Submission, Work
 from tests.torture.tally import Tally
 
 from ganger import JobStatus
-from ganger.actors.supervising import policy_of
-from ganger.actors.tree import COMPONENTS
+from ganger.actors.supervision.placement import COMPONENTS
+from ganger.actors.supervision.supervising import policy_of
 from ganger.storage import lock_files
 from ganger.transport import frames
 from ganger.transport.messages import CrashComponent
-from ganger.transport.wire import Dealer
+from ganger.transport.zmq.wire import Dealer
 
 if TYPE_CHECKING:
     from pathlib import Path

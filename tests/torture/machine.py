@@ -20,13 +20,13 @@ from tests.torture import promises
 from tests.torture.processes import Clock, KilledError, Process
 from tests.torture.promises import Event, Found
 
-from ganger.actors import logs
-from ganger.actors.base import Surroundings
-from ganger.actors.config_store import ConfigStore
-from ganger.actors.job_links import Received
-from ganger.actors.job_queue import JobQueue
-from ganger.actors.job_table import Phase
-from ganger.actors.lock_manager import LockManager
+from ganger.actors.config.config_store import ConfigStore
+from ganger.actors.job.daemon_link import Received
+from ganger.actors.locks.lock_manager import LockManager
+from ganger.actors.queue.job_queue import JobQueue
+from ganger.actors.queue.job_table import Phase
+from ganger.actors.runtime.component import Surroundings
+from ganger.actors.supervision import logs
 from ganger.storage import (
     config_files,
     documents,
@@ -44,8 +44,8 @@ from ganger.storage.processes import Mark
 from ganger.storage.settings import Places
 from ganger.transport import messages
 from ganger.transport.addresses import Directory, Envelope
+from ganger.transport.client.output_reading import OutputReading
 from ganger.transport.messages import JobSpec, Message
-from ganger.transport.output_reading import OutputReading
 
 _REFUSED = os.strerror(errno.EIO)
 

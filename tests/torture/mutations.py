@@ -26,10 +26,10 @@ from tests.torture.mutations_judging import Seen, allowed_ids, judge
 from tests.torture.mutations_user import modes_obeyed
 from tests.torture.tally import Tally
 
-from ganger.actors.base import Component
-from ganger.actors.config_store import ConfigStore
-from ganger.actors.job_queue import JobQueue
-from ganger.actors.lock_manager import LockManager
+from ganger.actors.config.config_store import ConfigStore
+from ganger.actors.locks.lock_manager import LockManager
+from ganger.actors.queue.job_queue import JobQueue
+from ganger.actors.runtime.component import Component
 from ganger.storage import settings
 from ganger.storage.settings import Places
 from ganger.transport import frames, messages

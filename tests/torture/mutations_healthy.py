@@ -14,9 +14,9 @@ import pytest
 from tests.actors.queue_stage import Queue
 from tests.actors.stage import Stage, Staged
 
-from ganger.actors.config_store import ConfigStore
-from ganger.actors.job_queue import JobQueue
-from ganger.actors.lock_manager import LockManager
+from ganger.actors.config.config_store import ConfigStore
+from ganger.actors.locks.lock_manager import LockManager
+from ganger.actors.queue.job_queue import JobQueue
 from ganger.storage import jobs
 from ganger.storage.jobs import JobStatus
 from ganger.storage.journal import JobsStored, Journal, StateStored

@@ -15,9 +15,9 @@ from tests import own_children
 from tests.torture import promises
 from tests.torture.promises import Event
 
-from ganger.actors import operations
-from ganger.actors.job import JobActor
-from ganger.actors.job_links import Link, Received
+from ganger.actors.job.daemon_link import Link, Received
+from ganger.actors.job.job import JobActor
+from ganger.actors.operations import registry
 from ganger.storage import jobs, lock_files, settings
 from ganger.storage.catalogue import OpExec
 from ganger.storage.locks import Owner
@@ -191,7 +191,7 @@ def small_limits(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(settings, "JOURNAL_RESERVE_BYTES", JOURNAL_RESERVE_BYTES)
     patch.setattr(settings, "JOURNALED_STATE_BYTES_MAX", STATE_BYTES_MAX)
     patch.setattr(settings, "INPUT_INLINE_BYTES_MAX", INPUT_BYTES_MAX)
-    patch.setitem(operations.OPERATIONS, "OP_EXEC", _work)
+    patch.setitem(registry.OPERATIONS, "OP_EXEC", _work)
     own_children.leave_alone(patch)
 
 

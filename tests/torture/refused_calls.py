@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from ganger.transport.client import Client
+    from ganger.transport.client.client import Client
 
 CAUSES = ("ENOSPC", "EIO", "EMFILE", "EDQUOT")
 

@@ -6,7 +6,7 @@ import random
 
 from tests.torture.machine import LOCKS, Machine, opcode
 
-from ganger.actors.job_table import Phase
+from ganger.actors.queue.job_table import Phase
 from ganger.transport.messages import JobSpec
 
 INTERRUPTION = 0.15

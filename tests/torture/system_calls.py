@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Self
 import msgspec
 from tests.faults.harness import Daemon, wait_for_end
 
-from ganger.actors.tree import COMPONENTS
+from ganger.actors.supervision.placement import COMPONENTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -43,7 +43,7 @@ BEGUN = re.compile(r"(?:(\d+) +)?(\w+)\((.*)")
 
 LAUNCHER = """
 import os, sys
-from ganger.actors.job_queue import JobQueue
+from ganger.actors.queue.job_queue import JobQueue
 from ganger.cli.main import main
 from ganger.storage import settings
 for word in sys.argv.pop(1).split():

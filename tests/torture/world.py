@@ -35,7 +35,7 @@ from tests.torture.world_patches import simulated
 from tests.torture.world_processes import ForkServer, JobTask
 from tests.torture.world_user import User
 
-from ganger.actors.job_queue import JobQueue
+from ganger.actors.queue.job_queue import JobQueue
 from ganger.storage import config_files, rules, settings
 from ganger.transport.messages import ReportConfiguration
 

@@ -15,10 +15,11 @@ from typing import Any
 import pykka
 from tests.torture.world_core import Core, Killed, Program, Task
 
-from ganger.actors import base, logs
-from ganger.actors.base import Component, InjectedCrashError, Surroundings
-from ganger.actors.job_queue import JobQueue
-from ganger.actors.supervisor import Ending, Supervisor
+from ganger.actors.queue.job_queue import JobQueue
+from ganger.actors.runtime import component as base
+from ganger.actors.runtime.component import Component, InjectedCrashError, Surroundings
+from ganger.actors.supervision import logs
+from ganger.actors.supervision.supervisor import Ending, Supervisor
 from ganger.cli import daemon as daemon_command
 from ganger.storage import lock_files, settings
 from ganger.storage.settings import Places

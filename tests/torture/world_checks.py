@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 from tests.torture.world_releases import Releases
 from tests.torture.world_rules import BEGUN, RuleBook
 
-from ganger.actors import filtering
-from ganger.actors.job_links import ATTACH_SECONDS
-from ganger.actors.job_queue import JobQueue
-from ganger.actors.job_table import Phase, Row
-from ganger.actors.locking import LockState
-from ganger.actors.scheduling import Schedule
+from ganger.actors.job.daemon_link import ATTACH_SECONDS
+from ganger.actors.locks.locking import LockState
+from ganger.actors.queue.job_queue import JobQueue
+from ganger.actors.queue.job_table import Phase, Row
+from ganger.actors.rules import filtering
+from ganger.actors.scheduling.scheduling import Schedule
 from ganger.storage import jobs, lock_files, opcodes, spool
 from ganger.storage.jobs import JobStatus, OpcodeEvent
 from ganger.transport import messages

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from tests.torture.world_core import Core, Handle, Program
 
-from ganger.transport.session import LinkEvent
-from ganger.transport.wire import Credentials, Incoming, Sent
+from ganger.transport.client.session import LinkEvent
+from ganger.transport.zmq.wire import Credentials, Incoming, Sent
 
 RECONNECT_SECONDS_MAX = 0.5
 

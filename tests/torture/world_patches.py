@@ -19,22 +19,17 @@ from tests.torture.world_core import Core, Timer
 from tests.torture.world_processes import JobTask
 from tests.torture.world_user import LARGE_INPUT
 
-from ganger.actors import (
-    base,
-    channels,
-    executor,
-    fork_requests,
-    holders,
-    job,
-    job_links,
-    operations,
-    supervisor,
-)
-from ganger.actors import wire_listener as listener
+from ganger.actors.doors import wire_listener as listener
+from ganger.actors.execution import executor
+from ganger.actors.job import daemon_link, job
+from ganger.actors.operations import registry
+from ganger.actors.processes import channels, fork_protocol, lock_file_owners
+from ganger.actors.runtime import component
+from ganger.actors.supervision import supervisor
 from ganger.storage import documents, job_files, journal, lock_files, processes, settings
 from ganger.storage.catalogue import OpExec
 from ganger.storage.opcodes import KilledError, OperationContext, OperationError
-from ganger.transport import wire
+from ganger.transport.zmq import wire
 
 
 class Select:
@@ -148,22 +143,22 @@ def simulated() -> Iterator[None]:
         (listener, "Router", world_network.Router),
         (listener, "os", world_network.Os()),
         (executor, "os", world_processes.Os()),
-        (fork_requests, "ask_status", world_processes.ask_no_status),
-        (holders, "os", world_processes.Os()),
+        (fork_protocol, "ask_status", world_processes.ask_no_status),
+        (lock_file_owners, "os", world_processes.Os()),
         (executor, "subprocess", world_processes.Subprocess),
         (executor, "psutil", world_processes.Psutil),
-        (job_links, "select", Select),
+        (daemon_link, "select", Select),
         *own_children.REPLACED,
         (job, "JobActor", ObservedJobActor),
         # What is told again reaches not all the way back: the rest must be in the file.
         (job, "_TOLD_AGAIN_MAX", 2),
         (supervisor, "stop_all", world_actors.stop_all),
-        (base.Component, "_start_actor_loop", world_actors.start_loop),
-        (base.Component, "_create_actor_inbox", staticmethod(world_actors.Mailbox)),
-        (base.PollingComponent, "_create_actor_inbox", staticmethod(world_actors.Mailbox)),
+        (component.Component, "_start_actor_loop", world_actors.start_loop),
+        (component.Component, "_create_actor_inbox", staticmethod(world_actors.Mailbox)),
+        (component.PollingComponent, "_create_actor_inbox", staticmethod(world_actors.Mailbox)),
     ]
     with ExitStack() as stack:
         for place, name, instead in replaced:
             stack.enter_context(patch.object(place, name, instead))
-        stack.enter_context(patch.dict(operations.OPERATIONS, {"OP_EXEC": run_simulated}))
+        stack.enter_context(patch.dict(registry.OPERATIONS, {"OP_EXEC": run_simulated}))
         yield

@@ -18,9 +18,10 @@ import psutil
 from tests.torture.world_core import Core, Killed, ProcessHandle, Program, Task
 from tests.torture.world_sockets import End
 
-from ganger.actors import fork_requests, job
-from ganger.actors.channels import Channel
-from ganger.actors.job_links import Link
+from ganger.actors.job import job
+from ganger.actors.job.daemon_link import Link
+from ganger.actors.processes import fork_protocol
+from ganger.actors.processes.channels import Channel
 from ganger.storage import lock_files
 from ganger.storage.processes import Mark
 
@@ -111,7 +112,7 @@ class ForkServer(Task):
 
     def step(self) -> None:
         try:
-            received = fork_requests.receive_request(self._end)  # type: ignore[arg-type]
+            received = fork_protocol.receive_request(self._end)  # type: ignore[arg-type]
             if received is None:
                 self.program.end()
             else:
@@ -128,7 +129,7 @@ class ForkServer(Task):
         core.add(task)
         core.fault_point()
         process = ProcessHandle(core, self.program, child)
-        fork_requests.reply(self._end, job_id, child.pid, process.number)  # type: ignore[arg-type]
+        fork_protocol.reply(self._end, job_id, child.pid, process.number)  # type: ignore[arg-type]
         process.close()
         channel.close()
 

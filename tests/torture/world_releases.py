@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ganger.actors.job_table import Phase
+from ganger.actors.queue.job_table import Phase
 from ganger.transport import messages
 from ganger.transport.addresses import Envelope
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from tests.torture.world import World
     from tests.torture.world_actors import ActorTask
 
-    from ganger.actors.job_queue import JobQueue
-    from ganger.actors.locking import LockState
+    from ganger.actors.locks.locking import LockState
+    from ganger.actors.queue.job_queue import JobQueue
 
 
 class Releases:

@@ -19,9 +19,9 @@ from tests.torture.world_rules import RuleChanger
 from ganger.storage import errors
 from ganger.storage.job_views import LogLine, StatusChange
 from ganger.transport import messages
-from ganger.transport.exchanges import Call, Stream
+from ganger.transport.client.exchanges import Call, Stream
+from ganger.transport.client.session import LinkEvent, Session
 from ganger.transport.messages import JobSpec, Request
-from ganger.transport.session import LinkEvent, Session
 
 PATIENCE_SECONDS = 100_000.0
 RETRY_SECONDS = 0.2

@@ -11,7 +11,7 @@ import pytest
 from tests.transport.doors import LOOPBACK
 from tests.transport.fake_daemon import FakeDaemon, data_directory
 
-from ganger.transport.wire import Dealer, Router
+from ganger.transport.zmq.wire import Dealer, Router
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from typing import TypeVar
 import msgspec
 
 from ganger.storage import keys
-from ganger.transport.session import LinkEvent
-from ganger.transport.wire import Dealer, Incoming, Router
+from ganger.transport.client.session import LinkEvent
+from ganger.transport.zmq.wire import Dealer, Incoming, Router
 
 PATIENCE_SECONDS = 20
 LOOPBACK = "tcp://127.0.0.1:*"

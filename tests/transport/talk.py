@@ -7,8 +7,9 @@ from collections.abc import Callable
 from ganger.storage import errors, settings
 from ganger.storage.job_views import LogLine, StatusChange
 from ganger.storage.jobs import JobStatus, LogEntry
-from ganger.transport import exchanges, frames, messages
-from ganger.transport.session import LinkEvent, Session
+from ganger.transport import frames, messages
+from ganger.transport.client import exchanges
+from ganger.transport.client.session import LinkEvent, Session
 
 UNREACHABLE = "no daemon answers"
 TIMEOUT = 30.0

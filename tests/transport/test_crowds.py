@@ -17,8 +17,8 @@ import pytest
 from tests.transport.doors import LOOPBACK, connect, received, serve
 
 from ganger.storage import errors, settings
-from ganger.transport.entrance import PATH_BYTES_MAX, Entrance
-from ganger.transport.wire import Dealer, Router
+from ganger.transport.zmq.entrance import PATH_BYTES_MAX, Entrance
+from ganger.transport.zmq.wire import Dealer, Router
 
 FEW = 40
 CROWD = 300
@@ -193,7 +193,7 @@ def test_an_entrance_that_cannot_be_renewed_waits(router: Router, path: Path) ->
 _LOWERED = """
 import os, resource, select, socket, sys, time
 from pathlib import Path
-from ganger.transport.wire import Router
+from ganger.transport.zmq.wire import Router
 
 path = Path(sys.argv[1])
 router = Router(path, descriptors_max=1_000)
@@ -228,7 +228,7 @@ def test_a_limit_that_is_lowered_while_the_daemon_runs_does_not_end_it(path: Pat
 _LARGE = """
 import os, resource, sys, time
 from pathlib import Path
-from ganger.transport.wire import Dealer, Router
+from ganger.transport.zmq.wire import Dealer, Router
 
 path = Path(sys.argv[1])
 router = Router(path)

@@ -16,9 +16,9 @@ from tests.transport.doors import (
 )
 
 from ganger.storage import errors
-from ganger.transport.async_wire import AsyncDealer
-from ganger.transport.session import LinkEvent
-from ganger.transport.wire import Dealer, Router
+from ganger.transport.client.session import LinkEvent
+from ganger.transport.zmq.async_wire import AsyncDealer
+from ganger.transport.zmq.wire import Dealer, Router
 
 
 def test_a_client_learns_of_loss_and_return(path: Path, dealer: Dealer) -> None:

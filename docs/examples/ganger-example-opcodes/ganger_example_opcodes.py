@@ -8,13 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
-from ganger.storage.opcodes import (
-    LevelNeeds,
-    LockNeeds,
-    Opcode,
-    OperationContext,
-    OperationError,
-)
+from ganger.storage.opcodes import LevelNeeds, LockNeeds, Opcode, OperationContext, OperationError
 
 _BLOCK_BYTES = 1024 * 1024
 

@@ -1,0 +1,267 @@
+"""The configuration store: the single writer of ``config.data``, in Ganeti's schema.
+
+It tells the others what concerns them: the rules to the filter evaluator, the number of run
+slots to the scheduler. What it does not know it keeps.
+
+A change is answered when it is in force: on disk, and known to the queue and the scheduler (filter
+rules: compiled, too), so that nothing that happens after the answer goes by what was before.
+
+Rules change in the order in which that was asked for. A client may have sent a request twice, and
+goes on when one of them is answered: what it asks for next must not be undone by the other.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import uuid
+from collections import deque
+from typing import TYPE_CHECKING, Any, assert_never
+
+import msgspec
+
+from ...storage import config_files, errors, rules, settings
+from ...transport import messages
+from ..rules import rule_changes
+from ..runtime.component import Component
+
+if TYPE_CHECKING:
+    from ...transport.addresses import Envelope
+
+ConfigMessage = (
+    messages.ReportConfiguration
+    | messages.ReplaceFilter
+    | messages.DeleteFilter
+    | messages.ListFilters
+    | messages.LastIdReported
+    | messages.RulesInForce
+    | messages.LimitInForce
+    | messages.ReadLimits
+    | messages.SetLimits
+    | messages.ComponentReplaced
+)
+
+
+class _Changes:
+    """Changes of one kind, numbered, and who waits for an answer until they are in force."""
+
+    def __init__(self, serial: int) -> None:
+        self.serial = serial
+        self._unanswered: list[tuple[int, Envelope, messages.Reply]] = []
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether somebody waits for one of them."""
+        return bool(self._unanswered)
+
+    def add(self, envelope: Envelope, answer: messages.Reply) -> None:
+        """One more is stored; ``answer`` follows when it is in force."""
+        self.serial += 1
+        self._unanswered.append((self.serial, envelope, answer))
+
+    def in_force(self, serial: int) -> None:
+        """Everything up to this serial is in force."""
+        waiting, self._unanswered = self._unanswered, []
+        for number, envelope, answer in waiting:
+            if number <= serial:
+                envelope.reply(answer)
+            else:
+                self._unanswered.append((number, envelope, answer))
+
+
+class _Asked(msgspec.Struct, frozen=True):
+    """A change of the rules that waits for its turn.
+
+    ``token``: by the queue's answer to it, or to a later one, a new rule gets its watermark.
+    """
+
+    token: int
+    envelope: Envelope
+    message: messages.ReplaceFilter | messages.DeleteFilter
+
+
+class ConfigStore(Component):
+    """Owns the configuration."""
+
+    name = "config_store"
+
+    def boot(self) -> None:
+        """Read the configuration; make a first one if there is none."""
+        found = config_files.read(self.places.config)
+        if found is None:
+            found = config_files.first_configuration(str(uuid.uuid4()), time.time())
+            config_files.write(self.places.config, found)
+        self._configuration: dict[str, Any] = found
+        # Different from those of an earlier incarnation, whose answers may still come.
+        self._rules = _Changes(time.monotonic_ns())
+        self._slots = _Changes(time.monotonic_ns())
+        self._tokens = time.monotonic_ns()
+        self._asked: deque[_Asked] = deque()
+        self._report()
+
+    def receive(self, envelope: Envelope) -> None:  # noqa: C901 - a table
+        """Handle one message."""
+        message: ConfigMessage = envelope.message  # type: ignore[assignment]
+        match message:
+            case messages.ReportConfiguration():
+                self._report()
+            case messages.ReplaceFilter():
+                self._take_rule(envelope, message)
+            case messages.DeleteFilter():
+                self._take_deletion(envelope, message)
+            case messages.ListFilters():
+                listed = rule_changes.listed(self._filters(), message.uuids, time.time())
+                envelope.reply(messages.FiltersListed(filters=listed))
+            case messages.LastIdReported():
+                self._change_rules(message)
+            case messages.RulesInForce():
+                self._rules.in_force(message.serial)
+            case messages.LimitInForce():
+                self._slots.in_force(message.serial)
+            case messages.ReadLimits():
+                envelope.reply(self._limits())
+            case messages.SetLimits():
+                self._set_limits(envelope, message)
+            case messages.ComponentReplaced():
+                self._ask_again()
+            case _:
+                assert_never(message)
+
+    def _filters(self) -> dict[str, Any]:
+        found: dict[str, Any] = self._configuration.get("filters", {})
+        return found
+
+    def _report(self) -> None:
+        self._report_rules()
+        self._report_limits()
+
+    def _report_rules(self) -> None:
+        self.address("filter_evaluator").notify(
+            messages.RulesChanged(rules=list(self._filters().values()), serial=self._rules.serial)
+        )
+
+    # ------------------------------------------------------------ limits
+
+    def _limits(self) -> messages.LimitsRead:
+        cluster = self._configuration.get("cluster", {})
+        running = cluster.get("max_running_jobs", settings.RUNNING_JOBS_MAX)
+        possible = self._run_slots_max()
+        return messages.LimitsRead(
+            running_jobs_max=running,
+            tracked_jobs_max=cluster.get("max_tracked_jobs", settings.TRACKED_JOBS_MAX),
+            running_jobs_possible=possible if running > possible else None,
+        )
+
+    def _run_slots_max(self) -> int:
+        """For how many running jobs there are descriptors."""
+        budget = self.surroundings.budget
+        return sys.maxsize if budget is None else budget.run_slots
+
+    def _report_limits(self) -> None:
+        limits = self._limits()
+        running = limits.running_jobs_max
+        if limits.running_jobs_possible is not None:
+            running = limits.running_jobs_possible
+            self.log.warning(
+                "fewer run slots than configured: too few files may be open",
+                configured=limits.running_jobs_max,
+                possible=running,
+            )
+        changed = messages.LimitsChanged(running_jobs_max=running, serial=self._slots.serial)
+        self.address("scheduler").notify(changed)
+
+    def _set_limits(self, envelope: Envelope, message: messages.SetLimits) -> None:
+        self._check_slots(message.running_jobs_max)
+        wanted = {
+            "max_running_jobs": message.running_jobs_max,
+            "max_tracked_jobs": message.tracked_jobs_max,
+        }
+        given = {name: value for name, value in wanted.items() if value is not None}
+        cluster = self._configuration.get("cluster", {}) | given
+        self._write({**self._configuration, "cluster": cluster})
+        self._slots.add(envelope, self._limits())
+        self._report_limits()
+
+    def _check_slots(self, wanted: int | None) -> None:
+        budget = self.surroundings.budget
+        if wanted is None or budget is None or wanted <= budget.run_slots:
+            return
+        raise errors.BadRequestError(
+            f"{wanted} run slots: the daemon may open {budget.limit} files at one time, which do "
+            f"for {budget.run_slots}; raise the hard limit (`ulimit -Hn`, or LimitNOFILE= of the "
+            "service) and start it again"
+        )
+
+    # ------------------------------------------------------------ filter rules
+
+    def _take_rule(self, envelope: Envelope, message: messages.ReplaceFilter) -> None:
+        if message.uuid is None:
+            message = msgspec.structs.replace(message, uuid=str(uuid.uuid4()))
+        # Refused now if it is wrong; its watermark is only known to the queue.
+        rule = rule_changes.made(message, watermark=0, now_nanoseconds=time.time_ns())
+        rule_changes.with_rule(self._filters(), rule)
+        self._tokens += 1
+        self._asked.append(_Asked(self._tokens, envelope, message))
+        self.address("job_queue").notify(messages.ReportLastId(token=self._tokens))
+
+    def _take_deletion(self, envelope: Envelope, message: messages.DeleteFilter) -> None:
+        if self._asked:
+            # Behind the rules that were asked for before, of which it may be one.
+            self._asked.append(_Asked(self._tokens, envelope, message))
+        else:
+            self._delete_rule(envelope, message)
+
+    def _ask_again(self) -> None:
+        """Whoever was replaced may have taken an answer with it that a change waits for."""
+        if self._asked:
+            # The answer to the newest does for all.
+            self.address("job_queue").notify(messages.ReportLastId(token=self._tokens))
+        if self._rules.is_awaited:
+            self._report_rules()
+        if self._slots.is_awaited:
+            self._report_limits()
+
+    def _change_rules(self, reported: messages.LastIdReported) -> None:
+        """Everything that was asked for up to this token, in order."""
+        while self._asked and self._asked[0].token <= reported.token:
+            asked = self._asked.popleft()
+            try:
+                if isinstance(asked.message, messages.DeleteFilter):
+                    self._delete_rule(asked.envelope, asked.message)
+                else:
+                    self._store_rule(asked.envelope, asked.message, reported.last_id)
+            except errors.GangerError as error:
+                # Others have been changed since it was asked for. Nobody waits for this message.
+                asked.envelope.refuse(error)
+
+    def _store_rule(
+        self, envelope: Envelope, message: messages.ReplaceFilter, last_id: int
+    ) -> None:
+        rule = rule_changes.made(message, watermark=last_id, now_nanoseconds=time.time_ns())
+        filters = rule_changes.with_rule(self._filters(), rule)
+        self._change(filters, envelope, messages.FilterStored(uuid=rule.uuid))
+
+    def _delete_rule(self, envelope: Envelope, message: messages.DeleteFilter) -> None:
+        wanted = rules.parse_uuid(message.uuid)
+        filters = self._filters()
+        if wanted not in filters:
+            raise errors.UnknownFilterError(f"Filter rule with UUID {wanted} does not exist")
+        remaining = {key: rule for key, rule in filters.items() if key != wanted}
+        self._change(remaining, envelope, messages.Done())
+
+    def _change(self, filters: dict[str, Any], envelope: Envelope, answer: messages.Reply) -> None:
+        """Store these rules and bring them into force; ``answer`` follows when they are."""
+        self._write({**self._configuration, "filters": filters})
+        self._rules.add(envelope, answer)
+        self._report_rules()
+
+    def _write(self, configuration: dict[str, Any]) -> None:
+        """Make this the configuration, durably; `StorageError` leaves all as it was."""
+        serial = configuration.get("serial_no", 0)
+        changed = {
+            **configuration,
+            "serial_no": serial + 1 if isinstance(serial, int) else 1,
+            "mtime": time.time(),
+        }
+        config_files.write(self.places.config, changed)
+        self._configuration = changed

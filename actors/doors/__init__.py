@@ -1,0 +1,1 @@
+"""The listeners: bytes in, messages out."""

@@ -1,0 +1,64 @@
+"""Who may speak for a job at the ZeroMQ door: only the process that holds its lock file.
+
+A process that lost its daemon introduces itself to the successor (`AttachJob`). The kernel says
+which process is at the other end of a local connection, and which one holds a lock file: both
+must be the one that it says it is. From then on its connection may speak for that job alone.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from ...storage import errors, lock_files
+from ...transport import messages
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ...transport.messages import AttachJob, Message
+    from ...transport.zmq.wire import Credentials
+
+
+class Spokesmen:
+    """The connections over which job processes have introduced themselves."""
+
+    def __init__(self, *directories: Path) -> None:
+        self._directories = [os.fspath(directory) for directory in directories]
+        self._introduced: dict[bytes, AttachJob] = {}
+
+    def check(self, peer: bytes, identity: Credentials, message: Message) -> None:
+        """Raise `NotAllowedError` unless ``peer`` may say ``message``, one of `JOB_MESSAGES`."""
+        if identity.kind != "local":
+            raise errors.NotAllowedError("only processes of this machine run jobs")
+        if isinstance(message, messages.AttachJob):
+            self._check_introduction(identity, message)
+            self._introduced[peer] = message
+            return
+        known = self._introduced.get(peer)
+        if known is None or not _is_about(message, known):
+            kind = type(message).__name__
+            raise errors.NotAllowedError(f"{kind}: only the process of a job may speak for it")
+
+    def forget(self, peer: bytes) -> None:
+        """The connection has ended."""
+        self._introduced.pop(peer, None)
+
+    def _check_introduction(self, identity: Credentials, message: AttachJob) -> None:
+        path = message.lock_file
+        directory, name = os.path.split(path)
+        is_named = directory in self._directories and "\0" not in name
+        if not is_named or not name.startswith(f"job_{message.job_id:06d}_"):
+            raise errors.NotAllowedError(f"{path[:200]!r} is no lock file of job {message.job_id}")
+        if identity.pid != message.process_id or lock_files.holder(path) != identity.pid:
+            text = f"process {identity.pid} does not hold the lock file of job {message.job_id}"
+            raise errors.NotAllowedError(text)
+
+
+def _is_about(message: Message, known: AttachJob) -> bool:
+    """Whether the message speaks of that job, and of nothing else."""
+    if isinstance(message, messages.RequestLocks | messages.ReleaseLocks):
+        owner = message.owner
+        return owner.identifier == known.job_id and owner.lock_file == known.lock_file
+    job_id: int = message.job_id  # type: ignore[attr-defined]
+    return job_id == known.job_id

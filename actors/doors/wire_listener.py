@@ -1,0 +1,332 @@
+"""The ZeroMQ door: frames in, typed messages on to the components, replies out as frames.
+
+It has no logic of its own. It checks who speaks and what may be said here, passes requests
+on, and remembers which of them are not answered, so that their senders hear of it when the
+component that had them is replaced.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import time
+import weakref
+from collections import Counter, deque
+from typing import TYPE_CHECKING, assert_never
+
+import msgspec
+
+from ...storage import documents, errors, settings
+from ...transport import frames, messages
+from ...transport.addresses import Envelope, WatchedEnvelope
+from ...transport.messages import (
+    JOB_MESSAGES,
+    RECEIVERS,
+    ClientRequest,
+    JobMessage,
+    Message,
+    Request,
+)
+from ...transport.zmq.wire import Router, Sent
+from ..runtime.component import PollingComponent
+from .job_credentials import Spokesmen
+
+if TYPE_CHECKING:
+    from ...transport.addresses import ComponentAddress
+    from ...transport.zmq.wire import Credentials, Incoming
+
+ListenerMessage = (
+    messages.ReplyDue | messages.FramesWaiting | messages.DoorMissing | messages.ComponentReplaced
+)
+
+_LASTING = (messages.WatchJobs, messages.AttachJob, messages.RequestLocks)
+"""Requests that may stay open for as long as somebody wants."""
+
+_PARTS = (messages.JobChanged, messages.JobLogged, messages.LocksPending)
+"""Replies after which more follow under the same number."""
+
+
+_AT_ONCE = (messages.JobsSubmitted,)
+"""Replies worth the haste: small, and the only ones under their number."""
+
+
+class Outlet(msgspec.Struct, frozen=True):
+    """What the addresses of one listener's peers share."""
+
+    listener: ComponentAddress
+    router: Router
+    unanswered: dict[tuple[bytes, int], str]
+    """The requests that wait for an answer: peer and number, and the component that has it."""
+
+
+class WireAddress(msgspec.Struct, frozen=True):
+    """The address of a peer of the listener; any thread may tell it."""
+
+    peer: bytes
+    outlet: Outlet
+
+    def tell(self, envelope: Envelope) -> None:
+        """Send the message, or hand it to the listener's thread.
+
+        Who waits for a submission is answered by the queue's own thread, if the listener sleeps:
+        waking it up takes as long as all the rest of the answer.
+        """
+        if isinstance(envelope.message, _AT_ONCE) and self._is_sent(envelope):
+            return
+        due = messages.ReplyDue(peer=self.peer, number=envelope.number, message=envelope.message)
+        self.outlet.listener.notify(due)
+
+    def _is_sent(self, envelope: Envelope) -> bool:
+        outlet = self.outlet
+        if (self.peer, envelope.number) not in outlet.unanswered:
+            # Its sender was told that it will never be answered.
+            return False
+        try:
+            data = frames.encode(envelope.message, envelope.number)
+        except errors.FrameError:
+            # The listener has an answer for that.
+            return False
+        sent = outlet.router.send_between(self.peer, data)
+        if sent is Sent.NOT:
+            return False
+        outlet.unanswered.pop((self.peer, envelope.number), None)
+        if sent is Sent.AND_THERE_IS_MORE:
+            outlet.listener.notify(messages.FramesWaiting())
+        return True
+
+
+class OpenFrames:
+    """How many bytes of frames the components are at: above a limit nothing more is read.
+
+    A frame counts until its envelope is no more, whoever had it. That may be noticed in any thread
+    and at any moment, so nothing there takes a lock. ``descriptor`` is readable afterwards.
+    """
+
+    def __init__(self) -> None:
+        self.descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        # Not earlier: envelopes may outlive the listener, and the number could be another file's.
+        weakref.finalize(self, os.close, self.descriptor).atexit = False
+        self._closed: deque[tuple[int, bool]] = deque()
+        self._passing = self._lasting = 0
+
+    def count(self, envelope: WatchedEnvelope, size: int, *, is_lasting: bool) -> None:
+        """A frame of ``size`` bytes is on its way in ``envelope``."""
+        if is_lasting:
+            self._lasting += size
+        else:
+            self._passing += size
+        # Not at the end of the process, when nobody reads any more.
+        weakref.finalize(envelope, self._note, size, is_lasting).atexit = False
+
+    def is_full(self) -> bool:
+        """Whether to read nothing more for now. Requests that last do not count here."""
+        while self._closed:
+            size, was_lasting = self._closed.popleft()
+            if was_lasting:
+                self._lasting -= size
+            else:
+                self._passing -= size
+        return self._passing >= settings.FRAMES_BYTES_OPEN_MAX
+
+    def told(self) -> None:
+        """The descriptor was readable; `is_full` knows what it told of."""
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self.descriptor)
+
+    def has_room(self, size: int) -> bool:
+        """Whether a request that lasts may be as large as this."""
+        return self._lasting + size <= 2 * settings.FRAME_BYTES_MAX
+
+    def _note(self, size: int, was_lasting: bool) -> None:  # noqa: FBT001 - from a finalizer
+        self._closed.append((size, was_lasting))
+        os.eventfd_write(self.descriptor, 1)
+
+
+class WireListener(PollingComponent):
+    """Owns the daemon's ZeroMQ sockets."""
+
+    name = "wire_listener"
+
+    def boot(self) -> None:
+        """Open the doors."""
+        documents.make_private_directory(self.places.run)
+        self._unanswered: dict[tuple[bytes, int], str] = {}
+        self._shares: Counter[bytes] = Counter()
+        self._counted_at = -math.inf
+        self._attached: dict[bytes, Envelope] = {}
+        self._spokesmen = Spokesmen(self.places.lock_files, self.places.former_lock_files)
+        self._open = OpenFrames()
+        self._look_at = 0.0
+        self.mailbox.watch(self._open.descriptor)
+        budget = self.surroundings.budget
+        self._router = Router(
+            self.places.socket,
+            remote=self.surroundings.remote_endpoint,
+            keys=self.places.keys,
+            descriptors_max=None if budget is None else budget.door,
+        )
+        for descriptor in self._router.filenos():
+            self.mailbox.watch(descriptor)
+        self._outlet = Outlet(self.address(self.name), self._router, self._unanswered)
+        self.surroundings.endpoints[:] = self._router.endpoints
+
+    def close(self) -> None:
+        """Close the doors."""
+        if hasattr(self, "_router"):
+            self._router.close()
+
+    def receive(self, envelope: Envelope) -> None:
+        """Send a reply, or tell that one will never come."""
+        message: ListenerMessage = envelope.message  # type: ignore[assignment]
+        match message:
+            case messages.ReplyDue():
+                self._send(message.peer, message.number, message.message)
+            case messages.FramesWaiting():
+                # The end of this turn reads them.
+                pass
+            case messages.DoorMissing():
+                self._put_door_back()
+            case messages.ComponentReplaced():
+                self._refuse_forgotten(message.component)
+                if message.component == "executor":
+                    self._attach_again()
+            case _:
+                assert_never(message)
+
+    def readable(self, descriptors: list[int]) -> None:
+        """Something has come in, or a frame is done."""
+        if self._open.descriptor in descriptors:
+            self._open.told()
+        if self._look_at == math.inf:
+            # Somebody may have come.
+            self._look_at = 0.0
+        self._read_once()
+
+    def turn_ended(self) -> None:
+        """Read the rest, and look from time to time at what does not come to an end."""
+        now = time.monotonic()
+        is_due = now >= self._look_at
+        if is_due:
+            if ended := self._router.end_hoarders():
+                self.log.warning("silent connections are ended: memory grows", count=ended)
+            if ended := self._router.keep_room():
+                self.log.warning("silent connections are ended: a door is full", count=ended)
+        self._read_dry()
+        if is_due:
+            has_connections = self._router.has_connections
+            self._look_at = now + self._router.look_seconds if has_connections else math.inf
+        is_watchful = self._look_at < math.inf
+        self.mailbox.patience_seconds = self._look_at - now if is_watchful else None
+
+    def _put_door_back(self) -> None:
+        """Somebody has deleted the file of the local door, and perhaps its folder."""
+        try:
+            if self._router.put_local_back():
+                self.log.warning("the local door was deleted; it is back")
+        except errors.GangerError as error:
+            # It is tried again when the watchdog looks again.
+            self.log.error("the local door was deleted", error=error.text)
+
+    def _read_dry(self) -> None:
+        """The sockets' descriptors are edge-triggered, also after a send."""
+        # If replies are due, the rest is read at the end of the next turn.
+        while self._router.has_more and self._read_once() and self.mailbox.empty():
+            pass
+
+    def _read_once(self) -> bool:
+        """Read some of what has come in; False while the components are at too much."""
+        if self._open.is_full():
+            # Else the descriptors would report, again and again, what must wait.
+            self._router.receive(limit=0)
+            return False
+        for one in self._router.receive():
+            self._take_in(one)
+        for peer in self._router.take_left():
+            self._forget_peer(peer)
+            self._spokesmen.forget(peer)
+        return True
+
+    def _take_in(self, incoming: Incoming) -> None:
+        address = WireAddress(incoming.peer, self._outlet)
+        number = 0
+        try:
+            self._check_peer(incoming.identity)
+            frame = frames.decode(incoming.data, ClientRequest | JobMessage)
+            number = frame.number
+            if isinstance(frame.message, JOB_MESSAGES):
+                self._spokesmen.check(incoming.peer, incoming.identity, frame.message)
+            self._pass_on(frame, incoming.peer, address, len(incoming.data))
+        except errors.GangerError as error:
+            if isinstance(error, frames.UnreadableMessageError):
+                number = error.number
+            self.log.warning("refused at the door", error=error.text)
+            self._send(incoming.peer, number, messages.Failure(error.name, error.text))
+
+    def _pass_on(self, frame: frames.Frame, peer: bytes, address: WireAddress, size: int) -> None:
+        receiver = RECEIVERS[type(frame.message)]
+        if self.surroundings.directory.depth(receiver) > settings.MAILBOX_DEPTH_MAX:
+            raise errors.BusyError(f"{receiver} has too much work waiting; try again")
+        if isinstance(frame.message, Request):
+            if len(self._unanswered) >= settings.REQUESTS_OPEN_PER_PEER_MAX:
+                self._check_share(peer)
+            if isinstance(frame.message, _LASTING) and not self._open.has_room(size):
+                raise errors.BusyError("the open requests are too large together; try again")
+            self._unanswered[peer, frame.number] = receiver
+        deadline = (
+            None if frame.deadline_seconds is None else time.monotonic() + frame.deadline_seconds
+        )
+        kind = Envelope if size <= settings.SMALL_FRAME_BYTES else WatchedEnvelope
+        envelope = kind(frame.message, address, frame.number, deadline, peer)
+        if isinstance(envelope, WatchedEnvelope):
+            self._open.count(envelope, size, is_lasting=isinstance(frame.message, _LASTING))
+        if isinstance(frame.message, messages.AttachJob):
+            self._attached[peer] = envelope
+        self.address(receiver).tell(envelope)
+
+    def _check_share(self, peer: bytes) -> None:
+        """There are many unanswered requests: refuse another one, if it is one too many."""
+        if len(self._unanswered) >= settings.REQUESTS_OPEN_MAX:
+            raise errors.BusyError("too many requests are open; try again")
+        now = time.monotonic()
+        if now >= self._counted_at + settings.REQUESTS_COUNTED_SECONDS:
+            # All at once and not often: it is seldom needed, and every answer would have to count.
+            self._counted_at = now
+            self._shares = Counter(one for one, _ in self._unanswered.copy())
+        if self._shares[peer] >= settings.REQUESTS_OPEN_PER_PEER_MAX:
+            raise errors.BusyError("too many requests of this connection are open; try again")
+        self._shares[peer] += 1
+
+    def _check_peer(self, identity: Credentials) -> None:
+        if identity.kind == "local" and identity.uid not in (0, os.geteuid()):
+            raise errors.NotAllowedError(f"user {identity.uid} may not use this daemon")
+
+    def _send(self, peer: bytes, number: int, message: Message) -> None:
+        if not isinstance(message, _PARTS):
+            self._unanswered.pop((peer, number), None)
+        try:
+            data = frames.encode(message, number)
+        except errors.FrameError as error:
+            data = frames.encode(messages.Failure(error.name, error.text), number)
+        if not self._router.send(peer, data):
+            self._forget_peer(peer)
+
+    def _forget_peer(self, peer: bytes) -> None:
+        """The peer has gone, or does not read: nobody follows anything for it any more."""
+        self.address("job_queue").notify(messages.PeerGone(peer=peer))
+        self._attached.pop(peer, None)
+        for key in [key for key in self._unanswered.copy() if key[0] == peer]:
+            self._unanswered.pop(key, None)
+
+    def _attach_again(self) -> None:
+        """Tell a new executor of the jobs that its predecessor could reach here."""
+        for envelope in self._attached.values():
+            self.address("executor").tell(envelope)
+
+    def _refuse_forgotten(self, component: str) -> None:
+        error = errors.RequestInterruptedError(f"component {component} was restarted")
+        failure = messages.Failure(error.name, error.text)
+        # A copy, here and above: other threads answer too.
+        forgotten = [key for key, who in self._unanswered.copy().items() if who == component]
+        for peer, number in forgotten:
+            self._send(peer, number, failure)

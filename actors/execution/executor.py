@@ -1,0 +1,645 @@
+"""The executor: fork servers, job processes, their channels and their lock files.
+
+It makes a process for each job it is told to start, passes messages between the job and the
+components, and notices the end of each process. Whether a process is alive is what its
+lock file says (`watching` and `lock_files`); a pidfd only says when to look. The home of
+psutil.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING, assert_never
+
+import psutil
+
+from ...storage import descriptors, documents, errors, lock_files, processes, settings
+from ...transport import frames, messages
+from ...transport.addresses import Envelope
+from ...transport.messages import RECEIVERS, JobMessage, Message
+from ..processes import channels, control_groups, fork_protocol, lock_file_owners, sessions
+from ..runtime.component import PollingComponent
+from . import watching
+from .watching import Phase
+
+if TYPE_CHECKING:
+    from ...storage.processes import Mark
+    from ...transport.addresses import Address
+
+ExecutorMessage = (
+    messages.StartJobs
+    | messages.HandOverConfirmed
+    | messages.RefuseHandOver
+    | messages.AdoptJobs
+    | messages.TellJob
+    | messages.KillDue
+    | messages.RequestDue
+    | messages.WatchDue
+    | messages.ComponentReplaced
+    | messages.StartForkServer
+    | messages.ReportCounts
+    | messages.JobHello
+    | messages.JobLeft
+    | messages.AttachJob
+)
+
+
+class ChannelAddress:
+    """The address of a job process at the end of its channel; any thread may tell it."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self.channel = channels.Channel(end)
+        self._lock = threading.Lock()
+
+    def tell(self, envelope: Envelope) -> None:
+        """Send; lost if the process is gone, whose end is noticed elsewhere.
+
+        A message that fits into no frame ends the channel: the process must not wait for it.
+        """
+        with self._lock:
+            try:
+                self.channel.send(frames.encode(envelope.message, envelope.number))
+            except errors.FrameError:
+                self.channel.give_up()
+            except channels.ChannelClosedError:
+                return
+
+
+class Child:
+    """A job's process as the executor knows it."""
+
+    def __init__(self, job_id: int, phase: Phase, *, needs_user_opcodes: bool = False) -> None:
+        self.job_id = job_id
+        self.phase = phase
+        self.needs_user_opcodes = needs_user_opcodes
+        self.attempts = 1
+        self.channel: ChannelAddress | None = None
+        self.wire: Address | None = None
+        self.pid = 0
+        self.pidfd = -1
+        self.lock_file = ""
+        self.seen_mark: Mark | None = None
+        """The mark of the process, if the name of its lock file has none."""
+        self.was_watched = self.is_adopted = False
+        self.has_left = False
+        self.has_locks = self.has_group = True
+        self.was_killed = False
+        self.exit_code: int | None = None
+
+    @property
+    def mark(self) -> Mark | None:
+        """Which process it is; None if nobody can tell."""
+        return lock_files.mark_of(self.lock_file) or self.seen_mark
+
+    @property
+    def address(self) -> Address | None:
+        """Where the process can be told something now."""
+        return self.channel or self.wire
+
+
+class Executor(PollingComponent):
+    """Owns the fork servers and every running process."""
+
+    name = "executor"
+
+    def boot(self) -> None:
+        """Start a fork server, and take over what runs already."""
+        documents.make_private_directory(self.places.run)
+        documents.make_directory(self.places.lock_files, 0o700)
+        self._children: dict[int, Child] = {}
+        self._by_descriptor: dict[int, Child] = {}
+        self._attachments: dict[str, Envelope] = {}
+        self._servers: dict[str, tuple[subprocess.Popen[bytes], socket.socket]] = {}
+        self._are_strays_likely = True
+        """Processes that died before anybody heard of their lock files may have left some."""
+        control_groups.remove_empty()
+        self._start_server("lean")
+        self.address("job_queue").notify(messages.ReportRunning())
+
+    def close(self) -> None:
+        """Close every channel: jobs that run go on, those not handed over end."""
+        for child in self._children.values():
+            if child.channel is not None:
+                child.channel.channel.close()
+            if child.pidfd >= 0:
+                os.close(child.pidfd)
+        for process, end in self._servers.values():
+            end.close()
+            process.kill()
+            process.wait()
+
+    def receive(self, envelope: Envelope) -> None:  # noqa: C901, PLR0912 - a table
+        """Handle one message."""
+        message: ExecutorMessage = envelope.message  # type: ignore[assignment]
+        match message:
+            case messages.StartJobs():
+                for job_id, needs_user_opcodes in message.jobs:
+                    self._start(job_id, needs_user_opcodes=needs_user_opcodes)
+            case messages.HandOverConfirmed():
+                self._confirm(message)
+            case messages.RefuseHandOver():
+                self._refuse(message)
+            case messages.AdoptJobs():
+                for job_id, lock_file, pid in message.jobs:
+                    self._adopt(job_id, lock_file, pid)
+                self.address("lock_manager").notify(messages.OwnersDoubted())
+            case messages.TellJob():
+                self._tell_job(message)
+            case messages.RequestDue():
+                child = self._children.get(message.job_id)
+                if child is not None and child.phase is Phase.ASKED and child.channel is None:
+                    self._request(child)
+            case messages.WatchDue():
+                child = self._children.get(message.job_id)
+                if child is not None and child.lock_file == message.lock_file:
+                    self._watch_unwatched(child)
+            case messages.KillDue():
+                self._kill(message)
+            case messages.ComponentReplaced():
+                if message.component == "job_queue":
+                    # The one before it may have died with our question.
+                    self.address("job_queue").notify(messages.ReportRunning())
+                self._tell_all(messages.ResendRequested())
+            case messages.StartForkServer():
+                self._start_server(message.template)
+            case messages.ReportCounts():
+                self._report(message.token)
+            case messages.JobHello():
+                self._greet(message)
+            case messages.JobLeft():
+                if child := self._children.get(message.job_id):
+                    child.has_left = True
+                    child.has_locks = message.has_locks
+                    child.has_group = message.has_group
+            case messages.AttachJob():
+                self._attach(message, envelope)
+            case _:
+                assert_never(message)
+
+    def readable(self, descriptors: list[int]) -> None:
+        """Something came from a fork server or a job, or one of them has ended."""
+        for descriptor in descriptors:
+            child = self._by_descriptor.get(descriptor)
+            if child is None:
+                self._read_server(descriptor)
+            elif descriptor == child.pidfd:
+                self._take_end(child)
+            else:
+                self._read_channel(child)
+
+    # ------------------------------------------------------------ fork servers
+
+    def _start_server(self, template: str) -> None:
+        if template in self._servers:
+            return
+        try:
+            process, ours = _fork_server(template, self.places)
+        except OSError as error:
+            self.log.error("no fork server can be started", template=template, error=str(error))
+            due = messages.StartForkServer(template=template)
+            self._later(settings.DISK_RETRY_SECONDS, due)
+            return
+        if (limit := self.surroundings.descriptors_before) is not None:
+            # Jobs get the limit that the daemon was started with: some commands use the old
+            # `select`, others close all descriptors that they might have.
+            descriptors.set_limit(limit, process.pid)
+        self._servers[template] = (process, ours)
+        self.mailbox.watch(ours.fileno())
+        self.log.info("fork server started", template=template, pid=process.pid)
+        for child in self._children.values():
+            if child.phase is Phase.ASKED and _template(child) == template:
+                self._request(child)
+
+    def _read_server(self, descriptor: int) -> None:
+        for template, (process, end) in self._servers.items():
+            if end.fileno() != descriptor:
+                continue
+            reply = fork_protocol.receive_reply(end)
+            if reply is None:
+                self._lose_server(template, process, end)
+            elif (pid := fork_protocol.asked_status(reply[0])) is not None:
+                self._note_status(pid, reply[1])
+            else:
+                self._note_process(*reply)
+            return
+
+    def _lose_server(
+        self, template: str, process: subprocess.Popen[bytes], end: socket.socket
+    ) -> None:
+        self.mailbox.forget(end.fileno())
+        end.close()
+        process.kill()
+        status = process.wait()
+        self._are_strays_likely = True
+        del self._servers[template]
+        self.log.error("fork server ended", template=template, status=status)
+        failed = messages.ComponentFailed(
+            component=f"fork_server:{template}",
+            incarnation=0,
+            text=f"the {template} fork server ended with status {status}",
+        )
+        self.address("supervisor").notify(failed)
+        for child in list(self._children.values()):
+            if _template(child) == template and child.phase is not Phase.ASKED:
+                self._watch_unwatched(child)
+
+    def _watch_unwatched(self, child: Child) -> None:
+        """No server has told, or can tell, of this process: the lock file leads to it."""
+        if child.pidfd < 0 and not self._watch_holder(child):
+            self._forget(child)
+
+    # ------------------------------------------------------------ starting a job
+
+    def _start(self, job_id: int, *, needs_user_opcodes: bool) -> None:
+        child = self._children.get(job_id)
+        if child is not None:
+            # The job queue was replaced and asks again: go on where the hand-over stands.
+            self._ask_hand_over(child)
+            return
+        child = Child(job_id, Phase.ASKED, needs_user_opcodes=needs_user_opcodes)
+        self._children[job_id] = child
+        self._request(child)
+
+    def _request(self, child: Child) -> None:
+        """Ask a fork server for a process; without one, the request waits for it."""
+        # An earlier process, if any, no longer counts: it ends when its channel closes.
+        self._forget_descriptors(child)
+        template = _template(child)
+        if template not in self._servers:
+            if template == "full":
+                self._start_server(template)
+            return
+        try:
+            ours, theirs = channels.pair()
+        except OSError as error:
+            # No descriptors are left: it is asked for when there may be some again.
+            self.log.error("no process can be asked for", job=child.job_id, error=str(error))
+            self._later(settings.DISK_RETRY_SECONDS, messages.RequestDue(job_id=child.job_id))
+            return
+        child.channel = ChannelAddress(ours)
+        self._by_descriptor[ours.fileno()] = child
+        self.mailbox.watch(ours.fileno())
+        with theirs:
+            try:
+                server = self._servers[template][1]
+                fork_protocol.request(server, child.job_id, theirs.fileno())
+            except OSError as error:
+                # The server has died; its end is noticed and the request repeated.
+                self.log.warning("fork server takes no request", error=str(error))
+
+    def _note_process(self, job_id: int, pid: int, pidfd: int) -> None:
+        child = self._children.get(job_id)
+        if child is None or child.pidfd >= 0:
+            if pidfd >= 0:
+                os.close(pidfd)
+            return
+        child.pid = pid
+        if pidfd >= 0:
+            self._watch_process(child, pidfd)
+            return
+        self.log.error("no descriptor is left to watch a process with", job=job_id, job_pid=pid)
+        if child.phase is not Phase.ASKED:
+            self._watch_unwatched(child)
+            return
+        # Nothing is known of it yet: it ends when its channel does, and another is asked for.
+        self._drop_channel(child)
+        self._later(settings.DISK_RETRY_SECONDS, messages.RequestDue(job_id=job_id))
+
+    def _watch_process(self, child: Child, pidfd: int) -> None:
+        child.pidfd = pidfd
+        child.was_watched = True
+        if child.lock_file and lock_files.mark_of(child.lock_file) is None:
+            # The pidfd holds the number fast: what it names now is the process.
+            child.seen_mark = processes.of(child.pid)
+        self._by_descriptor[pidfd] = child
+        self.mailbox.watch(pidfd)
+
+    def _greet(self, message: messages.JobHello) -> None:
+        child = self._children.get(message.job_id)
+        if child is None:
+            return
+        child.phase = Phase.GREETED
+        child.lock_file = message.lock_file
+        child.pid = message.process_id
+        if _template(child) not in self._servers:
+            self._watch_unwatched(child)
+        self._ask_hand_over(child)
+
+    def _ask_hand_over(self, child: Child) -> None:
+        if child.phase is Phase.GREETED and child.channel is not None:
+            asked = messages.HandOverAsked(
+                job_id=child.job_id, lock_file=child.lock_file, process_id=child.pid
+            )
+            self.address("job_queue").tell(Envelope(asked, child.channel))
+
+    def _confirm(self, message: messages.HandOverConfirmed) -> None:
+        child = self._children.get(message.job_id)
+        if child is not None and child.lock_file == message.lock_file:
+            child.phase = Phase.CONFIRMED
+
+    def _refuse(self, message: messages.RefuseHandOver) -> None:
+        child = self._children.get(message.job_id)
+        if child is None or child.lock_file != message.lock_file:
+            return
+        if child.phase is not Phase.CONFIRMED:
+            self._drop_channel(child)
+
+    # ------------------------------------------------------------ messages of jobs
+
+    def _read_channel(self, child: Child) -> None:
+        address = child.channel
+        if address is None:
+            return
+        try:
+            while (frame := address.channel.receive()) is not None:
+                self._route(frame, address)
+        except channels.ChannelClosedError:
+            self._drop_channel(child)
+            if child.pidfd < 0 and child.phase is not Phase.ASKED:
+                # Nothing else would tell of its end.
+                self._watch_unwatched(child)
+
+    def _route(self, frame: bytes, address: ChannelAddress) -> None:
+        try:
+            decoded = frames.decode(frame, JobMessage)
+        except errors.FrameError as error:
+            self.log.error("unreadable frame from a job", error=error.text)
+            return
+        message = decoded.message
+        is_unanswered = isinstance(message, messages.RecordState) and message.is_unanswered
+        envelope = Envelope(message, None if is_unanswered else address, decoded.number)
+        receiver = RECEIVERS[type(message)]
+        if receiver == self.name:
+            self.receive(envelope)
+        else:
+            self.address(receiver).tell(envelope)
+
+    def _drop_channel(self, child: Child) -> None:
+        address, child.channel = child.channel, None
+        if address is None:
+            return
+        descriptor = address.channel.fileno()
+        self.mailbox.forget(descriptor)
+        del self._by_descriptor[descriptor]
+        address.channel.close()
+
+    def _attach(self, message: messages.AttachJob, envelope: Envelope) -> None:
+        child = self._children.get(message.job_id)
+        if child is None or child.lock_file != message.lock_file:
+            # The queue is still being read: the process is welcomed when it is adopted.
+            self._attachments[message.lock_file] = envelope
+            return
+        self._drop_channel(child)
+        child.wire = envelope.reply_to
+        envelope.reply(messages.Done())
+
+    def _tell_job(self, message: messages.TellJob) -> None:
+        child = self._children.get(message.job_id)
+        asked = message.message
+        if child is not None and isinstance(asked, messages.CancelRequested) and asked.kill:
+            self._kill_later(child)
+        if child is not None and child.address is not None:
+            child.address.tell(Envelope(message.message))
+            return
+        if not isinstance(asked, messages.GateChanged):
+            self.address("job_queue").notify(_unreachable(message, asked))
+
+    def _kill_later(self, child: Child) -> None:
+        due = messages.KillDue(job_id=child.job_id, lock_file=child.lock_file)
+        self._later(settings.KILL_SECONDS, due)
+
+    def _later(self, seconds: float, message: Message) -> None:
+        timer = threading.Timer(seconds, functools.partial(self.address(self.name).notify, message))
+        timer.daemon = True
+        timer.start()
+
+    def _kill(self, message: messages.KillDue) -> None:
+        """It was asked to end, and did not react; its commands end with it (`_forget`)."""
+        child = self._children.get(message.job_id)
+        if child is None or child.lock_file != message.lock_file or child.pidfd < 0:
+            return
+        child.was_killed = True
+        self.log.warning("job is killed on request", job=child.job_id, job_pid=child.pid)
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
+
+    def _tell_all(self, message: Message) -> None:
+        for child in self._children.values():
+            if child.address is not None:
+                child.address.tell(Envelope(message))
+
+    # ------------------------------------------------------------ life and death
+
+    def _adopt(self, job_id: int, lock_file: str, known_pid: int | None) -> None:
+        child = self._children.get(job_id)
+        if child is not None and child.lock_file == lock_file:
+            self._ask_hand_over(child)
+            return
+        child = Child(job_id, Phase.CONFIRMED)
+        child.is_adopted = True
+        child.lock_file = lock_file
+        child.pid = known_pid or 0
+        self._children[job_id] = child
+        attachment = self._attachments.pop(lock_file, None)
+        if not self._watch_holder(child):
+            self._forget(child)
+        elif attachment is not None:
+            child.wire = attachment.reply_to
+            attachment.reply(messages.Done())
+
+    def _watch_holder(self, child: Child) -> bool:
+        """Watch the process that holds the child's lock file; False if it is dead."""
+        try:
+            found = lock_file_owners.find(child.lock_file)
+        except lock_file_owners.UnknownHolderError as error:
+            self._watch_later(child, str(error))
+            return True
+        if found is None:
+            return False
+        child.pid = found.pid
+        self._watch_process(child, found.pidfd)
+        return True
+
+    def _watch_later(self, child: Child, reason: str) -> None:
+        self.log.error("no process can be watched", job=child.job_id, error=reason)
+        due = messages.WatchDue(job_id=child.job_id, lock_file=child.lock_file)
+        self._later(settings.DISK_RETRY_SECONDS, due)
+
+    def _take_end(self, child: Child) -> None:
+        """The process has ended. What it still said lies in the channel: read that first."""
+        self._read_channel(child)
+        match watching.after_end(child.phase, child.attempts):
+            case watching.Ending.RETRY:
+                child.attempts += 1
+                self._request(child)
+            case watching.Ending.GIVE_UP:
+                self._forget_descriptors(child)
+                del self._children[child.job_id]
+                lock_files.remove_dead(child.lock_file)
+                self._remove_strays(child)
+                text = "its process ended before it could take the job over, several times"
+                self.address("job_queue").notify(
+                    messages.StartFailed(job_id=child.job_id, text=text)
+                )
+            case watching.Ending.REPORT if child.has_left or not self._ask_status(child):
+                self._forget(child)
+
+    def _ask_status(self, child: Child) -> bool:
+        """Ask the server how a process has ended that did not say goodbye; whether it can tell.
+
+        The server is the only one whom the kernel tells. `_note_status` goes on, or `WatchDue` if
+        the server does not answer.
+        """
+        server = self._servers.get(_template(child))
+        if server is None:
+            return False
+        try:
+            fork_protocol.ask_status(server[1], child.pid)
+        except OSError:
+            return False
+        self._forget_descriptors(child)
+        due = messages.WatchDue(job_id=child.job_id, lock_file=child.lock_file)
+        self._later(settings.STATUS_SECONDS, due)
+        return True
+
+    def _note_status(self, pid: int, status: int) -> None:
+        for child in list(self._children.values()):
+            if child.pid == pid and child.pidfd < 0 and child.lock_file:
+                if status != fork_protocol.UNKNOWN:
+                    child.exit_code = os.waitstatus_to_exitcode(status)
+                self._watch_unwatched(child)
+
+    def _forget(self, child: Child) -> None:
+        """The process is gone: whatever it held is free, and the queue hears of it."""
+        self._forget_descriptors(child)
+        if self._watch_holder(child):
+            self.log.error("a process may live that was thought to have ended", job=child.job_id)
+            return
+        try:
+            if not child.has_left:
+                self._end_left_over(child)
+        except OSError as error:
+            # What it left running has its locks still.
+            self._watch_later(child, str(error))
+            return
+        del self._children[child.job_id]
+        if child.has_group and child.mark is not None:
+            control_groups.remove(child.mark)
+        # Whoever lives has been found by now (`_watch_holder`).
+        lock_files.remove_known_dead(child.lock_file)
+        self._remove_strays(child)
+        if child.has_locks:
+            self.address("lock_manager").notify(messages.OwnerEnded(lock_file=child.lock_file))
+        exited = messages.JobExited(
+            job_id=child.job_id,
+            lock_file=child.lock_file,
+            has_left=child.has_left,
+            was_killed=child.was_killed,
+            exit_code=child.exit_code,
+        )
+        self.address("job_queue").notify(exited)
+
+    def _remove_strays(self, child: Child) -> None:
+        """Delete what died unheard of, unless this one and all before it went well."""
+        self._are_strays_likely |= not child.has_left or child.attempts > 1
+        if self._are_strays_likely and not self._children:
+            self._are_strays_likely = False
+            for folder in (self.places.lock_files, self.places.former_lock_files):
+                lock_files.remove_dead_jobs(folder)
+
+    def _forget_descriptors(self, child: Child) -> None:
+        self._drop_channel(child)
+        if child.pidfd >= 0:
+            self.mailbox.forget(child.pidfd)
+            del self._by_descriptor[child.pidfd]
+            os.close(child.pidfd)
+            child.pidfd = -1
+
+    def _end_left_over(self, child: Child) -> None:
+        """End what a process that died left running, before its locks are free."""
+        if child.mark is None:
+            self.log.warning("nobody knows what it left running", job=child.job_id)
+            return
+        for left in sessions.end_left_over(
+            child.mark, was_seen_ending=child.was_watched, is_own=not child.is_adopted
+        ):
+            self.log.warning("ended a left-over process", pid=left, job_pid=child.mark.pid)
+
+    def _report(self, token: int) -> None:
+        pids = {"daemon": os.getpid()}
+        for template, (process, _) in self._servers.items():
+            pids[f"fork_server:{template}"] = process.pid
+        found = {name: _memory(pid) for name, pid in pids.items()}
+        memory = {name: size for name, size in found.items() if size is not None}
+        report = messages.ExecutorReport(token=token, pid=os.getpid(), memory=memory)
+        self.address("supervisor").notify(report)
+
+
+def end_fork_servers() -> None:
+    """End every child of this process, which are its fork servers; jobs that run go on."""
+    children = psutil.Process().children()
+    for child in children:
+        child.kill()
+    psutil.wait_procs(children)
+
+
+def _fork_server(
+    template: str, places: settings.Places
+) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """A new fork server, and this end of the socket pair to it."""
+    ours, theirs = channels.pair()
+    command = [sys.executable, "-P", "-m", "ganger.actors.execution.template", template]
+    folders = (places.lock_files, places.rehearsals)
+    with theirs:
+        try:
+            process = subprocess.Popen(
+                [*command, str(theirs.fileno()), *map(os.fspath, folders)],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                cwd="/",
+            )
+        except OSError:
+            ours.close()
+            raise
+    return process, ours
+
+
+def _memory(pid: int) -> int | None:
+    """Resident bytes; 0 if nobody can tell now, None if there is no such process."""
+    try:
+        return int(psutil.Process(pid).memory_info().rss)
+    except psutil.Error:
+        return None
+    except OSError:
+        return 0
+
+
+def _template(child: Child) -> str:
+    return "full" if child.needs_user_opcodes else "lean"
+
+
+def _unreachable(
+    message: messages.TellJob, asked: messages.CancelRequested | messages.PriorityRequested
+) -> Message:
+    job_id = message.job_id
+    text = f"Job {job_id} cannot be reached now; try again"
+    match asked:
+        case messages.CancelRequested():
+            return messages.CancelAnswered(
+                job_id=job_id, token=asked.token, accepted=False, text=text
+            )
+        case messages.PriorityRequested():
+            return messages.PriorityAnswered(
+                job_id=job_id,
+                token=asked.token,
+                priority=asked.priority,
+                accepted=False,
+                text=text,
+            )

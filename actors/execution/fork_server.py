@@ -1,0 +1,290 @@
+"""A process that is warm and single-threaded, and forks one child for each job.
+
+How it works. The daemon executes it afresh (``python -m ganger.actors.execution.template``), with
+one end of a socket pair. It imports what a job needs, freezes the collector, and keeps a
+few spare children, each waiting on a socket pair of its own. A request names a job and
+carries the job's channel; a spare gets both, and the daemon the spare's pid and pidfd. While
+nothing is asked for, the spares warm up, one after the other (`warming`).
+
+Two templates: ``lean`` knows the built-in operations and imports nothing that slows a fork
+(no threads, logging, sockets of libraries); ``full`` has also imported the users' opcodes.
+
+A spare holds no descriptor of any other child: each one closes what it inherited, so that
+the end of a channel is seen at once. When the daemon goes away the server and its spares
+end; children that have been given a job go on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import itertools
+import os
+import select
+import signal
+import socket
+from typing import NamedTuple
+
+from ...storage import errors, lock_files, processes, settings
+from ..job import job
+from ..job.daemon_link import Link
+from ..processes import channels, control_groups, fork_protocol
+from . import prewarming
+
+_DESCRIPTORS_END = 2**31 - 1
+
+
+class _Spare(NamedTuple):
+    """A child that waits for a job at the other end of ``end``."""
+
+    end: socket.socket
+    pid: int
+    pidfd: int
+
+
+class ForkServer:
+    """The server's loop. ``daemon`` is its end of the socket pair to the daemon."""
+
+    def __init__(self, daemon: socket.socket, lock_files_folder: str, rehearsals: str) -> None:
+        self._daemon = daemon
+        self._lock_files = lock_files_folder
+        self._rehearsals = rehearsals
+        self._spares: list[_Spare] = []
+        self._cold: set[int] = set()
+        open_now = _open_descriptors()
+        self._ranges = _ranges_without(open_now - {daemon.fileno()})
+        self._highest = max(open_now)
+        self._children: dict[int, tuple[int, int]] = {}
+        """By its pidfd: the pid of a child, and the number of its spare lock file."""
+        self._pid = os.getpid()
+        self._free_numbers: list[int] = []
+        self._numbers = 0
+        self._ended: dict[int, int] = {}
+        self._poll = select.poll()
+        self._poll.register(daemon.fileno(), select.POLLIN)
+
+    def serve(self) -> None:
+        """Serve until the daemon closes its end."""
+        milliseconds = round(settings.WARM_UP_SECONDS * 1000)
+        while True:
+            if len(self._spares) <= settings.SPARE_CHILDREN_LEFT:
+                self._make_spares()
+            cold = self._next_to_warm_up()
+            ready = self._poll.poll(None if cold is None else milliseconds)
+            if cold is not None and not ready:
+                self._warm_up(cold)
+            for descriptor, _ in ready:
+                if descriptor == self._daemon.fileno():
+                    if not self._take_request():
+                        return
+                else:
+                    self._reap(descriptor)
+
+    def _next_to_warm_up(self) -> _Spare | None:
+        first = self._spares[: settings.SPARE_CHILDREN_WARM]
+        return next((spare for spare in first if spare.pidfd in self._cold), None)
+
+    def _warm_up(self, spare: _Spare) -> None:
+        self._cold.remove(spare.pidfd)
+        # One that died while it waited is reaped like any other.
+        with contextlib.suppress(OSError):
+            fork_protocol.ask_to_warm_up(spare.end)
+
+    def _take_request(self) -> bool:
+        try:
+            received = fork_protocol.receive_request(self._daemon)
+        except ConnectionError:
+            return False
+        if received is None:
+            return False
+        job_id, channel = received
+        if (pid := fork_protocol.asked_status(job_id)) is not None:
+            fork_protocol.reply_status(self._daemon, pid, self._status_of(pid))
+            return True
+        self._highest = max(self._highest, channel)
+        if not self._spares:
+            self._make_spare()
+        spare = self._spares.pop(0)
+        self._cold.discard(spare.pidfd)
+        try:
+            fork_protocol.request(spare.end, job_id, channel)
+        except OSError:
+            # The spare died while it waited; its death is reaped, a new one serves.
+            spare.end.close()
+            self._make_spare()
+            spare = self._spares.pop()
+            self._cold.discard(spare.pidfd)
+            fork_protocol.request(spare.end, job_id, channel)
+        fork_protocol.reply(self._daemon, job_id, spare.pid, spare.pidfd)
+        os.close(channel)
+        spare.end.close()
+        return True
+
+    def _make_spares(self) -> None:
+        """Several in a row: after the first fork fewer pages need a copy for the next."""
+        while len(self._spares) < settings.SPARE_CHILDREN:
+            try:
+                self._make_spare()
+            except OSError:
+                if not self._spares:
+                    raise
+                # No more processes, or descriptors, for now: those that are there must do.
+                return
+
+    def _make_spare(self) -> None:
+        ours, theirs = channels.pair()
+        number = self._take_number()
+        self._highest = max(self._highest, ours.fileno(), theirs.fileno())
+        try:
+            pid = os.fork()
+        except OSError:
+            self._free_numbers.append(number)
+            ours.close()
+            theirs.close()
+            raise
+        if pid == 0:
+            self._be_child(theirs, number)
+        theirs.close()
+        # The pidfd is opened before the child can be reaped, so it cannot name another.
+        try:
+            pidfd = os.pidfd_open(pid)
+        except OSError:
+            # Its end of the pair is closed: it leaves.
+            ours.close()
+            os.waitpid(pid, 0)
+            self._free_numbers.append(number)
+            raise
+        self._highest = max(self._highest, pidfd)
+        self._children[pidfd] = pid, number
+        self._poll.register(pidfd, select.POLLIN)
+        self._cold.add(pidfd)
+        self._spares.append(_Spare(ours, pid, pidfd))
+
+    def _take_number(self) -> int:
+        """A number that no living child has: what the one before left under it serves the next."""
+        if self._free_numbers:
+            return self._free_numbers.pop()
+        self._numbers += 1
+        return self._numbers
+
+    def _be_child(self, end: socket.socket, number: int) -> None:
+        # Leaves by os._exit on every path: nothing of the server may run in the child.
+        status = 70
+        try:
+            self._close_all_but(end.fileno())
+            os.setsid()
+            self._serve_request(end, number)
+            status = 0
+        except BaseException:  # noqa: BLE001 - reported, and the process ends either way
+            _report()
+        finally:
+            os._exit(status)
+
+    def _close_all_but(self, kept: int) -> None:
+        """In a child: close what the server has opened, but not what a user's module has.
+
+        Up to the highest number there was: some systems close one number after the other.
+        """
+        end = self._highest + 1
+        for low, high in self._ranges:
+            if low <= kept < high:
+                os.closerange(low, kept)
+                os.closerange(kept + 1, min(high, end))
+            else:
+                os.closerange(low, min(high, end))
+
+    def _serve_request(self, end: socket.socket, number: int) -> None:
+        """In a spare child: wait for a job, then live its life. Returns when there is none."""
+        mark = processes.own()
+        received = fork_protocol.receive_request(end)
+        while received is not None and received[0] == fork_protocol.WARM_UP:
+            # A disk that is full, say, must not cost the spare its life.
+            with contextlib.suppress(OSError, errors.StorageError):
+                prewarming.rehearse(self._rehearsals)
+            received = fork_protocol.receive_request(end)
+        os.close(end.fileno())
+        if received is not None:
+            job_id, descriptor = received
+            channel = channels.Channel(socket.socket(*channels.KIND, fileno=descriptor))
+            spare = lock_files.spare_path(self._lock_files, self._pid, number)
+            job.run_process(job_id, Link(channel), self._lock_files, spare=spare, mark=mark)
+
+    def _status_of(self, pid: int) -> int:
+        """How a child has ended, which may not have been noticed here yet."""
+        for pidfd, (child, _) in list(self._children.items()):
+            if child == pid and _has_ended(pidfd):
+                self._reap(pidfd)
+        return self._ended.get(pid, fork_protocol.UNKNOWN)
+
+    def _reap(self, pidfd: int) -> None:
+        if pidfd not in self._children:
+            # Reaped in the same round, because somebody asked.
+            return
+        self._poll.unregister(pidfd)
+        pid, number = self._children.pop(pidfd)
+        self._free_numbers.append(number)
+        self._cold.discard(pidfd)
+        self._spares = [spare for spare in self._spares if spare.pidfd != pidfd]
+        os.close(pidfd)
+        _, status = os.waitpid(pid, 0)
+        self._ended.pop(pid, None)
+        self._ended[pid] = status
+        if len(self._ended) > settings.ENDED_CHILDREN_KEPT:
+            del self._ended[next(iter(self._ended))]
+
+
+def _has_ended(pidfd: int) -> bool:
+    return os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def _open_descriptors() -> set[int]:
+    # The one through which they were listed is in the list, and closed by now.
+    listed = [int(name) for name in os.listdir("/proc/self/fd")]  # noqa: PTH208 - no pathlib here
+    return {descriptor for descriptor in listed if _is_open(descriptor)}
+
+
+def _is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
+
+
+def _ranges_without(kept: set[int]) -> list[tuple[int, int]]:
+    """From the first to before the second: all descriptors but these."""
+    bounds = [-1, *sorted(kept), _DESCRIPTORS_END]
+    return [(low + 1, high) for low, high in itertools.pairwise(bounds) if low + 1 < high]
+
+
+def _report() -> None:
+    # traceback is imported only here: it is not needed while all goes well.
+    import traceback  # noqa: PLC0415
+
+    os.write(2, traceback.format_exc().encode())
+
+
+def run(template: str, descriptor: int, lock_files_folder: str, rehearsals: str) -> None:
+    """Be a fork server until the daemon closes its end of the socket pair, ``descriptor``.
+
+    ``lock_files_folder`` is the folder for the lock files of jobs' processes, ``rehearsals`` that
+    for the files of jobs that are only rehearsed.
+    """
+    os.setsid()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_DFL)
+    if template == "full":
+        job.load_user_opcodes()
+    prewarming.clear(rehearsals)
+    lock_files.remove_spares(lock_files_folder)
+    # So that no child has to ask for it.
+    processes.boot()
+    control_groups.places()
+    prewarming.rehearse(rehearsals, prewarming.REHEARSALS)
+    gc.collect()
+    prewarming.fill_holes()
+    gc.freeze()
+    gc.disable()
+    daemon = socket.socket(fileno=descriptor)
+    ForkServer(daemon, lock_files_folder, rehearsals).serve()
+    os._exit(0)

@@ -1,0 +1,155 @@
+"""Runs whole jobs inside a fork server, before it serves, so that its children start warm.
+
+The interpreter rewrites code as it learns what runs often, and fills caches at first use.
+What the template has learned every child inherits; what it has not, each child would learn
+again, in memory pages of its own that must be copied first. So the template rehearses a
+job's life, with a link that answers as the daemon would. A spare child with nothing to do
+rehearses too, once: then the pages are its own already when a job comes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+from typing import Any
+
+from ...storage import jobs, opcodes
+from ...transport import frames, messages
+from ..job import job
+from ..job.daemon_link import Link
+from ..processes import channels, fork_protocol
+
+REHEARSALS = 30
+"""How often jobs are rehearsed: enough for the interpreter to settle on its shortcuts."""
+
+FILLING_BLOCKS_MAX = 20_000
+"""Most blocks of one size that `fill_holes` takes."""
+
+_POOL_BYTES = 16_384
+_HEADER_BYTES = 48
+_SMALL_BYTES_MAX = 512
+_BYTES_OBJECT = sys.getsizeof(b"")
+
+_filling: list[bytes] = []
+
+_FIELDS: dict[str, Any] = {"OP_ID": "OP_TEST_DELAY", "duration": 0.000001, "on_master": False}
+_LOCKED: dict[str, Any] = {"OP_ID": "OP_TEST_DELAY", "duration": 0.000001, "on_nodes": ["n1"]}
+
+
+class _RehearsalLink(Link):
+    """A link to nobody: what is sent is packed and unpacked, and answered at once."""
+
+    peer: channels.Channel
+    go: messages.JobGo
+
+    def send(self, message: messages.Message, number: int) -> bool:
+        """Answer ``message`` as the daemon would, over the real channel."""
+        sent = super().send(message, number)
+        answer = self.go if isinstance(message, messages.JobHello) else _answer(message)
+        if answer is not None:
+            self.peer.send(frames.encode(answer, number))
+        while self.peer.receive() is not None:
+            pass
+        return sent
+
+
+def _answer(message: messages.Message) -> messages.Message | None:
+    match message:
+        case messages.RecordState() if not message.is_unanswered:
+            return messages.StateRecorded(serial=message.serial)
+        case messages.RequestLocks():
+            return messages.LocksGranted()
+        case messages.ReleaseLocks():
+            return messages.Done()
+        case messages.AskGate():
+            return messages.GateAnswered(is_open=True)
+    return None
+
+
+def rehearse(folder: str, times: int = 1) -> None:
+    """Run a job without locks and one with, so many times.
+
+    Their files lie in a new folder of this process within ``folder``.
+
+    Raises `OSError` or `StorageError`; nothing is left behind in either case.
+    """
+    own = f"{folder}/{os.getpid()}"
+    # With its parent, which somebody may have cleaned up.
+    os.makedirs(own, 0o700)  # noqa: PTH103 - pathlib is not for the template
+    try:
+        for _ in range(times):
+            for fields in ([_FIELDS], [_FIELDS, _LOCKED]):
+                _rehearse_one(own, fields)
+    finally:
+        _remove(own)
+
+
+def clear(folder: str) -> None:
+    """Make ``folder`` if need be, and remove from it what killed processes left there.
+
+    What was left under the number of another process that lives now stays.
+    """
+    os.makedirs(folder, 0o700, exist_ok=True)  # noqa: PTH103 - pathlib is not for the template
+    for name in os.listdir(folder):  # noqa: PTH208 - likewise
+        if name == str(os.getpid()) or not os.path.exists(f"/proc/{name}"):  # noqa: PTH110
+            _remove(f"{folder}/{name}")
+
+
+def fill_holes() -> None:
+    """Take the free blocks that lie scattered among the template's objects, for good.
+
+    A child's own objects then lie side by side in fresh memory, and not in the holes of a hundred
+    pages, each of which would have to be copied for it. The interpreter's allocator keeps blocks
+    of each size in pools: when one pool has been taken from its first block to its last, those
+    with holes are full.
+    """
+    for size in range(_BYTES_OBJECT + 15 & ~15, _SMALL_BYTES_MAX + 1, 16):
+        in_a_row = before = 0
+        for _ in range(FILLING_BLOCKS_MAX):
+            block = bytes(size - _BYTES_OBJECT)
+            in_a_row = in_a_row + 1 if id(block) == before + size else 1
+            before = id(block)
+            _filling.append(block)
+            if in_a_row == (_POOL_BYTES - _HEADER_BYTES) // size:
+                break
+        else:
+            # Another allocator, which has no such pools.
+            return
+
+
+def _remove(folder: str) -> None:
+    # Somebody else may be at it too.
+    with contextlib.suppress(FileNotFoundError):
+        for name in os.listdir(folder):  # noqa: PTH208 - pathlib is not for the template
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(f"{folder}/{name}")  # noqa: PTH108 - likewise
+        os.rmdir(folder)  # noqa: PTH106 - likewise
+
+
+def _rehearse_one(folder: str, ops: list[dict[str, Any]]) -> None:
+    ours, theirs = channels.pair()
+    link = _RehearsalLink(channels.Channel(_as_in_a_child(ours)))
+    link.peer = channels.Channel(theirs)
+    link.go = _go(folder, [f"{folder}/spare-{place}" for place in range(2)], ops)
+    try:
+        job.run_process(0, link, folder, spare=f"{folder}/spare_0")
+    finally:
+        link.peer.close()
+
+
+def _as_in_a_child(end: socket.socket) -> socket.socket:
+    """The end of a channel after the way that it takes to a child: as a bare descriptor."""
+    server, spare = channels.pair()
+    with server, spare, end:
+        fork_protocol.request(server, 0, end.fileno())
+        received = fork_protocol.receive_request(spare)
+    assert received is not None
+    return socket.socket(*channels.KIND, fileno=received[1])
+
+
+def _go(directory: str, spares: list[str], ops: list[dict[str, Any]]) -> messages.JobGo:
+    entries = [jobs.OpcodeEntry(input=opcodes.check_opcode(dict(fields))) for fields in ops]
+    body = jobs.encode_job(jobs.Job(id=0, ops=entries, extra={jobs.STATE_SERIAL_KEY: 1}))
+    return messages.JobGo(body=body, spares=spares, secrets={}, queue=directory, socket="")

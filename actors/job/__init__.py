@@ -1,0 +1,1 @@
+"""One job, in its own process."""

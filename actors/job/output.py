@@ -1,0 +1,189 @@
+"""The output of a job in the job's own process: collected for a moment, stored, and announced.
+
+How it works. Output that comes after a pause is written at once; what follows within
+`settings.OUTPUT_WRITE_SECONDS` is collected, and written as one block when that time is over or
+the block is full. So a reader sees a line when it is printed, and a flood makes few, large blocks.
+The daemon is told that the file has grown, at most once in that time too.
+
+A disk that refuses neither ends nor blocks the command: the collected block is kept and tried
+again, output that has no room is counted, and a mark says how much is missing.
+
+Imported by the lean fork server, so it imports only what is cheap.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from ...storage import errors, output_blocks, settings
+from ...storage.output_blocks import (
+    ABOUT_OUTPUT,
+    BLOCK_BYTES,
+    LIMIT_REACHED,
+    NOT_STORED,
+    SEGMENTS_MAX,
+    Segment,
+)
+from ...storage.output_files import OutputFile
+
+_MESSAGE = "message"
+
+
+class JobOutput:
+    """Output of a job's opcodes, one after the other.
+
+    ``tell`` is called with the size of the file when it has grown, ``log`` with a sentence for the
+    job's log and its kind. ``clock`` never goes back. Without output nothing is done on disk, and
+    ``tell`` is never called.
+    """
+
+    def __init__(
+        self,
+        file: OutputFile,
+        tell: Callable[[int], None],
+        log: Callable[[str, str], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self._file = file
+        self._tell = tell
+        self._log = log
+        self._clock = clock
+        self._op_index = 0
+        self._limit = self._left = 0
+        self._dropped = 0
+        self._collected: list[tuple[int, list[bytes], int]] = []
+        """Kind of segment, pieces of output, and of marks the bytes that are missing."""
+        self._collected_pieces = self._collected_bytes = 0
+        self._missing = 0
+        """Bytes that had no room since the disk refuses, behind what is collected."""
+        self._is_refused = False
+        self._tried_at = self._told_at = -math.inf
+        self._told_size = 0
+
+    def begin(self, op_index: int, limit: int) -> None:
+        """Output of this opcode follows, of which ``limit`` bytes are kept."""
+        self._op_index = op_index
+        self._limit = self._left = limit
+        self._dropped = 0
+
+    def add(self, data: bytes, stream: str) -> int:
+        """Take in output of ``stdout`` or ``stderr``; how many bytes are within the limit."""
+        kind = output_blocks.KINDS[stream]
+        allowed = min(len(data), self._left)
+        self._left -= allowed
+        for start in range(0, allowed, BLOCK_BYTES):
+            self._collect(kind, data[start : min(start + BLOCK_BYTES, allowed)])
+        if allowed < len(data):
+            self._drop(len(data) - allowed)
+        self.write_if_due()
+        return allowed
+
+    def due(self) -> float:
+        """When `write_if_due` has something to do, on the clock that never goes back."""
+        due = math.inf
+        if self._collected:
+            due = self._write_at
+        if self._told_size < self._file.end:
+            due = min(due, self._told_at + settings.OUTPUT_WRITE_SECONDS)
+        return due
+
+    def write_if_due(self) -> None:
+        """Write what was collected, and tell of it, if it is time."""
+        now = self._clock()
+        if self._collected and now >= self._write_at:
+            self._write(now)
+        is_time_to_tell = now >= self._told_at + settings.OUTPUT_WRITE_SECONDS
+        if self._told_size < self._file.end and is_time_to_tell:
+            self._told_at = now
+            self.tell()
+
+    def tell(self) -> None:
+        """Tell how large the file is, if there is one."""
+        if self._file.end:
+            self._told_size = self._file.end
+            self._tell(self._told_size)
+
+    def end(self) -> None:
+        """The opcode ends: write the rest, and make all of it durable."""
+        if self._dropped:
+            self._mark(LIMIT_REACHED, self._dropped)
+            text = f"Output limit of {self._limit} bytes: {self._dropped} bytes were dropped"
+            self._log(text, ABOUT_OUTPUT)
+        for _ in range(2):
+            # A mark may follow of what was missing behind the first block.
+            if self._collected:
+                self._write(self._clock())
+        if self._is_refused:
+            marked = (count for kind, _, count in self._collected if kind == NOT_STORED)
+            self._missing += self._collected_bytes + sum(marked)
+            self._forget()
+            self._log(f"{self._missing} bytes of output could not be stored", _MESSAGE)
+        try:
+            self._file.flush()
+        except errors.StorageError as error:
+            self._log(f"Output may not survive a loss of power: {error.text}", _MESSAGE)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    @property
+    def _write_at(self) -> float:
+        is_refused = self._is_refused
+        pause = settings.DISK_RETRY_SECONDS if is_refused else settings.OUTPUT_WRITE_SECONDS
+        return self._tried_at + pause
+
+    def _collect(self, kind: int, data: bytes) -> None:
+        if self._missing and not self._collected:
+            self._note_missing()
+        is_full = self._collected_bytes + len(data) > BLOCK_BYTES
+        if is_full or self._missing or self._collected_pieces >= SEGMENTS_MAX - 1:
+            now = self._clock()
+            if not self._is_refused or now >= self._write_at:
+                self._write(now)
+            if self._is_refused:
+                self._missing += len(data)
+                return
+        if self._collected and self._collected[-1][0] == kind:
+            self._collected[-1][1].append(data)
+        else:
+            self._collected.append((kind, [data], 0))
+        self._collected_pieces += 1
+        self._collected_bytes += len(data)
+
+    def _drop(self, count: int) -> None:
+        if not self._dropped:
+            self._mark(LIMIT_REACHED, 0)
+            text = f"Output limit of {self._limit} bytes reached: what follows is dropped"
+            self._log(text, ABOUT_OUTPUT)
+        self._dropped += count
+
+    def _mark(self, kind: int, missing: int) -> None:
+        self._collected.append((kind, [], missing))
+        self._collected_pieces += 1
+
+    def _note_missing(self) -> None:
+        self._mark(NOT_STORED, self._missing)
+        self._missing = 0
+
+    def _write(self, now: float) -> None:
+        self._tried_at = now
+        segments = [
+            Segment(kind, b"".join(pieces), missing) for kind, pieces, missing in self._collected
+        ]
+        try:
+            self._file.append(self._op_index, segments)
+        except errors.StorageError as error:
+            if not self._is_refused:
+                self._is_refused = True
+                self._log(f"Output cannot be stored, which is tried again: {error.text}", _MESSAGE)
+            return
+        self._is_refused = False
+        self._forget()
+        if self._missing:
+            self._note_missing()
+
+    def _forget(self) -> None:
+        self._collected.clear()
+        self._collected_pieces = self._collected_bytes = 0

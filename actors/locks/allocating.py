@@ -1,0 +1,177 @@
+"""Decides what a lock request collides with, and whether it is in order. Pure: no I/O, no clock.
+
+Knows what is held, and nothing of those who wait: they are the matter of ``locking``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ...storage import errors
+from ...storage.locks import Holding, LockMode, Owner, group_of, show, sort_key
+
+__all__ = ["Allocation", "LockIndex"]
+
+Wants = Mapping[str, LockMode]
+"""What somebody wants to have, by lock."""
+
+
+class LockIndex:
+    """Who holds, or wants, a lock in which mode; and who a member of a lock set.
+
+    The granting rule is here: two owners conflict on a lock if one of them means it
+    exclusively, and a lock set counts as each lock of its level.
+    """
+
+    def __init__(self) -> None:
+        self._direct: dict[LockMode, dict[str, set[Owner]]] = {mode: {} for mode in LockMode}
+        self._members: dict[LockMode, dict[str, dict[Owner, int]]] = {mode: {} for mode in LockMode}
+
+    def against(self, lock: str, mode: LockMode) -> set[Owner]:
+        """Those whose entries conflict with this lock in this mode.
+
+        Shared conflicts with what is exclusive, exclusive with everything, on the lock itself,
+        on the lock set it belongs to and, if it is a lock set, on each member.
+        """
+        found: set[Owner] = set()
+        group = group_of(lock)
+        for other in LockMode if mode is LockMode.EXCLUSIVE else (LockMode.EXCLUSIVE,):
+            direct = self._direct[other]
+            found.update(direct.get(lock, ()))
+            if group:
+                found.update(direct.get(group, ()))
+            else:
+                found.update(self._members[other].get(lock, ()))
+        return found
+
+    def against_others(self, owner: Owner, wants: Wants) -> set[Owner]:
+        """Those except ``owner`` whose entries conflict with one of ``wants``."""
+        found: set[Owner] = set()
+        for lock, mode in wants.items():
+            found |= self.against(lock, mode)
+        found.discard(owner)
+        return found
+
+    def locks(self) -> set[str]:
+        """Every lock with an entry, its own or (a lock set) through a member."""
+        return set().union(*self._direct.values(), *self._members.values())
+
+    def owners(self, lock: str) -> list[tuple[Owner, LockMode]]:
+        """Who has an entry on the lock itself, sorted."""
+        found = [(one, mode) for mode in LockMode for one in self._direct[mode].get(lock, ())]
+        return sorted(found, key=lambda entry: entry[0].order)
+
+    def add(self, owner: Owner, lock: str, mode: LockMode) -> None:
+        """Enter the owner; it must have no entry on this lock yet."""
+        self._direct[mode].setdefault(lock, set()).add(owner)
+        if group := group_of(lock):
+            counts = self._members[mode].setdefault(group, {})
+            counts[owner] = counts.get(owner, 0) + 1
+
+    def remove(self, owner: Owner, lock: str, mode: LockMode) -> None:
+        """Take back what was entered."""
+        owners = self._direct[mode][lock]
+        owners.remove(owner)
+        if not owners:
+            del self._direct[mode][lock]
+        if group := group_of(lock):
+            counts = self._members[mode][group]
+            counts[owner] -= 1
+            if not counts[owner]:
+                del counts[owner]
+            if not counts:
+                del self._members[mode][group]
+
+
+class Allocation:
+    """Who holds which lock. Owners that hold nothing are not in it."""
+
+    def __init__(self) -> None:
+        self.index = LockIndex()
+        self.revision = 0
+        self._held: dict[Owner, dict[str, LockMode]] = {}
+        self._highest: dict[Owner, str] = {}
+        self._holdings: dict[Owner, Holding] = {}
+
+    def __contains__(self, owner: Owner) -> bool:
+        return owner in self._held
+
+    def owners(self) -> list[Owner]:
+        """Everybody who holds something, sorted."""
+        return sorted(self._held, key=lambda owner: owner.order)
+
+    def held_by(self, owner: Owner) -> Wants:
+        """What the owner holds, in no order."""
+        return self._held.get(owner, {})
+
+    def holding(self, owner: Owner) -> Holding:
+        """What the owner holds, in lock order. Kept at hand until it changes."""
+        if owner not in self._holdings:
+            held = self._held[owner]
+            locks = tuple((lock, held[lock]) for lock in sorted(held, key=sort_key))
+            self._holdings[owner] = Holding(owner, locks)
+        return self._holdings[owner]
+
+    def check_order(self, owner: Owner, wants: Wants) -> None:
+        """Raise `LockRequestError` if the owner may not ask for this, given what it holds."""
+        if owner not in self._held:
+            return
+        held = self._held[owner]
+        highest = self._highest_of(owner)
+        for lock, mode in wants.items():
+            has = (held.get(lock), held.get(group_of(lock) or lock))
+            in_order = sort_key(lock) >= sort_key(highest)
+            if not in_order and not any(one is not None and one.covers(mode) for one in has):
+                raise errors.LockRequestError(
+                    f"Order violation: requesting {show(lock)} while holding {show(highest)}"
+                )
+        for lock, mode in wants.items():
+            group = group_of(lock)
+            if group and mode is LockMode.EXCLUSIVE and held.get(group) is LockMode.SHARED:
+                raise errors.LockRequestError(
+                    f"Order violation: requesting exclusively {show(lock)} while holding a shared"
+                    f" lock on the group lock {show(group)} it belongs to."
+                )
+
+    def is_upgrade(self, owner: Owner, wants: Wants) -> bool:
+        """Whether the owner wants to make a lock exclusive that it shares."""
+        held = self.held_by(owner)
+        return any(
+            mode is LockMode.EXCLUSIVE and held.get(lock) is LockMode.SHARED
+            for lock, mode in wants.items()
+        )
+
+    def apply(self, owner: Owner, modes: Iterable[tuple[str, LockMode | None]]) -> bool:
+        """Give the locks these modes (None: release); whether anything was given back.
+
+        Only for what conflicts with nobody.
+        """
+        held = self._held.setdefault(owner, {})
+        gave_back = False
+        for lock, mode in modes:
+            before = held.get(lock)
+            if before is mode:
+                continue
+            self.revision += 1
+            if before is not None:
+                self.index.remove(owner, lock, before)
+                gave_back |= mode is not LockMode.EXCLUSIVE
+            if mode is None:
+                del held[lock]
+                if self._highest.get(owner) == lock:
+                    del self._highest[owner]
+            else:
+                held[lock] = mode
+                self.index.add(owner, lock, mode)
+                if sort_key(lock) > sort_key(self._highest_of(owner)):
+                    self._highest[owner] = lock
+        self._holdings.pop(owner, None)
+        if not held:
+            del self._held[owner]
+        return gave_back
+
+    def _highest_of(self, owner: Owner) -> str:
+        # Looked for again only after the highest lock itself was released.
+        if owner not in self._highest:
+            self._highest[owner] = max(self._held[owner], key=sort_key)
+        return self._highest[owner]

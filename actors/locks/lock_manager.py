@@ -1,0 +1,229 @@
+"""The lock manager: who holds which lock and who waits (`locking`); owns ``locks.data``.
+
+Every change is on disk before it is announced. On disk means: written, not flushed. The file
+matters only while processes live that hold locks, so it must survive the daemon, and need
+not survive the machine (docs/decisions/locks-without-flush.md).
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from typing import TYPE_CHECKING, assert_never
+
+from ...storage import documents, errors, lock_files, settings
+from ...storage.locks import LocksFile, Owner, decode_locks, encode_locks
+from ...transport import messages
+from ..processes import sessions
+from ..runtime.component import Component
+from . import lock_remedies
+from .locking import LockState, LockView
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ...transport.addresses import Envelope
+    from ...transport.messages import Message
+
+LockMessage = (
+    messages.RequestLocks
+    | messages.ReleaseLocks
+    | messages.OwnerEnded
+    | messages.OwnersDoubted
+    | messages.ListLocks
+    | messages.ExplainOwner
+    | messages.SimulateLocks
+    | messages.DiskRetried
+)
+
+_WAITING_SHOWN_MAX = 200
+
+
+class LockManager(Component):
+    """Grants locks; answers wait until the turn's changes are on disk."""
+
+    name = "lock_manager"
+
+    def boot(self) -> None:
+        """Read who holds what, and free what belongs to the dead."""
+        self._waiting: dict[Owner, Envelope] = {}
+        self._granted: dict[Owner, float] = {}
+        self._answers: list[tuple[Envelope, Message]] = []
+        self._state = self._load()
+        self._written_revision = -1
+        self._is_disk_awaited = False
+        self._end_dead_owners()
+
+    def receive(self, envelope: Envelope) -> None:
+        """Handle one message."""
+        message: LockMessage = envelope.message  # type: ignore[assignment]
+        match message:
+            case messages.RequestLocks():
+                self._request(envelope, message)
+            case messages.ReleaseLocks():
+                self._wake(self._state.release_owner(message.owner))
+                self._waiting.pop(message.owner, None)
+                self._granted.pop(message.owner, None)
+                self._answers.append((envelope, messages.Done()))
+            case messages.OwnerEnded():
+                self._end_owner(message.lock_file)
+            case messages.OwnersDoubted():
+                self._end_dead_owners()
+            case messages.DiskRetried():
+                # The end of this turn tries again.
+                self._is_disk_awaited = False
+            case messages.ListLocks():
+                rows = [_row(view) for view in self._state.rows()]
+                envelope.reply(messages.LocksListed(rows=rows))
+            case messages.ExplainOwner():
+                self._explain(message)
+            case messages.SimulateLocks():
+                self._simulate(message)
+            case _:
+                assert_never(message)
+
+    def turn_ended(self) -> None:
+        """Write what has changed, then answer."""
+        if self._state.revision != self._written_revision:
+            data = encode_locks(self._state.snapshot())
+            try:
+                documents.replace(self.places.locks, data, flush=False, mode=0o600)
+            except errors.StorageError as error:
+                # Nobody is told of a lock that is not on disk.
+                self.log.error("locks are not announced", error=error.text)
+                self._retry_disk_later()
+                return
+            self._written_revision = self._state.revision
+        answers, self._answers = self._answers, []
+        for envelope, answer in answers:
+            envelope.reply(answer)
+
+    def _retry_disk_later(self) -> None:
+        if self._is_disk_awaited:
+            return
+        self._is_disk_awaited = True
+        self._later(messages.DiskRetried())
+
+    def _later(self, message: messages.DiskRetried | messages.OwnersDoubted) -> None:
+        notify = functools.partial(self.address(self.name).notify, message)
+        timer = threading.Timer(settings.DISK_RETRY_SECONDS, notify)
+        timer.daemon = True
+        timer.start()
+
+    def _load(self) -> LockState:
+        data = documents.read(self.places.locks)
+        try:
+            file = LocksFile() if data is None else decode_locks(data)
+            state, _ = LockState.restore(file)
+        except errors.StorageError as error:
+            # It is written without a flush, so it may be torn after a power loss; and then
+            # no process lives that could hold a lock.
+            folders = (self.places.lock_files, self.places.former_lock_files)
+            if any(lock_files.holder(path) for at in folders for path in at.glob("job_*")):
+                raise
+            self.log.warning("locks.data is started afresh", error=error.text)
+            return LockState()
+        return state
+
+    def _request(self, envelope: Envelope, message: messages.RequestLocks) -> None:
+        owner = message.owner
+        if lock_files.is_dead(owner.lock_file):
+            raise errors.LockRequestError(f"the owner's lock file {owner.lock_file} is dead")
+        outcome = self._state.request(owner, message.priority, message.changes)
+        self._wake(outcome.woken)
+        if outcome.granted:
+            self._waiting.pop(owner, None)
+            self._granted[owner] = time.time()
+            self._answers.append((envelope, messages.LocksGranted()))
+            return
+        self._waiting[owner] = envelope
+        pending = messages.LocksPending(blockers=list(outcome.blockers))
+        self._answers.append((envelope, pending))
+
+    def _explain(self, message: messages.ExplainOwner) -> None:
+        wanted = [
+            messages.WantedLock(
+                name=view.name,
+                mode=str(view.mode),
+                holders=[
+                    (_job(owner), str(mode), self._granted.get(owner))
+                    for owner, mode in view.holders
+                ],
+                ahead=[_job(owner) for owner in view.ahead],
+            )
+            for view in self._state.wants_of(message.lock_file)
+        ]
+        remedy = lock_remedies.for_owner(self._state, message.lock_file)
+        explained = messages.OwnerExplained(token=message.token, locks=wanted, remedy=remedy)
+        self.address("job_queue").notify(explained)
+
+    def _simulate(self, message: messages.SimulateLocks) -> None:
+        state, granted = lock_remedies.granted_after(self._state, message.ended)
+        waiting = [
+            messages.Waiting(id=_job(owner), kind="lock", text=_first_wait(state, owner))
+            for owner in state.waiting()[:_WAITING_SHOWN_MAX]
+        ]
+        jobs = {owner.lock_file: _job(owner) for owner in self._state.owners()}
+        simulated = messages.LocksSimulated(
+            token=message.token,
+            granted=[jobs[lock_file] for lock_file in granted],
+            waiting=waiting,
+            count=len(state.waiting()),
+        )
+        self.address("job_queue").notify(simulated)
+
+    def _end_dead_owners(self) -> None:
+        for lock_file in dict.fromkeys(owner.lock_file for owner in self._state.owners()):
+            if lock_files.is_dead(lock_file):
+                mark = lock_files.mark_of(lock_file)
+                try:
+                    # What it left running must not meet those who get the locks.
+                    if mark is not None:
+                        sessions.end_left_over(mark)
+                except OSError as error:
+                    self.log.error("a dead owner keeps its locks for now", error=str(error))
+                    self._later(messages.OwnersDoubted())
+                    return
+                self.log.info("a dead owner's locks are freed", lock_file=lock_file)
+                self._end_owner(lock_file)
+
+    def _end_owner(self, lock_file: str) -> None:
+        for owner in [owner for owner in self._granted if owner.lock_file == lock_file]:
+            del self._granted[owner]
+        self._wake(self._state.release_lock_file(lock_file))
+        for owner in [owner for owner in self._waiting if owner.lock_file == lock_file]:
+            del self._waiting[owner]
+
+    def _wake(self, woken: Iterable[Owner]) -> None:
+        for owner in woken:
+            self._granted[owner] = time.time()
+            envelope = self._waiting.pop(owner, None)
+            if envelope is not None:
+                self._answers.append((envelope, messages.LocksGranted()))
+
+
+def _job(owner: Owner) -> int:
+    return owner.identifier if isinstance(owner.identifier, int) else 0
+
+
+def _first_wait(state: LockState, owner: Owner) -> str:
+    """The first lock that the owner waits for, and for whom."""
+    for want in state.wants_of(owner.lock_file):
+        how = "held" if want.holders else "wanted earlier"
+        others = [holder for holder, _ in want.holders] or want.ahead
+        return f"waits for {want.name} ({want.mode}), {how} by {', '.join(map(_shown, others))}"
+    return "waits for locks"
+
+
+def _row(view: LockView) -> messages.LockRow:
+    return messages.LockRow(
+        name=view.name,
+        mode=None if view.mode is None else str(view.mode),
+        owners=[_shown(owner) for owner in view.owners],
+        pending=[(str(change), [_shown(owner)]) for change, owner in view.pending],
+    )
+
+
+def _shown(owner: Owner) -> str:
+    return str(owner.identifier)

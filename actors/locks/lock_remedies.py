@@ -1,0 +1,51 @@
+"""The smallest change that would give a job the locks it waits for: tried out on a copy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...storage.jobs import PRIORITY_MIN
+from ...transport.messages import LockRemedy
+from .locking import LockState
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+
+def for_owner(state: LockState, lock_file: str) -> LockRemedy:
+    """What would give the owner of ``lock_file`` the locks that it waits for.
+
+    The end of those who hold them; where others stand before it, a better priority as well, or
+    the end of those others too.
+    """
+    wants = state.wants_of(lock_file)
+    holders = {owner.lock_file for want in wants for owner, _ in want.holders}
+    ahead = {owner.lock_file for want in wants for owner in want.ahead}
+    best = state.best_priority_before(lock_file)
+    priority = None
+    ends = holders
+    if not _is_granted(state, lock_file, ends, None):
+        if best is not None and best > PRIORITY_MIN:
+            priority = best - 1
+        if priority is None or not _is_granted(state, lock_file, ends, priority):
+            priority, ends = None, holders | ahead
+    jobs = {owner.identifier for owner in state.owners() if owner.lock_file in ends}
+    return LockRemedy(ends=sorted(job for job in jobs if isinstance(job, int)), priority=priority)
+
+
+def granted_after(state: LockState, ended: Collection[str]) -> tuple[LockState, list[str]]:
+    """The locks once these lock files' owners are gone, and whose requests were granted by it."""
+    copy, _ = LockState.restore(state.snapshot())
+    woken = [owner.lock_file for path in sorted(ended) for owner in copy.release_lock_file(path)]
+    return copy, [path for path in woken if path not in ended]
+
+
+def _is_granted(
+    state: LockState, lock_file: str, ended: Collection[str], priority: int | None
+) -> bool:
+    if priority is not None:
+        state, _ = LockState.restore(state.snapshot())
+        for owner in state.owners():
+            if owner.lock_file == lock_file and state.set_priority(owner, priority):
+                return True
+    return lock_file in granted_after(state, ended)[1]

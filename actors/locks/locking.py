@@ -1,0 +1,531 @@
+"""Decides who gets a lock, who waits, and who is served next. Pure: no I/O, no clock.
+
+`LockState` is changed by its methods and by nothing else; each of them says which waiting
+owners got their locks as a consequence (``woken``), so that the lock manager can tell them
+once the new state is on disk.
+
+How it works
+============
+
+**Holding** (``allocating``). Two owners conflict on a lock if one of them has it exclusively. A
+lock set counts as each lock of its level. A request is all or nothing; it is *held up* by every
+owner whose locks conflict with what it wants.
+
+**The line** (``waiting``). A request that cannot be granted waits in line, at most one of each
+owner. The line is sorted by (priority, owner). Of two that conflict, the one behind is not
+served first: the one ahead *defers* it. A new request counts as behind everybody of at least
+its urgency. If nobody holds it up and only the line stops it, then it takes its place behind
+those of its own priority whom it would harm, even if its owner sorts before theirs.
+
+**The exception.** Q *waits for* O if O holds Q up, or if Q is behind O in line and conflicts
+with it, or if Q waits for somebody who waits for O. A request of O passes everybody who waits
+for O: those cannot be served before O has finished anyway.
+
+**Waking.** Each request in line is queued *under* one owner that really stops it: the smallest
+of those that hold it up or, if there are none, the first of those that defer it. It is tried
+again, in line order, when
+
+1. that owner gives something back, or its own request is withdrawn or moves in line; or
+2. a request enters the line, so that the one ahead now waits for the one that it defers.
+
+*No wake-up is lost.* While the owner above a request stops it, it cannot be granted. An owner
+that holds it up stops doing so only by giving back (1). One that defers it still stops it when
+served, because then it holds what conflicts; otherwise it leaves the line or moves in it (1). The
+exception begins to apply only when somebody begins to wait for somebody. Grants let others wait
+only for an owner that waits for nobody itself, which completes no chain. So it takes a request
+that enters the line, and the new chain runs through its owner (2).
+
+*Nobody waits for ever.* Assume a ring of requests, each queued under the next one's owner. If one
+of them is deferred by the next, then that next one waits, round the ring, for the first, which
+therefore passes it: a contradiction. So each is held up by the next. But owners acquire in lock
+order, so the highest lock held rises along the ring and cannot come back to where it was. One
+thing in this breaks the order, which is making a shared lock (set) exclusive: two owners that
+share it may both wait for the other to let go. A request that would close such a ring is refused.
+Without rings every chain ends at an owner that runs, and that gives its locks back one day.
+
+*Nobody starves.* A request in line is passed only by more urgent ones, by those for which it
+waits, and by those of smaller owners (older jobs) of its own priority that were held up when
+they came.
+
+**Cost.** Owners are found by lock and by lock set, waiting requests by the locks they want and by
+the owner above them: what others hold or want costs an unrelated request nothing.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import re
+from collections.abc import Callable, Container, Iterable, Iterator
+from math import inf
+
+import msgspec
+
+from ...storage import errors
+from ...storage.locks import (
+    Changes,
+    LockChange,
+    LockLevel,
+    LockMode,
+    LocksFile,
+    Owner,
+    Pending,
+    check_name,
+    level_of,
+    show,
+    sort_key,
+)
+from .allocating import Allocation, Wants
+from .waiting import Position, Waiter, WaitingLine
+
+__all__ = ["LockState", "LockView", "Outcome", "WantView"]
+
+_AHEAD_OF_ALL: Position = (-inf, -inf)
+_BEHIND_ALL: Position = (inf, inf)
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What became of a request: granted, or stopped by ``blockers`` (sorted).
+
+    ``woken`` are other owners whose waiting requests were granted as a consequence.
+    """
+
+    granted: bool
+    blockers: tuple[Owner, ...] = ()
+    woken: tuple[Owner, ...] = ()
+
+
+class LockView(msgspec.Struct, frozen=True):
+    """One row of the lock list; ``mode`` is None if nobody holds the lock itself."""
+
+    name: str
+    mode: LockMode | None
+    owners: tuple[Owner, ...]
+    pending: tuple[tuple[LockChange, Owner], ...]
+
+
+class WantView(msgspec.Struct, frozen=True):
+    """A lock that somebody waits for: who holds it against him, and who stands before him."""
+
+    name: str
+    mode: LockMode
+    holders: tuple[tuple[Owner, LockMode], ...]
+    ahead: tuple[Owner, ...]
+
+
+class LockState:
+    """Who holds which lock, and who waits."""
+
+    def __init__(self) -> None:
+        self._allocation = Allocation()
+        self._line = WaitingLine()
+        # Those in line who want to make a lock exclusive that they share.
+        self._upgrading: set[Owner] = set()
+        self._by_lock_file: dict[str, set[Owner]] = {}
+
+    @classmethod
+    def restore(cls, file: LocksFile) -> tuple[LockState, tuple[Owner, ...]]:
+        """The state that ``file`` describes, and the owners woken (none, if it was at rest).
+
+        `StorageError` if it contradicts itself: nobody can tell then who holds what.
+        """
+        state = cls()
+        allocation = state._allocation
+        for holding in file.allocation:
+            owner = holding.owner
+            for lock, mode in holding.locks:
+                others = allocation.index.against_others(owner, {lock: mode})
+                if others or lock in allocation.held_by(owner):
+                    raise errors.StorageError(f"locks.data contradicts itself about {lock}")
+                state._apply(owner, [(lock, mode)])
+        stood: set[Owner] = set()
+        for pending in file.pending:
+            if pending.owner in stood:
+                raise errors.StorageError(f"locks.data has two requests of {pending.owner}")
+            state._stand(pending, behind=stood)
+            stood.add(pending.owner)
+        return state, state._settle(stood)
+
+    @property
+    def revision(self) -> int:
+        """Counts changes: while it stays the same there is nothing new to write."""
+        return self._allocation.revision + self._line.revision
+
+    def snapshot(self) -> LocksFile:
+        """What ``locks.data`` has to say of this state."""
+        return LocksFile(
+            tuple(self._allocation.holding(owner) for owner in self._allocation.owners()),
+            tuple(waiter.pending for waiter in self._line),
+        )
+
+    # Requests.
+
+    def request(self, owner: Owner, priority: int, changes: Iterable[tuple[str, str]]) -> Outcome:
+        """Make all of ``changes``, or wait in line until they can be made.
+
+        Repeating the request that waits gives its present blockers and changes nothing but its
+        priority: the owner knows it best.
+        """
+        pending = Pending(priority, owner, _typed(changes))
+        waiter = self._line.get(owner)
+        if waiter is not None and waiter.pending.changes == pending.changes:
+            return self._outcome(owner, self.set_priority(owner, priority))
+        wants = self._check(owner, pending.changes)
+        holding_up, harmed = self._obstacles(owner, wants, (priority, inf))
+        if not holding_up and not harmed:
+            return Outcome(granted=True, woken=self._take(owner, pending.changes))
+        self._refuse_ring(owner, wants, holding_up)
+        self._stand(pending, {other.owner for other in harmed})
+        return self._outcome(owner, self._settle({owner} | self._passing_now(owner)))
+
+    def try_request(
+        self, owner: Owner, changes: Iterable[tuple[str, str]], priority: float = inf
+    ) -> Outcome:
+        """Make all of ``changes`` now or never; without a priority it yields to all in line."""
+        typed = _typed(changes)
+        wants = self._check(owner, typed)
+        holding_up, harmed = self._obstacles(owner, wants, (priority, inf))
+        if holding_up:
+            return Outcome(granted=False, blockers=tuple(sorted(holding_up, key=_order)))
+        if harmed:
+            return Outcome(granted=False, blockers=(harmed[0].owner,))
+        return Outcome(granted=True, woken=self._take(owner, typed))
+
+    def opportunistic_union(
+        self, owner: Owner, wanted: Iterable[tuple[str, LockMode]], at_least: int = 0
+    ) -> list[str]:
+        """Take those of ``wanted`` that are free; the new ones, in reverse lock order.
+
+        If fewer than ``at_least`` can be had then none is taken. What is out of lock order
+        cannot be had.
+        """
+        self._check(owner, ())
+        before = dict(self._allocation.held_by(owner))
+        taken: list[str] = []
+        for lock, mode in sorted(set(wanted), key=_wanted_order):
+            held = before.get(lock)
+            if (held is None or not held.covers(mode)) and self._can_take(owner, lock, mode):
+                self._apply(owner, [(lock, mode)])
+                taken.append(lock)
+        if len(taken) < at_least:
+            self._apply(owner, [(lock, before.get(lock)) for lock in taken])
+            return []
+        return taken[::-1]
+
+    def set_priority(self, owner: Owner, priority: int) -> tuple[Owner, ...]:
+        """Give the waiting request of ``owner``, if there is one, another priority."""
+        waiter = self._line.get(owner)
+        if waiter is None or waiter.pending.priority == priority:
+            return ()
+        self._leave(owner)
+        _, harmed = self._obstacles(owner, waiter.wants, (priority, inf))
+        pending = msgspec.structs.replace(waiter.pending, priority=priority)
+        self._stand(pending, {other.owner for other in harmed})
+        return self._settle({owner} | self._line.under(owner) | self._passing_now(owner))
+
+    # Giving back. All of these withdraw the owner's waiting request first.
+
+    def release_owner(self, owner: Owner) -> tuple[Owner, ...]:
+        """Drop the owner's waiting request and all its locks."""
+        return self._settle(self._drop(owner))
+
+    def release_lock_file(self, lock_file: str) -> tuple[Owner, ...]:
+        """Drop every owner with this lock file: the process that had it is gone."""
+        due: set[Owner] = set()
+        for owner in sorted(self._by_lock_file.get(lock_file, ()), key=_order):
+            due |= self._drop(owner)
+        return self._settle(due)
+
+    def free_level(self, owner: Owner, level: LockLevel) -> tuple[Owner, ...]:
+        """Release the owner's locks of this level."""
+        return self._settle(self._drop(owner, lambda lock: level_of(lock) is level))
+
+    def downgrade_level(self, owner: Owner, level: LockLevel) -> tuple[Owner, ...]:
+        """Make the owner's locks of this level shared."""
+        return self._settle(
+            self._drop(owner, lambda lock: level_of(lock) is level, LockMode.SHARED)
+        )
+
+    def intersect(self, owner: Owner, locks: Iterable[str]) -> tuple[Owner, ...]:
+        """Release the owner's locks, of all levels, that are not among ``locks``."""
+        kept = set(locks)
+        for lock in kept:
+            check_name(lock)
+        return self._settle(self._drop(owner, lambda lock: lock not in kept))
+
+    # Questions.
+
+    def has_pending(self, owner: Owner) -> bool:
+        """Whether a request of this owner waits."""
+        return owner in self._line
+
+    def mode_of(self, owner: Owner, lock: str) -> LockMode | None:
+        """How the owner holds the lock itself."""
+        return self._allocation.held_by(owner).get(lock)
+
+    def owners(self) -> list[Owner]:
+        """Everybody who holds something or waits."""
+        return sorted({*self._allocation.owners(), *(one.owner for one in self._line)}, key=_order)
+
+    def list_locks(self, owner: Owner) -> tuple[tuple[str, LockMode], ...]:
+        """What the owner holds, in lock order."""
+        return self._allocation.holding(owner).locks if owner in self._allocation else ()
+
+    def list_all_locks(self) -> list[str]:
+        """Every lock that is held, itself or (a lock set) through a member; in lock order."""
+        return sorted(self._allocation.index.locks(), key=sort_key)
+
+    def list_all_locks_owners(self) -> list[tuple[str, list[tuple[Owner, LockMode]]]]:
+        """The same, each with those who hold it itself."""
+        return [(lock, self._allocation.index.owners(lock)) for lock in self.list_all_locks()]
+
+    def list_waiting_status(
+        self,
+    ) -> tuple[list[tuple[str, list[tuple[Owner, LockMode]]]], list[Pending]]:
+        """The same, and all who wait, in line."""
+        return self.list_all_locks_owners(), [waiter.pending for waiter in self._line]
+
+    def wants_of(self, lock_file: str) -> list[WantView]:
+        """What the owners with this lock file wait for, in lock order, and why they must."""
+        found = []
+        for owner in self._by_lock_file.get(lock_file, ()):
+            waiter = self._line.get(owner)
+            for lock, mode in sorted(waiter.wants.items() if waiter else (), key=_wanted_order):
+                assert waiter is not None
+                index = self._allocation.index
+                holders = sorted(index.against(lock, mode) - {owner}, key=_order)
+                ahead = self._line.ahead(owner, {lock: mode}, waiter.position)
+                if holders or ahead:
+                    held = tuple((one, self._strongest(one, lock)) for one in holders)
+                    found.append(WantView(lock, mode, held, tuple(one.owner for one in ahead)))
+        return found
+
+    def waiting(self) -> list[Owner]:
+        """Who waits, in line."""
+        return [waiter.owner for waiter in self._line]
+
+    def best_priority_before(self, lock_file: str) -> int | None:
+        """The best priority of those who stand before the owner with this lock file, if any do."""
+        priorities = [
+            self._line[other].pending.priority
+            for want in self.wants_of(lock_file)
+            for other in want.ahead
+        ]
+        return min(priorities, default=None)
+
+    def _strongest(self, owner: Owner, lock: str) -> LockMode:
+        """The mode in which the owner holds the lock, or its lock set, or a member of it."""
+        modes = {
+            mode
+            for held, mode in self._allocation.held_by(owner).items()
+            if held == lock or level_of(held) is level_of(lock)
+        }
+        return LockMode.EXCLUSIVE if LockMode.EXCLUSIVE in modes else LockMode.SHARED
+
+    def rows(self) -> list[LockView]:
+        """Every lock that is held or mentioned in a waiting request, sorted naturally by name."""
+        pending: dict[str, list[tuple[LockChange, Owner]]] = {}
+        for waiter in self._line:
+            for lock, change in dict(waiter.pending.changes).items():
+                pending.setdefault(lock, []).append((change, waiter.owner))
+        views = []
+        for lock in sorted(self._allocation.index.locks() | pending.keys(), key=_natural):
+            owners = self._allocation.index.owners(lock)
+            # Either all of them share it or there is but one.
+            mode = owners[0][1] if owners else None
+            waiting = tuple(pending.get(lock, ()))
+            views.append(LockView(lock, mode, tuple(owner for owner, _ in owners), waiting))
+        return views
+
+    # What stops a request.
+
+    def _check(self, owner: Owner, changes: Changes) -> dict[str, LockMode]:
+        """What the request wants to have, by lock; `LockRequestError` if it is invalid."""
+        if owner in self._line:
+            raise errors.LockRequestError("cannot update locks while having pending requests")
+        last = dict(changes)
+        for lock, change in changes:
+            check_name(lock)
+            if last[lock] is not change:
+                raise errors.LockRequestError(f"Inconsitent requests for lock {show(lock)}")
+        wants = _acquisitions(changes)
+        self._allocation.check_order(owner, wants)
+        return wants
+
+    def _obstacles(
+        self, owner: Owner, wants: Wants, position: Position
+    ) -> tuple[set[Owner], list[Waiter]]:
+        """Those that hold it up; if there are none, those ahead of ``position`` that it harms."""
+        holding_up = self._allocation.index.against_others(owner, wants)
+        ahead = [] if holding_up else self._line.ahead(owner, wants, position)
+        if ahead:
+            passed = self._followers(owner)
+            ahead = [other for other in ahead if other.owner not in passed]
+        return holding_up, ahead
+
+    def _followers(self, owner: Owner, *, in_line: bool = True) -> set[Owner]:
+        """Those who wait for ``owner``; unless ``in_line``, only through what is held."""
+        found: set[Owner] = set()
+        # A lock need not be looked at again for those behind a place further back: this keeps
+        # a crowd waiting for one lock from costing the square of its size.
+        seen: dict[tuple[str, LockMode], Position] = {}
+        unseen = [owner] if self._line else []
+        while unseen:
+            one = unseen.pop()
+            for lock, mode, position in self._grounds(one, in_line=in_line):
+                if seen.get((lock, mode), _BEHIND_ALL) <= position:
+                    continue
+                seen[lock, mode] = position
+                for other in self._line.wanters.against(lock, mode) - found:
+                    if other != one and self._line[other].position > position:
+                        found.add(other)
+                        unseen.append(other)
+        return found
+
+    def _grounds(self, owner: Owner, *, in_line: bool) -> Iterator[tuple[str, LockMode, Position]]:
+        """Why others wait for ``owner``: a lock, its mode, and behind which place in line."""
+        for lock, mode in self._allocation.held_by(owner).items():
+            yield lock, mode, _AHEAD_OF_ALL
+        waiter = self._line.get(owner)
+        if in_line and waiter is not None:
+            for lock, mode in waiter.wants.items():
+                yield lock, mode, waiter.position
+
+    def _refuse_ring(self, owner: Owner, wants: Wants, holding_up: set[Owner]) -> None:
+        # Without somebody who wants to make a shared lock exclusive there can be no ring.
+        if not self._upgrading and not self._allocation.is_upgrade(owner, wants):
+            return
+        ring = holding_up & self._followers(owner, in_line=False)
+        if ring:
+            raise errors.LockRequestError(
+                f"Deadlock: {min(ring, key=_order).identifier} holds what is requested"
+                " and waits for what the requester holds"
+            )
+
+    # Waiting and waking.
+
+    def _stand(self, pending: Pending, behind: Container[Owner]) -> Waiter:
+        waiter = self._line.enter(pending, _acquisitions(pending.changes), behind)
+        if self._allocation.is_upgrade(waiter.owner, waiter.wants):
+            self._upgrading.add(waiter.owner)
+        self._note(waiter.owner)
+        return waiter
+
+    def _leave(self, owner: Owner) -> None:
+        self._line.leave(owner)
+        self._upgrading.discard(owner)
+        self._note(owner)
+
+    def _passing_now(self, owner: Owner) -> set[Owner]:
+        """Deferred owners for whom those ahead may have begun to wait as ``owner`` entered."""
+        if not self._line.deferred:
+            return set()
+        below = (self._line.under(ahead) for ahead in self._followers(owner))
+        return self._line.deferred.intersection(itertools.chain.from_iterable(below))
+
+    def _settle(self, due: Iterable[Owner]) -> tuple[Owner, ...]:
+        """Try the waiting requests of ``due`` in line, and what follows; those who were granted."""
+        woken: list[Owner] = []
+        heap = [(self._line[owner].position, owner) for owner in due if owner in self._line]
+        heapq.heapify(heap)
+        while heap:
+            _, owner = heapq.heappop(heap)
+            waiter = self._line.get(owner)
+            if waiter is None:
+                continue
+            holding_up, harmed = self._obstacles(owner, waiter.wants, waiter.position)
+            if holding_up:
+                self._line.queue(waiter, min(holding_up, key=_order))
+            elif harmed:
+                self._line.queue(waiter, harmed[0].owner, is_deferred=True)
+            else:
+                woken.append(owner)
+                self._leave(owner)
+                if self._apply(owner, _modes(waiter.pending.changes)):
+                    for other in self._line.under(owner):
+                        heapq.heappush(heap, (self._line[other].position, other))
+        return tuple(woken)
+
+    def _outcome(self, owner: Owner, woken: tuple[Owner, ...]) -> Outcome:
+        """What became of the request of ``owner``, with which these were woken."""
+        waiter = self._line.get(owner)
+        if waiter is not None:
+            return Outcome(granted=False, blockers=self._blockers(waiter), woken=woken)
+        return Outcome(granted=True, woken=tuple(other for other in woken if other != owner))
+
+    def _blockers(self, waiter: Waiter) -> tuple[Owner, ...]:
+        holding_up = self._allocation.index.against_others(waiter.owner, waiter.wants)
+        if not holding_up and waiter.above is not None:
+            return (waiter.above,)
+        return tuple(sorted(holding_up, key=_order))
+
+    # Holding.
+
+    def _take(self, owner: Owner, changes: Changes) -> tuple[Owner, ...]:
+        gave_back = self._apply(owner, _modes(changes))
+        return self._settle(self._line.under(owner)) if gave_back else ()
+
+    def _can_take(self, owner: Owner, lock: str, mode: LockMode) -> bool:
+        try:
+            wants = self._check(owner, ((lock, LockChange(mode.value)),))
+        except errors.LockRequestError:
+            # Opportunism: a lock that may not be asked for is one that cannot be had.
+            return False
+        return self._obstacles(owner, wants, _BEHIND_ALL) == (set(), [])
+
+    def _drop(
+        self,
+        owner: Owner,
+        is_meant: Callable[[str], bool] = lambda _: True,
+        mode: LockMode | None = None,
+    ) -> set[Owner]:
+        """Withdraw the waiting request, give the locks meant back; those to be tried again."""
+        self._leave(owner)
+        held = self._allocation.held_by(owner)
+        self._apply(owner, [(lock, mode) for lock in list(held) if is_meant(lock)])
+        return self._line.under(owner)
+
+    def _apply(self, owner: Owner, modes: Iterable[tuple[str, LockMode | None]]) -> bool:
+        gave_back = self._allocation.apply(owner, modes)
+        self._note(owner)
+        return gave_back
+
+    def _note(self, owner: Owner) -> None:
+        """Keep the owner findable by its lock file while it holds something or waits."""
+        owners = self._by_lock_file.setdefault(owner.lock_file, set())
+        if owner in self._allocation or owner in self._line:
+            owners.add(owner)
+            return
+        owners.discard(owner)
+        if not owners:
+            del self._by_lock_file[owner.lock_file]
+
+
+def _order(owner: Owner) -> tuple[bool, int | str, str, int]:
+    return owner.order
+
+
+def _wanted_order(wanted: tuple[str, LockMode]) -> tuple[tuple[int, bool, str], bool]:
+    lock, mode = wanted
+    return sort_key(lock), mode is LockMode.EXCLUSIVE
+
+
+def _typed(changes: Iterable[tuple[str, str]]) -> Changes:
+    try:
+        return tuple((lock, LockChange(change)) for lock, change in changes)
+    except ValueError as error:
+        raise errors.LockRequestError(f"Unknown lock change: {error}") from error
+
+
+def _modes(changes: Changes) -> list[tuple[str, LockMode | None]]:
+    return [(lock, change.mode) for lock, change in changes]
+
+
+def _acquisitions(changes: Changes) -> dict[str, LockMode]:
+    return {lock: mode for lock, mode in _modes(changes) if mode is not None}
+
+
+def _natural(name: str) -> tuple[list[tuple[int, str]], str]:
+    """Sorts ``node9`` before ``node10``: text and numbers alternate, numbers by length first."""
+    parts = re.split("0*([0-9]+)", name)
+    return [(len(part) * (place % 2), part) for place, part in enumerate(parts)], name

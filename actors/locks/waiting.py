@@ -1,0 +1,135 @@
+"""The line of those who wait for locks: who stands where, and under whom each is queued.
+
+Pure bookkeeping for ``locking``, which decides who enters, who is served, and what is a reason
+to be queued under somebody.
+"""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_left
+from collections.abc import Container, Iterator
+from dataclasses import dataclass
+
+from ...storage.locks import LockMode, Owner, Pending
+from .allocating import LockIndex, Wants
+
+__all__ = ["Position", "Waiter", "WaitingLine"]
+
+Position = tuple[float, float]
+"""Priority and place within it; smaller ones are served first."""
+
+
+@dataclass(eq=False, slots=True)
+class Waiter:
+    """A request in line. ``above`` is the owner under whom it is queued."""
+
+    pending: Pending
+    wants: dict[str, LockMode]
+    place: int = 0
+    above: Owner | None = None
+
+    @property
+    def owner(self) -> Owner:
+        """Who waits."""
+        return self.pending.owner
+
+    @property
+    def position(self) -> Position:
+        """Where it stands."""
+        return (self.pending.priority, self.place)
+
+
+class WaitingLine:
+    """The waiting requests, at most one of each owner, in the order in which they are served."""
+
+    def __init__(self) -> None:
+        self.wanters = LockIndex()
+        self.revision = 0
+        self.deferred: set[Owner] = set()
+        """Those that nobody held up when they were last tried: the line alone stopped them."""
+        self._waiters: dict[Owner, Waiter] = {}
+        # Each priority's, by place. Places rise along the line, but have gaps.
+        self._lines: dict[int, list[Waiter]] = {}
+        self._under: dict[Owner, set[Owner]] = {}
+
+    def __contains__(self, owner: Owner) -> bool:
+        return owner in self._waiters
+
+    def __len__(self) -> int:
+        return len(self._waiters)
+
+    def __iter__(self) -> Iterator[Waiter]:
+        return itertools.chain.from_iterable(self._lines[one] for one in sorted(self._lines))
+
+    def __getitem__(self, owner: Owner) -> Waiter:
+        return self._waiters[owner]
+
+    def get(self, owner: Owner) -> Waiter | None:
+        """The waiting request of this owner, if there is one."""
+        return self._waiters.get(owner)
+
+    def ahead(self, owner: Owner, wants: Wants, position: Position) -> list[Waiter]:
+        """Others ahead of ``position`` who want what conflicts with ``wants``, in line."""
+        wanters = map(self._waiters.__getitem__, self.wanters.against_others(owner, wants))
+        ahead = [other for other in wanters if other.position < position]
+        return sorted(ahead, key=lambda other: other.position)
+
+    def enter(
+        self, pending: Pending, wants: dict[str, LockMode], behind: Container[Owner]
+    ) -> Waiter:
+        """Take the place in line that (priority, owner) gives, but behind all of ``behind``."""
+        waiter = Waiter(pending, wants)
+        line = self._lines.setdefault(pending.priority, [])
+        spot = len(line)
+        # From the back, since most owners are younger jobs than those that wait already.
+        while spot and waiter.owner < (last := line[spot - 1].owner) and last not in behind:
+            spot -= 1
+        if spot:
+            waiter.place = line[spot - 1].place + 1
+        elif line:
+            waiter.place = line[0].place - 1
+        line.insert(spot, waiter)
+        for earlier, later in itertools.pairwise(itertools.islice(line, spot, None)):
+            if later.place > earlier.place:
+                break
+            later.place = earlier.place + 1
+        self._waiters[waiter.owner] = waiter
+        for lock, mode in wants.items():
+            self.wanters.add(waiter.owner, lock, mode)
+        self.revision += 1
+        return waiter
+
+    def leave(self, owner: Owner) -> Waiter | None:
+        """Withdraw the request of this owner, if there is one; those under it stay there."""
+        waiter = self._waiters.pop(owner, None)
+        if waiter is None:
+            return None
+        self.queue(waiter, None)
+        line = self._lines[waiter.pending.priority]
+        del line[bisect_left(line, waiter.place, key=lambda one: one.place)]
+        if not line:
+            del self._lines[waiter.pending.priority]
+        for lock, mode in waiter.wants.items():
+            self.wanters.remove(owner, lock, mode)
+        self.revision += 1
+        return waiter
+
+    def queue(self, waiter: Waiter, above: Owner | None, *, is_deferred: bool = False) -> None:
+        """Queue the request under this owner, and under nobody else."""
+        if waiter.above is not None and waiter.above != above:
+            siblings = self._under[waiter.above]
+            siblings.discard(waiter.owner)
+            if not siblings:
+                del self._under[waiter.above]
+        if above is not None:
+            self._under.setdefault(above, set()).add(waiter.owner)
+        waiter.above = above
+        if is_deferred:
+            self.deferred.add(waiter.owner)
+        else:
+            self.deferred.discard(waiter.owner)
+
+    def under(self, owner: Owner) -> set[Owner]:
+        """Those queued under this owner."""
+        return set(self._under.get(owner, ()))

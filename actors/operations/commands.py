@@ -1,0 +1,374 @@
+"""Runs the command of an ``OP_EXEC``: starts it, follows its output, ends what is left of it.
+
+How it works. The command is spawned straight from the job's process, in a process group of
+its own, with nothing inherited but its three standard descriptors. The job waits, through
+its context, for three descriptors: the two pipes of the output, and a pidfd that tells when
+the command itself has ended. The command is reaped last of all: as long as it is a zombie
+its process group's number cannot be used again, so that signals to the group cannot hit
+strangers. Processes that leave the group (by ``setsid``) are left to `descendants`.
+
+Imported by the lean fork server, so it imports only what is cheap.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+from typing import TYPE_CHECKING, Any
+
+from ...storage import processes
+from ...storage.opcodes import KilledError, OperationError
+from ..processes.sessions import MARK_VARIABLE
+from .command_output import Output, OutputLog
+
+if TYPE_CHECKING:
+    from ...storage.catalogue import OpExec
+    from ...storage.opcodes import OperationContext
+
+GRACE_SECONDS = 5.0
+"""Between asking a command past its time limit to end, and ending it."""
+
+END_OF_OUTPUT_SECONDS = 1.0
+"""How long processes that the command left behind may keep its output open."""
+
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""Where commands are looked for, unless the opcode's environment says otherwise."""
+
+_NOT_EXECUTABLE = 126
+_NOT_FOUND = 127
+_NO_ROOM = (errno.EAGAIN, errno.ENOMEM)
+_PASSED_ON = ("HOME", "LANG", "LC_ALL", "LOGNAME", "TZ", "USER")
+_WAIT_SECONDS_MAX = 3600.0
+_LAST_STANDARD_DESCRIPTOR = 2
+
+
+def run_command(opcode: OpExec, context: OperationContext) -> dict[str, Any] | None:
+    """Run the command; its exit code, tails of its output and so on.
+
+    Raises `OperationError`, which tells the same, unless the command ended in time and with
+    an exit code that means success. A dry run checks only that there is such a command.
+    """
+    variables = _environment(opcode, context)
+    if context.dry_run:
+        with _Inside(opcode):
+            path = _find_program(opcode, variables)
+        context.log(f"Dry run: {path} is there and could be run")
+        return None
+    command = _Command(opcode, variables, context)
+    try:
+        command.follow()
+    finally:
+        command.end()
+    result = command.result()
+    if fault := _fault(opcode, result, was_killed=command.was_killed):
+        raise OperationError("OpExecError", fault, result)
+    return result
+
+
+def without_tails(result: dict[str, Any]) -> dict[str, Any]:
+    """The result of a command for a job that has no room left for the ends of its output."""
+    return {**result, "stdout_tail": "", "stderr_tail": "", "truncated": True}
+
+
+def _fault(opcode: OpExec, result: dict[str, Any], *, was_killed: bool) -> str | None:
+    if was_killed:
+        how = f"code {result['exit_code']}"
+        if result["signal"] is not None:
+            how = _signal_name(result["signal"])
+        return f"command was killed on request, and ended by {how}"
+    if result["timed_out"]:
+        return f"command exceeded its time limit of {opcode.timeout:g} s"
+    if result["signal"] is not None:
+        return f"command was ended by {_signal_name(result['signal'])}"
+    if result["exit_code"] not in opcode.ok_exit_codes:
+        return f"command exited with code {result['exit_code']}"
+    return None
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+class _Command:
+    """A started command with what belongs to it: descriptors, limits, output."""
+
+    def __init__(
+        self, opcode: OpExec, variables: dict[str, str], context: OperationContext
+    ) -> None:
+        self._context = context
+        self._started_at = self._ended_at = context.clock()
+        self._is_running = True
+        self._timed_out = False
+        self._is_asked_to_end = False
+        self.was_killed = False
+        self._status: os.waitid_result | None = None
+        # What happens at the next limit depends on how many have passed.
+        self._limit = None if opcode.timeout is None else self._started_at + opcode.timeout
+        self._log = OutputLog(context)
+        self._pid, self._pidfd, outputs = _spawn(opcode, variables, context)
+        self._outputs = tuple(
+            Output(descriptor, kind, self._log, context)
+            for descriptor, kind in zip(outputs, ("stdout", "stderr"), strict=True)
+        )
+        self._open = {output.descriptor: output for output in self._outputs}
+
+    def follow(self) -> None:
+        """Take the output as it comes until the command, and its output, have ended."""
+        while not self._is_over():
+            waited_for = [*self._open, self._pidfd] if self._is_running else [*self._open]
+            for descriptor in self._poll(waited_for):
+                if descriptor == self._pidfd:
+                    self._is_running = False
+                    self._ended_at = self._context.clock()
+                    self._limit = self._ended_at + END_OF_OUTPUT_SECONDS
+                elif not self._open[descriptor].read():
+                    del self._open[descriptor]
+            self._keep_limits()
+        if self._open:
+            self._context.log(
+                "The command has ended, but processes that it left behind kept its output open; "
+                "those in its process group are ended"
+            )
+        for output in self._outputs:
+            output.finish()
+
+    def _poll(self, descriptors: list[int]) -> list[int]:
+        try:
+            return self._context.poll(descriptors, self._patience())
+        except KilledError:
+            self.was_killed = True
+            self._context.log("Killed on request, ending the command")
+            self._ask_to_end()
+            return []
+
+    def end(self) -> None:
+        """Leave nothing: no process of the group, no zombie, no descriptor."""
+        self._signal_group(signal.SIGKILL)
+        try:
+            self._status = os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED)
+        finally:
+            for descriptor in (self._pidfd, *(output.descriptor for output in self._outputs)):
+                os.close(descriptor)
+
+    def result(self) -> dict[str, Any]:
+        """What became of the command, once it has been reaped."""
+        assert self._status is not None
+        has_exited = self._status.si_code == os.CLD_EXITED
+        stdout, stderr = self._outputs
+        return {
+            "exit_code": self._status.si_status if has_exited else None,
+            "signal": None if has_exited else self._status.si_status,
+            "duration": round(self._ended_at - self._started_at, 6),
+            "stdout_tail": stdout.tail(),
+            "stderr_tail": stderr.tail(),
+            "stdout_bytes": stdout.size,
+            "stderr_bytes": stderr.size,
+            "truncated": stdout.is_truncated or stderr.is_truncated,
+            "timed_out": self._timed_out,
+        }
+
+    def _is_over(self) -> bool:
+        if self._is_running:
+            return False
+        assert self._limit is not None
+        return not self._open or self._context.clock() >= self._limit
+
+    def _patience(self) -> float | None:
+        if self._limit is None:
+            return None
+        return min(max(0.0, self._limit - self._context.clock()), _WAIT_SECONDS_MAX)
+
+    def _keep_limits(self) -> None:
+        if not self._is_running or self._limit is None or self._context.clock() < self._limit:
+            return
+        if self._is_asked_to_end:
+            self._signal_group(signal.SIGKILL)
+            # Nothing more can be done; a process in the kernel's hands may take its time.
+            self._limit = None
+        else:
+            self._timed_out = True
+            self._context.log("Time limit reached, ending the command")
+            self._ask_to_end()
+
+    def _ask_to_end(self) -> None:
+        self._is_asked_to_end = True
+        self._signal_group(signal.SIGTERM)
+        self._limit = self._context.clock() + GRACE_SECONDS
+
+    def _signal_group(self, number: int) -> None:
+        try:
+            os.killpg(self._pid, number)
+        except (ProcessLookupError, PermissionError):
+            # The command has moved itself into another group, or all of the group has changed
+            # its user; the command itself is still ours.
+            try:
+                signal.pidfd_send_signal(self._pidfd, number)
+            except (ProcessLookupError, PermissionError):
+                return
+
+
+def _environment(opcode: OpExec, context: OperationContext) -> dict[str, str]:
+    inherited = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    return {
+        "PATH": PATH,
+        "HOME": "/",
+        "LANG": "C.UTF-8",
+        **inherited,
+        "GANGER_JOB_ID": str(context.job_id),
+        "GANGER_OPCODE_INDEX": str(context.op_index),
+        **({} if opcode.leave_running else {MARK_VARIABLE: str(processes.own())}),
+        **opcode.env,
+    }
+
+
+class _Inside:
+    """Makes the opcode's directory the current one for a moment; the process has one thread."""
+
+    def __init__(self, opcode: OpExec) -> None:
+        self._directory = opcode.cwd or "/"
+        self._back = -1
+
+    def __enter__(self) -> None:
+        self._back = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.chdir(self._directory)
+        except OSError as error:
+            os.close(self._back)
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            raise _NotStartedError(f"cwd {self._directory!r}: {reason}") from error
+
+    def __exit__(self, *_: object) -> None:
+        os.fchdir(self._back)
+        os.close(self._back)
+
+
+def _find_program(opcode: OpExec, variables: dict[str, str]) -> str:
+    """The path of the program, as a shell would find it; relative to the current directory."""
+    name = opcode.argv[0]
+    if "/" in name:
+        candidates = [name]
+    else:
+        directories = variables.get("PATH", PATH).split(":")
+        candidates = [f"{directory or '.'}/{name}" for directory in directories]
+    found = [path for path in candidates if os.path.isfile(path)]  # noqa: PTH113 - pathlib is slow to import
+    for path in found:
+        if os.access(path, os.X_OK):
+            return path
+    if found:
+        raise _NotStartedError(f"{name!r} ({found[0]}) is not executable", _NOT_EXECUTABLE)
+    if "/" in name and os.path.isdir(name):  # noqa: PTH112 - pathlib is slow to import
+        raise _NotStartedError(f"{name!r} is a directory", _NOT_EXECUTABLE)
+    raise _NotStartedError(f"{name!r} not found", _NOT_FOUND)
+
+
+def _spawn(
+    opcode: OpExec, variables: dict[str, str], context: OperationContext
+) -> tuple[int, int, tuple[int, int]]:
+    """Start the command: its process id, its pidfd, and the ends of its outputs to read from."""
+    # Numbers are given out from the lowest on, and a pipe's writing end has the higher one: so
+    # even in a process without standard descriptors none of ours is overwritten before it has
+    # been put in place.
+    descriptors: list[int] = []
+    try:
+        source = _standard_input(opcode, context)
+        descriptors.append(source)
+        reads, writes = zip(*(_pipe(descriptors) for _ in range(2)), strict=True)
+        pid = _start(opcode, variables, (source, *writes))
+        pidfd = _pidfd(pid)
+    except BaseException:
+        for descriptor in descriptors:
+            os.close(descriptor)
+        raise
+    for descriptor in (source, *writes):
+        os.close(descriptor)
+    return pid, pidfd, reads
+
+
+def _start(opcode: OpExec, variables: dict[str, str], standard: tuple[int, ...]) -> int:
+    with _Inside(opcode):
+        path = _find_program(opcode, variables)
+        try:
+            return os.posix_spawn(
+                path,
+                [argument.encode() for argument in opcode.argv],
+                {name.encode(): value.encode() for name, value in variables.items()},
+                file_actions=[
+                    *((os.POSIX_SPAWN_DUP2, own, new) for new, own in enumerate(standard)),
+                    *((os.POSIX_SPAWN_CLOSE, inherited) for inherited in _inheritable()),
+                ],
+                setpgroup=0,
+                setsigmask=[],
+                setsigdef=signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP},
+            )
+        except OSError as error:
+            raise _NotStartedError(
+                f"{opcode.argv[0]!r} ({path}): {_reason(error)}",
+                None if error.errno in _NO_ROOM else _NOT_EXECUTABLE,
+            ) from error
+
+
+class _NotStartedError(OperationError):
+    """The command could not be started; ``shell_code`` is what a shell ends with then, if so."""
+
+    def __init__(self, text: str, shell_code: int | None = None) -> None:
+        details = [] if shell_code is None else [{"shell_code": shell_code}]
+        super().__init__("OpExecError", f"command cannot be started: {text}", *details)
+
+
+def _reason(error: OSError) -> str:
+    if error.errno == errno.ENOENT:
+        # The file is there: it was looked for.
+        return "the interpreter that its first line names does not exist"
+    return os.strerror(error.errno) if error.errno else str(error)
+
+
+def _pidfd(pid: int) -> int:
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        # Without it nobody could follow the command.
+        os.killpg(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        raise
+
+
+def _standard_input(opcode: OpExec, context: OperationContext) -> int:
+    if opcode.stdin_file is not None:
+        try:
+            return context.open_input(opcode.stdin_file)
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            raise _NotStartedError(f"its standard input {opcode.stdin_file}: {reason}") from error
+    if opcode.stdin is None:
+        return os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+    # A file in memory takes any amount at once; a pipe would have to be fed while waiting.
+    descriptor = os.memfd_create("stdin")
+    data = memoryview(opcode.stdin.encode())
+    while data:
+        data = data[os.write(descriptor, data) :]
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
+def _pipe(descriptors: list[int]) -> tuple[int, int]:
+    read, write = os.pipe()
+    descriptors += (read, write)
+    return read, write
+
+
+def _inheritable() -> list[int]:
+    """Descriptors that the command would inherit although nobody meant it to."""
+    inheritable: list[int] = []
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - pathlib is slow to import
+        descriptor = int(name)
+        try:
+            if descriptor > _LAST_STANDARD_DESCRIPTOR and os.get_inheritable(descriptor):
+                inheritable.append(descriptor)
+        except OSError:
+            # That of the listing itself, closed by now.
+            continue
+    return inheritable

@@ -1,0 +1,159 @@
+"""What runs for an opcode: the table of built-in operations, and how failures are told.
+
+Imported by the lean fork server, so it imports only what is cheap. The operation of
+``OP_EXEC`` is in `commands`; users' opcodes bring their own as their `run` method.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from ...storage import errors, job_bounds
+from ...storage.catalogue import OpTestDelay
+from ...storage.opcodes import Opcode, OperationContext, OperationError
+from . import commands
+
+Operation = Callable[[Any, OperationContext], object]
+"""Takes the opcode and its context; returns the result, or raises."""
+
+WAIT_SECONDS_MAX = 3600.0
+"""Longest single wait; longer ones are made of several, because system calls have limits too."""
+
+_SOCKET_NAME = "sock"
+
+
+def run_delay(opcode: OpTestDelay, context: OperationContext) -> None:
+    """Wait for ``duration`` seconds: once silently, or ``repeat`` times, each announced."""
+    if not opcode.duration > 0:
+        raise OperationError("OpPrereqError", "Duration must be greater than zero")
+    if context.dry_run:
+        return
+    for iteration in range(opcode.repeat or 1):
+        if opcode.repeat:
+            context.log(f" - INFO: Test delay iteration {iteration}/{opcode.repeat - 1}")
+        if opcode.interruptible:
+            _interruptible_delay(opcode.duration, context)
+        else:
+            _wait([], context.clock() + opcode.duration, context)
+
+
+OPERATIONS: dict[str, Operation] = {
+    "OP_EXEC": commands.run_command,
+    "OP_TEST_DELAY": run_delay,
+}
+"""The built-in operations by the id of their opcode."""
+
+
+def operation_for(opcode: Opcode) -> Operation:
+    """What runs for ``opcode``; `OperationMissingError` if nothing does."""
+    if opcode.op_id in OPERATIONS:
+        return OPERATIONS[opcode.op_id]
+    if not opcode.has_operation():
+        raise errors.OperationMissingError(
+            f"{opcode.op_id}: this opcode is known, but nothing on this system can run it"
+        )
+    return _run_declared
+
+
+def encode_exception(error: BaseException) -> list[Any]:
+    """The result of an opcode that failed with ``error``, as Ganeti writes it: name, arguments."""
+    match error:
+        case OperationError():
+            return [error.name, [_plain(detail) for detail in error.details]]
+        case errors.GangerError():
+            return [error.luxi_name, [error.text]]
+        case _:
+            name, text = type(error).__name__, _text(error)
+            return ["OpExecError", [f"{name}: {text}" if text else name]]
+
+
+def _run_declared(opcode: Opcode, context: OperationContext) -> object:
+    # Threads and the text of tracebacks: the lean fork server needs neither.
+    from . import printing  # noqa: PLC0415
+
+    with printing.captured(context):
+        try:
+            result = opcode.run(context)
+        except SystemExit as error:
+            context.log_lines(printing.traceback_lines(error), kind=printing.TRACEBACK)
+            # Meant to end a program; here it would end the job's process without a word.
+            raise OperationError(
+                "OpExecError", f"{opcode.op_id}: the operation called exit ({error.code})"
+            ) from error
+        except (OperationError, errors.GangerError):
+            # Meant to be told as it is.
+            raise
+        except Exception as error:
+            context.log_lines(printing.traceback_lines(error), kind=printing.TRACEBACK)
+            raise
+    try:
+        return _through_json(result)
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        raise OperationError(
+            "OpResultError", f"{opcode.op_id}: the result cannot be stored as JSON: {error}"
+        ) from error
+
+
+def _plain(detail: object) -> object:
+    """The detail if JSON can hold it, else its text."""
+    try:
+        return _through_json(detail)
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
+        return _text(detail)
+
+
+def _text(value: object) -> str:
+    try:
+        text = str(value)
+    except Exception as error:  # noqa: BLE001 - it is the operation's own code that tells it
+        text = f"<{type(value).__name__}, which cannot be told: {type(error).__name__}>"
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _through_json(value: object) -> object:
+    plain = msgspec.json.decode(msgspec.json.encode(value))
+    job_bounds.check_depth(plain)
+    return plain
+
+
+def _wait(descriptors: list[int], deadline: float, context: OperationContext) -> bool:
+    """Wait for one of ``descriptors``; False if the deadline came first."""
+    while (left := deadline - context.clock()) > 0:
+        if context.poll(descriptors, min(left, WAIT_SECONDS_MAX)):
+            return True
+    return False
+
+
+def _interruptible_delay(duration: float, context: OperationContext) -> None:
+    """Wait until a client of a Unix socket says so, or ``duration`` is over."""
+    # Costs more than most jobs, and only a test of Ganeti's ever asks for it.
+    import socket  # noqa: PLC0415
+
+    start = context.clock()
+    directory = f"{os.environ.get('TMPDIR', '/tmp')}/ganger-delay-{os.urandom(8).hex()}"  # noqa: S108 - the name cannot be guessed, and a directory that exists is not taken
+    os.mkdir(directory, 0o700)  # noqa: PTH102 - pathlib is slow to import
+    path = f"{directory}/{_SOCKET_NAME}"
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+            listener.bind(path)
+            listener.listen(1)
+            context.log([path], "delay-test")
+            if not _wait([listener.fileno()], start + duration, context):
+                return
+            peer, _ = listener.accept()
+            with peer:
+                left = start + duration - context.clock()
+                context.log(f"Received connection, time to go is {max(0, int(left))}")
+                if _wait([peer.fileno()], start + duration, context):
+                    spent = int(context.clock() - start)
+                    context.log(f"Interrupted, time spent waiting: {spent}")
+    finally:
+        # There is none if binding failed; the directory must go all the same.
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)  # noqa: PTH108 - as above
+        os.rmdir(directory)  # noqa: PTH106 - as above

@@ -1,0 +1,1 @@
+"""Hands out the stored output of jobs."""

@@ -1,0 +1,91 @@
+"""The reader of output: hands out pages of the files in which jobs' output lies.
+
+It has a thread of its own, because reading large files must not hold up the queue, and keeps
+nothing but the questions that wait for more. A job's process says when its file has grown. What
+lies in a page is the matter of whoever asked.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, assert_never
+
+from ...storage import errors, output_blocks, output_files, settings
+from ...transport import messages
+from ..runtime.component import Component
+from .page_waits import Held, Holding
+
+if TYPE_CHECKING:
+    from ...transport.addresses import Envelope
+
+ReaderMessage = messages.ReadOutput | messages.OutputGrew
+
+
+class OutputReader(Component):
+    """Reads, and never writes, the output of jobs."""
+
+    name = "output_reader"
+
+    def boot(self) -> None:
+        """Nobody waits: the questions to a predecessor are asked again."""
+        self._waiting: Holding[Envelope] = Holding()
+
+    def receive(self, envelope: Envelope) -> None:
+        """Handle one message."""
+        message: ReaderMessage = envelope.message  # type: ignore[assignment]
+        match message:
+            case messages.ReadOutput():
+                self._read(envelope, message)
+            case messages.OutputGrew():
+                for held in self._waiting.take_behind(message.job_id, message.size):
+                    self._answer(held.question)
+            case _:
+                assert_never(message)
+
+    def turn_ended(self) -> None:
+        """Answer those who have waited long enough, and wake up for the next one."""
+        for held in self._waiting.take_due(time.monotonic()):
+            self._answer(held.question)
+        due = self._waiting.next_due()
+        # A little late rather than early, which would be a turn for nothing.
+        self.mailbox.patience_seconds = None if due is None else _until(due) + 0.001
+
+    def quiet(self) -> None:
+        """Time has passed: the end of this turn looks for whom it is over."""
+
+    def _read(self, envelope: Envelope, message: messages.ReadOutput) -> None:
+        earlier = self._waiting.take(envelope.peer, message.id)
+        if earlier is not None:
+            # Its follower has stopped waiting for that one.
+            self._answer(earlier.question)
+        page = _page(self.places, message)
+        wait = min(message.wait_seconds, settings.OUTPUT_WAIT_SECONDS_MAX)
+        has_news = page.data and page.size != message.known
+        if has_news or not wait:
+            envelope.reply(page)
+        elif len(self._waiting) >= settings.OUTPUT_WAITS_MAX:
+            raise errors.BusyError("too many followers wait for output; try again")
+        else:
+            until = time.monotonic() + wait
+            self._waiting.hold(envelope.peer, Held(envelope, message.id, page.size, until))
+
+    def _answer(self, envelope: Envelope) -> None:
+        message = envelope.message
+        assert isinstance(message, messages.ReadOutput)
+        try:
+            envelope.reply(_page(self.places, message))
+        except errors.GangerError as error:
+            envelope.refuse(error)
+
+
+def _page(places: settings.Places, message: messages.ReadOutput) -> messages.OutputPage:
+    # Who gets less than a block can never go on.
+    least = output_blocks.STORED_BYTES_MAX
+    wanted = message.bytes_max or settings.OUTPUT_PAGE_BYTES
+    count = min(max(wanted, least), settings.OUTPUT_PAGE_BYTES)
+    data, size = output_files.read_page(places, message.id, message.offset, count)
+    return messages.OutputPage(data=data, size=size)
+
+
+def _until(moment: float) -> float:
+    return max(0.0, moment - time.monotonic())

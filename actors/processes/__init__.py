@@ -1,0 +1,1 @@
+"""Operating system processes."""

@@ -1,0 +1,173 @@
+"""A control group for each job that starts processes, where the system lets this user make one.
+
+How it works. Before its first command the process of a job makes a group within the one that it is
+in, and moves there; whatever it starts belongs to the group, whatever becomes of its session, its
+environment and its parents. If the job's process is killed, the daemon finds the group by the
+process's mark and ends all that is in it. Both versions of control groups will do; of the first,
+one of the hierarchies that change nothing by themselves.
+
+Where no group can be made (in most containers, and for users without a delegated one),
+`descendants` and `sessions` have to do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import os
+import select
+import time
+from typing import TYPE_CHECKING
+
+from ...storage import processes
+
+if TYPE_CHECKING:
+    from ...storage.processes import Mark
+
+PREFIX = "ganger-job-"
+"""How the names of groups begin; the mark of the job's process follows."""
+
+LOOK_SECONDS = 0.01
+"""How often to look whether the killed processes of a group have ended."""
+
+_HIERARCHIES = ("freezer", "pids")
+_MEMBERS = "cgroup.procs"
+_POINT_FIELD, _ROOT_FIELD = 4, 3
+
+_entered: str | None = None
+
+
+@functools.cache
+def places() -> tuple[str, ...]:
+    """The groups that this process is in, as directories: the second version's first."""
+    try:
+        with open("/proc/self/cgroup", encoding="utf-8") as file:  # noqa: PTH123 - quick
+            own = [line.rstrip("\n").split(":", 2) for line in file]
+        with open("/proc/self/mountinfo", encoding="utf-8") as file:  # noqa: PTH123 - quick
+            mounts = [line.split() for line in file if " - cgroup" in line]
+    except (OSError, UnicodeDecodeError):
+        return ()
+    found = []
+    for wanted in ("", *_HIERARCHIES):
+        paths = [path for _, names, path in own if wanted in names.split(",")]
+        for mount in mounts:
+            kind, _, options = mount[mount.index("-") + 1 :][:3]
+            is_wanted = kind == "cgroup2" if not wanted else wanted in options.split(",")
+            if is_wanted and paths and paths[0].startswith(mount[_ROOT_FIELD].rstrip("/")):
+                below = paths[0][len(mount[_ROOT_FIELD].rstrip("/")) :]
+                found.append(mount[_POINT_FIELD] + below.rstrip("/"))
+    return tuple(found)
+
+
+def enter(mark: Mark) -> bool:
+    """Move this process into a group of its own; whether it is in one now."""
+    global _entered  # noqa: PLW0603 - as it is in the kernel: one for the process
+    if _entered is not None:
+        return True
+    for place in places():
+        path = f"{place}/{PREFIX}{mark}"
+        with contextlib.suppress(OSError):
+            os.mkdir(path)  # noqa: PTH102 - pathlib is slow to import
+            try:
+                _write(f"{path}/{_MEMBERS}", b"0")
+            except OSError:
+                os.rmdir(path)  # noqa: PTH106 - likewise
+                continue
+            _entered = place
+            return True
+    return False
+
+
+def leave() -> None:
+    """Move this process back to where it was: what it starts from now on is to stay."""
+    global _entered  # noqa: PLW0603 - see above
+    if _entered is not None:
+        with contextlib.suppress(OSError):
+            _write(f"{_entered}/{_MEMBERS}", b"0")
+            _entered = None
+
+
+def remove(mark: Mark) -> None:
+    """Remove the group of a process that has ended in order, if there is one and it is empty."""
+    for place in places():
+        with contextlib.suppress(OSError):
+            os.rmdir(f"{place}/{PREFIX}{mark}")  # noqa: PTH106 - once for each job
+
+
+def remove_empty() -> None:
+    """Remove what processes that were killed together with their daemon have left."""
+    for place in places():
+        with contextlib.suppress(OSError):
+            for name in os.listdir(place):  # noqa: PTH208 - quick
+                if name.startswith(PREFIX):
+                    with contextlib.suppress(OSError):
+                        os.rmdir(f"{place}/{name}")  # noqa: PTH106 - likewise
+
+
+def end(mark: Mark, deadline: float, *, is_near: bool = False) -> list[int]:
+    """Kill what is left in the group of a dead process until it is empty, or ``deadline``.
+
+    Those that were found. ``is_near``: it can only be where this process makes groups. Raises
+    `OSError` if that is refused.
+    """
+    found: list[int] = []
+    for group in _groups(f"{PREFIX}{mark}", is_near=is_near):
+        while members := _members(group):
+            found += [pid for pid in members if pid not in found]
+            _kill(group, members)
+            if time.monotonic() >= deadline:
+                break
+            select.select([], [], [], LOOK_SECONDS)
+        with contextlib.suppress(OSError):
+            os.rmdir(group)  # noqa: PTH106 - quick
+    return found
+
+
+def _groups(name: str, *, is_near: bool) -> list[str]:
+    """Every directory of this name: a daemon before this one may have been in another group."""
+    near = [path for place in places() if os.path.isdir(path := f"{place}/{name}")]  # noqa: PTH112
+    if near or is_near:
+        return near
+    found = []
+    for top in {f"{place}/".partition("/cgroup/")[0] + "/cgroup" for place in places()}:
+        for folder, names, _ in os.walk(top):
+            if name in names:
+                found.append(f"{folder}/{name}")
+    return found
+
+
+def _members(group: str) -> list[int]:
+    try:
+        with open(f"{group}/{_MEMBERS}", encoding="ascii") as file:  # noqa: PTH123 - quick
+            return [int(line) for line in file]
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENODEV):
+            raise
+        return []
+
+
+def _kill(group: str, members: list[int]) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        _write(f"{group}/cgroup.kill", b"1")
+        return
+    # The first version: one by one. A number may be another's by then, so it is looked at again.
+    import signal  # noqa: PLC0415 - rarely needed
+
+    for pid in members:
+        mark = processes.of(pid)
+        with contextlib.suppress(ProcessLookupError):
+            pidfd = os.pidfd_open(pid)
+            try:
+                if mark is not None and pid in _members(group) and processes.lives(mark):
+                    signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+            finally:
+                os.close(pidfd)
+
+
+def _write(path: str, data: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, data)
+    finally:
+        os.close(descriptor)

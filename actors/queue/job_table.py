@@ -1,0 +1,207 @@
+"""The live jobs as the queue keeps them in memory: a small row for each; bodies stay on disk."""
+
+from __future__ import annotations
+
+import bisect
+import enum
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ...storage import errors, job_views, jobs, opcodes
+from ...storage.jobs import JobStatus
+from ...transport.messages import ChosenUnder, JobSummary, PendingJob
+from . import submitting
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+
+class Phase(enum.Enum):
+    """Where a job is, as seen by the queue."""
+
+    PENDING = "pending"
+    STARTING = "starting"
+    """It has a run slot, and a process is being made for it."""
+
+    HANDED_OVER = "handed over"
+    """Its process writes the file, until that process has gone."""
+
+    ENDED = "ended"
+
+
+class Row(msgspec.Struct, kw_only=True, gc=False):
+    """What is kept of a live job. Times are seconds since the epoch."""
+
+    id: int
+    status: JobStatus
+    priority: int
+    summary: str
+    received: float | None = None
+    started: float | None = None
+    ended: float | None = None
+    process_id: int | None = None
+    reason: str = ""
+    key: str | None = None
+    digest: str | None = None
+    depends: tuple[tuple[int, tuple[str, ...]], ...] = ()
+    limits: tuple[tuple[str, int], ...] = ()
+    phase: Phase = Phase.PENDING
+    needs_user_opcodes: bool = False
+    serial: int = 0
+    lock_file: str | None = None
+    chosen: ChosenUnder = ChosenUnder()
+    """Under which rules the scheduler chose it, while its process is being made."""
+
+    is_reprioritised: bool = False
+    """Its priority has changed since it was last chosen."""
+
+    handed_serial: int = -1
+    """Serial of the state with which the job was handed over by this queue."""
+    failed_starts: int = 0
+    """How many of its processes ended, one after the other, before it began."""
+
+    def as_summary(self, *, archived: bool = False) -> JobSummary:
+        """What users are told."""
+        return JobSummary(
+            id=self.id,
+            status=self.status,
+            summary=job_views.in_listing(self.summary),
+            priority=self.priority,
+            received=self.received,
+            started=self.started,
+            ended=self.ended,
+            process_id=self.process_id,
+            reason=job_views.in_listing(self.reason),
+            archived=archived,
+        )
+
+    def as_pending(self) -> PendingJob:
+        """What the scheduler is told."""
+        return PendingJob(
+            id=self.id, priority=self.priority, depends=self.depends, limits=self.limits
+        )
+
+
+def row_of(job: jobs.Job, phase: Phase) -> Row:
+    """The row of a job as its file has it."""
+    depends: tuple[tuple[int, tuple[str, ...]], ...] = ()
+    next_index = job.next_index
+    if next_index < len(job.ops):
+        try:
+            depends = tuple(opcodes.dependencies(job.ops[next_index].input))
+        except errors.DependencyError:
+            # Written by somebody else; the job's process will refuse the opcode by name.
+            depends = ()
+    status = job.status
+    if phase is Phase.PENDING and depends:
+        # Until the scheduler says that they are satisfied, it waits for its dependencies.
+        status = JobStatus.WAITING
+    return Row(
+        id=job.id,
+        status=status,
+        priority=job.priority,
+        summary=job_views.job_summary(job),
+        received=jobs.seconds(job.received_timestamp),
+        started=jobs.seconds(job.start_timestamp),
+        ended=jobs.seconds(job.end_timestamp),
+        process_id=job.process_id,
+        reason=job_views.job_reason(job),
+        key=job.extra.get(jobs.SUBMISSION_KEY),
+        digest=_text(job.extra.get(jobs.DIGEST_KEY)),
+        depends=depends,
+        limits=job_views.rate_limits(op.input for op in job.ops),
+        phase=phase,
+        needs_user_opcodes=submitting.needs_user_opcodes(job),
+        serial=job.serial,
+        lock_file=job.livelock,
+    )
+
+
+def _text(value: object) -> str | None:
+    """What somebody else may have written into a job's file, if it is a text."""
+    return value if isinstance(value, str) else None
+
+
+class JobTable:
+    """The rows, by id; ids only grow, so the order of insertion is the order of ids."""
+
+    def __init__(self) -> None:
+        self._rows: dict[int, Row] = {}
+        self._keys: dict[str, list[int]] = {}
+
+    def __len__(self) -> int:
+        """How many jobs are live."""
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[Row]:
+        """All rows in id order."""
+        return iter(self._rows.values())
+
+    def add(self, row: Row) -> None:
+        """Add a row with a new, higher id."""
+        self._rows[row.id] = row
+        if row.key is not None:
+            self._keys.setdefault(row.key, []).append(row.id)
+
+    def find(self, job_id: int) -> Row | None:
+        """The live job's row."""
+        return self._rows.get(job_id)
+
+    def remove(self, job_id: int) -> None:
+        """The job is no longer live."""
+        row = self._rows.pop(job_id, None)
+        if row is not None and row.key is not None:
+            ids = self._keys.get(row.key, [])
+            ids.remove(job_id)
+            if not ids:
+                del self._keys[row.key]
+
+    def ids_of_key(self, key: str) -> list[int] | None:
+        """The live jobs submitted under this key."""
+        found = self._keys.get(key)
+        return None if found is None else list(found)
+
+    def in_phase(self, *phases: Phase) -> list[Row]:
+        """The rows in one of these phases."""
+        return [row for row in self._rows.values() if row.phase in phases]
+
+    def page(
+        self, *, after: int, limit: int, statuses: Iterable[JobStatus] | None
+    ) -> tuple[list[Row], bool]:
+        """Up to ``limit`` rows with ids above ``after``, and whether there are more."""
+        wanted = None if statuses is None else frozenset(statuses)
+        found: list[Row] = []
+        for row in self._rows.values():
+            if row.id > after and (wanted is None or row.status in wanted):
+                if len(found) == limit:
+                    return found, True
+                found.append(row)
+        return found, False
+
+    def pending_after(self, job_id: int, limit: int) -> tuple[list[Row], bool]:
+        """Up to ``limit`` pending rows with ids above ``job_id``, and whether there are more."""
+        return self._page_of(job_id, limit, lambda row: row.phase is Phase.PENDING)
+
+    def unfinished_after(self, job_id: int, limit: int) -> tuple[list[Row], bool]:
+        """As `pending_after`, of all rows that are not final."""
+        return self._page_of(job_id, limit, lambda row: not row.status.is_final)
+
+    def _page_of(
+        self, job_id: int, limit: int, is_wanted: Callable[[Row], bool]
+    ) -> tuple[list[Row], bool]:
+        ids = list(self._rows)
+        found: list[Row] = []
+        for place in range(bisect.bisect_right(ids, job_id), len(ids)):
+            row = self._rows[ids[place]]
+            if is_wanted(row):
+                if len(found) == limit:
+                    return found, True
+                found.append(row)
+        return found, False
+
+    def counts(self) -> dict[str, int]:
+        """How many jobs there are in each status."""
+        counted = Counter(row.status for row in self._rows.values())
+        return {str(status): counted[status] for status in JobStatus}

@@ -1,0 +1,446 @@
+"""The durable side of the job queue: journal, job files, and what waits for the next flush.
+
+How it works. `store_...` puts a record into the journal's buffer together with an *effect*:
+what may be said or done only once the record is durable. `commit` makes one flush for all of
+them and runs the effects in order. If the flush fails each effect's ``failed`` runs instead,
+the ledger is read-only, and `retry` finds out whether the disk works again.
+
+``_states`` holds the newest state of a job whose file may be older than it: the journal has
+it, so the file needs no flush of its own, and need not even exist yet. ``_staged`` holds the
+states that wait for the flush: the next state of the same job must start from there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from typing import TYPE_CHECKING
+
+from ...storage import errors, replay, settings
+from ...storage.journal import JobArchived, JobsStored, StateStored
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ...storage.job_files import QueueDirectory
+    from ...storage.journal import Cut, Journal, Record
+
+    Failed = Callable[[errors.GangerError], None]
+
+
+def _ignore(_: errors.GangerError) -> None:
+    """Nobody waits for the outcome."""
+
+
+def _nothing() -> None:
+    """Nothing is left to be done."""
+
+
+class Ledger:
+    """Everything that the job queue has promised to remember."""
+
+    def __init__(
+        self,
+        directory: QueueDirectory,
+        journal: Journal,
+        cut_aside: Callable[[Cut], None] | None = None,
+    ) -> None:
+        """``cut_aside`` carries a cut out in another thread, and sees that `was_cut` is called."""
+        self._cut_aside = cut_aside
+        self._is_being_cut = False
+        self._is_fresh = False
+        self.directory = directory
+        self.last_id = 0
+        self.is_read_only = False
+        self._cause = ""
+        self._journal = journal
+        self._states: dict[int, tuple[int, bytes]] = {}
+        # In the order of their ids, nearly always.
+        self._unwritten: dict[int, None] = {}
+        self._covered: set[int] = set()
+        self._unarchived: dict[int, Callable[[], None]] = {}
+        self._staged: dict[int, bytes] = {}
+        self._effects: list[tuple[Callable[[], None], Failed]] = []
+        self._written_serial = self._tried_serial = 0
+        self._lent: dict[int, list[str]] = {}
+        self._owned: set[int] = set()
+        self._is_doubtful = False
+        self._in_doubt: set[int] = set()
+
+    @property
+    def flushes(self) -> int:
+        """How many flushes were made so far."""
+        return self._journal.flushes
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether the next attempt writes everything anew, since a flush of it failed."""
+        return self._is_doubtful
+
+    def refusal(self) -> errors.ReadOnlyError:
+        """What whoever wants a change is told while the disk refuses writes."""
+        return errors.ReadOnlyError(f"the queue takes no changes now: {self._cause}")
+
+    def refuse_writes(self, error: errors.StorageError) -> None:
+        """Take no changes from now on, because of this error, until `retry` has gone well."""
+        self.is_read_only = True
+        self._cause = error.text
+
+    def begin(
+        self,
+        last_id: int,
+        living: dict[int, tuple[int, bytes]],
+        *,
+        unwritten: dict[int, tuple[int, bytes]] | None = None,
+        unarchived: Iterable[int] = (),
+    ) -> None:
+        """Start afresh after loading: a new segment that repeats the states of living jobs.
+
+        What the disk did not take while loading is tried again; if it still refuses, the
+        ledger begins its life read-only.
+        """
+        self.last_id = last_id
+        self._states = {**living, **(unwritten or {})}
+        self._unwritten = dict.fromkeys(unwritten or ())
+        self._unarchived = dict.fromkeys(unarchived, _nothing)
+        self._owned = set(living)
+        # A flush of our predecessor's failed, or it ended in the middle of one.
+        self._is_doubtful = self._journal.has_older
+        self.retry()
+
+    # ------------------------------------------------------------ what is promised
+
+    def store_new(
+        self,
+        jobs: list[tuple[int, int, bytes]],
+        done: Callable[[], None],
+        failed: Failed,
+    ) -> None:
+        """New jobs (id, serial, body), all or none. Their files follow by `write_pending`."""
+
+        def stored() -> None:
+            for job_id, serial, body in jobs:
+                self._covered.add(job_id)
+                self._states[job_id] = (serial, body)
+                self._unwritten[job_id] = None
+            done()
+
+        self._append(JobsStored(jobs), stored, failed)
+
+    def store_state(
+        self,
+        state: tuple[int, int, bytes],
+        done: Callable[[], None],
+        failed: Failed = _ignore,
+    ) -> None:
+        """A job's whole new state (id, serial, body)."""
+        job_id, serial, body = state
+
+        def stored() -> None:
+            self._covered.add(job_id)
+            known = self._states.get(job_id)
+            # A newer one may have been noted while this one waited for its flush.
+            if known is None or known[0] < serial:
+                self._states[job_id] = (serial, body)
+            done()
+
+        if self._append(StateStored(job_id, serial, body), stored, failed):
+            self._staged[job_id] = body
+
+    def store_archived(
+        self, job_id: int, done: Callable[[], None], failed: Failed = _ignore
+    ) -> None:
+        """The job goes to the archive; its file is moved once that is durable."""
+
+        def stored() -> None:
+            self._unarchived[job_id] = done
+            self._move_archived()
+
+        self._append(JobArchived(job_id), stored, failed)
+
+    def after_commit(self, done: Callable[[], None], failed: Failed = _ignore) -> None:
+        """Do this when everything stored so far is durable."""
+        self._effects.append((done, failed))
+
+    def commit(self) -> None:
+        """Make everything durable and run what waited for it, and what came of that."""
+        while self._effects:
+            self._commit_once()
+        if self._journal.is_full and not self.is_read_only and not self._is_behind_at_renewal:
+            self._renew_aside()
+
+    def retry(self) -> bool:
+        """Begin a new segment; after a failure: whether the disk takes writes again."""
+        if self._is_being_cut:
+            # Of two flushes at a time, the wrong one might be told of an error.
+            return not self.is_read_only
+        # First, so that nothing is believed to be durable that a failure drops.
+        while self._effects:
+            self._commit_once()
+        self.is_read_only = False
+        try:
+            self._renew_journal()
+        except errors.StorageError as error:
+            self.refuse_writes(error)
+        return not self.is_read_only
+
+    # ------------------------------------------------------------ bodies and files
+
+    def body(self, job_id: int) -> bytes | None:
+        """The newest durable state of a live job; None if there is none."""
+        known = self._states.get(job_id)
+        return self.directory.read(job_id) if known is None else known[1]
+
+    def newest(self, job_id: int) -> bytes | None:
+        """As `body`, or the state that waits for the flush: where the next one starts from."""
+        staged = self._staged.get(job_id)
+        return self.body(job_id) if staged is None else staged
+
+    def in_memory(self, job_id: int) -> bytes | None:
+        """As `newest`, but None if only the file has it."""
+        staged = self._staged.get(job_id)
+        if staged is not None or job_id not in self._states:
+            return staged
+        return self._states[job_id][1]
+
+    def serial(self, job_id: int) -> int | None:
+        """The serial of the state in memory; None: the file is the newest."""
+        known = self._states.get(job_id)
+        return None if known is None else known[0]
+
+    def is_covered(self, job_id: int) -> bool:
+        """Whether the journal makes up for the job's file if that is torn."""
+        return job_id in self._covered
+
+    def note(self, job_id: int, serial: int, body: bytes) -> None:
+        """A newer state which needs not be durable."""
+        self._states[job_id] = (serial, body)
+
+    def forget(self, job_id: int) -> None:
+        """The file of the job is as new as anything we know."""
+        known = self._states.get(job_id)
+        if job_id in self._in_doubt:
+            self._in_doubt.discard(job_id)
+            if known is not None and job_id not in self._owned:
+                self._write_doubtful(job_id, known)
+                return
+        self._states.pop(job_id, None)
+        self._unwritten.pop(job_id, None)
+
+    def _write_doubtful(self, job_id: int, known: tuple[int, bytes]) -> None:
+        """The job's process, which has left, wrote the file before a flush that failed."""
+        try:
+            replay.write_file_anew(self.directory, job_id, known)
+        except errors.StorageError as error:
+            self._in_doubt.add(job_id)
+            self.refuse_writes(error)
+        else:
+            self._states.pop(job_id, None)
+            self._unwritten.pop(job_id, None)
+
+    def write_file(self, job_id: int) -> None:
+        """Bring the job's file up to the newest state. A refusing disk is tried again later."""
+        known = self._states.get(job_id)
+        if known is None:
+            return
+        try:
+            self.directory.write(job_id, known[1], flush=False)
+        except errors.StorageError as error:
+            self._unwritten[job_id] = None
+            self.refuse_writes(error)
+        else:
+            self._in_doubt.discard(job_id)
+            self.forget(job_id)
+
+    def write_state(self, job_id: int) -> bool:
+        """As `write_file`, and go on knowing the state: the job's process will change it."""
+        known = self._states[job_id]
+        self.write_file(job_id)
+        self._states[job_id] = known
+        return not self.is_read_only
+
+    def lend_spares(self, job_id: int) -> list[str]:
+        """Files into which the job's process may write new versions of its file."""
+        self._owned.add(job_id)
+        if job_id not in self._lent:
+            take = self.directory.spares.take
+            self._lent[job_id] = [take() for _ in range(settings.SPARES_PER_JOB)]
+        return self._lent[job_id]
+
+    def take_back_spares(self, job_id: int) -> None:
+        """The job's process is gone, and uses its spares no more."""
+        self._owned.discard(job_id)
+        for path in self._lent.pop(job_id, ()):
+            self.directory.spares.give_back(path)
+
+    @property
+    def has_unwritten(self) -> bool:
+        """Whether new jobs have no file yet, or the file of the last id is still to be tried."""
+        return bool(self._unwritten) or self.last_id != self._tried_serial
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether too many new jobs have no file: some must be written, quiet or not."""
+        count = len(self._unwritten)
+        return count > settings.FILES_UNWRITTEN_MAX or (self._journal.is_full and count > 0)
+
+    @property
+    def is_far_behind(self) -> bool:
+        """Whether the journal has grown so much that files must be written at any cost."""
+        limit = settings.JOURNAL_SEGMENTS_FACTOR_MAX * settings.JOURNAL_SEGMENT_BYTES
+        return bool(self._unwritten) and self._journal.size >= limit
+
+    def write_newest(self, count: int, is_enough: Callable[[], bool] = lambda: False) -> None:
+        """Write the files of so many new jobs; the oldest may soon start, and be written then.
+
+        ``is_enough`` is asked after each.
+        """
+        self.write_serial()
+        for job_id in list(itertools.islice(reversed(self._unwritten), count)):
+            if self.is_read_only:
+                return
+            self.write_file(job_id)
+            if is_enough():
+                return
+
+    def write_pending(self, ids: Iterable[int] | None = None) -> None:
+        """Write the files of new jobs that have none yet."""
+        for job_id in sorted(self._unwritten if ids is None else ids):
+            self.write_file(job_id)
+
+    def write_serial(self) -> None:
+        """Bring the file of the last id up; if that fails, again whenever files are written."""
+        self._tried_serial = self.last_id
+        if self.last_id != self._written_serial:
+            # The journal has it too, but for ids of rejected jobs until a segment begins.
+            with contextlib.suppress(errors.StorageError):
+                self.directory.write_serial(self.last_id)
+                self._written_serial = self.last_id
+
+    def close(self) -> None:
+        """Write what has no file yet, and close everything."""
+        self.write_pending()
+        self.write_serial()
+        self._journal.close()
+        self.directory.spares.close()
+        self.directory.close()
+
+    def _append(self, record: Record, done: Callable[[], None], failed: Failed) -> bool:
+        if self.is_read_only:
+            failed(self.refusal())
+            return False
+        self._journal.append(record)
+        self._is_fresh = False
+        self._effects.append((done, failed))
+        return True
+
+    @property
+    def _is_behind_at_renewal(self) -> bool:
+        """Whether to let the segment grow until the files of new jobs have been written.
+
+        They are written some at a time, and a new segment would need all of them at once.
+        """
+        return self._is_being_cut or len(self._unwritten) > settings.FILES_AT_ONCE
+
+    def _commit_once(self) -> None:
+        effects, self._effects = self._effects, []
+        self._staged.clear()
+        try:
+            self._journal.commit(self.last_id)
+        except errors.StorageError as error:
+            self.refuse_writes(error)
+            refusal = self.refusal()
+            for _, failed in effects:
+                failed(refusal)
+            return
+        for done, _ in effects:
+            done()
+
+    def _move_archived(self) -> None:
+        """Move the files of archived jobs; the journal knows of those that cannot be moved."""
+        for job_id, done in list(self._unarchived.items()):
+            known = self._states.get(job_id)
+            try:
+                if known is not None:
+                    self.directory.write(job_id, known[1], flush=False)
+                self.directory.archive(job_id)
+            except errors.StorageError as error:
+                self.refuse_writes(error)
+                return
+            del self._unarchived[job_id]
+            self.forget(job_id)
+            done()
+
+    def _renew_aside(self) -> None:
+        """Begin a new segment; the old ones go when another thread has flushed the file system."""
+        if self._cut_aside is None or self._is_doubtful:
+            self.retry()
+            return
+        try:
+            self._bring_up_files()
+            self._begin_segment()
+            cut = self._journal.prepare_cut()
+        except errors.StorageError as error:
+            self.refuse_writes(error)
+            return
+        assert cut is not None
+        self._is_being_cut = True
+        self._cut_aside(cut)
+
+    def was_cut(self, error: errors.StorageError | None) -> None:
+        """The old segments are gone, or (``error``) the file system could not be flushed."""
+        self._is_being_cut = False
+        if error is not None:
+            self._is_doubtful = True
+            self.refuse_writes(error)
+
+    def _renew_journal(self) -> None:
+        """Begin a new segment and delete the old ones, which the job files make up for.
+
+        A segment that was begun in vain is used by the next attempt; what is written anew is
+        written only if the journal can be written, so that a disk which refuses is not filled.
+        """
+        self._bring_up_files()
+        is_fresh, self._is_fresh = self._is_fresh, False
+        if is_fresh:
+            self._journal.mark(self.last_id)
+            self._journal.commit(self.last_id)
+        else:
+            self._begin_segment()
+        self._is_fresh = True
+        self._write_anew()
+        try:
+            self._journal.cut()
+        except errors.StorageError:
+            self._is_doubtful = True
+            raise
+        self._is_doubtful = self._is_fresh = False
+
+    def _bring_up_files(self) -> None:
+        """Write and move what has not been: the old segments alone know of it."""
+        self.write_pending()
+        self._move_archived()
+        if self._unarchived:
+            raise errors.StorageError("files cannot be moved into the archive")
+
+    def _begin_segment(self) -> None:
+        """Begin one with all that job files do not make up for, once they are flushed.
+
+        The states of jobs whose files others write, or could not be written, are repeated
+        in it: their files may be older than the journal.
+        """
+        self._journal.begin(self.last_id)
+        for job_id, (serial, body) in self._states.items():
+            self._journal.append(StateStored(job_id, serial, body))
+        self._journal.commit(self.last_id)
+        # The older segments may go at any moment from now on.
+        self._covered = set(self._states)
+
+    def _write_anew(self) -> None:
+        """After a failed flush: what can be read need not be on the disk, and never would be."""
+        if self._is_doubtful:
+            said = replay.read_journal(self._journal)
+            replay.write_anew(self.directory, said, self._unwritten.keys() | self._owned)
+            self._in_doubt |= self._owned
+        for job_id in self._in_doubt - self._owned:
+            self.forget(job_id)

@@ -1,0 +1,277 @@
+"""What users may read of the queue: listings, whole jobs, and watches. Changes nothing."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ...storage import errors, job_bounds, job_files, job_views, jobs, settings
+from ...transport import messages
+from .job_table import JobTable, Phase, Row, row_of
+from .subscriptions import Watch, WatchList
+
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
+
+    from ...transport.addresses import Envelope
+    from .ledger import Ledger
+
+_TOLD_ENTRIES_MAX = 10_000
+
+GAP_SECONDS = 5.0
+"""How long log entries are waited for that are missing before others."""
+
+
+class _Told(msgspec.Struct, frozen=True):
+    """A log entry that came after the newest state of its job."""
+
+    op_index: int
+    entry: jobs.LogEntry
+
+
+class QueueReader:
+    """Answers from the table, the ledger and the archive."""
+
+    def __init__(self, table: JobTable, ledger: Ledger, log: FilteringBoundLogger) -> None:
+        self._log = log
+        self.watches = WatchList()
+        self._table = table
+        self._ledger = ledger
+        self._told: dict[int, deque[_Told]] = {}
+        self._gaps: dict[int, float] = {}
+        self.unreadable: dict[int, str] = {}
+        """Archived jobs that were found to be damaged, each with what is wrong."""
+
+    def rows(self, message: messages.ListJobs) -> messages.JobRows:
+        """One page of a listing; `UnknownJobError` for an id that does not exist."""
+        limit = max(1, min(message.limit, settings.LIST_PAGE_ROWS))
+        if message.ids is not None:
+            if len(message.ids) > settings.LIST_PAGE_ROWS:
+                text = f"ids: expected at most {settings.LIST_PAGE_ROWS}, got {len(message.ids)}"
+                raise errors.BadRequestError(text)
+            found = [self._summary(job_id) for job_id in message.ids]
+            if message.statuses is not None:
+                found = [job for job in found if job.status in message.statuses]
+            return messages.JobRows(rows=found)
+        if message.archived:
+            return self._archived_page(message, limit)
+        page, has_more = self._table.page(
+            after=message.after, limit=limit, statuses=message.statuses
+        )
+        return messages.JobRows(
+            rows=[row.as_summary() for row in page],
+            next_after=page[-1].id if has_more else None,
+        )
+
+    def document(self, job_id: int) -> messages.JobDocument:
+        """The whole job, with the log entries that have come since its newest state."""
+        row = self._table.find(job_id)
+        if row is None:
+            archived, job = self._archived(job_id)
+            summary = job_views.in_listing(job_views.job_summary(job))
+            place = f"job-{job_id} in the archive"
+            body = job_bounds.shortened(archived, place)
+            return messages.JobDocument(id=job_id, body=body, archived=True, summary=summary)
+        if job_id in self._told or row.status is jobs.JobStatus.WAITING:
+            body = jobs.encode_job(self._job_of(row)[0])
+        else:
+            body = self._body(job_id)
+        body = job_bounds.shortened(body, f"job-{job_id} in the queue directory")
+        summary = job_views.in_listing(row.summary)
+        return messages.JobDocument(id=job_id, body=body, summary=summary)
+
+    def watch(self, envelope: Envelope, message: messages.WatchJobs) -> None:
+        """Tell each job as it is, then follow it."""
+        ids = message.ids
+        summaries = (
+            [
+                row.as_summary()
+                for row in self._table
+                if not row.status.is_final or row.id in message.log_after
+            ]
+            if ids is None
+            else [self._summary(job_id) for job_id in dict.fromkeys(ids)]
+        )
+        remaining = (
+            None
+            if ids is None
+            else {summary.id for summary in summaries if not summary.status.is_final}
+        )
+        after = {each.id: message.log_after.get(each.id, 0) for each in summaries}
+        watch = Watch(
+            envelope,
+            remaining,
+            log=message.log,
+            is_of_ends=message.is_of_ends,
+            log_serials=after if message.log else None,
+        )
+        for summary in summaries:
+            if message.log:
+                row = self._table.find(summary.id)
+                if row is None:
+                    _tell_log(watch, self._archived(summary.id)[1], math.inf)
+                else:
+                    _tell_log(watch, *self._job_of(row))
+            if summary.status.is_final or not message.is_of_ends:
+                watch.tell_change(summary)
+        self.watches.open(watch)
+
+    def told(self, message: messages.JobTold) -> None:
+        """A running job has new log entries."""
+        job_id, entries = message.job_id, message.entries
+        row = self._table.find(job_id)
+        if row is None or row.phase is not Phase.HANDED_OVER or not entries:
+            return
+        if row.status.is_final:
+            # Everything was told before the end was.
+            return
+        kept = self._told.setdefault(job_id, deque(maxlen=_TOLD_ENTRIES_MAX))
+        new = [_Told(message.op_index, entry) for entry in entries]
+        if kept and kept[-1].entry[0] >= entries[0][0]:
+            # Told again, and perhaps some that were lost before.
+            known = {each.entry[0]: each for each in (*kept, *new)}
+            kept.clear()
+            new = [known[serial] for serial in sorted(known)]
+        kept.extend(new)
+        self.watches.logged(job_id, message.op_index, entries)
+        if lacking := self.watches.lacking(job_id, entries[-1][0]):
+            self._close_gap(row, lacking)
+        elif self._gaps:
+            self._gaps.pop(job_id, None)
+
+    def _close_gap(self, row: Row, lacking: list[Watch]) -> None:
+        """Entries are missing before those that came: the file may have them, or they come soon.
+
+        A process tells again what it has told to a queue that was replaced. What does not come
+        within a moment is not waited for.
+        """
+        now = time.monotonic()
+        since = self._gaps.setdefault(row.id, now)
+        if since == now:
+            self._tell_logs(row, lacking)
+        elif now - since >= GAP_SECONDS:
+            del self._gaps[row.id]
+            self._tell_logs(row, lacking, is_all=True)
+
+    def log_reaches(self, row: Row, log_serial: int) -> None:
+        """The job's state has all log entries up to this one: who lacks some is told them now.
+
+        They lack what the job's process logged while it had no connection to the daemon.
+        """
+        lacking = [] if row.status.is_final else self.watches.lacking(row.id, log_serial)
+        if lacking:
+            self._tell_logs(row, lacking)
+
+    def _tell_logs(self, row: Row, lacking: list[Watch], *, is_all: bool = False) -> None:
+        try:
+            job, reliable = self._job_of(row)
+        except errors.StorageError as error:
+            self._log.error("log cannot be told", job=row.id, error=error.text)
+            return
+        for watch in lacking:
+            _tell_log(watch, job, math.inf if is_all else reliable)
+
+    def forget_told(self, job_id: int, log_serial: int | None) -> None:
+        """Entries up to this serial (None: all) are in the job's state now."""
+        told = self._told.get(job_id)
+        while told and (log_serial is None or told[0].entry[0] <= log_serial):
+            told.popleft()
+        if not told:
+            self._told.pop(job_id, None)
+            self._gaps.pop(job_id, None)
+
+    def _body(self, job_id: int) -> bytes:
+        body = self._ledger.body(job_id)
+        if body is None:
+            raise errors.StorageError(f"job {job_id} has no file")
+        return body
+
+    def _job_of(self, row: Row) -> tuple[jobs.Job, float]:
+        """The job as it is now, and up to which serial its log is without gaps."""
+        job = jobs.decode_job(self._body(row.id))
+        told = self._told.get(row.id)
+        if (
+            row.phase is Phase.PENDING
+            and not job.status.is_final
+            and row.status is jobs.JobStatus.WAITING
+        ):
+            job.ops[job.next_index].status = jobs.JobStatus.WAITING
+        if told and _has_gap(job.last_log_serial, told):
+            self._take_log_of_file(job)
+        reliable = math.inf if job.status.is_final else job.last_log_serial
+        if told is not None and len(told) == _TOLD_ENTRIES_MAX:
+            # The oldest were dropped, and do not come again.
+            reliable = max(reliable, told[0].entry[0])
+        self.add_told(job)
+        return job, reliable
+
+    def add_told(self, job: jobs.Job) -> None:
+        """Put into the job's log what has come after this state of it."""
+        last = job.last_log_serial
+        for told in self._told.get(job.id, ()):
+            if told.entry[0] > last:
+                job.ops[told.op_index].log.append(told.entry)
+
+    def _take_log_of_file(self, job: jobs.Job) -> None:
+        """Put into the job what its process has logged into the file since this state of it."""
+        try:
+            data = self._ledger.directory.read(job.id)
+            on_disk = None if data is None else jobs.decode_job(data)
+        except errors.StorageError:
+            return
+        if on_disk is not None and on_disk.serial == job.serial:
+            for op, written in zip(job.ops, on_disk.ops, strict=False):
+                op.log = written.log
+
+    def _summary(self, job_id: int) -> messages.JobSummary:
+        row = self._table.find(job_id)
+        if row is not None:
+            return row.as_summary()
+        _, job = self._archived(job_id)
+        return row_of(job, Phase.ENDED).as_summary(archived=True)
+
+    def _archived_page(self, message: messages.ListJobs, limit: int) -> messages.JobRows:
+        """Live and archived jobs together, in id order."""
+        ids = {row.id for row in self._table}
+        ids.update(self._ledger.directory.archived_ids())
+        wanted = [job_id for job_id in sorted(ids) if job_id > message.after]
+        found: list[messages.JobSummary] = []
+        for job_id in wanted:
+            try:
+                summary = self._summary(job_id)
+            except errors.StorageError:
+                # Named in `ganger status` and in the log; the others are listed all the same.
+                continue
+            if message.statuses is None or summary.status in message.statuses:
+                if len(found) == limit:
+                    return messages.JobRows(rows=found, next_after=found[-1].id)
+                found.append(summary)
+        return messages.JobRows(rows=found)
+
+    def _archived(self, job_id: int) -> tuple[bytes, jobs.Job]:
+        """The archived file, and the job in it; one that cannot be read is named from then on."""
+        try:
+            data = self._ledger.directory.read_archived(job_id)
+            if data is not None:
+                return data, job_files.read_job(data, job_id)
+        except errors.StorageError as error:
+            text = f"job-{job_id} in the archive: {error.text}"
+            if job_id not in self.unreadable:
+                self._log.error("job file is quarantined", file=text)
+            self.unreadable[job_id] = text
+            raise errors.StorageError(text) from error
+        raise errors.UnknownJobError(f"there is no job {job_id}")
+
+
+def _has_gap(last: int, told: deque[_Told]) -> bool:
+    """Whether serials are missing between ``last`` and what was told."""
+    return told[-1].entry[0] - last > sum(each.entry[0] > last for each in told)
+
+
+def _tell_log(watch: Watch, job: jobs.Job, all_until: float) -> None:
+    for index, op in enumerate(job.ops):
+        watch.tell_log(job.id, index, op.log, all_until)

@@ -1,0 +1,119 @@
+"""Submissions that repeat an earlier one under its key: they get its ids, and no other job's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ...storage import job_files, jobs
+from ...transport import messages
+from . import repeating
+from .job_store import QueueCore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from ...transport.addresses import Envelope
+    from ...transport.messages import JobSpec
+    from .submitting import Draft
+
+
+class InFlight(msgspec.Struct, frozen=True):
+    """A submission on its way to the disk: digests of its jobs, and who repeats it meanwhile."""
+
+    first_id: int
+    digests: list[str]
+    repeats: list[Envelope]
+
+
+class QueueKeys(QueueCore):
+    """Answers submissions that were made before."""
+
+    def _mark_batch(self, drafts: Sequence[Draft], specs: Sequence[JobSpec]) -> list[str]:
+        """Let each job of a submission with a key tell what it was, and where; the digests."""
+        digests = [repeating.digest(spec) for spec in specs]
+        for place, draft in enumerate(drafts):
+            if digests[place]:
+                draft.job.extra[jobs.DIGEST_KEY] = digests[place]
+            if len(drafts) > 1:
+                draft.job.extra[jobs.BATCH_KEY] = [place, len(drafts)]
+        return digests
+
+    def _is_repeat(self, envelope: Envelope, key: str, specs: Sequence[JobSpec]) -> bool:
+        """Answer a submission whose key is known. `BadRequestError` if it is another one."""
+        if (live := self._table.ids_of_key(key)) is not None:
+            envelope.reply(self._repeated(key, live, specs))
+            return True
+        if (flying := self._keys_in_flight.get(key)) is not None:
+            _check_in_flight(flying, specs)
+            flying.repeats.append(envelope)
+            return True
+        return False
+
+    def _repeated(
+        self, key: str, live: list[int], specs: Sequence[JobSpec]
+    ) -> messages.JobsSubmitted:
+        stored = dict(self._stored_under(key, live, len(specs)))
+        first = next(iter(stored))
+        told = (stored[first] or self._read(first)).extra.get(jobs.REJECTED_KEY)
+        rejected = {int(place): text for place, text in (told or {}).items()}
+        ids = list(stored)
+        if len(ids) + len(rejected) != len(specs):
+            raise repeating.count_refusal(len(specs), len(ids) + len(rejected), ids)
+        places = (place for place in range(len(specs)) if place not in rejected)
+        for place, (job_id, job) in zip(places, stored.items(), strict=False):
+            if not self._is_same(job_id, job, specs[place], place):
+                raise repeating.refusal(place, len(specs), job_id)
+        return messages.JobsSubmitted(ids=ids, is_repeat=True, rejected=rejected)
+
+    def _is_same(self, job_id: int, job: jobs.Job | None, spec: JobSpec, place: int) -> bool:
+        row = self._table.find(job_id)
+        if row is not None and row.digest is not None:
+            return row.digest == repeating.digest(spec)
+        return repeating.is_same(job or self._read(job_id), spec, place)
+
+    def _stored_under(
+        self, key: str, live: list[int], count: int
+    ) -> Iterator[tuple[int, jobs.Job | None]]:
+        """The jobs of a submission in the order of their ids; those that are archived are read."""
+        are_live = set(live)
+        for job_id in _ids_of_batch(self._read(live[0]), live, count):
+            if job_id in are_live:
+                yield job_id, None
+            elif self._table.find(job_id) is not None:
+                continue
+            elif (job := self._archived_under(key, job_id)) is not None:
+                yield job_id, job
+
+    def _archived_under(self, key: str, job_id: int) -> jobs.Job | None:
+        data = self._ledger.directory.read_archived(job_id)
+        job = None if data is None else job_files.read_job(data, job_id)
+        return job if job is not None and job.extra.get(jobs.SUBMISSION_KEY) == key else None
+
+    def _waiting_for(self, key: str | None) -> list[Envelope]:
+        """Who submitted the same under this key while it was being stored."""
+        flying = None if key is None else self._keys_in_flight.pop(key, None)
+        return [] if flying is None else flying.repeats
+
+
+def _check_in_flight(flying: InFlight, specs: Sequence[JobSpec]) -> None:
+    if len(specs) != len(flying.digests):
+        ids = range(flying.first_id, flying.first_id + len(flying.digests))
+        raise repeating.count_refusal(len(specs), len(ids), ids)
+    for place, (known, spec) in enumerate(zip(flying.digests, specs, strict=True)):
+        if known != repeating.digest(spec):
+            raise repeating.refusal(place, len(specs), flying.first_id + place)
+
+
+def _ids_of_batch(known: jobs.Job, live: list[int], count: int) -> Iterable[int]:
+    """The ids that a submission may have, given one of its jobs and those that are live."""
+    match known.extra.get(jobs.BATCH_KEY):
+        case [int(place), int(size)] if 0 <= place < size:
+            first = known.id - place
+            return range(first, first + size)
+    if jobs.DIGEST_KEY in known.extra:
+        return live
+    # Of an older version: some may be archived, right before and behind the others.
+    missing = max(0, count - len(live))
+    return range(max(1, live[0] - missing), live[-1] + missing + 1)

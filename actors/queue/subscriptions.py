@@ -1,0 +1,158 @@
+"""Who follows which jobs: the open watches of the queue, and what each is told."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from ...storage import errors, job_bounds, settings
+from ...transport.messages import JobChanged, JobLogged, WatchEnded
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ...storage.jobs import LogEntry
+    from ...transport.addresses import Envelope
+    from ...transport.messages import JobSummary
+    from .job_table import Row
+
+
+class Watch:
+    """One open watch: ``remaining`` are the jobs that are not final; None follows all.
+
+    ``log_serials`` are the serials of the log entries it was told last, by job.
+    """
+
+    def __init__(
+        self,
+        envelope: Envelope,
+        remaining: set[int] | None,
+        *,
+        log: bool,
+        is_of_ends: bool = False,
+        log_serials: Mapping[int, int] | None = None,
+    ) -> None:
+        self.envelope = envelope
+        self.remaining = remaining
+        self.job_ids = frozenset(remaining or ())
+        self.wants_log = log
+        self.is_of_ends = is_of_ends
+        self._log_serials = dict(log_serials or {})
+
+    def log_serial(self, job_id: int) -> int:
+        """Serial of the newest log entry of this job that was told; 0: none."""
+        return self._log_serials.get(job_id, 0)
+
+    def tell_log(
+        self, job_id: int, op_index: int, entries: Sequence[LogEntry], all_until: float = 0
+    ) -> None:
+        """Tell those of the entries that are new and follow on what was told.
+
+        Where serials are missing the rest waits for them, but not up to the serial
+        ``all_until``: there, nothing can come in between any more.
+        """
+        known = self.log_serial(job_id)
+        new = []
+        for entry in entries:
+            if entry[0] > known:
+                if entry[0] > all_until and entry[0] != known + 1:
+                    break
+                known = entry[0]
+                new.append(entry)
+        if new:
+            self._log_serials[job_id] = known
+            for part in job_bounds.log_parts(new):
+                self.envelope.reply(JobLogged(id=job_id, op_index=op_index, entries=part))
+
+    def tell_change(self, summary: JobSummary) -> None:
+        """Tell how the job is now."""
+        self.envelope.reply(JobChanged(job=summary))
+        if summary.status.is_final:
+            self._log_serials.pop(summary.id, None)
+
+    @property
+    def key(self) -> tuple[bytes, int]:
+        """Who asked, and under which number."""
+        return self.envelope.peer, self.envelope.number
+
+
+class WatchList:
+    """All open watches, found by job."""
+
+    def __init__(self) -> None:
+        self._watches: dict[tuple[bytes, int], Watch] = {}
+        self._by_job: defaultdict[int, list[Watch]] = defaultdict(list)
+        self._of_all: list[Watch] = []
+
+    def __len__(self) -> int:
+        """How many watches are open."""
+        return len(self._watches)
+
+    def open(self, watch: Watch) -> None:
+        """Begin a watch; one under the same number of the same peer is replaced.
+
+        A watch whose jobs are all final ends at once. `BusyError` if there are too many.
+        """
+        self._remove(watch.key)
+        if len(self._watches) >= settings.WATCHERS_MAX:
+            raise errors.BusyError(f"{settings.WATCHERS_MAX} watches are open already")
+        if watch.remaining is not None and not watch.remaining:
+            watch.envelope.reply(WatchEnded())
+            return
+        self._watches[watch.key] = watch
+        if watch.remaining is None:
+            self._of_all.append(watch)
+        else:
+            for job_id in watch.job_ids:
+                self._by_job[job_id].append(watch)
+
+    def stop(self, peer: bytes, number: int) -> None:
+        """The peer no longer wants its watch."""
+        self._remove((peer, number))
+
+    def stop_all_of(self, peer: bytes) -> None:
+        """The peer is gone."""
+        for key in [key for key in self._watches if key[0] == peer]:
+            self._remove(key)
+
+    def changed(self, row: Row) -> None:
+        """Tell who follows the job, and end the watches for which it was the last one."""
+        if not self._watches:
+            return
+        summary = row.as_summary()
+        is_final = row.status.is_final
+        for watch in (*self._of_all, *self._by_job.get(row.id, ())):
+            if watch.is_of_ends and not is_final:
+                continue
+            watch.tell_change(summary)
+            if watch.remaining is not None and is_final:
+                watch.remaining.discard(row.id)
+                if not watch.remaining:
+                    watch.envelope.reply(WatchEnded())
+                    self._remove(watch.key)
+
+    def logged(self, job_id: int, op_index: int, entries: list[LogEntry]) -> None:
+        """Tell who follows the job's log."""
+        for watch in self.lacking(job_id, entries[-1][0]):
+            watch.tell_log(job_id, op_index, entries)
+
+    def lacking(self, job_id: int, log_serial: int) -> list[Watch]:
+        """Who follows the job's log, and was not told of the entry with this serial."""
+        if not self._watches:
+            return []
+        return [
+            watch
+            for watch in (*self._of_all, *self._by_job.get(job_id, ()))
+            if watch.wants_log and watch.log_serial(job_id) < log_serial
+        ]
+
+    def _remove(self, key: tuple[bytes, int]) -> None:
+        watch = self._watches.pop(key, None)
+        if watch is None:
+            return
+        if watch in self._of_all:
+            self._of_all.remove(watch)
+        for job_id in watch.job_ids:
+            self._by_job[job_id].remove(watch)
+            if not self._by_job[job_id]:
+                del self._by_job[job_id]

@@ -1,0 +1,1 @@
+"""Which filter rule applies to a job."""

@@ -1,0 +1,476 @@
+"""The filter evaluator: it owns the compiled rule chain and gives every pending job its verdict.
+
+Verdicts name the chain under which they hold. A new chain is announced to the queue and the
+scheduler first; from then on older verdicts do not count, and the scheduler asks for new ones
+as jobs come to the front. Only what a rule rejects must be found wherever it stands, so
+that under a chain that can reject the whole queue is looked through, a page at a time.
+
+What one message may cost is bounded, in steps (``storage/metering``). What takes longer is done in
+slices, one for each message of its own to itself, so that others are served in between: a job
+that takes more than a slice by itself, tests of rules, simulations.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections import deque
+from collections.abc import Generator
+from typing import TYPE_CHECKING, assert_never
+
+import msgspec
+
+from ...storage import errors, job_files, rules, settings
+from ...storage.metering import Meter, Slice, SliceOverError, TooMuchWorkError
+from ...storage.rules import ActionName
+from ...transport import messages
+from ...transport.messages import JobVerdict
+from ..runtime.component import Component
+from . import filtering, rule_changes
+
+if TYPE_CHECKING:
+    from ...transport.addresses import Envelope
+
+FilterMessage = (
+    messages.RulesChanged
+    | messages.JobsArrived
+    | messages.JobReprioritised
+    | messages.JobsFinished
+    | messages.WindowDue
+    | messages.JudgingDue
+    | messages.ReportChain
+    | messages.ExplainPending
+    | messages.JudgeTest
+    | messages.JudgeSimulation
+)
+
+Work = Generator[object, None, None]
+"""What is done in slices: it pauses whenever one is over."""
+
+
+class Judging:
+    """A job that takes more than a slice to be judged."""
+
+    __slots__ = ("arrived", "held", "is_running", "work")
+
+    def __init__(
+        self,
+        arrived: messages.JobArrived,
+        is_running: bool,  # noqa: FBT001 - with what it is about
+        work: Generator[filtering.Verdict, None, filtering.Verdict],
+    ) -> None:
+        self.arrived = arrived
+        self.is_running = is_running
+        self.work = work
+        self.held = filtering.Verdict(None, ActionName.PAUSE)
+        """The verdict until it is known."""
+
+    def is_about(self, arrived: messages.JobArrived) -> bool:
+        """Whether this is the same job, with all that rules look at."""
+        return arrived.job == self.arrived.job
+
+
+class FilterEvaluator(Component):
+    """Stands between the job queue and the scheduler: what arrives here goes on, judged."""
+
+    name = "filter_evaluator"
+
+    def boot(self) -> None:
+        """Ask for the rules, then for the queue."""
+        self._rules: tuple[rules.FilterRule, ...] = ()
+        self._serial: int | None = None
+        self._timer: threading.Timer | None = None
+        self._simulated: dict[int, tuple[list[JobVerdict], list[JobVerdict]]] = {}
+        self._slice = Slice(settings.JUDGE_STEPS_AT_ONCE)
+        self._long: dict[int, Judging] = {}
+        self._asked: deque[tuple[Work, Envelope | None]] = deque()
+        self._is_due = False
+        self._take_chain(filtering.RuleChain())
+        # The queue is asked for everything when the rules are known.
+        self.address("config_store").notify(messages.ReportConfiguration())
+
+    def close(self) -> None:
+        """End the timer, and let nobody wait who was not answered."""
+        error = errors.ComponentRestartedError(f"component {self.name} was restarted")
+        for _, envelope in getattr(self, "_asked", ()):
+            if envelope is not None:
+                envelope.refuse(error)
+        if getattr(self, "_timer", None) is not None:
+            self._timer.cancel()  # type: ignore[union-attr]
+
+    def receive(self, envelope: Envelope) -> None:  # noqa: C901 - a table
+        """Handle one message."""
+        message: FilterMessage = envelope.message  # type: ignore[assignment]
+        match message:
+            case messages.RulesChanged():
+                self._change_rules(message)
+            case messages.JobsArrived():
+                self._judge(message)
+            case messages.JobReprioritised():
+                self._reprioritise(message)
+            case messages.JobsFinished():
+                for job_id, _ in message.jobs:
+                    self._long.pop(job_id, None)
+                self.address("scheduler").notify(message)
+            case messages.ExplainPending():
+                self.address("scheduler").notify(self._with_rules(message))
+            case messages.WindowDue():
+                self._look_at_windows()
+            case messages.JudgeTest():
+                self._begin(self._test(envelope, message), envelope)
+            case messages.JudgeSimulation():
+                self._begin(self._simulate(message))
+            case messages.JudgingDue():
+                self._go_on()
+            case messages.ReportChain():
+                self._announce()
+            case _:
+                assert_never(message)
+
+    # ------------------------------------------------------------ the chain
+
+    def _change_rules(self, message: messages.RulesChanged) -> None:
+        parsed = rules.parse_rules(message.rules)
+        for problem in parsed.problems:
+            self.log.error("filter rule is left out", error=problem.text)
+        is_first = self._serial is None
+        self._rules = parsed.rules
+        self._serial = message.serial
+        self._compile()
+        if is_first:
+            self.address("job_queue").notify(messages.ReportQueue())
+
+    def _compile(self) -> None:
+        self._take_chain(filtering.compile_chain(self._rules, time.time()))
+        self._announce()
+
+    def _announce(self) -> None:
+        if self._serial is None:
+            # Nobody has told the rules yet; when somebody does, they are announced.
+            return
+        changed = messages.RuleChainChanged(
+            chain=self._number,
+            serial=self._serial,
+            reads_opcodes=self._chain.reads_opcodes,
+            rules=[rules.to_raw(rule) for rule in self._rules],
+        )
+        # The scheduler first: what it tells the queue from now on holds under this chain.
+        self.address("scheduler").notify(changed)
+        self.address("job_queue").notify(changed)
+        if self._can_reject():
+            self.address("job_queue").notify(messages.SweepJobs(after=0, chain=self._number))
+
+    def _take_chain(self, chain: filtering.RuleChain) -> None:
+        self._chain = chain
+        # What was not judged to the end is asked for again under the new chain.
+        self._long.clear()
+        # Different from any that an earlier incarnation has used.
+        self._number = time.monotonic_ns()
+        self._await_window()
+
+    def _await_window(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._chain.changes_at is None:
+            return
+        # A clock may be set while this waits, so that it is looked at again soon.
+        seconds = min(max(0.0, self._chain.changes_at - time.time()), settings.WINDOW_LOOK_SECONDS)
+        notify = functools.partial(self.address(self.name).notify, messages.WindowDue())
+        self._timer = threading.Timer(seconds, notify)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _look_at_windows(self) -> None:
+        if self._chain.changes_at is not None and time.time() >= self._chain.changes_at:
+            self.log.info("the window of a filter rule has opened or closed")
+            self._compile()
+        else:
+            self._await_window()
+
+    # ------------------------------------------------------------ verdicts
+
+    def _judge(self, message: messages.JobsArrived) -> None:
+        if self._serial is None:
+            # What came before the rules comes again after them.
+            return
+        if message.sweep is not None and message.sweep != self._number:
+            # Of a sweep that a newer chain has made pointless.
+            return
+        self._slice.begin(settings.JUDGE_STEPS_AT_ONCE)
+        running, _ = self._verdicts(message.running, message, is_running=True)
+        pending, unjudged = self._verdicts(message.jobs, message)
+        judged = messages.JobsJudged(
+            jobs=pending,
+            running=running,
+            is_all=message.is_all,
+            is_repeat=message.is_repeat,
+            report=message.report,
+        )
+        self.address("scheduler").notify(judged)
+        self._reject(pending)
+        next_after = message.next_after if unjudged is None else unjudged - 1
+        if next_after is not None and (message.sweep is not None or self._can_reject()):
+            more = messages.SweepJobs(after=next_after, chain=self._number)
+            self.address("job_queue").notify(more)
+
+    def _verdicts(
+        self,
+        arrived: list[messages.JobArrived],
+        message: messages.JobsArrived,
+        *,
+        is_running: bool = False,
+    ) -> tuple[list[JobVerdict], int | None]:
+        """The verdicts on these jobs, and the first that was left for another time.
+
+        What one message may cost is bounded. A job that takes more than that by itself is judged
+        in slices, while others are served; until then it is held, if it is pending.
+        """
+        found: list[JobVerdict] = []
+        left: int | None = None
+        for one in arrived:
+            job_id = one.job.id
+            if (begun := self._long.get(job_id)) is not None and begun.is_about(one):
+                # It goes on. The scheduler has asked, and waits.
+                if not message.is_repeat:
+                    found.append(self._meanwhile(begun))
+                continue
+            self._long.pop(job_id, None)
+            was_fresh = self._slice.is_fresh
+            verdict = None if self._slice.left <= 0 else self._verdict(one)
+            if verdict is not None:
+                found.append(verdict)
+                continue
+            self._slice.left = 0
+            if was_fresh:
+                begun = self._long[job_id] = self._judging(one, is_running=is_running)
+                found.append(self._meanwhile(begun))
+                self._notify_due()
+                continue
+            left = job_id if left is None else min(left, job_id)
+            if message.sweep is None:
+                # It is asked for again when it comes to the front.
+                found.append(JobVerdict(job=one.job))
+        return found, left
+
+    def _verdict(self, arrived: messages.JobArrived) -> JobVerdict | None:
+        """The verdict on a job; None if it takes more than what is left of the slice."""
+        if not self._chain.links:
+            return JobVerdict(job=arrived.job, chain=self._number)
+        if arrived.inputs is None and not arrived.is_in_file and self._chain.reads_opcodes:
+            # It is sent again, with its inputs, when it comes to the front.
+            return JobVerdict(job=arrived.job)
+        meter = Meter(settings.JUDGE_STEPS_MAX, self._slice)
+        try:
+            verdict = filtering.judge(self._chain, self._facts(arrived, self._chain), meter)
+        except (SliceOverError, TooMuchWorkError):
+            return None
+        return _verdict_of(arrived, verdict, self._number)
+
+    def _judging(self, arrived: messages.JobArrived, *, is_running: bool) -> Judging:
+        facts = self._facts(arrived, self._chain)
+        meter = Meter(settings.JUDGE_STEPS_MAX, self._slice)
+        return Judging(arrived, is_running, filtering.judging(self._chain, facts, meter))
+
+    def _meanwhile(self, begun: Judging) -> JobVerdict:
+        """A pending job is held and lets others pass; a running one keeps its place."""
+        if begun.is_running:
+            return JobVerdict(job=begun.arrived.job)
+        return _verdict_of(begun.arrived, begun.held, self._number)
+
+    def _can_reject(self) -> bool:
+        return any(link.verdict.action is ActionName.REJECT for link in self._chain.links)
+
+    def _reprioritise(self, message: messages.JobReprioritised) -> None:
+        """The rules may say something else of the job: it is judged anew, wherever it stands."""
+        self._long.pop(message.id, None)
+        self.address("scheduler").notify(message)
+        if self._chain.reads_opcodes:
+            self.address("job_queue").notify(messages.ReportJobs(ids=[message.id]))
+
+    # ------------------------------------------------------------ in slices
+
+    def _begin(self, work: Work, envelope: Envelope | None = None) -> None:
+        """Begin what may take long; the envelope of the one that asked is answered by it."""
+        if len(self._asked) >= settings.QUESTIONS_MAX:
+            raise errors.BusyError("too many questions about filter rules are open; try again")
+        self._asked.append((work, envelope))
+        # The newest one first, once: most are done at once.
+        self._asked.rotate()
+        self._work_on_asked()
+        self._notify_due()
+
+    def _go_on(self) -> None:
+        """One slice of everything that was not done to the end, one after the other."""
+        self._is_due = False
+        if self._asked:
+            self._work_on_asked()
+        if self._long:
+            self._work_on_long()
+        self._notify_due()
+
+    def _notify_due(self) -> None:
+        if not self._is_due and (self._asked or self._long):
+            self._is_due = True
+            self.address(self.name).notify(messages.JudgingDue())
+
+    def _work_on_asked(self) -> None:
+        work, envelope = self._asked.popleft()
+        self._slice.begin(settings.JUDGE_STEPS_AT_ONCE)
+        try:
+            next(work)
+        except StopIteration:
+            return
+        except errors.GangerError as error:
+            if envelope is None:
+                raise
+            envelope.refuse(error)
+            return
+        except Exception as error:
+            if envelope is not None:
+                envelope.refuse(errors.RequestFatalError.of(self.name, repr(error)))
+            raise
+        self._asked.append((work, envelope))
+
+    def _work_on_long(self) -> None:
+        job_id = next(iter(self._long))
+        begun = self._long.pop(job_id)
+        self._slice.begin(settings.JUDGE_STEPS_AT_ONCE)
+        try:
+            begun.held = next(begun.work)
+        except StopIteration as done:
+            verdict = _verdict_of(begun.arrived, done.value, self._number)
+            found = [verdict]
+            running, pending = (found, []) if begun.is_running else ([], found)
+            told = messages.JobsJudged(jobs=pending, running=running, is_repeat=True)
+            self.address("scheduler").notify(told)
+            self._reject(pending)
+        else:
+            self._long[job_id] = begun
+
+    def _reject(self, judged: list[messages.JobVerdict]) -> None:
+        """Tell of those that a rule rejects, wherever they stand: returned jobs wait again too."""
+        rejected = [
+            (found.job.id, filtering.told(self._rules, _rejection(found)))
+            for found in judged
+            if found.action == ActionName.REJECT
+        ]
+        if rejected:
+            self.address("job_queue").notify(messages.JobsRejected(jobs=rejected))
+
+    # ------------------------------------------------------------ why, and what if
+
+    def _with_rules(self, message: messages.ExplainPending) -> messages.ExplainPending:
+        if message.job is None:
+            return message
+        facts = self._facts(message.job, self._chain)
+        meter = Meter(settings.JUDGE_STEPS_AT_ONCE)
+        held_by, verdict = filtering.holding(self._chain, facts, meter)
+        then = _verdict_of(message.job, verdict, self._number)
+        return msgspec.structs.replace(message, job=None, holding=held_by, then=then)
+
+    def _test(self, envelope: Envelope, message: messages.JudgeTest) -> Work:
+        chain, then = self._chain, self._what_if(message.test, message.last_id)
+        rows: list[messages.RuleTest] = []
+        next_after = message.next_after
+        work_left = settings.JUDGE_STEPS_MAX
+        for arrived, status in zip(message.jobs, message.statuses, strict=True):
+            if work_left <= 0:
+                # The next page begins here.
+                next_after = rows[-1].id
+                break
+            facts = self._facts(arrived, chain, then)
+            found = []
+            for one in (chain, then):
+                meter = Meter(settings.JUDGE_STEPS_MAX, self._slice)
+                found.append(_named((yield from filtering.judging(one, facts, meter))))
+                work_left -= settings.JUDGE_STEPS_MAX - meter.left
+            now, would = found
+            row = messages.RuleTest(id=arrived.job.id, status=status, now=now, then=would)
+            rows.append(row)
+        envelope.reply(messages.FiltersTested(rows=rows, next_after=next_after))
+
+    def _what_if(
+        self, asked: messages.TestFilters | messages.Simulate, last_id: int
+    ) -> filtering.RuleChain:
+        """The chain with the proposed rule, and without the one that is to go."""
+        known = [rule for rule in self._rules if rule.uuid != asked.without]
+        if asked.rule is not None:
+            # As stored now: behind all rules of its priority that are there already.
+            proposed = rule_changes.made(
+                asked.rule, watermark=last_id, now_nanoseconds=time.time_ns()
+            )
+            known = [*(rule for rule in known if rule.uuid != proposed.uuid), proposed]
+        return filtering.compile_chain(known, time.time())
+
+    def _simulate(self, message: messages.JudgeSimulation) -> Work:
+        """Judge page after page, then let the scheduler say what would become of them."""
+        chain = self._what_if(message.simulation, message.last_id)
+        judged, running = self._simulated.setdefault(message.token, ([], []))
+        work_left = settings.JUDGE_STEPS_MAX
+        jobs = [(arrived, judged) for arrived in message.jobs]
+        jobs += [(arrived, running) for arrived in message.running]
+        for arrived, found in jobs:
+            if work_left <= 0:
+                del self._simulated[message.token]
+                text = "simulate: the filter rules would take too much work to be tried on all jobs"
+                failed = messages.SimulationFailed(token=message.token, text=text)
+                self.address("job_queue").notify(failed)
+                return
+            priority = message.simulation.priorities.get(arrived.job.id)
+            facts = self._facts(arrived, chain, priority=priority)
+            meter = Meter(settings.JUDGE_STEPS_MAX, self._slice)
+            verdict = yield from filtering.judging(chain, facts, meter)
+            work_left -= settings.JUDGE_STEPS_MAX - meter.left
+            found.append(_verdict_of(arrived, verdict, 1))
+        if message.next_after is not None:
+            more = messages.SimulationPage(token=message.token, after=message.next_after)
+            self.address("job_queue").notify(more)
+            return
+        del self._simulated[message.token]
+        run = messages.RunSimulation(
+            token=message.token, simulation=message.simulation, jobs=judged, running=running
+        )
+        self.address("scheduler").notify(run)
+
+    def _facts(
+        self,
+        arrived: messages.JobArrived,
+        *chains: filtering.RuleChain,
+        priority: int | None = None,
+    ) -> filtering.JobFacts:
+        """What these chains look at; ``priority``: what the job would have."""
+        inputs = arrived.inputs
+        if inputs is None and arrived.is_in_file and any(chain.reads_opcodes for chain in chains):
+            self._slice.left -= settings.JOB_READ_STEPS
+            try:
+                inputs = job_files.read_inputs(self.places.queue, arrived.job.id)
+            except errors.StorageError as error:
+                # It has been archived meanwhile; or no rule can look at it, and the others must
+                # not wait for that.
+                self.log.error("job cannot be judged", job=arrived.job.id, error=error.text)
+        return filtering.JobFacts.of(arrived.job.id, inputs or (), priority)
+
+
+def _verdict_of(
+    arrived: messages.JobArrived, verdict: filtering.Verdict, number: int
+) -> JobVerdict:
+    return JobVerdict(
+        job=arrived.job,
+        action=str(verdict.action),
+        rule=verdict.rule,
+        limit=verdict.limit,
+        chain=number,
+    )
+
+
+def _rejection(judged: messages.JobVerdict) -> filtering.Verdict:
+    return filtering.Verdict(judged.rule, ActionName.REJECT)
+
+
+def _named(verdict: filtering.Verdict) -> tuple[str, str] | None:
+    if verdict.rule is None:
+        return None
+    action = str(verdict.action)
+    return verdict.rule, action if verdict.limit is None else f"{action} {verdict.limit}"

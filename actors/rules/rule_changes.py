@@ -1,0 +1,125 @@
+"""From a request to a filter rule, and from the stored rules to what is shown: pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ...storage import errors, rules
+from ...storage.filters import searches
+from ...transport.messages import FilterRow
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ...transport.messages import ReplaceFilter
+
+_OWN_SOURCE = "luxid"
+"""As Ganeti's daemon signs the entry that it adds; tools look for it."""
+
+_USER_SOURCE = "gnt:user"
+
+
+def made(message: ReplaceFilter, *, watermark: int, now_nanoseconds: int) -> rules.FilterRule:
+    """The rule that is asked for; `FilterRuleError` names what is wrong with it.
+
+    Its reason trail is the one given, and an entry that tells when it was stored.
+    """
+    if searches(message.predicates) > rules.SEARCHES_MAX:
+        # Before they are compiled.
+        text = f"predicates: more than {rules.SEARCHES_MAX} regular expressions"
+        raise errors.FilterRuleError(text)
+    reason = message.reason
+    if isinstance(reason, str):
+        trail: Any = [[_USER_SOURCE, reason, now_nanoseconds]] if reason else []
+    else:
+        trail = reason
+    rule = rules.parse_rule(
+        {
+            "uuid": message.uuid,
+            "watermark": watermark,
+            "priority": message.priority,
+            "predicates": message.predicates,
+            "action": message.action,
+            "reason_trail": trail,
+            "valid_from": message.valid_from,
+            "valid_until": message.valid_until,
+        }
+    )
+    rules.check_window(rule)
+    raw = rules.to_raw(rule)
+    raw["reason_trail"] = [*raw["reason_trail"], [_OWN_SOURCE, "", now_nanoseconds]]
+    return rules.parse_rule(raw)
+
+
+def with_rule(filters: Mapping[str, Any], rule: rules.FilterRule) -> dict[str, Any]:
+    """The stored rules with this one among them; `FilterRuleError` if they are too many.
+
+    Where they are too many already, those that are there may be replaced by no larger ones.
+    """
+    changed = {**filters, rule.uuid: rules.to_raw(rule)}
+    if len(changed) > max(rules.RULES_MAX, len(filters)):
+        text = (
+            f"there are {len(filters)} filter rules, and no more than {rules.RULES_MAX} are kept: "
+            "delete some, such as expired ones"
+        )
+        raise errors.FilterRuleError(text)
+    count = _searches(changed)
+    if count > rules.SEARCHES_MAX and count > _searches(filters):
+        text = (
+            f"all filter rules together would have {count} regular expressions, and no more than "
+            f"{rules.SEARCHES_MAX} are kept: delete some, or make one of several (a|b)"
+        )
+        raise errors.FilterRuleError(text)
+    size = _size(changed)
+    if size > rules.RULES_BYTES_MAX and size > _size(filters):
+        text = (
+            f"all filter rules together would have {size} bytes, and no more than "
+            f"{rules.RULES_BYTES_MAX} are kept: delete some, or make this one smaller"
+        )
+        raise errors.FilterRuleError(text)
+    return changed
+
+
+def _searches(filters: Mapping[str, Any]) -> int:
+    found = (rule.get("predicates") for rule in filters.values() if isinstance(rule, dict))
+    return sum(map(searches, found))
+
+
+def _size(filters: Mapping[str, Any]) -> int:
+    return len(msgspec.json.encode(filters))
+
+
+def listed(filters: Mapping[str, Any], uuids: Sequence[str] | None, now: float) -> list[FilterRow]:
+    """The rules with these UUIDs (None: all), in the order in which they are looked at.
+
+    `UnknownFilterError` for a UUID that no rule has.
+    """
+    if uuids is not None:
+        for wanted in uuids:
+            if rules.parse_uuid(wanted) not in filters:
+                text = f"Filter rule with UUID {wanted} does not exist"
+                raise errors.UnknownFilterError(text)
+    known = rules.parse_rules(filters.values()).rules
+    chosen = [rule for rule in known if uuids is None or rule.uuid in uuids]
+    return [_row(rule, now) for rule in sorted(chosen, key=lambda rule: rule.order)]
+
+
+def _row(rule: rules.FilterRule, now: float) -> FilterRow:
+    raw = rules.to_raw(rule)
+    return FilterRow(
+        uuid=rule.uuid,
+        watermark=rule.watermark,
+        priority=rule.priority,
+        predicates=raw["predicates"],
+        action=raw["action"],
+        reason_trail=raw["reason_trail"],
+        valid_from=rule.valid_from,
+        valid_until=rule.valid_until,
+        state="expired"
+        if rule.is_expired(now)
+        else "in force"
+        if rule.is_in_force(now)
+        else "not yet",
+    )

@@ -1,0 +1,158 @@
+"""The filter rules where the queue itself must obey them: at the door, and before each opcode.
+
+A submission that a rule rejects is refused before it is a job; a chosen job does not begin an
+opcode that the rules in force do not let start (`gating`). Everything else about rules is the
+scheduler's matter.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from typing import TYPE_CHECKING, Any
+
+from ...storage import rules, settings
+from ...storage.metering import Meter, TooMuchWorkError
+from ...storage.rules import ActionName
+from ...transport.messages import GateAnswered
+from . import filtering, gating
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ...storage import jobs
+    from ...transport.messages import ChosenUnder
+
+_STOPPING = frozenset({ActionName.PAUSE, ActionName.REJECT, ActionName.RATE_LIMIT})
+
+
+class RulesInForce:
+    """The rules in force, as stored. Knows the wall clock, for their windows.
+
+    ``chain_number`` names them; 0 when a window has opened or closed since they were told.
+    """
+
+    def __init__(self, raw: Sequence[dict[str, Any]], chain: int = 0) -> None:
+        self._rules = rules.parse_rules(raw).rules
+        self._compile()
+        self.chain_number = chain
+
+    def lets_all_start(self, chosen: ChosenUnder) -> bool:
+        """Whether no job chosen so need be looked at: nothing can have changed for it."""
+        self._look_at_windows()
+        return self._actions.isdisjoint(_STOPPING) or 0 != chosen.chain == self.chain_number
+
+    def gate(self, job: jobs.Job, chosen: ChosenUnder, *, has_begun: bool) -> GateAnswered:
+        """Whether the job's next opcode may start, given under which rules the job was chosen.
+
+        ``has_begun``: earlier opcodes of it have run.
+        """
+        if self.lets_all_start(chosen):
+            return GateAnswered(is_open=True, chain=self.chain_number)
+        facts = filtering.JobFacts.of(job.id, job.judged_inputs)
+        try:
+            verdict = filtering.judge(self._chain, facts, Meter(settings.ADMISSION_STEPS_MAX))
+        except TooMuchWorkError:
+            # The filter evaluator does it, in slices; here all others would wait.
+            text = "it takes too long to judge it here by the filter rules that have changed"
+            return GateAnswered(is_open=False, text=text)
+        decided = gating.decide(verdict, has_executed=has_begun, limit=chosen.limit)
+        if decided.is_open:
+            return GateAnswered(is_open=True, chain=self.chain_number)
+        return GateAnswered(
+            is_open=False,
+            text=filtering.told(self._rules, verdict),
+            is_rejected=decided.outcome == "rejected",
+        )
+
+    def rejections(self, submitted: Sequence[jobs.Job]) -> dict[int, str]:
+        """Why jobs of a submission are not stored, by their places in it.
+
+        With a rejected job go those that depend on it: it will never be there. The work is bounded,
+        since the queue does nothing else meanwhile: jobs that are left when it is done are let in,
+        and judged by the filter evaluator before they may start.
+        """
+        rejected: dict[int, str] = {}
+        if not self._has(ActionName.REJECT):
+            return rejected
+        places = {job.id: place for place, job in enumerate(submitted)}
+        per_job = settings.ADMISSION_STEPS_PER_JOB
+        meter = Meter(settings.ADMISSION_STEPS_MAX + per_job * len(submitted))
+        is_spent = False
+        for place, job in enumerate(submitted):
+            inputs = job.judged_inputs
+            text = None
+            try:
+                if not is_spent:
+                    text = self._applies(ActionName.REJECT, job.id, inputs, meter)
+            except TooMuchWorkError:
+                is_spent = True
+            text = text or _depends_on(inputs, rejected, places)
+            if text is not None:
+                rejected[place] = text
+        return rejected
+
+    def knows(self, uuid: str) -> bool:
+        """Whether there is a rule ``uuid``."""
+        return any(rule.uuid == uuid for rule in self._rules)
+
+    def stopping(self, job: jobs.Job) -> list[str]:
+        """The rules that do not let the next opcode of a chosen job start, one behind the other."""
+        facts = filtering.JobFacts.of(job.id, job.judged_inputs)
+        found, _ = filtering.holding(self._chain, facts, Meter(settings.ADMISSION_STEPS_MAX))
+        if not job.has_begun:
+            return found
+        pauses = {rule.uuid for rule in self._rules if rule.action.name is ActionName.PAUSE}
+        # A rule that rejects leaves running jobs alone.
+        return list(itertools.takewhile(pauses.__contains__, found))
+
+    def priority(self, uuid: str) -> int:
+        """The priority of the rule ``uuid``; 0 if it is gone."""
+        return next((rule.priority for rule in self._rules if rule.uuid == uuid), 0)
+
+    def ends_at(self, uuid: str) -> str:
+        """When the rule ``uuid`` ceases to apply by itself, in words; "" if it does not."""
+        until = next((rule.valid_until for rule in self._rules if rule.uuid == uuid), None)
+        if until is None or not rules.TIME_MIN <= until <= rules.TIME_MAX:
+            return ""
+        return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(until))
+
+    def told(self, uuid: str) -> str:
+        """What is told of a job to which the rule ``uuid`` applies."""
+        action = next((rule.action.name for rule in self._rules if rule.uuid == uuid), None)
+        verdict = filtering.Verdict(uuid, action or ActionName.ACCEPT)
+        return filtering.told(self._rules, verdict)
+
+    def _has(self, action: ActionName) -> bool:
+        self._look_at_windows()
+        return action in self._actions
+
+    def _look_at_windows(self) -> None:
+        if self._chain.changes_at is not None and time.time() >= self._chain.changes_at:
+            self._compile()
+
+    def _applies(
+        self, action: ActionName, job_id: int, inputs: Sequence[Mapping[str, Any]], meter: Meter
+    ) -> str | None:
+        verdict = filtering.judge(self._chain, filtering.JobFacts.of(job_id, inputs), meter)
+        if verdict.action is not action:
+            return None
+        return filtering.told(self._rules, verdict)
+
+    def _compile(self) -> None:
+        self._chain = filtering.compile_chain(self._rules, time.time())
+        self._actions = {link.verdict.action for link in self._chain.links}
+        self.chain_number = 0
+
+
+def _depends_on(
+    inputs: Sequence[Mapping[str, Any]], rejected: dict[int, str], places: dict[int, int]
+) -> str | None:
+    for opcode in inputs:
+        for target, _ in opcode.get("depends") or ():
+            if places.get(target) in rejected:
+                return (
+                    f"not stored, because it depends on job {places[target]} of the submission, "
+                    "which is rejected"
+                )
+    return None

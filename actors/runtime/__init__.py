@@ -1,0 +1,1 @@
+"""What components stand on: mailboxes, turns, errors."""

@@ -1,0 +1,71 @@
+"""How the dependencies of a job stand: pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from ...storage.jobs import JobStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+Dependencies = tuple[tuple[int, tuple[str, ...]], ...]
+"""Jobs that another one waits for, each with the statuses that it accepts."""
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """How a job's dependencies stand.
+
+    ``text`` says which one failed it; if it is ``open`` all the same, the others decide whether it
+    fails or is canceled.
+    """
+
+    verdict: Literal["satisfied", "canceled", "failed", "open"]
+    text: str = ""
+    open: tuple[int, ...] = ()
+
+
+def dependency_outcome(
+    depends: Iterable[tuple[int, Iterable[str]]], statuses: Mapping[int, JobStatus | None]
+) -> Outcome:
+    """Evaluate dependencies, given the statuses known (None: no such job).
+
+    A canceled job cancels its dependants unless ``canceled`` was asked for, whatever became of
+    the others: so a dependant is canceled at once, and fails only when none is open any more
+    that could still be canceled. An empty list accepts any other final status; a missing job, or
+    a status that was not asked for, is an error.
+    """
+    still_open = []
+    failure = ""
+    for job_id, wanted in depends:
+        status = statuses.get(job_id)
+        accepted = tuple(wanted)
+        if job_id not in statuses or (status is not None and not status.is_final):
+            still_open.append(job_id)
+        elif status is JobStatus.CANCELED and status not in accepted:
+            return Outcome("canceled")
+        else:
+            failure = failure or _failure(job_id, status, accepted)
+    if still_open:
+        return Outcome("open", failure, tuple(still_open))
+    return Outcome("failed", failure) if failure else Outcome("satisfied")
+
+
+def cancelers(depends: Iterable[tuple[int, Iterable[str]]]) -> frozenset[int]:
+    """The jobs whose cancellation cancels one with these dependencies."""
+    return frozenset(
+        job_id for job_id, wanted in depends if JobStatus.CANCELED not in tuple(wanted)
+    )
+
+
+def _failure(job_id: int, status: JobStatus | None, accepted: tuple[str, ...]) -> str:
+    if status is None:
+        return f"Dependency error: Job {job_id} not found"
+    if not accepted or status in accepted:
+        return ""
+    return (
+        f"Dependency job {job_id} finished with status '{status}', "
+        f"not one of '{', '.join(accepted)}' as required"
+    )

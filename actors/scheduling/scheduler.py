@@ -1,0 +1,130 @@
+"""The scheduler: it owns the order of the pending jobs and says which start now (`scheduling`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+import msgspec
+
+from ...transport import messages
+from ..runtime.component import Component
+from . import remedies, simulating
+from .scheduling import Schedule
+
+if TYPE_CHECKING:
+    from ...transport.addresses import Envelope
+
+SchedulerMessage = (
+    messages.JobsJudged
+    | messages.JobsFinished
+    | messages.StatusesReported
+    | messages.JobReprioritised
+    | messages.LimitsChanged
+    | messages.RuleChainChanged
+    | messages.ExplainPending
+    | messages.RunSimulation
+)
+
+
+class Scheduler(Component):
+    """Runs a pass at the end of each turn in which something could have made a job ready."""
+
+    name = "scheduler"
+
+    def boot(self) -> None:
+        """Know nothing, and ask for everything."""
+        # No slots before somebody has told how many: more might start than may.
+        self._schedule = Schedule(0)
+        self._report = 0
+        self._priorities = 0
+        self._is_due = False
+        self._explained: list[messages.ExplainPending] = []
+        self.address("config_store").notify(messages.ReportConfiguration())
+        self.address("job_queue").notify(messages.ReportQueue())
+
+    def receive(self, envelope: Envelope) -> None:  # noqa: C901 - a table
+        """Note what has changed; the pass follows at the end of the turn."""
+        message: SchedulerMessage = envelope.message  # type: ignore[assignment]
+        self._is_due = True
+        match message:
+            case messages.JobsJudged():
+                self._judge(message)
+            case messages.JobsFinished():
+                for job_id, status in message.jobs:
+                    self._schedule.finish(job_id, status)
+            case messages.StatusesReported():
+                for job_id, known in message.jobs:
+                    self._schedule.learn(job_id, known)
+            case messages.JobReprioritised():
+                self._schedule.reprioritise(message.id, message.priority)
+                self._priorities = max(self._priorities, message.number)
+            case messages.LimitsChanged():
+                self._schedule.limit(message.running_jobs_max)
+                # Behind everything that was decided with another number of slots.
+                limit = messages.LimitNoted(
+                    serial=message.serial, running_jobs_max=message.running_jobs_max
+                )
+                self.address("job_queue").notify(limit)
+            case messages.RuleChainChanged():
+                self._schedule.change_chain(message.chain, reads_opcodes=message.reads_opcodes)
+                # Behind everything that was decided under older rules.
+                noted = messages.ChainNoted(serial=message.serial)
+                self.address("job_queue").notify(noted)
+            case messages.RunSimulation():
+                outcome = simulating.outcome(self._schedule, message)
+                done = messages.SimulationDone(token=message.token, outcome=outcome)
+                self.address("job_queue").notify(done)
+            case messages.ExplainPending():
+                # Behind the pass of this turn: what could start has started.
+                self._explained.append(message)
+            case _:
+                assert_never(message)
+
+    def turn_ended(self) -> None:
+        """Run one pass for everything the turn brought."""
+        if not self._is_due:
+            return
+        self._is_due = False
+        decided = self._schedule.decide()
+        if decided.unknown:
+            self.address("job_queue").notify(messages.ReportStatuses(ids=decided.unknown))
+        if decided.unjudged:
+            self.address("job_queue").notify(messages.ReportJobs(ids=decided.unjudged))
+        if decided.start or decided.doomed or decided.eligible:
+            chosen = messages.JobsChosen(
+                start=decided.start,
+                report=self._report,
+                chain=self._schedule.chain,
+                limits=decided.limits,
+                priorities=self._priorities,
+                doomed=[(doomed.id, doomed.verdict, doomed.text) for doomed in decided.doomed],
+                eligible=decided.eligible,
+            )
+            self.address("job_queue").notify(chosen)
+        explained, self._explained = self._explained, []
+        for asked in explained:
+            standing = self._standing(asked)
+            answer = messages.PendingExplained(token=asked.token, standing=standing)
+            self.address("job_queue").notify(answer)
+
+    def _standing(self, asked: messages.ExplainPending) -> messages.Standing | None:
+        standing = self._schedule.standing(asked.id)
+        if standing is None:
+            return None
+        if standing.failing:
+            # Nothing lets it start any more.
+            return msgspec.structs.replace(standing, holding=asked.holding)
+        contest = self._schedule.contest(asked.id, asked.then)
+        remedy = remedies.for_pending(contest, asked.holding)
+        return msgspec.structs.replace(standing, holding=asked.holding, remedy=remedy)
+
+    def _judge(self, message: messages.JobsJudged) -> None:
+        if message.is_all:
+            self._report = message.report
+            self._schedule.replace_all(message.jobs, message.running)
+        elif message.is_repeat:
+            for verdict in (*message.jobs, *message.running):
+                self._schedule.judge(verdict)
+        else:
+            for verdict in message.jobs:
+                self._schedule.add(verdict)

@@ -1,0 +1,88 @@
+"""What would happen if: the scheduler's own decisions, on a copy of its schedule. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ...storage.jobs import JobStatus
+from ...transport.messages import Simulated, Waiting
+
+if TYPE_CHECKING:
+    from ...transport.messages import LocksSimulated, RunSimulation, Standing
+    from .scheduling import Schedule
+
+_WAITING_SHOWN_MAX = 200
+
+
+def outcome(schedule: Schedule, asked: RunSimulation) -> Simulated:
+    """What one pass over the changed schedule decides, and why the others would wait."""
+    simulation = asked.simulation
+    other = schedule.what_if(asked.jobs, asked.running, simulation.running_jobs_max)
+    for job_id, priority in simulation.priorities.items():
+        other.reprioritise(job_id, priority)
+    for job_id, status in simulation.ended.items():
+        other.finish(job_id, status)
+    running = [verdict for verdict in asked.running if verdict.job.id not in simulation.ended]
+    rejected = [one for one in running if one.action == "REJECT" and one.job.is_unbegun]
+    paused = [one for one in running if one.action == "PAUSE"]
+    for verdict in rejected:
+        other.finish(verdict.job.id, JobStatus.CANCELED)
+    for verdict in paused:
+        # One whose opcode runs keeps its run slot until that has ended.
+        if verdict.job.is_idle:
+            other.vacate(verdict.job.id)
+    decided = other.decide()
+    counts: Counter[str] = Counter()
+    waiting: list[Waiting] = []
+    ended = [(one.job.id, f"rejected by filter rule {one.rule}") for one in rejected]
+    ended += [(doomed.id, doomed.text or doomed.verdict) for doomed in decided.doomed]
+    for job_id in other.pending_in_order():
+        standing = other.standing(job_id, is_brief=True)
+        assert standing is not None
+        if standing.action == "REJECT":
+            # Wherever it stands: the whole queue is looked through for these.
+            ended.append((job_id, f"rejected by filter rule {standing.rule}"))
+            continue
+        kind, text = first_obstacle(standing)
+        counts[kind] += 1
+        if len(waiting) < _WAITING_SHOWN_MAX:
+            waiting.append(Waiting(id=job_id, kind=kind, text=text))
+    return Simulated(
+        start=decided.start,
+        paused=[verdict.job.id for verdict in paused],
+        ended=ended,
+        counts=dict(counts),
+        waiting=waiting,
+    )
+
+
+def with_locks(outcome: Simulated, locks: LocksSimulated) -> Simulated:
+    """The whole answer: also who waits for locks, and who would get them."""
+    waiting = [one for one in locks.waiting if one.id not in outcome.paused]
+    count = locks.count - (len(locks.waiting) - len(waiting))
+    return msgspec.structs.replace(
+        outcome,
+        granted=[job_id for job_id in locks.granted if job_id not in outcome.paused],
+        waiting=outcome.waiting + waiting,
+        counts=outcome.counts | ({"lock": count} if count else {}),
+    )
+
+
+def first_obstacle(standing: Standing) -> tuple[str, str]:
+    """The first thing that holds a job back, in the order in which the scheduler looks at it."""
+    if standing.open:
+        return "dependency", f"waits for {', '.join(map(str, standing.open))}"
+    if standing.full:
+        name, size, _, _ = standing.full[0]
+        return "limit", f"{name}: {size} run already"
+    if standing.action in ("PAUSE", "REJECT"):
+        return (
+            "rule",
+            f"{'paused' if standing.action == 'PAUSE' else 'rejected'} by {standing.rule}",
+        )
+    if len(standing.running) >= standing.slots:
+        return "slots", f"all {standing.slots} run slots are taken"
+    return "order", "others are looked at first"

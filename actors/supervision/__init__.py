@@ -1,0 +1,1 @@
+"""Which components live, where, and what happens when one dies."""

@@ -1,0 +1,316 @@
+"""The supervisor: starts the tree in order, restarts what crashed (`supervising`), stops it all.
+
+It is the first actor to start and the last to stop. It is told of failures by the components
+themselves (`base`) and by the executor (fork servers).
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, assert_never
+
+from ...storage import catalogue, errors, settings
+from ...storage.version import version
+from ...transport import messages
+from ..runtime.component import Component, Surroundings, stop_all
+from . import supervising
+from .placement import COMPONENTS, TOLD_OF_REPLACEMENT
+from .supervising import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ...transport.addresses import Envelope
+
+SupervisorMessage = (
+    messages.ReadInfo
+    | messages.StopDaemon
+    | messages.CrashComponent
+    | messages.QueueReport
+    | messages.ExecutorReport
+    | messages.ComponentReady
+    | messages.ComponentFailed
+    | messages.ComponentHung
+    | messages.RestartDue
+    | messages.StopAsked
+)
+
+_Report = messages.QueueReport | messages.ExecutorReport
+
+_REPORTERS = ("job_queue", "executor")
+"""They say what the daemon tells of itself."""
+
+_CLASSES = {component.name: component for component in COMPONENTS}
+
+
+class Ending:
+    """How the daemon ended, for the main thread that waits for it."""
+
+    def __init__(self) -> None:
+        self.is_over = threading.Event()
+        self.error: errors.GangerError | None = None
+        self.restart_reason: str | None = None
+        """Set if the daemon is to begin anew, at once and without a word to anybody."""
+        self.is_abandoned = False
+        """Set if the daemon is to end at once: what lies in its directory is not its own."""
+
+    def restart(self, reason: str) -> None:
+        """Begin the daemon anew: for what cannot be replaced alone."""
+        self.restart_reason = reason
+        self.is_over.set()
+
+    def abandon(self, error: errors.GangerError) -> None:
+        """End without writing or deleting anything: another daemon may have taken the place."""
+        self.error = error
+        self.is_abandoned = True
+        self.is_over.set()
+
+
+class Supervisor(Component):
+    """Owns the tree."""
+
+    name = "supervisor"
+
+    def __init__(
+        self, surroundings: Surroundings, ending: Ending, when_ready: Callable[[], None]
+    ) -> None:
+        super().__init__(surroundings, incarnation=0)
+        self._ending = ending
+        self._when_ready = when_ready
+        self._started = time.time()
+        # Read from a file, so not when there may be no descriptor for it.
+        self._version = version()
+        self._records: dict[str, Record] = {}
+        self._ready: dict[str, int] = {}
+        self._incarnations: dict[str, int] = {}
+        self._is_up = False
+        self._is_stopping = False
+        self._questions: dict[int, tuple[Envelope, _Report | None]] = {}
+        self._tokens = 0
+
+    def boot(self) -> None:
+        """Start the first component; the others follow as each gets ready."""
+        self._start(COMPONENTS[0])
+
+    def close(self) -> None:
+        """Without a supervisor the daemon ends: nobody would notice what fails next."""
+        if not self._ending.is_over.is_set():
+            error = sys.exc_info()[1]
+            why = "" if error is None else f": {error}"
+            self._ending.error = errors.RestartLimitError(f"the supervisor itself failed{why}")
+            self._ending.is_over.set()
+
+    def receive(self, envelope: Envelope) -> None:
+        """Handle one message."""
+        message: SupervisorMessage = envelope.message  # type: ignore[assignment]
+        match message:
+            case messages.ReadInfo():
+                self._ask_for_info(envelope)
+            case messages.StopDaemon():
+                envelope.reply(messages.Done())
+                self._stop_tree()
+            case messages.StopAsked():
+                self._stop_tree()
+            case messages.CrashComponent():
+                self._crash_component(envelope, message)
+            case messages.QueueReport() | messages.ExecutorReport():
+                self._take_report(message)
+            case messages.ComponentReady():
+                self._note_ready(message)
+            case messages.ComponentFailed():
+                self._take_failure(message)
+            case messages.ComponentHung():
+                self._take_hang(message)
+            case messages.RestartDue():
+                self._restart(message.component)
+            case _:
+                assert_never(message)
+
+    # ------------------------------------------------------------ start and stop
+
+    def _start(self, component: type[Component]) -> None:
+        name = component.name
+        incarnation = self._incarnations[name] = self._incarnations.get(name, 0) + 1
+        try:
+            reference = component.start(self.surroundings, incarnation)
+        except (OSError, RuntimeError) as error:
+            # No descriptors for its mailbox, or no thread: that is not the component's failure.
+            self.log.error("component cannot be started", name=name, error=str(error))
+            if incarnation == 1:
+                raise
+            self._restart_later(name, settings.DISK_RETRY_SECONDS)
+            return
+        self.surroundings.directory.enter(name, reference)
+        self.address(name).notify(messages.Boot())
+
+    def _note_ready(self, message: messages.ComponentReady) -> None:
+        name = message.component
+        if message.incarnation != self._incarnations.get(name):
+            return
+        self._ready[name] = message.incarnation
+        if message.incarnation > 1:
+            for told in TOLD_OF_REPLACEMENT:
+                self.address(told).notify(messages.ComponentReplaced(component=name))
+            self._ask_again(name)
+        if self._is_up:
+            return
+        missing = [found for found in COMPONENTS if found.name not in self._ready]
+        if not missing:
+            self._is_up = True
+            try:
+                self._when_ready()
+            except errors.StorageError as error:
+                self.log.critical("the daemon cannot tell where it is", error=error.text)
+                self._stop_tree(error)
+                return
+            self.log.info("ready")
+        elif missing[0].name not in self._incarnations:
+            self._start(missing[0])
+
+    def _stop_tree(self, error: errors.GangerError | None = None) -> None:
+        if self._is_stopping:
+            return
+        self._is_stopping = True
+        self._ending.error = error
+        for component in reversed(COMPONENTS):
+            self._stop_component(component)
+        self._ending.is_over.set()
+        self.stop()
+
+    def _stop_component(self, component: type[Component]) -> None:
+        if not stop_all(component, settings.STOP_SECONDS):
+            self.log.error("component does not stop", name=component.name)
+
+    # ------------------------------------------------------------ failure
+
+    def _take_failure(self, message: messages.ComponentFailed) -> None:
+        name = message.component
+        expected = self._incarnations.get(name, 0)
+        if self._is_stopping or message.incarnation != expected:
+            return
+        self._ready.pop(name, None)
+        now = time.monotonic()
+        decision = supervising.after_failure(name, self._records.get(name, Record()), now)
+        self._records[name] = decision.record
+        if decision.action == "give_up":
+            text = f"component {name} failed too often, the last time with: {message.text}"
+            self.log.critical("restart limit reached", name=name)
+            self._stop_tree(errors.RestartLimitError(text))
+            return
+        if not self._is_up and expected == 1:
+            # What fails before the daemon was ever ready is the operator's matter at once.
+            self._stop_tree(errors.DataDirectoryError(message.text))
+            return
+        self.log.warning("restarting", name=name, delay=decision.delay_seconds)
+        self._restart_later(name, decision.delay_seconds)
+
+    def _take_hang(self, message: messages.ComponentHung) -> None:
+        name = message.component
+        component = self.surroundings.components[name]
+        if self._is_stopping or message.incarnation != component.incarnation:
+            return
+        refusal = errors.ComponentRestartedError(f"component {name} hung and is replaced")
+        component.abandon(refusal)
+        if supervising.policy_of(name).when_hung == "replace":
+            self._take_failure(messages.ComponentFailed(name, message.incarnation, message.text))
+            return
+        # The refusals have been handed to the listener: let it send them.
+        self._is_stopping = True
+        if name != "wire_listener":
+            self._stop_component(_CLASSES["wire_listener"])
+        self._ending.restart(f"component {name} hangs: {message.text}")
+
+    def _restart_later(self, name: str, delay_seconds: float) -> None:
+        due = messages.RestartDue(component=name)
+        if delay_seconds <= 0:
+            self._restart(name)
+            return
+        timer = threading.Timer(
+            delay_seconds, functools.partial(self.address(self.name).notify, due)
+        )
+        timer.daemon = True
+        timer.start()
+
+    def _restart(self, name: str) -> None:
+        if self._is_stopping:
+            return
+        if name in _CLASSES:
+            self._start(_CLASSES[name])
+        else:
+            _, _, template = name.partition(":")
+            self.address("executor").notify(messages.StartForkServer(template=template))
+
+    def _crash_component(self, envelope: Envelope, message: messages.CrashComponent) -> None:
+        if not self.surroundings.has_test_hooks:
+            raise errors.NotAllowedError("the daemon was not started with test hooks")
+        if message.component not in _CLASSES:
+            known = ", ".join(_CLASSES)
+            raise errors.BadRequestError(f"component: expected one of {known}")
+        self.address(message.component).notify(message)
+        envelope.reply(messages.Done())
+
+    # ------------------------------------------------------------ information
+
+    def _ask_for_info(self, envelope: Envelope) -> None:
+        self._tokens += 1
+        self._questions[self._tokens] = (envelope, None)
+        for name in _REPORTERS:
+            self.address(name).notify(messages.ReportCounts(token=self._tokens))
+        self._forget_old_questions()
+
+    def _ask_again(self, name: str) -> None:
+        """What was asked of a component that was replaced is asked of the new one."""
+        if name in _REPORTERS:
+            for token in self._questions:
+                self.address(name).notify(messages.ReportCounts(token=token))
+
+    def _forget_old_questions(self) -> None:
+        # A component that is being replaced does not answer; its askers have deadlines.
+        while len(self._questions) > settings.QUESTIONS_MAX:
+            del self._questions[next(iter(self._questions))]
+
+    def _take_report(self, message: _Report) -> None:
+        question = self._questions.get(message.token)
+        if question is None:
+            return
+        envelope, other = question
+        if other is None or type(other) is type(message):
+            self._questions[message.token] = (envelope, message)
+            return
+        del self._questions[message.token]
+        reports: Sequence[_Report] = (message, other)
+        queue = next(found for found in reports if isinstance(found, messages.QueueReport))
+        executor = next(found for found in reports if isinstance(found, messages.ExecutorReport))
+        envelope.reply(self._info(queue, executor))
+
+    def _info(
+        self, queue: messages.QueueReport, executor: messages.ExecutorReport
+    ) -> messages.DaemonInfo:
+        names = [component.name for component in COMPONENTS]
+        servers = [name for name in executor.memory if name.startswith("fork_server:")]
+        return messages.DaemonInfo(
+            pid=executor.pid,
+            version=self._version,
+            protocol=messages.PROTOCOL,
+            data=str(self.places.data),
+            started=self._started,
+            endpoints=self.surroundings.endpoints,
+            components=[
+                messages.ComponentState(
+                    name=name,
+                    is_ready=name in self._ready or name in servers,
+                    restarts=self._records.get(name, Record()).restarts,
+                )
+                for name in (*names, *servers)
+            ],
+            counts=queue.counts,
+            quarantined=queue.quarantined,
+            flushes=queue.flushes,
+            memory=executor.memory,
+            is_read_only=queue.is_read_only,
+            is_drained=queue.is_drained,
+            opcode_problems=list(catalogue.problems()),
+        )

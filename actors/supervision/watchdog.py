@@ -1,0 +1,113 @@
+"""The watchdog: looks, from the main thread, whether every component gets on with its work.
+
+A component that has been at one message for too long hangs: its callers must not, so the
+supervisor is told and replaces it (`supervising`). If the supervisor itself hangs, the
+daemon begins anew. The watchdog also sees when somebody has deleted the local door, or what
+others know the daemon by (`foothold`).
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import traceback
+from typing import TYPE_CHECKING
+
+from ...storage import errors, settings
+from ...transport.addresses import Envelope
+from ...transport.messages import Boot, ComponentHung, DoorMissing
+from . import supervising
+from .supervising import Sight
+
+if TYPE_CHECKING:
+    from ..runtime.component import Component, Surroundings
+    from .directory_keeper import Foothold
+    from .supervisor import Ending
+
+SUPERVISOR = "supervisor"
+DOOR_KEEPER = "wire_listener"
+
+
+class Watchdog:
+    """Looks at the components of ``surroundings``, once every `settings.WATCHDOG_SECONDS`."""
+
+    def __init__(
+        self,
+        surroundings: Surroundings,
+        ending: Ending,
+        foothold: Foothold,
+        hung_after_seconds: float,
+    ) -> None:
+        self._surroundings = surroundings
+        self._foothold = foothold
+        self._ending = ending
+        self._seconds = hung_after_seconds
+        self._looks_max = max(2, math.ceil(hung_after_seconds / settings.WATCHDOG_SECONDS))
+        self._seen: dict[str, tuple[Sight, int]] = {}
+
+    def watch(self) -> None:
+        """Look again and again until the daemon is to end."""
+        while not self._ending.is_over.wait(settings.WATCHDOG_SECONDS):
+            self.look()
+            self.look_at_door()
+            self.look_at_foothold()
+
+    def look_at_door(self) -> None:
+        """Nobody tells of the deletion of a file: look for that of the local door."""
+        if DOOR_KEEPER in self._surroundings.components and not self._door_exists():
+            self._surroundings.address(DOOR_KEEPER).notify(DoorMissing())
+
+    def look_at_foothold(self) -> None:
+        """Keep what others know the daemon by; without its directory the daemon ends."""
+        try:
+            self._foothold.keep()
+        except errors.DirectoryLostError as error:
+            self._ending.abandon(error)
+
+    def _door_exists(self) -> bool:
+        try:
+            self._surroundings.places.socket.stat()
+        except FileNotFoundError:
+            return False
+        except OSError:
+            # Nobody can tell.
+            return True
+        return True
+
+    def look(self) -> None:
+        """Look once, and tell of what hangs."""
+        working = {}
+        for name, component in list(self._surroundings.components.items()):
+            sight = _sight(component)
+            if sight is not None:
+                working[name] = sight
+        self._seen, hung = supervising.after_look(self._seen, working, self._looks_max)
+        for name in hung:
+            self._tell(self._surroundings.components[name])
+
+    def _tell(self, component: Component) -> None:
+        text = f"it has worked at one message for {self._seconds:g} seconds"
+        self._surroundings.log.error(
+            "component hangs", name=component.name, stack=_stack(component.vitals.thread)
+        )
+        if component.name == SUPERVISOR:
+            self._ending.restart(f"component {SUPERVISOR} hangs: {text}")
+            return
+        hung = ComponentHung(component=component.name, incarnation=component.incarnation, text=text)
+        self._surroundings.address(SUPERVISOR).notify(hung)
+
+
+def _sight(component: Component) -> Sight | None:
+    """What the component works at; None if it waits, or nobody waits for it."""
+    vitals = component.vitals
+    handled, handling = vitals.handled, vitals.handling
+    if handling is None or vitals.is_abandoned:
+        return None
+    is_booting = isinstance(handling, Envelope) and isinstance(handling.message, Boot)
+    # A new incarnation begins to count anew.
+    return Sight((component.incarnation << 48) + handled, is_booting)
+
+
+def _stack(thread: int) -> str:
+    frame = sys._current_frames().get(thread)  # noqa: SLF001 - the documented way to see it
+    return "" if frame is None else "".join(traceback.format_stack(frame))

@@ -1,0 +1,1 @@
+"""Checks a data directory that no daemon uses, and repairs it."""

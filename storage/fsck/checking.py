@@ -1,0 +1,401 @@
+"""What is wrong with a data directory: facts in, findings out. Reads no files, has no clock.
+
+``survey`` collects the facts, ``repairing`` does what can be done. The kinds of findings are in
+``findings``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from .. import explanations, job_files, replay, settings
+from ..jobs import JobStatus
+from ..journal import Tail
+from .findings import Finding, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_JOB_LOCK = re.compile(r"job_0*([0-9]+)_[0-9-]+")
+
+
+class FoundJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job file, or a state in the journal, and what it says; or the ``problem`` with it."""
+
+    job_id: int
+    path: str
+    is_in_place: bool = True
+    problem: str | None = None
+    serial: int = 0
+    status: JobStatus | None = None
+    lock_file: str | None = None
+    depends: tuple[int, ...] = ()
+
+
+class Segment(msgspec.Struct, frozen=True, kw_only=True):
+    """A segment of the journal. ``is_kept``: there is a copy of it in quarantine."""
+
+    path: str
+    problem: str | None = None
+    tail: Tail | None = None
+    is_kept: bool = False
+
+
+class Archival(msgspec.Struct, frozen=True):
+    """The journal says that the job is archived: what else is known of its file."""
+
+    is_journaled: bool
+    is_archived: bool
+
+
+class Beside(msgspec.Struct, frozen=True):
+    """A file beside a job (`spool`): its standard input, or its output."""
+
+    path: str
+    job_id: int
+    is_archived: bool = False
+    damage: list[tuple[int, int]] = []
+    """Places (start, end) of an output that cannot be read."""
+    problem: str | None = None
+    """Why nothing of it can be read."""
+
+
+class Facts(msgspec.Struct, kw_only=True):
+    """What lies in a data directory. Problems are (path, text)."""
+
+    queue: str
+    version: bytes | None = None
+    serial: bytes | None = None
+    jobs: list[FoundJob] = []
+    archived: list[FoundJob] = []
+    states: dict[int, FoundJob] = {}
+    archivals: dict[int, Archival] = {}
+    journaled_id: int = 0
+    quarantined_id: int = 0
+    segments: list[Segment] = []
+    doubles: dict[int, bool] = {}
+    """Whether the two files of a job in the queue and in the archive say the same."""
+    locks: dict[str, int | None] = {}
+    """Lock files with the pid of the process that holds each; None: it is dead."""
+    alive: set[str] = set()
+    """The lock files, here or elsewhere, whose owners live."""
+    closed: list[str] = []
+    """What its owner may not read and write."""
+    other_user: str | None = None
+    """The owner of the queue, if it is not the user that looks."""
+    strangers: list[tuple[str, str]] = []
+    """Paths of what does not belong to the owner of the queue, and to whom it does."""
+    open_to_all: list[str] = []
+    """Where every user may write."""
+    locks_problem: tuple[str, str] | None = None
+    config_problem: tuple[str, str] | None = None
+    rule_problems: list[tuple[str, str]] = []
+    key_problems: list[tuple[str, str]] = []
+    beside: list[Beside] = []
+    temporaries: list[tuple[str, int | None]] = []
+    quarantined: list[str] = []
+    foreign: list[str] = []
+
+    @property
+    def living(self) -> set[int]:
+        """The jobs whose processes live: nobody else may touch their files."""
+        found = {
+            job.job_id for job in (*self.jobs, *self.states.values()) if job.lock_file in self.alive
+        }
+        # A file that says nothing may still have a process: its lock file is named after it.
+        named = map(job_of_lock, self.alive)
+        return found.union(job_id for job_id in named if job_id is not None)
+
+    @property
+    def misplaced(self) -> set[int]:
+        """The jobs of which a file lies elsewhere: before it is seen, nothing is known of them.
+
+        An older state from the journal would start again what has long ended.
+        """
+        return {job.job_id for job in (*self.jobs, *self.archived) if not job.is_in_place}
+
+
+def check(facts: Facts) -> list[Finding]:
+    """Everything that is to be told of the directory, in the order of `Kind`."""
+    found = [*_version(facts), *_modes(facts), *_owners(facts), *_unreadable_segments(facts)]
+    if not any(finding.kind is Kind.JOURNAL_UNREADABLE for finding in found):
+        found += _serial(facts)
+        found += _tails(facts)
+        found += _misplaced(facts)
+        found += _queue(facts)
+        found += _archive(facts)
+        found += _beside(facts)
+        found += _lock_files(facts)
+        found += _leftovers(facts)
+    found += _other_files(facts)
+    places = {kind: place for place, kind in enumerate(Kind)}
+    closed = {*facts.closed, *(path for path, _ in facts.strangers)}
+    # What may not be read cannot be judged before that is mended.
+    whole = {Kind.MODE, Kind.OWNER, Kind.OPEN_TO_ALL}
+    known = (one for one in found if one.kind in whole or one.path not in closed)
+    return sorted(known, key=lambda one: places[one.kind])
+
+
+def highest_id(facts: Facts) -> int:
+    """The highest job id that was given, as a daemon's start finds it (`job_files.last_id`)."""
+    ids = (job.job_id for job in (*facts.jobs, *facts.archived))
+    named = (job_id for job_id in ids if job_id <= job_files.ID_MAX)
+    return job_files.last_id(vouched_id(facts), (*named, facts.quarantined_id))
+
+
+def vouched_id(facts: Facts) -> int:
+    """The highest job id that the journal, or a readable job in the queue, vouches for."""
+    readable = (job.job_id for job in facts.jobs if job.problem is None)
+    return max([facts.journaled_id, *facts.archivals, *readable])
+
+
+def _version(facts: Facts) -> Iterator[Finding]:
+    path = f"{facts.queue}/version"
+    if facts.version is None:
+        yield Finding(Kind.VERSION_MISSING, path, "missing")
+    elif is_torn_version(facts.version):
+        yield Finding(Kind.VERSION_TORN, path, "empty")
+
+
+def is_torn_version(text: bytes) -> bool:
+    """Whether a version file says nothing at all. Any word in it may be a later version's."""
+    return not text.strip(b"\0 \t\r\n")
+
+
+def _modes(facts: Facts) -> Iterator[Finding]:
+    for path in facts.closed:
+        yield Finding(Kind.MODE, path, "its owner may not read and write it")
+
+
+def _owners(facts: Facts) -> Iterator[Finding]:
+    if facts.other_user is not None:
+        yield Finding(Kind.OTHER_USER, facts.queue, f"belongs to {facts.other_user}")
+    # After a copy by another user every file is: one line for each directory will do.
+    groups: dict[tuple[str, str], list[str]] = {}
+    for path, owner in facts.strangers:
+        groups.setdefault((path.rpartition("/")[0], owner), []).append(path)
+    for (_, owner), paths in groups.items():
+        more = explanations.counted(len(paths) - 1, "other")
+        beside = f", with {more} in its directory" if len(paths) > 1 else ""
+        yield Finding(Kind.OWNER, paths[0], f"belongs to {owner}{beside}")
+    for path in facts.open_to_all:
+        yield Finding(Kind.OPEN_TO_ALL, path, "every user may write into it")
+
+
+def _unreadable_segments(facts: Facts) -> Iterator[Finding]:
+    for segment in facts.segments:
+        if segment.problem is not None:
+            yield Finding(Kind.JOURNAL_UNREADABLE, segment.path, segment.problem)
+
+
+def _tails(facts: Facts) -> Iterator[Finding]:
+    for segment in facts.segments:
+        if segment.tail is None:
+            continue
+        where = f"not whole from byte {segment.tail.offset} on"
+        if not segment.tail.has_records:
+            yield Finding(Kind.JOURNAL_TORN, segment.path, where)
+        elif segment.is_kept:
+            yield Finding(Kind.JOURNAL_TORN, segment.path, f"{where}; a copy is in quarantine")
+        else:
+            what = f"{where}, with whole records behind it"
+            yield Finding(Kind.JOURNAL_DAMAGED, segment.path, what)
+
+
+def _serial(facts: Facts) -> Iterator[Finding]:
+    path, highest = f"{facts.queue}/serial", highest_id(facts)
+    given = f"ids up to {highest} were given"
+    if facts.serial is None:
+        if highest:
+            yield Finding(Kind.SERIAL, path, f"missing, but {given}")
+        return
+    said = serial(facts.serial)
+    if said is None:
+        yield Finding(Kind.SERIAL, path, f"not a number; {given}")
+    elif said < highest:
+        yield Finding(Kind.SERIAL, path, f"says {said}, but {given}")
+    elif said > highest + settings.JOB_ID_JUMP_MAX:
+        yield Finding(Kind.SERIAL, path, f"says {said}, which nobody believes; {given}")
+
+
+def serial(text: bytes) -> int | None:
+    """The last id according to the text of a serial file; None if it is no id."""
+    digits = text.strip()
+    is_id = digits.isdigit() and len(digits) <= len(str(job_files.ID_MAX))
+    return int(digits) if is_id else None
+
+
+def _misplaced(facts: Facts) -> Iterator[Finding]:
+    living = facts.living
+    for job in (*facts.jobs, *facts.archived):
+        if not job.is_in_place and job.job_id not in living:
+            yield Finding(Kind.MISPLACED, job.path, f"not where job {job.job_id} belongs")
+
+
+def _queue(facts: Facts) -> Iterator[Finding]:
+    """What is wrong with the jobs that should be, or are, in the queue."""
+    jobs = {job.job_id: job for job in facts.jobs if job.is_in_place}
+    archived = {job.job_id: job for job in facts.archived if job.is_in_place}
+    misplaced = facts.misplaced
+    known = {*jobs, *facts.states, *facts.archivals, *archived, *misplaced}
+    living, unarchived = facts.living, _unarchived(facts)
+    for job_id in sorted({*jobs, *facts.states, *unarchived} - misplaced):
+        path = job_files.path(facts.queue, job_id)
+        found, state = jobs.get(job_id), facts.states.get(job_id)
+        if job_id in living:
+            if found is not None and found.problem is not None:
+                yield Finding(Kind.JOB_UNREADABLE_ALIVE, path, found.problem, job_id)
+        elif job_id in unarchived:
+            what = "not in the archive" if found is None else "still in the queue"
+            yield Finding(Kind.NOT_ARCHIVED, path, f"archived, but {what}", job_id)
+        elif found is not None:
+            wrong = list(_job(found, state, archived.get(job_id), facts.doubles))
+            yield from wrong or _prospects(found, known)
+        elif state is not None and job_id not in archived:
+            yield _ahead(path, state, "no file yet")
+
+
+def _job(
+    job: FoundJob, state: FoundJob | None, archived: FoundJob | None, doubles: dict[int, bool]
+) -> Iterator[Finding]:
+    """What is wrong with a job file that no process writes."""
+    in_file = None if job.problem is not None else job.serial
+    if archived is not None and archived.problem is None:
+        if job.problem is not None:
+            yield Finding(Kind.JOB_UNREADABLE, job.path, job.problem, job.job_id)
+        elif doubles.get(job.job_id, False):
+            yield Finding(Kind.DOUBLE, job.path, "lies in the archive too", job.job_id)
+        else:
+            what = "lies in the archive too, and is different there"
+            yield Finding(Kind.DOUBLE_DIFFERS, job.path, what, job.job_id)
+    elif state is not None and replay.is_ahead(state.serial, in_file):
+        yield _ahead(job.path, state, job.problem or f"has state {job.serial}")
+    elif job.problem is not None:
+        yield Finding(Kind.JOB_UNREADABLE, job.path, job.problem, job.job_id)
+
+
+def _ahead(path: str, state: FoundJob, what: str) -> Finding:
+    if state.problem is not None:
+        text = f"the journal's state {state.serial}: {state.problem}"
+        return Finding(Kind.STATE_UNREADABLE, path, text, state.job_id)
+    text = f"{what}; the journal has state {state.serial}"
+    return Finding(Kind.JOURNAL_AHEAD, path, text, state.job_id)
+
+
+def _prospects(job: FoundJob, known: set[int]) -> Iterator[Finding]:
+    """What the next start will make of a job that has no process."""
+    if job.status is None or job.status.is_final:
+        return
+    if job.lock_file is not None or job.status in {JobStatus.RUNNING, JobStatus.CANCELING}:
+        what = f"{job.status}, but its process is gone"
+        yield Finding(Kind.PROCESS_GONE, job.path, what, job.job_id)
+    for target in sorted(set(job.depends).difference(known)):
+        what = f"depends on job {target}, which is nowhere"
+        yield Finding(Kind.DEPENDENCY_MISSING, job.path, what, job.job_id)
+
+
+def _unarchived(facts: Facts) -> set[int]:
+    """The jobs that the journal has archived, and whose files it must make up for."""
+    live = {job.job_id for job in facts.jobs if job.is_in_place}
+    # What lies in the archive is judged by itself first: nothing may be written over it.
+    judged = {
+        job.job_id
+        for job in facts.archived
+        if job.problem is not None or job.job_id in live or not job.is_in_place
+    }
+    return {
+        job_id
+        for job_id, archival in facts.archivals.items()
+        if job_id not in judged
+        and replay.needs_archiving(
+            is_live=job_id in live,
+            is_journaled=archival.is_journaled,
+            is_archived=archival.is_archived,
+        )
+    }
+
+
+def _archive(facts: Facts) -> Iterator[Finding]:
+    unarchived = _unarchived(facts)
+    for job in facts.archived:
+        if not job.is_in_place or job.job_id in unarchived:
+            # Told already.
+            continue
+        if job.problem is not None:
+            yield Finding(Kind.ARCHIVED_UNREADABLE, job.path, job.problem, job.job_id)
+        elif job.status is not None and not job.status.is_final:
+            yield Finding(Kind.ARCHIVED_UNFINISHED, job.path, f"{job.status}", job.job_id)
+
+
+def _beside(facts: Facts) -> Iterator[Finding]:
+    """Files beside jobs that lie elsewhere, or are nowhere."""
+    misplaced, unarchived = facts.misplaced, _unarchived(facts)
+    archived = {job.job_id for job in facts.archived if job.is_in_place}
+    live = {job.job_id for job in facts.jobs if job.is_in_place}.union(facts.states) - archived
+    # Where the job itself belongs is settled first.
+    unsettled = facts.living | misplaced | unarchived
+    for file in facts.beside:
+        yield from _damage_beside(file, facts)
+        if file.job_id in unsettled:
+            continue
+        if file.job_id not in archived and file.job_id not in live:
+            yield Finding(Kind.SPOOL_ORPHAN, file.path, f"job {file.job_id} is nowhere")
+        elif file.is_archived and file.job_id not in archived:
+            yield Finding(Kind.SPOOL_MISPLACED, file.path, f"job {file.job_id} is not archived")
+        elif not file.is_archived and file.job_id not in live:
+            yield Finding(Kind.SPOOL_MISPLACED, file.path, f"job {file.job_id} is archived")
+
+
+def _damage_beside(file: Beside, facts: Facts) -> Iterator[Finding]:
+    if file.problem is not None:
+        yield Finding(Kind.OUTPUT_DAMAGED, file.path, file.problem)
+    elif file.damage and file.job_id not in facts.living:
+        # Of a process that lives, the last block may just be being written.
+        count = sum(end - start for start, end in file.damage)
+        first = file.damage[0][0]
+        text = f"{count} bytes of it cannot be read, the first at byte {first}"
+        yield Finding(Kind.OUTPUT_DAMAGED, file.path, text)
+
+
+def _lock_files(facts: Facts) -> Iterator[Finding]:
+    named = {job.lock_file for job in (*facts.jobs, *facts.states.values())}
+    unreadable = {job.job_id for job in facts.jobs if job.problem is not None}
+    for path, pid in facts.locks.items():
+        if path not in facts.alive:
+            yield Finding(Kind.LOCK_DEAD, path, "its owner is dead")
+        elif path not in named and job_of_lock(path) not in unreadable:
+            what = f"held by process {pid}, but no job names it"
+            yield Finding(Kind.LOCK_UNKNOWN, path, what)
+
+
+def job_of_lock(path: str) -> int | None:
+    """The job after which a lock file is named."""
+    match = _JOB_LOCK.fullmatch(path.rpartition("/")[2])
+    return None if match is None else int(match[1])
+
+
+def _leftovers(facts: Facts) -> Iterator[Finding]:
+    living = facts.living
+    for path, job_id in facts.temporaries:
+        if job_id not in living:
+            yield Finding(Kind.TEMPORARY, path, "the write was not finished")
+    for path in facts.quarantined:
+        yield Finding(Kind.QUARANTINED, path, "put aside by an earlier repair")
+    for path in facts.foreign:
+        yield Finding(Kind.FOREIGN, path, "nothing of Ganger's")
+
+
+def _other_files(facts: Facts) -> Iterator[Finding]:
+    if facts.locks_problem is not None:
+        is_held = any(job_of_lock(path) is not None for path in facts.alive)
+        kind = Kind.LOCKS_UNREADABLE_ALIVE if is_held else Kind.LOCKS_UNREADABLE
+        yield Finding(kind, *facts.locks_problem)
+    if facts.config_problem is not None:
+        yield Finding(Kind.CONFIG_UNREADABLE, *facts.config_problem)
+    for path, text in facts.rule_problems:
+        yield Finding(Kind.RULE_UNREADABLE, path, text)
+    for path, text in facts.key_problems:
+        yield Finding(Kind.KEY_UNREADABLE, path, text)

@@ -1,0 +1,224 @@
+"""Does what ``ganger fsck --repair`` may do: what a daemon's start does, and what loses nothing.
+
+Nothing is deleted but lock files of the dead and temporary files; what nobody can read is put
+into quarantine, beside the queue. To be used under an `OfflineLock` that may write.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import stat
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from .. import documents, errors, job_files, journal, lock_files, replay, spool
+from .checking import check, highest_id, serial
+from .findings import Finding, Kind, Remedy
+from .survey import survey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ..settings import Places
+    from .checking import Facts
+    from .survey import Tell
+
+ROUNDS_MAX = 5
+"""Most times that the directory is looked at again: one repair may bring another to light."""
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What came of one repair: what was done, or why it could not be."""
+
+    finding: Finding
+    action: str = ""
+    error: str | None = None
+
+
+class Result(msgspec.Struct):
+    """What is there at last, and what is left to be told."""
+
+    facts: Facts
+    findings: list[Finding]
+
+
+def repair(places: Places, told: Callable[[Outcome], None], tell: Tell) -> Result:
+    """Repair what can be repaired, until nothing more can; ``told`` hears of each step.
+
+    ``tell`` is that of `survey`.
+    """
+    failed: set[tuple[Kind, str]] = set()
+    result = _look(places, tell)
+    for _ in range(ROUNDS_MAX):
+        todo = [
+            one
+            for one in result.findings
+            if one.remedy is Remedy.REPAIR and (one.kind, one.path) not in failed
+        ]
+        if not todo:
+            break
+        for outcome in _repair(places, result.facts, todo):
+            told(outcome)
+            if outcome.error is not None:
+                failed.add((outcome.finding.kind, outcome.finding.path))
+        result = _look(places, tell)
+    return result
+
+
+def _look(places: Places, tell: Tell) -> Result:
+    facts = survey(places, tell)
+    return Result(facts, check(facts))
+
+
+def _repair(places: Places, facts: Facts, findings: list[Finding]) -> Iterator[Outcome]:
+    repairer = _Repairer(places, facts)
+    for finding in findings:
+        try:
+            action = ACTIONS[finding.kind](repairer, finding)
+        except errors.StorageError as error:
+            yield Outcome(finding, error=error.text)
+        else:
+            yield Outcome(finding, action)
+    # What was moved and written without a flush of its own.
+    try:
+        journal.flush_file_system(places.queue)
+    except errors.StorageError:
+        # The files can be read, and need not be on the disk: the next daemon writes them anew.
+        with contextlib.suppress(errors.StorageError):
+            _leave_doubt(places)
+        raise
+
+
+def _leave_doubt(places: Places) -> None:
+    """Begin a segment of the journal: the others are then believed to cover what is not flushed."""
+    kept = journal.Journal(places.journal)
+    kept.begin(0)
+    kept.close()
+
+
+class _Repairer:
+    """What the repairs of one round need."""
+
+    def __init__(self, places: Places, facts: Facts) -> None:
+        self.places = places
+        self.facts = facts
+        self.directory = job_files.QueueDirectory(places)
+
+    @functools.cached_property
+    def said(self) -> replay.Journaled:
+        """What the journal says."""
+        return replay.read_journal(journal.Journal(self.places.journal))
+
+    def write_version(self, _: Finding) -> str:
+        self.directory.write_version()
+        return f"written: {job_files.VERSION}"
+
+    def renew_version(self, finding: Finding) -> str:
+        kept = self.directory.quarantine(finding.path)
+        return f"{self.write_version(finding)}; the old one is {kept}"
+
+    def open_to_owner(self, finding: Finding) -> str:
+        with documents.storage_errors(finding.path):
+            mode = stat.S_IMODE(os.stat(finding.path).st_mode) | 0o600
+            os.chmod(finding.path, mode)
+        return f"its mode is {mode:o}"
+
+    def write_serial(self, finding: Finding) -> str:
+        highest = highest_id(self.facts)
+        action = f"written: {highest}"
+        if self.facts.serial is not None and serial(self.facts.serial) is None:
+            action += f"; the old one is {self.directory.quarantine(finding.path)}"
+        documents.replace(finding.path, b"%d\n" % highest, flush=True)
+        return action
+
+    def bring_up(self, finding: Finding) -> str:
+        assert finding.job_id is not None
+        state = self.said.states[finding.job_id]
+        _, body = replay.newest(self.directory, finding.job_id, state)
+        assert body is state[1], "the journal was ahead"
+        old = self._put_torn_aside(finding)
+        self.directory.write(finding.job_id, body, flush=False)
+        return f"written: state {state[0]}{old}"
+
+    def archive(self, finding: Finding) -> str:
+        assert finding.job_id is not None
+        old = self._put_torn_aside(finding)
+        replay.archive_again(self.directory, finding.job_id, self.said.archived[finding.job_id])
+        return f"moved into the archive{old}"
+
+    def _put_torn_aside(self, finding: Finding) -> str:
+        """Before the journal's word takes its place; what to tell of it."""
+        if all(job.problem is None for job in self.facts.jobs if job.path == finding.path):
+            return ""
+        return f"; the old one is {self.directory.quarantine(finding.path)}"
+
+    def copy_segment(self, finding: Finding) -> str:
+        target = self.directory.free_quarantine(os.path.basename(finding.path))
+        documents.replace(target, documents.read(finding.path) or b"", flush=True)
+        return f"copied to {target}"
+
+    def move_to_place(self, finding: Finding) -> str:
+        folder = os.path.dirname(finding.path)
+        number = int(os.path.basename(finding.path).removeprefix("job-"))
+        target = job_files.path(folder, number)
+        if folder != os.fspath(self.places.queue):
+            part = number // job_files.ARCHIVE_FOLDER_JOBS
+            target = job_files.path(f"{self.places.archive}/{part}", number)
+        if os.path.lexists(target):
+            return self.put_aside(finding)
+        with documents.storage_errors(target):
+            os.makedirs(os.path.dirname(target), documents.DIRECTORY_MODE, exist_ok=True)
+            os.rename(finding.path, target)
+        return f"moved to {target}"
+
+    def move_beside_job(self, finding: Finding) -> str:
+        name = os.path.basename(finding.path)
+        spooled = spool.parse_name(name)
+        assert spooled is not None
+        folder = os.fspath(self.places.queue)
+        if finding.path == f"{spool.folder(folder)}/{name}":
+            part = spooled.job_id // job_files.ARCHIVE_FOLDER_JOBS
+            folder = f"{self.places.archive}/{part}"
+        target = f"{spool.folder(folder)}/{name}"
+        if os.path.lexists(target):
+            return self.put_aside(finding)
+        with documents.storage_errors(target):
+            os.makedirs(os.path.dirname(target), documents.DIRECTORY_MODE, exist_ok=True)
+            os.rename(finding.path, target)
+        return f"moved to {target}"
+
+    def put_aside(self, finding: Finding) -> str:
+        return f"moved to {self.directory.quarantine(finding.path)}"
+
+    def remove_lock_file(self, finding: Finding) -> str:
+        lock_files.remove_dead(finding.path)
+        return "removed"
+
+    def remove(self, finding: Finding) -> str:
+        with documents.storage_errors(finding.path):
+            os.unlink(finding.path)
+        return "removed"
+
+
+ACTIONS: dict[Kind, Callable[[_Repairer, Finding], str]] = {
+    Kind.VERSION_MISSING: _Repairer.write_version,
+    Kind.VERSION_TORN: _Repairer.renew_version,
+    Kind.MODE: _Repairer.open_to_owner,
+    Kind.SERIAL: _Repairer.write_serial,
+    Kind.JOURNAL_AHEAD: _Repairer.bring_up,
+    Kind.NOT_ARCHIVED: _Repairer.archive,
+    Kind.JOURNAL_DAMAGED: _Repairer.copy_segment,
+    Kind.MISPLACED: _Repairer.move_to_place,
+    Kind.JOB_UNREADABLE: _Repairer.put_aside,
+    Kind.DOUBLE: _Repairer.put_aside,
+    Kind.ARCHIVED_UNREADABLE: _Repairer.put_aside,
+    Kind.SPOOL_MISPLACED: _Repairer.move_beside_job,
+    Kind.SPOOL_ORPHAN: _Repairer.put_aside,
+    Kind.LOCK_DEAD: _Repairer.remove_lock_file,
+    Kind.LOCKS_UNREADABLE: _Repairer.put_aside,
+    Kind.TEMPORARY: _Repairer.remove,
+}
+"""What is done about each kind that can be repaired; a test compares with `findings.KINDS`."""

@@ -1,0 +1,385 @@
+"""Reads a data directory as it lies there, into `checking.Facts`. Changes nothing, decides nothing.
+
+To be read under an `OfflineLock`. Whatever has the name of a job file but is no plain file is
+not opened: to open a pipe would be to wait for somebody to write into it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from .. import (
+    config_files,
+    documents,
+    errors,
+    inodes,
+    job_files,
+    jobs,
+    journal,
+    keys,
+    lock_files,
+    locks,
+    output_files,
+    ownership,
+    replay,
+    rules,
+    settings,
+    spool,
+)
+from .checking import Archival, Beside, Facts, FoundJob, Segment, is_torn_version, vouched_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from ..settings import Places
+
+    Tell = Callable[[int, int], None]
+
+_JOB_NAME = re.compile(r"job-([0-9]+)")
+_TEMPORARY_NAME = re.compile(re.escape(documents.TEMPORARY_PREFIX) + r"(?:job-([0-9]+)\.)?.*")
+_KNOWN_NAMES = {
+    "version",
+    "serial",
+    "lock",
+    "drain",
+    "archive",
+    "journal",
+    "quarantine",
+    spool.FOLDER,
+}
+_DAEMON_STEM = "ganger-daemon_"
+
+
+def _nobody(_done: int, _total: int) -> None:
+    """Nobody wants to know how far it is."""
+
+
+def survey(places: Places, tell: Tell = _nobody) -> Facts:
+    """What lies in the directory; ``tell`` hears how many job files of how many were read.
+
+    `DataDirectoryError` if there is no queue, or one of a version that is not known;
+    `DirectoryLockedError` if a daemon lives that lost hold of its directory.
+    """
+    require_queue(places)
+    return _Survey(places, tell).facts
+
+
+def require_queue(places: Places) -> None:
+    """Raise `DataDirectoryError` if there is no queue directory."""
+    ownership.require_known(places.queue)
+    if not places.queue.is_dir():
+        raise errors.DataDirectoryError(f"{places.queue}: there is no queue directory")
+
+
+class _Survey:
+    """Collects the facts, one matter after the other."""
+
+    def __init__(self, places: Places, tell: Tell) -> None:
+        self._places = places
+        self._queue = os.fspath(places.queue)
+        self._directory = job_files.QueueDirectory(places)
+        self.facts = Facts(queue=self._queue)
+        self._read_lock_files()
+        self._read_version()
+        self._list_queue()
+        self._read_journal()
+        self._read_jobs(tell)
+        limit = vouched_id(self.facts) + settings.JOB_ID_JUMP_MAX
+        self.facts.quarantined_id = self._directory.highest_quarantined_id(limit)
+        self._read_other_files()
+        self._find_closed()
+        self._find_owners()
+
+    def _read_lock_files(self) -> None:
+        for folder in (self._places.lock_files, self._places.former_lock_files):
+            self._read_lock_files_in(folder)
+
+    def _read_lock_files_in(self, folder: Path) -> None:
+        for name in _names(folder):
+            path = f"{folder}/{name}"
+            if not os.path.isfile(path) or lock_files.is_spare(path):
+                continue
+            is_alive = self._is_alive(path)
+            if is_alive and name.startswith(_DAEMON_STEM):
+                # Somebody may have deleted the lock file of the queue under it.
+                text = f"{path}: a daemon lives (pid {lock_files.holder(path)}); stop it first"
+                raise errors.DirectoryLockedError(text)
+            self.facts.locks[path] = lock_files.holder(path) if is_alive else None
+
+    def _is_alive(self, path: str) -> bool:
+        # A missing file proves nothing; what is no file is nobody's.
+        may_be = os.path.isfile(path) or not os.path.lexists(path)
+        if path not in self.facts.alive and may_be and not lock_files.is_dead(path):
+            self.facts.alive.add(path)
+        return path in self.facts.alive
+
+    def _read_version(self) -> None:
+        self.facts.version = _read_small(f"{self._queue}/version")
+        if self.facts.version is not None and not is_torn_version(self.facts.version):
+            self._directory.has_version()
+        self.facts.serial = _read_small(f"{self._queue}/serial")
+
+    def _list_queue(self) -> None:
+        for name in _names(self._places.queue):
+            path = f"{self._queue}/{name}"
+            if match := _TEMPORARY_NAME.fullmatch(name):
+                self.facts.temporaries.append((path, int(match[1]) if match[1] else None))
+            elif not (
+                name in _KNOWN_NAMES or name.startswith(inodes.PREFIX) or _JOB_NAME.fullmatch(name)
+            ):
+                self.facts.foreign.append(path)
+        for name in _names(self._places.data):
+            if name.startswith(documents.TEMPORARY_PREFIX):
+                self.facts.temporaries.append((f"{self._places.data}/{name}", None))
+        for name in _names(self._places.quarantine):
+            self.facts.quarantined.append(f"{self._places.quarantine}/{name}")
+        self._list_spool(self._queue)
+
+    def _list_spool(self, folder: str) -> None:
+        """The files beside the jobs of one folder."""
+        for path, name in spool.files_in(folder):
+            spooled = spool.parse_name(name)
+            if spooled is not None:
+                is_archived = folder != self._queue
+                beside = Beside(path, spooled.job_id, is_archived=is_archived)
+                self.facts.beside.append(
+                    _with_damage(beside) if spooled.op_index is None else beside
+                )
+            elif name.startswith(documents.TEMPORARY_PREFIX):
+                self.facts.temporaries.append((path, spool.owner_of_temporary(name)))
+            else:
+                self.facts.foreign.append(path)
+
+    # ------------------------------------------------------------ the journal
+
+    def _read_journal(self) -> None:
+        if not self._places.journal.is_dir():
+            return
+        kept = journal.Journal(self._places.journal)
+        paths = kept.segments()
+        self.facts.segments = [self._segment(path) for path in paths]
+        known = {path.name for path in paths}
+        self.facts.foreign += [
+            f"{self._places.journal}/{name}"
+            for name in _names(self._places.journal)
+            if name not in known
+        ]
+        if any(segment.problem is not None for segment in self.facts.segments):
+            return
+        said = replay.read_journal(kept)
+        self.facts.journaled_id = said.last_id
+        for job_id, (serial, body) in said.states.items():
+            found = self._job(job_id, os.fspath(self._places.journal), body)
+            # The serial of the record counts, as in a replay.
+            self.facts.states[job_id] = msgspec.structs.replace(found, serial=serial)
+        for job_id, state in said.archived.items():
+            is_archived = replay.is_whole(self._read_archived(job_id), job_id)
+            self.facts.archivals[job_id] = Archival(state is not None, is_archived)
+
+    def _segment(self, path: Path) -> Segment:
+        try:
+            data = _read_plain(os.fspath(path))
+        except errors.StorageError as error:
+            return Segment(path=os.fspath(path), problem=_without_path(error, path))
+        tail = journal.tail(data, path)
+        is_kept = tail is not None and tail.has_records and self._is_kept(path.name, data)
+        return Segment(path=os.fspath(path), tail=tail, is_kept=is_kept)
+
+    def _is_kept(self, name: str, data: bytes) -> bool:
+        copies = (
+            path for path in self.facts.quarantined if os.path.basename(path).startswith(name)
+        )
+        return any(documents.read(path) == data for path in copies)
+
+    def _read_archived(self, job_id: int) -> bytes | None:
+        try:
+            return self._directory.read_archived(job_id)
+        except errors.StorageError:
+            return None
+
+    # ------------------------------------------------------------ job files
+
+    def _read_jobs(self, tell: Tell) -> None:
+        live = _jobs_in(self._queue)
+        archived = list(self._list_archive())
+        total = len(live) + len(archived)
+        for done, (job_id, path) in enumerate(live):
+            tell(done, total)
+            self.facts.jobs.append(self._job_file(job_id, path, self._queue))
+        for done, (job_id, path) in enumerate(archived, start=len(live)):
+            tell(done, total)
+            folder = f"{self._places.archive}/{job_id // job_files.ARCHIVE_FOLDER_JOBS}"
+            self.facts.archived.append(self._job_file(job_id, path, folder))
+        tell(total, total)
+        paths = dict(archived)
+        for job_id, path in live:
+            if job_id in paths:
+                self.facts.doubles[job_id] = _is_same(path, paths[job_id])
+
+    def _list_archive(self) -> Iterator[tuple[int, str]]:
+        for name in _names(self._places.archive):
+            folder = f"{self._places.archive}/{name}"
+            if not name.isdecimal() or not os.path.isdir(folder):
+                self.facts.foreign.append(folder)
+                continue
+            yield from _jobs_in(folder)
+            for other in _names(folder):
+                if _TEMPORARY_NAME.fullmatch(other) is not None:
+                    self.facts.temporaries.append((f"{folder}/{other}", None))
+                elif _JOB_NAME.fullmatch(other) is None and other != spool.FOLDER:
+                    self.facts.foreign.append(f"{folder}/{other}")
+            self._list_spool(folder)
+
+    def _job_file(self, job_id: int, path: str, folder: str) -> FoundJob:
+        is_in_place = path == job_files.path(folder, job_id)
+        if job_id > job_files.ID_MAX:
+            problem = "no job can have this id"
+            return FoundJob(job_id=job_id, path=path, is_in_place=is_in_place, problem=problem)
+        try:
+            body = _read_plain(path)
+        except errors.StorageError as error:
+            problem = _without_path(error, path)
+            return FoundJob(job_id=job_id, path=path, is_in_place=is_in_place, problem=problem)
+        return msgspec.structs.replace(self._job(job_id, path, body), is_in_place=is_in_place)
+
+    def _job(self, job_id: int, path: str, body: bytes) -> FoundJob:
+        try:
+            job = job_files.read_job(body, job_id)
+        except errors.StorageError as error:
+            return FoundJob(job_id=job_id, path=path, problem=error.text)
+        status = job.status
+        if job.livelock is not None and not status.is_final:
+            self._is_alive(job.livelock)
+        return FoundJob(
+            job_id=job_id,
+            path=path,
+            serial=job.serial,
+            status=status,
+            lock_file=job.livelock,
+            depends=() if status.is_final else tuple(_depends(job)),
+        )
+
+    # ------------------------------------------------------------ everything else
+
+    def _read_other_files(self) -> None:
+        places = self._places
+        try:
+            data = documents.read(places.locks)
+            if data is not None:
+                locks.decode_locks(data)
+        except errors.StorageError as error:
+            self.facts.locks_problem = (os.fspath(places.locks), error.text)
+        try:
+            configuration = config_files.read(places.config) or {}
+        except errors.OperatorError as error:
+            text = _without_path(error, places.config)
+            self.facts.config_problem = (os.fspath(places.config), text)
+        else:
+            raw = configuration.get("filters", {}).values()
+            for problem in rules.parse_rules(raw).problems:
+                self.facts.rule_problems.append((os.fspath(places.config), problem.text))
+        self._read_keys()
+
+    def _read_keys(self) -> None:
+        server = self._places.keys / "server.key"
+        clients = sorted(self._places.keys.glob("clients/*.pub"))
+        readers = [(server, keys.read_key)] if server.exists() else []
+        for path, read in [*readers, *((path, keys.read_public_key) for path in clients)]:
+            try:
+                read(path)
+            except errors.StorageError as error:
+                self.facts.key_problems.append((os.fspath(path), _without_path(error, path)))
+
+    def _find_closed(self) -> None:
+        """What the owner itself may not use. Whether it is the owner who asks does not matter."""
+        found = [job.path for job in (*self.facts.jobs, *self.facts.archived)]
+        found += [segment.path for segment in self.facts.segments]
+        found += [f"{self._queue}/version", f"{self._queue}/serial"]
+        found += map(os.fspath, (self._places.config, self._places.locks))
+        self.facts.closed = [path for path in found if _is_closed(path)]
+
+    def _find_owners(self) -> None:
+        owner = ownership.queue_owner(self._places)
+        if owner is None:
+            return
+        if owner != os.geteuid():
+            self.facts.other_user = ownership.user(owner)
+        found = ownership.strangers(self._places, owner)
+        names = {uid: ownership.user(uid) for uid in {uid for _, uid in found}}
+        self.facts.strangers = [(path, names[uid]) for path, uid in found]
+        self.facts.open_to_all = ownership.open_paths(self._places)
+
+
+def _is_closed(path: str) -> bool:
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return False
+    return stat.S_ISREG(mode) and mode & 0o600 != 0o600  # noqa: PLR2004 - read and write
+
+
+def _read_small(path: str) -> bytes | None:
+    """The content of a file; None if there is none, or its owner may not read it."""
+    try:
+        return documents.read(path)
+    except errors.StorageError:
+        if _is_closed(path):
+            return None
+        raise
+
+
+def _names(folder: str | os.PathLike[str]) -> list[str]:
+    with documents.storage_errors(folder):
+        try:
+            return sorted(os.listdir(folder))
+        except FileNotFoundError:
+            return []
+
+
+def _jobs_in(folder: str) -> list[tuple[int, str]]:
+    matches = map(_JOB_NAME.fullmatch, _names(folder))
+    return [(int(match[1]), f"{folder}/{match[0]}") for match in matches if match]
+
+
+def _read_plain(path: str) -> bytes:
+    """The content of a plain file; `StorageError` for anything else of its name."""
+    with documents.storage_errors(path):
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise errors.StorageError(f"{path}: not a plain file")
+    data = documents.read(path)
+    if data is None:
+        raise errors.StorageError(f"{path}: the file has gone")
+    return data
+
+
+def _is_same(one: str, other: str) -> bool:
+    try:
+        return _read_plain(one) == _read_plain(other)
+    except errors.StorageError:
+        return False
+
+
+def _depends(job: jobs.Job) -> Iterator[int]:
+    for op in job.ops:
+        found = op.input.get("depends")
+        for entry in found if isinstance(found, list) else ():
+            match entry:
+                case [int(job_id), *_] if job_id > 0:
+                    yield job_id
+
+
+def _without_path(error: errors.GangerError, path: str | os.PathLike[str]) -> str:
+    return error.text.removeprefix(f"{os.fspath(path)}: ")
+
+
+def _with_damage(output: Beside) -> Beside:
+    try:
+        return msgspec.structs.replace(output, damage=output_files.damage(output.path))
+    except errors.StorageError as error:
+        return msgspec.structs.replace(output, problem=error.text)

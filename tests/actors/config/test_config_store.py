@@ -1,0 +1,395 @@
+"""The configuration store on a stage: it tells each what concerns it, and keeps the rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from tests.actors.queue_stage import refuse
+from tests.actors.stage import Asker, Stage, Staged
+
+from ganger.actors.config.config_store import ConfigStore
+from ganger.storage import config_files, settings
+from ganger.storage.rules import RULES_MAX
+from ganger.transport import messages
+from ganger.transport.addresses import Envelope
+
+RULE = {"uuid": "aaaaaaaa-0000-4000-8000-000000000000", "watermark": 1, "action": "PAUSE"}
+
+
+def test_the_first_start_makes_a_configuration(stage: Stage) -> None:
+    stage.start(ConfigStore)
+    found = config_files.read(stage.places.config)
+    assert found is not None
+    assert found["cluster"]["max_running_jobs"] == settings.RUNNING_JOBS_MAX
+    assert len(found["cluster"]["uuid"]) == 36
+
+
+def test_the_next_start_leaves_it_as_it_is(stage: Stage) -> None:
+    data = b'{"cluster": {"max_running_jobs": 7},  "filters": {}, "of_somebody": [1]}\n'
+    stage.places.config.write_bytes(data)
+    stage.start(ConfigStore)
+    assert stage.places.config.read_bytes() == data
+
+
+def test_each_is_told_what_concerns_it(stage: Stage) -> None:
+    configuration = {"cluster": {"max_running_jobs": 7}, "filters": {"a": RULE}}
+    stage.places.config.write_bytes(msgspec.json.encode(configuration))
+    store = stage.start(ConfigStore)
+    store.notify(messages.ReportConfiguration())
+    assert stage.take_one(messages.RulesChanged, to="filter_evaluator").rules == [RULE]
+    assert stage.take_one(messages.LimitsChanged, to="scheduler").running_jobs_max == 7
+
+
+@pytest.mark.parametrize("data", [b"{}", b'{"cluster": {}}'])
+def test_what_is_not_configured_has_its_default(stage: Stage, data: bytes) -> None:
+    stage.places.config.write_bytes(data)
+    store = stage.start(ConfigStore)
+    store.notify(messages.ReportConfiguration())
+    assert stage.take_one(messages.RulesChanged).rules == []
+    assert stage.take_one(messages.LimitsChanged).running_jobs_max == settings.RUNNING_JOBS_MAX
+
+
+def test_it_tells_without_being_asked_when_it_starts(stage: Stage) -> None:
+    component = ConfigStore(stage.surroundings, 1)
+    component.on_receive(Envelope(messages.Boot()))
+    assert [type(message) for _, message in stage.told] == [
+        messages.RulesChanged,
+        messages.LimitsChanged,
+        messages.ComponentReady,
+    ]
+
+
+def test_a_broken_configuration_is_no_configuration(stage: Stage) -> None:
+    stage.places.config.write_bytes(b'{"cluster": {"max_running_jobs": 0}}')
+    component = ConfigStore(stage.surroundings, 1)
+    component.on_receive(Envelope(messages.Boot()))
+    failed = stage.take_one(messages.ComponentFailed, to="supervisor")
+    assert failed.text == (
+        f"{stage.places.config}: cluster.max_running_jobs: expected a positive integer, got 0"
+    )
+
+
+# Filter rules.
+
+UUID = "cccccccc-0000-4000-8000-000000000000"
+
+
+def replace(**fields: Any) -> messages.ReplaceFilter:
+    return messages.ReplaceFilter(**({"uuid": UUID, "action": "PAUSE"} | fields))
+
+
+def store_rule(stage: Stage, store: Staged[ConfigStore], *, last_id: int, **fields: Any) -> Asker:
+    """Through to the evaluator: the rule is on disk, and not yet in force."""
+    asker = store.say(replace(**fields))
+    token = stage.take_one(messages.ReportLastId, to="job_queue").token
+    store.notify(messages.LastIdReported(token=token, last_id=last_id))
+    return asker
+
+
+def stored(stage: Stage) -> Any:
+    return msgspec.json.decode(stage.places.config.read_bytes())["filters"]
+
+
+def test_a_rule_is_answered_when_it_is_on_disk_and_in_force(stage: Stage) -> None:
+    store = stage.start(ConfigStore)
+    asker = store.say(replace(priority=2, predicates=[["jobid", [">", "id", "watermark"]]]))
+    token = stage.take_one(messages.ReportLastId, to="job_queue").token
+    assert stored(stage) == {}
+    store.notify(messages.LastIdReported(token=token, last_id=41))
+    rule = stored(stage)[UUID]
+    assert (rule["watermark"], rule["priority"], rule["action"]) == (41, 2, "PAUSE")
+    told = stage.take_one(messages.RulesChanged, to="filter_evaluator")
+    assert told.rules == [rule]
+    assert asker.answers == []
+    store.notify(messages.RulesInForce(serial=told.serial))
+    assert asker.answer == messages.FilterStored(uuid=UUID)
+    store.notify(messages.RulesInForce(serial=told.serial))
+    assert len(asker.answers) == 1
+
+
+def full(stage: Stage, count: int) -> None:
+    rules = {f"{n:08x}-0000-4000-8000-000000000000": RULE for n in range(count)}
+    known = {uuid: {**rule, "uuid": uuid} for uuid, rule in rules.items()}
+    stage.places.config.write_bytes(msgspec.json.encode({"filters": known}))
+
+
+def test_a_rule_too_many_is_refused_and_nothing_is_changed(stage: Stage) -> None:
+    full(stage, RULES_MAX)
+    before = stage.places.config.read_bytes()
+    store = stage.start(ConfigStore)
+    name, text = store.say(replace()).refusal
+    assert name == "FilterRuleError"
+    assert f"no more than {RULES_MAX} are kept" in text
+    assert stage.take(messages.ReportLastId) == []
+    assert stage.places.config.read_bytes() == before
+
+
+def test_of_two_that_ask_for_the_last_place_one_is_refused(stage: Stage) -> None:
+    full(stage, RULES_MAX - 1)
+    store = stage.start(ConfigStore)
+    askers = [store.say(replace(uuid=None)) for _ in range(2)]
+    for asked in stage.take(messages.ReportLastId):
+        store.notify(messages.LastIdReported(token=asked.token, last_id=1))
+    assert len(stored(stage)) == RULES_MAX
+    told = stage.take_one(messages.RulesChanged)
+    store.notify(messages.RulesInForce(serial=told.serial))
+    assert isinstance(askers[0].answer, messages.FilterStored)
+    assert f"no more than {RULES_MAX} are kept" in askers[1].refusal[1]
+
+
+def test_a_change_leaves_the_rest_of_the_configuration_as_it_is(stage: Stage) -> None:
+    data = b'{"cluster": {"max_running_jobs": 7}, "of_somebody": [1], "serial_no": 3}'
+    stage.places.config.write_bytes(data)
+    store = stage.start(ConfigStore)
+    store_rule(stage, store, last_id=1)
+    found = msgspec.json.decode(stage.places.config.read_bytes())
+    assert (found["cluster"], found["of_somebody"]) == ({"max_running_jobs": 7}, [1])
+    assert found["serial_no"] == 4
+
+
+def test_a_rule_without_a_uuid_gets_one(stage: Stage) -> None:
+    store = stage.start(ConfigStore)
+    first = store_rule(stage, store, last_id=1, uuid=None)
+    second = store_rule(stage, store, last_id=1, uuid=None)
+    told = stage.take(messages.RulesChanged)[-1]
+    store.notify(messages.RulesInForce(serial=told.serial))
+    made = {asker.answer_as(messages.FilterStored).uuid for asker in (first, second)}
+    assert len(made) == 2
+    assert set(stored(stage)) == made
+
+
+def test_a_rule_with_a_known_uuid_is_replaced_whole_with_a_new_watermark(stage: Stage) -> None:
+    store = stage.start(ConfigStore)
+    store_rule(stage, store, last_id=1, priority=9, reason="first")
+    store_rule(stage, store, last_id=5, action="REJECT")
+    [rule] = stored(stage).values()
+    assert (rule["watermark"], rule["priority"], rule["action"]) == (5, 0, "REJECT")
+    assert [text for _, text, _ in rule["reason_trail"]] == [""]
+
+
+def test_each_change_is_answered_when_it_is_in_force_and_not_before(stage: Stage) -> None:
+    store = stage.start(ConfigStore)
+    first = store_rule(stage, store, last_id=1)
+    second = store_rule(stage, store, last_id=1, uuid=None)
+    third = store.say(messages.DeleteFilter(uuid=UUID))
+    one, two, three = [told.serial for told in stage.take(messages.RulesChanged)]
+    store.notify(messages.RulesInForce(serial=one))
+    assert [len(asker.answers) for asker in (first, second, third)] == [1, 0, 0]
+    # Rules that came quickly one after the other may come into force together.
+    store.notify(messages.RulesInForce(serial=three))
+    assert [len(asker.answers) for asker in (first, second, third)] == [1, 1, 1]
+    assert one < two < three
+
+
+def test_what_is_in_force_of_an_earlier_incarnation_answers_nobody(stage: Stage) -> None:
+    store = stage.start(ConfigStore)
+    store_rule(stage, store, last_id=1)
+    old = stage.take_one(messages.RulesChanged).serial
+    successor = stage.start(ConfigStore, 2)
+    asker = store_rule(stage, successor, last_id=1)
+    successor.notify(messages.RulesInForce(serial=old))
+    successor.notify(messages.LastIdReported(token=99, last_id=1))
+    assert asker.answers == []
+    assert stage.take_one(messages.RulesChanged).serial > old
+
+
+def test_a_report_carries_the_serial_of_a_change_that_is_under_way(stage: Stage) -> None:
+    # The evaluator was replaced and asks: what it brings into force then answers the change.
+    store = stage.start(ConfigStore)
+    asker = store_rule(stage, store, last_id=1)
+    serial = stage.take_one(messages.RulesChanged).serial
+    store.notify(messages.ReportConfiguration())
+    assert stage.take_one(messages.RulesChanged).serial == serial
+    store.notify(messages.RulesInForce(serial=serial))
+    assert asker.answer == messages.FilterStored(uuid=UUID)
+
+
+@pytest.mark.parametrize(
+    ("fields", "place"),
+    [
+        ({"uuid": UUID.upper()}, "uuid: Unable to parse UUID"),
+        ({"priority": -1}, "priority: Invalid value for non-negative type '-1'"),
+        ({"priority": 1.5}, "priority: "),
+        ({"action": "STOP"}, "action: malformed FilterAction JSON"),
+        ({"action": ["RATE_LIMIT", 0]}, "action: RATE_LIMIT argument must be a positive"),
+        ({"action": ["PAUSE"]}, "action: "),
+        ({"predicates": [["colour", None]]}, "predicates[0]: malformed FilterPredicate"),
+        ({"predicates": [["jobid", ["<", "id"]]]}, "predicates[0][1]: '<' takes 2"),
+        (
+            {"predicates": [["jobid", None], ["reason", ["|", None, ["=~", "reason", "("]]]]},
+            "predicates[1][1][2][2]: broken regular expression '('",
+        ),
+        ({"predicates": [["opcode", ["==", "OP_ID", 1.5]]]}, "predicates[0][1][2]: expected"),
+        ({"predicates": {}}, "predicates: expected a list"),
+        ({"reason": [["a", "b"]]}, "reason_trail[0]: expected"),
+        ({"reason": 7}, "reason_trail: expected a list"),
+        ({"valid_from": "soon"}, "valid_from: expected a time"),
+        ({"valid_from": 5.0, "valid_until": 5.0}, "valid_until: must be later"),
+    ],
+)
+def test_a_wrong_rule_is_refused_with_the_place_and_changes_nothing(
+    stage: Stage, fields: dict[str, Any], place: str
+) -> None:
+    store = stage.start(ConfigStore)
+    before = stage.places.config.read_bytes()
+    error, text = store.ask(replace(**fields)).refusal
+    assert error == "FilterRuleError"
+    assert text.startswith(place), text
+    assert stage.places.config.read_bytes() == before
+    assert stage.told == []
+
+
+def test_a_rule_is_deleted_when_it_is_no_longer_in_force(stage: Stage) -> None:
+    store = stage.start(ConfigStore)
+    store_rule(stage, store, last_id=1)
+    stage.told.clear()
+    asker = store.say(messages.DeleteFilter(uuid=UUID))
+    assert stored(stage) == {}
+    told = stage.take_one(messages.RulesChanged)
+    assert (told.rules, asker.answers) == ([], [])
+    store.notify(messages.RulesInForce(serial=told.serial))
+    assert asker.answer == messages.Done()
+
+
+def test_a_deletion_does_not_overtake_a_rule_that_was_asked_for_before(stage: Stage) -> None:
+    # A repeated request, say: the rule was answered, then it was deleted.
+    store = stage.start(ConfigStore)
+    store_rule(stage, store, last_id=1)
+    repeated = store.say(replace())
+    deleted = store.say(messages.DeleteFilter(uuid=UUID))
+    token = stage.take_one(messages.ReportLastId).token
+    store.notify(messages.LastIdReported(token=token, last_id=1))
+    assert stored(stage) == {}
+    told = stage.take(messages.RulesChanged)[-1]
+    assert told.rules == []
+    store.notify(messages.RulesInForce(serial=told.serial))
+    assert repeated.answer == messages.FilterStored(uuid=UUID)
+    assert deleted.answer == messages.Done()
+
+
+def test_changes_of_rules_are_made_in_the_order_in_which_they_were_asked_for(stage: Stage) -> None:
+    # The queue that was asked first is gone, and its successor was asked for the second rule.
+    store = stage.start(ConfigStore)
+    askers = [store.say(replace()), store.say(replace(action="REJECT"))]
+    _, second = stage.take(messages.ReportLastId)
+    store.notify(messages.LastIdReported(token=second.token, last_id=4))
+    store.notify(messages.ComponentReplaced(component="job_queue"))
+    for asked in stage.take(messages.ReportLastId):
+        store.notify(messages.LastIdReported(token=asked.token, last_id=5))
+    rule = stored(stage)[UUID]
+    assert (rule["action"], rule["watermark"]) == ("REJECT", 4)
+    told = stage.take(messages.RulesChanged)[-1]
+    store.notify(messages.RulesInForce(serial=told.serial))
+    assert [asker.answer for asker in askers] == [messages.FilterStored(uuid=UUID)] * 2
+
+
+def test_what_waits_for_the_queue_is_asked_for_again_when_the_queue_is_replaced(
+    stage: Stage,
+) -> None:
+    store = stage.start(ConfigStore)
+    store.say(replace())
+    other = UUID.replace("c", "d")
+    store.say(replace(uuid=other))
+    stage.take(messages.ReportLastId)
+    store.notify(messages.ComponentReplaced(component="job_queue"))
+    for asked in stage.take(messages.ReportLastId):
+        store.notify(messages.LastIdReported(token=asked.token, last_id=5))
+    assert set(stored(stage)) == {UUID, other}
+
+
+def test_what_the_queue_told_an_earlier_incarnation_is_no_watermark(stage: Stage) -> None:
+    store = stage.start(ConfigStore)
+    for _ in range(3):
+        store.say(replace())
+    old = stage.take(messages.ReportLastId)
+    successor = stage.start(ConfigStore, 2)
+    successor.say(replace())
+    for asked in old:
+        successor.notify(messages.LastIdReported(token=asked.token, last_id=1))
+    assert stored(stage) == {}
+
+
+def test_a_deletion_that_waited_for_its_turn_is_refused_to_the_one_that_asked(
+    stage: Stage,
+) -> None:
+    store = stage.start(ConfigStore)
+    asker = store.say(replace())
+    deleted = store.say(messages.DeleteFilter(uuid=UUID.replace("c", "d")))
+    token = stage.take_one(messages.ReportLastId).token
+    store.notify(messages.LastIdReported(token=token, last_id=1))
+    assert deleted.refusal[0] == "UnknownFilterError"
+    told = stage.take_one(messages.RulesChanged)
+    store.notify(messages.RulesInForce(serial=told.serial))
+    assert asker.answer == messages.FilterStored(uuid=UUID)
+
+
+@pytest.mark.parametrize(
+    ("uuid", "refusal"),
+    [
+        (UUID, ("UnknownFilterError", f"Filter rule with UUID {UUID} does not exist")),
+        (
+            "x",
+            (
+                "FilterRuleError",
+                "uuid: Unable to parse UUID 'x'; expected 8-4-4-4-12 lower-case hexadecimal digits",
+            ),
+        ),
+    ],
+)
+def test_only_a_rule_that_is_there_can_be_deleted_or_asked_for(
+    stage: Stage, uuid: str, refusal: tuple[str, str]
+) -> None:
+    store = stage.start(ConfigStore)
+    assert store.ask(messages.DeleteFilter(uuid=uuid)).refusal == refusal
+    assert store.ask(messages.ListFilters(uuids=[uuid])).refusal == refusal
+    assert stage.told == []
+
+
+def test_rules_are_listed_in_the_order_in_which_they_are_looked_at(stage: Stage) -> None:
+    store = stage.start(ConfigStore)
+    store_rule(stage, store, last_id=1, priority=5)
+    first = UUID.replace("c", "f")
+    store_rule(stage, store, last_id=2, uuid=first)
+    everything = store.ask(messages.ListFilters()).answer_as(messages.FiltersListed)
+    assert [row.uuid for row in everything.filters] == [first, UUID]
+    some = store.ask(messages.ListFilters(uuids=[UUID])).answer_as(messages.FiltersListed)
+    assert [row.uuid for row in some.filters] == [UUID]
+    assert store.ask(messages.ListFilters(uuids=[])).answer == messages.FiltersListed(filters=[])
+
+
+def test_a_disk_that_refuses_changes_no_rules(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = stage.start(ConfigStore)
+    store_rule(stage, store, last_id=1)
+    stage.told.clear()
+    refuse(monkeypatch, "open", "fsync", "fdatasync", "replace", "rename")
+    asker = store_rule(stage, store, last_id=2, action="REJECT")
+    deleted = store.ask(messages.DeleteFilter(uuid=UUID))
+    monkeypatch.undo()
+    assert asker.refusal[0] == deleted.refusal[0] == "StorageError"
+    assert stage.told == []
+    [row] = store.ask(messages.ListFilters()).answer_as(messages.FiltersListed).filters
+    assert (row.action, row.watermark) == ("PAUSE", 1)
+    assert stored(stage)[UUID]["action"] == "PAUSE"
+
+
+def test_limits_are_answered_when_they_are_on_disk_and_in_force(stage: Stage) -> None:
+    store = stage.start(ConfigStore)
+    asker = store.say(messages.SetLimits(running_jobs_max=3))
+    found = msgspec.json.decode(stage.places.config.read_bytes())["cluster"]
+    assert found["max_running_jobs"] == 3
+    told = stage.take_one(messages.LimitsChanged, to="scheduler")
+    assert told.running_jobs_max == 3
+    assert asker.answers == []
+    # The scheduler was replaced, and took the word with it.
+    store.notify(messages.ComponentReplaced(component="scheduler"))
+    assert stage.take_one(messages.LimitsChanged) == told
+    later = store.say(messages.SetLimits(running_jobs_max=4))
+    store.notify(messages.LimitInForce(serial=told.serial))
+    assert asker.answer_as(messages.LimitsRead).running_jobs_max == 3
+    assert later.answers == []
+    store.notify(messages.LimitInForce(serial=told.serial + 1))
+    assert later.answer_as(messages.LimitsRead).running_jobs_max == 4

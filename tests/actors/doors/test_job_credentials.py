@@ -1,0 +1,116 @@
+"""Only the process that holds a job's lock file speaks for the job at the ZeroMQ door."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ganger.actors.doors.job_credentials import Spokesmen
+from ganger.storage import errors, lock_files, processes
+from ganger.storage.locks import Owner
+from ganger.transport import messages
+from ganger.transport.messages import AttachJob, JobTold, Message
+from ganger.transport.zmq.wire import Credentials
+
+PID = os.getpid()
+PEER, OTHER_PEER = b"L1", b"L2"
+HERE = Credentials(kind="local", uid=os.geteuid(), pid=PID)
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[lock_files.LockFile]:
+    """A lock file of job 7 that this process holds."""
+    held = lock_files.create(tmp_path, lock_files.job_stem(7, 1.0, processes.own()))
+    yield held
+    held.remove()
+
+
+def attach(path: str, job_id: int = 7, pid: int = PID) -> AttachJob:
+    return AttachJob(job_id=job_id, lock_file=path, process_id=pid)
+
+
+def told(job_id: int = 7) -> JobTold:
+    return JobTold(job_id=job_id, op_index=0, entries=[])
+
+
+def refused(men: Spokesmen, message: Message, who: Credentials = HERE, peer: bytes = PEER) -> str:
+    with pytest.raises(errors.NotAllowedError) as caught:
+        men.check(peer, who, message)
+    return caught.value.text
+
+
+def test_who_holds_the_lock_file_speaks_for_its_job_and_no_other(
+    own: lock_files.LockFile, tmp_path: Path
+) -> None:
+    men = Spokesmen(tmp_path)
+    men.check(PEER, HERE, attach(own.path))
+    for said in (
+        told(),
+        messages.ReleaseLocks(owner=Owner(7, own.path, PID)),
+        messages.RequestLocks(owner=Owner(7, own.path, PID), priority=0, changes=[]),
+    ):
+        men.check(PEER, HERE, said)
+    for said in (
+        told(8),
+        messages.ReleaseLocks(owner=Owner(8, own.path, PID)),
+        messages.ReleaseLocks(owner=Owner(7, own.path + "x", PID)),
+    ):
+        assert "only the process of a job may speak for it" in refused(men, said)
+    # Neither does another connection, nor the same one after its end.
+    assert refused(men, told(), peer=OTHER_PEER) == refused(men, told(8))
+    men.forget(PEER)
+    assert refused(men, told())
+
+
+def test_nobody_introduces_himself_with_what_is_not_his(
+    own: lock_files.LockFile, tmp_path: Path
+) -> None:
+    men = Spokesmen(tmp_path)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    wrong_places = (
+        attach(own.path, job_id=8),
+        attach(str(elsewhere / Path(own.path).name)),
+        attach(own.path + "\0"),
+        attach("x" * 10_000),
+        attach(f"{tmp_path}/job_000007_/../{Path(own.path).name}"),
+    )
+    for message in wrong_places:
+        assert "is no lock file of job" in refused(men, message)
+        assert len(refused(men, message)) < 300
+    stranger = Credentials(kind="local", uid=os.geteuid(), pid=PID + 1)
+    assert "does not hold the lock file" in refused(men, attach(own.path), stranger)
+    assert "does not hold the lock file" in refused(men, attach(own.path, pid=PID + 1))
+    unknown = Credentials(kind="local", uid=os.geteuid(), pid=None)
+    assert "does not hold the lock file" in refused(men, attach(own.path), unknown)
+    remote = Credentials(kind="remote", key="x" * 40)
+    assert "only processes of this machine" in refused(men, attach(own.path), remote)
+    assert refused(men, told())
+
+
+def test_a_lock_file_that_another_process_holds_introduces_nobody_else(tmp_path: Path) -> None:
+    script = (
+        "import sys; from ganger.storage import lock_files;"
+        "print(lock_files.create(sys.argv[1], 'job_000007_1').path, flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as holder:
+        assert holder.stdout is not None
+        path = holder.stdout.readline().strip()
+        men = Spokesmen(tmp_path)
+        assert "does not hold" in refused(men, attach(path))
+        itself = Credentials(kind="local", uid=os.geteuid(), pid=holder.pid)
+        men.check(PEER, itself, attach(path, pid=holder.pid))
+        assert holder.stdin is not None
+        holder.stdin.close()
+    # It has ended: nobody holds the file any more.
+    assert "does not hold" in refused(men, attach(path, pid=holder.pid), itself)

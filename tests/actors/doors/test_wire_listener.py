@@ -1,0 +1,277 @@
+"""The ZeroMQ door on a stage: how much it lets in at a time."""
+
+from __future__ import annotations
+
+import os
+import select
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.actors.stage import Stage, Staged
+
+from ganger.actors.doors import wire_listener
+from ganger.actors.doors.wire_listener import WireListener
+from ganger.storage import settings
+from ganger.transport import frames, messages
+from ganger.transport.addresses import Envelope
+from ganger.transport.zmq.wire import Credentials, Incoming, Sent
+
+HERE = Credentials(kind="local", uid=os.geteuid(), pid=os.getpid())
+SIZE = 10_000
+
+
+class Sockets:
+    """Stands in for the router: frames to come, one at each call, and those sent."""
+
+    endpoints = ("ipc://nowhere",)
+
+    def __init__(self, *_: object, **__: object) -> None:
+        self.coming: deque[Incoming] = deque()
+        self.sent: list[bytes] = []
+        self.between = Sent.NOT
+
+    def filenos(self) -> list[int]:
+        return []
+
+    @property
+    def has_more(self) -> bool:
+        return bool(self.coming)
+
+    def receive(self, limit: int | None = None) -> list[Incoming]:
+        if limit == 0:
+            return []
+        return [self.coming.popleft()] if self.coming else []
+
+    has_connections = False
+    look_seconds = 1.0
+
+    def end_hoarders(self) -> int:
+        return 0
+
+    def keep_room(self) -> int:
+        return 0
+
+    def take_left(self) -> list[bytes]:
+        return []
+
+    def send(self, _peer: bytes, data: bytes) -> bool:
+        self.sent.append(data)
+        return True
+
+    def send_between(self, _peer: bytes, data: bytes) -> Sent:
+        if self.between is not Sent.NOT:
+            self.sent.append(data)
+        return self.between
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+class KeepingStage(Stage):
+    """A stage whose components are busy with everything that they are told."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.busy_with: list[Envelope] = []
+
+    def tell(self, name: str, envelope: Envelope) -> bool:
+        self.busy_with.append(envelope)
+        return super().tell(name, envelope)
+
+
+class Door:
+    """The listener, and what has come to it."""
+
+    def __init__(self, stage: KeepingStage) -> None:
+        self.stage = stage
+        self.actor: Staged[WireListener] = stage.start(WireListener)
+        stage.busy_with.clear()
+        sockets: Any = self.actor.component._router
+        self.sockets: Sockets = sockets
+        self._numbers = iter(range(1, 1_000))
+
+    def come(self, message: messages.Message, peer: bytes = b"L1") -> None:
+        data = frames.encode(message, next(self._numbers))
+        self.sockets.coming.append(Incoming(peer, data, HERE))
+
+    def answers(self) -> list[messages.Message]:
+        return [frames.decode(sent, messages.ClientReply).message for sent in self.sockets.sent]
+
+    def errors(self) -> list[str]:
+        return [found.text for found in self.answers() if isinstance(found, messages.Failure)]
+
+    def asked(self, message: messages.Message) -> Envelope:
+        """What a component gets of a request that comes in."""
+        self.come(message)
+        self.actor.end_turn()
+        self.stage.told.clear()
+        return self.stage.busy_with.pop()
+
+
+@pytest.fixture
+def door(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Door]:
+    monkeypatch.setattr(wire_listener, "Router", Sockets)
+    stage = KeepingStage(tmp_path)
+    door = Door(stage)
+    yield door
+    door.actor.close()
+    stage.daemon_lock.remove()
+
+
+def large(size: int = SIZE) -> messages.SubmitJobs:
+    spec = messages.JobSpec(ops=[{"OP_ID": "OP_EXEC", "argv": ["true"], "stdin": "x" * size}])
+    return messages.SubmitJobs(jobs=[spec])
+
+
+def test_nothing_more_is_read_while_components_are_at_too_much(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "FRAMES_BYTES_OPEN_MAX", 3 * SIZE)
+    for _ in range(9):
+        door.come(large())
+    door.actor.end_turn()
+    assert len(door.stage.busy_with) == 3
+    door.actor.end_turn()
+    assert len(door.stage.busy_with) == 3
+    # One is done: the door hears of it by a descriptor, and reads the next.
+    assert not _is_readable(door)
+    door.stage.busy_with.pop()
+    door.stage.told.clear()
+    assert _is_readable(door)
+    door.actor.component.readable([door.actor.component._open.descriptor])
+    door.actor.end_turn()
+    assert len(door.stage.busy_with) == 3
+    assert len(door.sockets.coming) == 5
+    assert not _is_readable(door)
+
+
+def test_small_frames_are_not_counted(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "FRAMES_BYTES_OPEN_MAX", 100)
+    for _ in range(9):
+        door.come(messages.ReadInfo())
+    door.actor.end_turn()
+    assert len(door.stage.busy_with) == 9
+
+
+def test_large_requests_that_last_are_refused_and_close_the_door_to_nobody(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "FRAME_BYTES_MAX", SIZE)
+    monkeypatch.setattr(settings, "FRAMES_BYTES_OPEN_MAX", SIZE)
+    watch = messages.WatchJobs(ids=list(range(1_000, 3_000)))
+    for _ in range(5):
+        door.come(watch)
+    door.come(messages.ReadInfo())
+    door.actor.end_turn()
+    kinds = [type(envelope.message) for envelope in door.stage.busy_with]
+    assert kinds == [messages.WatchJobs] * 3 + [messages.ReadInfo]
+    assert door.errors() == ["the open requests are too large together; try again"] * 2
+    door.stage.busy_with.clear()
+    door.stage.told.clear()
+    door.come(watch)
+    door.actor.end_turn()
+    assert [type(envelope.message) for envelope in door.stage.busy_with] == [messages.WatchJobs]
+
+
+SUBMITTED = messages.JobsSubmitted(ids=[7])
+
+
+def test_a_submission_is_answered_at_once_while_the_listener_sleeps(door: Door) -> None:
+    envelope = door.asked(large())
+    door.sockets.between = Sent.SURELY
+    envelope.reply(SUBMITTED)
+    assert door.answers() == [SUBMITTED]
+    assert door.stage.told == []
+    # Nothing waits for an answer any more: nobody is told that the queue was replaced.
+    door.actor.notify(messages.ComponentReplaced(component="job_queue"))
+    assert door.answers() == [SUBMITTED]
+
+
+def test_the_listener_is_told_of_what_no_descriptor_will_report(door: Door) -> None:
+    envelope = door.asked(large())
+    door.sockets.between = Sent.AND_THERE_IS_MORE
+    envelope.reply(SUBMITTED)
+    assert door.stage.told == [("wire_listener", messages.FramesWaiting())]
+    door.come(messages.ReadInfo())
+    door.actor.notify(messages.FramesWaiting())
+    door.actor.end_turn()
+    assert isinstance(door.stage.busy_with.pop().message, messages.ReadInfo)
+
+
+def test_a_listener_at_work_answers_itself(door: Door) -> None:
+    envelope = door.asked(large())
+    envelope.reply(SUBMITTED)
+    assert door.answers() == []
+    [(_, due)] = door.stage.told
+    door.actor.notify(due)
+    assert door.answers() == [SUBMITTED]
+
+
+def test_an_answer_that_is_larger_than_a_frame_is_the_listeners_matter(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    envelope = door.asked(large())
+    door.sockets.between = Sent.SURELY
+    monkeypatch.setattr(settings, "FRAME_BYTES_MAX", 100)
+    envelope.reply(messages.JobsSubmitted(ids=list(range(100))))
+    [(_, due)] = door.stage.told
+    door.actor.notify(due)
+    assert "more than 100" in door.errors()[0]
+
+
+def test_who_was_told_that_no_answer_will_come_gets_it_in_turn(door: Door) -> None:
+    envelope = door.asked(large())
+    door.actor.notify(messages.ComponentReplaced(component="job_queue"))
+    door.sockets.between = Sent.SURELY
+    envelope.reply(SUBMITTED)
+    assert door.errors() == ["component job_queue was restarted"]
+    [(name, _)] = door.stage.told
+    assert name == "wire_listener"
+
+
+def _is_readable(door: Door) -> bool:
+    poll = select.poll()
+    poll.register(door.actor.component._open.descriptor, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def test_one_connection_does_not_use_up_what_all_have(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "REQUESTS_OPEN_PER_PEER_MAX", 3)
+    monkeypatch.setattr(settings, "REQUESTS_COUNTED_SECONDS", 0.0)
+    for job_id in range(1, 6):
+        door.come(messages.ReadJob(id=job_id))
+    door.actor.end_turn()
+    assert len(door.stage.busy_with) == 3
+    assert door.errors() == ["too many requests of this connection are open; try again"] * 2
+    # Another one is served as always.
+    door.come(messages.ReadJob(id=7), b"L2")
+    door.actor.end_turn()
+    assert door.stage.busy_with[-1].message == messages.ReadJob(id=7)
+    # An answer makes room for another request.
+    door.stage.busy_with[0].reply(messages.JobDocument(id=1, body=b""))
+    door.actor.notify(door.stage.take_one(messages.ReplyDue))
+    door.come(messages.ReadJob(id=8))
+    door.actor.end_turn()
+    assert door.stage.busy_with[-1].message == messages.ReadJob(id=8)
+
+
+def test_requests_that_nobody_answers_have_a_limit(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "REQUESTS_OPEN_MAX", 3)
+    monkeypatch.setattr(settings, "REQUESTS_OPEN_PER_PEER_MAX", 3)
+    envelopes = [door.asked(messages.ReadJob(id=job_id)) for job_id in (1, 2, 3)]
+    assert door.errors() == []
+    door.come(messages.ReadJob(id=4))
+    door.actor.end_turn()
+    assert door.errors() == ["too many requests are open; try again"]
+    assert door.stage.take(messages.ReadJob) == []
+    # An answer makes room for another request.
+    envelopes[0].reply(messages.JobDocument(id=1, body=b""))
+    door.actor.notify(door.stage.take_one(messages.ReplyDue))
+    door.stage.busy_with.clear()
+    assert door.asked(messages.ReadJob(id=5)).message == messages.ReadJob(id=5)

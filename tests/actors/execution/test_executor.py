@@ -1,0 +1,454 @@
+"""What the executor believes about processes, with real ones that do nothing."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import types
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import pytest
+from tests.actors.lock_owner import LockOwner
+
+from ganger.actors.execution import executor
+from ganger.actors.execution.watching import Phase
+from ganger.actors.processes import control_groups, fork_protocol
+from ganger.storage import lock_files, processes, settings
+from ganger.transport import messages
+from ganger.transport.addresses import Envelope
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+JOB = 22
+DEAD = processes.Mark(1, 0, "anotherboot")
+
+
+class Address:
+    def __init__(self, name: str, told: list[tuple[str, Any]]) -> None:
+        self._name = name
+        self._told = told
+
+    def notify(self, message: Any) -> None:
+        self._told.append((self._name, message))
+
+    def tell(self, envelope: Any) -> None:
+        self._told.append((self._name, envelope.message))
+
+
+class Subject(executor.Executor):
+    """An executor whose mailbox and fork servers are not there."""
+
+    mailbox = mock.Mock()
+    log = mock.Mock()
+
+    def __init__(self, folder: Path) -> None:
+        self.told: list[tuple[str, Any]] = []
+        self._children = {}
+        self._by_descriptor = {}
+        self._are_strays_likely = False
+        self._attachments = {}
+        self._servers = {}
+        self._places = types.SimpleNamespace(
+            lock_files=folder, former_lock_files=folder / "former", rehearsals=folder
+        )
+        self.surroundings = types.SimpleNamespace(descriptors_before=None)  # type: ignore[assignment]
+
+    @property
+    def places(self) -> Any:
+        return self._places
+
+    def address(self, name: str) -> Any:
+        return Address(name, self.told)
+
+
+@pytest.fixture
+def subject(tmp_path: Path) -> Iterator[Subject]:
+    subject = Subject(tmp_path)
+    with (
+        mock.patch("ganger.actors.execution.executor.subprocess.Popen"),
+        mock.patch("ganger.actors.processes.fork_protocol.ask_status"),
+    ):
+        yield subject
+    for child in list(subject._children.values()):
+        subject._forget_descriptors(child)
+    for _, end in subject._servers.values():
+        end.close()
+
+
+REAL_POPEN = subprocess.Popen
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Iterator[LockOwner]:
+    process = LockOwner(tmp_path)
+    yield process
+    process.end()
+
+
+def hello(process: LockOwner) -> messages.JobHello:
+    return messages.JobHello(job_id=JOB, lock_file=process.lock_file, process_id=process.pid)
+
+
+def kill_server(subject: Subject) -> None:
+    [(server, end)] = subject._servers.values()
+    subject._lose_server("lean", server, end)
+
+
+def take_end(subject: Subject, status: int = fork_protocol.UNKNOWN) -> None:
+    """The process seems to have ended; its fork server, if it has one, tells how."""
+    child = subject._children[JOB]
+    subject._take_end(child)
+    for _ in subject._servers:
+        assert JOB in subject._children
+        subject._note_status(child.pid, status)
+
+
+def watched_pid(subject: Subject) -> int:
+    with open(f"/proc/self/fdinfo/{subject._children[JOB].pidfd}", encoding="utf-8") as file:
+        return int(file.read().split("Pid:")[1].split()[0])
+
+
+def test_after_the_death_of_a_fork_server_the_second_process_is_watched_not_the_first(
+    subject: Subject, process: LockOwner
+) -> None:
+    first = REAL_POPEN(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    subject._start_server("lean")
+    subject._start(JOB, needs_user_opcodes=False)
+    subject._note_process(JOB, first.pid, os.pidfd_open(first.pid))
+    kill_server(subject)
+    subject._start_server("lean")
+    subject._note_process(JOB, process.pid, os.pidfd_open(process.pid))
+    subject._greet(hello(process))
+    first.communicate()
+    assert watched_pid(subject) == process.pid
+
+
+def test_a_process_of_which_the_dead_server_never_told_is_found_by_its_lock_file(
+    subject: Subject, process: LockOwner
+) -> None:
+    subject._start_server("lean")
+    subject._start(JOB, needs_user_opcodes=False)
+    subject._greet(hello(process))
+    assert subject._children[JOB].pidfd == -1
+    kill_server(subject)
+    assert watched_pid(subject) == process.pid
+
+
+def test_a_greeting_after_the_death_of_the_server_is_watched_too(
+    subject: Subject, process: LockOwner
+) -> None:
+    subject._start_server("lean")
+    subject._start(JOB, needs_user_opcodes=False)
+    kill_server(subject)
+    subject._greet(hello(process))
+    assert watched_pid(subject) == process.pid
+
+
+def test_an_end_is_not_believed_while_the_lock_file_is_held(
+    subject: Subject, process: LockOwner
+) -> None:
+    subject._start_server("lean")
+    subject._start(JOB, needs_user_opcodes=False)
+    subject._greet(hello(process))
+    stranger = REAL_POPEN(["true"])
+    subject._note_process(JOB, stranger.pid, os.pidfd_open(stranger.pid))
+    stranger.wait()
+    subject.told.clear()
+    take_end(subject)
+    assert subject.told == []
+    assert os.path.exists(process.lock_file)
+    assert watched_pid(subject) == process.pid
+
+
+def test_a_real_end_is_told_to_the_lock_manager_and_the_queue(
+    subject: Subject, process: LockOwner
+) -> None:
+    subject._start_server("lean")
+    subject._start(JOB, needs_user_opcodes=False)
+    subject._greet(hello(process))
+    subject._note_process(JOB, process.pid, os.pidfd_open(process.pid))
+    subject._children[JOB].phase = Phase.CONFIRMED
+    process.end()
+    subject.told.clear()
+    take_end(subject)
+    assert subject.told == [
+        ("lock_manager", messages.OwnerEnded(lock_file=process.lock_file)),
+        (
+            "job_queue",
+            messages.JobExited(job_id=JOB, lock_file=process.lock_file, has_left=False),
+        ),
+    ]
+    assert not os.path.exists(process.lock_file)
+    assert JOB not in subject._children
+
+
+def confirmed(subject: Subject, process: LockOwner) -> None:
+    subject._start_server("lean")
+    subject._start(JOB, needs_user_opcodes=False)
+    subject._greet(hello(process))
+    subject._note_process(JOB, process.pid, os.pidfd_open(process.pid))
+    subject._children[JOB].phase = Phase.CONFIRMED
+
+
+def exits(subject: Subject) -> list[messages.JobExited]:
+    return [one for _, one in subject.told if isinstance(one, messages.JobExited)]
+
+
+def test_how_a_process_ended_is_told(subject: Subject, process: LockOwner) -> None:
+    confirmed(subject, process)
+    process.end()
+    take_end(subject, 7 << 8)
+    assert [one.exit_code for one in exits(subject)] == [7]
+
+
+def test_of_a_process_that_said_goodbye_nobody_is_asked(
+    subject: Subject, process: LockOwner
+) -> None:
+    confirmed(subject, process)
+    subject.receive(Envelope(messages.JobLeft(job_id=JOB)))
+    process.end()
+    subject._take_end(subject._children[JOB])
+    assert [one.exit_code for one in exits(subject)] == [None]
+
+
+@pytest.mark.parametrize("how", ["the server dies", "the server is silent"])
+def test_an_end_is_told_though_nobody_says_how(
+    subject: Subject, process: LockOwner, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    confirmed(subject, process)
+    due: list[Any] = []
+    monkeypatch.setattr(subject, "_later", lambda _, message: due.append(message))
+    process.end()
+    subject._take_end(subject._children[JOB])
+    assert exits(subject) == []
+    if how == "the server dies":
+        kill_server(subject)
+    else:
+        [late] = due
+        subject.receive(Envelope(late))
+    # What comes then changes nothing.
+    subject._note_status(process.pid, 7 << 8)
+    assert [one.exit_code for one in exits(subject)] == [None]
+
+
+@pytest.mark.parametrize("another_runs", [True, False])
+def test_lock_files_of_processes_that_died_unheard_go_when_nothing_runs(
+    subject: Subject, process: LockOwner, tmp_path: Path, *, another_runs: bool
+) -> None:
+    unheard = tmp_path / lock_files.job_stem(JOB + 1, 0, DEAD)
+    unheard.touch()
+    subject._start_server("lean")
+    subject._start(JOB, needs_user_opcodes=False)
+    if another_runs:
+        # The file of its process may be one that is made at this moment.
+        subject._start(JOB + 2, needs_user_opcodes=False)
+    subject._greet(hello(process))
+    subject._note_process(JOB, process.pid, os.pidfd_open(process.pid))
+    subject._children[JOB].phase = Phase.CONFIRMED
+    process.end()
+    take_end(subject)
+    assert unheard.exists() == another_runs
+
+
+def test_the_lock_manager_hears_nothing_of_a_process_that_never_asked_for_locks(
+    subject: Subject, process: LockOwner
+) -> None:
+    subject._adopt(JOB, process.lock_file, process.pid)
+    subject.receive(Envelope(messages.JobLeft(job_id=JOB, has_locks=False)))
+    process.end()
+    subject.told.clear()
+    take_end(subject)
+    assert subject.told == [
+        (
+            "job_queue",
+            messages.JobExited(job_id=JOB, lock_file=process.lock_file, has_left=True),
+        )
+    ]
+
+
+# When no descriptors are left.
+
+
+class Later:
+    """Stands for the timers: what is to be done later, and when."""
+
+    def __init__(self, seconds: float, function: Any) -> None:
+        assert seconds in {settings.DISK_RETRY_SECONDS, settings.STATUS_SECONDS}
+        self.start = function
+
+
+def refuse(*_: object, **__: object) -> Any:
+    raise OSError(errno.EMFILE, "Too many open files")
+
+
+@pytest.fixture(name="exhausted")
+def without_descriptors(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """Timers run out at once; whoever wants a descriptor of a process is refused."""
+    monkeypatch.setattr("ganger.actors.execution.executor.threading.Timer", Later)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pidfd_open", refuse)
+        yield patch
+
+
+def told_to_itself(subject: Subject) -> list[Any]:
+    found = [message for name, message in subject.told if name == "executor"]
+    subject.told.clear()
+    return found
+
+
+def test_a_new_process_that_cannot_be_watched_is_given_up_and_another_one_asked_for(
+    subject: Subject, exhausted: pytest.MonkeyPatch, process: LockOwner
+) -> None:
+    subject._start_server("lean")
+    subject._start(JOB, needs_user_opcodes=False)
+    channel = subject._children[JOB].channel
+    assert channel is not None
+    subject._note_process(JOB, process.pid, -1)
+    # So it ends.
+    assert channel.channel.fileno() == -1
+    assert told_to_itself(subject) == [messages.RequestDue(job_id=JOB)]
+    exhausted.undo()
+    subject._request(subject._children[JOB])
+    subject._note_process(JOB, process.pid, os.pidfd_open(process.pid))
+    assert watched_pid(subject) == process.pid
+
+
+def test_a_greeted_process_that_cannot_be_watched_is_looked_for_until_it_can(
+    subject: Subject, exhausted: pytest.MonkeyPatch, process: LockOwner
+) -> None:
+    subject._start_server("lean")
+    subject._start(JOB, needs_user_opcodes=False)
+    subject._greet(hello(process))
+    subject.told.clear()
+    due = messages.WatchDue(job_id=JOB, lock_file=process.lock_file)
+    subject._note_process(JOB, process.pid, -1)
+    assert told_to_itself(subject) == [due]
+    subject.receive(Envelope(due))
+    assert told_to_itself(subject) == [due]
+    exhausted.undo()
+    subject.receive(Envelope(due))
+    assert watched_pid(subject) == process.pid
+    # One that is watched is not looked for again.
+    subject.receive(Envelope(due))
+    assert told_to_itself(subject) == []
+
+
+def test_nobody_is_declared_dead_while_nobody_can_look(
+    subject: Subject, exhausted: pytest.MonkeyPatch, process: LockOwner
+) -> None:
+    subject._adopt(JOB, process.lock_file, process.pid)
+    due = messages.WatchDue(job_id=JOB, lock_file=process.lock_file)
+    assert subject.told == [("executor", due)]
+    process.end()
+    exhausted.undo()
+    subject.told.clear()
+    subject.receive(Envelope(due))
+    assert [type(message) for _, message in subject.told] == [
+        messages.OwnerEnded,
+        messages.JobExited,
+    ]
+
+
+def test_locks_are_not_free_before_it_was_seen_what_a_dead_process_left_running(
+    subject: Subject, exhausted: pytest.MonkeyPatch, process: LockOwner
+) -> None:
+    exhausted.undo()
+    subject._adopt(JOB, process.lock_file, process.pid)
+    process.end()
+    with mock.patch("ganger.actors.execution.executor.sessions.end_left_over", refuse):
+        take_end(subject)
+    [due] = told_to_itself(subject)
+    assert os.path.exists(process.lock_file)
+    subject.receive(Envelope(due))
+    assert [name for name, _ in subject.told] == ["lock_manager", "job_queue"]
+
+
+def test_a_fork_server_that_cannot_be_started_is_tried_again(
+    subject: Subject, exhausted: pytest.MonkeyPatch
+) -> None:
+    exhausted.setattr("socket.socketpair", refuse)
+    subject._start_server("lean")
+    assert told_to_itself(subject) == [messages.StartForkServer(template="lean")]
+    exhausted.undo()
+    subject.receive(Envelope(messages.StartForkServer(template="lean")))
+    assert list(subject._servers) == ["lean"]
+
+
+def test_a_report_does_not_need_descriptors(
+    subject: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ganger.actors.execution.executor.psutil.Process", refuse)
+    subject._report(7)
+    report = messages.ExecutorReport(token=7, pid=os.getpid(), memory={"daemon": 0})
+    assert subject.told == [("supervisor", report)]
+
+
+def test_word_of_an_earlier_process_does_not_concern_the_next_one(
+    subject: Subject, process: LockOwner
+) -> None:
+    subject._start_server("lean")
+    subject._start(JOB, needs_user_opcodes=False)
+    subject._greet(hello(process))
+    child = subject._children[JOB]
+    earlier = f"{process.lock_file}-of-an-earlier-one"
+    subject.receive(Envelope(messages.HandOverConfirmed(job_id=JOB, lock_file=earlier)))
+    assert child.phase is Phase.GREETED
+    subject.receive(Envelope(messages.RefuseHandOver(job_id=JOB, lock_file=earlier)))
+    assert child.channel is not None
+    subject.receive(Envelope(messages.RefuseHandOver(job_id=JOB, lock_file=process.lock_file)))
+    assert child.channel is None
+
+
+def test_a_confirmed_job_is_not_taken_back(subject: Subject, process: LockOwner) -> None:
+    subject._start_server("lean")
+    subject._start(JOB, needs_user_opcodes=False)
+    subject._greet(hello(process))
+    child = subject._children[JOB]
+    confirmed = messages.HandOverConfirmed(job_id=JOB, lock_file=process.lock_file)
+    subject.receive(Envelope(confirmed))
+    subject.receive(Envelope(messages.RefuseHandOver(job_id=JOB, lock_file=process.lock_file)))
+    assert (child.phase, child.channel is not None) == (Phase.CONFIRMED, True)
+
+
+def stray_after(subject: Subject, process: LockOwner, *, says_goodbye: bool) -> bool:
+    """Whether the lock file of a process that nobody heard of is there when this one has ended."""
+    stray = os.path.join(os.path.dirname(process.lock_file), "job_000099_1")
+    open(stray, "wb").close()
+    confirmed(subject, process)
+    if says_goodbye:
+        subject.receive(Envelope(messages.JobLeft(job_id=JOB)))
+    process.end()
+    if says_goodbye:
+        subject._take_end(subject._children[JOB])
+    else:
+        take_end(subject)
+    return os.path.exists(stray)
+
+
+def test_lock_files_of_unheard_processes_are_looked_for_when_one_died(
+    subject: Subject, process: LockOwner
+) -> None:
+    assert not stray_after(subject, process, says_goodbye=False)
+
+
+def test_lock_files_of_unheard_processes_cost_a_job_that_ends_well_nothing(
+    subject: Subject, process: LockOwner
+) -> None:
+    assert stray_after(subject, process, says_goodbye=True)
+
+
+@pytest.mark.parametrize("has_group", [True, False])
+def test_a_control_group_is_removed_if_the_job_may_have_made_one(
+    subject: Subject, process: LockOwner, monkeypatch: pytest.MonkeyPatch, *, has_group: bool
+) -> None:
+    removed: list[object] = []
+    monkeypatch.setattr(control_groups, "remove", removed.append)
+    confirmed(subject, process)
+    subject.receive(Envelope(messages.JobLeft(job_id=JOB, has_group=has_group)))
+    process.end()
+    subject._take_end(subject._children[JOB])
+    assert bool(removed) == has_group

@@ -1,0 +1,431 @@
+"""The job actor, with a link whose other end is written down here."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ganger.actors.job import job as job_module
+from ganger.actors.job.daemon_link import Link, Received
+from ganger.storage import documents, errors, job_files, jobs, opcodes, settings
+from ganger.storage.jobs import JobStatus
+from ganger.storage.locks import Owner
+from ganger.transport import frames, messages
+
+DELAY = {"OP_ID": "OP_TEST_DELAY", "duration": 0.000001, "on_master": False}
+LOCKED = {"OP_ID": "OP_TEST_DELAY", "duration": 0.000001, "on_nodes": ["n1"]}
+
+
+class Line(Link):
+    """Answers at once, and keeps what was said."""
+
+    def __init__(self, *, is_inherited: bool = True) -> None:
+        self.is_up = True
+        self.has_changed = False
+        self._is_inherited = is_inherited
+        self.breaks_at_end = False
+        self.said: list[messages.Message] = []
+        self._answers: list[Received] = []
+
+    @property
+    def outlives_sender(self) -> bool:
+        return self._is_inherited
+
+    def send(self, message: messages.Message, number: int) -> bool:
+        is_end = isinstance(message, messages.RecordState) and message.status.is_final
+        if self.breaks_at_end and is_end:
+            self.is_up = False
+        if not self.is_up:
+            return False
+        self.said.append(message)
+        answer: messages.Message | None = None
+        match message:
+            case messages.RecordState() if not message.is_unanswered:
+                answer = messages.StateRecorded(serial=message.serial)
+            case messages.RequestLocks():
+                answer = messages.LocksGranted()
+        if answer is not None:
+            self._answers.append(Received(answer, number))
+        return True
+
+    def receive(self) -> list[Received]:
+        answers, self._answers = self._answers, []
+        return answers
+
+    def hear(self, message: messages.Message) -> None:
+        self._answers.append(Received(message, 0))
+
+    def wait(self, *_: object) -> list[int]:
+        return []
+
+    def states(self) -> list[messages.RecordState]:
+        return [one for one in self.said if isinstance(one, messages.RecordState)]
+
+
+def run(folder: Path, line: Line, fields: dict[str, Any]) -> jobs.Job:
+    """Run a job of one opcode; what its file says in the end."""
+    actor(folder, line, fields).run()
+    return file(folder)
+
+
+def file(folder: Path) -> jobs.Job:
+    return jobs.decode_job((folder / "job-5").read_bytes())
+
+
+def actor(folder: Path, line: Line, fields: dict[str, Any]) -> job_module.JobActor:
+    entry = jobs.OpcodeEntry(input=opcodes.check_opcode(dict(fields)))
+    body = jobs.encode_job(jobs.Job(id=5, ops=[entry], extra={jobs.STATE_SERIAL_KEY: 1}))
+    (folder / "job-5").write_bytes(body)
+    go = messages.JobGo(body=body, spares=[], secrets={}, queue=str(folder), socket="")
+    owner = Owner(5, str(folder / "lock"), os.getpid())
+    return job_module.JobActor(jobs.decode_job(body), line, owner, go)
+
+
+@pytest.fixture
+def flushed(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """For each time that the file is written: whether it is flushed."""
+    found: list[bool] = []
+    real = documents.replace
+
+    def replace(path: str, data: bytes, *, flush: bool) -> None:
+        found.append(flush)
+        real(path, data, flush=flush)
+
+    monkeypatch.setattr(documents, "replace", replace)
+    return found
+
+
+def test_without_locks_nobody_waits_until_the_end_is_durable(tmp_path: Path) -> None:
+    line = Line()
+    job = run(tmp_path, line, DELAY)
+    assert job.status is JobStatus.SUCCESS
+    running, ended = line.states()
+    assert (running.status, running.is_unanswered) == (JobStatus.RUNNING, False)
+    assert (ended.status, ended.is_unanswered, ended.has_locks) == (JobStatus.SUCCESS, True, False)
+    assert ended.body is not None
+    assert jobs.decode_job(ended.body) == job
+    assert line.said[-1] == messages.JobLeft(job_id=5, has_locks=False, has_group=False)
+
+
+def test_locks_are_kept_until_the_end_is_durable(tmp_path: Path) -> None:
+    line = Line()
+    assert run(tmp_path, line, LOCKED).status is JobStatus.SUCCESS
+    assert [state.is_unanswered for state in line.states()] == [False, False]
+
+
+def test_over_a_socket_which_ends_with_the_process_the_answer_is_awaited(tmp_path: Path) -> None:
+    line = Line(is_inherited=False)
+    assert run(tmp_path, line, DELAY).status is JobStatus.SUCCESS
+    assert [state.is_unanswered for state in line.states()] == [False, False]
+
+
+def test_an_end_that_cannot_be_handed_in_is_flushed(tmp_path: Path, flushed: list[bool]) -> None:
+    line = Line()
+    line.breaks_at_end = True
+    assert run(tmp_path, line, DELAY).status is JobStatus.SUCCESS
+    assert flushed == [False, True]
+
+
+def test_an_end_whose_file_cannot_be_written_is_not_left_to_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise errors.StorageError("the disk is full")
+
+    monkeypatch.setattr(documents, "replace", refuse)
+    line = Line()
+    run(tmp_path, line, DELAY)
+    # It waited for the journal, which alone has it, and does not claim that the file has it too.
+    assert [state.is_unanswered for state in line.states()] == [False, True, False]
+    assert not any(isinstance(one, messages.JobLeft) for one in line.said)
+
+
+@pytest.mark.parametrize("how", ["reconnected", "asked"])
+def test_whoever_replaced_another_finds_the_log_in_the_file_and_is_told_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr(job_module, "_TOLD_AGAIN_MAX", 2)
+    line = Line()
+    job = actor(tmp_path, line, DELAY)
+    job._prepare(job._job.ops[0])
+    line.is_up = how == "asked"
+    job.log_lines(["one", "two", "three"], "stdout")
+    assert file(tmp_path).ops[0].log == []
+    line.said.clear()
+    line.is_up, line.has_changed = True, how == "reconnected"
+    if how == "asked":
+        line.hear(messages.ResendRequested())
+    job._take_messages()
+    assert [entry[3] for entry in file(tmp_path).ops[0].log] == ["one", "two", "three"]
+    told = line.said[-1]
+    assert isinstance(told, messages.JobTold)
+    assert [entry[3] for entry in told.entries] == ["two", "three"]
+
+
+def test_a_log_is_not_written_with_a_state_that_is_still_on_its_way(tmp_path: Path) -> None:
+    line = Line()
+    job = actor(tmp_path, line, DELAY)
+    job._prepare(job._job.ops[0])
+    job.log("one")
+    job._job.advance_serial()
+    line.hear(messages.ResendRequested())
+    job._take_messages()
+    assert file(tmp_path).ops[0].log == []
+
+
+class ClosingGate(Line):
+    """Locks have to be waited for; then the opcode may not start; perhaps it is canceled first."""
+
+    _wanted = 0
+    is_canceled = False
+    folder = Path()
+    in_file: jobs.Job | None = None
+
+    def send(self, message: messages.Message, number: int) -> bool:
+        match message:
+            case messages.RequestLocks():
+                self._wanted = number
+                self._answers.append(Received(messages.LocksPending(blockers=[]), number))
+            case messages.JobWaits():
+                self._answers.append(Received(messages.LocksGranted(), self._wanted))
+            case messages.RecordState() if message.begins is not None:
+                closed = messages.GateAnswered(is_open=False, text="paused by a rule")
+                self._answers.append(Received(closed, number))
+            case messages.ReleaseLocks():
+                if self.is_canceled:
+                    self.hear(messages.CancelRequested(token=1))
+                else:
+                    self._answers.append(Received(messages.Done(), number))
+            case messages.JobReturns():
+                self.in_file = file(self.folder)
+            case _:
+                return super().send(message, number)
+        self.said.append(message)
+        return True
+
+
+def test_a_job_that_is_canceled_while_it_goes_back_to_the_queue_is_canceled(
+    tmp_path: Path,
+) -> None:
+    line = ClosingGate()
+    line.is_canceled = True
+    job = run(tmp_path, line, LOCKED)
+    assert job.status is JobStatus.CANCELED
+    assert line.states()[-1].status is JobStatus.CANCELED
+    assert [one.accepted for one in line.said if isinstance(one, messages.CancelAnswered)] == [True]
+    assert not any(isinstance(one, messages.JobReturns) for one in line.said)
+
+
+def test_who_gives_a_job_back_has_written_its_file_and_does_not_touch_it_again(
+    tmp_path: Path, flushed: list[bool]
+) -> None:
+    line = ClosingGate()
+    line.folder = tmp_path
+    job = run(tmp_path, line, LOCKED)
+    assert (job.status, job.livelock) == (JobStatus.QUEUED, None)
+    assert line.in_file == job
+    assert flushed[-1]
+    given, left = line.said[-2:]
+    assert isinstance(given, messages.JobReturns)
+    assert given.body is not None
+    assert jobs.decode_job(given.body) == job
+    assert isinstance(left, messages.JobLeft)
+
+
+def refuse_first(
+    monkeypatch: pytest.MonkeyPatch, then: Callable[[], None], count: int = 1
+) -> list[int]:
+    """The disk refuses so many writes; the serials of those that it takes."""
+    real = documents.replace
+    written: list[int] = []
+    refused: list[str] = []
+
+    def replace(path: str, data: bytes, *, flush: bool) -> None:
+        if len(refused) < count:
+            refused.append(path)
+            then()
+            raise errors.StorageError("the disk is full")
+        written.append(jobs.decode_job(data).serial)
+        real(path, data, flush=flush)
+
+    monkeypatch.setattr(documents, "replace", replace)
+    monkeypatch.setattr(job_files, "is_queue_of", lambda _: True)
+    return written
+
+
+def running(folder: Path, line: Line) -> job_module.JobActor:
+    """A job of two opcodes whose first one runs."""
+    job = actor(folder, line, DELAY)
+    job._job.ops.append(jobs.OpcodeEntry(input=dict(job._job.ops[0].input)))
+    job._prepare(job._job.ops[0])
+    return job
+
+
+class PriorityFirst(Line):
+    """While the first state is on its way another priority is asked for; the link may end then."""
+
+    ends = False
+
+    def send(self, message: messages.Message, number: int) -> bool:
+        if isinstance(message, messages.RecordState) and not self.states():
+            self.hear(messages.PriorityRequested(token=1, priority=7))
+        return super().send(message, number)
+
+    def receive(self) -> list[Received]:
+        answers = super().receive()
+        self.is_up &= not (self.ends and answers)
+        return answers
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_state_that_took_its_time_is_not_put_over_a_newer_one(
+    tmp_path: Path, *, ends: bool
+) -> None:
+    line = PriorityFirst()
+    line.ends = ends
+    job = running(tmp_path, line)
+    assert file(tmp_path).ops[1].priority == 7
+    assert file(tmp_path).serial == job._job.serial
+    # With the link the journal's word for it is gone: the file alone has it, flushed.
+    assert job._file.is_only_copy == ends
+
+
+def test_wishes_that_come_while_the_disk_refuses_are_done_after_it_in_their_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = Line()
+    job = running(tmp_path, line)
+    tokens = iter(range(2_000))
+
+    def wish() -> None:
+        token = next(tokens)
+        line.hear(messages.PriorityRequested(token=token, priority=token % 20))
+        line.hear(messages.ResendRequested())
+
+    written = refuse_first(monkeypatch, wish, count=1_000)
+    job._file.is_only_copy = True
+    job.log("one")
+    line.hear(messages.ResendRequested())
+    job._take_messages()
+    answered = [one.token for one in line.said if isinstance(one, messages.PriorityAnswered)]
+    assert answered == list(range(1_000))
+    assert written == sorted(written)
+    assert file(tmp_path).ops[1].priority == 999 % 20
+
+
+def test_a_log_that_the_disk_refuses_is_not_tried_with_each_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries: list[None] = []
+
+    def refuse(*_: object, **__: object) -> None:
+        tries.append(None)
+        raise errors.StorageError("the disk is full")
+
+    line = Line()
+    job = running(tmp_path, line)
+    with monkeypatch.context() as patch:
+        patch.setattr(documents, "replace", refuse)
+        patch.setattr(job._file, "_tried_at", 0.0)
+        for number in range(1_000):
+            job.log(str(number))
+            job.poll([], 0)
+    assert len(tries) < 100
+    # Whoever waits for output wakes up in time to try again.
+    waits: list[float | None] = []
+
+    def wait(_: object, seconds: float | None) -> list[int]:
+        waits.append(seconds)
+        return [0]
+
+    monkeypatch.setattr(line, "wait", wait)
+    job._file._tried_at = time.monotonic()
+    job.poll([0], None)
+    (seconds,) = waits
+    assert seconds is not None
+    assert 0 < seconds <= settings.LOG_WRITE_INTERVAL_SECONDS
+
+
+def test_between_two_opcodes_the_file_has_the_log(tmp_path: Path) -> None:
+    line = Line()
+    job = running(tmp_path, line)
+    op = job._job.ops[0]
+    op.status = JobStatus.QUEUED
+    line.is_up = False
+
+    def operate(_: object) -> None:
+        job.log_lines(["one", "two"])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(job, "_operate", operate)
+        assert job._run_opcode(op)
+    assert [entry[3] for entry in file(tmp_path).ops[0].log] == ["one", "two"]
+    assert file(tmp_path).ops[0].status is JobStatus.RUNNING
+
+
+def test_a_job_that_was_given_back_is_not_written_again_when_it_can_be_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: object) -> None:
+        # The daemon was started anew, and somebody has canceled the job.
+        canceled = file(tmp_path)
+        canceled.ops[0].status = JobStatus.CANCELED
+        canceled.advance_serial()
+        (tmp_path / "job-5").write_bytes(jobs.encode_job(canceled))
+        raise OSError(errno.EIO, "the directory cannot be flushed")
+
+    monkeypatch.setattr(documents, "flush_directory", fail)
+    monkeypatch.setattr(job_files, "is_queue_of", lambda _: True)
+    line = ClosingGate()
+    line.folder = tmp_path
+    assert run(tmp_path, line, LOCKED).status is JobStatus.CANCELED
+    assert isinstance(line.said[-1], messages.JobLeft)
+
+
+def test_that_a_job_was_given_back_is_told_when_its_file_says_so(tmp_path: Path) -> None:
+    line = ClosingGate()
+    line.folder = tmp_path
+    run(tmp_path, line, LOCKED)
+    told, given = line.said[-3:-1]
+    assert isinstance(told, messages.JobTold)
+    assert isinstance(given, messages.JobReturns)
+    assert line.in_file is not None
+    assert line.in_file.ops[0].log == told.entries
+
+
+def test_what_is_told_again_fits_into_a_frame_and_goes_back_over_opcodes(tmp_path: Path) -> None:
+    line = Line()
+    job = running(tmp_path, line)
+    job.log("first")
+    job._job.ops[0].apply(jobs.OpcodeEvent.SUCCEED)
+    job._index = 1
+    for number in range(20):
+        job.log(f"{number}" + 70_000 * "x")
+    line.said.clear()
+    job._tell_log_again()
+    (cut,) = [one for one in line.said if isinstance(one, messages.JobTold)]
+    assert [entry[0] for entry in cut.entries] == list(range(8, 22))
+    assert frames.encode(cut)
+    job._job.ops[1].log = job._job.ops[1].log[:2]
+    line.said.clear()
+    job._tell_log_again()
+    told = [one for one in line.said if isinstance(one, messages.JobTold)]
+    assert [(one.op_index, len(one.entries)) for one in told] == [(0, 1), (1, 2)]
+
+
+def test_an_operation_that_never_waits_has_its_log_written_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = Line()
+    job = running(tmp_path, line)
+    job.log("one")
+    assert file(tmp_path).ops[0].log == []
+    monkeypatch.setattr(settings, "LOG_WRITE_INTERVAL_SECONDS", 0.0)
+    job.log("two")
+    assert [entry[3] for entry in file(tmp_path).ops[0].log] == ["one", "two"]

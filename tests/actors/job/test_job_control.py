@@ -1,0 +1,168 @@
+"""What the job actor does about words that arrive in the middle of something, and with secrets."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.actors.job.test_job import DELAY, LOCKED, Line, actor, file, refuse_first
+
+from ganger.actors.job.daemon_link import Received
+from ganger.actors.job.job import JobActor
+from ganger.storage import catalogue, jobs, opcodes
+from ganger.storage.jobs import JobStatus
+from ganger.transport import frames, messages
+
+QUEUED, WAITING, CANCELING, RUNNING, CANCELED, SUCCESS, ERROR = JobStatus
+PIN = "4711-very-secret"
+
+
+class OpStubborn(opcodes.Opcode, kw_only=True):
+    """Ends well although it was asked to end."""
+
+    op_id = "OP_STUBBORN"
+
+    def run(self, context: opcodes.OperationContext) -> str:
+        try:
+            context.poll([], 0.0)
+        except opcodes.KilledError:
+            return "done all the same"
+        return "nobody asked"
+
+
+class OpUnlock(opcodes.Opcode, kw_only=True):
+    """Logs, and returns the length of its secret."""
+
+    op_id = "OP_UNLOCK"
+    secret_fields = ("pin",)
+    pin: str
+
+    def run(self, context: opcodes.OperationContext) -> int:
+        context.log("unlocking")
+        return len(self.pin)
+
+
+@pytest.fixture(autouse=True)
+def known(monkeypatch: pytest.MonkeyPatch) -> None:
+    for opcode in (OpStubborn, OpUnlock):
+        monkeypatch.setitem(catalogue._from_users, opcode.op_id, opcode)
+
+
+def add_opcode(job: JobActor, fields: dict[str, Any]) -> None:
+    job._job.ops.append(jobs.OpcodeEntry(input=opcodes.check_opcode(dict(fields))))
+
+
+class Killing(Line):
+    """As soon as the first opcode runs, somebody wants the job killed."""
+
+    def send(self, message: messages.Message, number: int) -> bool:
+        sent = super().send(message, number)
+        if isinstance(message, messages.RecordState) and message.status is RUNNING:
+            self.hear(messages.CancelRequested(token=1, kill=True))
+        return sent
+
+
+def test_after_a_kill_the_next_opcode_does_not_begin_though_the_first_ended_well(
+    tmp_path: Path,
+) -> None:
+    line = Killing()
+    job = actor(tmp_path, line, {"OP_ID": "OP_STUBBORN"})
+    add_opcode(job, DELAY)
+    job.run()
+    first, second = file(tmp_path).ops
+    assert (first.status, first.result) == (SUCCESS, "done all the same")
+    assert (second.status, second.exec_timestamp) == (CANCELED, None)
+    [answer] = [one for one in line.said if isinstance(one, messages.CancelAnswered)]
+    assert answer.accepted
+
+
+class CancelWithGate(Line):
+    """The answer of the gate and a request to cancel arrive together."""
+
+    def send(self, message: messages.Message, number: int) -> bool:
+        if not isinstance(message, messages.AskGate):
+            return super().send(message, number)
+        self.said.append(message)
+        self._answers.append(Received(messages.GateAnswered(is_open=True), number))
+        self.hear(messages.CancelRequested(token=1))
+        return True
+
+
+def test_a_cancel_that_arrives_with_the_answer_of_the_gate_holds(tmp_path: Path) -> None:
+    line = CancelWithGate()
+    job = actor(tmp_path, line, DELAY)
+    # Without locks the record of its start asks for it.
+    add_opcode(job, LOCKED)
+    job.run()
+    first, second = file(tmp_path).ops
+    assert (first.status, second.status, second.exec_timestamp) == (SUCCESS, CANCELED, None)
+    assert any(isinstance(one, messages.AskGate) for one in line.said)
+    [answer] = [one for one in line.said if isinstance(one, messages.CancelAnswered)]
+    assert answer.accepted
+
+
+@pytest.mark.parametrize("comes", ["a kill", "a successor of the daemon"])
+def test_what_comes_while_the_disk_refuses_the_log_is_not_left_lying(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, comes: str
+) -> None:
+    line = Line()
+    job = actor(tmp_path, line, DELAY)
+    job._prepare(job._job.ops[0])
+    job.log("one")
+    kill = messages.CancelRequested(token=1, kill=True)
+
+    def come() -> None:
+        if comes == "a kill":
+            line.hear(kill)
+        else:
+            line.has_changed = True
+
+    def wait(_: object, timeout_seconds: float | None) -> list[int]:
+        if timeout_seconds is None:
+            assert line._answers, "it waits, and nothing more comes"
+            # The successor has been told of the job.
+            line.hear(kill)
+        return []
+
+    refuse_first(monkeypatch, come, count=1)
+    monkeypatch.setattr(line, "wait", wait)
+    # No journal has the newest state, and it is time to write the log.
+    job._file.is_only_copy = True
+    job._file._tried_at = 0.0
+    with pytest.raises(opcodes.KilledError):
+        job.poll([], None)
+    assert not line.has_changed
+
+
+def test_a_secret_reaches_the_operation_and_nothing_that_is_written_or_told(
+    tmp_path: Path,
+) -> None:
+    line = Line()
+    job = actor(tmp_path, line, {"OP_ID": "OP_UNLOCK", "pin": opcodes.REDACTED})
+    job._secrets = {0: {"pin": PIN}}
+    job.run()
+    ended = file(tmp_path)
+    assert (ended.status, ended.ops[0].result) == (SUCCESS, len(PIN))
+    assert PIN.encode() not in (tmp_path / "job-5").read_bytes()
+    for said in line.said:
+        assert PIN.encode() not in frames.encode(said)
+
+
+def test_an_operation_whose_secret_was_lost_does_not_run(tmp_path: Path) -> None:
+    job = actor(tmp_path, Line(), {"OP_ID": "OP_UNLOCK", "pin": opcodes.REDACTED})
+    job.run()
+    ended = file(tmp_path)
+    assert ended.status is ERROR
+    assert "submit it again" in str(ended.ops[0].result)
+
+
+def test_a_job_that_a_test_plays_ends_none_of_its_children(tmp_path: Path) -> None:
+    child = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
+    with child:
+        actor(tmp_path, Line(), {"OP_ID": "OP_UNLOCK", "pin": PIN}).run()
+        assert child.poll() is None
+        assert child.stdin is not None
+        child.stdin.close()
+        assert child.wait(timeout=10) == 0

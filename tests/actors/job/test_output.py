@@ -1,0 +1,262 @@
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from ganger.actors.job.output import JobOutput
+from ganger.storage import errors, output_blocks, settings
+from ganger.storage.output_blocks import LIMIT_REACHED, NOT_STORED, STDERR, STDOUT, Segment
+from ganger.storage.output_files import OutputFile
+
+PAUSE = settings.OUTPUT_WRITE_SECONDS
+
+
+class Disk(OutputFile):
+    """A file whose disk refuses when the test says so."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(os.fspath(path))
+        self.refuses = False
+        self.appended = 0
+
+    def append(self, op_index: int, segments: list[Segment]) -> None:  # type: ignore[override]
+        if self.refuses:
+            raise errors.StorageError("disk full")
+        self.appended += 1
+        super().append(op_index, segments)
+
+
+class Stage:
+    """A job's output with a clock of its own."""
+
+    def __init__(self, directory: Path, limit: int = 10**9) -> None:
+        self.now = 100.0
+        self.told: list[int] = []
+        self.logged: list[str] = []
+        self.kinds: list[str] = []
+        self.path = directory / "job-1-output"
+        self.disk = Disk(self.path)
+        self.output = JobOutput(self.disk, self.told.append, self._log, lambda: self.now)
+        self.output.begin(0, limit)
+
+    def _log(self, text: str, kind: str) -> None:
+        self.logged.append(text)
+        self.kinds.append(kind)
+
+    def wait(self) -> None:
+        """Let time pass until something is due, and have it done."""
+        self.now = max(self.now, self.output.due())
+        self.output.write_if_due()
+
+    def segments(self) -> list[Segment]:
+        data = self.path.read_bytes() if self.path.exists() else b""
+        found = output_blocks.find_blocks(data, 0)
+        return [segment for block in found.blocks for segment in block.segments()]
+
+    def text(self) -> bytes:
+        return b"".join(segment.data for segment in self.segments())
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path)
+
+
+def test_a_job_without_output_does_nothing(stage: Stage) -> None:
+    stage.output.write_if_due()
+    stage.output.tell()
+    stage.output.end()
+    assert not stage.path.exists()
+    assert (stage.told, stage.logged, stage.output.due()) == ([], [], float("inf"))
+
+
+def test_output_after_a_pause_is_written_and_told_at_once(stage: Stage) -> None:
+    stage.output.add(b"one\n", "stdout")
+    assert stage.segments() == [Segment(STDOUT, b"one\n")]
+    assert stage.told == [stage.path.stat().st_size]
+    assert stage.output.due() == float("inf")
+
+
+def test_what_follows_at_once_is_collected_in_the_order_in_which_it_came(stage: Stage) -> None:
+    for text, stream in [(b"1", "stdout"), (b"2", "stderr"), (b"3", "stderr"), (b"4", "stdout")]:
+        stage.output.add(text, stream)
+    assert stage.text() == b"1"
+    assert stage.output.due() == pytest.approx(100 + PAUSE)
+    stage.wait()
+    assert stage.segments()[1:] == [
+        Segment(STDERR, b"23"), Segment(STDOUT, b"4"),
+    ]  # fmt: skip
+    assert (stage.disk.appended, len(stage.told)) == (2, 2)
+
+
+def test_a_flood_makes_large_blocks_and_few_words(stage: Stage) -> None:
+    chunk = os.urandom(64 * 1024)
+    for _ in range(64):
+        stage.output.add(chunk, "stdout")
+        stage.now += PAUSE / 100
+    stage.output.end()
+    assert stage.text() == chunk * 64
+    assert stage.disk.appended <= 2 + 64 * len(chunk) // output_blocks.BLOCK_BYTES
+    assert len(stage.told) <= 2
+
+
+def test_a_piece_may_be_larger_than_a_block(stage: Stage) -> None:
+    data = os.urandom(3 * output_blocks.BLOCK_BYTES + 17)
+    assert stage.output.add(data, "stderr") == len(data)
+    stage.output.end()
+    assert stage.text() == data
+
+
+def test_the_end_writes_the_rest_and_flushes(stage: Stage) -> None:
+    stage.output.add(b"1", "stdout")
+    stage.output.add(b"2", "stdout")
+    assert stage.disk.has_unflushed
+    stage.output.end()
+    assert stage.text() == b"12"
+    assert not stage.disk.has_unflushed
+
+
+def test_above_the_limit_output_is_dropped_and_counted(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, limit=5)
+    assert stage.output.add(b"1234", "stdout") == 4
+    assert stage.output.add(b"5678", "stderr") == 1
+    assert stage.output.add(b"9", "stdout") == 0
+    stage.output.end()
+    assert stage.segments() == [
+        Segment(STDOUT, b"1234"),
+        Segment(STDERR, b"5"),
+        Segment(LIMIT_REACHED),
+        Segment(LIMIT_REACHED, missing=4),
+    ]
+    assert stage.logged == [
+        "Output limit of 5 bytes reached: what follows is dropped",
+        "Output limit of 5 bytes: 4 bytes were dropped",
+    ]
+    assert stage.kinds == ["output", "output"]
+
+
+def test_the_limit_is_one_of_each_opcode(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, limit=1)
+    stage.output.add(b"ab", "stdout")
+    stage.output.end()
+    stage.output.begin(1, 2)
+    stage.output.add(b"cd", "stdout")
+    stage.output.end()
+    found = output_blocks.find_blocks(stage.path.read_bytes(), 0)
+    assert [block.op_index for block in found.blocks] == [0, 0, 1]
+    assert stage.text() == b"acd"
+
+
+def test_a_disk_that_refuses_is_asked_again_and_the_gap_is_marked(stage: Stage) -> None:
+    stage.output.add(b"before", "stdout")
+    stage.disk.refuses = True
+    stage.now += 1
+    kept, lost = b"k" * (output_blocks.BLOCK_BYTES - 10), b"l" * 1_000
+    for data in (kept, lost, b"m"):
+        assert stage.output.add(data, "stdout") == len(data)
+    assert stage.logged == ["Output cannot be stored, which is tried again: disk full"]
+    tried_at = stage.now
+    assert stage.output.due() == tried_at + settings.DISK_RETRY_SECONDS
+    stage.wait()
+    stage.disk.refuses = False
+    stage.wait()
+    stage.output.add(b"after", "stderr")
+    stage.output.end()
+    assert stage.segments() == [
+        Segment(STDOUT, b"before"),
+        Segment(STDOUT, kept),
+        Segment(NOT_STORED, missing=1_001),
+        Segment(STDERR, b"after"),
+    ]
+    assert len(stage.logged) == 1
+
+
+def test_what_could_never_be_stored_is_counted_in_the_log(stage: Stage) -> None:
+    stage.disk.refuses = True
+    for _ in range(3):
+        stage.output.add(b"x" * output_blocks.BLOCK_BYTES, "stdout")
+    stage.output.end()
+    assert stage.logged[1:] == [
+        f"{3 * output_blocks.BLOCK_BYTES} bytes of output could not be stored"
+    ]
+    # The next opcode's output says what is missing before it.
+    stage.disk.refuses = False
+    stage.output.begin(1, 100)
+    stage.now += 2
+    stage.output.add(b"y", "stdout")
+    stage.output.end()
+    assert stage.segments() == [
+        Segment(NOT_STORED, missing=3 * output_blocks.BLOCK_BYTES),
+        Segment(STDOUT, b"y"),
+    ]
+
+
+def test_a_flush_that_is_refused_is_told(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fdatasync", refuse)
+    stage.output.add(b"x", "stdout")
+    stage.output.end()
+    [told] = stage.logged
+    assert told.startswith("Output may not survive a loss of power: ")
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from(["stdout", "stderr"]), st.integers(0, 200_000)),
+        st.sampled_from(["pause", "refuse", "take", "next"]),
+    ),
+    max_size=30,
+)
+
+
+@hypothesis_settings(max_examples=60)
+@given(STEPS, st.integers(0, 600_000))
+def test_nothing_is_lost_doubled_or_out_of_order_but_what_is_marked(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[str | tuple[str, int]], limit: int
+) -> None:
+    stage = Stage(tmp_path_factory.mktemp("output"), limit)
+    given_bytes = kept = count = 0
+    stream_of = []
+    for step in steps:
+        if isinstance(step, tuple):
+            stream, size = step
+            piece = bytes((count + place) % 251 for place in range(min(size, 50))) * (
+                size // 50 + 1
+            )
+            piece = piece[:size]
+            taken = stage.output.add(piece, stream)
+            kept += taken
+            given_bytes += size
+            stream_of.append((output_blocks.KINDS[stream], piece[:taken]))
+            count += 1
+        elif step == "pause":
+            if stage.output.due() < float("inf"):
+                stage.wait()
+        elif step == "next":
+            stage.output.end()
+            stage.output.begin(1, limit)
+        else:
+            stage.disk.refuses = step == "refuse"
+        stage.now += PAUSE / 3
+    stage.disk.refuses = False
+    stage.now += 2
+    stage.output.end()
+    segments = stage.segments()
+    stored = sum(len(segment.data) for segment in segments)
+    missing = sum(segment.missing for segment in segments if segment.kind == NOT_STORED)
+    dropped = sum(segment.missing for segment in segments if segment.kind == LIMIT_REACHED)
+    assert stored + missing + stage.output._missing == kept
+    # A mark that the disk refused to the end is in the log alone.
+    assert dropped == given_bytes - kept or "refuse" in steps
+    if not missing and not stage.output._missing:
+        for kind in (STDOUT, STDERR):
+            wanted = b"".join(data for stream_kind, data in stream_of if stream_kind == kind)
+            assert b"".join(s.data for s in segments if s.kind == kind) == wanted

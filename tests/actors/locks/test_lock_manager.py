@@ -1,0 +1,307 @@
+"""The lock manager on a stage: nothing is announced before it is on disk."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+
+import pytest
+from tests.actors.stage import Asker, Stage, Staged, Timer
+
+from ganger.actors.locks.lock_manager import LockManager
+from ganger.storage import lock_files, processes
+from ganger.storage.locks import LocksFile, Owner, decode_locks
+from ganger.transport import messages
+from ganger.transport.addresses import Envelope
+from ganger.transport.messages import LocksGranted, LocksPending, RequestLocks
+
+NODE_A, NODE_B = "node/a", "node/b"
+
+
+class Locks:
+    """A lock manager on the stage, and owners that live as long as the test says."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.actor: Staged[LockManager] = stage.start(LockManager)
+        self.held: dict[Owner, lock_files.LockFile] = {}
+
+    def owner(self, job_id: int) -> Owner:
+        # Of an earlier boot, so that the lock alone says who lives.
+        stem = lock_files.job_stem(job_id, 1.0, processes.Mark(job_id, 1, "earlier"))
+        held = lock_files.create(self.stage.places.lock_files, stem)
+        owner = Owner(job_id, held.path, os.getpid())
+        self.held[owner] = held
+        return owner
+
+    def kill(self, owner: Owner) -> None:
+        self.held.pop(owner).remove()
+
+    def request(self, owner: Owner, *changes: tuple[str, str], priority: int = 0) -> Asker:
+        """The turn goes on."""
+        message = RequestLocks(owner=owner, priority=priority, changes=list(changes))
+        return self.actor.say(message, number=int(owner.identifier))
+
+    def take(self, owner: Owner, *changes: tuple[str, str]) -> None:
+        """Get locks that are free."""
+        asker = self.request(owner, *changes)
+        self.actor.end_turn()
+        assert asker.answer == LocksGranted()
+
+    def file(self) -> LocksFile:
+        return decode_locks(self.stage.places.locks.read_bytes())
+
+    def on_disk(self) -> dict[object, list[str]]:
+        return {
+            holding.owner.identifier: [name for name, _ in holding.locks]
+            for holding in self.file().allocation
+        }
+
+    def listed(self) -> list[messages.LockRow]:
+        return self.actor.say(messages.ListLocks()).answer_as(messages.LocksListed).rows
+
+
+@pytest.fixture
+def locks(stage: Stage, timers: list[Timer]) -> Iterator[Locks]:
+    assert timers == []
+    made = Locks(stage)
+    yield made
+    for held in made.held.values():
+        held.remove()
+
+
+def test_a_grant_is_on_disk_before_it_is_announced(locks: Locks) -> None:
+    one = locks.owner(1)
+    asker = locks.request(one, (NODE_A, "exclusive"))
+    assert asker.answers == []
+    locks.actor.end_turn()
+    assert asker.answer == LocksGranted()
+    assert locks.on_disk() == {1: [NODE_A]}
+
+
+def test_who_must_wait_hears_behind_whom_and_then_that_it_is_served(locks: Locks) -> None:
+    one, two = locks.owner(1), locks.owner(2)
+    locks.take(one, (NODE_A, "exclusive"))
+    asker = locks.request(two, (NODE_A, "shared"))
+    locks.actor.end_turn()
+    assert asker.answer == LocksPending(blockers=[one])
+    done = locks.actor.ask(messages.ReleaseLocks(owner=one))
+    assert done.answer == messages.Done()
+    assert asker.answers[1:] == [LocksGranted()]
+    assert [envelope.number for envelope in asker.envelopes] == [2, 2]
+    assert locks.on_disk() == {2: [NODE_A]}
+
+
+@pytest.mark.parametrize("change", ["shared", "release"])
+def test_a_request_that_gives_something_back_wakes_who_waits_for_it(
+    locks: Locks, change: str
+) -> None:
+    one, two = locks.owner(1), locks.owner(2)
+    locks.take(one, (NODE_A, "exclusive"))
+    waiting = locks.request(two, (NODE_A, "shared"))
+    locks.actor.end_turn()
+    asker = locks.request(one, (NODE_A, change), (NODE_B, "exclusive"))
+    locks.actor.end_turn()
+    assert asker.answer == LocksGranted()
+    assert waiting.answers[1:] == [LocksGranted()]
+
+
+def test_a_request_that_is_repeated_is_answered_again(locks: Locks) -> None:
+    one, two = locks.owner(1), locks.owner(2)
+    locks.take(one, (NODE_A, "exclusive"))
+    locks.take(one, (NODE_A, "exclusive"))
+    first, again = (locks.request(two, (NODE_A, "exclusive")) for _ in range(2))
+    locks.actor.end_turn()
+    assert again.answer == LocksPending(blockers=[one])
+    locks.actor.ask(messages.ReleaseLocks(owner=one))
+    assert again.answers[1:] == [LocksGranted()]
+    # The word of the grant goes to where the owner is reached now.
+    assert LocksGranted() not in first.answers
+
+
+def test_the_locks_of_the_dead_are_free_and_nobody_is_left_in_line(locks: Locks) -> None:
+    one, two, three = (locks.owner(number) for number in (1, 2, 3))
+    locks.take(one, (NODE_A, "exclusive"))
+    waiting = [locks.request(owner, (NODE_A, "exclusive")) for owner in (two, three)]
+    locks.actor.end_turn()
+    for dead in (two, one):
+        locks.kill(dead)
+        locks.actor.notify(messages.OwnerEnded(lock_file=dead.lock_file))
+    locks.actor.end_turn()
+    assert LocksGranted() not in waiting[0].answers
+    assert waiting[1].answers[-1] == LocksGranted()
+    assert locks.on_disk() == {3: [NODE_A]}
+
+
+def test_owners_that_died_unseen_are_found_when_there_is_doubt(locks: Locks) -> None:
+    one, two = locks.owner(1), locks.owner(2)
+    locks.take(one, (NODE_A, "exclusive"))
+    asker = locks.request(two, (NODE_A, "shared"))
+    locks.kill(one)
+    locks.actor.notify(messages.OwnersDoubted())
+    locks.actor.end_turn()
+    assert asker.answers[-1] == LocksGranted()
+
+
+def test_a_dead_owner_keeps_its_locks_until_it_can_be_seen_what_it_left_running(
+    locks: Locks, timers: list[Timer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    one, two = locks.owner(1), locks.owner(2)
+    locks.take(one, (NODE_A, "exclusive"))
+    asker = locks.request(two, (NODE_A, "shared"))
+    locks.kill(one)
+    with monkeypatch.context() as patch:
+        patch.setattr("ganger.actors.locks.lock_manager.sessions.end_left_over", refuse)
+        locks.actor.notify(messages.OwnersDoubted())
+        locks.actor.end_turn()
+    assert LocksGranted() not in asker.answers
+    [timer] = timers
+    timer.run_out()
+    locks.actor.notify(locks.stage.take_one(messages.OwnersDoubted))
+    locks.actor.end_turn()
+    assert asker.answers[-1] == LocksGranted()
+
+
+def test_a_dead_owner_gets_nothing(locks: Locks) -> None:
+    one = locks.owner(1)
+    locks.kill(one)
+    refusal = locks.request(one, (NODE_A, "shared")).refusal
+    assert refusal == ("LockRequestError", f"the owner's lock file {one.lock_file} is dead")
+    locks.actor.end_turn()
+    assert locks.on_disk() == {}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [[("planet/mars", "shared")], [(NODE_A, "borrow")], [(NODE_A, "shared"), (NODE_A, "release")]],
+)
+def test_an_invalid_request_is_refused_and_changes_nothing(
+    locks: Locks, changes: list[tuple[str, str]]
+) -> None:
+    one = locks.owner(1)
+    locks.take(one, (NODE_B, "shared"))
+    assert locks.request(one, *changes).refusal[0] == "LockRequestError"
+    locks.actor.end_turn()
+    assert locks.on_disk() == {1: [NODE_B]}
+
+
+def test_a_more_urgent_request_is_served_first(locks: Locks) -> None:
+    one, two, three = (locks.owner(number) for number in (1, 2, 3))
+    locks.take(one, (NODE_A, "exclusive"))
+    waiting = [locks.request(owner, (NODE_A, "exclusive")) for owner in (two, three)]
+    # It repeats its request, as a job does whose priority was changed.
+    repeated = messages.RequestLocks(owner=three, priority=-5, changes=[(NODE_A, "exclusive")])
+    waiting[1] = locks.actor.say(repeated)
+    locks.actor.ask(messages.ReleaseLocks(owner=one))
+    assert waiting[1].answers[-1] == LocksGranted()
+    assert LocksGranted() not in waiting[0].answers
+
+
+def test_releasing_nothing_is_answered(locks: Locks) -> None:
+    one = locks.owner(1)
+    assert locks.actor.ask(messages.ReleaseLocks(owner=one)).answer == messages.Done()
+
+
+def test_locks_are_listed_with_those_who_hold_and_wait(locks: Locks) -> None:
+    one, two = locks.owner(1), locks.owner(2)
+    locks.take(one, (NODE_A, "exclusive"), (NODE_B, "shared"))
+    locks.request(two, (NODE_A, "shared"))
+    assert locks.listed() == [
+        messages.LockRow(name="node/[lockset]", mode=None, owners=[], pending=[]),
+        messages.LockRow(name=NODE_A, mode="exclusive", owners=["1"], pending=[("shared", ["2"])]),
+        messages.LockRow(name=NODE_B, mode="shared", owners=["1"], pending=[]),
+    ]
+
+
+# Restart.
+
+
+def test_a_successor_knows_who_holds_and_who_waits(locks: Locks) -> None:
+    one, two = locks.owner(1), locks.owner(2)
+    locks.take(one, (NODE_A, "exclusive"))
+    locks.request(two, (NODE_A, "exclusive"))
+    locks.actor.end_turn()
+    locks.actor = locks.stage.start(LockManager)
+    # The waiting job is asked to repeat its request, and goes on where it stood.
+    again = locks.request(two, (NODE_A, "exclusive"))
+    locks.actor.end_turn()
+    assert again.answer == LocksPending(blockers=[one])
+    locks.actor.ask(messages.ReleaseLocks(owner=one))
+    assert again.answers[1:] == [LocksGranted()]
+
+
+def test_a_successor_frees_what_belongs_to_the_dead(locks: Locks) -> None:
+    one, two = locks.owner(1), locks.owner(2)
+    locks.take(one, (NODE_A, "exclusive"))
+    locks.take(two, (NODE_B, "exclusive"))
+    locks.kill(one)
+    locks.actor = locks.stage.start(LockManager)
+    assert [row.name for row in locks.listed() if row.owners] == [NODE_B]
+    assert locks.on_disk() == {2: [NODE_B]}
+
+
+def test_a_torn_file_is_started_afresh_when_nobody_lives(locks: Locks) -> None:
+    locks.stage.places.locks.write_bytes(b"torn")
+    locks.actor = locks.stage.start(LockManager)
+    assert locks.listed() == []
+    assert "locks.data is started afresh" in locks.stage.log_stream.getvalue()
+
+
+def test_a_torn_file_is_not_passed_over_while_a_job_lives(locks: Locks) -> None:
+    locks.owner(1)
+    locks.stage.places.locks.write_bytes(b"torn")
+    component = LockManager(locks.stage.surroundings, 2)
+    component.on_receive(Envelope(messages.Boot()))
+    failed = locks.stage.take_one(messages.ComponentFailed, to="supervisor")
+    assert failed.text.startswith("locks.data is not readable: ")
+    assert locks.stage.places.locks.read_bytes() == b"torn"
+
+
+def test_the_file_is_for_this_user_alone(locks: Locks) -> None:
+    locks.take(locks.owner(1), (NODE_A, "shared"))
+    assert locks.stage.places.locks.stat().st_mode & 0o777 == 0o600
+
+
+# A disk that refuses.
+
+
+def test_what_is_not_on_disk_is_not_announced_until_it_is(
+    locks: Locks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = locks.owner(1), locks.owner(2)
+    locks.take(one, (NODE_A, "exclusive"))
+    asker = locks.request(two, (NODE_A, "shared"))
+    with monkeypatch.context() as patch:
+
+        def fail(*_: object, **__: object) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        patch.setattr(os, "write", fail)
+        done = locks.actor.ask(messages.ReleaseLocks(owner=one))
+        locks.actor.end_turn()
+        assert done.answers == asker.answers == []
+        assert locks.on_disk() == {1: [NODE_A]}
+        # It tries again by itself, and once at a time.
+        [timer] = Timer.made
+        timer.run_out()
+        locks.actor.notify(*locks.stage.take(messages.DiskRetried, to="lock_manager"))
+        locks.actor.end_turn()
+        assert len(Timer.made) == 2
+    Timer.made[1].run_out()
+    locks.actor.notify(*locks.stage.take(messages.DiskRetried))
+    locks.actor.end_turn()
+    assert done.answer == messages.Done()
+    assert asker.answers[-1] == LocksGranted()
+    assert locks.on_disk() == {2: [NODE_A]}
+    assert len(Timer.made) == 2
+
+
+def test_what_changes_nothing_is_not_written(locks: Locks, monkeypatch: pytest.MonkeyPatch) -> None:
+    locks.take(locks.owner(1), (NODE_A, "shared"))
+    monkeypatch.setattr("ganger.storage.documents.replace", None)
+    locks.listed()
+    locks.actor.end_turn()

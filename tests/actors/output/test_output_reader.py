@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from tests.actors.stage import Asker, Stage, Staged
+
+from ganger.actors.output.output_reader import OutputReader
+from ganger.storage import settings, spool
+from ganger.storage.output_blocks import STORED_BYTES_MAX
+from ganger.transport import messages
+
+
+class Reader:
+    """A reader on a stage, and a clock that the test turns."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1_000.0
+        self.stage = Stage(root)
+        monkeypatch.setattr(time, "monotonic", lambda: self.now)
+        self.actor: Staged[OutputReader] = self.stage.start(OutputReader)
+
+    def write(self, job_id: int, data: bytes) -> None:
+        path = Path(spool.output_path(self.stage.places.queue, job_id))
+        path.parent.mkdir(exist_ok=True)
+        with path.open("ab") as stream:
+            stream.write(data)
+
+    def ask(self, job_id: int, offset: int, wait: float = 0.0, peer: bytes = b"p") -> Asker:
+        known = offset if wait else 0
+        asked = messages.ReadOutput(id=job_id, offset=offset, wait_seconds=wait, known=known)
+        asker = self.actor.say(asked, peer=peer)
+        self.actor.end_turn()
+        return asker
+
+    @property
+    def patience(self) -> float | None:
+        return self.actor.component.mailbox.patience_seconds
+
+
+@pytest.fixture
+def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reader:
+    return Reader(tmp_path, monkeypatch)
+
+
+def page(data: bytes, size: int) -> messages.OutputPage:
+    return messages.OutputPage(data=data, size=size)
+
+
+def test_a_page_is_what_lies_in_the_file(reader: Reader) -> None:
+    reader.write(1, b"0123456789")
+    assert reader.ask(1, 4).answer == page(b"456789", 10)
+    assert reader.ask(1, 10).answer == page(b"", 10)
+    assert reader.ask(2, 0).answer == page(b"", 0)
+
+
+def test_a_page_has_a_largest_size_and_room_for_a_block(reader: Reader) -> None:
+    reader.write(1, bytes(3 * settings.OUTPUT_PAGE_BYTES))
+    assert len(reader.ask(1, 0).answer_as(messages.OutputPage).data) == settings.OUTPUT_PAGE_BYTES
+    for wanted, count in [(1, STORED_BYTES_MAX), (10**9, settings.OUTPUT_PAGE_BYTES)]:
+        asker = reader.actor.ask(messages.ReadOutput(id=1, bytes_max=wanted))
+        assert len(asker.answer_as(messages.OutputPage).data) == count
+
+
+def test_a_follower_hears_when_there_is_more(reader: Reader) -> None:
+    asker = reader.ask(1, 0, wait=5)
+    assert asker.answers == []
+    reader.write(1, b"more")
+    reader.actor.notify(messages.OutputGrew(job_id=2, size=9))
+    assert asker.answers == []
+    reader.actor.notify(messages.OutputGrew(job_id=1, size=4))
+    assert asker.answer == page(b"more", 4)
+    reader.actor.notify(messages.OutputGrew(job_id=1, size=5))
+    assert len(asker.answers) == 1
+
+
+def test_a_follower_of_a_torn_end_waits_until_there_is_more(reader: Reader) -> None:
+    reader.write(1, b"torn")
+    asked = messages.ReadOutput(id=1, offset=0, known=4, wait_seconds=5)
+    asker = reader.actor.ask(asked)
+    assert asker.answers == []
+    reader.write(1, b"+")
+    reader.actor.notify(messages.OutputGrew(job_id=1, size=5))
+    assert asker.answer == page(b"torn+", 5)
+
+
+def test_a_follower_waits_for_a_limited_time(reader: Reader) -> None:
+    first = reader.ask(1, 0, wait=3, peer=b"a")
+    second = reader.ask(1, 0, wait=1e9, peer=b"b")
+    assert reader.patience == pytest.approx(3, abs=0.01)
+    reader.now += 3.01
+    reader.actor.be_quiet()
+    assert (first.answer, second.answers) == (page(b"", 0), [])
+    reader.now += settings.OUTPUT_WAIT_SECONDS_MAX
+    reader.actor.be_quiet()
+    assert second.answer == page(b"", 0)
+    assert reader.patience is None
+
+
+def test_output_that_nobody_told_of_is_found_when_the_time_is_over(reader: Reader) -> None:
+    asker = reader.ask(1, 0, wait=3)
+    reader.write(1, b"untold")
+    reader.now += 3.01
+    reader.actor.be_quiet()
+    assert asker.answer == page(b"untold", 6)
+
+
+def test_a_new_question_of_a_follower_ends_the_wait_of_its_last_one(reader: Reader) -> None:
+    waiting, other = reader.ask(1, 0, wait=5), reader.ask(1, 0, wait=5, peer=b"other")
+    last = reader.ask(1, 0)
+    assert (waiting.answer, last.answer) == (page(b"", 0), page(b"", 0))
+    assert other.answers == []
+
+
+def test_too_many_waits_are_refused(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "OUTPUT_WAITS_MAX", 1)
+    reader.ask(1, 0, wait=5)
+    assert reader.ask(2, 0, wait=5).refusal[0] == "BusyError"
+
+
+def test_a_file_that_cannot_be_read_is_told(reader: Reader) -> None:
+    Path(spool.output_path(reader.stage.places.queue, 1)).mkdir(parents=True)
+    assert reader.ask(1, 0).refusal[0] == "StorageError"
+    waiting = reader.ask(2, 0, wait=5)
+    Path(spool.output_path(reader.stage.places.queue, 2)).mkdir()
+    reader.actor.notify(messages.OutputGrew(job_id=2, size=5))
+    assert waiting.refusal[0] == "StorageError"

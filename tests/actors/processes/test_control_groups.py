@@ -1,0 +1,77 @@
+"""What a killed process left running is ended through its control group, of either version."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from ganger.actors.processes import control_groups
+from ganger.storage import processes
+
+START = """
+import subprocess, sys
+from ganger.actors.processes import control_groups
+from ganger.storage import processes
+mark = processes.own()
+control_groups.places = lambda: (sys.argv[1],)
+assert control_groups.enter(mark)
+child = subprocess.Popen(
+    ["/bin/sleep", "600"], env={}, start_new_session=True, stdout=subprocess.DEVNULL
+)
+print(mark, child.pid, flush=True)
+sys.stdin.readline()
+"""
+
+PLACES = control_groups.places()
+
+
+def may_make(place: str) -> bool:
+    path = f"{place}/ganger-trial-{os.getpid()}"
+    try:
+        os.mkdir(path)
+    except OSError:
+        return False
+    os.rmdir(path)
+    return True
+
+
+WRITABLE = [place for place in PLACES if may_make(place)]
+
+
+@pytest.mark.skipif(not WRITABLE, reason="no control group may be made here")
+@pytest.mark.parametrize("place", WRITABLE)
+def test_what_a_killed_process_left_in_its_group_is_ended(
+    monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    monkeypatch.setattr(control_groups, "places", lambda: (place,))
+    process = subprocess.Popen(
+        [sys.executable, "-c", START, place],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    text, child = process.stdout.readline().split()
+    mark = processes.parse(text)
+    assert mark is not None
+    process.kill()
+    process.communicate()
+    assert processes.of(int(child)) is not None
+    assert control_groups.end(mark, time.monotonic() + 10) == [int(child)]
+    assert processes.of(int(child)) is None
+    assert not os.path.exists(f"{place}/{control_groups.PREFIX}{mark}")
+    assert control_groups.end(mark, time.monotonic() + 10) == []
+
+
+def test_without_a_place_that_may_be_written_there_is_no_group(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(control_groups, "places", lambda: ("/proc", "/nowhere"))
+    assert not control_groups.enter(processes.own())
+    control_groups.leave()
+    control_groups.remove(processes.own())
+    control_groups.remove_empty()

@@ -1,0 +1,47 @@
+"""Which opcodes' processes are followed, and that nothing of them is left; each in a process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from ganger.actors.processes import descendants
+from ganger.storage import opcodes
+
+FOLLOW = """
+import os, subprocess, sys, time
+from ganger.actors.processes import descendants
+from ganger.actors.operations.test_context import Rehearsal
+from ganger.storage import processes
+
+descendants.follow(is_wanted=sys.argv[1] == "followed")
+script = "setsid sh -c 'setsid sleep 600 & echo $! $$; exec sleep 600' &"
+shell = subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, text=True)
+pids = [int(word) for word in shell.stdout.readline().split()]
+shell.wait()
+count = descendants.end_all(Rehearsal())
+left = [pid for pid in pids if processes.of(pid) is not None]
+for pid in left:
+    os.kill(pid, 9)
+print(count, len(left))
+"""
+
+
+@pytest.mark.parametrize(("how", "told"), [("followed", "2 0"), ("not followed", "0 2")])
+def test_what_a_process_started_is_ended_wherever_it_went_if_it_is_followed(
+    how: str, told: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FOLLOW, how], capture_output=True, text=True, timeout=30, check=True
+    )
+    assert done.stdout.strip() == told, done.stderr
+
+
+def test_only_what_starts_processes_is_followed_and_only_if_they_are_not_to_stay() -> None:
+    command = {"OP_ID": "OP_EXEC", "argv": ["true"]}
+    assert descendants.is_followed(opcodes.parse(command)) is True
+    assert descendants.is_followed(opcodes.parse(command | {"leave_running": True})) is False
+    delay = {"OP_ID": "OP_TEST_DELAY", "duration": 1.0}
+    assert descendants.is_followed(opcodes.parse(delay)) is None

@@ -1,0 +1,123 @@
+"""What a job's process left running is ended, and nobody else."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.faults.harness import wait_for_end
+
+from ganger.actors.processes import sessions
+from ganger.storage import processes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LEAD = """
+import os, subprocess, sys
+from ganger.storage import processes
+mark = processes.own()
+how, *words = sys.argv[1].split()
+env = {"GANGER_JOB_PROCESS": str(mark)} if "marked" in words else {}
+kind = {"group": {"process_group": 0}, "session": {"start_new_session": True}}[how]
+child = subprocess.Popen(["/bin/sleep", "600"], env=env, stdout=subprocess.DEVNULL, **kind)
+print(mark, child.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+class Leader:
+    """A leader of a session, with something that it started: ``how`` says how."""
+
+    def __init__(self, how: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", LEAD, how],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        assert self._process.stdout is not None
+        mark, member = self._process.stdout.readline().split()
+        found = processes.parse(mark)
+        assert found is not None
+        self.mark, self.member = found, int(member)
+        self._member = os.pidfd_open(self.member)
+
+    def die(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    @property
+    def has_member(self) -> bool:
+        return processes.of(self.member) is not None
+
+    def end(self) -> None:
+        self.die()
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._member, signal.SIGKILL)
+        wait_for_end(self._member)
+
+
+@pytest.fixture
+def leader(request: pytest.FixtureRequest) -> Iterator[Leader]:
+    leader = Leader(getattr(request, "param", "group marked"))
+    yield leader
+    leader.end()
+
+
+@pytest.mark.parametrize("leader", ["group marked", "session marked"], indirect=True)
+def test_what_has_the_mark_of_a_dead_leader_is_ended(leader: Leader) -> None:
+    leader.die()
+    assert sessions.end_left_over(leader.mark) == [leader.member]
+    # Ended, and not only asked to.
+    assert not leader.has_member
+    assert sessions.end_left_over(leader.mark) == []
+
+
+@pytest.mark.parametrize("leader", ["group"], indirect=True)
+def test_a_session_whose_leader_was_seen_ending_is_ended_without_any_mark(leader: Leader) -> None:
+    leader.die()
+    assert sessions.end_left_over(leader.mark, was_seen_ending=True) == [leader.member]
+    assert not leader.has_member
+
+
+@pytest.mark.parametrize("leader", ["group"], indirect=True)
+def test_a_session_of_which_nothing_is_known_is_a_strangers(leader: Leader) -> None:
+    leader.die()
+    assert sessions.end_left_over(leader.mark) == []
+    assert leader.has_member
+
+
+@pytest.mark.parametrize("leader", ["group marked", "session marked"], indirect=True)
+@pytest.mark.parametrize("other", ["start", "boot"])
+def test_a_number_that_was_anothers_before_touches_nobody(leader: Leader, other: str) -> None:
+    leader.die()
+    mark = leader.mark
+    mark = mark._replace(start=mark.start - 1) if other == "start" else mark._replace(boot="0ther")
+    assert sessions.end_left_over(mark) == []
+    assert leader.has_member
+
+
+@pytest.mark.parametrize("leader", ["group"], indirect=True)
+def test_a_session_that_began_before_the_process_did_is_a_strangers(leader: Leader) -> None:
+    leader.die()
+    later = leader.mark._replace(start=leader.mark.start + 1_000_000)
+    assert sessions.end_left_over(later, was_seen_ending=True) == []
+    assert leader.has_member
+
+
+def test_while_the_leader_lives_nobody_is_touched(leader: Leader) -> None:
+    assert sessions.end_left_over(leader.mark, was_seen_ending=True) == []
+    assert leader.has_member
+
+
+def test_the_next_owner_of_the_number_is_not_touched(leader: Leader) -> None:
+    earlier = leader.mark._replace(start=leader.mark.start - 1)
+    assert sessions.end_left_over(earlier, was_seen_ending=True) == []
+    assert leader.has_member

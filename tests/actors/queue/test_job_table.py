@@ -1,0 +1,193 @@
+"""The rows that the queue keeps of its jobs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ganger.actors.queue.job_table import JobTable, Phase, Row, row_of
+from ganger.storage import jobs
+from ganger.storage.jobs import JobStatus
+from ganger.transport.messages import JobSummary, PendingJob
+
+
+def row(job_id: int, status: JobStatus = JobStatus.QUEUED, **fields: Any) -> Row:
+    return Row(id=job_id, status=status, priority=0, summary="X", **fields)
+
+
+def table(*rows: Row) -> JobTable:
+    made = JobTable()
+    for one in rows:
+        made.add(one)
+    return made
+
+
+def job(*inputs: dict[str, Any], **fields: Any) -> jobs.Job:
+    return jobs.Job(id=7, ops=[jobs.OpcodeEntry(input=one) for one in inputs], **fields)
+
+
+DELAY: dict[str, Any] = {"OP_ID": "OP_TEST_DELAY", "duration": 1.5}
+
+
+def test_rows_are_found_by_id_and_stand_in_id_order() -> None:
+    known = table(row(3), row(5), row(9))
+    assert [one.id for one in known] == [3, 5, 9]
+    assert len(known) == 3
+    found = known.find(5)
+    assert found is not None
+    assert found.id == 5
+    assert known.find(4) is None
+
+
+def test_a_removed_row_is_gone_and_removing_it_again_is_harmless() -> None:
+    known = table(row(3), row(5))
+    known.remove(3)
+    known.remove(3)
+    assert [one.id for one in known] == [5]
+
+
+def test_rows_are_paged_by_id() -> None:
+    known = table(*map(row, range(1, 6)))
+    page, has_more = known.page(after=0, limit=2, statuses=None)
+    assert ([one.id for one in page], has_more) == ([1, 2], True)
+    page, has_more = known.page(after=2, limit=2, statuses=None)
+    assert ([one.id for one in page], has_more) == ([3, 4], True)
+    page, has_more = known.page(after=4, limit=2, statuses=None)
+    assert ([one.id for one in page], has_more) == ([5], False)
+    assert known.page(after=5, limit=2, statuses=None) == ([], False)
+
+
+def test_a_page_that_is_just_full_is_the_last_one() -> None:
+    assert table(row(1), row(2)).page(after=0, limit=2, statuses=None)[1] is False
+
+
+def test_pages_may_have_only_certain_statuses() -> None:
+    known = table(row(1), row(2, JobStatus.ERROR), row(3), row(4, JobStatus.RUNNING), row(5))
+    wanted = [JobStatus.ERROR, JobStatus.RUNNING]
+    page, has_more = known.page(after=0, limit=1, statuses=wanted)
+    assert ([one.id for one in page], has_more) == ([2], True)
+    page, has_more = known.page(after=2, limit=1, statuses=wanted)
+    assert ([one.id for one in page], has_more) == ([4], False)
+    assert known.page(after=0, limit=9, statuses=[]) == ([], False)
+
+
+def test_jobs_are_counted_by_status() -> None:
+    known = table(row(1), row(2), row(3, JobStatus.ERROR))
+    counts = known.counts()
+    assert set(counts) == {str(status) for status in JobStatus}
+    assert {status: count for status, count in counts.items() if count} == {
+        "queued": 2,
+        "error": 1,
+    }
+
+
+def test_rows_are_found_by_phase() -> None:
+    known = table(row(1), row(2, phase=Phase.ENDED), row(3, phase=Phase.STARTING))
+    assert [one.id for one in known.in_phase(Phase.ENDED, Phase.STARTING)] == [2, 3]
+
+
+def test_the_jobs_of_a_key_are_known_as_long_as_they_are_live() -> None:
+    known = table(row(1, key="a"), row(2, key="a"), row(3, key="b"), row(4))
+    assert known.ids_of_key("a") == [1, 2]
+    assert known.ids_of_key("b") == [3]
+    assert known.ids_of_key("c") is None
+    known.remove(1)
+    assert known.ids_of_key("a") == [2]
+    known.remove(2)
+    assert known.ids_of_key("a") is None
+
+
+def test_what_is_answered_for_a_key_is_a_copy() -> None:
+    known = table(row(1, key="a"))
+    ids = known.ids_of_key("a")
+    assert ids is not None
+    ids.append(99)
+    assert known.ids_of_key("a") == [1]
+
+
+# From a job to its row.
+
+
+def test_a_row_has_what_listings_show() -> None:
+    known = job(
+        DELAY | {"reason": [["gnt:user", "because", 5], ["gnt:client", "x", 6]]},
+        {"OP_ID": "OP_X"},
+        received_timestamp=(1, 500_000),
+        start_timestamp=(2, 0),
+        process_id=815,
+        livelock="/l/job_000007_1",
+        extra={"ganger_serial": 4, "ganger_key": "k"},
+    )
+    known.ops[1].priority = -5
+    made = row_of(known, Phase.HANDED_OVER)
+    assert made.as_summary() == JobSummary(
+        id=7,
+        status=JobStatus.QUEUED,
+        summary="TEST_DELAY(1500000000 ns), X",
+        priority=-5,
+        received=1.5,
+        started=2.0,
+        process_id=815,
+        reason="because",
+    )
+    assert (made.serial, made.key, made.lock_file) == (4, "k", "/l/job_000007_1")
+    assert made.as_summary(archived=True).archived
+
+
+def test_the_scheduler_is_told_of_priority_and_dependencies() -> None:
+    made = row_of(job(DELAY | {"depends": [[3, ["success"]], [4, []]]}), Phase.PENDING)
+    assert made.as_pending() == PendingJob(id=7, priority=0, depends=((3, ("success",)), (4, ())))
+
+
+@pytest.mark.parametrize(
+    ("phase", "expected"),
+    [
+        (Phase.PENDING, JobStatus.WAITING),
+        (Phase.STARTING, JobStatus.QUEUED),
+        (Phase.HANDED_OVER, JobStatus.QUEUED),
+    ],
+)
+def test_a_pending_job_with_dependencies_waits(phase: Phase, expected: JobStatus) -> None:
+    assert row_of(job(DELAY | {"depends": [[3, []]]}), phase).status is expected
+    assert row_of(job(DELAY | {"depends": None}), phase).status is JobStatus.QUEUED
+
+
+def test_only_the_first_opcode_holds_a_pending_job_back() -> None:
+    made = row_of(job(DELAY, DELAY | {"depends": [[3, []]]}), Phase.PENDING)
+    assert (made.depends, made.status) == ((), JobStatus.QUEUED)
+
+
+@pytest.mark.parametrize("depends", [5, "x", [[1]], [["a", []]], [[1, ["done"]]]])
+def test_dependencies_that_somebody_else_wrote_wrongly_do_no_harm(depends: object) -> None:
+    assert row_of(job(DELAY | {"depends": depends}), Phase.PENDING).depends == ()
+
+
+def test_a_job_without_opcodes_has_a_row() -> None:
+    made = row_of(job(), Phase.ENDED)
+    assert (made.status, made.summary, made.reason) == (JobStatus.SUCCESS, "", "")
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [(DELAY, False), ({"OP_ID": "OP_OF_SOMEBODY"}, False), ({"OP_ID": 5}, False), ({}, False)],
+)
+def test_what_is_not_installed_needs_no_user_opcodes(
+    fields: dict[str, Any],
+    expected: bool,  # noqa: FBT001
+) -> None:
+    assert row_of(job(fields), Phase.PENDING).needs_user_opcodes is expected
+
+
+@pytest.mark.parametrize(
+    ("trail", "expected"),
+    [
+        ([["gnt:user", "why", 1], ["gnt:opcode:x", "job=7;index=0", 2]], "why"),
+        ([["gnt:opcode:x", "job=7;index=0", 2]], ""),
+        ([["gnt:user"], 5, None], ""),
+        ("text", ""),
+        (None, ""),
+    ],
+)
+def test_the_reason_is_what_the_submitter_said(trail: object, expected: str) -> None:
+    assert row_of(job(DELAY | {"reason": trail}), Phase.PENDING).reason == expected

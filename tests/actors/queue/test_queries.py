@@ -1,0 +1,301 @@
+"""What users may read of the queue: listings, whole jobs, watches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import structlog
+from tests.actors.stage import Asker
+
+from ganger.actors.queue.job_table import JobTable, Phase, Row, row_of
+from ganger.actors.queue.ledger import Ledger
+from ganger.actors.queue.queries import QueueReader
+from ganger.storage import errors, jobs, settings
+from ganger.storage.job_files import QueueDirectory
+from ganger.storage.jobs import JobStatus, LogEntry
+from ganger.storage.journal import Journal
+from ganger.transport import messages
+from ganger.transport.addresses import Envelope
+from ganger.transport.messages import ListJobs
+
+QUEUED, WAITING, CANCELING, RUNNING, CANCELED, SUCCESS, ERROR = JobStatus
+
+
+def entry(serial: int) -> LogEntry:
+    return serial, (5, 6), "stdout", f"line {serial}"
+
+
+class Library:
+    """A reader and what it reads from."""
+
+    def __init__(self, root: Path) -> None:
+        places = settings.Places(root, root / "run")
+        places.queue.mkdir()
+        self.directory = QueueDirectory(places)
+        self.directory.prepare()
+        self.ledger = Ledger(self.directory, Journal(places.journal))
+        self.ledger.begin(0, {})
+        self.table = JobTable()
+        self.reader = QueueReader(self.table, self.ledger, structlog.get_logger())
+
+    def job(self, job_id: int, *statuses: JobStatus, log: int = 0) -> jobs.Job:
+        ops = [
+            jobs.OpcodeEntry(input={"OP_ID": "OP_TEST_DELAY"}, status=status) for status in statuses
+        ]
+        ops[0].log = [entry(serial) for serial in range(1, log + 1)]
+        return jobs.Job(id=job_id, ops=ops)
+
+    def add(self, job_id: int, status: JobStatus, *, log: int = 0, depends: Any = None) -> Row:
+        job = self.job(job_id, status, log=log)
+        job.ops[0].input["depends"] = depends
+        self.directory.write(job_id, jobs.encode_job(job), flush=False)
+        phase = {QUEUED: Phase.PENDING, RUNNING: Phase.HANDED_OVER}.get(status, Phase.ENDED)
+        row = row_of(job, phase)
+        self.table.add(row)
+        return row
+
+    def archive(self, job_id: int, status: JobStatus, *, log: int = 0) -> None:
+        self.directory.write(
+            job_id, jobs.encode_job(self.job(job_id, status, log=log)), flush=False
+        )
+        self.directory.archive(job_id)
+
+    def ids(self, request: ListJobs) -> list[int]:
+        return [row.id for row in self.reader.rows(request).rows]
+
+    def document(self, job_id: int) -> Any:
+        return msgspec.json.decode(self.reader.document(job_id).body)
+
+    def watch(
+        self,
+        *ids: int,
+        log: bool = False,
+        log_after: dict[int, int] | None = None,
+        is_of_ends: bool = False,
+    ) -> Asker:
+        asker = Asker()
+        request = messages.WatchJobs(
+            ids=list(ids) or None, log=log, log_after=log_after or {}, is_of_ends=is_of_ends
+        )
+        self.reader.watch(Envelope(request, asker, 7, peer=b"p"), request)
+        return asker
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Iterator[Library]:
+    made = Library(tmp_path)
+    yield made
+    made.ledger.close()
+
+
+def told(of: Asker) -> list[object]:
+    """What a watch was told: (id, status), (id, log serials), "ended"."""
+    found: list[object] = []
+    for answer in of.answers:
+        match answer:
+            case messages.JobChanged():
+                found.append((answer.job.id, str(answer.job.status)))
+            case messages.JobLogged():
+                found.append((answer.id, [serial for serial, *_ in answer.entries]))
+            case messages.WatchEnded():
+                found.append("ended")
+    return found
+
+
+# Listings.
+
+
+def test_live_jobs_are_listed_in_pages(library: Library) -> None:
+    for job_id in range(1, 6):
+        library.add(job_id, QUEUED)
+    page = library.reader.rows(ListJobs(limit=2))
+    assert ([row.id for row in page.rows], page.next_after) == ([1, 2], 2)
+    page = library.reader.rows(ListJobs(limit=2, after=4))
+    assert ([row.id for row in page.rows], page.next_after) == ([5], None)
+    assert library.ids(ListJobs(statuses=[ERROR])) == []
+
+
+@pytest.mark.parametrize(("limit", "expected"), [(0, 1), (-5, 1), (2, 2), (10**9, 3)])
+def test_a_page_has_a_limit_whatever_is_asked_for(
+    library: Library, monkeypatch: pytest.MonkeyPatch, limit: int, expected: int
+) -> None:
+    monkeypatch.setattr(settings, "LIST_PAGE_ROWS", 3)
+    for job_id in range(1, 6):
+        library.add(job_id, QUEUED)
+    assert len(library.ids(ListJobs(limit=limit))) == expected
+
+
+def test_jobs_are_listed_by_id_live_or_archived(library: Library) -> None:
+    library.archive(2, SUCCESS)
+    library.add(3, RUNNING)
+    rows = library.reader.rows(ListJobs(ids=[3, 2, 3])).rows
+    assert [(row.id, row.archived) for row in rows] == [(3, False), (2, True), (3, False)]
+    assert library.ids(ListJobs(ids=[2, 3], statuses=[SUCCESS])) == [2]
+
+
+def test_an_unknown_id_is_refused_by_name(library: Library) -> None:
+    library.add(3, RUNNING)
+    for request in (ListJobs(ids=[3, 9]), ListJobs(ids=[9], archived=True)):
+        with pytest.raises(errors.UnknownJobError) as caught:
+            library.reader.rows(request)
+        assert caught.value.text == "there is no job 9"
+
+
+def test_a_listing_by_id_has_a_limit(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "LIST_PAGE_ROWS", 3)
+    with pytest.raises(errors.BadRequestError, match="ids: expected at most 3, got 4"):
+        library.reader.rows(ListJobs(ids=[1, 2, 3, 4]))
+
+
+def test_archived_jobs_are_listed_only_when_asked_for(library: Library) -> None:
+    for job_id in (2, 4):
+        library.archive(job_id, SUCCESS)
+    library.archive(5, ERROR)
+    for job_id in (1, 3, 6):
+        library.add(job_id, QUEUED)
+    assert library.ids(ListJobs()) == [1, 3, 6]
+    assert library.ids(ListJobs(archived=True)) == [1, 2, 3, 4, 5, 6]
+    page = library.reader.rows(ListJobs(archived=True, limit=2, after=1))
+    assert ([(row.id, row.archived) for row in page.rows], page.next_after) == (
+        [(2, True), (3, False)],
+        3,
+    )
+    assert library.ids(ListJobs(archived=True, statuses=[ERROR, QUEUED], after=3)) == [5, 6]
+
+
+def test_an_archived_file_that_cannot_be_read_is_named(library: Library) -> None:
+    library.archive(2, SUCCESS)
+    library.archive(3, SUCCESS)
+    Path(library.directory._archive_path(2)).write_bytes(b"torn")
+    # Asked for by its id, it is an error; in a listing it does not hide the others.
+    with pytest.raises(errors.StorageError, match="job-2 in the archive: not a job"):
+        library.reader.rows(ListJobs(ids=[2], archived=True))
+    listed = library.reader.rows(ListJobs(archived=True))
+    assert [row.id for row in listed.rows] == [3]
+    assert "not a job" in library.reader.unreadable[2]
+
+
+def test_an_archived_file_that_holds_another_job_is_handed_out_as_neither(library: Library) -> None:
+    library.archive(2, SUCCESS)
+    library.archive(3, SUCCESS)
+    Path(library.directory._archive_path(2)).write_bytes(library.directory.read_archived(3) or b"")
+    with structlog.testing.capture_logs() as logged:
+        for _ in range(2):
+            with pytest.raises(errors.StorageError, match="archive: holds job 3, not 2"):
+                library.reader.document(2)
+    assert [line["file"] for line in logged] == ["job-2 in the archive: holds job 3, not 2"]
+
+
+# Whole jobs.
+
+
+def test_a_job_is_read_as_it_was_written(library: Library) -> None:
+    library.add(3, ERROR)
+    library.archive(2, SUCCESS)
+    live, archived = library.reader.document(3), library.reader.document(2)
+    assert live == messages.JobDocument(
+        id=3, body=library.directory.read(3) or b"", summary="TEST_DELAY"
+    )
+    assert archived.archived
+    assert archived.summary == "TEST_DELAY"
+    assert archived.body == library.directory.read_archived(2)
+    with pytest.raises(errors.UnknownJobError, match="there is no job 4"):
+        library.reader.document(4)
+
+
+def test_the_newest_state_is_read_though_the_file_is_older(library: Library) -> None:
+    library.add(3, RUNNING)
+    newer = jobs.encode_job(library.job(3, SUCCESS))
+    library.ledger.note(3, 9, newer)
+    assert library.reader.document(3).body == newer
+
+
+def test_a_job_that_waits_for_dependencies_reads_so(library: Library) -> None:
+    library.add(3, QUEUED, depends=[[1, []]])
+    assert library.document(3)["ops"][0]["status"] == "waiting"
+    assert library.ids(ListJobs(statuses=[WAITING])) == [3]
+
+
+def test_log_lines_that_came_since_are_in_the_job(library: Library) -> None:
+    library.add(3, RUNNING, log=2)
+    library.reader.told(
+        messages.JobTold(job_id=3, op_index=0, entries=[entry(n) for n in (2, 3, 4)])
+    )
+    assert [serial for serial, *_ in library.document(3)["ops"][0]["log"]] == [1, 2, 3, 4]
+    library.reader.forget_told(3, 3)
+    assert [serial for serial, *_ in library.document(3)["ops"][0]["log"]] == [1, 2, 4]
+    library.reader.forget_told(3, None)
+    assert [serial for serial, *_ in library.document(3)["ops"][0]["log"]] == [1, 2]
+
+
+def test_log_lines_of_a_job_without_a_process_are_not_kept(library: Library) -> None:
+    library.add(3, SUCCESS)
+    for job_id in (3, 9):
+        library.reader.told(messages.JobTold(job_id=job_id, op_index=0, entries=[entry(1)]))
+    assert library.reader._told == {}
+
+
+# Watches.
+
+
+def test_a_watch_first_tells_each_job_as_it_is_then_each_change(library: Library) -> None:
+    row = library.add(3, RUNNING, log=2)
+    library.add(4, SUCCESS)
+    asker = library.watch(3, 4, log=True)
+    assert told(asker) == [(3, [1, 2]), (3, "running"), (4, "success")]
+    library.reader.told(messages.JobTold(job_id=3, op_index=0, entries=[entry(3)]))
+    row.status = SUCCESS
+    library.reader.watches.changed(row)
+    assert told(asker)[3:] == [(3, [3]), (3, "success"), "ended"]
+
+
+def test_a_watch_of_final_jobs_tells_them_and_ends(library: Library) -> None:
+    library.add(4, SUCCESS)
+    library.archive(2, ERROR, log=1)
+    assert told(library.watch(4, 2, log=True)) == [(4, "success"), (2, [1]), (2, "error"), "ended"]
+
+
+def test_a_watch_of_ends_begins_with_those_that_have_ended(library: Library) -> None:
+    row = library.add(3, RUNNING)
+    library.add(4, SUCCESS)
+    asker = library.watch(3, 4, is_of_ends=True)
+    assert told(asker) == [(4, "success")]
+    row.status = SUCCESS
+    library.reader.watches.changed(row)
+    assert told(asker)[1:] == [(3, "success"), "ended"]
+
+
+def test_a_watch_without_log_tells_no_log(library: Library) -> None:
+    library.add(3, RUNNING, log=2)
+    asker = library.watch(3)
+    library.reader.told(messages.JobTold(job_id=3, op_index=0, entries=[entry(3)]))
+    assert told(asker) == [(3, "running")]
+
+
+def test_a_watch_of_every_job_begins_with_those_that_are_not_final(library: Library) -> None:
+    library.add(1, SUCCESS)
+    library.add(2, RUNNING)
+    assert told(library.watch()) == [(2, "running")]
+
+
+def test_a_watch_that_is_begun_again_goes_on_behind_the_last_line(library: Library) -> None:
+    library.add(3, RUNNING, log=2)
+    library.reader.told(messages.JobTold(job_id=3, op_index=0, entries=[entry(3)]))
+    first = library.watch(3, log=True)
+    again = library.watch(3, log=True, log_after={3: 2})
+    assert told(first) == [(3, [1, 2, 3]), (3, "running")]
+    assert told(again) == [(3, [3]), (3, "running")]
+    assert told(library.watch(3, log=True, log_after={3: 3})) == [(3, "running")]
+    # The same peer and number: one watch, however often it was begun.
+    assert len(library.reader.watches) == 1
+
+
+def test_a_watch_of_an_unknown_job_is_refused(library: Library) -> None:
+    library.add(3, RUNNING)
+    with pytest.raises(errors.UnknownJobError, match="there is no job 9"):
+        library.watch(3, 9)
+    assert len(library.reader.watches) == 0

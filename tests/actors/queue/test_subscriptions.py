@@ -1,0 +1,213 @@
+"""Who follows which jobs."""
+
+from __future__ import annotations
+
+import pytest
+from tests.actors.stage import Asker
+
+from ganger.actors.queue.job_table import Row
+from ganger.actors.queue.subscriptions import Watch, WatchList
+from ganger.storage import errors, settings
+from ganger.storage.jobs import JobStatus, LogEntry
+from ganger.transport import messages
+from ganger.transport.addresses import Envelope
+
+ENTRY: LogEntry = (1, (5, 6), "stdout", "x")
+
+
+def row(job_id: int, status: JobStatus = JobStatus.RUNNING) -> Row:
+    return Row(id=job_id, status=status, priority=0, summary="X")
+
+
+def watch(
+    of: WatchList,
+    *ids: int,
+    every: bool = False,
+    log: bool = False,
+    is_of_ends: bool = False,
+    peer: bytes = b"p",
+    number: int = 1,
+) -> Asker:
+    asker = Asker()
+    request = messages.WatchJobs(ids=None if every else list(ids), log=log)
+    envelope = Envelope(request, asker, number, peer=peer)
+    of.open(Watch(envelope, None if every else set(ids), log=log, is_of_ends=is_of_ends))
+    return asker
+
+
+def changes(of: Asker) -> list[tuple[int, str]]:
+    """The changes that were told; the end is told as (0, "ended")."""
+    told = []
+    for answer in of.answers:
+        match answer:
+            case messages.JobChanged():
+                told.append((answer.job.id, str(answer.job.status)))
+            case messages.WatchEnded():
+                told.append((0, "ended"))
+            case _:
+                raise AssertionError(answer)
+    return told
+
+
+def test_each_change_of_a_followed_job_is_told() -> None:
+    known = WatchList()
+    asker = watch(known, 1, 2)
+    known.changed(row(1))
+    known.changed(row(3))
+    known.changed(row(2))
+    assert changes(asker) == [(1, "running"), (2, "running")]
+
+
+def test_who_wants_ends_alone_is_told_of_nothing_else() -> None:
+    known = WatchList()
+    asker = watch(known, 1, 2, is_of_ends=True)
+    all_ends = watch(known, every=True, is_of_ends=True, number=2)
+    for status in (JobStatus.WAITING, JobStatus.RUNNING, JobStatus.ERROR):
+        for job_id in (1, 2, 3):
+            known.changed(row(job_id, status))
+    assert changes(asker) == [(1, "error"), (2, "error"), (0, "ended")]
+    assert changes(all_ends) == [(1, "error"), (2, "error"), (3, "error")]
+
+
+def test_a_watch_ends_when_all_its_jobs_are_final() -> None:
+    known = WatchList()
+    asker = watch(known, 1, 2)
+    known.changed(row(1, JobStatus.SUCCESS))
+    known.changed(row(2, JobStatus.ERROR))
+    known.changed(row(2, JobStatus.ERROR))
+    assert changes(asker) == [(1, "success"), (2, "error"), (0, "ended")]
+    assert len(known) == 0
+
+
+def test_a_watch_of_nothing_that_can_change_ends_at_once() -> None:
+    known = WatchList()
+    assert changes(watch(known)) == [(0, "ended")]
+    assert len(known) == 0
+
+
+def test_a_watch_of_every_job_does_not_end() -> None:
+    known = WatchList()
+    asker = watch(known, every=True)
+    known.changed(row(1, JobStatus.SUCCESS))
+    known.changed(row(2))
+    assert changes(asker) == [(1, "success"), (2, "running")]
+    assert len(known) == 1
+
+
+def test_log_entries_go_to_those_who_want_them() -> None:
+    known = WatchList()
+    wanting, other = watch(known, 1, log=True), watch(known, 1, number=2)
+    of_all = watch(known, every=True, log=True, number=3)
+    known.logged(1, 0, [ENTRY])
+    known.logged(2, 4, [ENTRY])
+    first, second = (
+        messages.JobLogged(id=1, op_index=0, entries=[ENTRY]),
+        messages.JobLogged(id=2, op_index=4, entries=[ENTRY]),
+    )
+    assert wanting.answers == [first]
+    assert other.answers == []
+    assert of_all.answers == [first, second]
+
+
+def entries(*serials: int) -> list[LogEntry]:
+    return [(serial, (5, 6), "stdout", str(serial)) for serial in serials]
+
+
+def told_entries(of: Asker) -> list[int]:
+    return [
+        entry[0]
+        for answer in of.answers
+        if isinstance(answer, messages.JobLogged)
+        for entry in answer.entries
+    ]
+
+
+def test_log_entries_are_told_once_and_in_order() -> None:
+    known = WatchList()
+    asker = watch(known, 1, log=True)
+    for serials in ((1, 2), (1, 2), (2, 3), (5, 6), (4,), (6,), (4, 5, 6, 7)):
+        known.logged(1, 0, entries(*serials))
+    assert told_entries(asker) == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_who_lacks_an_entry_is_found_and_told_all_at_the_end() -> None:
+    known = WatchList()
+    asker, other = watch(known, 1, log=True), watch(known, 1, number=2)
+    known.logged(1, 0, entries(1))
+    assert known.lacking(1, 1) == []
+    (lacking,) = known.lacking(1, 4)
+    lacking.tell_log(1, 0, entries(1, 3, 4))
+    assert told_entries(asker) == [1]
+    lacking.tell_log(1, 0, entries(1, 3, 4, 5, 7), all_until=4)
+    assert told_entries(asker) == [1, 3, 4, 5]
+    assert other.answers == []
+
+
+def test_what_is_told_carries_the_number_of_the_watch() -> None:
+    known = WatchList()
+    asker = watch(known, 1, number=42)
+    known.changed(row(1))
+    assert [envelope.number for envelope in asker.envelopes] == [42]
+
+
+def test_a_watch_that_is_begun_again_replaces_the_first() -> None:
+    known = WatchList()
+    first = watch(known, 1, 2, log=True)
+    again = watch(known, 2)
+    known.changed(row(2, JobStatus.SUCCESS))
+    known.logged(2, 0, [ENTRY])
+    assert first.answers == []
+    assert changes(again) == [(2, "success"), (0, "ended")]
+    assert len(known) == 0
+
+
+def test_a_stopped_watch_is_told_nothing_more() -> None:
+    known = WatchList()
+    asker, of_all = watch(known, 1), watch(known, every=True, number=2)
+    known.stop(b"p", 1)
+    known.stop(b"p", 1)
+    known.stop(b"p", 2)
+    known.changed(row(1))
+    assert asker.answers == of_all.answers == []
+    assert len(known) == 0
+
+
+def test_the_watches_of_a_peer_that_is_gone_end_and_no_others() -> None:
+    known = WatchList()
+    gone = [watch(known, 1, peer=b"a"), watch(known, every=True, peer=b"a", number=2)]
+    left = watch(known, 1, peer=b"b")
+    known.stop_all_of(b"a")
+    known.changed(row(1))
+    assert [asker.answers for asker in gone] == [[], []]
+    assert changes(left) == [(1, "running")]
+
+
+def test_the_same_number_of_two_peers_is_two_watches() -> None:
+    known = WatchList()
+    one, other = watch(known, 1, peer=b"a"), watch(known, 1, peer=b"b")
+    known.changed(row(1))
+    assert changes(one) == changes(other) == [(1, "running")]
+
+
+def test_watches_are_bounded_and_one_may_always_be_begun_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(settings, "WATCHERS_MAX", 2)
+    known = WatchList()
+    watch(known, 1, number=1)
+    watch(known, 1, number=2)
+    with pytest.raises(errors.BusyError) as caught:
+        watch(known, 1, number=3)
+    assert caught.value.text == "2 watches are open already"
+    watch(known, 2, number=2)
+    assert len(known) == 2
+
+
+def test_nothing_is_kept_of_watches_that_have_ended() -> None:
+    known = WatchList()
+    watch(known, *range(100))
+    watch(known, *range(50), number=2)
+    known.stop(b"p", 1)
+    for job_id in range(50):
+        known.changed(row(job_id, JobStatus.SUCCESS))
+    assert (len(known), dict(known._by_job), known._of_all) == (0, {}, [])

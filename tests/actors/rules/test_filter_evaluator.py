@@ -1,0 +1,299 @@
+"""The filter evaluator on a stage: what arrives goes on to the scheduler, judged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.actors.stage import Stage, Staged, Timer
+
+from ganger.actors.rules.filter_evaluator import FilterEvaluator
+from ganger.storage import jobs, settings
+from ganger.transport import messages
+from ganger.transport.addresses import Envelope
+from ganger.transport.messages import JobArrived, JobsArrived, JobVerdict, PendingJob, RulesChanged
+
+UUID = "aaaaaaaa-0000-4000-8000-000000000000"
+OTHER = "bbbbbbbb-0000-4000-8000-000000000000"
+DELAY: dict[str, Any] = {"OP_ID": "OP_TEST_DELAY", "duration": 1.5}
+
+
+def rule(uuid: str = UUID, **fields: Any) -> dict[str, Any]:
+    return {"uuid": uuid, "watermark": 100, "priority": 0, "action": "PAUSE", **fields}
+
+
+ON_IDS = rule(predicates=[["jobid", [">", "id", 5]]], action=["RATE_LIMIT", 3])
+ON_OPCODES = rule(predicates=[["opcode", ["=", "OP_ID", "OP_TEST_DELAY"]]])
+REJECTS = rule(
+    predicates=[["jobid", [">", "id", 5]]],
+    action="REJECT",
+    reason_trail=[["gnt:user", "closed", 1], ["luxid", "", 2]],
+    priority=3,
+)
+
+
+def arrived(*ids: int, inputs: list[dict[str, Any]] | None = None, **fields: Any) -> JobsArrived:
+    found = [JobArrived(job=PendingJob(id=n, priority=0), inputs=inputs) for n in ids]
+    return JobsArrived(jobs=found, **fields)
+
+
+def judged(stage: Stage) -> list[JobVerdict]:
+    return stage.take_one(messages.JobsJudged, to="scheduler").jobs
+
+
+def obey(stage: Stage, *rules: dict[str, Any]) -> tuple[Staged[FilterEvaluator], int]:
+    """An evaluator that has these rules, and the number of their chain."""
+    evaluator = stage.start(FilterEvaluator)
+    evaluator.notify(RulesChanged(rules=list(rules), serial=4))
+    chain = stage.take_one(messages.RuleChainChanged, to="scheduler").chain
+    stage.told.clear()
+    return evaluator, chain
+
+
+def test_a_new_evaluator_asks_for_the_rules_and_then_for_the_queue(stage: Stage) -> None:
+    component = FilterEvaluator(stage.surroundings, 1)
+    component.on_receive(Envelope(messages.Boot()))
+    stage.take_one(messages.ReportConfiguration, to="config_store")
+    assert stage.take(messages.ReportQueue) == []
+    component.on_receive(Envelope(RulesChanged(rules=[], serial=1)))
+    stage.take_one(messages.ReportQueue, to="job_queue")
+    component.on_receive(Envelope(RulesChanged(rules=[], serial=2)))
+    assert stage.take(messages.ReportQueue) == []
+    component.on_stop()
+
+
+def test_without_rules_every_job_may_start(stage: Stage) -> None:
+    evaluator, chain = obey(stage)
+    evaluator.notify(arrived(1, 2))
+    assert judged(stage) == [
+        JobVerdict(job=PendingJob(id=n, priority=0), action="ACCEPT", chain=chain) for n in (1, 2)
+    ]
+
+
+def test_before_it_has_heard_of_rules_it_gives_no_verdicts(stage: Stage) -> None:
+    evaluator = stage.start(FilterEvaluator)
+    evaluator.notify(arrived(1))
+    # It comes again: the queue is asked for all of it when the rules are known.
+    assert stage.take(messages.JobsJudged) == []
+    evaluator.notify(RulesChanged(rules=[], serial=4))
+    stage.take_one(messages.ReportQueue, to="job_queue")
+    evaluator.notify(arrived(1))
+    assert len(judged(stage)) == 1
+
+
+def test_running_jobs_are_judged_too_and_the_rest_of_the_word_goes_on_as_it_is(
+    stage: Stage,
+) -> None:
+    evaluator, chain = obey(stage, ON_IDS)
+    running = [JobArrived(job=PendingJob(id=n, priority=0), inputs=None) for n in (5, 6)]
+    evaluator.notify(arrived(7, is_all=True, running=running))
+    told = stage.take_one(messages.JobsJudged)
+    assert (told.is_all, told.is_repeat) == (True, False)
+    assert [(one.job.id, one.action, one.chain) for one in told.running] == [
+        (5, "ACCEPT", chain),
+        (6, "RATE_LIMIT", chain),
+    ]
+    evaluator.notify(arrived(7, is_repeat=True))
+    told = stage.take_one(messages.JobsJudged)
+    assert (told.is_all, told.is_repeat) == (False, True)
+
+
+def test_a_job_gets_the_verdict_of_the_rule_that_applies(stage: Stage) -> None:
+    evaluator, chain = obey(stage, ON_IDS)
+    evaluator.notify(arrived(5, 6))
+    first, second = judged(stage)
+    assert (first.action, first.rule, first.chain) == ("ACCEPT", None, chain)
+    assert (second.action, second.rule, second.limit) == ("RATE_LIMIT", UUID, 3)
+
+
+def test_inputs_that_only_the_file_has_are_read_there(stage: Stage) -> None:
+    evaluator, chain = obey(stage, ON_OPCODES)
+    stage.places.queue.mkdir(exist_ok=True)
+    for job_id, op in ((6, DELAY), (7, {"OP_ID": "OP_EXEC"})):
+        job = jobs.Job(id=job_id, ops=[jobs.OpcodeEntry(input=op)])
+        (stage.places.queue / f"job-{job_id}").write_bytes(jobs.encode_job(job))
+    pending = [PendingJob(id=n, priority=0) for n in (6, 7, 8)]
+    there = [JobArrived(job=job, inputs=None, is_in_file=True) for job in pending]
+    evaluator.notify(JobsArrived(jobs=there))
+    # The file of the third is gone: it was archived meanwhile, and keeps nobody waiting.
+    assert [(one.action, one.chain) for one in judged(stage)] == [
+        ("PAUSE", chain),
+        ("ACCEPT", chain),
+        ("ACCEPT", chain),
+    ]
+
+
+def test_new_rules_are_told_to_the_scheduler_and_then_to_the_queue(stage: Stage) -> None:
+    evaluator = stage.start(FilterEvaluator)
+    evaluator.notify(RulesChanged(rules=[ON_OPCODES], serial=4))
+    [(first, changed), (second, again), _] = stage.told
+    assert (first, second, changed) == ("scheduler", "job_queue", again)
+    assert isinstance(changed, messages.RuleChainChanged)
+    assert (changed.serial, changed.reads_opcodes) == (4, True)
+    assert [one["uuid"] for one in changed.rules] == [UUID]
+    stage.told.clear()
+    evaluator.notify(RulesChanged(rules=[ON_IDS], serial=5))
+    newer = stage.take_one(messages.RuleChainChanged, to="job_queue")
+    assert (newer.serial, newer.reads_opcodes) == (5, False)
+    assert newer.chain != changed.chain
+
+
+def test_a_rule_may_read_the_opcodes(stage: Stage) -> None:
+    evaluator, _ = obey(stage, ON_OPCODES)
+    evaluator.notify(arrived(1, inputs=[DELAY]))
+    [paused] = judged(stage)
+    assert (paused.action, paused.rule) == ("PAUSE", UUID)
+    evaluator.notify(arrived(2, inputs=[DELAY | {"OP_ID": "OP_OTHER"}]))
+    [accepted] = judged(stage)
+    assert accepted.action == "ACCEPT"
+    assert stage.told == []
+
+
+def test_jobs_that_came_without_what_the_rules_read_are_not_judged(stage: Stage) -> None:
+    # The scheduler asks for them, with their inputs, when they come to the front.
+    evaluator, _ = obey(stage, ON_OPCODES)
+    evaluator.notify(arrived(1, is_all=True))
+    assert [verdict.chain for verdict in judged(stage)] == [0]
+    assert stage.told == []
+
+
+def test_a_malformed_rule_is_left_out_and_named(stage: Stage) -> None:
+    evaluator, _ = obey(stage, rule(OTHER, action="STOP"), ON_IDS)
+    evaluator.notify(arrived(6))
+    assert [verdict.rule for verdict in judged(stage)] == [UUID]
+    assert "filter rule is left out" in stage.log_stream.getvalue()
+
+
+def test_a_new_priority_goes_the_way_of_the_jobs(stage: Stage) -> None:
+    evaluator = stage.start(FilterEvaluator)
+    changed = messages.JobReprioritised(id=1, priority=-5)
+    evaluator.notify(changed)
+    assert stage.told == [("scheduler", changed)]
+
+
+# What rules reject is looked for in the whole queue.
+
+
+@pytest.mark.parametrize("rules", [[], [ON_IDS], [ON_OPCODES], [rule(action="CONTINUE")]])
+def test_the_queue_is_not_looked_through_for_rules_that_reject_nothing(
+    stage: Stage, rules: list[dict[str, Any]]
+) -> None:
+    evaluator = stage.start(FilterEvaluator)
+    evaluator.notify(RulesChanged(rules=rules))
+    assert stage.take(messages.SweepJobs) == []
+
+
+def test_the_queue_is_looked_through_page_by_page_for_what_a_rule_rejects(stage: Stage) -> None:
+    evaluator = stage.start(FilterEvaluator)
+    evaluator.notify(RulesChanged(rules=[REJECTS]))
+    asked = [message for name, message in stage.told if name == "job_queue"]
+    assert [type(message) for message in asked] == [
+        messages.RuleChainChanged,
+        messages.SweepJobs,
+        messages.ReportQueue,
+    ]
+    sweep = stage.take_one(messages.SweepJobs, to="job_queue")
+    assert sweep.after == 0
+    evaluator.notify(arrived(4, 6, 7, sweep=sweep.chain, next_after=7, is_repeat=True))
+    told = f"rejected by filter rule {UUID} (priority 3, reason: closed)"
+    assert stage.take_one(messages.JobsRejected, to="job_queue").jobs == [(6, told), (7, told)]
+    assert stage.take_one(messages.SweepJobs) == messages.SweepJobs(after=7, chain=sweep.chain)
+    assert stage.take_one(messages.JobsJudged, to="scheduler").is_repeat
+    evaluator.notify(arrived(3, sweep=sweep.chain, is_repeat=True))
+    assert stage.take(messages.JobsRejected) == []
+    assert stage.take(messages.SweepJobs) == []
+
+
+def test_a_page_that_was_asked_for_under_older_rules_leads_to_nothing(stage: Stage) -> None:
+    evaluator = stage.start(FilterEvaluator)
+    evaluator.notify(RulesChanged(rules=[REJECTS]))
+    old = stage.take_one(messages.SweepJobs).chain
+    evaluator.notify(RulesChanged(rules=[REJECTS], serial=1))
+    new = stage.take_one(messages.SweepJobs).chain
+    assert new != old
+    stage.told.clear()
+    evaluator.notify(arrived(6, sweep=old, next_after=6, is_repeat=True))
+    assert stage.told == []
+    evaluator.notify(arrived(6, sweep=new, is_repeat=True))
+    assert len(stage.take_one(messages.JobsRejected).jobs) == 1
+
+
+# Windows.
+
+
+class Clock:
+    """The wall clock and the timers of the evaluator."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.now = 1_000.0
+        self.waits: list[float] = []
+        self.canceled = 0
+        self.run_out: Any = None
+        patch.setattr("ganger.actors.rules.filter_evaluator.time.time", lambda: self.now)
+        patch.setattr("ganger.actors.rules.filter_evaluator.threading.Timer", self.timer)
+
+    def timer(self, seconds: float, function: Any) -> Timer:
+        self.waits.append(seconds)
+        self.run_out = function
+        clock = self
+
+        class Kept(Timer):
+            def cancel(self) -> None:
+                clock.canceled += 1
+
+        return Kept(seconds, function)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    monkeypatch.setattr(Timer, "made", [], raising=False)
+    return Clock(monkeypatch)
+
+
+def test_without_windows_nobody_looks_at_the_clock(stage: Stage, clock: Clock) -> None:
+    obey(stage, ON_IDS, REJECTS)
+    assert clock.waits == []
+
+
+def test_a_rule_begins_and_ends_with_its_window(stage: Stage, clock: Clock) -> None:
+    evaluator, before = obey(stage, rule(valid_from=1_010.0, valid_until=1_020.0))
+    chains = [before]
+    for now, action in ((1_010.0, "PAUSE"), (1_020.0, "ACCEPT")):
+        assert clock.waits[-1] == 10.0
+        clock.now = now
+        clock.run_out()
+        stage.take_one(messages.WindowDue, to="filter_evaluator")
+        evaluator.notify(messages.WindowDue())
+        chains.append(stage.take_one(messages.RuleChainChanged, to="scheduler").chain)
+        stage.told.clear()
+        evaluator.notify(arrived(1))
+        [verdict] = judged(stage)
+        assert (verdict.action, verdict.chain) == (action, chains[-1])
+    assert len(set(chains)) == 3
+    assert len(clock.waits) == 2
+
+
+def test_a_distant_window_is_compared_with_the_clock_from_time_to_time(
+    stage: Stage, clock: Clock
+) -> None:
+    # Somebody may set the clock.
+    evaluator, _ = obey(stage, rule(valid_from=clock.now + 86_400))
+    assert clock.waits == [settings.WINDOW_LOOK_SECONDS]
+    evaluator.notify(messages.WindowDue())
+    assert clock.waits == [settings.WINDOW_LOOK_SECONDS] * 2
+    assert stage.told == []
+
+
+def test_a_window_that_opens_may_reject_what_is_in_the_queue(stage: Stage, clock: Clock) -> None:
+    evaluator, _ = obey(stage, REJECTS | {"valid_from": 1_010.0})
+    clock.now = 1_010.0
+    evaluator.notify(messages.WindowDue())
+    assert stage.take_one(messages.SweepJobs, to="job_queue").after == 0
+
+
+def test_new_rules_and_the_end_stop_the_timer(stage: Stage, clock: Clock) -> None:
+    evaluator, _ = obey(stage, rule(valid_from=1_010.0))
+    evaluator.notify(RulesChanged(rules=[rule(valid_from=1_020.0)]))
+    assert (clock.canceled, clock.waits) == (1, [10.0, 20.0])
+    evaluator.close()
+    assert clock.canceled == 2

@@ -1,0 +1,267 @@
+"""The filter evaluator when judging takes long: slices, between which others are served."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.actors.stage import Asker, Stage, Staged
+
+from ganger.actors.rules.filter_evaluator import FilterEvaluator
+from ganger.storage import settings
+from ganger.transport import messages
+from ganger.transport.messages import JobArrived, JobsArrived, JobVerdict, PendingJob, RulesChanged
+
+UUID = "aaaaaaaa-0000-4000-8000-000000000000"
+OTHER = "bbbbbbbb-0000-4000-8000-000000000000"
+SEARCHES = 50
+TEXT = 100_000
+
+LARGE: dict[str, Any] = {"OP_ID": "OP_EXEC", "argv": ["true"], "comment": "x" * TEXT}
+SMALL: dict[str, Any] = {"OP_ID": "OP_EXEC", "argv": ["true"], "comment": "y"}
+FINDS_Y = ["|", *(["=~", "comment", f"y{number}*$"] for number in range(SEARCHES))]
+
+
+def rule(uuid: str = UUID, **fields: Any) -> dict[str, Any]:
+    found = {"uuid": uuid, "watermark": 100, "priority": 0, "action": "REJECT"}
+    return {**found, "predicates": [["opcode", FINDS_Y]], **fields}
+
+
+@pytest.fixture(autouse=True)
+def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slice is enough for three searches of a large text, and for many small jobs."""
+    monkeypatch.setattr(settings, "JUDGE_STEPS_AT_ONCE", 3 * TEXT)
+
+
+def obey(stage: Stage, *rules: dict[str, Any]) -> tuple[Staged[FilterEvaluator], int]:
+    evaluator = stage.start(FilterEvaluator)
+    evaluator.notify(RulesChanged(rules=list(rules), serial=4))
+    chain = stage.take_one(messages.RuleChainChanged, to="scheduler").chain
+    stage.told.clear()
+    return evaluator, chain
+
+
+def job(job_id: int, op: dict[str, Any], priority: int = 0) -> JobArrived:
+    return JobArrived(job=PendingJob(id=job_id, priority=priority), inputs=[op])
+
+
+def judged(stage: Stage) -> messages.JobsJudged:
+    return stage.take_one(messages.JobsJudged, to="scheduler")
+
+
+def shown(verdict: JobVerdict) -> tuple[int, str, str | None, bool]:
+    return verdict.job.id, verdict.action, verdict.rule, verdict.chain != 0
+
+
+def work(evaluator: Staged[FilterEvaluator], stage: Stage) -> int:
+    """Let it do all that it has left for later; how many slices that took."""
+    slices = 0
+    while stage.take(messages.JudgingDue, to="filter_evaluator"):
+        evaluator.notify(messages.JudgingDue())
+        slices += 1
+        assert slices < 1_000
+    return slices
+
+
+def test_a_job_that_takes_more_than_a_slice_is_held_until_it_is_judged(stage: Stage) -> None:
+    evaluator, _ = obey(stage, rule())
+    evaluator.notify(JobsArrived(jobs=[job(1, LARGE)]))
+    assert [shown(one) for one in judged(stage).jobs] == [(1, "PAUSE", None, True)]
+    assert work(evaluator, stage) >= SEARCHES // 3
+    told = judged(stage)
+    assert [shown(one) for one in told.jobs] == [(1, "ACCEPT", None, True)]
+    assert told.is_repeat
+
+
+def test_what_it_rejects_in_the_end_is_told(stage: Stage) -> None:
+    evaluator, _ = obey(stage, rule())
+    evaluator.notify(JobsArrived(jobs=[job(1, {**LARGE, "comment": "x" * TEXT + "y49"})]))
+    assert stage.take(messages.JobsRejected) == []
+    work(evaluator, stage)
+    [(job_id, text)] = stage.take_one(messages.JobsRejected, to="job_queue").jobs
+    assert job_id == 1
+    assert f"rejected by filter rule {UUID}" in text
+
+
+def test_others_are_served_between_two_slices(stage: Stage) -> None:
+    evaluator, _ = obey(stage, rule())
+    evaluator.notify(JobsArrived(jobs=[job(1, LARGE)]))
+    stage.take(messages.JobsJudged)
+    evaluator.notify(JobsArrived(jobs=[job(2, SMALL)]))
+    assert [one.job.id for one in judged(stage).jobs] == [2]
+    assert work(evaluator, stage) > 1
+
+
+def test_what_one_message_costs_is_bounded_and_the_rest_is_asked_for_again(stage: Stage) -> None:
+    evaluator, _ = obey(stage, rule(predicates=[["opcode", FINDS_Y], ["opcode", FINDS_Y]]))
+    small = {**SMALL, "comment": "x"}
+    evaluator.notify(JobsArrived(jobs=[job(number, small) for number in range(1, 101)]))
+    found = judged(stage).jobs
+    done = [one for one in found if one.chain]
+    assert 0 < len(done) < 100
+    assert [one.job.id for one in found] == list(range(1, 101))
+    # Since the chain can reject, the rest is looked through wherever it stands.
+    assert stage.take_one(messages.SweepJobs).after == len(done)
+
+
+def test_of_a_page_of_a_sweep_the_next_one_begins_where_this_one_ended(stage: Stage) -> None:
+    evaluator, chain = obey(stage, rule())
+    page = [job(number, {**SMALL, "comment": "x"}) for number in range(1, 101)]
+    evaluator.notify(JobsArrived(jobs=page, is_repeat=True, sweep=chain, next_after=100))
+    done = [one.job.id for one in judged(stage).jobs]
+    assert 0 < len(done) < 100
+    assert done == list(range(1, len(done) + 1))
+    assert stage.take_one(messages.SweepJobs).after == done[-1]
+
+
+def test_a_large_running_job_keeps_its_place_and_is_not_answered_twice(stage: Stage) -> None:
+    evaluator, _ = obey(stage, rule(action=["RATE_LIMIT", 1]))
+    evaluator.notify(JobsArrived(jobs=[], running=[job(1, LARGE)], is_repeat=True))
+    assert [shown(one) for one in judged(stage).running] == [(1, "ACCEPT", None, False)]
+    evaluator.notify(JobsArrived(jobs=[], running=[job(1, LARGE)], is_repeat=True))
+    # It has asked, and waits; another answer that knows nothing would make it ask for ever.
+    assert judged(stage).running == []
+    work(evaluator, stage)
+    assert [shown(one) for one in judged(stage).running] == [(1, "ACCEPT", None, True)]
+
+
+def test_a_job_that_ends_meanwhile_is_forgotten(stage: Stage) -> None:
+    evaluator, _ = obey(stage, rule())
+    evaluator.notify(JobsArrived(jobs=[job(1, LARGE)]))
+    stage.take(messages.JobsJudged)
+    evaluator.notify(messages.JobsFinished(jobs=[]))
+    evaluator.notify(messages.JobsFinished(jobs=[(1, "canceled")]))  # type: ignore[list-item]
+    work(evaluator, stage)
+    assert stage.take(messages.JobsJudged) == []
+
+
+def test_under_a_new_chain_what_was_begun_counts_no_more(stage: Stage) -> None:
+    evaluator, _ = obey(stage, rule())
+    evaluator.notify(JobsArrived(jobs=[job(1, LARGE)]))
+    evaluator.notify(RulesChanged(rules=[], serial=5))
+    stage.take(messages.JobsJudged)
+    work(evaluator, stage)
+    assert stage.take(messages.JobsJudged) == []
+
+
+def test_a_job_that_takes_too_much_work_is_held_by_the_rule_at_which_it_was(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "JUDGE_STEPS_MAX", 20 * TEXT)
+    evaluator, _ = obey(stage, rule(OTHER, predicates=[["jobid", ["<", "id", 0]]]), rule())
+    evaluator.notify(JobsArrived(jobs=[job(1, LARGE)]))
+    stage.take(messages.JobsJudged)
+    work(evaluator, stage)
+    assert [shown(one) for one in judged(stage).jobs] == [(1, "PAUSE", UUID, True)]
+    assert stage.take(messages.JobsRejected) == []
+
+
+def test_one_search_that_alone_is_too_much_holds_the_job_too(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "JUDGE_STEPS_MAX", TEXT // 2)
+    evaluator, _ = obey(stage, rule())
+    evaluator.notify(JobsArrived(jobs=[job(1, LARGE)]))
+    work(evaluator, stage)
+    *_, last = stage.take(messages.JobsJudged)
+    assert [shown(one) for one in last.jobs] == [(1, "PAUSE", UUID, True)]
+
+
+def asked_to_test(
+    evaluator: Staged[FilterEvaluator], *jobs: JobArrived, next_after: int | None
+) -> Asker:
+    test = messages.TestFilters()
+    judge = messages.JudgeTest(
+        test=test,
+        last_id=100,
+        jobs=list(jobs),
+        statuses=["queued"] * len(jobs),  # type: ignore[list-item]
+        next_after=next_after,
+    )
+    return evaluator.say(judge)
+
+
+def test_a_test_of_rules_is_answered_after_several_slices(stage: Stage) -> None:
+    evaluator, _ = obey(stage, rule())
+    asker = asked_to_test(evaluator, job(1, LARGE), job(2, SMALL), next_after=None)
+    assert asker.answers == []
+    evaluator.notify(JobsArrived(jobs=[job(3, SMALL)]))
+    assert len(judged(stage).jobs) == 1
+    work(evaluator, stage)
+    rows = asker.answer_as(messages.FiltersTested).rows
+    assert [(row.id, row.now) for row in rows] == [(1, None), (2, (UUID, "REJECT"))]
+
+
+def test_a_page_of_a_test_ends_when_it_has_cost_enough(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "JUDGE_STEPS_MAX", 110 * TEXT)
+    evaluator, _ = obey(stage, rule())
+    large = [job(number, LARGE) for number in (1, 2, 3, 4)]
+    asker = asked_to_test(evaluator, *large, next_after=4)
+    work(evaluator, stage)
+    reply = asker.answer_as(messages.FiltersTested)
+    assert [row.id for row in reply.rows] == [1, 2]
+    assert reply.next_after == 2
+
+
+def test_a_simulation_that_takes_too_much_work_is_refused(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "JUDGE_STEPS_MAX", 60 * TEXT)
+    evaluator, _ = obey(stage, rule())
+    large = [job(number, LARGE) for number in (1, 2, 3)]
+    page = messages.JudgeSimulation(
+        token=7, simulation=messages.Simulate(), last_id=100, jobs=large
+    )
+    evaluator.notify(page)
+    work(evaluator, stage)
+    failed = stage.take_one(messages.SimulationFailed, to="job_queue")
+    assert failed.token == 7
+    assert stage.take(messages.RunSimulation) == []
+
+
+def test_whoever_waits_is_told_when_it_is_replaced(stage: Stage) -> None:
+    evaluator, _ = obey(stage, rule())
+    asker = asked_to_test(evaluator, job(1, LARGE), next_after=None)
+    evaluator.close()
+    assert asker.refusal[0] == "ComponentRestartedError"
+
+
+# Priorities.
+
+URGENT = rule(action="PAUSE", predicates=[["opcode", ["<", "priority", 0]]])
+
+
+def test_after_a_change_of_its_priority_a_job_is_judged_anew(stage: Stage) -> None:
+    evaluator, _ = obey(stage, URGENT)
+    evaluator.notify(messages.JobReprioritised(id=1, priority=-5))
+    stage.take_one(messages.JobReprioritised, to="scheduler")
+    assert stage.take_one(messages.ReportJobs, to="job_queue").ids == [1]
+
+
+def test_rules_that_look_at_ids_alone_judge_nothing_anew(stage: Stage) -> None:
+    evaluator, _ = obey(stage, rule(predicates=[["jobid", [">", "id", 5]]]))
+    evaluator.notify(messages.JobReprioritised(id=1, priority=-5))
+    assert stage.take(messages.ReportJobs) == []
+
+
+def test_what_is_judged_in_slices_begins_anew_with_another_priority(stage: Stage) -> None:
+    heavy = ["&", ["<", "priority", 0], ["!", FINDS_Y]]
+    evaluator, _ = obey(stage, rule(action="PAUSE", predicates=[["opcode", heavy]]))
+    evaluator.notify(JobsArrived(jobs=[job(1, {**LARGE, "priority": -5}, -5)]))
+    evaluator.notify(messages.JobReprioritised(id=1, priority=0))
+    evaluator.notify(JobsArrived(jobs=[job(1, {**LARGE, "priority": 0})], is_repeat=True))
+    work(evaluator, stage)
+    *_, last = stage.take(messages.JobsJudged)
+    assert [shown(one) for one in last.jobs] == [(1, "ACCEPT", None, True)]
+
+
+def test_a_simulation_judges_by_the_priorities_that_it_supposes(stage: Stage) -> None:
+    evaluator, _ = obey(stage, URGENT)
+    simulation = messages.Simulate(priorities={1: -5})
+    jobs = [job(1, {**SMALL, "priority": 0}), job(2, {**SMALL, "priority": 0})]
+    page = messages.JudgeSimulation(token=7, simulation=simulation, last_id=100, jobs=jobs)
+    evaluator.notify(page)
+    run = stage.take_one(messages.RunSimulation, to="scheduler")
+    assert [one.action for one in run.jobs] == ["PAUSE", "ACCEPT"]

@@ -1,0 +1,215 @@
+"""The queue's door: which jobs of a submission filter rules reject."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ganger.actors.queue import submitting
+from ganger.actors.rules.rules_in_force import RulesInForce
+from ganger.storage import jobs, settings
+from ganger.storage.jobs import JobStatus
+from ganger.transport.messages import ChosenUnder, GateAnswered, JobSpec
+
+QUEUED, WAITING, RUNNING = JobStatus.QUEUED, JobStatus.WAITING, JobStatus.RUNNING
+SUCCESS = JobStatus.SUCCESS
+
+UUID = "aaaaaaaa-0000-4000-8000-000000000000"
+OTHER = "bbbbbbbb-0000-4000-8000-000000000000"
+DELAY = {"OP_ID": "OP_TEST_DELAY", "duration": 0}
+EXEC = {"OP_ID": "OP_EXEC", "argv": ["true"]}
+NO_DELAYS = ["opcode", ["=", "OP_ID", "OP_TEST_DELAY"]]
+
+
+def rule(uuid: str = UUID, **fields: Any) -> dict[str, Any]:
+    return {"uuid": uuid, "watermark": 5, "action": "REJECT", "predicates": [NO_DELAYS]} | fields
+
+
+def rejected(*raw: dict[str, Any], jobs: list[JobSpec], first_id: int = 6) -> dict[int, str]:
+    door = RulesInForce(raw)
+    drafts = submitting.drafts(jobs, first_id=first_id, now=0.0, key=None)
+    return door.rejections([draft.job for draft in drafts])
+
+
+def job(*ops: dict[str, Any], **fields: Any) -> JobSpec:
+    return JobSpec(ops=list(ops), **fields)
+
+
+def test_without_rules_everybody_is_let_in() -> None:
+    assert rejected(jobs=[job(DELAY)]) == {}
+
+
+def test_a_rejected_job_is_told_rule_priority_and_reason() -> None:
+    trail = [["gnt:user", "full", 1], ["gnt:user", "ask Ann", 2], ["luxid", "", 3]]
+    told = rejected(rule(priority=4, reason_trail=trail), jobs=[job(DELAY)])
+    assert told == {0: f"rejected by filter rule {UUID} (priority 4, reason: full; ask Ann)"}
+    assert rejected(rule(), jobs=[job(DELAY)]) == {
+        0: f"rejected by filter rule {UUID} (priority 0)"
+    }
+
+
+def test_only_the_jobs_that_a_rule_rejects_are_turned_away() -> None:
+    told = rejected(rule(), jobs=[job(EXEC), job(DELAY), job(EXEC, DELAY), job(EXEC)])
+    assert sorted(told) == [1, 2]
+
+
+@pytest.mark.parametrize("action", ["ACCEPT", "PAUSE", "CONTINUE", ["RATE_LIMIT", 1]])
+def test_no_other_action_turns_anybody_away(action: object) -> None:
+    assert rejected(rule(action=action), jobs=[job(DELAY)]) == {}
+
+
+def test_the_first_rule_in_order_decides_at_the_door_too() -> None:
+    reason = [("gnt:user", "maintenance pink bunny", 1)]
+    admit = rule(OTHER, predicates=[["reason", ["=~", "reason", "pink bunny"]]], action="ACCEPT")
+    told = rejected(rule(priority=1), admit, jobs=[job(DELAY), job(DELAY, reason=reason)])
+    assert list(told) == [0]
+
+
+def test_jobs_are_judged_by_the_ids_that_they_would_get() -> None:
+    late = rule(predicates=[["jobid", [">", "id", "watermark"]]])
+    assert list(rejected(late, jobs=[job(EXEC)] * 3, first_id=4)) == [2]
+
+
+def test_with_a_rejected_job_go_those_that_depend_on_it() -> None:
+    on_the_first = job(EXEC, depends=[(-1, ["success"])])
+    on_the_second = job(EXEC, depends=[(-1, ["error"])])
+    told = rejected(rule(), jobs=[job(DELAY), on_the_first, on_the_second, job(EXEC)])
+    assert sorted(told) == [0, 1, 2]
+    assert told[1] == (
+        "not stored, because it depends on job 0 of the submission, which is rejected"
+    )
+    assert "job 1 of the submission" in told[2]
+
+
+def test_a_dependency_of_a_later_opcode_counts_too() -> None:
+    later = job(EXEC, EXEC | {"depends": [[-1, ["success"]]]})
+    assert sorted(rejected(rule(), jobs=[job(DELAY), later])) == [0, 1]
+
+
+def test_a_dependency_on_an_older_job_keeps_nobody_out() -> None:
+    assert rejected(rule(), jobs=[job(EXEC, depends=[(3, ["success"])])]) == {}
+
+
+def test_a_rule_is_obeyed_from_the_first_to_the_last_moment_of_its_window(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Also when the word that it has opened is still on its way.
+    now = [9.0]
+    monkeypatch.setattr("ganger.actors.rules.rules_in_force.time.time", lambda: now[0])
+    door = RulesInForce([rule(valid_from=10.0, valid_until=20.0)])
+    drafts = submitting.drafts([job(DELAY)], first_id=1, now=0.0, key=None)
+    outcomes = []
+    for moment in (9.0, 10.0, 19.9, 20.0):
+        now[0] = moment
+        outcomes.append(bool(door.rejections([draft.job for draft in drafts])))
+    assert outcomes == [False, True, True, False]
+
+
+def test_when_a_rule_ends_by_itself_is_told() -> None:
+    times = {UUID: 1_800_000_000.0, OTHER: None}
+    door = RulesInForce([rule(uuid, valid_until=until) for uuid, until in times.items()])
+    assert door.ends_at(UUID) == "2027-01-15 08:00:00 UTC"
+    assert door.ends_at(OTHER) == ""
+    # Stored by somebody else, beyond every calendar.
+    assert RulesInForce([rule(valid_until=1e18)]).ends_at(UUID) == ""
+
+
+# The gate.
+
+
+def stored(*statuses: JobStatus, op: dict[str, Any] = DELAY) -> jobs.Job:
+    ops = [jobs.OpcodeEntry(input=op, status=status) for status in statuses]
+    return jobs.Job(id=7, ops=ops)
+
+
+def passed(door: RulesInForce, job: jobs.Job, chain: int = 0, limit: str = "") -> GateAnswered:
+    return door.gate(job, ChosenUnder(chain, limit), has_begun=job.has_begun)
+
+
+def test_the_next_opcode_is_held_by_a_rule_that_pauses_the_job() -> None:
+    door = RulesInForce([rule(action="PAUSE", priority=2), rule(OTHER, priority=3)], 5)
+    for statuses in ([QUEUED], [WAITING], [SUCCESS, QUEUED]):
+        told = passed(door, stored(*statuses))
+        assert (told.is_open, told.is_rejected) == (False, False)
+        assert told.text == f"paused by filter rule {UUID} (priority 2)"
+    assert passed(door, stored(QUEUED, op=EXEC)) == GateAnswered(is_open=True, chain=5)
+
+
+def test_a_rule_rejects_a_job_until_its_first_opcode_runs() -> None:
+    door = RulesInForce([rule()])
+    told = passed(door, stored(WAITING))
+    assert (told.is_open, told.is_rejected) == (False, True)
+    assert told.text == f"rejected by filter rule {UUID} (priority 0)"
+    assert passed(door, stored(SUCCESS, WAITING)).is_open
+    assert passed(door, stored(RUNNING, QUEUED)).is_open
+
+
+def test_a_job_that_was_not_chosen_under_the_limit_is_chosen_anew() -> None:
+    door = RulesInForce([rule(action=["RATE_LIMIT", 3])])
+    assert not passed(door, stored(QUEUED)).is_open
+    assert not passed(door, stored(QUEUED), limit=f"{UUID} 4").is_open
+    assert passed(door, stored(QUEUED), limit=f"{UUID} 3").is_open
+    # What runs is counted as it is.
+    assert passed(door, stored(SUCCESS, QUEUED)).is_open
+
+
+def test_a_job_chosen_under_the_rules_in_force_is_not_looked_at() -> None:
+    door = RulesInForce([rule(action="PAUSE")], 5)
+    assert door.lets_all_start(ChosenUnder(5))
+    assert not door.lets_all_start(ChosenUnder(4))
+    unknown = RulesInForce([rule(action="PAUSE")])
+    assert not unknown.lets_all_start(ChosenUnder())
+    assert RulesInForce([rule(action="ACCEPT")]).lets_all_start(ChosenUnder())
+
+
+def test_a_window_that_opens_stops_those_chosen_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [9.0]
+    monkeypatch.setattr("ganger.actors.rules.rules_in_force.time.time", lambda: now[0])
+    door = RulesInForce([rule(action="PAUSE", valid_from=10.0)], 5)
+    assert passed(door, stored(QUEUED), chain=5) == GateAnswered(is_open=True, chain=5)
+    now[0] = 10.0
+    assert not passed(door, stored(QUEUED), chain=5).is_open
+
+
+def test_a_submission_that_takes_long_to_judge_is_let_in_to_be_judged_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(settings, "ADMISSION_STEPS_MAX", 5_000)
+    monkeypatch.setattr(settings, "ADMISSION_STEPS_PER_JOB", 0)
+    searched = rule(predicates=[["opcode", ["=~", "comment", "x$"]]])
+    small, large = ({**DELAY, "comment": "x" * size} for size in (10, 10_000))
+    # What was judged before the limit counts; what comes behind it is not looked at.
+    assert list(rejected(searched, jobs=[job(small), job(large), job(small)])) == [0]
+
+
+def test_the_limit_grows_with_the_jobs_of_the_submission(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "ADMISSION_STEPS_MAX", 0)
+    assert len(rejected(rule(), jobs=[job(DELAY)] * 500)) == 500
+
+
+def test_what_takes_long_at_the_gate_goes_back_to_be_judged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(settings, "ADMISSION_STEPS_MAX", 5_000)
+    searched = [["opcode", ["=~", "comment", "y"]]]
+    door = RulesInForce([rule(action="PAUSE", predicates=searched)], 5)
+    small = {**DELAY, "comment": "x"}
+    assert passed(door, stored(QUEUED, op=small)).is_open
+    large = stored(QUEUED, op={**DELAY, "comment": "x" * 10_000})
+    told = passed(door, large)
+    assert not told.is_open
+    assert "takes too long to judge" in told.text
+    # Judged by the evaluator, and chosen under these rules, it starts.
+    assert passed(door, large, chain=5).is_open
+    # To be explained, it is held by the rule that takes so long.
+    assert door.stopping(large) == [UUID]
+
+
+def test_the_gate_goes_by_the_priority_that_an_opcode_has_now() -> None:
+    door = RulesInForce([rule(action="PAUSE", predicates=[["opcode", ["<", "priority", 0]]])], 5)
+    waiting = stored(QUEUED)
+    assert passed(door, waiting).is_open
+    waiting.ops[0].priority = -5
+    assert not passed(door, waiting).is_open
+    assert door.stopping(waiting) == [UUID]

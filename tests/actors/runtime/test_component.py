@@ -1,0 +1,500 @@
+"""What every actor shares: turns, errors, start and end; and pykka's five traps."""
+
+from __future__ import annotations
+
+import io
+import os
+import queue
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pykka
+import pytest
+
+from ganger.actors.runtime import component
+from ganger.actors.runtime.component import Component, PollingComponent, Surroundings
+from ganger.actors.supervision import logs, placement
+from ganger.actors.supervision.supervisor import Supervisor
+from ganger.storage import errors, lock_files
+from ganger.storage.settings import Places
+from ganger.transport import messages
+from ganger.transport.addresses import Directory, Envelope
+from ganger.transport.messages import CancelJob, Message
+
+DEADLINE = 10.0
+
+
+def wait(event: threading.Event) -> None:
+    assert event.wait(DEADLINE)
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    reader, writer = os.pipe()
+    yield reader, writer
+    os.close(reader)
+    os.close(writer)
+
+
+# Actors. The ids of the messages say what the handler does.
+
+ANSWER, REFUSE, FAIL, EXIT, BLOCK, LATER, INTERRUPT = range(7)
+
+
+class Recorder(Directory):
+    """A directory that notes what the supervisor is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self.made: list[Any] = []
+
+    def tell(self, name: str, envelope: Envelope) -> bool:
+        if name == "supervisor":
+            self.told.put(envelope.message)
+            return True
+        return super().tell(name, envelope)
+
+    def next(self) -> Message:
+        return self.told.get(timeout=DEADLINE)
+
+
+class Asker:
+    """Waits for answers from another thread."""
+
+    def __init__(self) -> None:
+        self._answers: queue.SimpleQueue[Message] = queue.SimpleQueue()
+
+    def tell(self, envelope: Envelope) -> None:
+        self._answers.put(envelope.message)
+
+    def next(self) -> Message:
+        return self._answers.get(timeout=DEADLINE)
+
+    @property
+    def has_none(self) -> bool:
+        return self._answers.empty()
+
+
+class Subject(Component):
+    """The actor under test."""
+
+    name = "subject"
+
+    def __init__(self, surroundings: Surroundings, incarnation: int) -> None:
+        super().__init__(surroundings, incarnation)
+        assert isinstance(surroundings.directory, Recorder)
+        surroundings.directory.made.append(self)
+        self.went_on = threading.Event()
+        self.blocked = threading.Event()
+        self.closed = 0
+        self.turns = 0
+        self.later: list[Envelope] = []
+
+    def receive(self, envelope: Envelope) -> None:
+        assert isinstance(envelope.message, CancelJob)
+        match envelope.message.id:
+            case 0:
+                envelope.reply(messages.Done())
+            case 1:
+                raise errors.JobStateError("not now")
+            case 2:
+                raise ValueError("a mistake")
+            case 3:
+                raise SystemExit(1)
+            case 4:
+                self.blocked.set()
+                wait(self.went_on)
+            case 5:
+                self.later.append(envelope)
+            case _:
+                raise KeyboardInterrupt
+
+    def turn_ended(self) -> None:
+        self.turns += 1
+        for envelope in self.later:
+            envelope.reply(messages.Done())
+        self.later.clear()
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class Unready(Subject):
+    """Cannot build its state."""
+
+    name = "unready"
+
+    def boot(self) -> None:
+        raise errors.DataDirectoryError("nothing is there")
+
+
+class Dirty(Subject):
+    """Cannot free what it holds."""
+
+    name = "dirty"
+
+    def close(self) -> None:
+        raise OSError("stuck")
+
+
+class Failing(Subject):
+    """Fails at the end of a turn."""
+
+    name = "failing"
+
+    def turn_ended(self) -> None:
+        raise errors.StorageError("no disk")
+
+
+class Ears(PollingComponent):
+    """Reads from a pipe."""
+
+    name = "ears"
+
+    def __init__(self, surroundings: Surroundings, incarnation: int) -> None:
+        super().__init__(surroundings, incarnation)
+        assert isinstance(surroundings.directory, Recorder)
+        surroundings.directory.made.append(self)
+        self.heard: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+
+    def receive(self, envelope: Envelope) -> None:
+        assert isinstance(envelope.message, CancelJob)
+        self.mailbox.watch(envelope.message.id)
+
+    def readable(self, descriptors: list[int]) -> None:
+        for descriptor in descriptors:
+            data = os.read(descriptor, 100)
+            if not data:
+                raise EOFError
+            self.heard.put(data)
+
+
+class Scene:
+    """Real actors on threads of their own."""
+
+    def __init__(self, surroundings: Surroundings, directory: Recorder, log: io.StringIO) -> None:
+        self.surroundings = surroundings
+        self.directory = directory
+        self.log = log
+
+    def start(self, kind: type[Component]) -> Any:
+        """An actor that is ready: the object itself, to look inside."""
+        reference = kind.start(self.surroundings, 5)
+        self.directory.enter(kind.name, reference)
+        self.directory.address(kind.name).notify(messages.Boot())
+        return self.directory.made[-1]
+
+    def tell(self, kind: type[Component], what: int) -> Asker:
+        asker = Asker()
+        self.directory.address(kind.name).tell(Envelope(CancelJob(id=what), asker, number=9))
+        return asker
+
+
+@pytest.fixture
+def scene(tmp_path: Any) -> Iterator[Scene]:
+    directory, log = Recorder(), io.StringIO()
+    lock = lock_files.create(tmp_path, "daemon")
+    yield Scene(
+        Surroundings(
+            directory=directory,
+            places=Places(tmp_path, tmp_path),
+            log=logs.to_file(log),
+            daemon_lock=lock,
+        ),
+        directory,
+        log,
+    )
+    lock.remove()
+    assert pykka.ActorRegistry.stop_all(timeout=DEADLINE) is not None
+
+
+READY = messages.ComponentReady(component="subject", incarnation=5)
+
+
+@pytest.mark.parametrize("what", [ANSWER, REFUSE, LATER])
+def test_a_message_that_is_faster_than_the_first_waits_for_it(scene: Scene, what: int) -> None:
+    reference = Subject.start(scene.surroundings, 5)
+    scene.directory.enter("subject", reference)
+    early = scene.tell(Subject, what)
+    subject = scene.directory.made[-1]
+    assert (early.has_none, subject.turns) == (True, 0)
+    scene.directory.address("subject").notify(messages.Boot())
+    assert scene.directory.next() == READY
+    refusal = messages.Failure("JobStateError", "not now")
+    assert early.next() == (refusal if what == REFUSE else messages.Done())
+
+
+def test_a_message_that_was_too_early_is_refused_if_there_is_no_beginning(scene: Scene) -> None:
+    reference = Unready.start(scene.surroundings, 5)
+    scene.directory.enter("unready", reference)
+    early = scene.tell(Unready, ANSWER)
+    scene.directory.address("unready").notify(messages.Boot())
+    answer = early.next()
+    assert isinstance(answer, messages.Failure)
+    assert answer.error == "ComponentRestartedError"
+
+
+def test_a_mistake_with_an_early_message_refuses_the_ones_behind_it(scene: Scene) -> None:
+    reference = Subject.start(scene.surroundings, 5)
+    scene.directory.enter("subject", reference)
+    early = [scene.tell(Subject, what) for what in (ANSWER, FAIL, ANSWER)]
+    scene.directory.address("subject").notify(messages.Boot())
+    assert scene.directory.next() == READY
+    assert early[0].next() == messages.Done()
+    for asker, error in zip(
+        early[1:], ["RequestFatalError", "ComponentRestartedError"], strict=True
+    ):
+        answer = asker.next()
+        assert isinstance(answer, messages.Failure)
+        assert answer.error == error
+    assert scene.directory.next() == failed("ValueError: a mistake")
+
+
+def failed(text: str, name: str = "subject") -> messages.ComponentFailed:
+    return messages.ComponentFailed(component=name, incarnation=5, text=text)
+
+
+def test_a_component_says_when_it_is_ready(scene: Scene) -> None:
+    scene.start(Subject)
+    assert scene.directory.next() == READY
+    assert scene.tell(Subject, ANSWER).next() == messages.Done()
+
+
+def test_the_end_of_a_turn_does_together_what_the_turn_collected(scene: Scene) -> None:
+    subject = scene.start(Subject)
+    scene.tell(Subject, BLOCK)
+    wait(subject.blocked)
+    before = subject.turns
+    askers = [scene.tell(Subject, LATER) for _ in range(5)]
+    subject.went_on.set()
+    assert [asker.next() for asker in askers] == [messages.Done()] * 5
+    subject.actor_ref.stop(timeout=DEADLINE)
+    assert subject.turns == before + 1
+
+
+# Trap 1: an exception on `ask` would leave the actor alive, in whatever state it is.
+
+
+def test_an_expected_error_answers_the_request_and_the_actor_lives(scene: Scene) -> None:
+    subject = scene.start(Subject)
+    refused = messages.Failure("JobStateError", "not now")
+    assert scene.tell(Subject, REFUSE).next() == refused
+    assert scene.tell(Subject, ANSWER).next() == messages.Done()
+    assert subject.closed == 0
+
+
+def test_an_unexpected_error_answers_the_request_and_stops_the_actor(scene: Scene) -> None:
+    subject = scene.start(Subject)
+    assert scene.directory.next() == READY
+    answer = scene.tell(Subject, FAIL).next()
+    assert isinstance(answer, messages.Failure)
+    # It would end the next one too: whoever asked must not repeat it.
+    assert answer.error == "RequestFatalError"
+    assert "component subject did not survive this request (ValueError: a mistake)" in answer.text
+    assert scene.directory.next() == failed("ValueError: a mistake")
+    assert not subject.actor_ref.is_alive()
+    assert "a mistake" in scene.log.getvalue()
+
+
+# Trap 2: an exception on `tell` would stop the actor, and nobody would hear of it.
+
+
+def test_an_error_that_nobody_waits_for_is_told_to_the_supervisor(scene: Scene) -> None:
+    subject = scene.start(Subject)
+    assert scene.directory.next() == READY
+    scene.directory.address("subject").notify(CancelJob(id=REFUSE))
+    assert scene.directory.next() == failed("not now")
+    assert not subject.actor_ref.is_alive()
+
+
+def test_an_error_at_the_end_of_a_turn_is_told_to_the_supervisor(scene: Scene) -> None:
+    scene.start(Failing)
+    assert isinstance(scene.directory.next(), messages.ComponentReady)
+    assert scene.directory.next() == failed("no disk", "failing")
+
+
+# Trap 3: an exception in `on_start` would stop the actor, and no hook would run.
+
+
+def test_a_component_that_cannot_start_is_told_to_the_supervisor(scene: Scene) -> None:
+    unready = scene.start(Unready)
+    assert scene.directory.next() == failed("nothing is there", "unready")
+    assert not unready.actor_ref.is_alive()
+    assert unready.closed == 1
+
+
+@pytest.mark.parametrize("component", [*placement.COMPONENTS, Supervisor])
+def test_no_component_does_anything_where_pykka_would_not_tell(
+    component: type[Component],
+) -> None:
+    for hook in ("on_start", "on_failure"):
+        assert getattr(component, hook) is getattr(pykka.ThreadingActor, hook)
+    assert component.on_receive is Component.on_receive
+
+
+# Trap 4: a mailbox has no bound.
+
+
+def test_who_lets_work_in_can_see_how_much_waits(scene: Scene) -> None:
+    subject = scene.start(Subject)
+    scene.tell(Subject, BLOCK)
+    wait(subject.blocked)
+    for _ in range(7):
+        scene.tell(Subject, ANSWER)
+    assert scene.directory.depth("subject") == 7
+    subject.went_on.set()
+    subject.actor_ref.stop(timeout=DEADLINE)
+    assert scene.directory.depth("subject") == 0
+
+
+# Trap 5: what is not an `Exception` would stop every actor of the process.
+
+
+@pytest.mark.parametrize(
+    ("what", "text"), [(EXIT, "SystemExit: 1"), (INTERRUPT, "KeyboardInterrupt: ")]
+)
+def test_nothing_that_is_raised_stops_other_actors(scene: Scene, what: int, text: str) -> None:
+    scene.start(Ears)
+    assert isinstance(scene.directory.next(), messages.ComponentReady)
+    subject = scene.start(Subject)
+    assert scene.directory.next() == READY
+    scene.tell(Subject, what)
+    assert scene.directory.next() == failed(text)
+    assert not subject.actor_ref.is_alive()
+    assert [found.actor_class for found in pykka.ActorRegistry.get_all()] == [Ears]
+
+
+# A crash, and the end.
+
+
+def test_a_crash_refuses_everything_that_waits(scene: Scene) -> None:
+    subject = scene.start(Subject)
+    scene.tell(Subject, BLOCK)
+    wait(subject.blocked)
+    scene.tell(Subject, FAIL)
+    waiting = [scene.tell(Subject, ANSWER) for _ in range(3)]
+    subject.went_on.set()
+    for asker in waiting:
+        answer = asker.next()
+        assert isinstance(answer, messages.Failure)
+        assert answer.error == "ComponentRestartedError"
+        assert asker.has_none
+    # Whoever comes later is told at once.
+    late = scene.tell(Subject, ANSWER).next()
+    assert late == messages.Failure(
+        "ComponentRestartedError", "component subject is being restarted"
+    )
+
+
+def test_a_successor_takes_the_place_of_a_crashed_component(scene: Scene) -> None:
+    scene.start(Subject)
+    scene.tell(Subject, FAIL).next()
+    scene.start(Subject)
+    assert scene.tell(Subject, ANSWER).next() == messages.Done()
+
+
+def test_a_crash_frees_what_the_component_holds_once(scene: Scene) -> None:
+    subject = scene.start(Subject)
+    assert scene.directory.next() == READY
+    scene.tell(Subject, FAIL)
+    assert isinstance(scene.directory.next(), messages.ComponentFailed)
+    component.stop_all(Subject, DEADLINE)
+    assert subject.closed == 1
+
+
+def test_trouble_while_closing_is_logged_and_told_all_the_same(scene: Scene) -> None:
+    scene.start(Dirty)
+    assert isinstance(scene.directory.next(), messages.ComponentReady)
+    scene.tell(Dirty, FAIL)
+    assert scene.directory.next() == failed("ValueError: a mistake", "dirty")
+    assert "closing failed" in scene.log.getvalue()
+
+
+def test_a_test_hook_crashes_only_the_component_it_names(scene: Scene) -> None:
+    scene.surroundings = msgspec.structs.replace(scene.surroundings, has_test_hooks=True)
+    scene.start(Subject)
+    assert scene.directory.next() == READY
+    crash = messages.CrashComponent(component="subject")
+    scene.directory.address("subject").notify(crash)
+    told = scene.directory.next()
+    assert isinstance(told, messages.ComponentFailed)
+    assert told.text.startswith("InjectedCrashError")
+
+
+def test_without_test_hooks_nobody_can_crash_a_component(scene: Scene) -> None:
+    subject = scene.start(Subject)
+    assert scene.directory.next() == READY
+    scene.directory.address("subject").notify(messages.CrashComponent(component="subject"))
+    told = scene.directory.next()
+    # It reaches the component's own handler, which does not know it.
+    assert isinstance(told, messages.ComponentFailed)
+    assert not told.text.startswith("InjectedCrashError")
+    assert subject.closed == 1
+
+
+def test_a_component_that_hangs_is_abandoned_and_ends_when_it_goes_on(scene: Scene) -> None:
+    subject = scene.start(Subject)
+    assert scene.directory.next() == READY
+    asker, waiting = Asker(), Asker()
+    scene.directory.tell("subject", Envelope(CancelJob(id=BLOCK), asker))
+    scene.directory.tell("subject", Envelope(CancelJob(id=ANSWER), waiting))
+    wait(subject.blocked)
+    assert isinstance(subject.vitals.handling, Envelope)
+    subject.abandon(errors.ComponentRestartedError("subject hung"))
+    # Everybody who waited is told: who was served must not repeat it, who was next may.
+    served = asker.next()
+    assert isinstance(served, messages.Failure)
+    assert served.error == "RequestFatalError"
+    assert waiting.next() == messages.Failure("ComponentRestartedError", "subject hung")
+    later = Asker()
+    scene.directory.address("subject").tell(Envelope(CancelJob(id=ANSWER), later))
+    assert isinstance(later.next(), messages.Failure)
+    # What it would say from now on reaches nobody.
+    with pytest.raises(component.AbandonedError):
+        subject.address("supervisor")
+    subject.went_on.set()
+    thread = next(found for found in threading.enumerate() if found.ident == subject.vitals.thread)
+    thread.join(DEADLINE)
+    assert not thread.is_alive()
+    assert scene.directory.told.empty()
+
+
+def test_stopping_frees_what_the_component_holds_and_twice_is_harmless(scene: Scene) -> None:
+    subject = scene.start(Subject)
+    assert component.stop_all(Subject, DEADLINE)
+    assert component.stop_all(Subject, DEADLINE)
+    subject.actor_ref.stop(timeout=DEADLINE)
+    assert subject.closed == 1
+
+
+def test_a_component_that_does_not_stop_in_time_is_reported(scene: Scene) -> None:
+    subject = scene.start(Subject)
+    scene.tell(Subject, BLOCK)
+    wait(subject.blocked)
+    assert not component.stop_all(Subject, 0.0)
+    subject.went_on.set()
+    assert subject.actor_stopped.wait(DEADLINE)
+
+
+def test_a_component_may_wait_for_descriptors_too(scene: Scene, pipe: tuple[int, int]) -> None:
+    ears = scene.start(Ears)
+    reader, writer = pipe
+    scene.directory.address("ears").notify(CancelJob(id=reader))
+    for data in (b"one", b"two"):
+        os.write(writer, data)
+        assert ears.heard.get(timeout=DEADLINE) == data
+
+
+def test_an_error_while_reading_a_descriptor_is_told_to_the_supervisor(scene: Scene) -> None:
+    scene.start(Ears)
+    assert isinstance(scene.directory.next(), messages.ComponentReady)
+    reader, writer = os.pipe()
+    os.close(writer)
+    scene.directory.address("ears").notify(CancelJob(id=reader))
+    told = scene.directory.next()
+    assert isinstance(told, messages.ComponentFailed)
+    assert told.text.startswith("EOFError")
+    os.close(reader)

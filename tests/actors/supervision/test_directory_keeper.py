@@ -1,0 +1,96 @@
+"""What others know a daemon by: it comes back when somebody deletes it, or the daemon ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import structlog
+from structlog.testing import capture_logs
+
+from ganger.actors.supervision.directory_keeper import Foothold
+from ganger.storage import errors, lock_files, settings
+
+
+@pytest.fixture(name="places")
+def places_with_a_queue(tmp_path: Path) -> settings.Places:
+    places = settings.places(tmp_path / "data")
+    places.queue.mkdir(parents=True)
+    return places
+
+
+@pytest.fixture(name="foothold")
+def foothold_of_this_process(places: settings.Places) -> Iterator[Foothold]:
+    lock = lock_files.DirectoryLock(places.queue / "lock")
+    yield Foothold(places, lock, structlog.get_logger())
+    lock.release()
+
+
+def test_a_deleted_word_is_written_again(foothold: Foothold, places: settings.Places) -> None:
+    foothold.announce(["ipc:///somewhere"])
+    word = places.beacon.read_bytes()
+    assert json.loads(word)["pid"] == os.getpid()
+    with capture_logs() as lines:
+        foothold.keep()
+        assert lines == []
+        places.beacon.unlink()
+        foothold.keep()
+        foothold.keep()
+    assert [line["event"] for line in lines] == ["daemon.json was deleted; it is back"]
+    assert places.beacon.read_bytes() == word
+
+
+def test_nothing_is_said_before_the_daemon_is_ready(
+    foothold: Foothold, places: settings.Places
+) -> None:
+    foothold.keep()
+    assert not places.beacon.exists()
+
+
+def test_a_disk_that_refuses_is_asked_again(
+    foothold: Foothold, places: settings.Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    foothold.announce([])
+    places.beacon.unlink()
+    with monkeypatch.context() as patch:
+        refuse = errors.StorageError("No space left on device")
+
+        def replace(*_given: object, **_options: object) -> None:
+            raise refuse
+
+        patch.setattr("ganger.storage.documents.replace", replace)
+        foothold.keep()
+    assert not places.beacon.exists()
+    foothold.keep()
+    assert places.beacon.exists()
+
+
+def test_the_lock_file_is_put_back(foothold: Foothold, places: settings.Places) -> None:
+    (places.queue / "lock").unlink()
+    with capture_logs() as lines:
+        foothold.keep()
+        foothold.keep()
+    expected = "the lock file of the queue was deleted; it is back"
+    assert [line["event"] for line in lines] == [expected]
+    assert lock_files.holder(places.queue / "lock") == os.getpid()
+
+
+def test_without_its_directory_nothing_is_put_back(
+    foothold: Foothold, places: settings.Places
+) -> None:
+    foothold.announce([])
+    shutil.rmtree(places.data)
+    with pytest.raises(errors.DirectoryLostError):
+        foothold.keep()
+    assert not places.data.exists()
+
+
+def test_who_goes_takes_its_word_along(foothold: Foothold, places: settings.Places) -> None:
+    foothold.announce([])
+    foothold.withdraw()
+    foothold.withdraw()
+    assert not places.beacon.exists()

@@ -1,0 +1,63 @@
+"""A log that cannot be written, or that nobody reads, costs lines and nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import threading
+
+from ganger.actors.supervision.log_writer import LINES_MAX, LogWriter
+
+
+class Moody(io.StringIO):
+    """A stream that refuses until it is mended."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_broken = True
+        self.refused = threading.Semaphore(0)
+
+    def write(self, text: str) -> int:
+        if self.is_broken:
+            self.refused.release()
+            raise OSError(28, "No space left on device")
+        return super().write(text)
+
+
+def test_lines_are_written_in_order() -> None:
+    stream = io.StringIO()
+    writer = LogWriter(stream)
+    for number in range(100):
+        assert writer.write(f"{number}\n") > 0
+    writer.close(10)
+    assert stream.getvalue().split() == [str(number) for number in range(100)]
+
+
+def test_a_full_disk_costs_lines_which_are_counted_when_it_works_again() -> None:
+    stream = Moody()
+    writer = LogWriter(stream)
+    for _ in range(3):
+        writer.write("lost\n")
+        assert stream.refused.acquire(timeout=10)
+    stream.is_broken = False
+    writer.write("kept\n")
+    writer.close(10)
+    told, kept = stream.getvalue().splitlines()
+    assert "log lines were lost" in told
+    assert kept == "kept"
+
+
+def test_a_reader_who_is_stuck_blocks_nobody() -> None:
+    reader, writer = os.pipe()
+    stream = os.fdopen(writer, "w")
+    log = LogWriter(stream)
+    for _ in range(LINES_MAX + 50):
+        # More than the pipe and the queue can hold, and nobody reads.
+        log.write("x" * 100 + "\n")
+    log.close(0.01)
+    # Now every line fails at once; the thread comes to the end of them.
+    os.close(reader)
+    log.close(10)
+    with contextlib.suppress(BrokenPipeError):
+        stream.close()

@@ -1,0 +1,85 @@
+"""The supervisor on a stage: components that cannot be started."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+from tests.actors.stage import Stage, Staged, Timer
+
+from ganger.actors.scheduling.scheduler import Scheduler
+from ganger.actors.supervision.placement import COMPONENTS
+from ganger.actors.supervision.supervisor import Ending, Supervisor
+from ganger.storage import errors
+from ganger.transport import messages
+from ganger.transport.addresses import Envelope
+
+
+class Started:
+    """Stands for a component's reference."""
+
+
+def test_a_component_is_started_again_when_there_are_descriptors_for_it(
+    stage: Stage, timers: list[Timer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entered: list[str] = []
+    refusals = [None, OSError(errno.EMFILE, "Too many open files"), RuntimeError("no thread"), None]
+
+    def start(_surroundings: object, _incarnation: int) -> Started:
+        if (error := refusals.pop(0)) is not None:
+            raise error
+        return Started()
+
+    monkeypatch.setattr(Scheduler, "start", start)
+    monkeypatch.setattr(Stage, "enter", lambda _, name, __: entered.append(name), raising=False)
+    supervisor = Staged(Supervisor(stage.surroundings, Ending(), lambda: None), stage)
+    supervisor.component._is_booted = supervisor.component._is_up = True
+    supervisor.component._start(Scheduler)
+    assert entered == ["scheduler"]
+    failed = messages.ComponentFailed(component="scheduler", incarnation=1, text="it failed")
+    supervisor.notify(failed)
+    for _ in range(2):
+        [timer] = timers
+        timers.clear()
+        timer.run_out()
+        supervisor.notify(stage.take_one(messages.RestartDue))
+    assert timers == []
+    assert entered == ["scheduler"] * 2
+    # What could not be started has not failed: the limit is for what fails.
+    assert supervisor.component._records["scheduler"].restarts == 1
+
+
+def test_a_daemon_that_cannot_tell_where_it_is_says_what_the_disk_refuses(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> None:
+        raise errors.StorageError("/data/daemon.json: Input/output error")
+
+    ending = Ending()
+    supervisor = Staged(Supervisor(stage.surroundings, ending, refuse), stage)
+    monkeypatch.setattr(supervisor.component, "stop", lambda: None)
+    monkeypatch.setattr(supervisor.component, "_stop_component", lambda _: None)
+    supervisor.component._is_booted = True
+    for component in COMPONENTS:
+        supervisor.component._incarnations[component.name] = 1
+        ready = messages.ComponentReady(component=component.name, incarnation=1)
+        supervisor.notify(ready)
+    assert ending.is_over.is_set()
+    assert isinstance(ending.error, errors.StorageError)
+    assert ending.error.text == "/data/daemon.json: Input/output error"
+
+
+def test_a_supervisor_that_fails_says_of_what(stage: Stage) -> None:
+    ending = Ending()
+
+    def fail() -> None:
+        raise ZeroDivisionError("the number")
+
+    component = Supervisor(stage.surroundings, ending, fail)
+    component._is_booted = True
+    for each in COMPONENTS:
+        component._incarnations[each.name] = 1
+        ready = messages.ComponentReady(component=each.name, incarnation=1)
+        component.on_receive(Envelope(ready))
+    assert ending.error is not None
+    assert ending.error.text == "the supervisor itself failed: the number"

@@ -1,0 +1,554 @@
+"""A damaged data directory: what is found in it, that looking changes nothing, and its repair."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ganger.storage import (
+    errors,
+    job_files,
+    jobs,
+    journal,
+    lock_files,
+    output_blocks,
+    ownership,
+    settings,
+)
+from ganger.storage.fsck import checking, repairing, survey
+from ganger.storage.fsck.findings import KINDS, Kind, Remedy
+from ganger.storage.jobs import JobStatus
+from ganger.storage.journal import (
+    JobArchived,
+    JobsStored,
+    Journal,
+    Record,
+    SegmentBegun,
+    StateStored,
+    _packed,
+)
+
+QUEUED, WAITING, CANCELING, RUNNING, CANCELED, SUCCESS, ERROR = JobStatus
+OUTPUT = output_blocks.Packer().pack(
+    0, [output_blocks.Segment(output_blocks.STDOUT, b"of a job")], 0
+)
+
+
+def body(job_id: int, serial: int, *statuses: JobStatus, livelock: str | None = None) -> bytes:
+    ops = [jobs.OpcodeEntry(input={"OP_ID": "OP_TEST_DELAY"}, status=status) for status in statuses]
+    extra = {jobs.STATE_SERIAL_KEY: serial}
+    return jobs.encode_job(jobs.Job(id=job_id, ops=ops, livelock=livelock, extra=extra))
+
+
+class Disk:
+    """A data directory with jobs 1 to 3 in it, 4 in the archive, and a journal of all four."""
+
+    def __init__(self, root: Path) -> None:
+        self.places = settings.Places(root / "data", root / "run")
+        self.queue = self.places.queue
+        for folder in (self.queue, self.places.archive / "0", self.places.lock_files):
+            folder.mkdir(parents=True)
+        (self.queue / "lock").touch()
+        (self.queue / "version").write_bytes(b"1\n")
+        (self.queue / "serial").write_bytes(b"4\n")
+        for job_id, status in ((1, SUCCESS), (2, ERROR), (3, QUEUED)):
+            self.file(job_id).write_bytes(body(job_id, 2, status))
+        (self.places.archive / "0/job-4").write_bytes(body(4, 3, SUCCESS))
+        self.journal(
+            JobsStored([(job_id, 1, body(job_id, 1, QUEUED)) for job_id in (1, 2, 3, 4)]),
+            StateStored(1, 2, body(1, 2, SUCCESS)),
+            StateStored(4, 3, body(4, 3, SUCCESS)),
+            JobArchived(4),
+        )
+        self.held: list[lock_files.LockFile] = []
+
+    def file(self, job_id: int) -> Path:
+        return self.queue / f"job-{job_id}"
+
+    def journal(self, *records: Record) -> Path:
+        """A new segment with these records; its path."""
+        kept = Journal(self.places.journal)
+        for record in records:
+            kept.append(record)
+        kept.commit(4)
+        kept.close()
+        return kept.segments()[-1]
+
+    def live(self, job_id: int) -> str:
+        """A lock file of a process that lives: this one."""
+        held = lock_files.create(self.places.lock_files, f"job_{job_id:06d}_1")
+        self.held.append(held)
+        return held.path
+
+    def kinds(self) -> list[Kind]:
+        return [finding.kind for finding in checking.check(survey.survey(self.places))]
+
+    def repair(self) -> tuple[list[repairing.Outcome], list[Kind]]:
+        """What was done, and what is found then."""
+        outcomes: list[repairing.Outcome] = []
+        result = repairing.repair(self.places, outcomes.append, lambda _done, _total: None)
+        return outcomes, [finding.kind for finding in result.findings]
+
+    def content(self) -> dict[str, tuple[int, bytes]]:
+        """Every file with its mode and its bytes."""
+        roots = (self.places.data, self.places.run)
+        paths = [path for root in roots for path in sorted(root.rglob("*"))]
+        return {
+            str(path): (path.lstat().st_mode, path.read_bytes() if path.is_file() else b"")
+            for path in paths
+        }
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    made = Disk(tmp_path)
+    yield made
+    for held in made.held:
+        held.remove()
+
+
+# Damage of each kind that can be repaired.
+
+
+def lose_version(disk: Disk) -> None:
+    (disk.queue / "version").unlink()
+
+
+def tear_version(disk: Disk) -> None:
+    (disk.queue / "version").write_bytes(b"")
+
+
+def close_job(disk: Disk) -> None:
+    disk.file(1).chmod(0o040)
+
+
+def lose_serial(disk: Disk) -> None:
+    (disk.queue / "serial").unlink()
+
+
+def write_an_endless_serial(disk: Disk) -> None:
+    (disk.queue / "serial").write_bytes(b"9" * 5_000)
+
+
+def scribble_serial(disk: Disk) -> None:
+    (disk.queue / "serial").write_bytes(b"four\n")
+
+
+def forget_a_state(disk: Disk) -> None:
+    disk.file(1).write_bytes(body(1, 1, RUNNING))
+
+
+def lose_a_journaled_job(disk: Disk) -> None:
+    disk.file(1).unlink()
+
+
+def tear_a_journaled_job(disk: Disk) -> None:
+    disk.file(1).write_bytes(body(1, 2, SUCCESS)[:20])
+
+
+def move_back(disk: Disk) -> None:
+    shutil.move(disk.places.archive / "0/job-4", disk.file(4))
+
+
+def tear_what_was_moved_back(disk: Disk) -> None:
+    move_back(disk)
+    disk.file(4).write_bytes(b"{")
+
+
+def lose_from_the_archive(disk: Disk) -> None:
+    (disk.places.archive / "0/job-4").unlink()
+
+
+def damage_the_journal(disk: Disk) -> None:
+    path = disk.journal(StateStored(2, 2, body(2, 2, ERROR)), StateStored(3, 1, body(3, 1, QUEUED)))
+    data = bytearray(path.read_bytes())
+    data[data.index(b"OP_TEST_DELAY")] ^= 1
+    path.write_bytes(data)
+
+
+def rename_a_job(disk: Disk) -> None:
+    disk.file(2).rename(disk.queue / "job-0002")
+
+
+def copy_under_another_name(disk: Disk) -> None:
+    shutil.copy(disk.file(2), disk.queue / "job-0002")
+
+
+def archive_elsewhere(disk: Disk) -> None:
+    (disk.places.archive / "7").mkdir()
+    (disk.places.archive / "7/job-5").write_bytes(body(5, 1, SUCCESS))
+    (disk.queue / "serial").write_bytes(b"5\n")
+
+
+def add_torn_job(disk: Disk) -> None:
+    disk.file(9).write_bytes(b'{"id": 9')
+
+
+def add_folder_as_job(disk: Disk) -> None:
+    disk.file(9).mkdir()
+
+
+def add_pipe_as_job(disk: Disk) -> None:
+    os.mkfifo(disk.file(9))
+
+
+def add_link_to_nowhere(disk: Disk) -> None:
+    disk.file(9).symlink_to("nowhere")
+
+
+def add_foreign_job(disk: Disk) -> None:
+    shutil.copy(disk.file(2), disk.file(9))
+
+
+def add_job_of_an_impossible_id(disk: Disk) -> None:
+    disk.file(10**20).write_bytes(body(10**20, 1, SUCCESS))
+
+
+def copy_into_the_archive(disk: Disk) -> None:
+    shutil.copy(disk.file(2), disk.places.archive / "0/job-2")
+
+
+def tear_an_archived_job(disk: Disk) -> None:
+    (disk.places.archive / "0/job-3").write_bytes(b"\xff\xfe")
+
+
+def tear_a_journaled_archived_job(disk: Disk) -> None:
+    (disk.places.archive / "0/job-4").write_bytes(b"")
+
+
+def leave_input_of_nobody(disk: Disk) -> None:
+    disk.places.spool.mkdir()
+    (disk.places.spool / "job-5-input-0").write_bytes(b"never answered")
+    (disk.places.spool / "job-3-input-0").write_bytes(b"of job 3")
+
+
+def leave_output_behind_in_the_queue(disk: Disk) -> None:
+    disk.places.spool.mkdir()
+    (disk.places.spool / "job-4-output").write_bytes(OUTPUT)
+
+
+def archive_output_too_early(disk: Disk) -> None:
+    (disk.places.archive / "0/spool").mkdir()
+    (disk.places.archive / "0/spool/job-2-output").write_bytes(OUTPUT)
+    (disk.places.archive / "0/spool/job-4-input-1").write_bytes(b"of job 4")
+
+
+def leave_a_lock_file(disk: Disk) -> None:
+    (disk.places.lock_files / "job_000001_1").touch()
+    (disk.places.lock_files / "ganger-daemon_1").touch()
+
+
+def tear_locks(disk: Disk) -> None:
+    disk.places.locks.write_bytes(b"[[")
+
+
+def leave_temporary_files(disk: Disk) -> None:
+    (disk.queue / ".tmp-job-1.7.0").write_bytes(b"half")
+    (disk.places.data / ".tmp-locks.data.7.0").write_bytes(b"half")
+
+
+DAMAGES: dict[Callable[[Disk], None], set[Kind]] = {
+    lose_version: {Kind.VERSION_MISSING},
+    tear_version: {Kind.VERSION_TORN},
+    close_job: {Kind.MODE},
+    lose_serial: {Kind.SERIAL},
+    write_an_endless_serial: {Kind.SERIAL},
+    scribble_serial: {Kind.SERIAL},
+    forget_a_state: {Kind.JOURNAL_AHEAD},
+    lose_a_journaled_job: {Kind.JOURNAL_AHEAD},
+    tear_a_journaled_job: {Kind.JOURNAL_AHEAD},
+    move_back: {Kind.NOT_ARCHIVED},
+    tear_what_was_moved_back: {Kind.NOT_ARCHIVED},
+    lose_from_the_archive: {Kind.NOT_ARCHIVED},
+    damage_the_journal: {Kind.JOURNAL_DAMAGED},
+    rename_a_job: {Kind.MISPLACED},
+    copy_under_another_name: {Kind.MISPLACED},
+    archive_elsewhere: {Kind.MISPLACED},
+    add_torn_job: {Kind.SERIAL, Kind.JOB_UNREADABLE},
+    add_folder_as_job: {Kind.SERIAL, Kind.JOB_UNREADABLE},
+    add_pipe_as_job: {Kind.SERIAL, Kind.JOB_UNREADABLE},
+    add_link_to_nowhere: {Kind.SERIAL, Kind.JOB_UNREADABLE},
+    add_foreign_job: {Kind.SERIAL, Kind.JOB_UNREADABLE},
+    add_job_of_an_impossible_id: {Kind.JOB_UNREADABLE},
+    copy_into_the_archive: {Kind.DOUBLE},
+    tear_an_archived_job: {Kind.ARCHIVED_UNREADABLE},
+    tear_a_journaled_archived_job: {Kind.ARCHIVED_UNREADABLE},
+    leave_input_of_nobody: {Kind.SPOOL_ORPHAN},
+    leave_output_behind_in_the_queue: {Kind.SPOOL_MISPLACED},
+    archive_output_too_early: {Kind.SPOOL_MISPLACED},
+    leave_a_lock_file: {Kind.LOCK_DEAD},
+    tear_locks: {Kind.LOCKS_UNREADABLE},
+    leave_temporary_files: {Kind.TEMPORARY},
+}
+
+damages = pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
+
+
+def test_a_directory_in_order_is_clean(disk: Disk) -> None:
+    before = disk.content()
+    assert disk.kinds() == []
+    assert disk.repair() == ([], [])
+    assert disk.content() == before
+
+
+def test_everything_that_can_be_repaired_is_damaged_here_and_has_its_action() -> None:
+    repairable = {kind for kind, info in KINDS.items() if info.remedy is Remedy.REPAIR}
+    assert set(repairing.ACTIONS) == repairable
+    assert set().union(*DAMAGES.values()) == repairable
+
+
+@damages
+def test_damage_is_found_and_looking_changes_nothing(
+    disk: Disk, damage: Callable[[Disk], None]
+) -> None:
+    damage(disk)
+    before = disk.content()
+    assert set(disk.kinds()) == DAMAGES[damage]
+    assert disk.content() == before
+
+
+@damages
+def test_damage_is_repaired_and_a_second_repair_does_nothing(
+    disk: Disk, damage: Callable[[Disk], None]
+) -> None:
+    damage(disk)
+    outcomes, left = disk.repair()
+    assert all(outcome.error is None and outcome.action for outcome in outcomes)
+    assert {outcome.finding.kind for outcome in outcomes} >= DAMAGES[damage]
+    assert {KINDS[kind].remedy for kind in left} <= {Remedy.NONE}
+    repaired = disk.content()
+    assert disk.repair() == ([], left)
+    assert disk.content() == repaired
+
+
+@damages
+def test_after_a_repair_the_jobs_are_all_there(disk: Disk, damage: Callable[[Disk], None]) -> None:
+    damage(disk)
+    disk.repair()
+    directory = job_files.QueueDirectory(disk.places)
+    assert directory.has_version()
+    assert directory.read_serial() >= 4
+    found = {job_id: directory.read(job_id) for job_id in directory.live_ids()}
+    expected = {1: body(1, 2, SUCCESS), 2: body(2, 2, ERROR), 3: body(3, 2, QUEUED)}
+    if damage is copy_into_the_archive:
+        del expected[2]
+    assert found == expected
+    assert directory.read_archived(4) == body(4, 3, SUCCESS)
+
+
+@damages
+def test_a_repair_deletes_nothing_but_what_means_nothing(
+    disk: Disk, damage: Callable[[Disk], None]
+) -> None:
+    damage(disk)
+    before = disk.content()
+    disk.repair()
+    kept = [data for path, (_, data) in disk.content().items() if ".spare-" not in path]
+    gone = {Path(path).name for path, (_, data) in before.items() if data not in kept}
+    meaningless = {".tmp-job-1.7.0", ".tmp-locks.data.7.0"}
+    if (disk.queue / "serial").read_bytes() > b"4\n":
+        meaningless.add("serial")
+    if damage is forget_a_state:
+        # An older state, whole, of which the journal has the newer one.
+        meaningless.add("job-1")
+    assert gone <= meaningless
+
+
+# Particular repairs.
+
+
+def test_a_quarantined_file_keeps_its_name_and_gives_way_to_none(disk: Disk) -> None:
+    for text in (b"one", b"two", b"three"):
+        disk.file(9).write_bytes(text)
+        disk.repair()
+    kept = {path.name: path.read_bytes() for path in disk.places.quarantine.iterdir()}
+    assert kept == {"job-9": b"one", "job-9.2": b"two", "job-9.3": b"three"}
+    assert job_files.QueueDirectory(disk.places).highest_quarantined_id() == 9
+
+
+def test_an_id_in_quarantine_is_not_given_again_whatever_else_is_lost(disk: Disk) -> None:
+    add_torn_job(disk)
+    disk.repair()
+    (disk.queue / "serial").unlink()
+    assert disk.kinds()[0] is Kind.SERIAL
+    disk.repair()
+    assert (disk.queue / "serial").read_bytes() == b"9\n"
+
+
+def test_a_misplaced_file_does_not_take_the_place_of_another_one(disk: Disk) -> None:
+    other = body(2, 7, SUCCESS)
+    (disk.queue / "job-0002").write_bytes(other)
+    disk.repair()
+    assert disk.file(2).read_bytes() == body(2, 2, ERROR)
+    assert (disk.places.quarantine / "job-0002").read_bytes() == other
+
+
+def test_a_damaged_segment_is_copied_once_and_left_in_place(disk: Disk) -> None:
+    damage_the_journal(disk)
+    segment = max(disk.places.journal.iterdir())
+    before = segment.read_bytes()
+    [outcome], left = disk.repair()
+    assert outcome.finding.path == str(segment)
+    assert segment.read_bytes() == before
+    assert (disk.places.quarantine / segment.name).read_bytes() == before
+    assert left == [Kind.JOURNAL_TORN, Kind.QUARANTINED]
+
+
+def test_the_file_of_a_living_process_is_not_touched(disk: Disk) -> None:
+    lock_file = disk.live(1)
+    older = body(1, 1, RUNNING, livelock=lock_file)
+    disk.file(1).write_bytes(older)
+    (disk.queue / ".tmp-job-1.7.0").write_bytes(b"being written")
+    before = disk.content()
+    assert disk.repair() == ([], [])
+    assert disk.content() == before
+
+
+def test_a_torn_file_of_a_living_process_is_not_touched(disk: Disk) -> None:
+    disk.live(9)
+    disk.file(9).write_bytes(b"torn")
+    outcomes, left = disk.repair()
+    assert [outcome.finding.kind for outcome in outcomes] == [Kind.SERIAL]
+    assert left == [Kind.JOB_UNREADABLE_ALIVE]
+    assert disk.file(9).read_bytes() == b"torn"
+
+
+def test_locks_that_are_unreadable_stay_while_a_job_lives(disk: Disk) -> None:
+    disk.file(1).write_bytes(body(1, 3, RUNNING, livelock=disk.live(1)))
+    tear_locks(disk)
+    assert disk.repair() == ([], [Kind.LOCKS_UNREADABLE_ALIVE])
+    assert disk.places.locks.read_bytes() == b"[["
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "kind"),
+    [
+        ("config.data", b"{", Kind.CONFIG_UNREADABLE),
+        ("config.data", b'{"filters": {"x": {"uuid": 1}}}', Kind.RULE_UNREADABLE),
+        ("keys/server.key", b"secret\n", Kind.KEY_UNREADABLE),
+        ("keys/clients/me.pub", b"", Kind.KEY_UNREADABLE),
+        ("queue/archive/0/job-3", body(3, 1, RUNNING), Kind.DOUBLE_DIFFERS),
+        ("queue/archive/0/job-4", body(4, 9, RUNNING), Kind.NOT_ARCHIVED),
+        ("queue/archive/0/job-2", body(2, 9, ERROR), Kind.DOUBLE_DIFFERS),
+    ],
+)
+def test_what_is_for_people_to_decide_is_left_alone(
+    disk: Disk, name: str, data: bytes, kind: Kind
+) -> None:
+    path = disk.places.data / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    assert kind in disk.kinds()
+    _, left = disk.repair()
+    if KINDS[kind].remedy is Remedy.OPERATOR:
+        assert kind in left
+        assert path.read_bytes() == data
+
+
+def test_an_archived_job_that_has_not_ended_is_told(disk: Disk) -> None:
+    (disk.places.archive / "0/job-5").write_bytes(body(5, 1, RUNNING))
+    _, left = disk.repair()
+    assert left == [Kind.ARCHIVED_UNFINISHED]
+
+
+def test_a_segment_that_cannot_be_read_stops_repairs_of_job_files(disk: Disk) -> None:
+    (disk.places.journal / "00000009.journal").mkdir()
+    add_torn_job(disk)
+    outcomes, left = disk.repair()
+    assert outcomes == []
+    assert left == [Kind.JOURNAL_UNREADABLE]
+    assert disk.file(9).read_bytes() == b'{"id": 9'
+
+
+def test_foreign_and_kept_files_are_told_or_ignored_and_left(disk: Disk) -> None:
+    for name in ("notes", "job-1.bak", "archive/readme", "archive/0/job-x", "journal/old"):
+        (disk.queue / name).write_bytes(b"mine")
+    for name in (".spare-1-1-1", "drain"):
+        (disk.queue / name).write_bytes(b"")
+    before = disk.content()
+    assert disk.repair() == ([], [Kind.FOREIGN] * 5)
+    assert disk.content() == before
+
+
+def test_a_repair_that_the_disk_refuses_is_told_and_tried_once(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_torn_job(disk)
+
+    def refuse(_: job_files.QueueDirectory, file: str) -> str:
+        raise errors.StorageError(f"{file}: No space left on device")
+
+    monkeypatch.setattr(job_files.QueueDirectory, "quarantine", refuse)
+    outcomes, left = disk.repair()
+    assert [outcome.error for outcome in outcomes] == [
+        None,
+        f"{disk.file(9)}: No space left on device",
+    ]
+    assert left == [Kind.JOB_UNREADABLE]
+
+
+# What is refused.
+
+
+def test_a_directory_without_a_queue_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(errors.DataDirectoryError) as caught:
+        survey.survey(settings.Places(tmp_path, tmp_path / "run"))
+    assert caught.value.text == f"{tmp_path}/queue: there is no queue directory"
+
+
+def test_a_queue_of_another_version_is_refused(disk: Disk) -> None:
+    (disk.queue / "version").write_bytes(b"2\n")
+    with pytest.raises(errors.DataDirectoryError) as caught:
+        disk.repair()
+    assert caught.value.text == f"{disk.queue}/version: queue version '2', expected 1"
+
+
+def test_a_journal_of_another_version_is_refused_before_anything_changes(disk: Disk) -> None:
+    later = _packed(SegmentBegun(journal.FORMAT_VERSION + 1, 4))
+    path = disk.places.journal / "00000009.journal"
+    path.write_bytes(later)
+    add_torn_job(disk)
+    before = disk.content()
+    with pytest.raises(errors.DataDirectoryError) as caught:
+        disk.repair()
+    assert caught.value.text == f"{path}: journal format 2, supported is 1"
+    assert disk.content() == before
+
+
+def test_a_living_daemon_is_seen_also_when_its_hold_on_the_directory_is_lost(disk: Disk) -> None:
+    held = lock_files.create(disk.places.lock_files, "ganger-daemon_1")
+    disk.held.append(held)
+    with pytest.raises(errors.DirectoryLockedError) as caught:
+        disk.kinds()
+    told = f"{held.path}: a daemon lives (pid {os.getpid()}); stop it first"
+    assert caught.value.text == told
+
+
+def test_only_the_owner_may_repair(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    ownership.require_own(disk.places, "fsck --repair")
+    monkeypatch.setattr(os, "geteuid", lambda: disk.queue.stat().st_uid + 1)
+    with pytest.raises(errors.DataDirectoryError, match="run it as its owner"):
+        ownership.require_own(disk.places, "fsck --repair")
+
+
+def test_the_reader_is_told_how_far_it_is(disk: Disk) -> None:
+    told: list[tuple[int, int]] = []
+    survey.survey(disk.places, lambda done, total: told.append((done, total)))
+    assert told == [(0, 4), (1, 4), (2, 4), (3, 4), (4, 4)]
+
+
+def test_damaged_output_is_found_and_left_as_it_is(disk: Disk) -> None:
+    kinds = disk.kinds()
+    disk.places.spool.mkdir()
+    (disk.places.spool / "job-3-output").write_bytes(OUTPUT + b"torn")
+    (disk.places.archive / "0/spool").mkdir()
+    (disk.places.archive / "0/spool/job-4-output").write_bytes(OUTPUT)
+    assert sorted(disk.kinds()) == sorted([*kinds, Kind.OUTPUT_DAMAGED])
+    outcomes, left = disk.repair()
+    assert Kind.OUTPUT_DAMAGED not in [outcome.finding.kind for outcome in outcomes]
+    assert Kind.OUTPUT_DAMAGED in left
+    assert (disk.places.spool / "job-3-output").read_bytes() == OUTPUT + b"torn"

@@ -1,0 +1,243 @@
+"""The verbs for filter rules, of both clients, against a small daemon with real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.transport.fake_daemon import PATIENCE_SECONDS, FakeDaemon
+
+from ganger.storage import errors
+from ganger.transport.client import requests
+from ganger.transport.client.async_client import AsyncClient
+from ganger.transport.client.client import Client
+from ganger.transport.messages import ReplaceFilter, SubmitJobs
+
+OP = {"OP_ID": "OP_TEST_DELAY", "duration": 0}
+UUID = "aaaaaaaa-0000-4000-8000-000000000000"
+PREDICATES = [["jobid", [">", "id", "watermark"]]]
+
+
+@pytest.fixture
+def client(data: Path) -> Iterator[Client]:
+    with Client(data, timeout=PATIENCE_SECONDS) as client:
+        yield client
+
+
+def test_a_rule_arrives_as_it_was_written(daemon: FakeDaemon, client: Client) -> None:
+    uuid = client.add_filter(
+        priority=3,
+        predicates=PREDICATES,
+        action=["RATE_LIMIT", 4],
+        reason="slow",
+        valid_from=5.0,
+        valid_until=6.5,
+    )
+    sent = daemon.store.filters[uuid]
+    assert (sent.priority, sent.predicates, sent.action) == (3, PREDICATES, ["RATE_LIMIT", 4])
+    assert (sent.reason, sent.valid_from, sent.valid_until) == ("slow", 5.0, 6.5)
+
+
+def test_a_rule_needs_nothing(daemon: FakeDaemon, client: Client) -> None:
+    sent = daemon.store.filters[client.add_filter()]
+    assert (sent.priority, sent.predicates, sent.action, sent.reason) == (0, [], "CONTINUE", "")
+
+
+def test_each_new_rule_gets_a_uuid_of_its_own_unless_it_is_given(
+    daemon: FakeDaemon, client: Client
+) -> None:
+    made = {client.add_filter() for _ in range(3)}
+    assert client.add_filter(uuid=UUID) == UUID
+    assert set(daemon.store.filters) == made | {UUID}
+
+
+def test_a_rule_is_replaced_and_made_where_there_is_none(
+    daemon: FakeDaemon, client: Client
+) -> None:
+    assert client.replace_filter(UUID, priority=1, reason="first") == UUID
+    assert client.replace_filter(UUID, action="PAUSE") == UUID
+    [sent] = daemon.store.filters.values()
+    assert (sent.priority, sent.action, sent.reason) == (0, "PAUSE", "")
+
+
+@pytest.mark.usefixtures("daemon")
+def test_rules_are_listed_all_or_some(client: Client) -> None:
+    client.add_filter(uuid=UUID, priority=2, action="PAUSE", reason="why")
+    other = client.add_filter()
+    assert [row.uuid for row in client.filters()] == [UUID, other]
+    [row] = client.filters([UUID])
+    assert (row.priority, row.action, row.reason_trail) == (2, "PAUSE", [["gnt:user", "why", 1]])
+    assert client.filters([]) == []
+
+
+def test_a_rule_is_deleted_once(daemon: FakeDaemon, client: Client) -> None:
+    client.add_filter(uuid=UUID)
+    client.delete_filter(UUID)
+    assert daemon.store.filters == {}
+    with pytest.raises(errors.UnknownFilterError, match=UUID):
+        client.delete_filter(UUID)
+
+
+def test_a_rule_that_is_sent_again_keeps_its_uuid(daemon: FakeDaemon, client: Client) -> None:
+    # Who was to answer it was replaced, and nobody knows whether the rule was stored.
+    daemon.refusals[ReplaceFilter] = [errors.ComponentRestartedError("gone")]
+    uuid = client.add_filter(action="PAUSE")
+    sent = [daemon.wait_for(ReplaceFilter) for _ in range(2)]
+    assert sent[0] == sent[1] == daemon.store.filters[uuid]
+
+
+def test_a_rejected_job_raises_and_of_a_batch_the_others_are_told(
+    daemon: FakeDaemon, client: Client
+) -> None:
+    daemon.store.rejected = {1: f"rejected by filter rule {UUID} (priority 0)"}
+    with pytest.raises(errors.RejectedError, match=rf"^job 1 is .* {UUID} .* ids 1, 2$") as caught:
+        client.submit_many([OP, OP, OP])
+    assert caught.value.ids == [1, None, 2]
+    assert len(daemon.store.specs) == 2
+
+
+def test_a_refusal_of_the_daemon_arrives_with_its_class(daemon: FakeDaemon, client: Client) -> None:
+    daemon.refusals[SubmitJobs] = [errors.RejectedError("the job is rejected by filter rule x")]
+    with pytest.raises(
+        errors.RejectedError, match=r"^the job is rejected by filter rule x$"
+    ) as caught:
+        client.submit(OP)
+    assert list(caught.value.ids) == []
+
+
+def test_the_asynchronous_client_has_the_same_verbs(daemon: FakeDaemon, data: Path) -> None:
+    async def scene() -> None:
+        async with AsyncClient(data, timeout=PATIENCE_SECONDS) as client:
+            uuid = await client.add_filter(action="PAUSE", predicates=PREDICATES, reason="x")
+            assert await client.replace_filter(UUID, action="REJECT", valid_until=9.0) == UUID
+            assert [row.uuid for row in await client.filters()] == [uuid, UUID]
+            assert [row.valid_until for row in await client.filters([UUID])] == [9.0]
+            await client.delete_filter(uuid)
+            with pytest.raises(errors.UnknownFilterError):
+                await client.delete_filter(uuid)
+            daemon.store.rejected = {0: "rejected by x"}
+            with pytest.raises(errors.RejectedError) as caught:
+                await client.submit_many([OP, OP])
+            assert caught.value.ids == [None, 1]
+
+    asyncio.run(scene())
+    assert list(daemon.store.filters) == [UUID]
+
+
+@pytest.mark.parametrize(
+    ("expression", "told"),
+    [
+        (["=", "id", 2**63], "an integer of at most 64 bits"),
+        (["=", "id", "\ud800"], "text that UTF-8 can hold"),
+        (["=", "id", {1: 2}], "str as key, got int"),
+        (["=", "id", object()], "plain data, got object"),
+    ],
+)
+def test_what_cannot_be_sent_of_a_rule_is_refused_with_its_place(
+    client: Client, expression: list[Any], told: str
+) -> None:
+    place = rf"^predicates\[0\]\[1\]\[2\]: expected {told}$"
+    rule: dict[str, Any] = {"action": "PAUSE", "predicates": [["jobid", expression]]}
+    with pytest.raises(errors.FilterRuleError, match=place):
+        client.add_filter(**rule)
+    with pytest.raises(errors.FilterRuleError, match=place):
+        client.test_filters(rule)
+    with pytest.raises(errors.FilterRuleError, match=place):
+        client.simulate(rule=rule)
+
+
+def test_no_reason_is_taken_alike_by_a_rule_that_is_tried_and_one_that_is_stored(
+    daemon: FakeDaemon, client: Client
+) -> None:
+    tried = requests.proposed_filter({"action": "PAUSE", "reason": None})
+    client.add_filter(uuid=UUID, action="PAUSE", reason=None)  # type: ignore[arg-type]
+    stored = daemon.store.filters[UUID]
+    assert (tried.reason, stored.reason) == ("", "")
+
+
+NO_ACTION = (
+    r'^action: expected one of ACCEPT, PAUSE, REJECT, CONTINUE, or \["RATE_LIMIT", n\], got '
+)
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"action": None}, f"{NO_ACTION}NoneType$"),
+        ({"action": 5}, f"{NO_ACTION}int$"),
+        ({"predicates": None}, r"^predicates: expected a list of predicates, got NoneType$"),
+        ({"predicates": {}}, r"^predicates: expected a list of predicates, got dict$"),
+        ({"uuid": 5}, r"^uuid: expected a UUID, got int$"),
+        ({"reason": 5}, r"^reason: expected a text, or a list of entries, got int$"),
+    ],
+)
+def test_a_wrong_rule_is_told_by_the_argument_and_stored_nowhere(
+    daemon: FakeDaemon, client: Client, data: Path, fields: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(errors.BadRequestError, match=told):
+        client.add_filter(**{"action": "PAUSE", **fields})
+
+    async def scene() -> None:
+        async with AsyncClient(data, timeout=PATIENCE_SECONDS) as other:
+            with pytest.raises(errors.BadRequestError, match=told):
+                await other.add_filter(**{"action": "PAUSE", **fields})
+
+    asyncio.run(scene())
+    assert daemon.store.filters == {}
+
+
+def test_an_empty_list_of_predicates_is_every_job_and_a_limit_may_be_one_text(
+    daemon: FakeDaemon, client: Client
+) -> None:
+    sent = daemon.store.filters[client.add_filter(action="RATE_LIMIT 3", predicates=[])]
+    assert (sent.predicates, sent.action) == ([], ["RATE_LIMIT", 3])
+
+
+WRONG: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
+    ("delete_filter", (5,), {}, r"^uuid: expected a UUID, got int$"),
+    ("filters", (5,), {}, r"^uuids: expected a list of UUIDs, got int$"),
+    ("limits", (), {"running": 0}, r"^running: expected a number from 1 on, got 0$"),
+    ("limits", (), {"tracked": "5"}, r"^tracked: expected a number from 1 on, got str$"),
+    ("test_filters", (5,), {}, r"^rule: expected a rule \(a dictionary\), got int$"),
+    ("test_filters", (), {"without": 5}, r"^without: expected the UUID of a rule, got int$"),
+    ("simulate", (), {"rule": 5}, r"^rule: expected a rule \(a dictionary\), got int$"),
+    ("simulate", (), {"ended": [5]}, r"^ended: expected a dictionary by job id, got list$"),
+    ("simulate", (), {"priorities": 5}, r"^priorities: expected a dictionary by job id, got int$"),
+    ("set_priority", (1, "high"), {}, r"^priority: expected a whole number, got str$"),
+    ("set_priority", (1, 20), {}, r"^priority: expected -20 to 19, got 20$"),
+    ("autoarchive", ("7d",), {}, r"^age: expected a number of seconds, got str$"),
+    ("autoarchive", (float("nan"),), {}, r"^age: expected a number of seconds, got float$"),
+]
+
+
+@pytest.mark.parametrize(("verb", "words", "named", "told"), WRONG)
+def test_an_argument_of_a_wrong_type_is_told_by_its_name(
+    client: Client, data: Path, verb: str, words: tuple[Any, ...], named: dict[str, Any], told: str
+) -> None:
+    # Without a daemon: nothing is asked of it.
+    with pytest.raises(errors.BadRequestError, match=told):
+        getattr(client, verb)(*words, **named)
+
+    async def scene() -> None:
+        async with AsyncClient(data, timeout=PATIENCE_SECONDS) as other:
+            with pytest.raises(errors.BadRequestError, match=told):
+                await getattr(other, verb)(*words, **named)
+
+    asyncio.run(scene())
+
+
+@pytest.mark.usefixtures("daemon")
+def test_all_rules_or_none_or_some_are_listed_by_both_clients(client: Client, data: Path) -> None:
+    client.add_filter(uuid=UUID)
+
+    choices: tuple[list[str] | None, ...] = (None, [], [UUID])
+
+    async def scene() -> list[int]:
+        async with AsyncClient(data, timeout=PATIENCE_SECONDS) as other:
+            return [len(await other.filters(wanted)) for wanted in choices]
+
+    assert [len(client.filters(wanted)) for wanted in choices] == [1, 0, 1]
+    assert asyncio.run(scene()) == [1, 0, 1]

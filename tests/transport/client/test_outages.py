@@ -1,0 +1,122 @@
+"""What a client says while its daemon is gone."""
+
+from __future__ import annotations
+
+import pytest
+from tests.transport.talk import TIMEOUT, Talk, failed
+
+from ganger.transport import messages
+from ganger.transport.client.outages import BACK, GONE, TOLD_AFTER_SECONDS, Outage
+from ganger.transport.client.session import LinkEvent
+
+
+@pytest.fixture
+def told() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def talk(told: list[str]) -> Talk:
+    return Talk(on_outage=told.append)
+
+
+def wait(talk: Talk) -> None:
+    """Let the time pass that the session itself says it wants to wait."""
+    seconds = talk.session.wait_seconds(talk.now)
+    assert seconds is not None
+    talk.turn(seconds)
+
+
+def test_whoever_waits_is_told_that_the_daemon_is_gone_and_that_it_is_back(
+    talk: Talk, told: list[str]
+) -> None:
+    talk.watch(1)
+    lost_at = talk.now
+    talk.link(LinkEvent.LOST)
+    talk.turn()
+    assert told == []
+    wait(talk)
+    assert told == [GONE]
+    assert talk.now == lost_at + TOLD_AFTER_SECONDS
+    # Attempts to connect that come to nothing are no news.
+    talk.link(LinkEvent.LOST)
+    wait(talk)
+    talk.link(LinkEvent.REACHED, LinkEvent.MADE)
+    talk.turn(TOLD_AFTER_SECONDS)
+    assert told == [GONE, BACK]
+
+
+def test_a_restart_that_takes_no_time_is_not_told(talk: Talk, told: list[str]) -> None:
+    talk.watch(1)
+    for _ in range(2):
+        talk.reconnect()
+        talk.turn(TOLD_AFTER_SECONDS)
+    assert told == []
+
+
+def test_nobody_is_told_who_wants_nothing(talk: Talk, told: list[str]) -> None:
+    talk.link(LinkEvent.LOST)
+    talk.turn(10 * TOLD_AFTER_SECONDS)
+    assert told == []
+    call = talk.call(messages.ReadInfo())
+    talk.turn(TOLD_AFTER_SECONDS * 0.9)
+    assert told == []
+    talk.turn(TOLD_AFTER_SECONDS * 0.2)
+    assert told == [GONE]
+    talk.turn(TIMEOUT)
+    assert failed(call) == "DaemonUnreachableError"
+    assert told == [GONE]
+
+
+def test_a_daemon_that_was_never_there_has_not_gone_away(told: list[str]) -> None:
+    talk = Talk(connected=False, on_outage=told.append)
+    call = talk.call(messages.ReadInfo())
+    talk.turn(TIMEOUT)
+    assert failed(call) == "DaemonUnreachableError"
+    assert told == []
+
+
+def test_without_anybody_to_tell_there_is_nothing_to_wait_for() -> None:
+    outage = Outage(None)
+    outage.begin(1.0)
+    assert outage.look(100.0) == float("inf")
+
+
+def test_a_daemon_that_lets_nobody_in_has_not_gone_away(talk: Talk, told: list[str]) -> None:
+    talk.watch(1)
+    talk.link(LinkEvent.LOST, LinkEvent.REACHED, LinkEvent.TURNED_AWAY)
+    talk.turn(10 * TOLD_AFTER_SECONDS)
+    talk.link(LinkEvent.LOST, LinkEvent.REACHED, LinkEvent.REFUSED)
+    talk.call(messages.ReadInfo())
+    talk.turn(10 * TOLD_AFTER_SECONDS)
+    assert told == []
+
+
+def test_a_daemon_that_is_found_elsewhere_has_a_moment_to_answer(
+    talk: Talk, told: list[str]
+) -> None:
+    talk.link(LinkEvent.LOST)
+    talk.turn(10 * TOLD_AFTER_SECONDS)
+    talk.session.opened(talk.now)
+    talk.call(messages.ReadInfo())
+    talk.link(LinkEvent.REACHED, LinkEvent.MADE)
+    talk.turn(TOLD_AFTER_SECONDS)
+    assert told == []
+
+
+def test_who_cannot_be_told_loses_nothing() -> None:
+    def refuse(text: str) -> None:
+        raise OSError(text)
+
+    talk = Talk(on_outage=refuse)
+    stream = talk.watch(1)
+    talk.link(LinkEvent.LOST)
+    with pytest.raises(OSError, match=GONE):
+        talk.turn(TOLD_AFTER_SECONDS)
+    assert talk.session.wait_seconds(talk.now) is not None
+    with pytest.raises(OSError, match=BACK):
+        talk.link(LinkEvent.REACHED, LinkEvent.MADE)
+    talk.is_open = True
+    (again,) = talk.turn()
+    assert again.number == stream.number
+    assert isinstance(again.message, messages.WatchJobs)

@@ -1,0 +1,406 @@
+"""The client's session as a state machine: one request, one reply, whatever happens between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from tests.transport.talk import TIMEOUT, UNREACHABLE, Talk, failed
+
+from ganger.storage import errors, settings
+from ganger.transport import messages
+from ganger.transport.client import session
+from ganger.transport.client.session import INTERRUPTIONS_MAX, LOSSES_MAX, LinkEvent
+
+# Requests with one reply.
+
+
+def test_replies_find_their_requests_in_any_order() -> None:
+    talk = Talk()
+    first, second = talk.call(messages.ReadJob(id=1)), talk.call(messages.ReadJob(id=2))
+    talk.reply(messages.JobDocument(id=2, body=b"two"), second.number)
+    assert not first.is_done
+    talk.reply(messages.JobDocument(id=1, body=b"one"), first.number)
+    assert [first.result().body, second.result().body] == [b"one", b"two"]
+    assert talk.session.is_idle
+
+
+def test_a_failure_becomes_the_error_of_its_name() -> None:
+    talk = Talk()
+    call = talk.call(messages.ReadJob(id=7))
+    talk.refuse(errors.UnknownJobError("job 7: there is no such job"))
+    with pytest.raises(errors.UnknownJobError, match="job 7"):
+        call.result()
+
+
+def test_a_reply_of_another_kind_is_an_error() -> None:
+    talk = Talk()
+    call = talk.call(messages.ReadJob(id=7))
+    talk.reply(messages.Done())
+    with pytest.raises(errors.FrameError, match="read_job: the daemon answered with done"):
+        call.result()
+
+
+def test_a_reply_that_cannot_be_read_fails_its_request_alone() -> None:
+    talk = Talk()
+    first, second = talk.call(messages.ReadJob(id=1)), talk.call(messages.ReadJob(id=2))
+    # Something only a component says.
+    talk.reply(messages.Boot(), first.number)
+    talk.session.received(b"\xc1 no msgpack", talk.now)
+    assert failed(first) == "UnreadableMessageError"
+    assert not second.is_done
+
+
+def test_answers_nobody_waits_for_are_ignored() -> None:
+    talk = Talk()
+    call = talk.call(messages.ReadJob(id=1))
+    talk.session.forget(call)
+    talk.reply(messages.JobDocument(id=1, body=b""), call.number)
+    talk.reply(messages.Done(), 0)
+    assert talk.session.is_idle
+
+
+def test_what_cannot_be_sent_is_the_callers_error() -> None:
+    talk = Talk()
+    for value, text in ((object(), "object"), (2**70, "holds a value that cannot be sent")):
+        spec = messages.JobSpec(ops=[{"OP_ID": "OP_EXEC", "argv": value}])
+        with pytest.raises(errors.BadRequestError, match=text):
+            talk.call(messages.SubmitJobs(jobs=[spec]))
+    assert talk.session.is_idle
+
+
+def test_a_request_larger_than_a_frame_is_refused_before_it_is_sent() -> None:
+    talk = Talk()
+    spec = messages.JobSpec(ops=[{"OP_ID": "OP_EXEC", "stdin": "x" * settings.FRAME_BYTES_MAX}])
+    with pytest.raises(errors.FrameError, match=str(settings.FRAME_BYTES_MAX)):
+        talk.call(messages.SubmitJobs(jobs=[spec]))
+    assert not talk.sent
+
+
+def test_the_daemon_is_told_how_much_time_is_left() -> None:
+    talk = Talk()
+    talk.call(messages.ReadInfo(), 8.0)
+    talk.now += 5.0
+    (again,) = talk.reconnect()
+    assert [talk.sent[0].deadline_seconds, again.deadline_seconds] == [8.0, 3.0]
+
+
+# Deadlines.
+
+
+def test_a_call_ends_at_its_deadline_and_not_before() -> None:
+    talk = Talk()
+    call = talk.call(messages.ReadInfo(), 3.0)
+    assert talk.session.wait_seconds(talk.now) == 3.0
+    talk.turn(2.9)
+    assert not call.is_done
+    talk.turn(0.1)
+    with pytest.raises(errors.DeadlineError, match="read_info"):
+        call.result()
+    assert talk.session.is_idle
+
+
+def test_without_a_connection_a_deadline_means_unreachable() -> None:
+    talk = Talk()
+    talk.link(LinkEvent.LOST)
+    call = talk.call(messages.ReadInfo(), 3.0)
+    talk.turn(3.0)
+    with pytest.raises(errors.DaemonUnreachableError, match=UNREACHABLE):
+        call.result()
+
+
+def test_a_first_connection_nobody_accepts_is_given_up_soon() -> None:
+    talk = Talk(connected=False)
+    call = talk.call(messages.ReadInfo())
+    talk.turn(session.GRACE_SECONDS - 0.01)
+    assert not call.is_done
+    talk.turn(0.01)
+    assert failed(call) == "DaemonUnreachableError"
+    assert talk.session.wants_new_line
+
+
+def test_a_daemon_that_accepts_but_is_slow_gets_all_the_time_there_is() -> None:
+    talk = Talk(connected=False)
+    call = talk.call(messages.ReadInfo())
+    talk.link(LinkEvent.REACHED)
+    talk.turn(TIMEOUT - 1)
+    assert not call.is_done
+
+
+def test_a_first_connection_that_ends_again_and_again_is_given_up() -> None:
+    talk = Talk(connected=False)
+    call = talk.call(messages.ReadInfo())
+    for attempt in range(session.HANDSHAKES_FAILED_MAX):
+        assert not call.is_done, attempt
+        talk.link(LinkEvent.REACHED, LinkEvent.FAILED, LinkEvent.LOST)
+        talk.turn(session.GRACE_SECONDS)
+    with pytest.raises(errors.DaemonUnreachableError, match="is the server key right"):
+        call.result()
+
+
+def test_a_refused_key_ends_everything_at_once() -> None:
+    talk = Talk(connected=False)
+    call, stream = talk.call(messages.ReadInfo()), talk.watch(1)
+    talk.link(LinkEvent.REACHED, LinkEvent.REFUSED)
+    assert failed(call) == failed(stream) == "NotAllowedError"
+    assert talk.session.wants_new_line
+
+
+def test_a_crowded_daemon_is_waited_for_and_named_at_the_deadline() -> None:
+    talk = Talk(connected=False)
+    call = talk.call(messages.ReadInfo(), 3.0)
+    talk.link(LinkEvent.REACHED, LinkEvent.TURNED_AWAY, LinkEvent.LOST)
+    talk.turn(2.9)
+    assert not call.is_done
+    talk.turn(0.1)
+    with pytest.raises(errors.BusyError, match="too many connections"):
+        call.result()
+
+
+# What is sent again.
+
+
+def test_after_a_reconnect_every_open_request_is_sent_again_in_order() -> None:
+    talk = Talk()
+    first, second = talk.call(messages.ReadJob(id=1)), talk.call(messages.ReadJob(id=2))
+    done = talk.call(messages.ReadJob(id=3))
+    talk.reply(messages.JobDocument(id=3, body=b""), done.number)
+    assert [frame.number for frame in talk.reconnect()] == [first.number, second.number]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        messages.SubmitJobs(jobs=[messages.JobSpec(ops=[{"OP_ID": "OP_TEST_DELAY"}])], key="k"),
+        messages.RetryJob(id=1, key="k"),
+    ],
+)
+def test_of_a_submission_that_was_sent_twice_the_second_answer_counts(
+    message: messages.Request[messages.JobsSubmitted],
+) -> None:
+    talk = Talk()
+    call = talk.call(message)
+    first = talk.sent[-1].number
+    (again,) = talk.reconnect()
+    assert again.message == message
+    talk.refuse(errors.QueueDrainedError(), first)
+    assert not call.is_done
+    talk.reply(messages.JobsSubmitted(ids=[7]), again.number)
+    assert call.result().ids == [7]
+    assert talk.session.is_idle
+
+
+def test_without_a_connection_nothing_is_sent_until_there_is_one() -> None:
+    talk = Talk(connected=False)
+    call = talk.call(messages.ReadJob(id=1))
+    assert talk.sent == []
+    assert [frame.number for frame in talk.reconnect()] == [call.number]
+
+
+@pytest.mark.parametrize("error", [errors.ComponentRestartedError(), errors.BusyError()])
+def test_a_passing_refusal_is_answered_by_asking_again_with_growing_pauses(
+    error: errors.GangerError,
+) -> None:
+    talk = Talk()
+    call = talk.call(messages.ReadJob(id=1))
+    pauses = []
+    for _ in range(8):
+        talk.refuse(error, call.number)
+        pause = talk.session.wait_seconds(talk.now)
+        assert pause is not None
+        assert talk.turn(pause * 0.99) == []
+        (again,) = talk.turn(pause * 0.02)
+        assert again.number == call.number
+        pauses.append(round(pause, 3))
+    assert pauses == [0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0]
+    talk.reply(messages.JobDocument(id=1, body=b""), call.number)
+    assert call.result().id == 1
+
+
+def test_what_a_component_did_not_survive_is_not_sent_to_its_successor() -> None:
+    talk = Talk()
+    call = talk.call(messages.ReadJob(id=1))
+    talk.refuse(errors.RequestFatalError("component job_queue did not survive this request"))
+    assert failed(call) == "RequestFatalError"
+    assert talk.turn(5.0) == []
+
+
+def test_what_may_have_ended_its_component_is_repeated_a_few_times_only() -> None:
+    talk = Talk()
+    call = talk.call(messages.ReadJob(id=1), 60.0)
+    for _ in range(INTERRUPTIONS_MAX):
+        talk.refuse(errors.RequestInterruptedError("component job_queue was restarted"))
+        assert [again.number for again in talk.turn(2.0)] == [call.number]
+    talk.refuse(errors.RequestInterruptedError("component job_queue was restarted"))
+    assert failed(call) == "RequestFatalError"
+    with pytest.raises(errors.RequestFatalError, match="4 times over this request"):
+        call.result()
+
+
+def test_what_may_have_ended_the_daemon_is_not_repeated_for_ever() -> None:
+    talk = Talk()
+    call = talk.call(messages.ReadJob(id=1), 600.0)
+    for _ in range(LOSSES_MAX):
+        talk.link(LinkEvent.LOST)
+        assert [again.number for again in talk.reconnect()] == [call.number]
+    talk.link(LinkEvent.LOST)
+    with pytest.raises(errors.DaemonUnreachableError, match=f"lost {LOSSES_MAX + 1} times before"):
+        call.result()
+
+
+def test_what_is_refused_until_the_deadline_ends_with_that_refusal() -> None:
+    talk = Talk()
+    call = talk.call(messages.ReadJob(id=1), 0.2)
+    while not call.is_done:
+        talk.refuse(errors.BusyError("too much to do"), call.number)
+        talk.turn(talk.session.wait_seconds(talk.now) or 0)
+    with pytest.raises(errors.BusyError, match="too much to do"):
+        call.result()
+
+
+def test_what_a_daemon_said_before_it_went_is_not_the_reason_in_the_end() -> None:
+    talk = Talk()
+    call = talk.call(messages.ReadJob(id=1), 3.0)
+    talk.refuse(errors.ComponentRestartedError())
+    talk.link(LinkEvent.LOST)
+    talk.turn(3.0)
+    assert failed(call) == "DaemonUnreachableError"
+
+
+def test_a_daemon_that_stops_is_believed_by_a_call() -> None:
+    talk = Talk()
+    call = talk.call(messages.ReadJob(id=1))
+    talk.refuse(errors.StoppingError())
+    assert failed(call) == "StoppingError"
+
+
+def test_a_wish_to_stop_reaches_no_second_daemon() -> None:
+    talk = Talk()
+    call = talk.call(messages.StopDaemon())
+    assert talk.reconnect() == []
+    assert failed(call) == "ConnectionLostError"
+
+
+def test_a_wish_to_stop_that_never_left_is_sent_when_it_can_be() -> None:
+    talk = Talk(connected=False)
+    talk.call(messages.StopDaemon())
+    assert [type(frame.message) for frame in talk.reconnect()] == [messages.StopDaemon]
+
+
+# What the first sending may have done already.
+
+DELETION = messages.DeleteFilter(uuid="aaaaaaaa-0000-4000-8000-000000000000")
+GONE = errors.UnknownFilterError("Filter rule does not exist")
+
+
+def test_a_deletion_whose_answer_was_lost_is_done_when_the_rule_is_gone() -> None:
+    talk = Talk()
+    call = talk.call(DELETION)
+    assert [frame.message for frame in talk.reconnect()] == [DELETION]
+    talk.refuse(GONE)
+    assert call.result() == messages.Done()
+    assert talk.session.is_idle
+
+
+def test_a_deletion_that_a_restarted_component_may_have_done_is_done_when_the_rule_is_gone() -> (
+    None
+):
+    talk = Talk()
+    call = talk.call(DELETION)
+    talk.refuse(errors.ComponentRestartedError())
+    assert talk.turn(session.RETRY_SECONDS_MIN)
+    talk.refuse(GONE)
+    assert call.result() == messages.Done()
+
+
+ARCHIVAL = messages.ArchiveJob(id=7)
+ARCHIVED = errors.ArchivedJobError("there is no live job 7")
+CANCELED_BEFORE = messages.CancelOutcome(accepted=False, text="gone", was_canceled=True)
+
+
+def test_an_archival_whose_answer_was_lost_is_done_when_the_job_is_archived() -> None:
+    talk = Talk()
+    call = talk.call(ARCHIVAL)
+    assert [frame.message for frame in talk.reconnect()] == [ARCHIVAL]
+    talk.refuse(ARCHIVED)
+    assert call.result() == messages.ArchiveOutcome(archived=[7])
+
+
+def test_an_archival_of_a_job_that_there_is_not_is_refused_also_when_it_is_repeated() -> None:
+    talk = Talk()
+    call = talk.call(ARCHIVAL)
+    talk.reconnect()
+    talk.refuse(errors.UnknownJobError("there is no live job 7"))
+    sent_once = Talk()
+    other = sent_once.call(ARCHIVAL)
+    sent_once.refuse(ARCHIVED)
+    assert [failed(call), failed(other)] == ["UnknownJobError", "ArchivedJobError"]
+
+
+def test_a_cancel_whose_answer_was_lost_is_accepted_when_the_job_is_canceled() -> None:
+    talk = Talk()
+    call = talk.call(messages.CancelJob(id=7))
+    talk.reconnect()
+    talk.reply(CANCELED_BEFORE)
+    assert call.result() == messages.CancelOutcome(accepted=True, text="Job 7 was canceled")
+
+
+def test_a_cancel_that_came_too_late_is_not_accepted() -> None:
+    sent_once = Talk()
+    first = sent_once.call(messages.CancelJob(id=7))
+    sent_once.reply(CANCELED_BEFORE)
+    repeated = Talk()
+    second = repeated.call(messages.CancelJob(id=7))
+    repeated.reconnect()
+    repeated.reply(messages.CancelOutcome(accepted=False, text="it had ended"))
+    assert not first.result().accepted
+    assert not second.result().accepted
+
+
+def test_a_deletion_that_nobody_can_have_done_before_is_refused_when_there_is_no_rule() -> None:
+    sent_once = Talk()
+    first = sent_once.call(DELETION)
+    sent_once.refuse(GONE)
+    not_taken = Talk()
+    second = not_taken.call(DELETION)
+    not_taken.refuse(errors.BusyError())
+    assert not_taken.turn(session.RETRY_SECONDS_MIN)
+    not_taken.refuse(GONE)
+    never_left = Talk(connected=False)
+    third = never_left.call(DELETION)
+    never_left.reconnect()
+    never_left.refuse(GONE)
+    assert [failed(call) for call in (first, second, third)] == ["UnknownFilterError"] * 3
+
+
+def test_other_errors_and_other_requests_are_told_as_they_are_when_sent_again() -> None:
+    talk = Talk()
+    deletion, listing = talk.call(DELETION), talk.call(messages.ListFilters(uuids=["x"]))
+    talk.reconnect()
+    talk.refuse(errors.FilterRuleError("uuid: Unable to parse UUID"), deletion.number)
+    talk.refuse(GONE, listing.number)
+    assert [failed(call) for call in (deletion, listing)] == [
+        "FilterRuleError",
+        "UnknownFilterError",
+    ]
+
+
+# The callback.
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda talk: talk.reply(messages.Done()),
+        lambda talk: talk.turn(TIMEOUT),
+        lambda talk: talk.session.fail_all(RuntimeError()),
+        lambda talk: talk.link(LinkEvent.REFUSED),
+    ],
+)
+def test_whoever_waits_is_called_whatever_ends_the_call(end: Callable[[Talk], None]) -> None:
+    talk = Talk()
+    called = []
+    call = talk.call(messages.StopDaemon())
+    call.changed = lambda: called.append(call.is_done)
+    end(talk)
+    assert called == [True]

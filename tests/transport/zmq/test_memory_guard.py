@@ -1,0 +1,183 @@
+"""When connections are ended because the process grows, and which."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from pathlib import Path
+
+import pytest
+from tests.transport.doors import PATIENCE_SECONDS, client, connect, link, received, serve
+
+from ganger.storage import keys
+from ganger.transport.client.session import LinkEvent
+from ganger.transport.zmq import memory_guard
+from ganger.transport.zmq.memory_guard import CALM_SECONDS, GROWTH_MAX_BYTES, Hoarding, OwnSize
+from ganger.transport.zmq.wire import Dealer, Router, new_key_pair
+
+SIZE = 40 * 2**20
+TOO_LARGE = SIZE + GROWTH_MAX_BYTES + 1
+
+
+def test_growth_up_to_the_limit_is_nobodys_fault() -> None:
+    judge = Hoarding(SIZE)
+    assert not judge.is_suspected(SIZE + GROWTH_MAX_BYTES, 0.0)
+    assert judge.look_seconds == memory_guard.LOOK_SECONDS
+    assert judge.is_suspected(TOO_LARGE, 0.0)
+    # It is looked at more often as long as somebody is suspected.
+    assert judge.look_seconds == memory_guard.LOOK_SECONDS_SUSPECTED
+    assert not judge.is_suspected(SIZE, 0.0)
+    assert judge.look_seconds == memory_guard.LOOK_SECONDS
+
+
+def test_growth_is_counted_from_the_smallest_size() -> None:
+    judge = Hoarding(TOO_LARGE)
+    assert not judge.is_suspected(SIZE, 0.0)
+    assert judge.is_suspected(TOO_LARGE, 0.0)
+
+
+def test_as_long_as_somebody_is_ended_the_daemon_itself_has_not_grown() -> None:
+    judge = Hoarding(SIZE)
+    for now in range(100):
+        assert judge.is_suspected(TOO_LARGE, now)
+        # One look in which nobody was silent says nothing.
+        judge.ended(now % 2, TOO_LARGE, now)
+
+
+def test_a_daemon_that_is_large_though_nobody_is_silent_may_be_that_large() -> None:
+    judge = Hoarding(SIZE)
+    for _ in range(2):
+        assert judge.is_suspected(TOO_LARGE, 0.0)
+        judge.ended(0, TOO_LARGE, 0.0)
+    assert not judge.is_suspected(TOO_LARGE + GROWTH_MAX_BYTES, 0.0)
+    assert judge.is_suspected(TOO_LARGE + GROWTH_MAX_BYTES + 1, 0.0)
+
+
+def test_looks_without_a_suspicion_do_not_count() -> None:
+    judge = Hoarding(SIZE)
+    for _ in range(3):
+        assert judge.is_suspected(TOO_LARGE, 0.0)
+        judge.ended(0, TOO_LARGE, 0.0)
+        assert not judge.is_suspected(SIZE, 0.0)
+    # Nor does one after which the system got its memory back.
+    for _ in range(3):
+        assert judge.is_suspected(TOO_LARGE, 0.0)
+        judge.ended(0, SIZE, 0.0)
+
+
+def test_what_was_explained_once_counts_for_a_while_after_it_has_gone() -> None:
+    judge = Hoarding(SIZE)
+    for _ in range(2):
+        judge.ended(0, TOO_LARGE, 0.0)
+    assert not judge.is_suspected(SIZE, CALM_SECONDS - 1)
+    assert not judge.is_suspected(TOO_LARGE, CALM_SECONDS - 1)
+    assert not judge.is_suspected(SIZE, CALM_SECONDS)
+    assert judge.is_suspected(TOO_LARGE, CALM_SECONDS)
+
+
+def test_the_size_is_that_of_this_process_and_shrinks_when_something_is_freed() -> None:
+    size = OwnSize()
+    try:
+        before = size.read()
+        block = bytearray(os.urandom(1)) * (64 * 2**20)
+        assert size.read() - before > 60 * 2**20
+        del block
+        assert size.shrink() - before < 30 * 2**20
+    finally:
+        size.close()
+        size.close()
+
+
+# With sockets.
+
+
+@pytest.fixture
+def size(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The size that the process seems to have; its last entry counts."""
+    sizes = [SIZE]
+    monkeypatch.setattr(OwnSize, "read", lambda _: sizes[-1])
+    return sizes
+
+
+def test_connections_that_say_nothing_are_ended_when_the_daemon_grows(
+    size: list[int], router: Router, dealer: Dealer, path: Path
+) -> None:
+    before = router.has_connections
+    with contextlib.closing(Dealer(f"ipc://{path}")) as other:
+        connect(router, dealer)
+        connect(router, other)
+        assert (before, router.has_connections) == (False, True)
+        assert router.end_hoarders() == 0
+        assert other.send(b"question")
+        asked = received(router)
+        size.append(TOO_LARGE)
+        assert router.end_hoarders() == 1
+        # It comes again by itself, and is served.
+        news = link(router, dealer, LinkEvent.MADE)
+        assert LinkEvent.LOST in news
+        assert router.send(asked.peer, b"answer")
+        assert other.receive(PATIENCE_SECONDS) == b"answer"
+
+
+def test_who_has_just_come_gets_a_moment(size: list[int], router: Router, dealer: Dealer) -> None:
+    connect(router, dealer)
+    size.append(TOO_LARGE)
+    assert router.end_hoarders() == 0
+    assert router.end_hoarders() == 1
+
+
+def test_remote_connections_are_ended_too(size: list[int], remote: Router, tmp_path: Path) -> None:
+    pair = new_key_pair()
+    keys.authorise(tmp_path / "keys", pair.public, "mine")
+    with contextlib.closing(client(remote, pair)) as dealer:
+        connect(remote, dealer)
+        assert remote.end_hoarders() == 0
+        size.append(TOO_LARGE)
+        assert remote.end_hoarders() == 1
+        assert LinkEvent.LOST in link(remote, dealer, LinkEvent.MADE)
+
+
+def test_a_number_that_is_another_files_by_now_is_left_alone(router: Router) -> None:
+    door = router._doors["local"]
+    reader, writer = os.pipe()
+    ours, theirs = socket.socketpair()
+    listening = socket.create_server(("127.0.0.1", 0))
+    caller = socket.create_connection(listening.getsockname())
+    accepted, _ = listening.accept()
+    with ours, theirs, listening, caller, accepted:
+        for descriptor in (reader, ours.fileno(), accepted.fileno(), 2**20):
+            assert not door.end(descriptor)
+        os.write(writer, b"x")
+        assert os.read(reader, 1) == b"x"
+        for sender, receiver in ((ours, theirs), (caller, accepted)):
+            sender.sendall(b"x")
+            assert receiver.recv(1) == b"x"
+    os.close(reader)
+    os.close(writer)
+
+
+def test_a_message_that_does_not_end_is_ended_by_the_real_size(router: Router, path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as raw:
+        raw.connect(os.fspath(path))
+        greeting = b"\xff" + bytes(8) + b"\x7f\x03\x00NULL" + bytes(16 + 1 + 31)
+        ready = b"\x05READY\x0bSocket-Type" + (6).to_bytes(4, "big") + b"DEALER"
+        raw.sendall(greeting + b"\x04" + bytes([len(ready)]) + ready)
+        part = b"\x03" + (2**20).to_bytes(8, "big") + bytes(2**20)
+        raw.setblocking(False)  # noqa: FBT003 - positional in the standard library
+        left = b""
+
+        def is_ended() -> bool:
+            nonlocal left
+            router.receive()
+            router.end_hoarders()
+            try:
+                while True:
+                    left = left or part
+                    left = left[raw.send(left) :]
+            except BlockingIOError:
+                return False
+            except ConnectionError:
+                return True
+
+        assert serve(router, is_ended)

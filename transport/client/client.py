@@ -1,0 +1,699 @@
+"""The client library for ordinary Python: submit jobs, follow them, ask the daemon.
+
+>>> with Client() as client:  # doctest: +SKIP
+...     job_id = client.submit({"OP_ID": "OP_EXEC", "argv": ["make", "backup"]})
+...     client.wait(job_id)[0].status
+<JobStatus.SUCCESS: 'success'>
+
+`AsyncClient` (in `async_client`) has the same verbs as coroutines. Both are thin: what is
+said is made in `requests`, when it is said again is decided in `session`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, overload
+
+from ...storage import errors, settings
+from ...storage.job_views import JobInfo, LogLine, OutputChunk, StatusChange
+from ..messages import (
+    ArchiveJob,
+    ArchiveOutcome,
+    AutoArchiveJobs,
+    CancelJob,
+    CancelOutcome,
+    ChangeJobPriority,
+    DaemonInfo,
+    ExplainJob,
+    FilterRow,
+    JobExplained,
+    JobSpec,
+    LimitsRead,
+    ListDependencies,
+    ListJobs,
+    ListLocks,
+    LockRow,
+    PriorityOutcome,
+    ReadInfo,
+    ReadJob,
+    Request,
+    RetryJob,
+    RuleTest,
+    SetDrain,
+    Simulated,
+    StopDaemon,
+    TestFilters,
+)
+from ..zmq.wire import Dealer
+from . import forks, requests
+from .connection import Connection, Whereabouts, client_pair
+from .exchanges import Call, Exchange, ReplyT
+from .output_following import OutputFollowing
+from .output_reading import OutputReading, checked_reading
+from .session import ConnectionLostError
+from .watches import Part, checked_ids
+
+CALLS_AT_ONCE = 16
+"""Whole jobs that are asked for before the first has come."""
+
+
+class Client:
+    """A connection to a daemon.
+
+    Without arguments it finds the local daemon: of ``data``, else ``GANGER_DATA``, else of
+    the default data directory. ``endpoint`` names another door: ``tcp://HOST:PORT`` needs
+    ``key_file`` (made by ``ganger key``) and the daemon's public key, ``server_key``, unless
+    the file holds it.
+
+    ``timeout`` is the deadline, in seconds, of each call that gives none of its own. When
+    the daemon restarts, calls go on with its successor; without a daemon they end in
+    `DaemonUnreachableError`. ``on_outage`` is called with a sentence, for people, when the daemon
+    has been gone for a second while something is under way, and when it is back; it must neither
+    raise nor use the client. Threads may share a client; they take turns, so one that
+    follows jobs for long is better off with a client of its own.
+
+    A process that was forked may go on with a client of its parent: it connects anew. Calls and
+    watches that were under way belong to the parent; to go on with one raises `RuntimeError`.
+    """
+
+    def __init__(
+        self,
+        data: str | os.PathLike[str] | None = None,
+        *,
+        endpoint: str | None = None,
+        key_file: str | os.PathLike[str] | None = None,
+        server_key: str | None = None,
+        timeout: float = settings.CLIENT_DEADLINE_SECONDS,
+        on_outage: Callable[[str], None] | None = None,
+    ) -> None:
+        self._timeout = timeout
+        self._connect = functools.partial(
+            Connection,
+            Dealer,
+            Whereabouts(data, endpoint),
+            client_pair(endpoint, key_file, server_key),
+            timeout_seconds=timeout,
+            on_outage=on_outage,
+        )
+        self._connection = self._connect()
+        forks.follow(self._forked)
+        self._lock = threading.Lock()
+        self._abandoned: deque[Exchange] = deque()
+        self._is_closed = False
+
+    def _forked(self) -> None:
+        """In a child that was forked: what is asked from now on goes over a connection of its own.
+
+        Watches that were opened before the fork belong to the parent.
+        """
+        forks.keep(self._connection)
+        self._connection = self._connect()
+        # Another thread of the parent may hold the one it had.
+        self._lock = threading.Lock()
+        self._abandoned = deque()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the connection; jobs go on. Twice is harmless."""
+        with self._lock:
+            self._is_closed = True
+            self._connection.close(RuntimeError("the client was closed"), time.monotonic())
+
+    # Jobs.
+
+    def submit(
+        self,
+        ops: requests.Ops,
+        *,
+        reason: requests.Reason | None = None,
+        priority: int | None = None,
+        depends: Sequence[requests.Dependency] | None = None,
+        key: str | None = None,
+        dry_run: bool = False,
+        timeout: float | None = None,
+    ) -> int:
+        """Submit one job and return its id: it is stored, and will run whatever happens.
+
+        ``ops`` is one opcode or a list of them; ``depends`` names jobs that must succeed
+        first, or pairs such as ``[17, ["success", "error"]]``. A second submission with the
+        same ``key`` stores nothing and gives the id of the first. ``dry_run`` only checks,
+        and returns 0.
+        """
+        job = JobSpec(ops=requests.checked_ops(ops, "ops"))
+        ids = self.submit_many(
+            [job],
+            reason=reason,
+            priority=priority,
+            depends=depends,
+            key=key,
+            dry_run=dry_run,
+            timeout=timeout,
+        )
+        return ids[0] if ids else 0
+
+    def submit_many(
+        self,
+        jobs: Sequence[requests.JobLike],
+        *,
+        reason: requests.Reason | None = None,
+        priority: int | None = None,
+        depends: Sequence[requests.Dependency] | None = None,
+        key: str | None = None,
+        dry_run: bool = False,
+        timeout: float | None = None,
+    ) -> list[int]:
+        """Submit jobs and return their ids in order: all or none, but for what rules reject.
+
+        A job is its opcodes, or a dictionary of ``ops``, ``reason``, ``priority`` and
+        ``depends``, where -1 stands for the job before it in the list; what it leaves out is
+        taken from the arguments.
+
+        If a filter rule rejects some of the jobs, the others are stored all the same, but for
+        those that depend on a rejected one: `RejectedError`, whose ``ids`` has the ids of those
+        that are stored, and None in the places of the rest.
+        """
+        message = requests.submission(
+            jobs,
+            reason=reason,
+            priority=priority,
+            depends=depends,
+            key=requests.fresh_key() if key is None and not dry_run else key,
+            dry_run=dry_run,
+            now_nanoseconds=time.time_ns(),
+        )
+        return requests.submitted(self._call(message, timeout), len(jobs))
+
+    def jobs(
+        self,
+        ids: Iterable[int] | None = None,
+        fields: Collection[str] | None = None,
+        statuses: Collection[str] | None = None,
+        *,
+        archived: bool = False,
+        timeout: float | None = None,
+    ) -> Iterator[JobInfo]:
+        """The jobs there are, or those with these ``ids``, in id order.
+
+        Without ``fields`` each comes with its summary alone; name ``ops`` or ``depends``
+        among them to have whole jobs read. ``timeout`` is that of each page.
+        """
+        is_whole = requests.needs_whole(fields)
+        wanted = None if ids is None else checked_ids(ids)
+        pages = list(requests.listings(wanted, statuses, archived=archived))
+        return self._list(pages, is_whole=is_whole, timeout=timeout)
+
+    def job(self, job_id: int, *, timeout: float | None = None) -> JobInfo:
+        """The whole of one job, live or archived."""
+        (job_id,) = checked_ids([job_id])
+        return requests.document_view(self._call(ReadJob(id=job_id), timeout))
+
+    def wait(
+        self,
+        *ids: int,
+        timeout: float | None = None,
+        fields: Collection[str] | None = None,
+    ) -> list[JobInfo]:
+        """Wait until these jobs have ended and return them whole, in the order given.
+
+        `DeadlineError` names the jobs that have not ended after ``timeout`` seconds; None
+        waits as long as it takes. With ``fields`` as in `jobs`, only those are fetched.
+        """
+        is_whole = fields is None or requests.needs_whole(fields)
+        final: dict[int, JobInfo] = {}
+        if ids:
+            checked = checked_ids(ids)
+            for part in self._follow(checked, log=False, timeout=timeout, is_of_ends=True):
+                if isinstance(part, StatusChange):
+                    final[part.job_id] = part.job
+        if is_whole:
+            final = {job.id: job for job in self._read_whole(list(final), None)}
+        return [final[job_id] for job_id in ids]
+
+    @overload
+    def watch(
+        self, *ids: int, log: bool = True, timeout: float | None = None, pause: None = None
+    ) -> Iterator[StatusChange | LogLine]: ...
+
+    @overload
+    def watch(
+        self, *ids: int, log: bool = True, timeout: float | None = None, pause: float
+    ) -> Iterator[StatusChange | LogLine | None]: ...
+
+    def watch(
+        self,
+        *ids: int,
+        log: bool = True,
+        timeout: float | None = None,
+        pause: float | None = None,
+    ) -> Iterator[StatusChange | LogLine | None]:
+        """Follow these jobs (all jobs, for ever, if none is named) as things happen.
+
+        First comes the status of each job as it is, and the log so far unless ``log`` is
+        false. Ends when all jobs have ended, with `DeadlineError` after ``timeout`` seconds.
+        Other calls may be made between two parts. A reader who falls far behind is told of
+        the jobs as they then are, without the statuses in between.
+
+        With ``pause``, None comes whenever the daemon is there and nothing else has come for that
+        many seconds.
+        """
+        checked = checked_ids(ids) if ids else None
+        return self._follow(checked, log=log, timeout=timeout, pause=pause)
+
+    @overload
+    def follow(
+        self, job_id: int, *, log: bool = True, timeout: float | None = None, pause: None = None
+    ) -> Iterator[StatusChange | LogLine | OutputChunk]: ...
+
+    @overload
+    def follow(
+        self, job_id: int, *, log: bool = True, timeout: float | None = None, pause: float | None
+    ) -> Iterator[StatusChange | LogLine | OutputChunk | None]: ...
+
+    def follow(
+        self,
+        job_id: int,
+        *,
+        log: bool = True,
+        timeout: float | None = None,
+        pause: float | None = None,
+    ) -> Iterator[StatusChange | LogLine | OutputChunk | None]:
+        """Follow one job as `watch` does, with all of its output as it comes.
+
+        The lines of output in the job's log are left out. Whatever the pace of the reader, no
+        output is dropped for it. The final status comes last.
+        """
+        (job_id,) = checked_ids([job_id])
+        return self._follow_output(OutputReading(job_id), log=log, timeout=timeout, pause=pause)
+
+    def logs(
+        self,
+        job_id: int,
+        *,
+        follow: bool = False,
+        tail: int | None = None,
+        stream: str | None = None,
+        op: int | None = None,
+        timeout: float | None = None,
+    ) -> Iterator[OutputChunk]:
+        """The output of a job, live or archived, as it came: of all opcodes, in order.
+
+        ``follow`` goes on until the job has ended, and waits for one that has not begun; then
+        ``timeout`` is how long this may take, without it that of each page. ``tail`` begins with
+        the last so many lines; ``stream`` (``stdout`` or ``stderr``) and ``op`` (from 0) choose.
+        A chunk with a ``gap`` says that output is missing there.
+        """
+        reading = checked_reading(job_id, stream=stream, op=op, tail=tail)
+        if not follow:
+            return self._read_output(reading, timeout)
+        parts = self._follow_output(reading, log=False, timeout=timeout)
+        return (part for part in parts if isinstance(part, OutputChunk))
+
+    def cancel(
+        self, job_id: int, *, kill: bool = False, timeout: float | None = None
+    ) -> CancelOutcome:
+        """Cancel a job that has not started; says whether that was accepted.
+
+        With ``kill`` also one that runs: its command gets SIGTERM, then SIGKILL.
+        """
+        (job_id,) = checked_ids([job_id])
+        return self._call(CancelJob(id=job_id, kill=kill), timeout)
+
+    def set_priority(
+        self, job_id: int, priority: int, *, timeout: float | None = None
+    ) -> PriorityOutcome:
+        """Change the priority (-20, most urgent, to 19) of what has not started."""
+        (job_id,) = checked_ids([job_id])
+        asked = ChangeJobPriority(id=job_id, priority=requests.checked_priority(priority))
+        return self._call(asked, timeout)
+
+    def archive(self, job_id: int, *, timeout: float | None = None) -> ArchiveOutcome:
+        """Move a job that has ended to the archive."""
+        (job_id,) = checked_ids([job_id])
+        return self._call(ArchiveJob(id=job_id), timeout)
+
+    def autoarchive(self, age: float, *, timeout: float | None = None) -> ArchiveOutcome:
+        """Archive the jobs that ended more than ``age`` seconds ago (negative: all that ended)."""
+        seconds = self._timeout if timeout is None else timeout
+        # The daemon stops before we do, so that its answer still finds us.
+        message = AutoArchiveJobs(
+            age_seconds=requests.checked_age(age), timeout_seconds=seconds * 0.8
+        )
+        return self._call(message, timeout)
+
+    def retry(
+        self,
+        job_id: int,
+        *,
+        whole: bool = False,
+        ops: requests.Ops | None = None,
+        key: str | None = None,
+        timeout: float | None = None,
+    ) -> int:
+        """Submit a new job like an ended one and return its id; each of the two names the other.
+
+        It begins with the first opcode that did not succeed, with ``whole`` with the first one.
+        ``ops`` replaces its opcodes.
+        """
+        (job_id,) = checked_ids([job_id])
+        replaced = None if ops is None else requests.checked_ops(ops, "ops")
+        message = RetryJob(id=job_id, is_whole=whole, ops=replaced, key=key or requests.fresh_key())
+        return requests.submitted(self._call(message, timeout), 1)[0]
+
+    def drain(self, *, drained: bool = True, timeout: float | None = None) -> None:
+        """Refuse submissions from now on (also after a restart), or take them again."""
+        self._call(SetDrain(is_drained=drained), timeout)
+
+    def limits(
+        self,
+        *,
+        running: int | None = None,
+        tracked: int | None = None,
+        timeout: float | None = None,
+    ) -> LimitsRead:
+        """The limits of the queue, after changing those that are given."""
+        return self._call(requests.limits(running, tracked), timeout)
+
+    def simulate(
+        self,
+        *,
+        rule: Mapping[str, Any] | None = None,
+        without: str | None = None,
+        priorities: Mapping[int, int] | None = None,
+        running: int | None = None,
+        ended: Mapping[int, str] | None = None,
+        timeout: float | None = None,
+    ) -> Simulated:
+        """What would start now, wait and be rejected, if all this were so. Changes nothing.
+
+        ``rule`` has the arguments of `add_filter`, or is one that was listed; the rule with the
+        UUID ``without`` would be gone, ``priorities`` be changed, ``running`` the number of run
+        slots, and the jobs ``ended`` have ended with the given statuses. A rule without a UUID is
+        called ``ffffffff-ffff-ffff-ffff-ffffffffffff`` in the answer.
+        """
+        message = requests.simulation(
+            rule, without=without, priorities=priorities, running=running, ended=ended
+        )
+        return self._call(message, timeout)
+
+    def test_filters(
+        self,
+        rule: Mapping[str, Any] | None = None,
+        *,
+        without: str | None = None,
+        timeout: float | None = None,
+    ) -> list[RuleTest]:
+        """For each job that has not ended: which rule applies to it, and which would.
+
+        ``rule`` and ``without`` as for `simulate`. Nothing is changed.
+        """
+        message: TestFilters | None = requests.filter_test(rule, without)
+        rows: list[RuleTest] = []
+        while message is not None:
+            reply = self._call(message, timeout)
+            rows += reply.rows
+            message = requests.next_test(message, reply)
+        return rows
+
+    def explain(self, job_id: int, *, timeout: float | None = None) -> JobExplained:
+        """Why the job does not run: what holds it back, first things first, and what would help."""
+        (job_id,) = checked_ids([job_id])
+        return self._call(ExplainJob(id=job_id), timeout)
+
+    # Filter rules.
+
+    def add_filter(
+        self,
+        *,
+        priority: int = 0,
+        predicates: Sequence[Any] = (),
+        action: str | Sequence[Any] = "CONTINUE",
+        reason: requests.Reason = "",
+        uuid: str | None = None,
+        valid_from: float | None = None,
+        valid_until: float | None = None,
+        timeout: float | None = None,
+    ) -> str:
+        """Store a filter rule and return its UUID; when this returns the rule is in force.
+
+        Rules are looked at by ``priority`` (lowest first), then age. The first whose
+        ``predicates`` all match a job, and whose ``action`` is not ``CONTINUE``, applies to
+        it. Actions: ``ACCEPT``, ``PAUSE``, ``REJECT``, ``CONTINUE``, ``["RATE_LIMIT", n]`` (also
+        ``"RATE_LIMIT n"``).
+        Predicates: ``["jobid", FILTER]``, ``["opcode", FILTER]``, ``["reason", FILTER]``. Outside
+        of its window (seconds since the epoch) a rule does not apply.
+        """
+        message = requests.new_filter(
+            uuid,
+            (valid_from, valid_until),
+            priority=priority,
+            predicates=predicates,
+            action=action,
+            reason=reason,
+        )
+        return self._call(message, timeout).uuid
+
+    def replace_filter(
+        self,
+        uuid: str,
+        *,
+        priority: int = 0,
+        predicates: Sequence[Any] = (),
+        action: str | Sequence[Any] = "CONTINUE",
+        reason: requests.Reason = "",
+        valid_from: float | None = None,
+        valid_until: float | None = None,
+        timeout: float | None = None,
+    ) -> str:
+        """As `add_filter`, in place of the rule with this UUID; without one it is a new rule."""
+        return self.add_filter(
+            priority=priority,
+            predicates=predicates,
+            action=action,
+            reason=reason,
+            uuid=uuid,
+            valid_from=valid_from,
+            valid_until=valid_until,
+            timeout=timeout,
+        )
+
+    def delete_filter(self, uuid: str, *, timeout: float | None = None) -> None:
+        """Delete a filter rule; when this returns it is no longer in force."""
+        self._call(requests.deleted_filter(uuid), timeout)
+
+    def filters(
+        self, uuids: Iterable[str] | None = None, *, timeout: float | None = None
+    ) -> list[FilterRow]:
+        """The filter rules, or those with these UUIDs, in the order in which they are looked at."""
+        return self._call(requests.listed_filters(uuids), timeout).filters
+
+    # The daemon.
+
+    def info(self, *, timeout: float | None = None) -> DaemonInfo:
+        """What daemon this is, and how it is."""
+        return self._call(ReadInfo(), timeout)
+
+    def locks(self, *, timeout: float | None = None) -> list[LockRow]:
+        """Every lock that is held or wanted, then every job that others wait for (``job/ID``)."""
+        rows = self._call(ListLocks(), timeout).rows
+        return rows + self._call(ListDependencies(), timeout).rows
+
+    def stop(self, *, timeout: float | None = None) -> None:
+        """Stop the daemon; running jobs go on."""
+        # The connection may end before the answer has come out: then it has stopped as well.
+        with contextlib.suppress(ConnectionLostError):
+            self._call(StopDaemon(), timeout)
+
+    # How it is done.
+
+    def _call(self, message: Request[ReplyT], timeout: float | None) -> ReplyT:
+        return self._call_all([message], timeout)[0]
+
+    def _call_all(self, messages: Sequence[Request[ReplyT]], timeout: float | None) -> list[ReplyT]:
+        """Make several calls at once; one deadline is for all."""
+        deadline = time.monotonic() + (self._timeout if timeout is None else timeout)
+        calls: list[Call[ReplyT]] = []
+        with self._turn(deadline):
+            try:
+                for message in messages:
+                    call = self._connection.session.request(
+                        message, now=time.monotonic(), deadline=deadline
+                    )
+                    calls.append(call)
+                for call in calls:
+                    self._pump_for(call)
+            finally:
+                for call in calls:
+                    self._connection.session.forget(call)
+        return [call.result() for call in calls]
+
+    def _list(
+        self, pages: list[ListJobs], *, is_whole: bool, timeout: float | None
+    ) -> Iterator[JobInfo]:
+        for first in pages:
+            request: ListJobs | None = first
+            while request is not None:
+                reply = self._call(request, timeout)
+                if is_whole:
+                    yield from self._read_whole([row.id for row in reply.rows], timeout)
+                else:
+                    yield from map(requests.summary_view, reply.rows)
+                request = requests.next_page(request, reply)
+
+    def _read_whole(self, ids: list[int], timeout: float | None) -> Iterator[JobInfo]:
+        for start in range(0, len(ids), CALLS_AT_ONCE):
+            some = [ReadJob(id=job_id) for job_id in ids[start : start + CALLS_AT_ONCE]]
+            yield from map(requests.document_view, self._call_all(some, timeout))
+
+    def _follow(
+        self,
+        ids: list[int] | None,
+        *,
+        log: bool,
+        timeout: float | None,
+        is_of_ends: bool = False,
+        pause: float | None = None,
+    ) -> Iterator[Part | None]:
+        connection = self._connection
+        session = connection.session
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with self._turn(deadline):
+            stream = session.watch(
+                ids, log=log, now=time.monotonic(), deadline=deadline, is_of_ends=is_of_ends
+            )
+        try:
+            while True:
+                with self._turn(deadline, connection):
+                    part = session.next_part(stream, time.monotonic())
+                    if part is None and not stream.is_done:
+                        self._pump_for(stream, pause)
+                        if stream.has_news() or not session.is_connected:
+                            continue
+                if part is not None or not stream.is_done:
+                    yield part
+                elif stream.error is not None:
+                    raise stream.error
+                else:
+                    return
+        finally:
+            self._abandon(stream, connection)
+
+    def _follow_output(
+        self,
+        reading: OutputReading,
+        *,
+        log: bool,
+        timeout: float | None,
+        pause: float | None = None,
+    ) -> Iterator[StatusChange | LogLine | OutputChunk | None]:
+        connection = self._connection
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with self._turn(deadline):
+            following = OutputFollowing(
+                connection.session,
+                reading,
+                log=log,
+                now=time.monotonic(),
+                deadline=deadline,
+                timeout_seconds=self._timeout,
+            )
+        try:
+            while True:
+                with self._turn(deadline, connection):
+                    part = following.take(time.monotonic())
+                    if part is None and not following.is_over:
+                        self._pump_for(following, pause)
+                        if following.has_news() or not self._connection.session.is_connected:
+                            continue
+                if part is None and following.is_over:
+                    return
+                yield part
+        finally:
+            for exchange in following.exchanges:
+                self._abandon(exchange, connection)
+
+    def _read_output(self, reading: OutputReading, timeout: float | None) -> Iterator[OutputChunk]:
+        # An error if there is no such job: of that the pages say nothing.
+        is_final = next(self.jobs([reading.job_id], timeout=timeout)).is_final
+        while not reading.is_done:
+            yield from reading.take(self._call(reading.request(), timeout))
+        if is_final:
+            yield from reading.finish()
+
+    def _abandon(self, exchange: Exchange, connection: Connection[Dealer]) -> None:
+        if connection is not self._connection:
+            # It is the parent's, and ends there.
+            return
+        # A generator may be thrown away in the middle of anything, even while this very
+        # thread holds the lock: then the next one who has it cleans up.
+        self._abandoned.append(exchange)
+        lock = self._lock
+        if lock.acquire(blocking=False):
+            try:
+                self._forget_abandoned()
+                self._connection.flush(time.monotonic())
+            finally:
+                lock.release()
+
+    def _forget_abandoned(self) -> None:
+        while self._abandoned:
+            self._connection.session.forget(self._abandoned.popleft())
+
+    @contextlib.contextmanager
+    def _turn(
+        self, deadline: float | None, connection: Connection[Dealer] | None = None
+    ) -> Iterator[None]:
+        """Have the client for this thread, for what goes over ``connection`` if that is given."""
+        lock = self._lock
+        patience = -1 if deadline is None else max(0.0, deadline - time.monotonic())
+        if not lock.acquire(timeout=patience):
+            raise errors.DeadlineError("another thread used this client for too long")
+        try:
+            if self._is_closed:
+                raise RuntimeError("the client was closed")
+            if connection not in {None, self._connection}:
+                raise RuntimeError(forks.INHERITED)
+            self._forget_abandoned()
+            yield
+        finally:
+            lock.release()
+
+    def _pump_for(
+        self, exchange: Exchange | OutputFollowing, patience: float | None = None
+    ) -> None:
+        """Let frames come and go until there is something to be had of this.
+
+        Returns without it after ``patience`` seconds.
+        """
+        end = math.inf if patience is None else time.monotonic() + patience
+        connection = self._connection
+        # A line that was refused is not replaced before somebody wants something again.
+        while not exchange.has_news() and (now := time.monotonic()) < end:
+            if connection is not self._connection:
+                raise RuntimeError(forks.INHERITED)
+            line = self._connection.line(now)
+            self._connection.work(line, now)
+            if exchange.has_news():
+                break
+            wait = self._connection.wait_seconds(now)
+            left = None if math.isinf(end) else end - now
+            item = line.receive(left if wait is None else wait if left is None else min(wait, left))
+            if item is not None:
+                self._connection.take(item, time.monotonic())

@@ -1,0 +1,476 @@
+"""The verbs of the client library as messages, and its values out of the replies. No I/O."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+from uuid import uuid4
+
+import msgspec
+
+from ...storage import errors, explanations, rules, settings
+from ...storage.job_views import FIELDS, WHOLE_FIELDS, JobInfo, job_info
+from ...storage.jobs import JobStatus, check_priority
+from ..messages import (
+    DeleteFilter,
+    FiltersTested,
+    JobDocument,
+    JobRows,
+    JobSpec,
+    JobsSubmitted,
+    JobSummary,
+    ListFilters,
+    ListJobs,
+    ReadLimits,
+    ReplaceFilter,
+    SetLimits,
+    Simulate,
+    SubmitJobs,
+    TestFilters,
+    TrailEntry,
+)
+
+Ops = Mapping[str, Any] | Sequence[Mapping[str, Any]]
+"""One opcode, or the opcodes of one job, in order."""
+
+JobLike = Ops | JobSpec
+"""One job of a batch: its opcodes, a `JobSpec`, or a dictionary with the fields of one."""
+
+Dependency = int | Sequence[Any]
+"""A job id (which must end in success), or a pair of a job id and a list of statuses."""
+
+Reason = str | Sequence[TrailEntry]
+"""A text of the user, or a trail of (source, text, nanoseconds)."""
+
+USER_SOURCE = "gnt:user"
+
+_IDS_SHOWN_MAX = 10
+
+_RULE_DEPTH_MAX = 100
+"""Deepest nesting of what is looked through; how deep a filter may be the daemon says."""
+
+RULE_KEYS: Final = ReplaceFilter.__struct_fields__
+"""What a rule that somebody writes may have."""
+
+_STORED_KEYS: Final = ("watermark", "state", "reason_trail")
+"""What a stored rule has besides, so that one that was listed can be proposed as it is."""
+
+_NULLABLE_KEYS: Final = ("uuid", "reason", "valid_from", "valid_until")
+
+
+def submission(
+    jobs: Sequence[JobLike],
+    *,
+    reason: Reason | None,
+    priority: int | None,
+    depends: Sequence[Dependency] | None,
+    key: str | None,
+    dry_run: bool,
+    now_nanoseconds: int,
+) -> SubmitJobs:
+    """The request that stores ``jobs``; what a job says itself goes before the rest.
+
+    ``key`` must be given unless nothing is stored: only with it the request can be repeated.
+    """
+    trail = _trail(reason, "reason", now_nanoseconds)
+    priority = None if priority is None else checked_priority(priority)
+    common = JobSpec(ops=[], reason=trail, priority=priority, depends=_depends(depends))
+    if not isinstance(jobs, list) and (
+        isinstance(jobs, str | bytes | Mapping) or not isinstance(jobs, Sequence)
+    ):
+        raise errors.BadRequestError(f"jobs: expected a list of jobs, got {_type(jobs)}")
+    specs = [
+        _spec(job, common, f"jobs[{index}]", now_nanoseconds) for index, job in enumerate(jobs)
+    ]
+    if key is not None:
+        _check_key(key)
+    return SubmitJobs(jobs=specs, key=key, dry_run=dry_run)
+
+
+def _check_key(key: object) -> None:
+    if not isinstance(key, str):
+        raise errors.BadRequestError(f"key: expected a text, got {_type(key)}")
+    try:
+        size = len(key.encode())
+    except UnicodeEncodeError as error:
+        raise errors.BadRequestError("key: holds half of a character pair") from error
+    if not 0 < size <= settings.KEY_BYTES_MAX:
+        raise errors.BadRequestError(f"key: expected 1 to {settings.KEY_BYTES_MAX} bytes")
+
+
+def fresh_key() -> str:
+    """A key that nobody else has: with it, a submission can be sent twice and is stored once."""
+    return os.urandom(16).hex()
+
+
+def submitted(reply: JobsSubmitted, count: int) -> list[int]:
+    """The ids of ``count`` jobs; `RejectedError` if a filter rule rejects some of them.
+
+    `BadRequestError` if the answer is about another submission, which has the same key. A
+    rehearsal has no ids.
+    """
+    if reply.ids and len(reply.ids) + len(reply.rejected) != count:
+        text = f"key: another submission is stored under it (ids {_shown(reply.ids)})"
+        raise errors.BadRequestError(text)
+    if not reply.rejected:
+        return reply.ids
+    stored = iter(reply.ids)
+    ids = [None if place in reply.rejected else next(stored, None) for place in range(count)]
+    told = [f"job {place} is {text}" for place, text in sorted(reply.rejected.items())]
+    if count == 1:
+        told = [f"the job is {reply.rejected[0]}"]
+    if reply.ids:
+        told.append(f"the others have the ids {_shown(reply.ids)}")
+    error = errors.RejectedError("; ".join(told))
+    error.ids, error.rejected = ids, reply.rejected
+    raise error
+
+
+def new_filter(
+    uuid: str | None,
+    window: tuple[float | None, float | None],
+    **fields: Any,  # noqa: ANN401 - as the caller gave them
+) -> ReplaceFilter:
+    """The request that stores a filter rule. It names the rule, so that it can be repeated."""
+    valid_from, valid_until = window
+    if fields.get("reason", "") is None:
+        # As in a rule that is only proposed: no reason.
+        fields["reason"] = ""
+    if uuid == rules.PROPOSED_UUID:
+        raise errors.FilterRuleError(f"uuid: {uuid} stands for a rule that is only proposed")
+    return ReplaceFilter(
+        **_rule_fields(
+            {
+                **fields,
+                "uuid": str(uuid4()) if uuid is None else uuid,
+                "valid_from": valid_from,
+                "valid_until": valid_until,
+            }
+        )
+    )
+
+
+def proposed_filter(rule: Mapping[str, Any]) -> ReplaceFilter:
+    """A rule that is only thought of, from the arguments of `Client.add_filter`.
+
+    Or from a rule that was listed: what it has only because it is stored does not count. Without
+    a UUID it gets `rules.PROPOSED_UUID`.
+    """
+    if not isinstance(rule, Mapping):
+        raise errors.FilterRuleError(f"rule: expected a rule (a dictionary), got {_type(rule)}")
+    for key in rule:
+        if key not in RULE_KEYS and key not in _STORED_KEYS:
+            raise _unknown_key(key)
+    fields = {
+        name: value
+        for name, value in rule.items()
+        if name in RULE_KEYS and not (value is None and name in _NULLABLE_KEYS)
+    }
+    if "reason" not in fields and "reason_trail" in rule:
+        fields["reason"] = rule["reason_trail"]
+    return ReplaceFilter(**_rule_fields({"uuid": rules.PROPOSED_UUID, **fields}))
+
+
+def _unknown_key(key: object) -> errors.FilterRuleError:
+    name = str(key)
+    guess = explanations.likeness(name, RULE_KEYS)
+    text = f"rule: unknown key {explanations.shown(name)}{guess}; known are {', '.join(RULE_KEYS)}"
+    return errors.FilterRuleError(text)
+
+
+def _rule_fields(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a rule, in the form that is sent; `FilterRuleError` names one that is wrong.
+
+    Only their types are judged, as far as the daemon could not name the argument any more.
+    """
+    fields = dict(given)
+    if "predicates" in fields:
+        found = fields["predicates"]
+        # An empty dictionary would else be an empty list, and that means every job.
+        if isinstance(found, str | bytes | Mapping) or not isinstance(found, Iterable):
+            text = f"predicates: expected a list of predicates, got {_type(found)}"
+            raise errors.FilterRuleError(text)
+        fields["predicates"] = list(found)
+    if "action" in fields:
+        fields["action"] = _action(fields["action"])
+    reason = fields.get("reason", "")
+    if not isinstance(reason, str | list | tuple):
+        text = f"reason: expected a text, or a list of entries, got {_type(reason)}"
+        raise errors.FilterRuleError(text)
+    fields["uuid"] = _text(fields["uuid"], "uuid", "a UUID")
+    for name, value in fields.items():
+        _check_sendable(value, name)
+    return fields
+
+
+def _action(action: object) -> object:
+    if isinstance(action, str):
+        return rules.written_action(action)
+    if isinstance(action, Sequence) and not isinstance(action, bytes):
+        return list(action)
+    known = ", ".join(name for name in rules.ACTIONS if name != rules.ActionName.RATE_LIMIT)
+    text = f'action: expected one of {known}, or ["RATE_LIMIT", n], got {_type(action)}'
+    raise errors.FilterRuleError(text)
+
+
+def deleted_filter(uuid: str) -> DeleteFilter:
+    """The request that deletes a rule."""
+    return DeleteFilter(uuid=_text(uuid, "uuid", "a UUID"))
+
+
+def listed_filters(uuids: Iterable[str] | None) -> ListFilters:
+    """The request for all rules, or those with these UUIDs."""
+    if uuids is None:
+        return ListFilters()
+    if isinstance(uuids, str | bytes | Mapping) or not isinstance(uuids, Iterable):
+        raise errors.BadRequestError(f"uuids: expected a list of UUIDs, got {_type(uuids)}")
+    found = [_text(uuid, f"uuids[{place}]", "a UUID") for place, uuid in enumerate(uuids)]
+    return ListFilters(uuids=found)
+
+
+def limits(running: int | None, tracked: int | None) -> ReadLimits | SetLimits:
+    """The request that changes the limits that are given; without any, that reads them."""
+    if running is None and tracked is None:
+        return ReadLimits()
+    return SetLimits(
+        running_jobs_max=_positive(running, "running"),
+        tracked_jobs_max=_positive(tracked, "tracked"),
+    )
+
+
+def _positive(number: int | None, name: str) -> int | None:
+    if number is None or (_is_whole(number) and 0 < number <= explanations.INTEGER_MAX):
+        return number
+    got = repr(number) if _is_whole(number) else _type(number)
+    raise errors.BadRequestError(f"{name}: expected a number from 1 on, got {got[:60]}")
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _text(value: object, name: str, expected: str) -> str:
+    if not isinstance(value, str):
+        raise errors.BadRequestError(f"{name}: expected {expected}, got {_type(value)}")
+    _check_sendable(value, name)
+    return value
+
+
+def _check_sendable(value: object, place: str) -> None:
+    """`FilterRuleError` that names the place of what no frame can carry."""
+    try:
+        explanations.check_plain(value, place, depth_max=_RULE_DEPTH_MAX)
+    except ValueError as error:
+        raise errors.FilterRuleError(str(error)) from error
+
+
+def simulation(
+    rule: Mapping[str, Any] | None,
+    *,
+    without: str | None,
+    priorities: Mapping[int, int] | None,
+    running: int | None,
+    ended: Mapping[int, str] | None,
+) -> Simulate:
+    """The request that asks what would happen."""
+    return Simulate(
+        rule=None if rule is None else proposed_filter(rule),
+        without=_without(without),
+        priorities={
+            job_id: checked_priority(priority, f"priorities[{job_id}]")
+            for job_id, priority in _by_job(priorities, "priorities").items()
+        },
+        running_jobs_max=_positive(running, "running"),
+        ended={job_id: _status(status) for job_id, status in _by_job(ended, "ended").items()},
+    )
+
+
+def filter_test(rule: Mapping[str, Any] | None, without: str | None) -> TestFilters:
+    """The request that asks which rule applies to each job, and which would."""
+    proposed = None if rule is None else proposed_filter(rule)
+    return TestFilters(rule=proposed, without=_without(without))
+
+
+def _without(uuid: str | None) -> str | None:
+    return None if uuid is None else _text(uuid, "without", "the UUID of a rule")
+
+
+def _by_job(given: Mapping[int, Any] | None, name: str) -> dict[int, Any]:
+    """What is given for some jobs, by their ids."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise errors.BadRequestError(f"{name}: expected a dictionary by job id, got {_type(given)}")
+    for job_id in given:
+        if not _is_whole(job_id) or not 0 < job_id <= explanations.INTEGER_MAX:
+            text = f"{name}: expected job ids as keys, got {explanations.shown(str(job_id))}"
+            raise errors.BadRequestError(text)
+    return dict(given)
+
+
+def checked_priority(priority: object, name: str = "priority") -> int:
+    """``priority`` if it is one; else `BadRequestError` that names the argument."""
+    if not isinstance(priority, int) or not _is_whole(priority):
+        raise errors.BadRequestError(f"{name}: expected a whole number, got {_type(priority)}")
+    check_priority(priority, name)
+    return priority
+
+
+def checked_age(age: object) -> float:
+    """``age`` in seconds if it is a number; else `BadRequestError`."""
+    if not isinstance(age, int | float) or isinstance(age, bool) or not math.isfinite(age):
+        raise errors.BadRequestError(f"age: expected a number of seconds, got {_type(age)}")
+    return float(age)
+
+
+def next_test(message: TestFilters, reply: FiltersTested) -> TestFilters | None:
+    """The request for the page after ``reply``; None if it was the last one."""
+    if reply.next_after is None or reply.next_after <= message.after:
+        return None
+    return msgspec.structs.replace(message, after=reply.next_after)
+
+
+def _shown(ids: list[int]) -> str:
+    shown = ", ".join(map(str, ids[:_IDS_SHOWN_MAX]))
+    return shown if len(ids) <= _IDS_SHOWN_MAX else f"{shown} and {len(ids) - _IDS_SHOWN_MAX} more"
+
+
+def checked_ops(ops: object, place: str) -> list[dict[str, Any]]:
+    """``ops`` as a list of opcodes; `OpcodeError` names ``place`` if it is nothing like it."""
+    if isinstance(ops, dict | Mapping):
+        return [dict(ops)]
+    if isinstance(ops, str | bytes) or not isinstance(ops, list | Sequence):
+        raise errors.OpcodeError(f"{place}: expected a list of opcodes, got {_type(ops)}")
+    for index, op in enumerate(ops):
+        if not isinstance(op, dict | Mapping):
+            text = f"{place}[{index}]: expected an opcode (a dictionary), got {_type(op)}"
+            raise errors.OpcodeError(text)
+    return [dict(op) for op in ops]
+
+
+def listings(
+    ids: Iterable[int] | None, statuses: Iterable[str] | None, *, archived: bool
+) -> Iterator[ListJobs]:
+    """The requests whose pages, one after the other, list the jobs in id order."""
+    wanted = None if statuses is None else [_status(status) for status in statuses]
+    page = settings.LIST_PAGE_ROWS
+    if ids is None:
+        yield ListJobs(statuses=wanted, archived=archived, limit=page)
+        return
+    ordered = sorted(set(ids))
+    for start in range(0, len(ordered), page):
+        part = ordered[start : start + page]
+        yield ListJobs(ids=part, statuses=wanted, archived=archived, limit=page)
+
+
+def next_page(request: ListJobs, reply: JobRows) -> ListJobs | None:
+    """The request for the page after ``reply``; None if it was the last one."""
+    if reply.next_after is None or reply.next_after <= request.after:
+        return None
+    return msgspec.structs.replace(request, after=reply.next_after)
+
+
+def needs_whole(fields: Collection[str] | None) -> bool:
+    """Whether ``fields`` need more of a job than its summary; None means the summary."""
+    for field in fields or ():
+        if field not in FIELDS:
+            known = ", ".join(FIELDS)
+            raise errors.BadRequestError(f"unknown field {field!r}: expected some of {known}")
+    return not WHOLE_FIELDS.isdisjoint(fields or ())
+
+
+def summary_view(row: JobSummary) -> JobInfo:
+    """A job of which only the summary is known."""
+    return JobInfo(
+        id=row.id,
+        status=row.status,
+        summary=row.summary,
+        priority=row.priority,
+        received=row.received,
+        started=row.started,
+        ended=row.ended,
+        process_id=row.process_id,
+        archived=row.archived,
+        reason=row.reason,
+    )
+
+
+def document_view(document: JobDocument) -> JobInfo:
+    """A whole job."""
+    job = job_info(document.body, archived=document.archived)
+    return msgspec.structs.replace(job, summary=document.summary or job.summary)
+
+
+def _spec(job: object, common: JobSpec, place: str, now_nanoseconds: int) -> JobSpec:
+    if isinstance(job, JobSpec):
+        spec = job
+    elif isinstance(job, Mapping) and "OP_ID" not in job:
+        fields = dict(job)
+        ops = checked_ops(fields.pop("ops", ()), f"{place}.ops")
+        reason = _trail(fields.pop("reason", None), f"{place}.reason", now_nanoseconds)
+        depends = _depends(fields.pop("depends", None), f"{place}.depends")
+        if (priority := fields.pop("priority", None)) is not None:
+            priority = checked_priority(priority, f"{place}.priority")
+        if fields:
+            raise errors.BadRequestError(f"{place}: unknown field {next(iter(fields))!r}")
+        spec = JobSpec(ops=ops, reason=reason, depends=depends, priority=priority)
+    else:
+        spec = JobSpec(ops=checked_ops(job, place))
+    return msgspec.structs.replace(
+        spec,
+        reason=spec.reason or common.reason,
+        priority=common.priority if spec.priority is None else spec.priority,
+        depends=spec.depends or common.depends,
+    )
+
+
+def _trail(reason: object, place: str, now_nanoseconds: int) -> list[TrailEntry]:
+    match reason:
+        case None | "":
+            return []
+        case str():
+            return [(USER_SOURCE, reason, now_nanoseconds)]
+    try:
+        return msgspec.convert(reason, list[TrailEntry])
+    except msgspec.ValidationError as error:
+        text = f"{place}: expected a text, or a list of [source, text, nanoseconds]"
+        raise errors.BadRequestError(text) from error
+
+
+def _depends(depends: object, place: str = "depends") -> list[tuple[int, list[str]]]:
+    if depends is None:
+        return []
+    if isinstance(depends, str | bytes) or not isinstance(depends, Sequence):
+        raise errors.DependencyError(f"{place}: expected a list, got {_type(depends)}")
+    return [_dependency(entry, f"{place}[{index}]") for index, entry in enumerate(depends)]
+
+
+def _dependency(entry: object, place: str) -> tuple[int, list[str]]:
+    match entry:
+        case bool():
+            pass
+        case int() if not explanations.INTEGER_MIN <= entry <= explanations.INTEGER_MAX:
+            raise errors.DependencyError(f"{place}: this number is too large for a job id")
+        case int():
+            return entry, [JobStatus.SUCCESS.value]
+        case [bool(), *_]:
+            pass
+        case [int(job_id), [*statuses]] if all(isinstance(status, str) for status in statuses):
+            if not explanations.INTEGER_MIN <= job_id <= explanations.INTEGER_MAX:
+                raise errors.DependencyError(f"{place}: this number is too large for a job id")
+            return job_id, [str(status) for status in statuses]
+    raise errors.DependencyError(f"{place}: expected a job id, or [job id, [statuses]]")
+
+
+def _status(status: str) -> JobStatus:
+    try:
+        return JobStatus(status)
+    except ValueError as error:
+        known = ", ".join(JobStatus)
+        raise errors.BadRequestError(f"status {status!r}: expected one of {known}") from error
+
+
+def _type(value: object) -> str:
+    return type(value).__name__
