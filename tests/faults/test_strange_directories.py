@@ -11,8 +11,8 @@ import pytest
 from tests.actors.queue_stage import Queue, spec
 from tests.actors.stage import Stage, Timer
 from tests.faults.harness import Daemon
-from tests.torture.mutations_damage import ID_UNBELIEVABLE
-from tests.torture.mutations_user import modes_obeyed
+from tests.torture.damage.damages import ID_UNBELIEVABLE
+from tests.torture.damage.ordinary_user import modes_obeyed
 
 from ganger.actors.queue.job_queue import JobQueue
 from ganger.actors.queue.submitting import drafts

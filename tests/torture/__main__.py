@@ -26,7 +26,11 @@ def main() -> int:
     parser.add_argument("--page", type=Path, help="put the table into this page")
     wanted = parser.parse_args()
     seed = wanted.seed or int.from_bytes(os.urandom(4), "big")
-    chosen = [found for found in CAMPAIGNS if wanted.only in ("", found.property, found.name)]
+    chosen = [
+        found
+        for found in CAMPAIGNS
+        if wanted.only in ("", found.property, *found.property.split(", "), found.name)
+    ]
     if not chosen:
         known = ", ".join(f"{found.property} {found.name}" for found in CAMPAIGNS)
         print(f"--only: expected one of {known}", file=sys.stderr)

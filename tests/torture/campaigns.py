@@ -20,7 +20,7 @@ class Run(Protocol):
         """Run it; returns what it counted."""
 
 
-class Campaign(msgspec.Struct, frozen=True, kw_only=True):
+class Campaign(msgspec.Struct, frozen=True):
     """One campaign: the function ``run_NAME`` of the module ``tests.torture.MODULE``."""
 
     property: str
@@ -47,33 +47,18 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True):
 
 
 CAMPAIGNS = [
-    Campaign(
-        property="D1",
-        name="kill at each call",
-        module="kill_at_calls",
-        full=1_000,
-        share=8,
-        needs="strace",
-    ),
-    Campaign(property="D1", name="random kills", module="kills_daemon", full=1_000, share=15),
-    Campaign(property="D2, D3", name="power loss", module="power", full=50_000, share=2_000),
-    Campaign(property="D4", name="deaths of jobs", module="kills_jobs", full=500, share=36),
-    Campaign(property="D5", name="restarts", module="kills_restarts", full=200, share=6),
-    Campaign(property="D6", name="component kills", module="kills_components", full=500, share=40),
-    Campaign(
-        property="D6, D13", name="simulated faults", module="simulation", full=5_000, share=60
-    ),
-    Campaign(property="D8", name="mutated directories", module="mutations", full=1_000, share=100),
-    Campaign(
-        property="D9",
-        name="refused calls",
-        module="refused_calls",
-        full=490,
-        share=6,
-        needs="strace",
-    ),
-    Campaign(property="D10", name="clock jumps", module="simulation", full=500, share=20),
-    Campaign(property="D11", name="fuzzed frames", module="fuzz", full=1_000_000, share=20_000),
-    Campaign(property="D12", name="soak", module="soak", full=20_000, share=700),
-    Campaign(property="D13", name="lost wake ups", module="simulation", full=1_000, share=40),
+    # property, name, module, how many with `make torture`, how many with `make test`, what it needs
+    Campaign("D1", "kill at each call", "kills.kill_at_calls", 1_000, 8, "strace"),
+    Campaign("D1", "random kills", "kills.random_kills", 1_000, 15),
+    Campaign("D2, D3", "power loss", "power.power_loss", 50_000, 2_000),
+    Campaign("D4", "deaths of jobs", "kills.deaths_of_jobs", 500, 36),
+    Campaign("D5", "restarts", "kills.restarts", 200, 6),
+    Campaign("D6", "component kills", "kills.component_kills", 500, 40),
+    Campaign("D6, D13", "simulated faults", "simulation.playing", 5_000, 60),
+    Campaign("D8", "mutated directories", "damage.mutated_directories", 1_000, 100),
+    Campaign("D9", "refused calls", "system_calls.refused_calls", 490, 6, "strace"),
+    Campaign("D10", "clock jumps", "simulation.playing", 500, 20),
+    Campaign("D11", "fuzzed frames", "fuzz.fuzzed_frames", 1_000_000, 20_000),
+    Campaign("D12", "soak", "soak", 20_000, 700),
+    Campaign("D13", "lost wake ups", "simulation.playing", 1_000, 40),
 ]

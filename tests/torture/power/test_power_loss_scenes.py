@@ -1,0 +1,285 @@
+"""Short scenes in which the power is lost at every moment: each is a way to lose what was said.
+
+The campaign `power_loss` found them; here each is told by itself. A process is run step by step,
+and between the steps enough time passes for files to be written again.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.torture.power.job_threads import JOURNAL_SEGMENT_BYTES, STATE_BYTES_MAX
+from tests.torture.power.machine import Machine, opcode
+from tests.torture.power.power_loss import Play, lose_power_everywhere
+
+from ganger.storage import jobs
+from ganger.transport.messages import JobSpec, ListJobs
+
+LOSSES = 10
+
+
+def text(size: int, mark: str = "w") -> str:
+    """Text of which no part is like another, so that a lost or doubled part is seen."""
+    words = (f"{mark}{number:06d}" for number in range(size // 8 + 1))
+    return " ".join(words)[:size]
+
+
+def job(*ops: object) -> JobSpec:
+    return JobSpec(ops=list(ops))  # type: ignore[arg-type]
+
+
+def submit(machine: Machine, *specs: JobSpec) -> None:
+    machine.submit(*specs)
+    machine.end_turn()
+
+
+def start(machine: Machine, job_id: int) -> None:
+    machine.choose(job_id)
+    machine.end_turn()
+
+
+def step(machine: Machine, job_id: int, count: int = 1) -> None:
+    for _ in range(count):
+        if job_id in machine.processes:
+            machine.clock.now += 1.2
+            machine.step(machine.processes[job_id])
+            if machine.is_up:
+                machine.end_turn()
+
+
+def run(machine: Machine, job_id: int) -> None:
+    while job_id in machine.processes:
+        step(machine, job_id)
+
+
+def restart(machine: Machine) -> None:
+    machine.crash_daemon()
+    machine.boot()
+
+
+def renew_journal(machine: Machine) -> None:
+    """So much is submitted that the journal goes on in a new segment."""
+    submit(machine, job(opcode(text(JOURNAL_SEGMENT_BYTES, "r"))))
+    machine.run_timers()
+    machine.end_turn()
+
+
+def fail_to_flush(machine: Machine) -> None:
+    """The flush of the file system fails once; the next attempt, a second later, goes well."""
+    machine.fails_next_sync = True
+    renew_journal(machine)
+    assert not machine.fails_next_sync
+    machine.run_timers()
+    machine.end_turn()
+
+
+def ends_before_a_flush_that_failed(machine: Machine) -> None:
+    submit(machine, job(opcode("a")), job(opcode("b")), job(opcode("c", words=3)))
+    for job_id in (1, 2):
+        start(machine, job_id)
+        run(machine, job_id)
+    machine.archive(2)
+    machine.end_turn()
+    start(machine, 3)
+    step(machine, 3, 3)
+    fail_to_flush(machine)
+    run(machine, 3)
+    renew_journal(machine)
+
+
+def a_daemon_that_ends_after_a_flush_that_failed(machine: Machine) -> None:
+    submit(machine, job(opcode("a")))
+    start(machine, 1)
+    run(machine, 1)
+    machine.fails_next_sync = True
+    renew_journal(machine)
+    restart(machine)
+    renew_journal(machine)
+
+
+def a_process_that_leaves_after_a_flush_that_failed(machine: Machine) -> None:
+    submit(machine, job(opcode("a", node="a")))
+    start(machine, 1)
+    while 1 in machine.processes and not any(machine.processes[1].sent):
+        machine.step(machine.processes[1])
+        machine.end_turn()
+    fail_to_flush(machine)
+    run(machine, 1)
+    renew_journal(machine)
+    renew_journal(machine)
+
+
+def the_first_job(machine: Machine) -> None:
+    submit(machine, job(opcode("a")))
+
+
+def a_key_and_a_rule(machine: Machine) -> None:
+    machine.authorise()
+    machine.configure()
+
+
+def a_job_that_waited_over_a_restart(machine: Machine) -> None:
+    submit(machine, job(opcode("a"), opcode("b")), job(opcode("c")))
+    restart(machine)
+    start(machine, 1)
+    run(machine, 1)
+
+
+def a_job_reprioritised_while_a_process_was_made(machine: Machine) -> None:
+    submit(machine, job(opcode("a")))
+    machine.choose(1)
+    machine.reprioritise(1, -5)
+    renew_journal(machine)
+    run(machine, 1)
+
+
+def words_of_a_large_job(machine: Machine) -> None:
+    submit(machine, job(opcode(text(STATE_BYTES_MAX), words=4), opcode("b", words=2)))
+    start(machine, 1)
+    run(machine, 1)
+
+
+def words_while_no_daemon_is_there(machine: Machine) -> None:
+    submit(machine, job(opcode("a", words=3), opcode("b", words=1)))
+    start(machine, 1)
+    machine.crash_daemon()
+    step(machine, 1, 7)
+    machine.boot()
+    run(machine, 1)
+
+
+def files_written_over_in_place(machine: Machine) -> None:
+    submit(machine, job(opcode("a", words=4), opcode(text(9_000), words=4), opcode("c")))
+    start(machine, 1)
+    run(machine, 1)
+
+
+def a_cancel_granted_by_a_waiting_job(machine: Machine) -> None:
+    # A large state is flushed by the process itself, and not with the answer.
+    large = job(opcode(text(STATE_BYTES_MAX), node="n"))
+    submit(machine, job(opcode("a", words=9, node="n")), large)
+    start(machine, 1)
+    step(machine, 1, 3)
+    start(machine, 2)
+    step(machine, 2, 2)
+    machine.cancel(2)
+    machine.end_turn()
+    # The process rests before each change on the disk: its last state comes later.
+    machine.interruption = 1.0
+    step(machine, 2, 9)
+
+
+def a_cancel_granted_by_a_job_that_has_just_begun(machine: Machine) -> None:
+    submit(machine, job(opcode(text(STATE_BYTES_MAX))))
+    start(machine, 1)
+    machine.cancel(1)
+    machine.end_turn()
+    machine.interruption = 1.0
+    step(machine, 1, 9)
+
+
+def a_priority_granted_by_a_waiting_job(machine: Machine) -> None:
+    submit(machine, job(opcode("a", words=9, node="n")), job(opcode("b", node="n")))
+    start(machine, 1)
+    step(machine, 1, 3)
+    start(machine, 2)
+    machine.reprioritise(2, -7)
+    machine.end_turn()
+    step(machine, 2, 3)
+
+
+def a_state_told_again_to_a_successor(machine: Machine) -> None:
+    submit(machine, job(opcode("a", words=9), opcode("b")))
+    start(machine, 1)
+    step(machine, 1, 4)
+    restart(machine)
+    step(machine, 1, 2)
+    renew_journal(machine)
+    run(machine, 1)
+
+
+def an_end_told_while_the_daemon_is_replaced(machine: Machine) -> None:
+    submit(machine, job(opcode("a", node="n1")))
+    start(machine, 1)
+    while machine.queue.component._reader.rows(ListJobs(ids=[1])).rows[0].status != "running":
+        step(machine, 1)
+    machine.step(machine.processes[1])
+    restart(machine)
+    machine.step(machine.processes[1])
+    renew_journal(machine)
+    run(machine, 1)
+
+
+def an_end_handed_in_by_a_process_that_has_left(machine: Machine) -> None:
+    submit(machine, job(opcode("a")), job(opcode("b")))
+    start(machine, 1)
+    step(machine, 1)
+    machine.step(machine.processes[1])
+    assert not machine.processes
+    machine.end_turn()
+    renew_journal(machine)
+
+
+def an_end_that_the_daemon_did_not_live_to_read(machine: Machine) -> None:
+    submit(machine, job(opcode("a")), job(opcode("b")))
+    start(machine, 1)
+    step(machine, 1)
+    machine.step(machine.processes[1])
+    restart(machine)
+    machine.end_turn()
+    machine.archive(1)
+    machine.end_turn()
+    renew_journal(machine)
+
+
+def a_process_killed_before_its_last_flush(machine: Machine) -> None:
+    submit(machine, job(opcode(text(STATE_BYTES_MAX))))
+    start(machine, 1)
+    machine.interruption = 1.0
+    path = machine.places.queue / "job-1"
+    while not jobs.decode_job(path.read_bytes()).status.is_final:
+        step(machine, 1)
+    machine.end(machine.processes[1])
+    machine.end_turn()
+    machine.archive(1)
+    machine.end_turn()
+
+
+def the_first_job_in_the_archive(machine: Machine) -> None:
+    submit(machine, job(opcode("a")), job(opcode("b")))
+    start(machine, 1)
+    run(machine, 1)
+    restart(machine)
+    machine.archive(1)
+    machine.end_turn()
+    for _ in range(3):
+        submit(machine, job(opcode("c")))
+
+
+@pytest.mark.parametrize(
+    "scene",
+    [
+        the_first_job,
+        a_key_and_a_rule,
+        a_job_that_waited_over_a_restart,
+        a_job_reprioritised_while_a_process_was_made,
+        words_of_a_large_job,
+        words_while_no_daemon_is_there,
+        files_written_over_in_place,
+        a_cancel_granted_by_a_waiting_job,
+        a_cancel_granted_by_a_job_that_has_just_begun,
+        a_priority_granted_by_a_waiting_job,
+        a_state_told_again_to_a_successor,
+        an_end_told_while_the_daemon_is_replaced,
+        an_end_handed_in_by_a_process_that_has_left,
+        an_end_that_the_daemon_did_not_live_to_read,
+        a_process_killed_before_its_last_flush,
+        the_first_job_in_the_archive,
+        ends_before_a_flush_that_failed,
+        a_daemon_that_ends_after_a_flush_that_failed,
+        a_process_that_leaves_after_a_flush_that_failed,
+    ],
+)
+def test_nothing_that_was_acknowledged_is_lost_or_done_twice(scene: Play, tmp_path: Path) -> None:
+    assert lose_power_everywhere(scene, tmp_path, losses=LOSSES) == []

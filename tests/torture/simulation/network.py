@@ -1,0 +1,336 @@
+"""Simulated ZeroMQ sockets: what `transport.wire` says of its own, on the virtual clock.
+
+Nothing is queued without a connection, and what was on its way is lost with it, from some
+point on. A descriptor tells once of what has come: whoever then does anything with the socket
+is taken to know of it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+from collections import deque
+from pathlib import Path
+
+from tests.torture.simulation.core import Core, Handle, Program
+
+from ganger.transport.client.session import LinkEvent
+from ganger.transport.zmq.wire import Credentials, Incoming, Sent
+
+RECONNECT_SECONDS_MAX = 0.5
+
+
+class _Notice(Handle):
+    """The descriptor of a ZeroMQ socket: quiet until there is something it did not tell of."""
+
+    def __init__(self, core: Core, program: Program) -> None:
+        super().__init__(core, program)
+        self._untold: deque[float] = deque()
+
+    def arrive(self, when: float) -> None:
+        self._untold.append(when)
+
+    def told(self) -> None:
+        """Whatever is done with the socket, its owner then knows all that has come."""
+        now = self.core.clock.now
+        self._untold = deque(when for when in self._untold if when > now)
+
+    def due(self) -> float:
+        return min(self._untold, default=math.inf)
+
+
+class _Number(int):
+    """The number of an event descriptor, which knows what it stands for."""
+
+    notice: _Notice
+
+
+class Os:
+    """Stands for the module where the listener is woken by an event descriptor."""
+
+    EFD_NONBLOCK = os.EFD_NONBLOCK
+    EFD_CLOEXEC = os.EFD_CLOEXEC
+
+    def eventfd(self, _count: int, _flags: int) -> int:
+        core = Core.active
+        assert core.current is not None
+        notice = _Notice(core, core.current.program)
+        number = _Number(notice.number)
+        number.notice = notice
+        return number
+
+    def eventfd_write(self, number: int, count: int) -> None:
+        if isinstance(number, _Number):
+            number.notice.arrive(number.notice.core.clock.now)
+        else:
+            # Envelopes of tests outside of the world may end now as well.
+            os.eventfd_write(number, count)
+
+    def eventfd_read(self, number: _Number) -> None:
+        number.notice.told()
+
+    def close(self, number: _Number) -> None:
+        number.notice.close()
+
+    def geteuid(self) -> int:
+        return os.geteuid()
+
+
+class Dealer:
+    """Stands for `wire.Dealer`."""
+
+    def __init__(self, endpoint: str, pair: object = None) -> None:
+        core = Core.active
+        assert core.current is not None
+        assert pair is None
+        self.core = core
+        self.endpoint = endpoint
+        self.program = core.current.program
+        self.peer: bytes | None = None
+        self.is_closed = False
+        self._notice = _Notice(core, self.program)
+        self._frames: deque[tuple[float, bytes]] = deque()
+        self._events: deque[tuple[float, LinkEvent]] = deque()
+        self._last_at = 0.0
+        self.program.closers.append(self.kill)
+        network = Network.of(core)
+        network.dealers.append(self)
+        network.connect_later(self)
+
+    def filenos(self) -> list[int]:
+        return [self._notice.number]
+
+    def send(self, data: bytes) -> bool:
+        self._notice.told()
+        self.core.fault_point()
+        if self.peer is None:
+            return False
+        router = Network.of(self.core).router
+        assert router is not None
+        router.arrive(self.peer, data)
+        return True
+
+    def take(self) -> bytes | LinkEvent | None:
+        self._notice.told()
+        now = self.core.clock.now
+        if self._frames and self._frames[0][0] <= now:
+            return self._frames.popleft()[1]
+        if self._events and self._events[0][0] <= now:
+            return self._events.popleft()[1]
+        return None
+
+    def receive(self, timeout_seconds: float | None) -> bytes | LinkEvent | None:
+        assert timeout_seconds == 0
+        return self.take()
+
+    def due(self) -> float:
+        """When there is something to take."""
+        frames = self._frames[0][0] if self._frames else math.inf
+        return min(frames, self._events[0][0] if self._events else math.inf)
+
+    def close(self) -> None:
+        self._leave()
+
+    def kill(self) -> None:
+        """Its program is gone: what was on its way goes no further, from some point on."""
+        router = Network.of(self.core).router
+        if router is not None and self.peer is not None:
+            router.lose_tail(self.peer)
+        self._leave()
+
+    def _leave(self) -> None:
+        if self.is_closed:
+            return
+        self.is_closed = True
+        network = Network.of(self.core)
+        network.dealers.remove(self)
+        if network.router is not None and self.peer is not None:
+            network.router.arrive(self.peer, None)
+        self._notice.close()
+
+    # What the network does.
+
+    def arrive(self, data: bytes) -> None:
+        self._last_at = max(self._last_at, self.core.clock.now + self.core.delay())
+        self._frames.append((self._last_at, data))
+        self._notice.arrive(self._last_at)
+
+    def happen(self, event: LinkEvent) -> None:
+        self._last_at = max(self._last_at, self.core.clock.now + self.core.delay())
+        self._events.append((self._last_at, event))
+        self._notice.arrive(self._last_at)
+
+    def lose_connection(self) -> None:
+        """The connection is gone, with the last of what was on its way."""
+        if self.peer is None:
+            return
+        self.peer = None
+        for _ in range(self.core.dice.randint(0, len(self._frames))):
+            self._frames.pop()
+        self.happen(LinkEvent.LOST)
+
+
+class Router:
+    """Stands for `wire.Router`."""
+
+    def __init__(
+        self,
+        local: Path,
+        *,
+        remote: object = None,
+        keys: object = None,
+        descriptors_max: object = None,  # noqa: ARG002 - here are none
+    ) -> None:
+        core = Core.active
+        assert core.current is not None
+        assert (remote, bool(keys)) == (None, True)
+        self.core = core
+        self.endpoints = [f"ipc://{local}"]
+        self.program = core.current.program
+        self.peers: dict[bytes, Dealer] = {}
+        self._notice = _Notice(core, self.program)
+        self._incoming: dict[bytes, deque[tuple[float, bytes | None]]] = {}
+        self._left: list[bytes] = []
+        self._identities: dict[bytes, Credentials] = {}
+        self.is_closed = False
+        self.program.closers.append(self.close)
+        Network.of(core).open(self)
+
+    def filenos(self) -> list[int]:
+        return [self._notice.number]
+
+    @property
+    def has_more(self) -> bool:
+        self._notice.told()
+        now = self.core.clock.now
+        return any(line and line[0][0] <= now for line in self._incoming.values())
+
+    def receive(self, limit: int | None = None) -> list[Incoming]:
+        if limit == 0:
+            return []
+        self._notice.told()
+        now = self.core.clock.now
+        found: list[Incoming] = []
+        for peer, line in list(self._incoming.items()):
+            while line and line[0][0] <= now:
+                _, data = line.popleft()
+                if data is None:
+                    self._left.append(peer)
+                    del self._incoming[peer]
+                else:
+                    found.append(Incoming(peer, data, self._identities[peer]))
+        return found
+
+    has_connections = False
+    look_seconds = 1.0
+
+    def end_hoarders(self) -> int:
+        return 0
+
+    def keep_room(self) -> int:
+        return 0
+
+    def take_left(self) -> list[bytes]:
+        left, self._left = self._left, []
+        return left
+
+    def send(self, peer: bytes, data: bytes) -> bool:
+        self._notice.told()
+        self.core.fault_point()
+        dealer = self.peers.get(peer)
+        if dealer is None or dealer.peer != peer or dealer.is_closed:
+            return False
+        dealer.arrive(data)
+        return True
+
+    def send_between(self, peer: bytes, data: bytes) -> Sent:
+        """As the real one, whose owner is at work now and then."""
+        if self.core.dice.random() < 0.3 or not self.send(peer, data):
+            return Sent.NOT
+        return Sent.AND_THERE_IS_MORE if self.has_more else Sent.SURELY
+
+    def close(self) -> None:
+        if not self.is_closed:
+            self.is_closed = True
+            self._notice.close()
+            Network.of(self.core).close(self)
+
+    # What the network does.
+
+    def welcome(self, dealer: Dealer) -> None:
+        """There is a connection, of a process that the kernel knows."""
+        assert dealer.peer is not None
+        self.peers[dealer.peer] = dealer
+        pid = dealer.program.pid
+        self._identities[dealer.peer] = Credentials(kind="local", uid=os.geteuid(), pid=pid)
+
+    def arrive(self, peer: bytes, data: bytes | None) -> None:
+        """A frame is on its way from ``peer``; None: the end of its connection."""
+        line = self._incoming.setdefault(peer, deque())
+        when = max(line[-1][0] if line else 0.0, self.core.clock.now + self.core.delay())
+        line.append((when, data))
+        self._notice.arrive(when)
+        if data is None:
+            self.peers.pop(peer, None)
+
+    def lose_tail(self, peer: bytes) -> None:
+        line = self._incoming.get(peer, deque())
+        for _ in range(self.core.dice.randint(0, len(line))):
+            line.pop()
+
+
+class Network:
+    """The one router there may be, and everybody who wants to reach it."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        self.router: Router | None = None
+        self.dealers: list[Dealer] = []
+        self._names = itertools.count(1)
+
+    @classmethod
+    def of(cls, core: Core) -> Network:
+        """The network of this world."""
+        if core.network is None:
+            core.network = cls(core)
+        network: Network = core.network
+        return network
+
+    def open(self, router: Router) -> None:
+        assert self.router is None, "two daemons serve one socket"
+        self.router = router
+        for dealer in self.dealers:
+            self.connect_later(dealer)
+
+    def close(self, router: Router) -> None:
+        if self.router is router:
+            self.router = None
+            for dealer in self.dealers:
+                dealer.lose_connection()
+
+    def connect_later(self, dealer: Dealer) -> None:
+        router = self.router
+
+        def connect() -> None:
+            if router is self.router and not dealer.is_closed and dealer.peer is None:
+                self._connect(dealer)
+
+        if router is not None:
+            seconds = self.core.dice.uniform(0.0, RECONNECT_SECONDS_MAX)
+            self.core.later(seconds, connect, "message")
+
+    def cut(self, dealer: Dealer) -> None:
+        """A connection breaks; it is made again soon."""
+        if self.router is not None and dealer.peer is not None:
+            self.router.lose_tail(dealer.peer)
+            self.router.arrive(dealer.peer, None)
+            dealer.lose_connection()
+            self.connect_later(dealer)
+
+    def _connect(self, dealer: Dealer) -> None:
+        assert self.router is not None
+        dealer.peer = b"L%05d" % next(self._names)
+        self.router.welcome(dealer)
+        dealer.happen(LinkEvent.REACHED)
+        dealer.happen(LinkEvent.MADE)

@@ -1,0 +1,394 @@
+"""The oracle of the simulated world: what must never be, what must be at rest, and at the end.
+
+It shares no code with what it judges where that decides: conflicts of locks, transitions and
+counts of starts are worked out here from the plainest statement of each rule.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from tests.torture.simulation.release_oracle import Releases
+from tests.torture.simulation.user_rules import BEGUN, RuleBook
+
+from ganger.actors.job.daemon_link import ATTACH_SECONDS
+from ganger.actors.locks.locking import LockState
+from ganger.actors.queue.job_queue import JobQueue
+from ganger.actors.queue.job_table import Phase, Row
+from ganger.actors.rules import filtering
+from ganger.actors.scheduling.scheduling import Schedule
+from ganger.storage import jobs, lock_files, opcodes, spool
+from ganger.storage.jobs import JobStatus, OpcodeEvent
+from ganger.transport import messages
+
+if TYPE_CHECKING:
+    from tests.torture.simulation.user import Follower
+    from tests.torture.simulation.world import World
+
+Needs = tuple[tuple[str, str], ...]
+"""Lock names, each with ``shared`` or ``exclusive``."""
+
+LAST_OPCODE = {"OP_ID": "OP_EXEC", "argv": ["simulated", "0.0"]}
+LAST_JOB_SECONDS = 60.0
+
+
+def _reachable() -> dict[JobStatus, set[JobStatus]]:
+    """From each status of an opcode, those that the table leads to, in any number of steps."""
+    found: dict[JobStatus, set[JobStatus]] = {}
+    for status in JobStatus:
+        seen, waiting = {status}, [status]
+        while waiting:
+            at = waiting.pop()
+            for (before, event), after in jobs.TRANSITIONS.items():
+                is_death = event is OpcodeEvent.LOSE_PROCESS and at in (
+                    JobStatus.CANCELED,
+                    JobStatus.ERROR,
+                )
+                if before is at and after not in seen and not is_death:
+                    seen.add(after)
+                    waiting.append(after)
+        found[status] = seen
+    return found
+
+
+REACHABLE = _reachable()
+
+
+def conflict(one: Needs, other: Needs) -> bool:
+    """Whether two may not hold these at the same time."""
+    for name, mode in one:
+        for other_name, other_mode in other:
+            level, _, member = name.partition("/")
+            other_level, _, other_member = other_name.partition("/")
+            meets = name == other_name or (
+                level == other_level and "[lockset]" in (member, other_member)
+            )
+            if meets and "exclusive" in (mode, other_mode):
+                return True
+    return False
+
+
+CHAIN = 1
+"""The rule chain under which the checks judge."""
+
+
+def _present(job: jobs.Job) -> list[dict[str, Any]]:
+    """The opcodes of a job as rules see them: with the priorities that they have now."""
+    return [{**op.input, "priority": op.priority} for op in job.ops]
+
+
+class Oracle:
+    """Watches the world, and counts what was broken."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.releases = Releases(world)
+        self.lost = 0
+        self.doubled = 0
+        self.conflicting = 0
+        self.starts: Counter[tuple[int, int]] = Counter()
+        self.ends: Counter[str] = Counter()
+        self.quiet_checks = 0
+        self._holding: dict[tuple[int, int], tuple[Any, Needs]] = {}
+        self._seen: dict[int, tuple[int, JobStatus]] = {}
+        self._ops: dict[int, list[JobStatus]] = {}
+        self._finals: dict[int, JobStatus] = {}
+        self.book = RuleBook()
+
+    # What operations say of themselves.
+
+    def started(self, job_id: int, index: int, needs: Needs) -> None:
+        """An operation begins, under these locks."""
+        world = self._world
+        world.note(f"job {job_id}", f"starts opcode {index}")
+        self.starts[job_id, index] += 1
+        self.releases.started(job_id, {name for name, _ in needs})
+        if self.starts[job_id, index] > 1:
+            self.doubled += 1
+            world.problem(f"opcode {index} of job {job_id} starts again")
+        running = [other for (other, _), (program, _) in self._holding.items() if program.is_alive]
+        if (forbidden := self.book.forbids(job_id, index, running)) is not None:
+            world.problem(f"opcode {index} of job {job_id} starts, and {forbidden}")
+        for (other, place), (program, held) in self._holding.items():
+            if program.is_alive and conflict(needs, held):
+                self.conflicting += 1
+                world.problem(f"job {job_id} starts {needs} while {other}.{place} holds {held}")
+        assert world.current is not None
+        self._holding[job_id, index] = (world.current.program, needs)
+
+    def ended(self, job_id: int, index: int) -> None:
+        """The operation has ended."""
+        self._world.note(f"job {job_id}", f"ends opcode {index}")
+        del self._holding[job_id, index]
+
+    # What the queue says.
+
+    def begun(self) -> set[tuple[int, int]]:
+        """The opcodes that have begun, as far as was recorded."""
+        world = self._world
+        found = set(self.starts)
+        for job_id, statuses in self._ops.items():
+            found |= {(job_id, index) for index, one in enumerate(statuses) if one in BEGUN}
+        if world.daemon is None or world.daemon.component("job_queue") is None:
+            # It may have recorded something just before it failed.
+            for task in world.jobs():
+                if task.actor is not None and task.actor._postponed is not None:
+                    found.add((task.job_id, task.actor._index))
+        return found
+
+    def look_at(self, queue: JobQueue) -> None:
+        """After each step of the job queue."""
+        running = 0
+        for row in queue._table:
+            running += row.phase in (Phase.STARTING, Phase.HANDED_OVER) and not row.status.is_final
+            if self._seen.get(row.id) != (row.serial, row.status):
+                self._seen[row.id] = (row.serial, row.status)
+                self._look_at_row(queue, row)
+        if running > self._world.slots_ever:
+            self._world.problem(f"{running} jobs run in {self._world.slots_ever} slots")
+
+    def _look_at_row(self, queue: JobQueue, row: Row) -> None:
+        final = self._finals.get(row.id)
+        if final is not None and row.status is not final:
+            self._world.problem(f"job {row.id} was {final} and is {row.status}")
+        if row.status.is_final and final is None:
+            self._finals[row.id] = row.status
+            self.ends[str(row.status)] += 1
+        body = queue._ledger.body(row.id)
+        if body is None:
+            return
+        statuses = [op.status for op in jobs.decode_job(body).ops]
+        before = self._ops.get(row.id, statuses)
+        self._ops[row.id] = statuses
+        for index, (old, new) in enumerate(zip(before, statuses, strict=True)):
+            # Recorded too late for a process that had not got an answer, and then asked the rules.
+            is_unstarted = old is JobStatus.RUNNING and not self.starts[row.id, index]
+            is_back = new is JobStatus.QUEUED and (old is JobStatus.WAITING or is_unstarted)
+            is_rejected = new is JobStatus.CANCELED and is_unstarted
+            is_right = is_rejected or (is_back and row.phase is not Phase.HANDED_OVER)
+            if new not in REACHABLE[old] and not is_right:
+                self._world.problem(f"opcode {index} of job {row.id} went from {old} to {new}")
+
+    # At rest.
+
+    def look_at_rest(self) -> None:
+        """No message is on its way: whatever can go on without waiting must have gone on."""
+        world = self._world
+        daemon = world.daemon
+        if daemon is None or not daemon.is_whole or world.entries["restart"]:
+            return
+        queue = daemon.component("job_queue")
+        executor = daemon.component("executor")
+        if queue._ledger.is_read_only or "lean" not in executor._servers:
+            return
+        self.quiet_checks += 1
+        self._nothing_may_start(queue, daemon.component("scheduler"))
+        self._everything_handed_over_lives(queue)
+        self._no_lock_may_be_had(daemon.component("lock_manager"))
+        self._nobody_waits_in_vain(daemon.component("lock_manager"))
+        self._no_answer_is_missing(daemon.component("lock_manager"))
+
+    def _nothing_may_start(self, queue: JobQueue, scheduler: Any) -> None:
+        world = self._world
+        pending = queue._table.in_phase(Phase.PENDING)
+        occupied = [
+            row
+            for row in queue._table.in_phase(Phase.STARTING, Phase.HANDED_OVER)
+            if not row.status.is_final
+        ]
+        running = [row.id for row in occupied]
+        schedule = Schedule(world.slots, CHAIN)
+        schedule.replace_all(
+            [self._verdict(row, queue) for row in pending],
+            [self._verdict(row, queue) for row in occupied],
+        )
+        start, doomed = [], []
+        while True:
+            decided = schedule.decide()
+            start += decided.start
+            doomed += [one.id for one in decided.doomed]
+            if not decided.unknown:
+                break
+            for job_id in decided.unknown:
+                schedule.learn(job_id, queue._status(job_id))
+        if start or doomed:
+            world.problem(f"at rest, but {start} could start and {doomed} are doomed")
+        held = sorted(scheduler._schedule.running)
+        if held != sorted(running):
+            world.problem(f"at rest, but slots are held by {held}, and {sorted(running)} run")
+
+    def _verdict(self, row: Row, queue: JobQueue) -> messages.JobVerdict:
+        world = self._world
+        chain = filtering.compile_chain(world.stored_rules(), world.clock.time())
+        facts = filtering.JobFacts.of(row.id, _present(queue._read(row.id)))
+        verdict = filtering.judge(chain, facts)
+        return messages.JobVerdict(
+            job=row.as_pending(),
+            action=str(verdict.action),
+            rule=verdict.rule,
+            limit=verdict.limit,
+            chain=CHAIN,
+        )
+
+    def _everything_handed_over_lives(self, queue: JobQueue) -> None:
+        world = self._world
+        for row in queue._table.in_phase(Phase.STARTING):
+            if not any(task.program.is_stopped for task in world.jobs(row.id)):
+                world.problem(f"at rest, but job {row.id} is being started")
+        for row in queue._table.in_phase(Phase.HANDED_OVER):
+            if row.lock_file is None or lock_files.is_dead(row.lock_file):
+                world.problem(f"at rest, but the process of job {row.id} is dead unnoticed")
+
+    def _no_lock_may_be_had(self, manager: Any) -> None:
+        world = self._world
+        _, woken = LockState.restore(manager._state.snapshot())
+        if woken:
+            world.problem(f"at rest, but locks could be granted to {woken}")
+        for owner in manager._state.owners():
+            if lock_files.is_dead(owner.lock_file):
+                world.problem(f"at rest, but the dead {owner} holds locks or waits")
+
+    def _nobody_waits_in_vain(self, manager: Any) -> None:
+        """Who waits for locks may start with them, and stands where its priority says."""
+        world = self._world
+        for task in world.jobs():
+            actor = task.actor
+            if actor is None or task.program.is_stopped or not actor._is_in_line:
+                continue
+            if not actor._link.is_up:
+                continue
+            if self.book.must_not_wait(task.job_id):
+                world.problem(f"at rest, but job {task.job_id} waits for locks, and may not start")
+            waiter = manager._state._line.get(actor._owner)
+            priority = actor._job.ops[actor._index].priority
+            if waiter is not None and waiter.pending.priority != priority:
+                text = f"at rest, but job {task.job_id} waits with {waiter.pending.priority}"
+                world.problem(f"{text}, and its priority is {priority}")
+
+    def _no_answer_is_missing(self, manager: Any) -> None:
+        world = self._world
+        for task in world.jobs():
+            actor = task.actor
+            if actor is None or task.program.is_stopped or task.is_operating:
+                continue
+            if not actor._link.is_up:
+                # Nobody could take it in when it asked; it asks again after this time.
+                if task.alarm() > world.clock.now + ATTACH_SECONDS:
+                    world.problem(f"at rest, but job {task.job_id} does not seek the daemon")
+                continue
+            for request in actor._unanswered.values():
+                match request:
+                    case messages.RequestLocks():
+                        is_known = manager._state.has_pending(request.owner)
+                    case _:
+                        is_known = False
+                if not is_known:
+                    world.problem(f"at rest, but job {task.job_id} waits for {request!r:.80}")
+
+    # At the end.
+
+    def look_at_end(self) -> None:
+        """Faults have ended and everything had time: nothing may be left over."""
+        world = self._world
+        daemon = world.daemon
+        if daemon is None or not daemon.is_whole:
+            world.problem("at the end the daemon is not whole")
+            return
+        if left := world.stored_rules():
+            world.problem(f"at the end there are rules, all of which were deleted: {left}")
+        queue, executor = daemon.component("job_queue"), daemon.component("executor")
+        for job_id in sorted(world.user.acknowledged):
+            status = queue._status(job_id)
+            if status is None:
+                self.lost += 1
+                world.problem(f"job {job_id} was acknowledged and is lost")
+            elif not status.is_final:
+                world.problem(f"at the end job {job_id} is {status}")
+            else:
+                self._look_at_ended(queue, job_id, status)
+                shown = jobs.decode_job(queue._reader.document(job_id).body).status
+                if shown is not status:
+                    world.problem(f"at the end job {job_id} is {status}, its file says {shown}")
+        self._look_for_strangers(queue)
+        if owners := daemon.component("lock_manager")._state.owners():
+            world.problem(f"at the end locks are held by {owners}")
+        if running := daemon.component("scheduler")._schedule.running:
+            world.problem(f"at the end slots are held by {sorted(running)}")
+        if children := executor._children:
+            world.problem(f"at the end the executor knows of {sorted(children)}")
+        for follower in world.user.followers:
+            self._look_at_follower(queue, follower)
+        self._look_at_spool(queue)
+        self._look_for_lock_files()
+
+    def _look_at_spool(self, queue: JobQueue) -> None:
+        """Each input lies beside its job, and beside no other job or nobody."""
+        places = self._world.places
+        for path in places.queue.rglob("spool/job-*"):
+            spooled = spool.parse_name(path.name)
+            job_id = 0 if spooled is None else spooled.job_id
+            beside = path.parent.parent / f"job-{job_id}"
+            if not beside.exists() and queue._table.find(job_id) is None:
+                self._world.problem(f"at the end {path} lies beside no job")
+        for job_id in self._world.user.acknowledged:
+            row, folder = queue._table.find(job_id), places.archive / "0"
+            where = folder / "spool" if row is None else places.spool
+            job = jobs.decode_job(queue._reader.document(job_id).body)
+            names = [op.input.get("stdin_file") for op in job.ops]
+            missing = [name for name in names if name and not (where / name).exists()]
+            if missing:
+                self._world.problem(f"at the end {missing} are not in {where}")
+
+    def _look_at_follower(self, queue: JobQueue, follower: Follower) -> None:
+        """Told once, in order, and before the end: all that is in the log."""
+        job_id, told = follower.job_id, follower.log_serials
+        if not follower.stream.is_done or follower.stream.error is not None:
+            error = follower.stream.error
+            self._world.problem(f"at the end somebody follows job {job_id} still: {error!r}")
+            return
+        job = jobs.decode_job(queue._reader.document(job_id).body)
+        logged = [entry[0] for op in job.ops for entry in op.log]
+        if told != sorted(set(told)) or not set(logged) <= set(told):
+            self._world.problem(f"who followed job {job_id} was told {told} of its log {logged}")
+        if follower.statuses[-1:] != [job.status]:
+            was = ", ".join(map(str, follower.statuses))
+            self._world.problem(f"job {job_id} is {job.status}; who followed it was told {was}")
+
+    def _look_for_lock_files(self) -> None:
+        """Who told nobody alive of his lock file leaves it, until another job has ended."""
+        world = self._world
+        if not any(world.places.lock_files.glob("job_*")):
+            return
+        asked = world.user.submit([messages.JobSpec(ops=[LAST_OPCODE])])
+        end = world.clock.now + LAST_JOB_SECONDS
+        world.run(lambda: world.clock.now >= end)
+        if asked.ids is None:
+            world.problem("the last job was not accepted")
+        if left := sorted(map(str, world.places.lock_files.glob("job_*"))):
+            world.problem(f"at the end there are lock files: {left}")
+
+    def _look_at_ended(self, queue: JobQueue, job_id: int, status: JobStatus) -> None:
+        asked = next(one for one in self._world.user.submissions if job_id in (one.ids or ()))
+        assert asked.ids is not None
+        ops = asked.specs[asked.ids.index(job_id)].ops
+        started = [self.starts[job_id, index] for index in range(len(ops))]
+        if status is JobStatus.SUCCESS and started != [1] * len(ops):
+            self._world.problem(f"job {job_id} is a success, and its opcodes started {started}")
+        job = jobs.decode_job(queue._reader.document(job_id).body)
+        for result in (str(op.result) for op in job.ops):
+            if "locks" in result:
+                self._world.problem(f"job {job_id} ended with {result}")
+        for target, wanted in opcodes.dependencies(job.ops[0].input):
+            if "canceled" in wanted or queue._status(target) is not JobStatus.CANCELED:
+                continue
+            if status is not JobStatus.CANCELED:
+                text = f"job {job_id} depends on job {target}, which is canceled"
+                self._world.problem(f"{text}, and is {status}")
+
+    def _look_for_strangers(self, queue: JobQueue) -> None:
+        directory = queue._ledger.directory
+        there = {row.id for row in queue._table} | set(directory.archived_ids())
+        strangers = sorted(there - self._world.user.acknowledged)
+        if strangers:
+            self._world.problem(f"at the end there are jobs nobody was told of: {strangers}")

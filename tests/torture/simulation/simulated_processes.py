@@ -1,0 +1,275 @@
+"""Simulated processes beside the daemon: jobs, which run the real job actor, and fork servers.
+
+A job's code waits in the middle of its work, so each job has a thread, which runs only while
+the world's own thread stands still: control is handed over and back.
+"""
+
+from __future__ import annotations
+
+import errno
+import math
+import os
+import subprocess
+import threading
+import traceback
+from typing import Any
+
+import psutil
+from tests.torture.simulation.core import Core, Killed, ProcessHandle, Program, Task
+from tests.torture.simulation.sockets import End
+
+from ganger.actors.job import job
+from ganger.actors.job.daemon_link import Link
+from ganger.actors.processes import fork_protocol
+from ganger.actors.processes.channels import Channel
+from ganger.storage import lock_files
+from ganger.storage.processes import Mark
+
+
+class JobTask(Task):
+    """The process of one job."""
+
+    def __init__(self, core: Core, program: Program, job_id: int, end: End, locks: str) -> None:
+        super().__init__(core, f"job {job_id}", program)
+        self.job_id = job_id
+        self.actor: job.JobActor | None = None
+        self.is_operating = False
+        self._end = end
+        self._locks = locks
+        self._go = threading.Lock()
+        self._done = threading.Lock()
+        self._go.acquire()
+        self._done.acquire()
+        self._waits_for: list[int] = []
+        self._deadline = math.inf
+        self._begins_at = core.clock.now + core.delay()
+        self.is_over = False
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def due(self) -> float:
+        if not self._waits_for:
+            return self._begins_at
+        handles = map(self.core.handles.get, self._waits_for)
+        return min((handle.due() for handle in handles if handle is not None), default=math.inf)
+
+    def alarm(self) -> float:
+        return self._deadline
+
+    def step(self) -> None:
+        """Let it run until it waits again, or for its end."""
+        self._go.release()
+        self._done.acquire()
+        if self.is_over:
+            self._thread.join()
+            self.program.end()
+
+    def park(self, numbers: list[int], deadline: float) -> None:
+        """Called by the job: wait until one of these is readable, or for the deadline."""
+        self._waits_for, self._deadline = numbers, deadline
+        self._begins_at = math.inf
+        self._done.release()
+        self._go.acquire()
+        if not self.program.is_alive:
+            raise Killed
+
+    def fail(self) -> None:
+        self.core.injected["job killed"] += 1
+        self.core.note(self.name, "is killed")
+        super().fail()
+
+    def _run(self) -> None:
+        self._go.acquire()
+        try:
+            if self.program.is_alive:
+                link = Link(Channel(self._end))  # type: ignore[arg-type]
+                spare = lock_files.spare_path(self._locks, 0, self.program.pid)
+                job.run_process(self.job_id, link, self._locks, spare=spare)
+        except Killed:
+            pass
+        except BaseException:  # noqa: BLE001 - told where it can be seen
+            self.core.problem(f"the process of job {self.job_id} failed: {traceback.format_exc()}")
+        finally:
+            self.is_over = True
+            self._done.release()
+
+
+class ForkServer(Task):
+    """A fork server: as `actors.fork_server`, with simulated children."""
+
+    def __init__(self, core: Core, program: Program, end: End, locks: str) -> None:
+        super().__init__(core, "fork server", program)
+        self._end = end
+        self._locks = locks
+        self._ready_at = core.clock.now + core.delay()
+
+    def due(self) -> float:
+        return max(self._ready_at, self._end.due())
+
+    def fail(self) -> None:
+        self.core.injected["fork server killed"] += 1
+        super().fail()
+
+    def step(self) -> None:
+        try:
+            received = fork_protocol.receive_request(self._end)  # type: ignore[arg-type]
+            if received is None:
+                self.program.end()
+            else:
+                self._fork(*received)
+        except (Killed, ConnectionError):
+            self.program.end()
+
+    def _fork(self, job_id: int, number: int) -> None:
+        core = self.core
+        channel = core.handles[number]
+        assert isinstance(channel, End)
+        child = Program(core, f"job {job_id}")
+        task = JobTask(core, child, job_id, End(core, child, channel.side), self._locks)
+        core.add(task)
+        core.fault_point()
+        process = ProcessHandle(core, self.program, child)
+        fork_protocol.reply(self._end, job_id, child.pid, process.number)  # type: ignore[arg-type]
+        process.close()
+        channel.close()
+
+
+def ask_no_status(*_: object) -> None:
+    """Stands for a request to a fork server: nobody here knows how a process has ended."""
+    raise OSError(errno.EPIPE, "no statuses here")
+
+
+class Popen:
+    """Stands for `subprocess.Popen`: starts a fork server."""
+
+    def __init__(self, command: list[str], *, pass_fds: list[int], stdin: object, cwd: str) -> None:
+        core = Core.active
+        assert (stdin, cwd) == (subprocess.DEVNULL, "/")
+        end = core.handles[pass_fds[0]]
+        assert isinstance(end, End)
+        self.program = Program(core, "fork server")
+        self.pid = self.program.pid
+        core.add(ForkServer(core, self.program, End(core, self.program, end.side), command[-2]))
+
+    def kill(self) -> None:
+        self.program.end()
+
+    def wait(self) -> int:
+        assert not self.program.is_alive
+        return -9
+
+
+class Subprocess:
+    """Stands for the module, as the executor uses it."""
+
+    DEVNULL = subprocess.DEVNULL
+    Popen = Popen
+
+
+class Psutil:
+    """Stands for the module, as the executor uses it. Jobs leave nothing running here."""
+
+    Error = psutil.Error
+    NoSuchProcess = psutil.NoSuchProcess
+    STATUS_ZOMBIE = psutil.STATUS_ZOMBIE
+
+    class Process:
+        """A living process."""
+
+        def __init__(self, pid: int) -> None:
+            if pid not in Core.active.programs:
+                raise psutil.NoSuchProcess(pid)
+
+        def status(self) -> str:
+            return psutil.STATUS_RUNNING
+
+    @staticmethod
+    def process_iter() -> list[Psutil.Process]:
+        return []
+
+
+class Os:
+    """Stands for the module where descriptors and processes may be simulated ones."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(os, name)
+
+    @staticmethod
+    def close(number: int) -> None:
+        handle = Core.active.handles.get(number)
+        if handle is None:
+            os.close(number)
+        else:
+            handle.close()
+
+    @staticmethod
+    def pidfd_open(pid: int) -> int:
+        core = Core.active
+        assert core.current is not None
+        if pid not in core.programs:
+            raise ProcessLookupError
+        return ProcessHandle(core, core.current.program, core.programs[pid]).number
+
+
+def own_pid() -> int:
+    """Stands for `os.getpid`."""
+    task = Core.active.current
+    return 1 if task is None else task.program.pid
+
+
+def create_lock_file(
+    create: Any, directory: str | os.PathLike[str], stem: str, spare: str | None
+) -> lock_files.LockFile:
+    """Stands for `lock_files.create`: the file belongs to the program, and ends with it."""
+    core = Core.active
+    core.fault_point()
+    made: lock_files.LockFile = create(directory, stem, spare=spare)
+    assert core.current is not None
+    core.current.program.lock_files.append(made)
+    core.fault_point()
+    return made
+
+
+def remove_lock_file(remove: Any, held: lock_files.LockFile) -> None:
+    """Stands for `LockFile.remove`: a program that was killed does nothing any more."""
+    task = Core.active.current
+    if task is not None and held not in task.program.lock_files:
+        return
+    Core.active.fault_point()
+    if task is not None:
+        task.program.lock_files.remove(held)
+    remove(held)
+
+
+class OwnFiles(dict[str, int]):
+    """Stands for `lock_files._own`, where one real process has the files of all programs.
+
+    What was deleted is locked for nobody but the program that has it.
+    """
+
+    def __contains__(self, path: object) -> bool:
+        if not super().__contains__(path):
+            return False
+        task = Core.active.current
+        held = [] if task is None else [one.path for one in task.program.lock_files]
+        return path in held or os.path.exists(str(path))
+
+
+def own_mark() -> Mark:
+    """Stands for `processes.own`."""
+    task = Core.active.current
+    assert task is not None
+    return task.program.mark
+
+
+def lives(mark: Mark) -> bool:
+    """Stands for `processes.lives`."""
+    return any(program.mark == mark for program in Core.active.programs.values())
+
+
+def holder(path: str | os.PathLike[str]) -> int | None:
+    """Stands for `lock_files.holder`: here all locks are held by one real process."""
+    for program in Core.active.programs.values():
+        if any(held.path == os.fspath(path) for held in program.lock_files):
+            return program.pid
+    return None

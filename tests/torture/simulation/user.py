@@ -1,0 +1,307 @@
+"""Somebody who uses the simulated daemon, through the session of the client library.
+
+What is asked for, and when, is chosen by the dice. What was acknowledged is remembered: the
+oracle (`world_checks`) compares it with what became of it.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+from tests.torture.simulation.core import Core, Program, Task
+from tests.torture.simulation.network import Dealer
+from tests.torture.simulation.simulated_processes import JobTask
+from tests.torture.simulation.user_rules import RuleChanger
+
+from ganger.storage import errors
+from ganger.storage.job_views import LogLine, StatusChange
+from ganger.transport import messages
+from ganger.transport.client.exchanges import Call, Stream
+from ganger.transport.client.session import LinkEvent, Session
+from ganger.transport.messages import JobSpec, Request
+
+PATIENCE_SECONDS = 100_000.0
+RETRY_SECONDS = 0.2
+NODES = 3
+
+LARGE_INPUT = "\0" * 20_000
+"""Standard input that lies beside the job."""
+
+LARGE_ENVIRONMENT = {"LARGE": "\1" * 12_000}
+"""With it a state of the job is larger than `JOURNALED_STATE_BYTES_MAX`, six times as JSON."""
+
+
+class Submission:
+    """Jobs that were asked for under one key. ``ids`` when they were acknowledged."""
+
+    def __init__(self, key: str, specs: list[JobSpec], highest_before: int) -> None:
+        self.key = key
+        self.specs = specs
+        self.highest_before = highest_before
+        self.ids: list[int] | None = None
+
+
+class Follower:
+    """Somebody who follows a job, and what he was told."""
+
+    def __init__(self, job_id: int, stream: Stream) -> None:
+        self.job_id = job_id
+        self.stream = stream
+        self.log_serials: list[int] = []
+        self.statuses: list[str] = []
+
+    def hear(self, part: StatusChange | LogLine) -> None:
+        if isinstance(part, LogLine):
+            self.log_serials.append(part.serial)
+        else:
+            self.statuses.append(part.status)
+
+
+class User(Task):
+    """A client."""
+
+    def __init__(self, core: Core) -> None:
+        super().__init__(core, "user", Program(core, "user"))
+        self.session = Session("no daemon answers", PATIENCE_SECONDS)
+        self.submissions: list[Submission] = []
+        self.acknowledged: set[int] = set()
+        self.archived: set[int] = set()
+        self.followers: list[Follower] = []
+        self._calls: list[tuple[Call[Any], Callable[[Any], None]]] = []
+        self._jobs_asked = 0
+        self._retries = 0
+        self.rules = RuleChanger(self, core.oracle.book)
+        core.run_as(self.program, self._connect)
+
+    def _connect(self) -> None:
+        self.dealer = Dealer("ipc://")
+        self.session.opened(self.core.clock.now)
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._calls
+
+    def due(self) -> float:
+        return self.dealer.due()
+
+    def alarm(self) -> float:
+        wait = self.session.wait_seconds(self.core.clock.now)
+        return math.inf if wait is None else self.core.clock.now + wait
+
+    def step(self) -> None:
+        now = self.core.clock.now
+        while (item := self.dealer.take()) is not None:
+            if isinstance(item, LinkEvent):
+                self.session.link_changed(item, now)
+            else:
+                self.session.received(item, now)
+        self.session.tick(now)
+        self.session.flush(self.dealer.send, now)
+        for call, done in list(self._calls):
+            if call.is_done:
+                self._calls.remove((call, done))
+                self._end(call, done)
+        for follower in list(self.followers):
+            while (part := self.session.next_part(follower.stream, now)) is not None:
+                follower.hear(part)
+            if isinstance(follower.stream.error, errors.RequestFatalError):
+                # A component did not survive it, so that the library does not repeat it.
+                self.followers.remove(follower)
+                again = functools.partial(self.follow, follower.job_id)
+                self.core.later(RETRY_SECONDS, again, "restart")
+
+    def _end(self, call: Call[Any], done: Callable[[Any], None]) -> None:
+        if call.error is None:
+            done(call.reply)
+        elif isinstance(call.error, errors.TryAgainError | errors.RequestFatalError):
+            # As a person does, who was told to try again, or that the library does not.
+            again = functools.partial(self.ask, call.message, done)
+            self.core.later(RETRY_SECONDS, again, "restart")
+        elif self.rules.is_gone(call.message, call.error):
+            done(call.reply)
+        elif not isinstance(call.error, errors.UnknownJobError | errors.JobStateError):
+            self.core.problem(f"{type(call.message).__name__} was refused: {call.error!r}")
+
+    def ask(self, request: Request[Any], done: Callable[[Any], None] = lambda _: None) -> None:
+        """Begin a request."""
+        now = self._have_line()
+        call = self.session.request(request, now=now, deadline=now + PATIENCE_SECONDS)
+        self._calls.append((call, done))
+        self.core.run_as(self.program, self._flush)
+
+    def follow(self, job_id: int) -> None:
+        """Begin to follow a job and its log."""
+        now = self._have_line()
+        stream = self.session.watch([job_id], log=True, now=now, deadline=None)
+        self.followers.append(Follower(job_id, stream))
+        self.core.run_as(self.program, self._flush)
+
+    def _have_line(self) -> float:
+        if self.session.wants_new_line:
+            self.dealer.close()
+            self.core.run_as(self.program, self._connect)
+        return self.core.clock.now
+
+    def _flush(self) -> None:
+        self.session.flush(self.dealer.send, self.core.clock.now)
+
+    # What it asks for.
+
+    def plan(self) -> float:
+        """Put everything on the agenda; when the last of it is asked for."""
+        dice = self.core.dice
+        moment = 2.0
+        for _ in range(self.core.character.actions):
+            moment += dice.expovariate(2.0)
+            self.core.later(moment, self.act)
+        return moment
+
+    def act(self) -> None:
+        """Ask for something."""
+        dice = self.core.dice
+        some = dice.choice(sorted(self.acknowledged)) if self.acknowledged else 0
+        remaining = self.core.character.jobs - self._jobs_asked
+        is_archiving = self._waits_for(messages.AutoArchiveJobs)
+        if remaining > 0 and not is_archiving and dice.random() < (0.5 if some else 1.0):
+            self._submit(min(remaining, dice.choice((1, 1, 2, 4))))
+            return
+        if not some:
+            return
+        choice = dice.choice(
+            (
+                "cancel",
+                "priority",
+                "archive",
+                "all",
+                "list",
+                "read",
+                "watch",
+                "retry",
+                "locks",
+                "priority",
+                "rules",
+                "rules",
+            )
+        )
+        match choice:
+            case "cancel":
+                self.ask(messages.CancelJob(id=some, kill=dice.random() < 0.3))
+            case "priority":
+                # Most of all those that wait for locks: they must be told, and their locks too.
+                chosen = dice.choice([some, *self._in_line() * 2])
+                self.ask(messages.ChangeJobPriority(id=chosen, priority=dice.randint(-20, 19)))
+            case "rules" if not self.core.character.has_late_dependencies:
+                self.rules.change()
+            case "archive":
+                self.ask(messages.ArchiveJob(id=some), self._note_archived)
+            case "all" if not self._may_repeat_submission():
+                # A key is known as long as its jobs are not archived.
+                self.ask(messages.AutoArchiveJobs(age_seconds=-1), self._note_archived)
+            case "list":
+                self.ask(messages.ListJobs(archived=True))
+            case "read":
+                self.ask(messages.ReadJob(id=some))
+            case "watch":
+                self.follow(some)
+            case "retry" if not is_archiving:
+                self._retry(some)
+            case _:
+                self.ask(messages.ListLocks())
+
+    def _in_line(self) -> list[int]:
+        """The jobs that wait for locks."""
+        tasks = [task for task in self.core.tasks if isinstance(task, JobTask)]
+        return [task.job_id for task in tasks if task.actor is not None and task.actor._is_in_line]
+
+    def _waits_for(self, kind: type[Request[Any]]) -> bool:
+        return any(isinstance(call.message, kind) for call, _ in self._calls)
+
+    def _may_repeat_submission(self) -> bool:
+        is_open = any(asked.ids is None for asked in self.submissions)
+        return is_open or self._waits_for(messages.RetryJob)
+
+    def _retry(self, job_id: int) -> None:
+        """Ask for the whole of a job again; it is refused unless the job has ended."""
+        first = next(one for one in self.submissions if job_id in (one.ids or ()))
+        assert first.ids is not None
+        self._retries += 1
+        key = f"retry-{self._retries}"
+        spec = first.specs[first.ids.index(job_id)]
+        again = Submission(key, [spec], max(self.acknowledged))
+
+        def done(reply: messages.JobsSubmitted) -> None:
+            if again not in self.submissions:
+                self.submissions.append(again)
+            self._note_submitted(again, reply.ids)
+
+        self.ask(messages.RetryJob(id=job_id, is_whole=True, key=key), done)
+
+    def _submit(self, count: int) -> None:
+        self._jobs_asked += count
+        self.submit([self._spec(place) for place in range(count)])
+
+    def submit(self, specs: list[JobSpec]) -> Submission:
+        """Submit these jobs, all or none."""
+        key = f"key-{len(self.submissions)}"
+        asked = Submission(key, specs, max(self.acknowledged, default=0))
+        self.submissions.append(asked)
+
+        def done(reply: messages.JobsSubmitted) -> None:
+            self._note_submitted(asked, reply.ids)
+
+        self.ask(messages.SubmitJobs(jobs=specs, key=key), done)
+        return asked
+
+    def _spec(self, place: int) -> JobSpec:
+        dice = self.core.dice
+        depends: list[tuple[int, list[str]]] = []
+        if place and dice.random() < 0.5:
+            depends.append((-dice.randint(1, place), dice.choice(([], ["success", "canceled"]))))
+        live = sorted(self.acknowledged - self.archived)
+        for _ in range(dice.choice((0, 0, 0, 0, 1, 1, 2)) if live else 0):
+            wanted = dice.choice(([], ["success"], ["success", "error", "canceled"]))
+            depends.append((dice.choice(live), wanted))
+        ops = [self._opcode() for _ in range(dice.choice((1, 1, 1, 2, 3)))]
+        has_late = self.core.character.has_late_dependencies
+        if has_late and len(ops) > 1 and live and dice.random() < 0.5:
+            ops[1]["depends"] = [[dice.choice(live), []]]
+        return JobSpec(ops=ops, depends=depends, priority=dice.choice((None, 0, -5, 10)))
+
+    def _opcode(self) -> dict[str, Any]:
+        dice = self.core.dice
+        seconds = dice.choice((0.0, 0.01, 0.5, 3.0))
+        argv = ["simulated", str(seconds)]
+        if dice.random() < 0.1:
+            argv.append("fails")
+        needs: dict[str, Any] = {}
+        roll = dice.random()
+        if roll < 0.7:
+            names = [f"n{number}" for number in range(NODES) if dice.random() < 0.5] or ["n0"]
+            needs = {"node": {dice.choice(("shared", "exclusive")): names}}
+        elif roll < 0.75:
+            needs = {"cluster": {"exclusive": ["BGL"]}}
+        elif roll < 0.8:
+            needs = {"node": {dice.choice(("shared", "exclusive")): ["*"]}}
+        return {"OP_ID": "OP_EXEC", "argv": argv, "locks": needs, **self._large()}
+
+    def _large(self) -> dict[str, Any]:
+        """What makes an opcode large: input beside the job, or a state of its own flush."""
+        if not self.core.character.has_large_jobs:
+            return {}
+        return self.core.dice.choice(({}, {"stdin": LARGE_INPUT}, {"env": LARGE_ENVIRONMENT}))
+
+    def _note_submitted(self, asked: Submission, ids: list[int]) -> None:
+        if asked.ids is not None and asked.ids != ids:
+            self.core.problem(f"{asked.key} was answered with {asked.ids}, then with {ids}")
+        asked.ids = ids
+        if min(ids) <= asked.highest_before:
+            self.core.problem(f"ids {ids} came after {asked.highest_before} was acknowledged")
+        if self.acknowledged.intersection(ids):
+            self.core.problem(f"ids {ids} were used before")
+        self.acknowledged.update(ids)
+
+    def _note_archived(self, reply: messages.ArchiveOutcome) -> None:
+        self.archived.update(reply.archived)

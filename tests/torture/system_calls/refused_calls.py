@@ -1,0 +1,537 @@
+"""D9: calls on files of the daemon, and of the processes of jobs, are refused while they work.
+
+strace is attached to what runs, makes calls on the files of the data directory fail with a
+full disk, a broken one, no descriptors or no quota, once or for as long as it is attached,
+and is detached again: then the cause is gone, and everything must go on without a restart.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import itertools
+import json
+import os
+import random
+import resource
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+import psutil
+from tests.faults.harness import until
+from tests.torture.system_calls import strace
+from tests.torture.system_calls.strace import DirectDaemon, Tracer
+from tests.torture.tally import Tally
+
+from ganger import GangerError, JobStatus
+from ganger.storage import errors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from ganger.transport.client.client import Client
+
+CAUSES = ("ENOSPC", "EIO", "EMFILE", "EDQUOT")
+
+Target = Literal["daemon", "job"]
+Scope = Literal["queue", "data"]
+
+CALLS: dict[Target, dict[str, int]] = {
+    "daemon": {
+        "write": 8, "pwrite64": 8, "fdatasync": 8, "fsync": 6, "syncfs": 3, "rename": 5,
+        "renameat2": 8, "openat": 12, "ftruncate": 8, "unlink": 3,
+    },
+    "job": {"write": 2, "fdatasync": 1, "fsync": 1, "renameat2": 2, "openat": 3, "ftruncate": 2},
+}  # fmt: skip
+"""Whose calls, and up to which of its kind a single one is refused: about as many are made."""
+
+ANY_DESCRIPTOR = "any descriptor"
+"""Not a call: all of those that make a descriptor, because the process may have no more."""
+
+DESCRIPTORS_LEFT_MAX = 5
+
+LIMITS = "JOURNAL_SEGMENT_BYTES=2048 DISK_RETRY_SECONDS=0.1"
+"""So that segments are renewed, and the disk is tried again, within each case."""
+
+REQUEST_SECONDS = 5.0
+RECOVERY_SECONDS = 10.0
+WAIT_SECONDS = 40.0
+CASES_PER_DAEMON = 25
+LARGE = 80_000
+"""Bytes in a job whose process flushes its own file, because the journal does not take it."""
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """One fault: whose call is refused, with what error, and how often."""
+
+    target: Target
+    call: str
+    cause: str
+    when: str
+    """As strace has it: ``1+`` for as long as it is attached, ``3`` for the third call only."""
+    scope: Scope = "queue"
+    """The files: those of the queue directory, or also the locks and the log."""
+    left: int = 0
+    """With `ANY_DESCRIPTOR`: how many descriptors the daemon may still make."""
+    is_killed: bool = False
+    """Whether the daemon is killed before the cause is gone: what it said must be true."""
+
+    @property
+    def lasts(self) -> bool:
+        """Whether the calls are refused until strace lets go."""
+        return self.when.endswith("+")
+
+    @property
+    def text(self) -> str:
+        """What the system calls the cause."""
+        return os.strerror(getattr(errno, self.cause))
+
+    def __str__(self) -> str:
+        what = f"but {self.left}" if self.left else self.when
+        killed = ", killed meanwhile" if self.is_killed else ""
+        return f"{self.cause} at {self.call} {what} of the {self.target} ({self.scope}){killed}"
+
+
+class Told(msgspec.Struct):
+    """What became of one request: ``answer``, or ``error``."""
+
+    what: str
+    answer: Any = None
+    error: GangerError | None = None
+
+
+class Stage:
+    """One data directory with a daemon in it, and witnesses of what ran."""
+
+    def __init__(self, folder: Path) -> None:
+        self.daemon = DirectDaemon(folder, LIMITS)
+        self.folder = folder
+        (folder / "witnesses").mkdir(parents=True)
+        self.numbers = itertools.count(1)
+        self.daemon.up()
+        with self.daemon.client() as client:
+            # Its files are the first spares: from their names those of the next ones follow.
+            client.wait(client.submit(self.job()), timeout=WAIT_SECONDS)
+
+    def job(self, *, depends: int = 0, command: str = "", size: int = 0) -> dict[str, Any]:
+        """A job that leaves a line in a file of its own."""
+        path = self.folder / "witnesses" / str(next(self.numbers))
+        opcode: dict[str, Any] = {
+            "OP_ID": "OP_EXEC",
+            "argv": ["sh", "-c", f"echo ran >> {path}; {command}"],
+            "env": {"LARGE": "x" * size} if size else {},
+        }
+        return opcode | ({"depends": [[depends, ["success"]]]} if depends else {})
+
+    def runs(self, job: dict[str, Any]) -> int:
+        """How often it ran."""
+        path = job["argv"][2].partition(">> ")[2].partition(";")[0]
+        with contextlib.suppress(FileNotFoundError), open(path) as lines:
+            return len(lines.readlines())
+        return 0
+
+    def paths(self, scope: Scope) -> list[str]:
+        """The files that the next calls may concern."""
+        places = self.daemon.places
+        queue, pid = places.queue, self.daemon.pid()
+        names = os.listdir(queue)
+        spares = [name.rpartition("-") for name in names if name.startswith(f".spare-{pid}-")]
+        [stem] = {stem for stem, _, _ in spares}
+        made = max(int(number) for _, _, number in spares)
+        segment = max(int(path.stem) for path in places.journal.glob("*.journal"))
+        last = int((queue / "serial").read_text())
+        found = [str(path) for path in (queue, places.journal, places.archive, queue / "serial")]
+        found += [f"{queue}/{stem}-{number}" for number in range(1, made + 60)]
+        found += [f"{places.journal}/{number:08d}.journal" for number in range(segment + 200)]
+        found += [f"{queue}/job-{number}" for number in range(last + 30)]
+        found += [f"{places.archive}/0/job-{number}" for number in range(last + 30)]
+        found += [
+            f"{queue}/.tmp-job-{number}.{task}.{count}"
+            for task in self.job_tasks()
+            for number in range(last, last + 10)
+            for count in range(6)
+        ]
+        if scope == "data":
+            found += [str(places.log), str(places.locks)]
+            found += [f"{places.data}/.tmp-locks.data.{pid}.{count}" for count in range(500)]
+        return found
+
+    def job_tasks(self) -> list[int]:
+        """The fork server, and its children that wait for jobs."""
+        [server] = psutil.Process(self.daemon.pid()).children()
+        return [server.pid, *(child.pid for child in server.children())]
+
+    def close(self) -> None:
+        """End every process."""
+        self.daemon.__exit__()
+
+
+class Case:
+    """One fault, from before it to after it."""
+
+    def __init__(self, stage: Stage, refusal: Refusal) -> None:
+        self.problems: list[str] = []
+        self.lost = 0
+        self.doubled = 0
+        self._stage, self._daemon, self._refusal = stage, stage.daemon, refusal
+        self._acknowledged: list[tuple[int, dict[str, Any]]] = []
+        self._refused: list[dict[str, Any]] = []
+        self._doubtful: list[dict[str, Any]] = []
+        self._injected = 0
+        self._news = threading.Condition()
+
+    def run(self) -> bool:
+        """Whether the fault was put in; what was broken by it is in the attributes."""
+        with self._daemon.client() as client:
+            restarts = self._restarts(client)
+            with self._gate() as gate:
+                self._set_up(client, gate)
+                with self._refusing():
+                    told = self._make_requests(client)
+                    if self._refusal.lasts:
+                        self._see_it_tried_again()
+                        self._look_at_status(client, told)
+                        self._compare_views(client)
+                    elif self._is_well(client):
+                        self._wait_for_all(client)
+                    if self._refusal.is_killed:
+                        self._daemon.kill()
+                if self._refusal.is_killed:
+                    self._daemon.up()
+                    restarts = {}
+                is_well = self._is_well(client)
+                if not is_well:
+                    # What it had acknowledged must be there all the same.
+                    if self._daemon.is_up:
+                        self._daemon.kill()
+                    self._daemon.up()
+                self._wait_for_all(client)
+                self._judge(client)
+                if is_well and (now := self._restarts(client)) != restarts:
+                    self.problems.append(f"components were restarted: {now}, before: {restarts}")
+        return self._injected > 0
+
+    # ------------------------------------------------------------ before
+
+    @contextlib.contextmanager
+    def _gate(self) -> Iterator[Path]:
+        """A pipe that holds a job until a line is written into it."""
+        path = self._stage.folder / f"gate-{next(self._stage.numbers)}"
+        os.mkfifo(path)
+        # Open for both, so that neither side waits for the other.
+        self._gate_descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK)
+        try:
+            yield path
+        finally:
+            os.close(self._gate_descriptor)
+            path.unlink()
+
+    def _set_up(self, client: Client, gate: Path) -> None:
+        """Jobs that were acknowledged before: ended, running, waiting, about to be canceled."""
+        self._old = client.submit(job := self._stage.job())
+        self._acknowledged.append((self._old, job))
+        client.wait(self._old, timeout=WAIT_SECONDS)
+        job = self._stage.job(command=f"read -r line < {gate}")
+        job["locks"] = {"node": {"exclusive": ["n1"]}}
+        runner = client.submit(job)
+        self._acknowledged.append((runner, job))
+        until(client, [runner], JobStatus.RUNNING, seconds=WAIT_SECONDS)
+        for name in ("_waiter", "_victim"):
+            job = self._stage.job(depends=runner)
+            job_id = client.submit(job)
+            setattr(self, name, job_id)
+            self._acknowledged.append((job_id, job))
+
+    _old = _waiter = _victim = 0
+
+    # ------------------------------------------------------------ meanwhile
+
+    @contextlib.contextmanager
+    def _refusing(self) -> Iterator[None]:
+        refusal = self._refusal
+        if refusal.call == ANY_DESCRIPTOR:
+            with self._no_descriptors():
+                yield
+            return
+        is_job = refusal.target == "job"
+        tasks = self._stage.job_tasks() if is_job else [self._daemon.pid()]
+        paths = self._stage.paths(refusal.scope)
+        words = strace.refusing([refusal.call], refusal.cause, refusal.when, paths)
+
+        def look(line: str) -> None:
+            if strace.is_refused(line):
+                with self._news:
+                    self._injected += 1
+                    self._news.notify_all()
+
+        with Tracer(tasks, words, follows=True, on_line=look):
+            yield
+
+    @contextlib.contextmanager
+    def _no_descriptors(self) -> Iterator[None]:
+        """Leave the daemon those it has, and a few more at most."""
+        pid = self._daemon.pid()
+        before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        used = {int(name) for name in os.listdir(f"/proc/{pid}/fd")}
+        free = (number for number in itertools.count() if number not in used)
+        first = next(itertools.islice(free, self._refusal.left, None))
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (first, before[1]))
+        self._injected += 1
+        try:
+            yield
+        finally:
+            if self._daemon.is_up:
+                resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+
+    def _make_requests(self, client: Client) -> list[Told]:
+        large = LARGE if self._refusal.target == "job" else 0
+        told = [
+            self._submit(client, [self._stage.job(size=large)]),
+            self._submit(client, [self._stage.job(), self._stage.job()]),
+            self._ask("cancel", lambda: client.cancel(self._victim, timeout=REQUEST_SECONDS)),
+            self._ask(
+                "priority", lambda: client.set_priority(self._waiter, 3, timeout=REQUEST_SECONDS)
+            ),
+            self._ask("archive", lambda: client.archive(self._old, timeout=REQUEST_SECONDS)),
+            self._ask("read", lambda: client.job(self._waiter, timeout=REQUEST_SECONDS)),
+        ]
+        os.write(self._gate_descriptor, b"go\n")
+        told.append(self._submit(client, [self._stage.job(size=large)]))
+        self._is_canceled = any(
+            one.what == "cancel" and one.error is None and one.answer.accepted for one in told
+        )
+        for one in told:
+            if one.error is not None:
+                self._judge_error(one)
+        return told
+
+    _is_canceled = False
+
+    def _submit(self, client: Client, jobs: list[dict[str, Any]]) -> Told:
+        told = self._ask(
+            "submit", lambda: client.submit_many([[job] for job in jobs], timeout=REQUEST_SECONDS)
+        )
+        if told.error is None:
+            self._acknowledged += zip(told.answer, jobs, strict=True)
+        elif isinstance(told.error, errors.TryAgainError):
+            self._doubtful += jobs
+        else:
+            self._refused += jobs
+        return told
+
+    def _ask(self, what: str, ask: Callable[[], Any]) -> Told:
+        try:
+            return Told(what, answer=ask())
+        except GangerError as error:
+            return Told(what, error=error)
+
+    def _judge_error(self, told: Told) -> None:
+        error = told.error
+        assert error is not None
+        if not isinstance(error, errors.StorageError):
+            self.problems.append(f"{told.what} was refused with {error!r}")
+        elif self._refusal.text not in error.text or "\n" in error.text:
+            self.problems.append(f"{told.what} was refused without the cause: {error!r}")
+
+    def _see_it_tried_again(self) -> None:
+        """Until the daemon has met the fault twice more, if it meets it at all."""
+        with self._news:
+            wanted = self._injected + 2
+            self._news.wait_for(lambda: self._injected >= wanted, timeout=0.5)
+
+    def _look_at_status(self, client: Client, told: list[Told]) -> None:
+        if self._refusal.call == ANY_DESCRIPTOR:
+            # Nobody new is let in, and it may find one that was given back, and go on.
+            status = self._ask("status", client.info)
+            if status.error is not None:
+                self.problems.append(f"status: {status.error!r}")
+            return
+        done = self._daemon.run("status", "-o", "json", check=False)
+        if done.returncode != 0:
+            self.problems.append(f"status ends with {done.returncode}: {done.stderr.strip()}")
+            return
+        is_read_only = json.loads(done.stdout)["is_read_only"]
+        is_refused = any(isinstance(one.error, errors.ReadOnlyError) for one in told)
+        if is_refused and not is_read_only:
+            self.problems.append("status does not say that the daemon is read-only")
+
+    def _compare_views(self, client: Client) -> None:
+        """What was shown of a job alone is not taken back by a listing."""
+        if self._refusal.call == ANY_DESCRIPTOR:
+            return
+        shown = [
+            self._ask("read", functools.partial(client.job, job_id, timeout=REQUEST_SECONDS))
+            for job_id, _ in self._acknowledged
+        ]
+        listed = {row.id: row.status for row in client.jobs(timeout=REQUEST_SECONDS)}
+        for told in shown:
+            # One that was archived is in no listing.
+            if told.error is None and told.answer.status.is_final and told.answer.id in listed:
+                status = listed[told.answer.id]
+                if status is not told.answer.status:
+                    text = f"job {told.answer.id} was shown as {told.answer.status}, then {status}"
+                    self.problems.append(text)
+
+    # ------------------------------------------------------------ after
+
+    def _is_well(self, client: Client) -> bool:
+        """Whether the daemon lives, and accepts a job again before long."""
+        job = self._stage.job()
+        deadline = time.monotonic() + RECOVERY_SECONDS
+        problem = f"no submission is accepted in {RECOVERY_SECONDS:g} s"
+        while time.monotonic() < deadline:
+            if not self._daemon.is_up:
+                problem = "the daemon died"
+                break
+            told = self._ask("submit", lambda: client.submit(job, timeout=RECOVERY_SECONDS))
+            if told.error is None:
+                self._acknowledged.append((told.answer, job))
+                return True
+            if not isinstance(told.error, errors.ReadOnlyError):
+                problem = f"afterwards, submit was refused with {told.error!r}"
+                break
+        self.problems.append(problem)
+        return False
+
+    def _wait_for_all(self, client: Client) -> None:
+        ids = [job_id for job_id, _ in self._acknowledged if job_id != self._old]
+        try:
+            client.wait(*ids, timeout=WAIT_SECONDS, fields=("id",))
+        except GangerError as error:
+            self.problems.append(f"afterwards: {error!r}")
+
+    def _judge(self, client: Client) -> None:
+        for job_id, job in self._acknowledged:
+            runs = self._stage.runs(job)
+            wanted = JobStatus.SUCCESS
+            if job_id == self._victim and self._is_canceled:
+                wanted = JobStatus.CANCELED
+            try:
+                found = client.job(job_id)
+            except GangerError as error:
+                self.lost += 1
+                self.problems.append(f"job {job_id}: {error!r}")
+                continue
+            if found.status is not wanted:
+                result = found.ops[0].result if found.ops else None
+                self.problems.append(f"job {job_id} ended in {found.status}: {result}")
+            self.doubled += runs > 1
+            self.lost += runs < (wanted is JobStatus.SUCCESS)
+            if runs and wanted is JobStatus.CANCELED:
+                self.problems.append(f"job {job_id} ran although it was canceled")
+        for job in self._refused:
+            if self._stage.runs(job):
+                self.problems.append("a job ran that had been refused")
+        self.doubled += sum(self._stage.runs(job) > 1 for job in self._doubtful)
+        info = client.info()
+        if info.is_read_only:
+            self.problems.append("the daemon is still read-only")
+        if info.quarantined:
+            self.problems.append(f"quarantined: {info.quarantined}")
+        if rows := client.locks():
+            self.problems.append(f"locks are left: {rows}")
+
+    def _restarts(self, client: Client) -> dict[str, int]:
+        return {part.name: part.restarts for part in client.info().components if part.restarts}
+
+
+class Campaign:
+    """Goes through calls, causes and durations, in an order that ``seed`` decides."""
+
+    def __init__(self, seed: int, folder: Path) -> None:
+        self.tally = Tally()
+        self._seed = seed
+        self._chance = random.Random(seed)
+        self._folder = folder
+        self._stage: Stage | None = None
+        self._stages = itertools.count(1)
+
+    def run(self, count: int) -> None:
+        """Put ``count`` faults in."""
+        not_reached = 0
+        for number, refusal in enumerate(self._refusals()):
+            if self.tally.injected >= count or number > 3 * count:
+                break
+            if number % CASES_PER_DAEMON == 0:
+                self.close()
+            text = f"seed {self._seed} case {number}: {refusal}"
+            try:
+                if self._stage is None:
+                    self._stage = Stage(self._folder / str(next(self._stages)))
+                case = Case(self._stage, refusal)
+                is_injected = case.run()
+            except Exception as error:  # noqa: BLE001 - the next ones shall be tried all the same
+                self.tally.failed(f"{text}: {strace.told(error)}")
+                self.close()
+                continue
+            if case.problems:
+                self.tally.lost += case.lost
+                self.tally.doubled += case.doubled
+                self.tally.failed(f"{text}: {'; '.join(case.problems)}")
+                self.close()
+            elif is_injected:
+                self.tally.judge(text, lost=case.lost, doubled=case.doubled)
+            else:
+                not_reached += 1
+        self.tally.figures["not reached"] = str(not_reached)
+
+    def close(self) -> None:
+        """End every process."""
+        if self._stage is not None:
+            self._stage.close()
+        self._stage = None
+
+    def _refusals(self) -> Iterator[Refusal]:
+        """Each call in turn, with the next of its faults, until there are none left; then again."""
+        while True:
+            rounds = [
+                self._refusals_of(target, call, last)
+                for target, calls in CALLS.items()
+                for call, last in calls.items()
+            ]
+            rounds.append(
+                [
+                    Refusal(
+                        target="daemon",
+                        call=ANY_DESCRIPTOR,
+                        cause="EMFILE",
+                        when="1+",
+                        left=left,
+                        is_killed=is_killed,
+                    )
+                    for is_killed in (False, True)
+                    for left in range(DESCRIPTORS_LEFT_MAX + 1)
+                ]
+            )
+            self._chance.shuffle(rounds)
+            for row in itertools.zip_longest(*rounds):
+                yield from (refusal for refusal in row if refusal is not None)
+
+    def _refusals_of(self, target: Target, call: str, last: int) -> list[Refusal]:
+        found = []
+        for cause in CAUSES:
+            found += [
+                Refusal(target=target, call=call, cause=cause, when=when, scope="queue")
+                for when in ("1+", *map(str, range(1, last + 1)))
+            ]
+            found.append(Refusal(target=target, call=call, cause=cause, when="1+", is_killed=True))
+            if target == "daemon":
+                found.append(
+                    Refusal(target=target, call=call, cause=cause, when="1+", scope="data")
+                )
+        self._chance.shuffle(found)
+        return found
+
+
+def run_refused_calls(count: int, seed: int, folder: Path) -> Tally:
+    """Refuse ``count`` times a call of the daemon or of a job's process."""
+    campaign = Campaign(seed, folder)
+    try:
+        campaign.run(count)
+    finally:
+        campaign.close()
+    return campaign.tally
