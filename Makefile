@@ -43,7 +43,7 @@ endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install check check-format check-lint check-imports check-types \
+.PHONY: help install check check-format check-lint check-imports check-types check-client \
 	test coverage torture demo bench wheel lock clean
 
 help: ## list these targets
@@ -75,7 +75,7 @@ $(INSTALLED_DEV): requirements/dev.txt $(INSTALLED)
 	@$(PIP_INSTALL_PINNED) -r requirements/dev.txt
 	@touch $@
 
-check: check-format check-lint check-imports check-types ## run every check that needs no running code
+check: check-format check-lint check-imports check-types check-client ## run every check that needs no running code
 
 check-format: $(INSTALLED_DEV) ## check that the code is formatted (repair: .venv/bin/ruff format)
 	@echo "== ruff format"
@@ -93,6 +93,10 @@ check-imports: $(INSTALLED_DEV) ## check who may import whom
 check-types: $(INSTALLED_DEV) ## check the types
 	@echo "== mypy"
 	@$(BIN)/mypy
+
+check-client: $(INSTALLED_DEV) ## check that client.py is made (repair: .venv/bin/python docs/make_client.py)
+	@echo "== client made from async_client"
+	@$(BIN)/python docs/make_client.py --check
 
 test: $(INSTALLED_DEV) ## run the tests; what was skipped is named at the end, with its reason
 	$(call install_system_packages,$(SYSTEM_PACKAGES))

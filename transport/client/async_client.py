@@ -1,4 +1,4 @@
-"""The client library for asyncio: `AsyncClient`, with the verbs of `client.Client`.
+"""The client library for asyncio: the verbs of `client.Client`, as coroutines.
 
 >>> async def backup() -> None:
 ...     async with AsyncClient() as client:
@@ -6,22 +6,21 @@
 ...         async for part in client.watch(job_id):
 ...             print(part)
 
-Any number of tasks of one event loop may use a client at the same time. A task of its own
-lets frames come and go while something is under way, and ends when nothing is.
+docs/make_client.py makes `client` from this file: run it after a change.
 """
 
 # ruff: noqa: ASYNC109 - the deadline of a call is told to the daemon, so each verb has one
 from __future__ import annotations
 
-import asyncio
 import contextlib
+import functools
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, overload
 
-from ...storage import errors, settings
+from ...storage import settings
 from ...storage.job_views import JobInfo, LogLine, OutputChunk, StatusChange
 from ..messages import (
     ArchiveJob,
@@ -43,7 +42,6 @@ from ..messages import (
     PriorityOutcome,
     ReadInfo,
     ReadJob,
-    Request,
     RetryJob,
     RuleTest,
     SetDrain,
@@ -52,23 +50,35 @@ from ..messages import (
     TestFilters,
 )
 from ..zmq.async_wire import AsyncDealer
-from . import forks, requests
+from . import requests
+from .async_caller import AsyncCaller
 from .connection import Connection, Whereabouts, client_pair
-from .exchanges import Exchange, ReplyT
-from .output_following import OutputFollowing
+from .following import OutputFollowing, WatchFollowing
 from .output_reading import OutputReading, checked_reading
 from .session import ConnectionLostError
 from .watches import Part, checked_ids
-
-CALLS_MAX = 1_000
-"""Most calls under way at once; more wait for their turn."""
 
 CALLS_AT_ONCE = 16
 """Whole jobs that are asked for before the first has come."""
 
 
 class AsyncClient:
-    """A connection to a daemon, for asyncio. The arguments are those of `Client`."""
+    """A connection to a daemon.
+
+    Without arguments it finds the local daemon: of ``data``, else ``GANGER_DATA``, else of
+    the default data directory. ``endpoint`` names another one: ``tcp://HOST:PORT`` needs
+    ``key_file`` (made by ``ganger key``) and the daemon's public key, ``server_key``, unless
+    the file holds it.
+
+    ``timeout`` is the deadline, in seconds, of each call that gives none of its own. When
+    the daemon restarts, calls go on with its successor; without a daemon they end in
+    `DaemonUnreachableError`. ``on_outage`` is called with a sentence, for people, when the daemon
+    has been gone for a second while something is under way, and when it is back; it must neither
+    raise nor use the client.
+
+    Any number of tasks of one event loop may use a client at the same time. A forked process
+    cannot use a client of its parent: each verb raises `RuntimeError`.
+    """
 
     def __init__(
         self,
@@ -81,23 +91,15 @@ class AsyncClient:
         on_outage: Callable[[str], None] | None = None,
     ) -> None:
         self._timeout = timeout
-        self._connection = Connection(
+        connect = functools.partial(
+            Connection,
             AsyncDealer,
             Whereabouts(data, endpoint),
             client_pair(endpoint, key_file, server_key),
             timeout_seconds=timeout,
             on_outage=on_outage,
         )
-        self._places = asyncio.Semaphore(CALLS_MAX)
-        self._pumping: asyncio.Task[None] | None = None
-        self._is_closed = False
-        self._is_inherited = False
-        forks.follow(self._forked)
-
-    def _forked(self) -> None:
-        """In a child that was forked: the event loop is the parent's, and so is the client."""
-        self._is_inherited = self._is_closed = True
-        forks.keep((self._connection, self._pumping))
+        self._caller = AsyncCaller(connect, timeout)
 
     async def __aenter__(self) -> Self:
         return self
@@ -112,14 +114,7 @@ class AsyncClient:
 
     async def close(self) -> None:
         """End the connection; jobs go on. Twice is harmless."""
-        self._is_closed = True
-        if self._is_inherited:
-            return
-        pumping, self._pumping = self._pumping, None
-        if pumping is not None:
-            pumping.cancel()
-            await asyncio.wait([pumping])
-        self._connection.close(RuntimeError("the client was closed"), time.monotonic())
+        await self._caller.close()
 
     # Jobs.
 
@@ -134,7 +129,13 @@ class AsyncClient:
         dry_run: bool = False,
         timeout: float | None = None,
     ) -> int:
-        """Submit one job and return its id; see `Client.submit`."""
+        """Submit one job and return its id: it is stored, and will run whatever happens.
+
+        ``ops`` is one opcode or a list of them; ``depends`` names jobs that must succeed
+        first, or pairs such as ``[17, ["success", "error"]]``. A second submission with the
+        same ``key`` stores nothing and gives the id of the first. ``dry_run`` only checks,
+        and returns 0.
+        """
         job = JobSpec(ops=requests.checked_ops(ops, "ops"))
         ids = await self.submit_many(
             [job],
@@ -158,7 +159,16 @@ class AsyncClient:
         dry_run: bool = False,
         timeout: float | None = None,
     ) -> list[int]:
-        """Submit jobs, all or none of them; see `Client.submit_many`."""
+        """Submit jobs and return their ids in order: all or none, but for what rules reject.
+
+        A job is its opcodes, or a dictionary of ``ops``, ``reason``, ``priority`` and
+        ``depends``, where -1 stands for the job before it in the list; what it leaves out is
+        taken from the arguments.
+
+        If a filter rule rejects some of the jobs, the others are stored all the same, but for
+        those that depend on a rejected one: `RejectedError`, whose ``ids`` has the ids of those
+        that are stored, and None in the places of the rest.
+        """
         message = requests.submission(
             jobs,
             reason=reason,
@@ -168,7 +178,7 @@ class AsyncClient:
             dry_run=dry_run,
             now_nanoseconds=time.time_ns(),
         )
-        return requests.submitted(await self._call(message, timeout), len(jobs))
+        return requests.submitted(await self._caller.call(message, timeout), len(jobs))
 
     def jobs(
         self,
@@ -179,7 +189,11 @@ class AsyncClient:
         archived: bool = False,
         timeout: float | None = None,
     ) -> AsyncIterator[JobInfo]:
-        """The jobs there are, or those with these ``ids``; see `Client.jobs`."""
+        """The jobs there are, or those with these ``ids``, in id order.
+
+        Without ``fields`` each comes with its summary alone; name ``ops`` or ``depends``
+        among them to have whole jobs read. ``timeout`` is that of each page.
+        """
         is_whole = requests.needs_whole(fields)
         wanted = None if ids is None else checked_ids(ids)
         pages = list(requests.listings(wanted, statuses, archived=archived))
@@ -188,7 +202,7 @@ class AsyncClient:
     async def job(self, job_id: int, *, timeout: float | None = None) -> JobInfo:
         """The whole of one job, live or archived."""
         (job_id,) = checked_ids([job_id])
-        return requests.document_view(await self._call(ReadJob(id=job_id), timeout))
+        return requests.document_view(await self._caller.call(ReadJob(id=job_id), timeout))
 
     async def wait(
         self,
@@ -196,7 +210,11 @@ class AsyncClient:
         timeout: float | None = None,
         fields: Collection[str] | None = None,
     ) -> list[JobInfo]:
-        """Wait until these jobs have ended and return them whole; see `Client.wait`."""
+        """Wait until these jobs have ended and return them whole, in the order given.
+
+        `DeadlineError` names the jobs that have not ended after ``timeout`` seconds; None
+        waits as long as it takes. With ``fields`` as in `jobs`, only those are fetched.
+        """
         is_whole = fields is None or requests.needs_whole(fields)
         final: dict[int, JobInfo] = {}
         if ids:
@@ -226,7 +244,16 @@ class AsyncClient:
         timeout: float | None = None,
         pause: float | None = None,
     ) -> AsyncIterator[StatusChange | LogLine | None]:
-        """Follow these jobs (all jobs, if none is named); see `Client.watch`."""
+        """Follow these jobs (all jobs, for ever, if none is named) as things happen.
+
+        First comes the status of each job as it is, and the log so far unless ``log`` is
+        false. Ends when all jobs have ended, with `DeadlineError` after ``timeout`` seconds.
+        Other calls may be made between two parts. A reader who falls far behind is told of
+        the jobs as they then are, without the statuses in between.
+
+        With ``pause``, None comes whenever the daemon is there and nothing else has come for that
+        many seconds.
+        """
         checked = checked_ids(ids) if ids else None
         return self._follow(checked, log=log, timeout=timeout, pause=pause)
 
@@ -248,11 +275,15 @@ class AsyncClient:
         timeout: float | None = None,
         pause: float | None = None,
     ) -> AsyncIterator[StatusChange | LogLine | OutputChunk | None]:
-        """Follow one job with all of its output; see `Client.follow`."""
+        """Follow one job as `watch` does, with all of its output as it comes.
+
+        The lines of output in the job's log are left out. Whatever the pace of the reader, no
+        output is dropped for it. The final status comes last.
+        """
         (job_id,) = checked_ids([job_id])
         return self._follow_output(OutputReading(job_id), log=log, timeout=timeout, pause=pause)
 
-    async def logs(
+    def logs(
         self,
         job_id: int,
         *,
@@ -262,20 +293,17 @@ class AsyncClient:
         op: int | None = None,
         timeout: float | None = None,
     ) -> AsyncIterator[OutputChunk]:
-        """The output of a job, live or archived, as it came; see `Client.logs`."""
+        """The output of a job, live or archived, as it came: of all opcodes, in order.
+
+        ``follow`` goes on until the job has ended, and waits for one that has not begun; then
+        ``timeout`` is how long this may take, without it that of each page. ``tail`` begins with
+        the last so many lines; ``stream`` (``stdout`` or ``stderr``) and ``op`` (from 0) choose.
+        A chunk with a ``gap`` says that output is missing there.
+        """
         reading = checked_reading(job_id, stream=stream, op=op, tail=tail)
-        if follow:
-            async for part in self._follow_output(reading, log=False, timeout=timeout):
-                if isinstance(part, OutputChunk):
-                    yield part
-            return
-        # An error if there is no such job: of that the pages say nothing.
-        job = await anext(self.jobs([job_id], timeout=timeout))
-        while not reading.is_done:
-            for chunk in reading.take(await self._call(reading.request(), timeout)):
-                yield chunk
-        for chunk in reading.finish() if job.is_final else ():
-            yield chunk
+        if not follow:
+            return self._read_output(reading, timeout)
+        return self._only_output(self._follow_output(reading, log=False, timeout=timeout))
 
     async def cancel(
         self, job_id: int, *, kill: bool = False, timeout: float | None = None
@@ -285,7 +313,7 @@ class AsyncClient:
         With ``kill`` also one that runs: its command gets SIGTERM, then SIGKILL.
         """
         (job_id,) = checked_ids([job_id])
-        return await self._call(CancelJob(id=job_id, kill=kill), timeout)
+        return await self._caller.call(CancelJob(id=job_id, kill=kill), timeout)
 
     async def set_priority(
         self, job_id: int, priority: int, *, timeout: float | None = None
@@ -293,20 +321,21 @@ class AsyncClient:
         """Change the priority (-20, most urgent, to 19) of what has not started."""
         (job_id,) = checked_ids([job_id])
         asked = ChangeJobPriority(id=job_id, priority=requests.checked_priority(priority))
-        return await self._call(asked, timeout)
+        return await self._caller.call(asked, timeout)
 
     async def archive(self, job_id: int, *, timeout: float | None = None) -> ArchiveOutcome:
         """Move a job that has ended to the archive."""
         (job_id,) = checked_ids([job_id])
-        return await self._call(ArchiveJob(id=job_id), timeout)
+        return await self._caller.call(ArchiveJob(id=job_id), timeout)
 
     async def autoarchive(self, age: float, *, timeout: float | None = None) -> ArchiveOutcome:
-        """Archive the jobs that ended more than ``age`` seconds ago; see `Client.autoarchive`."""
+        """Archive the jobs that ended more than ``age`` seconds ago (negative: all that ended)."""
         seconds = self._timeout if timeout is None else timeout
+        # The daemon stops before we do, so that its answer still finds us.
         message = AutoArchiveJobs(
             age_seconds=requests.checked_age(age), timeout_seconds=seconds * 0.8
         )
-        return await self._call(message, timeout)
+        return await self._caller.call(message, timeout)
 
     async def retry(
         self,
@@ -325,11 +354,11 @@ class AsyncClient:
         (job_id,) = checked_ids([job_id])
         replaced = None if ops is None else requests.checked_ops(ops, "ops")
         message = RetryJob(id=job_id, is_whole=whole, ops=replaced, key=key or requests.fresh_key())
-        return requests.submitted(await self._call(message, timeout), 1)[0]
+        return requests.submitted(await self._caller.call(message, timeout), 1)[0]
 
     async def drain(self, *, drained: bool = True, timeout: float | None = None) -> None:
         """Refuse submissions from now on (also after a restart), or take them again."""
-        await self._call(SetDrain(is_drained=drained), timeout)
+        await self._caller.call(SetDrain(is_drained=drained), timeout)
 
     async def limits(
         self,
@@ -339,7 +368,7 @@ class AsyncClient:
         timeout: float | None = None,
     ) -> LimitsRead:
         """The limits of the queue, after changing those that are given."""
-        return await self._call(requests.limits(running, tracked), timeout)
+        return await self._caller.call(requests.limits(running, tracked), timeout)
 
     async def simulate(
         self,
@@ -361,7 +390,7 @@ class AsyncClient:
         message = requests.simulation(
             rule, without=without, priorities=priorities, running=running, ended=ended
         )
-        return await self._call(message, timeout)
+        return await self._caller.call(message, timeout)
 
     async def test_filters(
         self,
@@ -377,7 +406,7 @@ class AsyncClient:
         message: TestFilters | None = requests.filter_test(rule, without)
         rows: list[RuleTest] = []
         while message is not None:
-            reply = await self._call(message, timeout)
+            reply = await self._caller.call(message, timeout)
             rows += reply.rows
             message = requests.next_test(message, reply)
         return rows
@@ -385,7 +414,7 @@ class AsyncClient:
     async def explain(self, job_id: int, *, timeout: float | None = None) -> JobExplained:
         """Why the job does not run: what holds it back, first things first, and what would help."""
         (job_id,) = checked_ids([job_id])
-        return await self._call(ExplainJob(id=job_id), timeout)
+        return await self._caller.call(ExplainJob(id=job_id), timeout)
 
     # Filter rules.
 
@@ -418,7 +447,8 @@ class AsyncClient:
             action=action,
             reason=reason,
         )
-        return (await self._call(message, timeout)).uuid
+        stored = await self._caller.call(message, timeout)
+        return stored.uuid
 
     async def replace_filter(
         self,
@@ -446,57 +476,34 @@ class AsyncClient:
 
     async def delete_filter(self, uuid: str, *, timeout: float | None = None) -> None:
         """Delete a filter rule; when this returns it is no longer in force."""
-        await self._call(requests.deleted_filter(uuid), timeout)
+        await self._caller.call(requests.deleted_filter(uuid), timeout)
 
     async def filters(
         self, uuids: Iterable[str] | None = None, *, timeout: float | None = None
     ) -> list[FilterRow]:
         """The filter rules, or those with these UUIDs, in the order in which they are looked at."""
-        return (await self._call(requests.listed_filters(uuids), timeout)).filters
+        listed = await self._caller.call(requests.listed_filters(uuids), timeout)
+        return listed.filters
 
     # The daemon.
 
     async def info(self, *, timeout: float | None = None) -> DaemonInfo:
         """What daemon this is, and how it is."""
-        return await self._call(ReadInfo(), timeout)
+        return await self._caller.call(ReadInfo(), timeout)
 
     async def locks(self, *, timeout: float | None = None) -> list[LockRow]:
         """Every lock that is held or wanted, then every job that others wait for (``job/ID``)."""
-        rows = (await self._call(ListLocks(), timeout)).rows
-        return rows + (await self._call(ListDependencies(), timeout)).rows
+        held = await self._caller.call(ListLocks(), timeout)
+        jobs = await self._caller.call(ListDependencies(), timeout)
+        return held.rows + jobs.rows
 
     async def stop(self, *, timeout: float | None = None) -> None:
         """Stop the daemon; running jobs go on."""
         # The connection may end before the answer has come out: then it has stopped as well.
         with contextlib.suppress(ConnectionLostError):
-            await self._call(StopDaemon(), timeout)
+            await self._caller.call(StopDaemon(), timeout)
 
     # How it is done.
-
-    async def _call(self, message: Request[ReplyT], timeout: float | None) -> ReplyT:
-        self._check_open()
-        deadline = time.monotonic() + (self._timeout if timeout is None else timeout)
-        try:
-            async with asyncio.timeout(deadline - time.monotonic()):
-                await self._places.acquire()
-        except TimeoutError as error:
-            raise errors.DeadlineError("too many other calls were under way") from error
-        try:
-            now = time.monotonic()
-            call = self._connection.session.request(message, now=now, deadline=deadline)
-            await self._until_done(call)
-            return call.result()
-        finally:
-            self._places.release()
-
-    async def _until_done(self, exchange: Exchange) -> None:
-        done = asyncio.Event()
-        exchange.changed = done.set
-        try:
-            self._pump()
-            await done.wait()
-        finally:
-            self._connection.session.forget(exchange)
 
     async def _list(
         self, pages: list[ListJobs], *, is_whole: bool, timeout: float | None
@@ -504,7 +511,7 @@ class AsyncClient:
         for first in pages:
             request: ListJobs | None = first
             while request is not None:
-                reply = await self._call(request, timeout)
+                reply = await self._caller.call(request, timeout)
                 if is_whole:
                     async for job in self._read_whole([row.id for row in reply.rows], timeout):
                         yield job
@@ -515,12 +522,11 @@ class AsyncClient:
 
     async def _read_whole(self, ids: list[int], timeout: float | None) -> AsyncIterator[JobInfo]:
         for start in range(0, len(ids), CALLS_AT_ONCE):
-            some = ids[start : start + CALLS_AT_ONCE]
-            calls = (self._call(ReadJob(id=job_id), timeout) for job_id in some)
-            for document in await asyncio.gather(*calls):
+            some = [ReadJob(id=job_id) for job_id in ids[start : start + CALLS_AT_ONCE]]
+            for document in await self._caller.call_all(some, timeout):
                 yield requests.document_view(document)
 
-    async def _follow(
+    def _follow(
         self,
         ids: list[int] | None,
         *,
@@ -529,111 +535,37 @@ class AsyncClient:
         is_of_ends: bool = False,
         pause: float | None = None,
     ) -> AsyncIterator[Part | None]:
-        self._check_open()
-        session = self._connection.session
-        now = time.monotonic()
-        deadline = None if timeout is None else now + timeout
-        stream = session.watch(ids, log=log, now=now, deadline=deadline, is_of_ends=is_of_ends)
-        news = asyncio.Event()
-        stream.changed = news.set
-        try:
-            while True:
-                part = session.next_part(stream, time.monotonic())
-                if part is not None:
-                    yield part
-                elif not stream.is_done:
-                    news.clear()
-                    self._pump()
-                    if not await _happened(news, pause) and session.is_connected:
-                        yield None
-                elif stream.error is not None:
-                    raise stream.error
-                else:
-                    return
-        finally:
-            session.forget(stream)
-            if not self._is_closed:
-                self._pump()
+        begin = functools.partial(WatchFollowing, ids=ids, log=log, is_of_ends=is_of_ends)
+        return self._caller.follow(begin, timeout=timeout, pause=pause)
 
-    async def _follow_output(
+    def _follow_output(
         self,
         reading: OutputReading,
         *,
         log: bool,
         timeout: float | None,
         pause: float | None = None,
-    ) -> AsyncIterator[StatusChange | LogLine | OutputChunk | None]:
-        self._check_open()
-        session = self._connection.session
-        now = time.monotonic()
-        following = OutputFollowing(
-            session,
-            reading,
-            log=log,
-            now=now,
-            deadline=None if timeout is None else now + timeout,
-            timeout_seconds=self._timeout,
+    ) -> AsyncIterator[Part | OutputChunk | None]:
+        begin = functools.partial(
+            OutputFollowing, reading=reading, log=log, timeout_seconds=self._timeout
         )
-        news = asyncio.Event()
-        following.call_when_changed(news.set)
-        try:
-            while True:
-                news.clear()
-                part = following.take(time.monotonic())
-                if part is not None:
-                    yield part
-                elif following.is_over:
-                    return
-                else:
-                    self._pump()
-                    if not await _happened(news, pause) and session.is_connected:
-                        yield None
-        finally:
-            for exchange in following.exchanges:
-                session.forget(exchange)
-            if not self._is_closed:
-                self._pump()
+        return self._caller.follow(begin, timeout=timeout, pause=pause)
 
-    def _check_open(self) -> None:
-        if self._is_inherited:
-            raise RuntimeError(forks.INHERITED)
-        if self._is_closed:
-            raise RuntimeError("the client was closed")
+    async def _only_output(
+        self, parts: AsyncIterator[Part | OutputChunk | None]
+    ) -> AsyncIterator[OutputChunk]:
+        async for part in parts:
+            if isinstance(part, OutputChunk):
+                yield part
 
-    def _pump(self) -> None:
-        """Have the task look at what is new, or start it."""
-        if self._is_inherited:
-            raise RuntimeError(forks.INHERITED)
-        line = self._connection.open_line
-        if self._pumping is None or self._pumping.done():
-            if not self._is_idle():
-                self._pumping = asyncio.get_running_loop().create_task(self._pump_until_idle())
-        elif line is not None:
-            line.interrupt()
-
-    async def _pump_until_idle(self) -> None:
-        try:
-            while not self._is_idle():
-                now = time.monotonic()
-                line = self._connection.line(now)
-                self._connection.work(line, now)
-                if self._is_idle():
-                    return
-                item = await line.receive(self._connection.wait_seconds(now))
-                if item is not None:
-                    self._connection.take(item, time.monotonic())
-        except Exception as error:  # noqa: BLE001 - it is raised again, where somebody waits
-            self._connection.session.fail_all(error)
-
-    def _is_idle(self) -> bool:
-        return self._connection.session.is_idle
-
-
-async def _happened(news: asyncio.Event, seconds: float | None) -> bool:
-    """Wait for news, if ``seconds`` are given for so long; whether there are any."""
-    try:
-        async with asyncio.timeout(seconds):
-            await news.wait()
-    except TimeoutError:
-        return False
-    return True
+    async def _read_output(
+        self, reading: OutputReading, timeout: float | None
+    ) -> AsyncIterator[OutputChunk]:
+        # An error if there is no such job: of that the pages say nothing.
+        job = await anext(self.jobs([reading.job_id], timeout=timeout))
+        while not reading.is_done:
+            for chunk in reading.take(await self._caller.call(reading.request(), timeout)):
+                yield chunk
+        if job.is_final:
+            for chunk in reading.finish():
+                yield chunk

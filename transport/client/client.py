@@ -1,3 +1,4 @@
+# Made from async_client.py by docs/make_client.py: change that file, then run the script.
 """The client library for ordinary Python: submit jobs, follow them, ask the daemon.
 
 >>> with Client() as client:  # doctest: +SKIP
@@ -5,24 +6,21 @@
 ...     client.wait(job_id)[0].status
 <JobStatus.SUCCESS: 'success'>
 
-`AsyncClient` (in `async_client`) has the same verbs as coroutines. Both are thin: what is
-said is made in `requests`, when it is said again is decided in `session`.
+`AsyncClient` (in `async_client`) has the same verbs as coroutines. Both are thin: `requests`
+makes the messages, `session` decides when to send one again, `caller` waits for the reply.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import math
 import os
-import threading
 import time
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, overload
 
-from ...storage import errors, settings
+from ...storage import settings
 from ...storage.job_views import JobInfo, LogLine, OutputChunk, StatusChange
 from ..messages import (
     ArchiveJob,
@@ -44,7 +42,6 @@ from ..messages import (
     PriorityOutcome,
     ReadInfo,
     ReadJob,
-    Request,
     RetryJob,
     RuleTest,
     SetDrain,
@@ -53,10 +50,10 @@ from ..messages import (
     TestFilters,
 )
 from ..zmq.wire import Dealer
-from . import forks, requests
+from . import requests
+from .caller import Caller
 from .connection import Connection, Whereabouts, client_pair
-from .exchanges import Call, Exchange, ReplyT
-from .output_following import OutputFollowing
+from .following import OutputFollowing, WatchFollowing
 from .output_reading import OutputReading, checked_reading
 from .session import ConnectionLostError
 from .watches import Part, checked_ids
@@ -69,7 +66,7 @@ class Client:
     """A connection to a daemon.
 
     Without arguments it finds the local daemon: of ``data``, else ``GANGER_DATA``, else of
-    the default data directory. ``endpoint`` names another door: ``tcp://HOST:PORT`` needs
+    the default data directory. ``endpoint`` names another one: ``tcp://HOST:PORT`` needs
     ``key_file`` (made by ``ganger key``) and the daemon's public key, ``server_key``, unless
     the file holds it.
 
@@ -77,11 +74,13 @@ class Client:
     the daemon restarts, calls go on with its successor; without a daemon they end in
     `DaemonUnreachableError`. ``on_outage`` is called with a sentence, for people, when the daemon
     has been gone for a second while something is under way, and when it is back; it must neither
-    raise nor use the client. Threads may share a client; they take turns, so one that
-    follows jobs for long is better off with a client of its own.
+    raise nor use the client.
 
-    A process that was forked may go on with a client of its parent: it connects anew. Calls and
-    watches that were under way belong to the parent; to go on with one raises `RuntimeError`.
+    Threads may share a client. They take turns, so a thread that follows jobs for long needs a
+    client of its own.
+
+    A forked process may use a client of its parent: the client connects anew. Calls and watches
+    from before the fork belong to the parent; in the child they raise `RuntimeError`.
     """
 
     def __init__(
@@ -95,7 +94,7 @@ class Client:
         on_outage: Callable[[str], None] | None = None,
     ) -> None:
         self._timeout = timeout
-        self._connect = functools.partial(
+        connect = functools.partial(
             Connection,
             Dealer,
             Whereabouts(data, endpoint),
@@ -103,22 +102,7 @@ class Client:
             timeout_seconds=timeout,
             on_outage=on_outage,
         )
-        self._connection = self._connect()
-        forks.follow(self._forked)
-        self._lock = threading.Lock()
-        self._abandoned: deque[Exchange] = deque()
-        self._is_closed = False
-
-    def _forked(self) -> None:
-        """In a child that was forked: what is asked from now on goes over a connection of its own.
-
-        Watches that were opened before the fork belong to the parent.
-        """
-        forks.keep(self._connection)
-        self._connection = self._connect()
-        # Another thread of the parent may hold the one it had.
-        self._lock = threading.Lock()
-        self._abandoned = deque()
+        self._caller = Caller(connect, timeout)
 
     def __enter__(self) -> Self:
         return self
@@ -133,9 +117,7 @@ class Client:
 
     def close(self) -> None:
         """End the connection; jobs go on. Twice is harmless."""
-        with self._lock:
-            self._is_closed = True
-            self._connection.close(RuntimeError("the client was closed"), time.monotonic())
+        self._caller.close()
 
     # Jobs.
 
@@ -199,7 +181,7 @@ class Client:
             dry_run=dry_run,
             now_nanoseconds=time.time_ns(),
         )
-        return requests.submitted(self._call(message, timeout), len(jobs))
+        return requests.submitted(self._caller.call(message, timeout), len(jobs))
 
     def jobs(
         self,
@@ -223,7 +205,7 @@ class Client:
     def job(self, job_id: int, *, timeout: float | None = None) -> JobInfo:
         """The whole of one job, live or archived."""
         (job_id,) = checked_ids([job_id])
-        return requests.document_view(self._call(ReadJob(id=job_id), timeout))
+        return requests.document_view(self._caller.call(ReadJob(id=job_id), timeout))
 
     def wait(
         self,
@@ -240,7 +222,8 @@ class Client:
         final: dict[int, JobInfo] = {}
         if ids:
             checked = checked_ids(ids)
-            for part in self._follow(checked, log=False, timeout=timeout, is_of_ends=True):
+            parts = self._follow(checked, log=False, timeout=timeout, is_of_ends=True)
+            for part in parts:
                 if isinstance(part, StatusChange):
                     final[part.job_id] = part.job
         if is_whole:
@@ -323,8 +306,7 @@ class Client:
         reading = checked_reading(job_id, stream=stream, op=op, tail=tail)
         if not follow:
             return self._read_output(reading, timeout)
-        parts = self._follow_output(reading, log=False, timeout=timeout)
-        return (part for part in parts if isinstance(part, OutputChunk))
+        return self._only_output(self._follow_output(reading, log=False, timeout=timeout))
 
     def cancel(
         self, job_id: int, *, kill: bool = False, timeout: float | None = None
@@ -334,7 +316,7 @@ class Client:
         With ``kill`` also one that runs: its command gets SIGTERM, then SIGKILL.
         """
         (job_id,) = checked_ids([job_id])
-        return self._call(CancelJob(id=job_id, kill=kill), timeout)
+        return self._caller.call(CancelJob(id=job_id, kill=kill), timeout)
 
     def set_priority(
         self, job_id: int, priority: int, *, timeout: float | None = None
@@ -342,12 +324,12 @@ class Client:
         """Change the priority (-20, most urgent, to 19) of what has not started."""
         (job_id,) = checked_ids([job_id])
         asked = ChangeJobPriority(id=job_id, priority=requests.checked_priority(priority))
-        return self._call(asked, timeout)
+        return self._caller.call(asked, timeout)
 
     def archive(self, job_id: int, *, timeout: float | None = None) -> ArchiveOutcome:
         """Move a job that has ended to the archive."""
         (job_id,) = checked_ids([job_id])
-        return self._call(ArchiveJob(id=job_id), timeout)
+        return self._caller.call(ArchiveJob(id=job_id), timeout)
 
     def autoarchive(self, age: float, *, timeout: float | None = None) -> ArchiveOutcome:
         """Archive the jobs that ended more than ``age`` seconds ago (negative: all that ended)."""
@@ -356,7 +338,7 @@ class Client:
         message = AutoArchiveJobs(
             age_seconds=requests.checked_age(age), timeout_seconds=seconds * 0.8
         )
-        return self._call(message, timeout)
+        return self._caller.call(message, timeout)
 
     def retry(
         self,
@@ -375,11 +357,11 @@ class Client:
         (job_id,) = checked_ids([job_id])
         replaced = None if ops is None else requests.checked_ops(ops, "ops")
         message = RetryJob(id=job_id, is_whole=whole, ops=replaced, key=key or requests.fresh_key())
-        return requests.submitted(self._call(message, timeout), 1)[0]
+        return requests.submitted(self._caller.call(message, timeout), 1)[0]
 
     def drain(self, *, drained: bool = True, timeout: float | None = None) -> None:
         """Refuse submissions from now on (also after a restart), or take them again."""
-        self._call(SetDrain(is_drained=drained), timeout)
+        self._caller.call(SetDrain(is_drained=drained), timeout)
 
     def limits(
         self,
@@ -389,7 +371,7 @@ class Client:
         timeout: float | None = None,
     ) -> LimitsRead:
         """The limits of the queue, after changing those that are given."""
-        return self._call(requests.limits(running, tracked), timeout)
+        return self._caller.call(requests.limits(running, tracked), timeout)
 
     def simulate(
         self,
@@ -411,7 +393,7 @@ class Client:
         message = requests.simulation(
             rule, without=without, priorities=priorities, running=running, ended=ended
         )
-        return self._call(message, timeout)
+        return self._caller.call(message, timeout)
 
     def test_filters(
         self,
@@ -427,7 +409,7 @@ class Client:
         message: TestFilters | None = requests.filter_test(rule, without)
         rows: list[RuleTest] = []
         while message is not None:
-            reply = self._call(message, timeout)
+            reply = self._caller.call(message, timeout)
             rows += reply.rows
             message = requests.next_test(message, reply)
         return rows
@@ -435,7 +417,7 @@ class Client:
     def explain(self, job_id: int, *, timeout: float | None = None) -> JobExplained:
         """Why the job does not run: what holds it back, first things first, and what would help."""
         (job_id,) = checked_ids([job_id])
-        return self._call(ExplainJob(id=job_id), timeout)
+        return self._caller.call(ExplainJob(id=job_id), timeout)
 
     # Filter rules.
 
@@ -468,7 +450,8 @@ class Client:
             action=action,
             reason=reason,
         )
-        return self._call(message, timeout).uuid
+        stored = self._caller.call(message, timeout)
+        return stored.uuid
 
     def replace_filter(
         self,
@@ -496,53 +479,34 @@ class Client:
 
     def delete_filter(self, uuid: str, *, timeout: float | None = None) -> None:
         """Delete a filter rule; when this returns it is no longer in force."""
-        self._call(requests.deleted_filter(uuid), timeout)
+        self._caller.call(requests.deleted_filter(uuid), timeout)
 
     def filters(
         self, uuids: Iterable[str] | None = None, *, timeout: float | None = None
     ) -> list[FilterRow]:
         """The filter rules, or those with these UUIDs, in the order in which they are looked at."""
-        return self._call(requests.listed_filters(uuids), timeout).filters
+        listed = self._caller.call(requests.listed_filters(uuids), timeout)
+        return listed.filters
 
     # The daemon.
 
     def info(self, *, timeout: float | None = None) -> DaemonInfo:
         """What daemon this is, and how it is."""
-        return self._call(ReadInfo(), timeout)
+        return self._caller.call(ReadInfo(), timeout)
 
     def locks(self, *, timeout: float | None = None) -> list[LockRow]:
         """Every lock that is held or wanted, then every job that others wait for (``job/ID``)."""
-        rows = self._call(ListLocks(), timeout).rows
-        return rows + self._call(ListDependencies(), timeout).rows
+        held = self._caller.call(ListLocks(), timeout)
+        jobs = self._caller.call(ListDependencies(), timeout)
+        return held.rows + jobs.rows
 
     def stop(self, *, timeout: float | None = None) -> None:
         """Stop the daemon; running jobs go on."""
         # The connection may end before the answer has come out: then it has stopped as well.
         with contextlib.suppress(ConnectionLostError):
-            self._call(StopDaemon(), timeout)
+            self._caller.call(StopDaemon(), timeout)
 
     # How it is done.
-
-    def _call(self, message: Request[ReplyT], timeout: float | None) -> ReplyT:
-        return self._call_all([message], timeout)[0]
-
-    def _call_all(self, messages: Sequence[Request[ReplyT]], timeout: float | None) -> list[ReplyT]:
-        """Make several calls at once; one deadline is for all."""
-        deadline = time.monotonic() + (self._timeout if timeout is None else timeout)
-        calls: list[Call[ReplyT]] = []
-        with self._turn(deadline):
-            try:
-                for message in messages:
-                    call = self._connection.session.request(
-                        message, now=time.monotonic(), deadline=deadline
-                    )
-                    calls.append(call)
-                for call in calls:
-                    self._pump_for(call)
-            finally:
-                for call in calls:
-                    self._connection.session.forget(call)
-        return [call.result() for call in calls]
 
     def _list(
         self, pages: list[ListJobs], *, is_whole: bool, timeout: float | None
@@ -550,17 +514,19 @@ class Client:
         for first in pages:
             request: ListJobs | None = first
             while request is not None:
-                reply = self._call(request, timeout)
+                reply = self._caller.call(request, timeout)
                 if is_whole:
                     yield from self._read_whole([row.id for row in reply.rows], timeout)
                 else:
-                    yield from map(requests.summary_view, reply.rows)
+                    for row in reply.rows:
+                        yield requests.summary_view(row)
                 request = requests.next_page(request, reply)
 
     def _read_whole(self, ids: list[int], timeout: float | None) -> Iterator[JobInfo]:
         for start in range(0, len(ids), CALLS_AT_ONCE):
             some = [ReadJob(id=job_id) for job_id in ids[start : start + CALLS_AT_ONCE]]
-            yield from map(requests.document_view, self._call_all(some, timeout))
+            for document in self._caller.call_all(some, timeout):
+                yield requests.document_view(document)
 
     def _follow(
         self,
@@ -571,29 +537,8 @@ class Client:
         is_of_ends: bool = False,
         pause: float | None = None,
     ) -> Iterator[Part | None]:
-        connection = self._connection
-        session = connection.session
-        deadline = None if timeout is None else time.monotonic() + timeout
-        with self._turn(deadline):
-            stream = session.watch(
-                ids, log=log, now=time.monotonic(), deadline=deadline, is_of_ends=is_of_ends
-            )
-        try:
-            while True:
-                with self._turn(deadline, connection):
-                    part = session.next_part(stream, time.monotonic())
-                    if part is None and not stream.is_done:
-                        self._pump_for(stream, pause)
-                        if stream.has_news() or not session.is_connected:
-                            continue
-                if part is not None or not stream.is_done:
-                    yield part
-                elif stream.error is not None:
-                    raise stream.error
-                else:
-                    return
-        finally:
-            self._abandon(stream, connection)
+        begin = functools.partial(WatchFollowing, ids=ids, log=log, is_of_ends=is_of_ends)
+        return self._caller.follow(begin, timeout=timeout, pause=pause)
 
     def _follow_output(
         self,
@@ -602,98 +547,23 @@ class Client:
         log: bool,
         timeout: float | None,
         pause: float | None = None,
-    ) -> Iterator[StatusChange | LogLine | OutputChunk | None]:
-        connection = self._connection
-        deadline = None if timeout is None else time.monotonic() + timeout
-        with self._turn(deadline):
-            following = OutputFollowing(
-                connection.session,
-                reading,
-                log=log,
-                now=time.monotonic(),
-                deadline=deadline,
-                timeout_seconds=self._timeout,
-            )
-        try:
-            while True:
-                with self._turn(deadline, connection):
-                    part = following.take(time.monotonic())
-                    if part is None and not following.is_over:
-                        self._pump_for(following, pause)
-                        if following.has_news() or not self._connection.session.is_connected:
-                            continue
-                if part is None and following.is_over:
-                    return
+    ) -> Iterator[Part | OutputChunk | None]:
+        begin = functools.partial(
+            OutputFollowing, reading=reading, log=log, timeout_seconds=self._timeout
+        )
+        return self._caller.follow(begin, timeout=timeout, pause=pause)
+
+    def _only_output(self, parts: Iterator[Part | OutputChunk | None]) -> Iterator[OutputChunk]:
+        for part in parts:
+            if isinstance(part, OutputChunk):
                 yield part
-        finally:
-            for exchange in following.exchanges:
-                self._abandon(exchange, connection)
 
     def _read_output(self, reading: OutputReading, timeout: float | None) -> Iterator[OutputChunk]:
         # An error if there is no such job: of that the pages say nothing.
-        is_final = next(self.jobs([reading.job_id], timeout=timeout)).is_final
+        job = next(self.jobs([reading.job_id], timeout=timeout))
         while not reading.is_done:
-            yield from reading.take(self._call(reading.request(), timeout))
-        if is_final:
-            yield from reading.finish()
-
-    def _abandon(self, exchange: Exchange, connection: Connection[Dealer]) -> None:
-        if connection is not self._connection:
-            # It is the parent's, and ends there.
-            return
-        # A generator may be thrown away in the middle of anything, even while this very
-        # thread holds the lock: then the next one who has it cleans up.
-        self._abandoned.append(exchange)
-        lock = self._lock
-        if lock.acquire(blocking=False):
-            try:
-                self._forget_abandoned()
-                self._connection.flush(time.monotonic())
-            finally:
-                lock.release()
-
-    def _forget_abandoned(self) -> None:
-        while self._abandoned:
-            self._connection.session.forget(self._abandoned.popleft())
-
-    @contextlib.contextmanager
-    def _turn(
-        self, deadline: float | None, connection: Connection[Dealer] | None = None
-    ) -> Iterator[None]:
-        """Have the client for this thread, for what goes over ``connection`` if that is given."""
-        lock = self._lock
-        patience = -1 if deadline is None else max(0.0, deadline - time.monotonic())
-        if not lock.acquire(timeout=patience):
-            raise errors.DeadlineError("another thread used this client for too long")
-        try:
-            if self._is_closed:
-                raise RuntimeError("the client was closed")
-            if connection not in {None, self._connection}:
-                raise RuntimeError(forks.INHERITED)
-            self._forget_abandoned()
-            yield
-        finally:
-            lock.release()
-
-    def _pump_for(
-        self, exchange: Exchange | OutputFollowing, patience: float | None = None
-    ) -> None:
-        """Let frames come and go until there is something to be had of this.
-
-        Returns without it after ``patience`` seconds.
-        """
-        end = math.inf if patience is None else time.monotonic() + patience
-        connection = self._connection
-        # A line that was refused is not replaced before somebody wants something again.
-        while not exchange.has_news() and (now := time.monotonic()) < end:
-            if connection is not self._connection:
-                raise RuntimeError(forks.INHERITED)
-            line = self._connection.line(now)
-            self._connection.work(line, now)
-            if exchange.has_news():
-                break
-            wait = self._connection.wait_seconds(now)
-            left = None if math.isinf(end) else end - now
-            item = line.receive(left if wait is None else wait if left is None else min(wait, left))
-            if item is not None:
-                self._connection.take(item, time.monotonic())
+            for chunk in reading.take(self._caller.call(reading.request(), timeout)):
+                yield chunk
+        if job.is_final:
+            for chunk in reading.finish():
+                yield chunk

@@ -15,7 +15,7 @@ from ganger.storage import errors
 from ganger.storage.job_views import LogLine, StatusChange
 from ganger.storage.jobs import JobStatus
 from ganger.transport import messages
-from ganger.transport.client import async_client, session
+from ganger.transport.client import async_caller, session
 from ganger.transport.client.async_client import AsyncClient
 from ganger.transport.client.client import Client
 
@@ -92,7 +92,7 @@ def test_every_verb_works(daemon: FakeDaemon, data: Path) -> None:
 def test_many_calls_are_under_way_at_once_and_more_wait_their_turn(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(async_client, "CALLS_MAX", 7)
+    monkeypatch.setattr(async_caller, "CALLS_MAX", 7)
 
     async def scene(client: AsyncClient) -> list[int]:
         return await asyncio.gather(*(client.submit(OP) for _ in range(100)))
@@ -103,7 +103,7 @@ def test_many_calls_are_under_way_at_once_and_more_wait_their_turn(
 def test_a_turn_that_does_not_come_is_a_missed_deadline(
     start: Start, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(async_client, "CALLS_MAX", 1)
+    monkeypatch.setattr(async_caller, "CALLS_MAX", 1)
     daemon = start(silent_to=(messages.ReadJob,))
 
     async def scene(client: AsyncClient) -> None:

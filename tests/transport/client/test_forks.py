@@ -119,7 +119,7 @@ def test_a_fork_within_another_threads_call_does_not_lock_the_child(used: Client
             next(watch)
         ended.append("over")
 
-    with used._lock:
+    with used._caller._lock:
         assert in_child(lambda: used.submit(OP, timeout=10)) == "2"
     thread = threading.Thread(target=follow)
     thread.start()
@@ -142,7 +142,7 @@ def test_a_watch_from_before_the_fork_says_that_it_is_the_parents(used: Client) 
         return used.submit(OP, timeout=10)
 
     assert in_child(drop) == "2"
-    other = Client(used._connection._where._beacon.parent)
+    other = Client(used._caller._connection._where._beacon.parent)
     with other:
         other.cancel(1)
         assert next(watch) is not None

@@ -1,29 +1,88 @@
-"""Follows a job and its output at once: the part of a client that needs no sockets.
+"""What a client follows until it ends: watched jobs, or one job with its output. No sockets.
 
-The watch of the job tells when it has ended, the pages of its output come when they are asked for,
-one at a time. So a reader that is slow, or stopped, holds up nobody, and nothing of the output is
-dropped for it.
+The watch of a job says when the job has ended. The pages of its output come one at a time, each
+when the client asks for it: a slow reader delays nobody, and loses no output.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ...storage import errors, output_blocks, settings
 from ...storage.job_views import LogLine, OutputChunk, StatusChange
 from ..messages import OutputPage
 from .exchanges import Call, Exchange
+from .watches import Part
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from .output_reading import OutputReading
     from .session import Session
 
-_SEEN_THERE = (*output_blocks.KINDS, output_blocks.ABOUT_OUTPUT)
+PartT_co = TypeVar("PartT_co", covariant=True)
+
+_IN_OUTPUT = (*output_blocks.KINDS, output_blocks.ABOUT_OUTPUT)
 _WAIT_OUT = (errors.DeadlineError, errors.DaemonUnreachableError, errors.TryAgainError)
-"""With these a page is asked for anew: whether to give up is decided by the watch."""
+"""After these errors the page is requested again: only the watch decides when to give up."""
+
+
+class Following(Protocol[PartT_co]):
+    """What a client follows. Times are monotonic seconds."""
+
+    is_over: bool
+
+    def call_when_changed(self, changed: Callable[[], None]) -> None:
+        """Call this whenever `has_news` may have become true."""
+
+    def has_news(self) -> bool:
+        """Whether `take` has something to do."""
+
+    def take(self, now: float) -> PartT_co | None:
+        """The next part; None if there is none now, or none any more (`is_over`)."""
+
+    @property
+    def exchanges(self) -> list[Exchange]:
+        """The requests under way, for the session to forget at the end."""
+
+
+class WatchFollowing:
+    """Jobs, followed until all have ended: their statuses, and their logs if ``log``.
+
+    ``ids`` None stands for all jobs, for ever; ``is_of_ends`` gives only final statuses.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        *,
+        ids: Sequence[int] | None,
+        log: bool,
+        is_of_ends: bool,
+        now: float,
+        deadline: float | None,
+    ) -> None:
+        self._session = session
+        self._watch = session.watch(ids, log=log, now=now, deadline=deadline, is_of_ends=is_of_ends)
+        self.is_over = False
+
+    def call_when_changed(self, changed: Callable[[], None]) -> None:
+        self._watch.changed = changed
+
+    def has_news(self) -> bool:
+        return self._watch.has_news()
+
+    def take(self, now: float) -> Part | None:
+        part = self._session.next_part(self._watch, now)
+        if part is None and self._watch.is_done:
+            if self._watch.error is not None:
+                raise self._watch.error
+            self.is_over = True
+        return part
+
+    @property
+    def exchanges(self) -> list[Exchange]:
+        return [self._watch]
 
 
 class OutputFollowing:
@@ -36,8 +95,8 @@ class OutputFollowing:
     def __init__(
         self,
         session: Session,
-        reading: OutputReading,
         *,
+        reading: OutputReading,
         log: bool,
         now: float,
         deadline: float | None,
@@ -46,7 +105,7 @@ class OutputFollowing:
         self._session = session
         self._reading = reading
         self._timeout_seconds = timeout_seconds
-        self._stream = session.watch(
+        self._watch = session.watch(
             [reading.job_id], log=log, is_of_ends=not log, now=now, deadline=deadline
         )
         self._call: Call[OutputPage] | None = None
@@ -56,17 +115,14 @@ class OutputFollowing:
         self.is_over = False
 
     def call_when_changed(self, changed: Callable[[], None]) -> None:
-        """Call this whenever `has_news` may have become true."""
-        self._changed = self._stream.changed = changed
+        self._changed = self._watch.changed = changed
 
     def has_news(self) -> bool:
-        """Whether `take` has something to do."""
         if self._chunks or self._call is None or self._call.is_done:
             return True
-        return self._last is None and self._stream.has_news()
+        return self._last is None and self._watch.has_news()
 
-    def take(self, now: float) -> StatusChange | LogLine | OutputChunk | None:
-        """The next part; None if there is none now, or none any more (`is_over`)."""
+    def take(self, now: float) -> Part | OutputChunk | None:
         while not self.is_over:
             if self._chunks:
                 return self._chunks.popleft()
@@ -87,14 +143,13 @@ class OutputFollowing:
 
     @property
     def exchanges(self) -> list[Exchange]:
-        """What is to be forgotten when nobody follows any more."""
-        return [self._stream] if self._call is None else [self._stream, self._call]
+        return [self._watch] if self._call is None else [self._watch, self._call]
 
-    def _next_of_watch(self, now: float) -> StatusChange | LogLine | None:
-        part = self._session.next_part(self._stream, now)
-        while isinstance(part, LogLine) and part.kind in _SEEN_THERE:
-            # The output has this as it came.
-            part = self._session.next_part(self._stream, now)
+    def _next_of_watch(self, now: float) -> Part | None:
+        part = self._session.next_part(self._watch, now)
+        while isinstance(part, LogLine) and part.kind in _IN_OUTPUT:
+            # The chunks of output hold this line already.
+            part = self._session.next_part(self._watch, now)
         if isinstance(part, StatusChange) and part.status.is_final:
             self._last = part
             if self._call is not None:
@@ -103,9 +158,9 @@ class OutputFollowing:
                 self._call = None
             self._reading.is_at_end = False
             return None
-        if part is None and self._stream.is_done:
-            assert self._stream.error is not None
-            raise self._stream.error
+        if part is None and self._watch.is_done:
+            assert self._watch.error is not None
+            raise self._watch.error
         return part
 
     def _ask(self, now: float) -> None:

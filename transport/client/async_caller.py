@@ -1,0 +1,166 @@
+"""How the client for asyncio waits for replies; `caller` is its twin for threads.
+
+One task lets frames come and go while requests are under way, and ends when none is.
+"""
+
+# ruff: noqa: ASYNC109 - the deadline of a call is told to the daemon
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+
+from ...storage import errors
+from ..messages import Request
+from ..zmq.async_wire import AsyncDealer
+from . import forks
+from .connection import Connection
+from .exchanges import ReplyT
+from .following import Following, PartT_co
+
+CALLS_MAX = 1_000
+"""Most calls under way at once; more wait for their turn."""
+
+
+class AsyncCaller:
+    """Makes requests over a connection, for the tasks of one event loop.
+
+    ``timeout_seconds`` is the deadline of a call that gives none of its own.
+    """
+
+    def __init__(
+        self, connect: Callable[[], Connection[AsyncDealer]], timeout_seconds: float
+    ) -> None:
+        self._timeout_seconds = timeout_seconds
+        self._connection = connect()
+        self._places = asyncio.Semaphore(CALLS_MAX)
+        self._pumping: asyncio.Task[None] | None = None
+        self._is_closed = False
+        self._is_inherited = False
+        forks.follow(self._forked)
+
+    def _forked(self) -> None:
+        """In a forked child: the event loop is the parent's, and so is the connection."""
+        self._is_inherited = self._is_closed = True
+        forks.keep((self._connection, self._pumping))
+
+    async def close(self) -> None:
+        """End what is under way, and the connection. Twice is harmless."""
+        self._is_closed = True
+        if self._is_inherited:
+            return
+        pumping, self._pumping = self._pumping, None
+        if pumping is not None:
+            pumping.cancel()
+            await asyncio.wait([pumping])
+        self._connection.close(RuntimeError("the client was closed"), time.monotonic())
+
+    async def call(self, message: Request[ReplyT], timeout: float | None) -> ReplyT:
+        """Make a request and wait for its reply."""
+        self._check_open()
+        deadline = time.monotonic() + (self._timeout_seconds if timeout is None else timeout)
+        try:
+            async with asyncio.timeout(deadline - time.monotonic()):
+                await self._places.acquire()
+        except TimeoutError as error:
+            raise errors.DeadlineError("too many other calls were under way") from error
+        session = self._connection.session
+        try:
+            call = session.request(message, now=time.monotonic(), deadline=deadline)
+            done = asyncio.Event()
+            call.changed = done.set
+            try:
+                self._pump()
+                await done.wait()
+            finally:
+                session.forget(call)
+            return call.result()
+        finally:
+            self._places.release()
+
+    async def call_all(
+        self,
+        messages: Sequence[Request[ReplyT]],
+        timeout: float | None,
+    ) -> list[ReplyT]:
+        """Make several requests at once and wait for their replies."""
+        return await asyncio.gather(*(self.call(message, timeout) for message in messages))
+
+    async def follow(
+        self,
+        begin: Callable[..., Following[PartT_co]],
+        *,
+        timeout: float | None,
+        pause: float | None,
+    ) -> AsyncIterator[PartT_co | None]:
+        """The parts of what ``begin(session, now=..., deadline=...)`` makes, until it is over.
+
+        None comes after each ``pause`` in which the daemon was there and no part came.
+        """
+        self._check_open()
+        session = self._connection.session
+        now = time.monotonic()
+        following = begin(session, now=now, deadline=None if timeout is None else now + timeout)
+        news = asyncio.Event()
+        following.call_when_changed(news.set)
+        try:
+            while True:
+                news.clear()
+                part = following.take(time.monotonic())
+                if part is not None:
+                    yield part
+                elif following.is_over:
+                    return
+                else:
+                    self._pump()
+                    if not await _happened(news, pause) and session.is_connected:
+                        yield None
+        finally:
+            for exchange in following.exchanges:
+                session.forget(exchange)
+            if not self._is_closed:
+                self._pump()
+
+    def _check_open(self) -> None:
+        if self._is_inherited:
+            raise RuntimeError(forks.INHERITED)
+        if self._is_closed:
+            raise RuntimeError("the client was closed")
+
+    def _pump(self) -> None:
+        """Have the task look at what is new, or start it."""
+        if self._is_inherited:
+            raise RuntimeError(forks.INHERITED)
+        line = self._connection.open_line
+        if self._pumping is None or self._pumping.done():
+            if not self._is_idle():
+                self._pumping = asyncio.get_running_loop().create_task(self._pump_until_idle())
+        elif line is not None:
+            line.interrupt()
+
+    async def _pump_until_idle(self) -> None:
+        try:
+            while not self._is_idle():
+                now = time.monotonic()
+                line = self._connection.line(now)
+                self._connection.work(line, now)
+                if self._is_idle():
+                    return
+                item = await line.receive(self._connection.wait_seconds(now))
+                if item is not None:
+                    self._connection.take(item, time.monotonic())
+        except Exception as error:  # noqa: BLE001 - every caller that waits raises it
+            self._connection.session.fail_all(error)
+
+    def _is_idle(self) -> bool:
+        return self._connection.session.is_idle
+
+
+async def _happened(news: asyncio.Event, seconds: float | None) -> bool:
+    """Wait for news, if ``seconds`` are given for so long; whether there are any."""
+    try:
+        async with asyncio.timeout(seconds):
+            await news.wait()
+    except TimeoutError:
+        return False
+    return True

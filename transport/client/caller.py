@@ -1,0 +1,161 @@
+"""How the client for ordinary Python waits for replies; `async_caller` is its twin for asyncio.
+
+The thread that waits lets frames come and go, for all requests of the client.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+
+from ...storage import errors
+from ..messages import Request
+from ..zmq.wire import Dealer
+from . import forks
+from .connection import Connection
+from .exchanges import Call, Exchange, ReplyT
+from .following import Following, PartT_co
+
+
+class Caller:
+    """Makes requests over a connection, for threads that take turns.
+
+    ``timeout_seconds`` is the deadline of a call that gives none of its own.
+    """
+
+    def __init__(self, connect: Callable[[], Connection[Dealer]], timeout_seconds: float) -> None:
+        self._timeout_seconds = timeout_seconds
+        self._connect = connect
+        self._connection = connect()
+        self._lock = threading.Lock()
+        self._abandoned: deque[Exchange] = deque()
+        self._is_closed = False
+        forks.follow(self._forked)
+
+    def _forked(self) -> None:
+        """In a forked child: make a connection of its own. What is under way is the parent's."""
+        forks.keep(self._connection)
+        self._connection = self._connect()
+        # Another thread of the parent may hold the old lock.
+        self._lock = threading.Lock()
+        self._abandoned = deque()
+
+    def close(self) -> None:
+        """End what is under way, and the connection. Twice is harmless."""
+        with self._lock:
+            self._is_closed = True
+            self._connection.close(RuntimeError("the client was closed"), time.monotonic())
+
+    def call(self, message: Request[ReplyT], timeout: float | None) -> ReplyT:
+        """Make a request and wait for its reply."""
+        return self.call_all([message], timeout)[0]
+
+    def call_all(self, messages: Sequence[Request[ReplyT]], timeout: float | None) -> list[ReplyT]:
+        """Make several requests at once and wait for their replies; one deadline is for all."""
+        deadline = time.monotonic() + (self._timeout_seconds if timeout is None else timeout)
+        calls: list[Call[ReplyT]] = []
+        with self._turn(deadline):
+            session = self._connection.session
+            try:
+                for message in messages:
+                    call = session.request(message, now=time.monotonic(), deadline=deadline)
+                    calls.append(call)
+                for call in calls:
+                    self._pump_for(call)
+            finally:
+                for call in calls:
+                    self._connection.session.forget(call)
+        return [call.result() for call in calls]
+
+    def follow(
+        self,
+        begin: Callable[..., Following[PartT_co]],
+        *,
+        timeout: float | None,
+        pause: float | None,
+    ) -> Iterator[PartT_co | None]:
+        """The parts of what ``begin(session, now=..., deadline=...)`` makes, until it is over.
+
+        None comes after each ``pause`` in which the daemon was there and no part came.
+        """
+        connection = self._connection
+        session = connection.session
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with self._turn(deadline):
+            following = begin(session, now=time.monotonic(), deadline=deadline)
+        try:
+            while True:
+                with self._turn(deadline, connection):
+                    part = following.take(time.monotonic())
+                    if part is None and not following.is_over:
+                        self._pump_for(following, pause)
+                        if following.has_news() or not session.is_connected:
+                            continue
+                if part is None and following.is_over:
+                    return
+                yield part
+        finally:
+            for exchange in following.exchanges:
+                self._abandon(exchange, connection)
+
+    def _abandon(self, exchange: Exchange, connection: Connection[Dealer]) -> None:
+        if connection is not self._connection:
+            # It is the parent's, and ends there.
+            return
+        # A generator may be thrown away at any moment, even while this very thread holds the
+        # lock: then the next thread that takes the lock cleans up.
+        self._abandoned.append(exchange)
+        lock = self._lock
+        if lock.acquire(blocking=False):
+            try:
+                self._forget_abandoned()
+                self._connection.flush(time.monotonic())
+            finally:
+                lock.release()
+
+    def _forget_abandoned(self) -> None:
+        while self._abandoned:
+            self._connection.session.forget(self._abandoned.popleft())
+
+    @contextlib.contextmanager
+    def _turn(
+        self, deadline: float | None, connection: Connection[Dealer] | None = None
+    ) -> Iterator[None]:
+        """Have the client for this thread; ``connection`` says which one its request began on."""
+        lock = self._lock
+        patience = -1 if deadline is None else max(0.0, deadline - time.monotonic())
+        if not lock.acquire(timeout=patience):
+            raise errors.DeadlineError("another thread used this client for too long")
+        try:
+            if self._is_closed:
+                raise RuntimeError("the client was closed")
+            if connection not in {None, self._connection}:
+                raise RuntimeError(forks.INHERITED)
+            self._forget_abandoned()
+            yield
+        finally:
+            lock.release()
+
+    def _pump_for(
+        self, wanted: Exchange | Following[object], patience: float | None = None
+    ) -> None:
+        """Let frames come and go until ``wanted`` has news, or ``patience`` seconds are over."""
+        end = math.inf if patience is None else time.monotonic() + patience
+        connection = self._connection
+        # A line that was refused is replaced only when the next request comes.
+        while not wanted.has_news() and (now := time.monotonic()) < end:
+            if connection is not self._connection:
+                raise RuntimeError(forks.INHERITED)
+            line = connection.line(now)
+            connection.work(line, now)
+            if wanted.has_news():
+                break
+            wait = connection.wait_seconds(now)
+            left = None if math.isinf(end) else end - now
+            item = line.receive(left if wait is None else wait if left is None else min(wait, left))
+            if item is not None:
+                connection.take(item, time.monotonic())
