@@ -28,19 +28,6 @@ from ..runtime.component import Component
 if TYPE_CHECKING:
     from ...transport.addresses import Envelope
 
-ConfigMessage = (
-    messages.ReportConfiguration
-    | messages.ReplaceFilter
-    | messages.DeleteFilter
-    | messages.ListFilters
-    | messages.LastIdReported
-    | messages.RulesInForce
-    | messages.LimitInForce
-    | messages.ReadLimits
-    | messages.SetLimits
-    | messages.ComponentReplaced
-)
-
 
 class _Changes:
     """Changes of one kind, numbered, and who waits for an answer until they are in force."""
@@ -101,7 +88,7 @@ class ConfigStore(Component):
 
     def receive(self, envelope: Envelope) -> None:  # noqa: C901 - a table
         """Handle one message."""
-        message: ConfigMessage = envelope.message  # type: ignore[assignment]
+        message: messages.ConfigMessage = envelope.message  # type: ignore[assignment]
         match message:
             case messages.ReportConfiguration():
                 self._report()

@@ -36,10 +36,6 @@ if TYPE_CHECKING:
     from ...transport.addresses import ComponentAddress
     from ...transport.zmq.wire import Credentials, Incoming
 
-ListenerMessage = (
-    messages.ReplyDue | messages.FramesWaiting | messages.DoorMissing | messages.ComponentReplaced
-)
-
 _LASTING = (messages.WatchJobs, messages.AttachJob, messages.RequestLocks)
 """Requests that may stay open for as long as somebody wants."""
 
@@ -178,7 +174,7 @@ class WireListener(PollingComponent):
 
     def receive(self, envelope: Envelope) -> None:
         """Send a reply, or tell that one will never come."""
-        message: ListenerMessage = envelope.message  # type: ignore[assignment]
+        message: messages.ListenerMessage = envelope.message  # type: ignore[assignment]
         match message:
             case messages.ReplyDue():
                 self._send(message.peer, message.number, message.message)

@@ -33,23 +33,6 @@ if TYPE_CHECKING:
     from ...storage.processes import Mark
     from ...transport.addresses import Address
 
-ExecutorMessage = (
-    messages.StartJobs
-    | messages.HandOverConfirmed
-    | messages.RefuseHandOver
-    | messages.AdoptJobs
-    | messages.TellJob
-    | messages.KillDue
-    | messages.RequestDue
-    | messages.WatchDue
-    | messages.ComponentReplaced
-    | messages.StartForkServer
-    | messages.ReportCounts
-    | messages.JobHello
-    | messages.JobLeft
-    | messages.AttachJob
-)
-
 
 class ChannelAddress:
     """The address of a job process at the end of its channel; any thread may tell it."""
@@ -137,7 +120,7 @@ class Executor(PollingComponent):
 
     def receive(self, envelope: Envelope) -> None:  # noqa: C901, PLR0912 - a table
         """Handle one message."""
-        message: ExecutorMessage = envelope.message  # type: ignore[assignment]
+        message: messages.ExecutorMessage = envelope.message  # type: ignore[assignment]
         match message:
             case messages.StartJobs():
                 for job_id, needs_user_opcodes in message.jobs:

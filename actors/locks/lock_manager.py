@@ -26,17 +26,6 @@ if TYPE_CHECKING:
     from ...transport.addresses import Envelope
     from ...transport.messages import Message
 
-LockMessage = (
-    messages.RequestLocks
-    | messages.ReleaseLocks
-    | messages.OwnerEnded
-    | messages.OwnersDoubted
-    | messages.ListLocks
-    | messages.ExplainOwner
-    | messages.SimulateLocks
-    | messages.DiskRetried
-)
-
 _WAITING_SHOWN_MAX = 200
 
 
@@ -57,7 +46,7 @@ class LockManager(Component):
 
     def receive(self, envelope: Envelope) -> None:
         """Handle one message."""
-        message: LockMessage = envelope.message  # type: ignore[assignment]
+        message: messages.LockMessage = envelope.message  # type: ignore[assignment]
         match message:
             case messages.RequestLocks():
                 self._request(envelope, message)

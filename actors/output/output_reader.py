@@ -18,8 +18,6 @@ from .page_waits import Held, Holding
 if TYPE_CHECKING:
     from ...transport.addresses import Envelope
 
-ReaderMessage = messages.ReadOutput | messages.OutputGrew
-
 
 class OutputReader(Component):
     """Reads, and never writes, the output of jobs."""
@@ -32,7 +30,7 @@ class OutputReader(Component):
 
     def receive(self, envelope: Envelope) -> None:
         """Handle one message."""
-        message: ReaderMessage = envelope.message  # type: ignore[assignment]
+        message: messages.ReaderMessage = envelope.message  # type: ignore[assignment]
         match message:
             case messages.ReadOutput():
                 self._read(envelope, message)

@@ -29,57 +29,6 @@ from .submission_keys import InFlight, QueueKeys
 if TYPE_CHECKING:
     from ...transport.addresses import Envelope
 
-QueueMessage = (
-    messages.SubmitJobs
-    | messages.ListJobs
-    | messages.ReadJob
-    | messages.WatchJobs
-    | messages.StopWatch
-    | messages.PeerGone
-    | messages.CancelJob
-    | messages.ArchiveJob
-    | messages.AutoArchiveJobs
-    | messages.ChangeJobPriority
-    | messages.RecordState
-    | messages.JobWaits
-    | messages.JobTold
-    | messages.AskDependencies
-    | messages.AskGate
-    | messages.JobReturns
-    | messages.CancelAnswered
-    | messages.PriorityAnswered
-    | messages.JobsChosen
-    | messages.ReportStatuses
-    | messages.ReportQueue
-    | messages.ReportRunning
-    | messages.HandOverAsked
-    | messages.JobExited
-    | messages.StartFailed
-    | messages.RuleChainChanged
-    | messages.ChainNoted
-    | messages.LimitNoted
-    | messages.ReportJobs
-    | messages.SweepJobs
-    | messages.JobsRejected
-    | messages.ReportLastId
-    | messages.ExplainJob
-    | messages.SetDrain
-    | messages.RetryJob
-    | messages.ListDependencies
-    | messages.TestFilters
-    | messages.Simulate
-    | messages.SimulationPage
-    | messages.SimulationDone
-    | messages.SimulationFailed
-    | messages.LocksSimulated
-    | messages.PendingExplained
-    | messages.OwnerExplained
-    | messages.ReportCounts
-    | messages.DiskRetried
-    | messages.JournalCut
-    | messages.ComponentReplaced
-)
-
 
 class _New(msgspec.Struct, frozen=True):
     """The accepted jobs of one submission, on their way to the disk."""
@@ -102,7 +51,7 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers, QueueKeys):
 
     def receive(self, envelope: Envelope) -> None:  # noqa: C901, PLR0912, PLR0915
         """Handle one message."""
-        message: QueueMessage = envelope.message  # type: ignore[assignment]
+        message: messages.QueueMessage = envelope.message  # type: ignore[assignment]
         match message:
             case _ if self._door is None and _needs_rules(message):
                 self._before_rules.append(envelope)
@@ -472,7 +421,7 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers, QueueKeys):
         self._report_queue()
 
 
-def _needs_rules(message: QueueMessage) -> bool:
+def _needs_rules(message: messages.QueueMessage) -> bool:
     """Whether nothing can be said to this before the filter rules are known."""
     match message:
         case messages.RecordState():

@@ -32,19 +32,6 @@ from . import filtering, rule_changes
 if TYPE_CHECKING:
     from ...transport.addresses import Envelope
 
-FilterMessage = (
-    messages.RulesChanged
-    | messages.JobsArrived
-    | messages.JobReprioritised
-    | messages.JobsFinished
-    | messages.WindowDue
-    | messages.JudgingDue
-    | messages.ReportChain
-    | messages.ExplainPending
-    | messages.JudgeTest
-    | messages.JudgeSimulation
-)
-
 Work = Generator[object, None, None]
 """What is done in slices: it pauses whenever one is over."""
 
@@ -101,7 +88,7 @@ class FilterEvaluator(Component):
 
     def receive(self, envelope: Envelope) -> None:  # noqa: C901 - a table
         """Handle one message."""
-        message: FilterMessage = envelope.message  # type: ignore[assignment]
+        message: messages.FilterMessage = envelope.message  # type: ignore[assignment]
         match message:
             case messages.RulesChanged():
                 self._change_rules(message)

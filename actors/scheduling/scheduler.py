@@ -14,17 +14,6 @@ from .scheduling import Schedule
 if TYPE_CHECKING:
     from ...transport.addresses import Envelope
 
-SchedulerMessage = (
-    messages.JobsJudged
-    | messages.JobsFinished
-    | messages.StatusesReported
-    | messages.JobReprioritised
-    | messages.LimitsChanged
-    | messages.RuleChainChanged
-    | messages.ExplainPending
-    | messages.RunSimulation
-)
-
 
 class Scheduler(Component):
     """Runs a pass at the end of each turn in which something could have made a job ready."""
@@ -44,7 +33,7 @@ class Scheduler(Component):
 
     def receive(self, envelope: Envelope) -> None:  # noqa: C901 - a table
         """Note what has changed; the pass follows at the end of the turn."""
-        message: SchedulerMessage = envelope.message  # type: ignore[assignment]
+        message: messages.SchedulerMessage = envelope.message  # type: ignore[assignment]
         self._is_due = True
         match message:
             case messages.JobsJudged():

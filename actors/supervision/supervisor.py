@@ -25,19 +25,6 @@ if TYPE_CHECKING:
 
     from ...transport.addresses import Envelope
 
-SupervisorMessage = (
-    messages.ReadInfo
-    | messages.StopDaemon
-    | messages.CrashComponent
-    | messages.QueueReport
-    | messages.ExecutorReport
-    | messages.ComponentReady
-    | messages.ComponentFailed
-    | messages.ComponentHung
-    | messages.RestartDue
-    | messages.StopAsked
-)
-
 _Report = messages.QueueReport | messages.ExecutorReport
 
 _REPORTERS = ("job_queue", "executor")
@@ -105,7 +92,7 @@ class Supervisor(Component):
 
     def receive(self, envelope: Envelope) -> None:
         """Handle one message."""
-        message: SupervisorMessage = envelope.message  # type: ignore[assignment]
+        message: messages.SupervisorMessage = envelope.message  # type: ignore[assignment]
         match message:
             case messages.ReadInfo():
                 self._ask_for_info(envelope)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections import Counter
 from typing import Any, get_args, get_origin
 
 import msgpack
@@ -29,6 +30,7 @@ ALL: list[type[Message]] = [
     for _, found in inspect.getmembers(messages, inspect.isclass)
     if issubclass(found, Message) and found not in ABSTRACT
 ]
+FILES = {"job_queue": [f"job_queue_from_{sender}" for sender in ("clients", "jobs", "components")]}
 SPEC = messages.JobSpec(ops=[{"OP_ID": "OP_X", "a": 1}], priority=-5, depends=[(-1, ["error"])])
 OWNER = Owner(7, "/l/job_000007_1", 815)
 
@@ -60,15 +62,40 @@ def test_a_request_names_its_replies(kind: type[Message]) -> None:
     assert all(issubclass(reply, Reply) for reply in replies)
 
 
-def test_what_comes_from_outside_has_a_receiver() -> None:
+def _declared(file: str) -> set[type[Message]]:
+    """The requests and notices in one file of the package."""
+    name = f"{messages.__name__}.{file}"
+    return {kind for kind in ALL if kind.__module__ == name and not issubclass(kind, Reply)}
+
+
+@pytest.mark.parametrize("component", messages.ACCEPTED)
+def test_a_component_accepts_what_is_declared_for_it(component: str) -> None:
+    files = FILES.get(component, [component])
+    accepted = set(get_args(messages.ACCEPTED[component]))
+    assert set().union(*map(_declared, files)) == accepted - _declared("several")
+
+
+def test_what_is_declared_for_several_components_has_several_receivers() -> None:
+    accepted = Counter(each for union in messages.ACCEPTED.values() for each in get_args(union))
+    of_several = {kind for kind, receivers in accepted.items() if receivers > 1}
+    assert of_several | {messages.Boot} == _declared("several")
+
+
+def test_every_message_has_a_receiver() -> None:
+    named = {messages.Boot, *get_args(messages.ToJob), *get_args(messages.ClientReply)}
+    assert named.union(*map(get_args, messages.ACCEPTED.values())) == set(ALL)
+
+
+def test_what_comes_from_outside_has_one_receiver() -> None:
     assert set(RECEIVERS) == set(CLIENT_REQUESTS) | set(JOB_MESSAGES)
-    assert set(RECEIVERS.values()) == {
-        "config_store", "executor", "job_queue", "lock_manager", "output_reader", "supervisor",
-    }  # fmt: skip
+    assert not set(RECEIVERS) & _declared("several")
 
 
 def test_clients_and_jobs_say_different_things() -> None:
     assert not set(CLIENT_REQUESTS) & set(JOB_MESSAGES)
+    assert set(CLIENT_REQUESTS) >= _declared("job_queue_from_clients")
+    assert set(JOB_MESSAGES) >= _declared("job_queue_from_jobs")
+    assert not _declared("job_queue_from_components") & set(RECEIVERS)
 
 
 def test_only_requests_are_waited_for() -> None:

@@ -1,0 +1,141 @@
+"""Every message of Ganger, and who may say it to whom: the first file to read.
+
+A message is a frozen value. The same object lies in a mailbox and, packed by `frames`,
+travels over a socket. A request names its reply (``Request[Reply]``); a notice has none;
+a stream is a request with many replies, until its last part.
+
+Names: request = verb + noun, notice = past tense, reply = noun. Identifier, sender,
+deadline and trace belong to the envelope (`addresses`), not here.
+
+Each file holds what one receiver accepts, and its replies; a message that several components
+accept lies in `several`, a value that several files need in `values`. A new message is a class
+in the file of its receiver, its name in a union below, and a ``case`` in the receiver: the type
+checker misses the ``case``, a test the name.
+"""
+
+from __future__ import annotations
+
+from types import UnionType
+from typing import get_args
+
+from .base import *
+from .config_store import *
+from .executor import *
+from .filter_evaluator import *
+from .job import *
+from .job_queue_from_clients import *
+from .job_queue_from_components import *
+from .job_queue_from_jobs import *
+from .lock_manager import *
+from .output_reader import *
+from .scheduler import *
+from .several import *
+from .supervisor import *
+from .values import *
+from .wire_listener import *
+
+# fmt: off
+# ---------------------------------------------------------------- what clients may say
+
+QueueRequest = (
+    SubmitJobs | ListJobs | ReadJob | WatchJobs | StopWatch | RetryJob | SetDrain
+    | CancelJob | ChangeJobPriority | ArchiveJob | AutoArchiveJobs
+    | ExplainJob | ListDependencies | TestFilters | Simulate
+)
+ConfigRequest = ReplaceFilter | DeleteFilter | ListFilters | ReadLimits | SetLimits
+SupervisorRequest = ReadInfo | StopDaemon | CrashComponent
+
+ClientRequest = QueueRequest | ConfigRequest | SupervisorRequest | ListLocks | ReadOutput
+
+ClientReply = (
+    JobsSubmitted | JobRows | JobDocument | JobChanged | JobLogged | WatchEnded
+    | CancelOutcome | PriorityOutcome | ArchiveOutcome
+    | JobExplained | DependenciesListed | FiltersTested | Simulated
+    | FilterStored | FiltersListed | LimitsRead | LocksListed | OutputPage | DaemonInfo
+    | Done | Failure
+)
+
+# ---------------------------------------------------------------- what a job process may say
+
+QueueReportOfJob = (
+    RecordState | JobWaits | JobReturns | JobTold | AskDependencies | AskGate
+    | CancelAnswered | PriorityAnswered
+)
+LockRequestOfJob = RequestLocks | ReleaseLocks
+ExecutorReportOfJob = JobHello | JobLeft | AttachJob
+
+JobMessage = QueueReportOfJob | LockRequestOfJob | ExecutorReportOfJob | OutputGrew
+
+ToJob = (
+    JobGo | CancelRequested | PriorityRequested | GateChanged | ResendRequested
+    | StateRecorded | GateAnswered | DependencyOutcome | LocksGranted | LocksPending
+    | Done | Failure
+)
+
+# ---------------------------------------------------------------- what each component accepts
+# The names above come from outside. All others are said by components.
+
+ConfigMessage = (
+    ConfigRequest
+    | ReportConfiguration | LastIdReported | RulesInForce | LimitInForce | ComponentReplaced
+)
+LockMessage = (
+    ListLocks | LockRequestOfJob
+    | OwnerEnded | OwnersDoubted | ExplainOwner | SimulateLocks | DiskRetried
+)
+FilterMessage = (
+    RulesChanged | JobsArrived | JobReprioritised | JobsFinished | ReportChain | ExplainPending
+    | JudgeTest | JudgeSimulation | JudgingDue | WindowDue
+)
+SchedulerMessage = (
+    JobsJudged | JobsFinished | JobReprioritised | StatusesReported | LimitsChanged
+    | RuleChainChanged | ExplainPending | RunSimulation
+)
+QueueMessage = (
+    QueueRequest | QueueReportOfJob
+    | JobsChosen | JobsRejected | ReportStatuses | ReportQueue | ReportRunning | ReportJobs
+    | ReportLastId | ReportCounts | SweepJobs | RuleChainChanged | ChainNoted | LimitNoted
+    | HandOverAsked | JobExited | StartFailed | PeerGone | ComponentReplaced
+    | SimulationPage | SimulationDone | SimulationFailed | LocksSimulated
+    | PendingExplained | OwnerExplained | DiskRetried | JournalCut
+)
+ReaderMessage = ReadOutput | OutputGrew
+ExecutorMessage = (
+    ExecutorReportOfJob
+    | StartJobs | AdoptJobs | HandOverConfirmed | RefuseHandOver | TellJob
+    | StartForkServer | ReportCounts | ComponentReplaced | RequestDue | WatchDue | KillDue
+)
+ListenerMessage = ReplyDue | FramesWaiting | DoorMissing | ComponentReplaced
+SupervisorMessage = (
+    SupervisorRequest
+    | ComponentReady | ComponentFailed | ComponentHung | QueueReport | ExecutorReport
+    | RestartDue | StopAsked
+)
+# fmt: on
+
+ACCEPTED: dict[str, UnionType] = {
+    "config_store": ConfigMessage,
+    "lock_manager": LockMessage,
+    "filter_evaluator": FilterMessage,
+    "scheduler": SchedulerMessage,
+    "job_queue": QueueMessage,
+    "output_reader": ReaderMessage,
+    "executor": ExecutorMessage,
+    "wire_listener": ListenerMessage,
+    "supervisor": SupervisorMessage,
+}
+"""What each component accepts, besides `Boot`."""
+
+CLIENT_REQUESTS: tuple[type[Message], ...] = get_args(ClientRequest)
+JOB_MESSAGES: tuple[type[Message], ...] = get_args(JobMessage)
+
+RECEIVERS: dict[type[Message], str] = {
+    kind: component
+    for component, accepted in ACCEPTED.items()
+    for kind in get_args(accepted)
+    if kind in CLIENT_REQUESTS or kind in JOB_MESSAGES
+}
+"""Which component receives what comes in from outside the daemon."""
+
+WAITING_REQUESTS: tuple[type[Message], ...] = (WatchJobs, RequestLocks)
+"""Requests that are rightly answered late: the listener sets them no deadline."""

@@ -1,0 +1,110 @@
+"""Values inside messages of several receivers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ...storage.jobs import JobStatus
+
+TrailEntry = tuple[str, str, int]
+"""Source, text, nanoseconds since the epoch."""
+
+
+class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One job of a submission.
+
+    ``reason`` is appended to each opcode's trail, ``priority`` set on each opcode that has
+    none, ``depends`` put on the first opcode; negative ids count back within the submission
+    (-1 is the job before this one).
+    """
+
+    ops: list[dict[str, Any]]
+    reason: list[TrailEntry] = []
+    priority: int | None = None
+    depends: list[tuple[int, list[str]]] = []
+
+
+class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """What the daemon keeps in memory of each live job."""
+
+    id: int
+    status: JobStatus
+    summary: str
+    priority: int
+    received: float | None = None
+    started: float | None = None
+    ended: float | None = None
+    process_id: int | None = None
+    archived: bool = False
+    reason: str = ""
+
+
+class PendingJob(msgspec.Struct, frozen=True, kw_only=True):
+    """What the scheduler must know of a job: its order and what it waits for.
+
+    ``depends`` holds (job id, accepted final statuses) of the next opcode; ``limits`` the ad-hoc
+    rate limits that its reasons name, each with the number of jobs that may run under it.
+    In a simulation a job with a run slot may be ``is_idle``: none of its opcodes runs now;
+    ``is_unbegun``: none has run.
+    """
+
+    id: int
+    priority: int
+    depends: tuple[tuple[int, tuple[str, ...]], ...] = ()
+    limits: tuple[tuple[str, int], ...] = ()
+    is_idle: bool = False
+    is_unbegun: bool = False
+
+
+class JobArrived(msgspec.Struct, frozen=True, kw_only=True):
+    """A pending job as the filter evaluator sees it.
+
+    ``inputs`` of its opcodes are None where nobody has looked at them yet: they are asked for
+    when they matter (`ReportJobs`), or read from the job's file if they are ``is_in_file``.
+    """
+
+    job: PendingJob
+    inputs: list[dict[str, Any]] | None
+    is_in_file: bool = False
+
+
+class JobVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """A job with the rule that applies to it: action and, for a limit, its number.
+
+    ``chain``: the rule chain under which this holds; 0: it has not been judged.
+    """
+
+    job: PendingJob
+    action: str = "ACCEPT"
+    rule: str | None = None
+    limit: int | None = None
+    chain: int = 0
+
+
+class ChosenUnder(msgspec.Struct, frozen=True):
+    """Under which rules a job was let through: the chain, and the limit that it took a place in.
+
+    ``chain`` 0: nobody knows. ``limit`` names a `RATE_LIMIT` rule and its number; "": none.
+    """
+
+    chain: int = 0
+    limit: str = ""
+
+
+class LockRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of the lock list; ``owners`` and ``pending`` name jobs (or other owners)."""
+
+    name: str
+    mode: str | None
+    owners: list[str]
+    pending: list[tuple[str, list[str]]]
+
+
+class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that would not start or go on, and the first thing that would hold it back."""
+
+    id: int
+    kind: str
+    text: str
