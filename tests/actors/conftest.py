@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.actors.queue_stage import Queue
-from tests.actors.stage import Stage, Timer
+from tests.actors.queue.queue_stage import Queue
+from tests.actors.runtime.stage import Stage, Timer
 
 
 @pytest.fixture

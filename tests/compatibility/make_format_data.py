@@ -20,8 +20,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.actors.queue_stage import DELAY, Queue, spec
-from tests.actors.stage import Stage
+from tests.actors.queue.queue_stage import DELAY, Queue, spec
+from tests.actors.runtime.stage import Stage
 
 from ganger.actors.config.config_store import ConfigStore
 from ganger.actors.locks.lock_manager import LockManager

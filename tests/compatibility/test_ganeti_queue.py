@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.actors.stage import Stage, Staged
+from tests.actors.runtime.stage import Stage, Staged
 
 from ganger.actors.config.config_store import ConfigStore
 from ganger.actors.queue.job_queue import JobQueue

@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.actors.queue_stage import DELAY
-from tests.actors.stage import Stage, Staged, Timer
+from tests.actors.queue.queue_stage import DELAY
+from tests.actors.runtime.stage import Stage, Staged, Timer
 from tests.compatibility.make_format_data import EXEC
 from tests.faults.harness import Daemon
 

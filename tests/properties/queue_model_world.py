@@ -20,7 +20,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import msgspec
-from tests.actors.stage import Asker, Stage
+from tests.actors.runtime.stage import Asker, Stage
 
 from ganger.actors.config.config_store import ConfigStore
 from ganger.actors.locks.lock_manager import LockManager

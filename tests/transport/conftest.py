@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.transport.doors import LOOPBACK
-from tests.transport.fake_daemon import FakeDaemon, data_directory
+from tests.transport.client.fake_daemon import FakeDaemon, data_directory
+from tests.transport.zmq.routers import LOOPBACK
 
 from ganger.transport.zmq.wire import Dealer, Router
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.actors.queue_stage import refuse
-from tests.actors.stage import Asker, Stage, Staged
+from tests.actors.queue.queue_stage import refuse
+from tests.actors.runtime.stage import Asker, Stage, Staged
 
 from ganger.actors.config.config_store import ConfigStore
 from ganger.storage import config_files, settings

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.actors.stage import Stage, Staged
+from tests.actors.runtime.stage import Stage, Staged
 
 from ganger.actors.doors import wire_listener
 from ganger.actors.doors.wire_listener import WireListener

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import pytest
-from tests.actors.lock_owner import LockOwner
+from tests.actors.processes.lock_owner import LockOwner
 
 from ganger.actors.execution import executor
 from ganger.actors.execution.watching import Phase

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from tests.actors.stage import Asker, Stage, Staged, Timer
+from tests.actors.runtime.stage import Asker, Stage, Staged, Timer
 
 from ganger.actors.locks.lock_manager import LockManager
 from ganger.storage import lock_files, processes

@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.actors.stage import Asker, Stage, Staged
+from tests.actors.runtime.stage import Asker, Stage, Staged
 
 from ganger.actors.output.output_reader import OutputReader
 from ganger.storage import settings, spool

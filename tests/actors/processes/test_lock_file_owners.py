@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.actors.lock_owner import LockOwner
+from tests.actors.processes.lock_owner import LockOwner
 
 from ganger.actors.processes import lock_file_owners
 

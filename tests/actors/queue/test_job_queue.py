@@ -7,7 +7,7 @@ import os
 from unittest import mock
 
 import pytest
-from tests.actors.queue_stage import DELAY, Queue, spec
+from tests.actors.queue.queue_stage import DELAY, Queue, spec
 
 from ganger.storage import errors, jobs, settings
 from ganger.storage.jobs import JobStatus

@@ -10,8 +10,8 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from tests.actors.queue_stage import Queue, refuse, spec
-from tests.actors.stage import Timer
+from tests.actors.queue.queue_stage import Queue, refuse, spec
+from tests.actors.runtime.stage import Timer
 
 from ganger.storage import errors, jobs, settings
 from ganger.storage.jobs import JobStatus

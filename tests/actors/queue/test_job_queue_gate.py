@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.actors.queue_stage import Queue, spec
-from tests.actors.stage import Asker, Staged
+from tests.actors.queue.queue_stage import Queue, spec
+from tests.actors.runtime.stage import Asker, Staged
 
 from ganger.actors.queue.job_queue import JobQueue
 from ganger.storage.jobs import JobStatus

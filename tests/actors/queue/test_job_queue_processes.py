@@ -7,8 +7,8 @@ import time
 
 import msgspec
 import pytest
-from tests.actors.queue_stage import Queue, spec
-from tests.actors.stage import Asker
+from tests.actors.queue.queue_stage import Queue, spec
+from tests.actors.runtime.stage import Asker
 
 from ganger.actors.queue import job_store, queries
 from ganger.storage import jobs

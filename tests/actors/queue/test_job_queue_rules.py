@@ -6,8 +6,8 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from tests.actors.queue_stage import DELAY, Queue, spec
-from tests.actors.stage import Staged
+from tests.actors.queue.queue_stage import DELAY, Queue, spec
+from tests.actors.runtime.stage import Staged
 
 from ganger.actors.queue.job_queue import JobQueue
 from ganger.storage import errors, job_files, settings

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 import structlog
-from tests.actors.stage import Asker
+from tests.actors.runtime.stage import Asker
 
 from ganger.actors.queue.job_table import JobTable, Phase, Row, row_of
 from ganger.actors.queue.ledger import Ledger

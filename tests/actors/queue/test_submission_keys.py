@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.actors.queue_stage import DELAY, Queue, spec
+from tests.actors.queue.queue_stage import DELAY, Queue, spec
 
 from ganger.actors.queue import repeating
 from ganger.storage import catalogue, jobs, opcodes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.actors.stage import Asker
+from tests.actors.runtime.stage import Asker
 
 from ganger.actors.queue.job_table import Row
 from ganger.actors.queue.subscriptions import Watch, WatchList

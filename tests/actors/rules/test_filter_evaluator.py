@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.actors.stage import Stage, Staged, Timer
+from tests.actors.runtime.stage import Stage, Staged, Timer
 
 from ganger.actors.rules.filter_evaluator import FilterEvaluator
 from ganger.storage import jobs, settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.actors.stage import Asker, Stage, Staged
+from tests.actors.runtime.stage import Asker, Stage, Staged
 
 from ganger.actors.rules.filter_evaluator import FilterEvaluator
 from ganger.storage import settings

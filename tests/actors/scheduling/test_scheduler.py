@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from unittest import mock
 
-from tests.actors.stage import Stage, Staged
+from tests.actors.runtime.stage import Stage, Staged
 
 from ganger.actors.scheduling.scheduler import Scheduler
 from ganger.storage import settings

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from itertools import permutations
 
 import pytest
-from tests.actors.schedules import schedule, started, verdict
+from tests.actors.scheduling.schedules import schedule, started, verdict
 
 from ganger.actors.scheduling.depending import Dependencies, Outcome, dependency_outcome
 from ganger.actors.scheduling.scheduling import Doomed, Pass

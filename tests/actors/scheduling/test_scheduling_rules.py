@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.actors.schedules import CHAIN, schedule, started, verdict
+from tests.actors.scheduling.schedules import CHAIN, schedule, started, verdict
 
 from ganger.actors.scheduling.scheduling import Doomed, Pass, Schedule
 from ganger.storage.jobs import JobStatus

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 
 import pytest
-from tests.actors.stage import Stage, Staged, Timer
+from tests.actors.runtime.stage import Stage, Staged, Timer
 
 from ganger.actors.scheduling.scheduler import Scheduler
 from ganger.actors.supervision.placement import COMPONENTS

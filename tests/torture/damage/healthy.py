@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from tests.actors.queue_stage import Queue
-from tests.actors.stage import Stage, Staged
+from tests.actors.queue.queue_stage import Queue
+from tests.actors.runtime.stage import Stage, Staged
 
 from ganger.actors.config.config_store import ConfigStore
 from ganger.actors.locks.lock_manager import LockManager

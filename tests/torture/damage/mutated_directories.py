@@ -17,7 +17,7 @@ import shutil
 from typing import TYPE_CHECKING, Any, TypeVar
 from unittest import mock
 
-from tests.actors.stage import Stage, Staged, Timer
+from tests.actors.runtime.stage import Stage, Staged, Timer
 from tests.torture.damage import contents
 from tests.torture.damage.damages import JOB_MUTATIONS, OTHER_MUTATIONS, Damage
 from tests.torture.damage.healthy import DELAY, Known, make_healthy

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.actors.stage import Timer
+from tests.actors.runtime.stage import Timer
 from tests.torture.damage import mutated_directories
 from tests.torture.damage.damages import Damage
 from tests.torture.damage.healthy import JOBS, Known, make_healthy

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from tests.actors.stage import Asker, Stage, Staged, Timer
+from tests.actors.runtime.stage import Asker, Stage, Staged, Timer
 from tests.torture.fuzz import frame_maker
 
 from ganger.actors.config.config_store import ConfigStore

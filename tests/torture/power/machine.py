@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.actors.stage import Stage, Staged
+from tests.actors.runtime.stage import Stage, Staged
 from tests.torture.power import promises
 from tests.torture.power.job_threads import Clock, KilledError, Process
 from tests.torture.power.promises import Event, Found

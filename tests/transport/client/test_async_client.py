@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from tests.transport.fake_daemon import PATIENCE_SECONDS, FakeDaemon
+from tests.transport.client.fake_daemon import PATIENCE_SECONDS, FakeDaemon
 
 from ganger.storage import errors
 from ganger.storage.job_views import LogLine, StatusChange

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.transport.fake_daemon import PATIENCE_SECONDS, FakeDaemon
+from tests.transport.client.fake_daemon import PATIENCE_SECONDS, FakeDaemon
 
 from ganger.storage import documents, errors, keys, settings
 from ganger.storage.job_views import JobInfo, LogLine, StatusChange

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.transport.fake_daemon import PATIENCE_SECONDS, FakeDaemon
+from tests.transport.client.fake_daemon import PATIENCE_SECONDS, FakeDaemon
 
 from ganger.storage import errors
 from ganger.transport.client import requests

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.transport.fake_daemon import FakeDaemon
+from tests.transport.client.fake_daemon import FakeDaemon
 
 from ganger import AsyncClient, Client
 

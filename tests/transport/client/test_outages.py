@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.transport.talk import TIMEOUT, Talk, failed
+from tests.transport.client.talk import TIMEOUT, Talk, failed
 
 from ganger.transport import messages
 from ganger.transport.client.outages import BACK, GONE, TOLD_AFTER_SECONDS, Outage

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tests.transport.talk import TIMEOUT, UNREACHABLE, Talk, failed
+from tests.transport.client.talk import TIMEOUT, UNREACHABLE, Talk, failed
 
 from ganger.storage import errors, settings
 from ganger.transport import messages

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.transport.talk import HEARTBEAT, TIMEOUT, Talk, ended, failed, row
+from tests.transport.client.talk import HEARTBEAT, TIMEOUT, Talk, ended, failed, row
 
 from ganger.storage import errors
 from ganger.storage.job_views import StatusChange

@@ -8,7 +8,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from tests.transport.doors import PATIENCE_SECONDS, client, connect, link, received, serve
+from tests.transport.zmq.routers import PATIENCE_SECONDS, client, connect, link, received, serve
 
 from ganger.storage import keys
 from ganger.transport.client.session import LinkEvent

@@ -15,7 +15,7 @@ from unittest import mock
 
 import pytest
 import zmq
-from tests.transport.doors import PATIENCE_SECONDS, connect, link, made, received, serve
+from tests.transport.zmq.routers import PATIENCE_SECONDS, connect, link, made, received, serve
 
 from ganger.storage import errors, settings
 from ganger.transport.client.session import LinkEvent

@@ -6,7 +6,7 @@ import contextlib
 from pathlib import Path
 
 import pytest
-from tests.transport.doors import LOOPBACK, PATIENCE_SECONDS, client, connect, link, received
+from tests.transport.zmq.routers import LOOPBACK, PATIENCE_SECONDS, client, connect, link, received
 
 from ganger.storage import errors, keys
 from ganger.transport.client.session import LinkEvent

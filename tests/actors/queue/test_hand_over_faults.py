@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.actors.queue_stage import ENDED, Queue, refuse, spec
-from tests.actors.schedules import schedule, verdict
-from tests.actors.stage import Stage, Staged, Timer
+from tests.actors.queue.queue_stage import ENDED, Queue, refuse, spec
+from tests.actors.runtime.stage import Stage, Staged, Timer
+from tests.actors.scheduling.schedules import schedule, verdict
 
 from ganger.actors.queue import recovery
 from ganger.actors.queue.job_queue import JobQueue

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.actors.job.test_job import Line
-from tests.actors.queue_stage import DELAY, Queue, refuse, spec
+from tests.actors.queue.queue_stage import DELAY, Queue, refuse, spec
 
 from ganger.actors.execution.executor import ChannelAddress
 from ganger.actors.job import job as job_module

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.transport.doors import PATIENCE_SECONDS, connect, link, received
+from tests.transport.zmq.routers import PATIENCE_SECONDS, connect, link, received
 
 from ganger.storage import errors
 from ganger.transport.client.session import LinkEvent

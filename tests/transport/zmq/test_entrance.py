@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Self
 
 import pytest
-from tests.transport.doors import LOOPBACK, connect, received, serve
+from tests.transport.zmq.routers import LOOPBACK, connect, received, serve
 
 from ganger.storage import errors, settings
 from ganger.transport.zmq.entrance import PATH_BYTES_MAX, Entrance

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.actors.stage import Asker, Stage, Staged
+from tests.actors.runtime.stage import Asker, Stage, Staged
 
 from ganger.actors.queue.job_queue import JobQueue
 from ganger.storage import jobs, lock_files
