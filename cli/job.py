@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ..transport.client.client import Client
-    from ..transport.messages import CancelOutcome, JobExplained, Obstacle, PriorityOutcome
+    from ..transport.messages import CancelOutcome, PriorityOutcome
     from .call import Call
     from .plans import PlannedJob
 
@@ -341,32 +341,9 @@ def why(call: Call, *, ids: Sequence[int], output_kind: str) -> int:
     """
     with call.client() as client:
         if output_kind == "json":
-            output.show_json([msgspec.to_builtins(client.explain(job_id)) for job_id in ids])
+            output.show_json([msgspec.to_builtins(whys.asked(client, job_id)) for job_id in ids])
             return 0
-        return _one_by_one(ids, lambda job_id: (True, _explained(client.explain(job_id))))
-
-
-def _explained(answer: JobExplained) -> str:
-    lines = [answer.text + (_since(answer.obstacles[0]) if answer.obstacles else "")]
-    lines += [
-        f"  {_also(answer, obstacle)}{obstacle.text}{_since(obstacle)}"
-        for obstacle in answer.obstacles[1:]
-    ]
-    if answer.ahead is not None:
-        what = f"{answer.ahead or 'no'} pending {'jobs are' if answer.ahead > 1 else 'job is'}"
-        lines.append(f"  Its priority is {answer.priority}; {what} looked at before it.")
-    if answer.change:
-        starts = "start" if answer.ahead is not None else "go on"
-        lines.append(f"  It would {starts} if: {answer.change}")
-    return "\n".join(lines)
-
-
-def _also(answer: JobExplained, obstacle: Obstacle) -> str:
-    return "and: " if obstacle.held == answer.id else "behind it: "
-
-
-def _since(obstacle: Obstacle) -> str:
-    return "" if obstacle.since is None else f", since {output.absolute(obstacle.since)}"
+        return _one_by_one(ids, lambda job_id: (True, whys.shown(whys.asked(client, job_id))))
 
 
 @job.command(short_help="Archive jobs that have ended.")

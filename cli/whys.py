@@ -1,8 +1,8 @@
-"""Tells what holds a job back while nothing comes of it: the first line of `ganger job why`.
+"""Says why jobs do not run: `ganger job why`, and one line of it while a command waits for a job.
 
-It goes to standard error, because standard output is the job's. A watch hears of its own jobs
-only, so that a change of the cause (another job holds the lock now) is asked for, at growing
-intervals; every news of the job makes them short again.
+That line goes to standard error, because standard output is the job's. The daemon does not report
+when the cause changes (another job holds the lock now), so `Whys` asks again at growing intervals,
+and at once after each event of the job.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ import click
 import msgspec
 
 from ..storage import errors, job_views, jobs
+from ..transport import wording
 from . import output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from ..transport.client.client import Client
-    from ..transport.messages import JobExplained
+    from ..transport.messages import JobExplained, Obstacle
 
 PAUSE_SECONDS = 1.0
 """How long nothing comes before it is asked why."""
@@ -34,7 +35,53 @@ JOBS_MAX = 3
 ANSWER_SECONDS = 2.0
 """How long an answer may take: news of the job waits meanwhile."""
 
+_COMMANDS = wording.Commands(
+    delete_rule="`ganger filter delete {rule}`",
+    set_slots=" (`ganger queue limit {slots}`)",
+    set_priority=" (`ganger job change-priority {job} --priority {priority}`)",
+)
+
 _HELD = (jobs.JobStatus.QUEUED, jobs.JobStatus.WAITING, jobs.JobStatus.CANCELING)
+
+
+def asked(client: Client, job_id: int) -> JobExplained:
+    """Why a job does not run, with the commands that would let it."""
+    answer = client.explain(job_id)
+    # An older daemon sends the change in words only.
+    return msgspec.structs.replace(
+        answer,
+        obstacles=[
+            msgspec.structs.replace(
+                one, change=wording.remedy(one.remedy, one.held, _COMMANDS) or one.change
+            )
+            for one in answer.obstacles
+        ],
+        change=wording.remedy(answer.remedy, job_id, _COMMANDS) or answer.change,
+    )
+
+
+def shown(answer: JobExplained) -> str:
+    """The lines of ``ganger job why``."""
+    lines = [answer.text + (_since(answer.obstacles[0]) if answer.obstacles else "")]
+    lines += [
+        f"  {_also(answer, obstacle)}{obstacle.text}{_since(obstacle)}"
+        for obstacle in answer.obstacles[1:]
+    ]
+    if answer.ahead is not None:
+        what = f"{answer.ahead or 'no'} pending {'jobs are' if answer.ahead > 1 else 'job is'}"
+        lines.append(f"  Its priority is {answer.priority}; {what} looked at before it.")
+    if answer.change:
+        starts = "start" if answer.ahead is not None else "go on"
+        lines.append(f"  It would {starts} if: {answer.change}")
+    return "\n".join(lines)
+
+
+def _also(answer: JobExplained, obstacle: Obstacle) -> str:
+    return "and: " if obstacle.held == answer.id else "behind it: "
+
+
+def _since(obstacle: Obstacle) -> str:
+    return "" if obstacle.since is None else f", since {output.absolute(obstacle.since)}"
 
 
 def quiet_option(function: Callable[..., int]) -> Callable[..., int]:

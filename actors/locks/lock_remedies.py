@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...storage.jobs import PRIORITY_MIN
-from ...transport.messages import LockRemedy
+from ...transport.messages import Remedy
 from .locking import LockState
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
 
-def for_owner(state: LockState, lock_file: str) -> LockRemedy:
+def for_owner(state: LockState, lock_file: str) -> Remedy:
     """What would give the owner of ``lock_file`` the locks that it waits for.
 
     The end of those who hold them; where others stand before it, a better priority as well, or
@@ -30,7 +30,7 @@ def for_owner(state: LockState, lock_file: str) -> LockRemedy:
         if priority is None or not _is_granted(state, lock_file, ends, priority):
             priority, ends = None, holders | ahead
     jobs = {owner.identifier for owner in state.owners() if owner.lock_file in ends}
-    return LockRemedy(ends=sorted(job for job in jobs if isinstance(job, int)), priority=priority)
+    return Remedy(locks=sorted(job for job in jobs if isinstance(job, int)), priority=priority)
 
 
 def granted_after(state: LockState, ended: Collection[str]) -> tuple[LockState, list[str]]:

@@ -51,7 +51,7 @@ class OutputLog:
         if self.is_full:
             self._context.log(
                 f"This log has the first {self._lines} lines ({self._bytes} bytes) of the output; "
-                f"all of it: ganger job logs {self._context.job_id}",
+                "the job's output has all of it",
                 kind=ABOUT_OUTPUT,
             )
 

@@ -46,9 +46,9 @@ class QueueAnswers(QueueCore):
             self.address("lock_manager").notify(owner)
         else:
             # It runs, or is about to start, unless the rules have changed since it was chosen.
-            obstacles = self._of_rules(row) if row.status is JobStatus.QUEUED else []
-            change = explaining.AND.join(filter(None, (one.change for one in obstacles)))
-            envelope.reply(explaining.explained(row, obstacles, change))
+            obstacles, rules = self._of_rules(row) if row.status is JobStatus.QUEUED else ([], [])
+            remedy = explaining.without_rules(messages.Remedy(), rules)
+            envelope.reply(explaining.explained(row, obstacles, remedy))
 
     def _ask(self, envelope: Envelope, row: Row) -> int:
         self._tokens += 1
@@ -90,42 +90,31 @@ class QueueAnswers(QueueCore):
             envelope.refuse(errors.JobStateError(f"job {job_id} has ended meanwhile"))
             return
         ahead = None
+        remedy = messages.Remedy()
+        obstacles: list[messages.Obstacle] = []
         if isinstance(message, messages.OwnerExplained):
-            obstacles, changes = self._of_waiting(row, message)
-        elif message.standing is None:
-            obstacles, changes = [], []
-        else:
+            # The rules hold it back when it has the locks.
+            of_rules, rules = self._of_rules(row)
+            obstacles = explaining.of_locks(row, message.locks) + of_rules
+            remedy = explaining.without_rules(message.remedy, rules)
+        elif message.standing is not None:
             standing = message.standing
             rules = self._holding(explaining.holding(standing))
             obstacles = explaining.of_pending(row, standing, rules)
             obstacles += self._chain_behind(row, standing.open)
-            changes = [explaining.change_of_pending(row, standing, rules)]
+            remedy = explaining.remedy_of_pending(standing, rules)
             ahead = standing.ahead
         if self._ledger.is_read_only:
-            disk = messages.Obstacle(
-                kind="disk",
-                held=job_id,
-                text="the disk refuses writes, and nothing starts until it takes them",
-                change="the disk takes writes again",
-            )
-            obstacles.insert(0, disk)
-            changes.insert(0, disk.change)
-        change = explaining.AND.join(filter(None, changes))
-        envelope.reply(explaining.explained(row, obstacles, change, ahead))
+            text = "the disk refuses writes, and nothing starts until it takes them"
+            disk = messages.Remedy(is_disk=True)
+            obstacles.insert(0, messages.Obstacle(kind="disk", held=job_id, text=text, remedy=disk))
+            remedy = msgspec.structs.replace(remedy, is_disk=True)
+        envelope.reply(explaining.explained(row, obstacles, remedy, ahead))
 
-    def _of_waiting(
-        self, row: Row, message: messages.OwnerExplained
-    ) -> tuple[list[messages.Obstacle], list[str]]:
-        """What holds back a job that waits for locks, and what will when it has them."""
-        obstacles = explaining.of_locks(row, message.locks)
-        changes = [explaining.change_of_waiting(row, message.remedy)]
-        rules = self._of_rules(row)
-        return obstacles + rules, changes + [rule.change for rule in rules]
-
-    def _of_rules(self, row: Row) -> list[messages.Obstacle]:
+    def _of_rules(self, row: Row) -> tuple[list[messages.Obstacle], list[explaining.HoldingRule]]:
         """What sends a chosen job back, or cancels it, before its next opcode."""
         if self._door is None or self._door.lets_all_start(row.chosen):
-            return []
+            return [], []
         job = self._read(row.id)
         rules = self._holding(self._door.stopping(job))
         found = [explaining.of_rule(row, rule) for rule in rules]
@@ -133,7 +122,7 @@ class QueueAnswers(QueueCore):
         if not found and not gate.is_open:
             text = f"it goes back to the queue, {gate.text}"
             found.append(messages.Obstacle(kind="limit", held=row.id, text=text))
-        return found
+        return found, rules
 
     def _holding(self, uuids: Iterable[str]) -> list[explaining.HoldingRule]:
         door = self._door

@@ -1,11 +1,15 @@
-"""Why a job does not run, in words: pure. What holds it back is found out elsewhere."""
+"""Says why a job does not run, and what would let it: pure. `diagnosis` collects the facts."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
+from ...storage.jobs import PRIORITY_MIN
 from ...storage.settings import START_ATTEMPTS_MAX
-from ...transport.messages import JobExplained, LockRemedy, Obstacle, Standing, WantedLock
+from ...transport import wording
+from ...transport.messages import JobExplained, Obstacle, Remedy, Standing, WantedLock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -13,14 +17,9 @@ if TYPE_CHECKING:
     from ...storage.jobs import JobStatus
     from .job_table import Row
 
-_JOBS_SHOWN_MAX = 10
-
-AND = ", and "
-"""Between the parts of a change; the parts have commas of their own."""
-
 
 class HoldingRule(NamedTuple):
-    """A filter rule that holds a job: what is told of it, its priority, when it ends by itself."""
+    """A filter rule that holds a job: its text, its priority, and when it ends by itself."""
 
     uuid: str
     told: str
@@ -36,19 +35,18 @@ def of_pending(row: Row, standing: Standing, rules: Iterable[HoldingRule]) -> li
     """
     found = []
     if standing.failing:
-        jobs = _shown(standing.open)
+        jobs = wording.jobs(standing.open)
         ends = "ends" if len(standing.open) == 1 else "end"
         text = f"{standing.failing}: it ends in error when {jobs} {ends}, or canceled if one is"
         found.append(Obstacle(kind="dependency", held=row.id, text=text, jobs=standing.open))
     elif standing.open:
-        jobs = _shown(standing.open)
         found.append(
             Obstacle(
                 kind="dependency",
                 held=row.id,
-                text=f"it waits for {jobs} to end",
-                change=_end_as_they_must(standing.open),
+                text=f"it waits for {wording.jobs(standing.open)} to end",
                 jobs=standing.open,
+                remedy=Remedy(depends=standing.open),
             )
         )
     found += [_of_bucket(row.id, standing, full) for full in standing.full]
@@ -68,9 +66,9 @@ def holding(standing: Standing) -> list[str]:
 
 def of_rule(row: Row, rule: HoldingRule) -> Obstacle:
     """The rule holds the job, or will when it has what it waits for."""
-    change = _without([rule])
     text = f"{rule.told}; that ends by itself at {rule.until}" if rule.until else rule.told
-    return Obstacle(kind="rule", held=row.id, text=text, change=change, rule=rule.uuid)
+    remedy = without_rules(Remedy(), [rule])
+    return Obstacle(kind="rule", held=row.id, text=text, rule=rule.uuid, remedy=remedy)
 
 
 def _of_bucket(
@@ -82,34 +80,37 @@ def _of_bucket(
     return Obstacle(
         kind="limit",
         held=job_id,
-        text=f"{what} lets {size} run at once: {_shown(occupants)}"
-        + (f"; before it {_waits(ahead)} for that: {_shown(ahead)}" if ahead else ""),
-        change=_one_ends(occupants),
+        text=f"{what} lets {size} run at once: {wording.jobs(occupants)}"
+        + (f"; before it {_waits(ahead)} for that: {wording.jobs(ahead)}" if ahead else ""),
         jobs=occupants,
         rule=standing.rule if is_rule else None,
+        remedy=Remedy(ends=[occupants]),
     )
 
 
 def _of_slots(job_id: int, standing: Standing) -> list[Obstacle]:
-    running = _shown(standing.running)
+    running = wording.jobs(standing.running)
     found = [
         Obstacle(
             kind="slots",
             held=job_id,
             text=f"all {standing.slots} run slots are taken, by {running}",
-            change="one of them ends, or there are more slots (`ganger queue limit`)",
             jobs=standing.running,
+            remedy=Remedy(ends=[standing.running], slots=len(standing.running) + 1),
         )
     ]
     if standing.ahead:
+        first = standing.first_ahead
+        can_be_first = standing.best_priority > PRIORITY_MIN
         found.append(
             Obstacle(
                 kind="order",
                 held=job_id,
-                text=f"{_count(standing.ahead)} before it, first {_shown(standing.first_ahead)}",
-                change=f"a priority below {standing.best_priority} puts it first "
-                f"(`ganger job change-priority {job_id} --priority N`)",
-                jobs=standing.first_ahead,
+                text=f"{_count(standing.ahead)} before it, first {wording.jobs(first)}",
+                jobs=first,
+                remedy=Remedy(priority=standing.best_priority - 1)
+                if can_be_first
+                else Remedy(is_turn=True, first_ahead=first),
             )
         )
     return found
@@ -122,22 +123,21 @@ def of_locks(row: Row, wanted: Iterable[WantedLock]) -> list[Obstacle]:
         holders = sorted({job for job, _, _ in lock.holders})
         parts = []
         if lock.ahead:
-            parts.append(f"wanted earlier by {_shown(lock.ahead)}")
+            parts.append(f"wanted earlier by {wording.jobs(lock.ahead)}")
         if holders:
-            # Last, because it is told since when.
+            # Last: the reader adds since when.
             modes = " and ".join(sorted({mode for _, mode, _ in lock.holders}))
-            parts.append(f"held ({modes}) by {_shown(holders)}")
+            parts.append(f"held ({modes}) by {wording.jobs(holders)}")
         moments = [since for _, _, since in lock.holders if since is not None]
-        blocking = holders or lock.ahead
         found.append(
             Obstacle(
                 kind="lock",
                 held=row.id,
                 text=f"it waits for {lock.name} ({lock.mode}), {' and '.join(parts)}",
-                change=_give_back(blocking),
                 jobs=sorted({*holders, *lock.ahead}),
                 lock=lock.name,
                 since=min(moments, default=None),
+                remedy=Remedy(locks=holders or lock.ahead),
             )
         )
     return found
@@ -154,35 +154,34 @@ def of_dependency(row: Row, wanted: Sequence[str], status: JobStatus | None) -> 
     )
 
 
-def change_of_pending(row: Row, standing: Standing, rules: Iterable[HoldingRule]) -> str:
-    """The smallest change that would let a pending job start, in words; ``rules`` hold it."""
-    remedy = standing.remedy
-    parts = [_end_as_they_must(remedy.depends)] if remedy.depends else []
-    if remedy.rules:
-        parts.append(_without([rule for rule in rules if rule.uuid in remedy.rules]))
-    parts += [_one_ends(jobs) for jobs in remedy.ends]
-    if remedy.slots is not None:
-        slots = remedy.slots
-        parts[-1] += f", or there are {slots} run slots (`ganger queue limit {slots}`)"
-    if remedy.priority is not None:
-        parts.append(_moved_up(row, remedy.priority))
-    if remedy.is_turn:
-        parts.append(f"those before it have had their turn, first {_shown(standing.first_ahead)}")
-    return AND.join(parts)
+def remedy_of_pending(standing: Standing, rules: Iterable[HoldingRule]) -> Remedy:
+    """The scheduler's remedy, with what only the queue knows; ``rules`` hold the job."""
+    remedy = without_rules(
+        standing.remedy, [rule for rule in rules if rule.uuid in standing.remedy.rules]
+    )
+    first = standing.first_ahead if remedy.is_turn else []
+    return msgspec.structs.replace(remedy, first_ahead=first)
 
 
-def change_of_waiting(row: Row, remedy: LockRemedy) -> str:
-    """The smallest change that would give a job the locks it waits for, in words."""
-    parts = [_give_back(remedy.ends)] if remedy.ends else []
-    if remedy.priority is not None:
-        parts.append(_moved_up(row, remedy.priority))
-    return AND.join(parts)
+def without_rules(remedy: Remedy, rules: Sequence[HoldingRule]) -> Remedy:
+    """The remedy, and none of these rules holds the job any more."""
+    if not rules:
+        return remedy
+    # A new rule stands behind the older ones of its priority, and no priority is below 0.
+    first = min(rule.priority for rule in rules)
+    return msgspec.structs.replace(
+        remedy,
+        rules=[rule.uuid for rule in rules],
+        accept_below=first if first > 0 else None,
+        # These times are written so that the later one is the greater text.
+        until=max(rule.until for rule in rules) if all(rule.until for rule in rules) else "",
+    )
 
 
 def explained(
-    row: Row, obstacles: list[Obstacle], change: str = "", ahead: int | None = None
+    row: Row, obstacles: list[Obstacle], remedy: Remedy, ahead: int | None = None
 ) -> JobExplained:
-    """The whole answer. ``change`` would let the job go on; so many are looked at before it."""
+    """The whole answer. ``remedy`` lets the job go on; so many are looked at before it."""
     if row.status.is_final:
         text = f"job {row.id} has ended: {row.status}"
     elif obstacles:
@@ -200,51 +199,19 @@ def explained(
         id=row.id,
         status=row.status,
         text=text,
-        obstacles=obstacles,
-        change=change,
+        obstacles=[
+            msgspec.structs.replace(one, change=wording.remedy(one.remedy, one.held))
+            for one in obstacles
+        ],
+        change=wording.remedy(remedy, row.id),
         priority=row.priority,
         ahead=ahead,
+        remedy=remedy,
     )
-
-
-def _without(rules: Sequence[HoldingRule]) -> str:
-    deleted = " and ".join(f"`ganger filter delete {rule.uuid}`" for rule in rules)
-    first = min(rule.priority for rule in rules)
-    # A new rule stands behind the older ones of its priority, and none is below 0.
-    accepted = f", or an ACCEPT rule with a priority below {first}" if first > 0 else ""
-    # Such times are written so that the later one is the greater text.
-    last = max(rule.until for rule in rules) if all(rule.until for rule in rules) else ""
-    return deleted + accepted + (f", or it is {last}" if last else "")
-
-
-def _moved_up(row: Row, priority: int) -> str:
-    command = f"`ganger job change-priority {row.id} --priority {priority}`"
-    return f"it has priority {priority} or better ({command})"
-
-
-def _end_as_they_must(jobs: Sequence[int]) -> str:
-    return f"{_shown(jobs)} {'ends as it' if len(jobs) == 1 else 'end as they'} must"
-
-
-def _give_back(jobs: Sequence[int]) -> str:
-    if len(jobs) == 1:
-        return f"{_shown(jobs)} ends, or gives the lock back"
-    return f"{_shown(jobs)} end, or give the locks back"
 
 
 def _waits(jobs: Sequence[int]) -> str:
     return "waits" if len(jobs) == 1 else "wait"
-
-
-def _shown(jobs: Sequence[int]) -> str:
-    shown = ", ".join(map(str, jobs[:_JOBS_SHOWN_MAX]))
-    more = len(jobs) - _JOBS_SHOWN_MAX
-    word = "job" if len(jobs) == 1 else "jobs"
-    return f"{word} {shown}" + (f" and {more} more" if more > 0 else "")
-
-
-def _one_ends(jobs: Sequence[int]) -> str:
-    return f"{_shown(jobs)} ends" if len(jobs) == 1 else f"one of {_shown(jobs)} ends"
 
 
 def _count(number: int) -> str:

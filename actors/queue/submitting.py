@@ -192,7 +192,7 @@ def retried(
     statuses = [op.status for op in job.ops]
     failed = [index for index, status in enumerate(statuses) if status is not JobStatus.SUCCESS]
     if not failed and not is_whole:
-        text = f"every opcode of job {job.id} succeeded; --all repeats them all the same"
+        text = f"every opcode of job {job.id} succeeded; retry all of it to repeat them"
         raise errors.JobStateError(text)
     first = 0 if is_whole else failed[0]
     inputs = [_repeated(op.input, index) for index, op in enumerate(job.ops) if index >= first]
@@ -201,7 +201,7 @@ def retried(
 
 def _repeated(fields: Mapping[str, Any], index: int) -> dict[str, Any]:
     if (name := opcodes.lost_secret(fields)) is not None:
-        text = f"opcode {index}: {name} is secret and was not stored; give it anew (--edit)"
+        text = f"opcode {index}: {name} is secret and was not stored; give the opcodes anew"
         raise errors.BadRequestError(text)
     trail = fields.get("reason")
     kept = [entry for entry in (trail if isinstance(trail, list) else ()) if not is_ours(entry)]

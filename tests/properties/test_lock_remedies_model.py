@@ -37,16 +37,16 @@ def test_the_change_gives_the_locks(asked: list[tuple[int, int, dict[str, str]]]
     waiting = [pending.owner for pending in before.pending]
     for waiter in waiting:
         remedy = lock_remedies.for_owner(state, waiter.lock_file)
-        event(f"priority {remedy.priority is not None}, ends {len(remedy.ends)}")
+        event(f"priority {remedy.priority is not None}, locks {len(remedy.locks)}")
         assert state.snapshot() == before, "it changed something"
         copy, _ = LockState.restore(before)
         woken: set[Owner] = set()
         if remedy.priority is not None:
             woken.update(copy.set_priority(waiter, remedy.priority))
-        for number in remedy.ends:
+        for number in remedy.locks:
             woken.update(copy.release_lock_file(owner(number).lock_file))
         assert waiter in woken, remedy
-        assert waiter.identifier not in remedy.ends
+        assert waiter.identifier not in remedy.locks
 
 
 @given(requests, st.sets(st.integers(1, 6)))

@@ -412,7 +412,10 @@ class AsyncClient:
         return rows
 
     async def explain(self, job_id: int, *, timeout: float | None = None) -> JobExplained:
-        """Why the job does not run: what holds it back, first things first, and what would help."""
+        """Why the job does not run: what holds it back, first things first, and what would help.
+
+        ``remedy`` has what would help as data, ``change`` the same in words.
+        """
         (job_id,) = checked_ids([job_id])
         return await self._caller.call(ExplainJob(id=job_id), timeout)
 

@@ -9,7 +9,7 @@ import msgspec
 from ...storage.jobs import JobStatus, LogEntry
 from .base import Done, Notice, Reply, Request
 from .config_store import ReplaceFilter
-from .values import JobSpec, JobSummary, LockRow, Waiting
+from .values import JobSpec, JobSummary, LockRow, Remedy, Waiting
 
 
 class JobsSubmitted(Reply, frozen=True):
@@ -194,7 +194,7 @@ class Obstacle(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that holds back job ``held``.
 
     ``jobs``, ``rule`` and ``lock`` name what it consists in; ``since`` is when it began, where that
-    is known; ``change`` the smallest change that would remove it.
+    is known; ``remedy`` the smallest change that would remove it, and ``change`` the same in words.
     """
 
     kind: Literal["dependency", "limit", "rule", "slots", "order", "lock", "disk", "process"]
@@ -205,14 +205,15 @@ class Obstacle(msgspec.Struct, frozen=True, kw_only=True):
     rule: str | None = None
     lock: str | None = None
     since: float | None = None
+    remedy: Remedy = Remedy()
 
 
 class JobExplained(Reply, frozen=True):
     """Why a job is not running, or that it is.
 
     ``obstacles`` begin with the first thing that holds it back; those of the jobs that it depends
-    on follow. ``change`` is the smallest change that would let it start. ``ahead``: how many
-    pending jobs are looked at before it; None if it is not pending.
+    on follow. ``remedy`` is the smallest change that would let it start, and ``change`` the same
+    in words. ``ahead``: how many pending jobs are looked at before it; None if it is not pending.
     """
 
     id: int
@@ -222,6 +223,7 @@ class JobExplained(Reply, frozen=True):
     change: str = ""
     priority: int = 0
     ahead: int | None = None
+    remedy: Remedy = Remedy()
 
 
 class ExplainJob(Request[JobExplained], frozen=True):

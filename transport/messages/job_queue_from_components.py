@@ -8,7 +8,7 @@ import msgspec
 
 from .base import Notice
 from .job_queue_from_clients import Simulated
-from .values import Waiting
+from .values import Remedy, Waiting
 
 
 class PeerGone(Notice, frozen=True):
@@ -56,30 +56,6 @@ class ReportJobs(Notice, frozen=True):
     ids: list[int]
 
 
-class Remedy(msgspec.Struct, frozen=True, kw_only=True):
-    """The smallest change that would let a pending job start.
-
-    ``depends``: these must end as required. ``rules``: filter rules to be deleted. ``ends``: of
-    each group one running job must end; ``slots``: or there are so many run slots, instead of the
-    ends that make one free. ``priority``: the worst priority that puts it first. ``is_turn``: no
-    such change is known; it starts when those before it have had their turn.
-    """
-
-    depends: list[int] = []
-    rules: list[str] = []
-    ends: list[list[int]] = []
-    slots: int | None = None
-    priority: int | None = None
-    is_turn: bool = False
-
-
-class LockRemedy(msgspec.Struct, frozen=True, kw_only=True):
-    """What would give a job its locks: these jobs end; ``priority``: and it has this one."""
-
-    ends: list[int] = []
-    priority: int | None = None
-
-
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """How a pending job stands in the schedule.
 
@@ -125,7 +101,7 @@ class OwnerExplained(Notice, frozen=True):
 
     token: int
     locks: list[WantedLock]
-    remedy: LockRemedy = LockRemedy()
+    remedy: Remedy = Remedy()
 
 
 class LocksSimulated(Notice, frozen=True):

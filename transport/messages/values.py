@@ -108,3 +108,27 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
     id: int
     kind: str
     text: str
+
+
+class Remedy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The smallest change that would let a job start or go on, as data; `wording` words it.
+
+    All of these together: ``is_disk``: the disk takes writes; ``depends``: these jobs end as
+    required; ``locks``: these end or give their locks back; ``rules``: these filter rules are
+    deleted, or an ACCEPT rule has a priority below ``accept_below``, or the time is ``until``;
+    ``ends``: one running job of each group ends, or there are ``slots`` run slots instead of the
+    ends that free one; ``priority``: the job has this priority or better; ``is_turn``: no such
+    change is known, the job starts after those before it (``first_ahead`` names the first).
+    """
+
+    is_disk: bool = False
+    depends: list[int] = []
+    locks: list[int] = []
+    rules: list[str] = []
+    accept_below: int | None = None
+    until: str = ""
+    ends: list[list[int]] = []
+    slots: int | None = None
+    priority: int | None = None
+    is_turn: bool = False
+    first_ahead: list[int] = []

@@ -450,7 +450,7 @@ def test_the_log_has_the_first_lines_and_says_where_all_are() -> None:
     [told] = rehearsal.lines("output")
     assert told == (
         f"This log has the first 1000 lines ({kept} bytes) of the output; "
-        "all of it: ganger job logs 1"
+        "the job's output has all of it"
     )
     assert result["stdout_tail"].endswith("24999\n25000\n")
     assert rehearsal.written_to() == b"".join(b"%d\n" % number for number in range(1, 25_001))

@@ -8,10 +8,11 @@ from ganger.actors.queue import explaining
 from ganger.actors.queue.explaining import HoldingRule
 from ganger.actors.queue.job_table import Row
 from ganger.storage.jobs import JobStatus
+from ganger.transport import wording
 from ganger.transport.messages import Remedy, Standing
 
 EARLY, LATE = "2027-01-15 08:00:00 UTC", "2027-01-15 09:00:00 UTC"
-DELETE_A, DELETE_B = "`ganger filter delete a`", "`ganger filter delete b`"
+DELETED_A, DELETED_B = "filter rule a is deleted", "filter rule b is deleted"
 
 
 def row() -> Row:
@@ -21,18 +22,20 @@ def row() -> Row:
 def test_a_rule_for_a_time_tells_when_it_ends_by_itself() -> None:
     told = explaining.of_rule(row(), HoldingRule("a", "paused by filter rule a", 0, EARLY))
     assert told.text == f"paused by filter rule a; that ends by itself at {EARLY}"
-    assert told.change == f"{DELETE_A}, or it is {EARLY}"
+    assert wording.remedy(told.remedy, 7) == f"{DELETED_A}, or it is {EARLY}"
 
 
 def test_a_rule_without_an_end_tells_of_none() -> None:
     told = explaining.of_rule(row(), HoldingRule("a", "paused by filter rule a", 3))
     assert told.text == "paused by filter rule a"
-    assert told.change == f"{DELETE_A}, or an ACCEPT rule with a priority below 3"
+    assert (
+        wording.remedy(told.remedy, 7) == f"{DELETED_A}, or an ACCEPT rule with a priority below 3"
+    )
 
 
 @pytest.mark.parametrize(("until", "change"), [
-    ((EARLY, LATE), f"{DELETE_A} and {DELETE_B}, or it is {LATE}"),
-    ((EARLY, ""), f"{DELETE_A} and {DELETE_B}"),
+    ((EARLY, LATE), f"{DELETED_A} and {DELETED_B}, or it is {LATE}"),
+    ((EARLY, ""), f"{DELETED_A} and {DELETED_B}"),
 ])  # fmt: skip
 def test_several_rules_end_by_themselves_when_all_do(until: tuple[str, str], change: str) -> None:
     rules = [HoldingRule(uuid, uuid, 0, end) for uuid, end in zip("ab", until, strict=True)]
@@ -40,7 +43,8 @@ def test_several_rules_end_by_themselves_when_all_do(until: tuple[str, str], cha
         open=[], full=[], action="PAUSE", rule="a", ahead=0, first_ahead=[], running=[],
         slots=1, priority=0, best_priority=0, holding=["a", "b"], remedy=Remedy(rules=["a", "b"]),
     )  # fmt: skip
-    assert explaining.change_of_pending(row(), standing, rules) == change
+    remedy = explaining.remedy_of_pending(standing, rules)
+    assert wording.remedy(remedy, 7) == change
 
 
 def test_a_job_that_is_still_being_judged_is_held_by_the_rule_that_takes_so_long() -> None:

@@ -366,5 +366,5 @@ def test_a_retry_of_an_opcode_whose_secret_has_parts_asks_for_it(unlock: str) ->
     with pytest.raises(errors.BadRequestError) as caught:
         submitting.retried(draft.job, None, is_whole=True, now_nanoseconds=1)
     assert caught.value.text == (
-        "opcode 0: pins is secret and was not stored; give it anew (--edit)"
+        "opcode 0: pins is secret and was not stored; give the opcodes anew"
     )

@@ -1,0 +1,68 @@
+"""Puts what the daemon says as data into words: remedies, and lists of jobs. Pure.
+
+The daemon names no command: its reader may have come in by another door. `Commands` adds the
+commands of the reader's own door.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .messages import Remedy
+
+_JOBS_SHOWN_MAX = 10
+
+
+class Commands(NamedTuple):
+    """How a door carries out the steps of a remedy: templates, filled in by `remedy`."""
+
+    delete_rule: str = "filter rule {rule} is deleted"
+    set_slots: str = ""
+    set_priority: str = ""
+
+
+def remedy(wanted: Remedy, job_id: int, commands: Commands = Commands()) -> str:  # noqa: B008
+    """The change that lets job ``job_id`` go on, as a condition; "" if there is none."""
+    parts = ["the disk takes writes again"] if wanted.is_disk else []
+    if wanted.depends:
+        ends = "ends as it" if len(wanted.depends) == 1 else "end as they"
+        parts.append(f"{jobs(wanted.depends)} {ends} must")
+    if wanted.locks:
+        ends = "ends, or gives the lock" if len(wanted.locks) == 1 else "end, or give the locks"
+        parts.append(f"{jobs(wanted.locks)} {ends} back")
+    if wanted.rules:
+        parts.append(_rules(wanted, commands))
+    parts += [_one_ends(alternatives) for alternatives in wanted.ends]
+    if wanted.slots is not None:
+        slots = wanted.slots
+        parts[-1] += f", or there are {slots} run slots{commands.set_slots.format(slots=slots)}"
+    if wanted.priority is not None:
+        command = commands.set_priority.format(job=job_id, priority=wanted.priority)
+        parts.append(f"it has priority {wanted.priority} or better{command}")
+    if wanted.is_turn:
+        first = f", first {jobs(wanted.first_ahead)}" if wanted.first_ahead else ""
+        parts.append(f"those before it have had their turn{first}")
+    # The parts have commas of their own.
+    return ", and ".join(parts)
+
+
+def jobs(ids: Sequence[int]) -> str:
+    """Several jobs: ``jobs 3, 4``; of a long list the first ones, and how many more there are."""
+    shown = ", ".join(map(str, ids[:_JOBS_SHOWN_MAX]))
+    more = len(ids) - _JOBS_SHOWN_MAX
+    word = "job" if len(ids) == 1 else "jobs"
+    return f"{word} {shown}" + (f" and {more} more" if more > 0 else "")
+
+
+def _rules(wanted: Remedy, commands: Commands) -> str:
+    text = " and ".join(commands.delete_rule.format(rule=rule) for rule in wanted.rules)
+    if wanted.accept_below is not None:
+        text += f", or an ACCEPT rule with a priority below {wanted.accept_below}"
+    return text + (f", or it is {wanted.until}" if wanted.until else "")
+
+
+def _one_ends(ids: Sequence[int]) -> str:
+    return f"{jobs(ids)} ends" if len(ids) == 1 else f"one of {jobs(ids)} ends"
