@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..storage import errors, explanations, jobs
+from ..storage import errors, jobs, plain_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -163,7 +163,7 @@ def checked_number(text: str, option: str) -> int:
         number = int(text)
     except ValueError as error:
         raise errors.UsageError(f"{option}: expected a whole number, got {text[:60]!r}") from error
-    if not explanations.INTEGER_MIN <= number <= explanations.INTEGER_MAX:
+    if not plain_values.INTEGER_MIN <= number <= plain_values.INTEGER_MAX:
         raise errors.UsageError(f"{option}: expected an integer of at most 64 bits")
     return number
 

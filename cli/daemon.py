@@ -21,16 +21,8 @@ from ..actors.supervision.directory_keeper import Foothold
 from ..actors.supervision.log_writer import LogWriter
 from ..actors.supervision.supervisor import Ending, Supervisor
 from ..actors.supervision.watchdog import Watchdog
-from ..storage import (
-    catalogue,
-    descriptors,
-    documents,
-    errors,
-    file_systems,
-    lock_files,
-    ownership,
-    settings,
-)
+from ..storage import descriptors, documents, errors, file_systems, lock_files, ownership, settings
+from ..storage.opcodes import catalogue
 from ..transport.addresses import Directory
 from ..transport.messages import Boot, StopAsked
 from . import choices, output

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from ..storage import errors, explanations, rules
+from ..storage import errors, rules, wording
 from . import choices, output, reading
 from .call import Call
 from .output import Column
@@ -346,10 +346,10 @@ def _rule(
 
 def _doubt_opcode(op_id: str) -> None:
     """Say so of what is nearly an opcode's name: a rule for it would apply to no job."""
-    from ..storage import catalogue  # noqa: PLC0415 - other commands need no opcodes
+    from ..storage.opcodes import catalogue  # noqa: PLC0415 - other commands need no opcodes
 
     known = catalogue.known_ids()
-    guess = "" if op_id in known else explanations.likeness(op_id, known)
+    guess = "" if op_id in known else wording.likeness(op_id, known)
     if guess:
         # It may all the same be an opcode of a package that only the daemon has.
         text = f"--opcode: there is no opcode {op_id!r} here{guess}; the rule has it as it is"

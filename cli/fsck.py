@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import click
 
-from ..storage import errors, explanations, lock_files, ownership
+from ..storage import errors, lock_files, ownership, wording
 from ..storage.fsck import checking, repairing, survey
 from ..storage.fsck.findings import Finding, Remedy
 from . import output
@@ -99,7 +99,7 @@ def _offline(places: Places, *, to_write: bool) -> Iterator[None]:
 def _show(result: Result, left: list[Finding], outcomes: list[Outcome]) -> None:
     for finding in result.findings:
         output.echo(_finding_line(finding))
-    jobs = explanations.counted(len(result.facts.jobs), "job")
+    jobs = wording.counted(len(result.facts.jobs), "job")
     archived = len(result.facts.archived)
     output.echo(f"{jobs}, {archived} archived: {_verdict(left, outcomes)}")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from ..storage import errors, explanations, job_views, jobs
+from ..storage import errors, job_views, jobs, wording
 from . import choices, following, logs, output, reading, retrying, submitting, whys
 from .output import Column
 
@@ -376,4 +376,4 @@ def autoarchive(call: Call, age: float) -> None:
         outcome = client.autoarchive(age)
     verb = "is" if outcome.left == 1 else "are"
     left = f"; {outcome.left} {verb} left, repeat the call" if outcome.left else ""
-    output.echo(f"{explanations.counted(len(outcome.archived), 'job')} archived{left}")
+    output.echo(f"{wording.counted(len(outcome.archived), 'job')} archived{left}")

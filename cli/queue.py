@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from ..storage import errors, explanations, rules
+from ..storage import errors, plain_values, rules
 from ..storage.jobs import JobStatus
 from . import choices, output, reading, up
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..transport.messages import Simulated
     from .call import Call
 
-_SLOTS = choices.Whole(least=1, most=explanations.INTEGER_MAX)
+_SLOTS = choices.Whole(least=1, most=plain_values.INTEGER_MAX)
 _FINAL = [str(status) for status in JobStatus if status.is_final]
 
 

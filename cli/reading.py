@@ -12,7 +12,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from ..storage import errors, explanations, settings
+from ..storage import errors, plain_values, settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -175,7 +175,7 @@ def _check(found: object, source: str, root: str = "") -> None:
     """`PlanError` that names the place of what no frame can carry."""
     _check_size(found, source)
     try:
-        explanations.check_plain(found, root, depth_max=DEPTH_MAX)
+        plain_values.check_plain(found, root, depth_max=DEPTH_MAX)
     except ValueError as error:
         # The whole document has no name: what is in it is told as a path from its top.
         place = str(error).removeprefix(".").removeprefix(": ")

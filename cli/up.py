@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from ..storage import documents, errors, explanations, ownership, settings
+from ..storage import documents, errors, ownership, settings, wording
 from . import choices, output
 
 if TYPE_CHECKING:
@@ -284,7 +284,7 @@ def _show(info: DaemonInfo, output_kind: str) -> None:
     output.echo("Components:")
     for component in info.components:
         state = "ready" if component.is_ready else "not ready"
-        times = explanations.counted(component.restarts, "time")
+        times = wording.counted(component.restarts, "time")
         again = f", restarted {times}" if component.restarts else ""
         output.echo(f"  {component.name:<20}{state}{again}")
     for name in info.quarantined:

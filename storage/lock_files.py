@@ -26,12 +26,12 @@ import os
 import struct
 from typing import TYPE_CHECKING
 
-from . import errors, ownership, processes
+from . import errors, ownership, process_identity
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from .processes import Mark
+    from .process_identity import ProcessIdentity
 
 _own: dict[str, int] = {}
 
@@ -151,7 +151,7 @@ def is_daemons(path: str) -> bool:
     return os.path.basename(path).startswith(DAEMON_STEM)
 
 
-def job_stem(job_id: int, now: float, mark: Mark) -> str:
+def job_stem(job_id: int, now: float, mark: ProcessIdentity) -> str:
     """Name of a job's lock file: as Ganeti's (``job_000001_1795224833``), and the process's mark.
 
     Two processes of one job may be made within a second, when the first is refused: what is told
@@ -160,15 +160,15 @@ def job_stem(job_id: int, now: float, mark: Mark) -> str:
     return f"{_JOB_START}{job_id:06d}_{int(now)}_{mark}"
 
 
-def mark_of(path: str | os.PathLike[str]) -> Mark | None:
+def mark_of(path: str | os.PathLike[str]) -> ProcessIdentity | None:
     """The mark in the name of a job's lock file; None for other names.
 
     >>> mark_of("/l/job_000007_1795224833_4711.88123.1a2b3c4d")
-    Mark(pid=4711, start=88123, boot='1a2b3c4d')
+    ProcessIdentity(pid=4711, start=88123, boot='1a2b3c4d')
     >>> mark_of("/l/job_000007_1795224833_5e6f7a8b")
     """
     name = os.path.basename(path)
-    return processes.parse(name.rpartition("_")[2]) if name.startswith(_JOB_START) else None
+    return process_identity.parse(name.rpartition("_")[2]) if name.startswith(_JOB_START) else None
 
 
 def spare_path(directory: str, server: int, number: int) -> str:
@@ -195,7 +195,7 @@ def is_dead(path: str | os.PathLike[str]) -> bool:
     if os.fspath(path) in _own or _is_locked(os.fspath(path)):
         return False
     mark = mark_of(path)
-    return mark is None or not processes.lives(mark)
+    return mark is None or not process_identity.lives(mark)
 
 
 def _is_locked(path: str) -> bool:
@@ -232,7 +232,7 @@ def holder(path: str | os.PathLike[str]) -> int | None:
     if os.fspath(path) in _own:
         return os.getpid()
     pid = _locked_by(path)
-    if pid is None and (mark := mark_of(path)) is not None and processes.lives(mark):
+    if pid is None and (mark := mark_of(path)) is not None and process_identity.lives(mark):
         return mark.pid
     return pid
 

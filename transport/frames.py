@@ -3,7 +3,7 @@
 A frame is one msgpack array: protocol version, request number, seconds until the deadline
 (or nil), the message as a map with its ``type``. Numbers belong to the sender: a reply
 carries the number of its request; a notice carries 0. How deep values nest is limited by
-the unpacker, and for what is stored by `storage.explanations`.
+the unpacker, and for what is stored by `storage.plain_values`.
 
 Two readers share the work. Nearly every frame is what it should be, and one typed decoder
 reads it whole; a frame that this one does not take is read again, part by part, to say what

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, assert_never
 
 import psutil
 
-from ...storage import descriptors, documents, errors, lock_files, processes, settings
+from ...storage import descriptors, documents, errors, lock_files, process_identity, settings
 from ...transport import frames, messages
 from ...transport.addresses import Envelope
 from ...transport.messages import RECEIVERS, JobMessage, Message
@@ -30,7 +30,7 @@ from . import watching
 from .watching import Phase
 
 if TYPE_CHECKING:
-    from ...storage.processes import Mark
+    from ...storage.process_identity import ProcessIdentity
     from ...transport.addresses import Address
 
 
@@ -68,7 +68,7 @@ class Child:
         self.pid = 0
         self.pidfd = -1
         self.lock_file = ""
-        self.seen_mark: Mark | None = None
+        self.seen_mark: ProcessIdentity | None = None
         """The mark of the process, if the name of its lock file has none."""
         self.was_watched = self.is_adopted = False
         self.has_left = False
@@ -77,7 +77,7 @@ class Child:
         self.exit_code: int | None = None
 
     @property
-    def mark(self) -> Mark | None:
+    def mark(self) -> ProcessIdentity | None:
         """Which process it is; None if nobody can tell."""
         return lock_files.mark_of(self.lock_file) or self.seen_mark
 
@@ -300,7 +300,7 @@ class Executor(PollingComponent):
         child.was_watched = True
         if child.lock_file and lock_files.mark_of(child.lock_file) is None:
             # The pidfd holds the number fast: what it names now is the process.
-            child.seen_mark = processes.of(child.pid)
+            child.seen_mark = process_identity.of(child.pid)
         self._by_descriptor[pidfd] = child
         self.mailbox.watch(pidfd)
 

@@ -25,7 +25,7 @@ import signal
 import socket
 from typing import NamedTuple
 
-from ...storage import errors, lock_files, processes, settings
+from ...storage import errors, lock_files, process_identity, settings
 from ..job import job
 from ..job.daemon_link import Link
 from ..processes import channels, control_groups, fork_protocol
@@ -195,7 +195,7 @@ class ForkServer:
 
     def _serve_request(self, end: socket.socket, number: int) -> None:
         """In a spare child: wait for a job, then live its life. Returns when there is none."""
-        mark = processes.own()
+        mark = process_identity.own()
         received = fork_protocol.receive_request(end)
         while received is not None and received[0] == fork_protocol.WARM_UP:
             # A disk that is full, say, must not cost the spare its life.
@@ -278,7 +278,7 @@ def run(template: str, descriptor: int, lock_files_folder: str, rehearsals: str)
     prewarming.clear(rehearsals)
     lock_files.remove_spares(lock_files_folder)
     # So that no child has to ask for it.
-    processes.boot()
+    process_identity.boot()
     control_groups.places()
     prewarming.rehearse(rehearsals, prewarming.REHEARSALS)
     gc.collect()

@@ -28,21 +28,19 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ...storage import (
-    catalogue,
     documents,
     errors,
     job_bounds,
-    job_files,
     jobs,
     lock_files,
     opcodes,
-    output_files,
-    processes,
+    process_identity,
     settings,
-    spool,
 )
 from ...storage.jobs import JobStatus, OpcodeEvent
 from ...storage.locks import Owner
+from ...storage.opcodes import catalogue
+from ...storage.queue_files import job_files, output_files, spool
 from ...transport import messages
 from ...transport.messages import Message, Request
 from ..operations import commands, registry
@@ -63,13 +61,18 @@ _TOLD_AGAIN_CHARACTERS_MAX = 1_000_000
 
 
 def run_process(
-    job_id: int, link: Link, lock_directory: str, *, spare: str, mark: processes.Mark | None = None
+    job_id: int,
+    link: Link,
+    lock_directory: str,
+    *,
+    spare: str,
+    mark: process_identity.ProcessIdentity | None = None,
 ) -> None:
     """The life of a job process: prove to be alive, wait for the hand-over, run the job.
 
     ``spare`` is where a lock file that is not used may lie, ``mark`` this process's own.
     """
-    stem = lock_files.job_stem(job_id, time.time(), mark or processes.own())
+    stem = lock_files.job_stem(job_id, time.time(), mark or process_identity.own())
     lock_file = lock_files.create(lock_directory, stem, spare=spare)
     pid = os.getpid()
     try:

@@ -16,8 +16,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from ...storage import errors, output_blocks, settings
-from ...storage.output_blocks import (
+from ...storage import errors, settings
+from ...storage.queue_files import output_blocks
+from ...storage.queue_files.output_blocks import (
     ABOUT_OUTPUT,
     BLOCK_BYTES,
     LIMIT_REACHED,
@@ -25,7 +26,7 @@ from ...storage.output_blocks import (
     SEGMENTS_MAX,
     Segment,
 )
-from ...storage.output_files import OutputFile
+from ...storage.queue_files.output_files import OutputFile
 
 _MESSAGE = "message"
 

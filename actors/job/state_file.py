@@ -6,7 +6,8 @@ import contextlib
 import time
 from typing import TYPE_CHECKING
 
-from ...storage import documents, errors, inodes, job_files, jobs, settings
+from ...storage import documents, errors, jobs, settings
+from ...storage.queue_files import inodes, job_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from ...storage.output_blocks import ABOUT_OUTPUT
+from ...storage.queue_files.output_blocks import ABOUT_OUTPUT
 
 if TYPE_CHECKING:
     from ...storage.opcodes import OperationContext

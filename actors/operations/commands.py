@@ -17,14 +17,14 @@ import os
 import signal
 from typing import TYPE_CHECKING, Any
 
-from ...storage import processes
+from ...storage import process_identity
 from ...storage.opcodes import KilledError, OperationError
 from ..processes.sessions import MARK_VARIABLE
 from .command_output import Output, OutputLog
 
 if TYPE_CHECKING:
-    from ...storage.catalogue import OpExec
     from ...storage.opcodes import OperationContext
+    from ...storage.opcodes.catalogue import OpExec
 
 GRACE_SECONDS = 5.0
 """Between asking a command past its time limit to end, and ending it."""
@@ -220,7 +220,7 @@ def _environment(opcode: OpExec, context: OperationContext) -> dict[str, str]:
         **inherited,
         "GANGER_JOB_ID": str(context.job_id),
         "GANGER_OPCODE_INDEX": str(context.op_index),
-        **({} if opcode.leave_running else {MARK_VARIABLE: str(processes.own())}),
+        **({} if opcode.leave_running else {MARK_VARIABLE: str(process_identity.own())}),
         **opcode.env,
     }
 

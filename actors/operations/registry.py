@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from ...storage import errors, job_bounds
-from ...storage.catalogue import OpTestDelay
 from ...storage.opcodes import Opcode, OperationContext, OperationError
+from ...storage.opcodes.catalogue import OpTestDelay
 from . import commands
 
 Operation = Callable[[Any, OperationContext], object]

@@ -10,7 +10,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, assert_never
 
-from ...storage import errors, output_blocks, output_files, settings
+from ...storage import errors, settings
+from ...storage.queue_files import output_blocks, output_files
 from ...transport import messages
 from ..runtime.component import Component
 from .page_waits import Held, Holding

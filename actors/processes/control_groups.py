@@ -20,10 +20,10 @@ import select
 import time
 from typing import TYPE_CHECKING
 
-from ...storage import processes
+from ...storage import process_identity
 
 if TYPE_CHECKING:
-    from ...storage.processes import Mark
+    from ...storage.process_identity import ProcessIdentity
 
 PREFIX = "ganger-job-"
 """How the names of groups begin; the mark of the job's process follows."""
@@ -60,7 +60,7 @@ def places() -> tuple[str, ...]:
     return tuple(found)
 
 
-def enter(mark: Mark) -> bool:
+def enter(mark: ProcessIdentity) -> bool:
     """Move this process into a group of its own; whether it is in one now."""
     global _entered  # noqa: PLW0603 - as it is in the kernel: one for the process
     if _entered is not None:
@@ -88,7 +88,7 @@ def leave() -> None:
             _entered = None
 
 
-def remove(mark: Mark) -> None:
+def remove(mark: ProcessIdentity) -> None:
     """Remove the group of a process that has ended in order, if there is one and it is empty."""
     for place in places():
         with contextlib.suppress(OSError):
@@ -105,7 +105,7 @@ def remove_empty() -> None:
                         os.rmdir(f"{place}/{name}")  # noqa: PTH106 - likewise
 
 
-def end(mark: Mark, deadline: float, *, is_near: bool = False) -> list[int]:
+def end(mark: ProcessIdentity, deadline: float, *, is_near: bool = False) -> list[int]:
     """Kill what is left in the group of a dead process until it is empty, or ``deadline``.
 
     Those that were found. ``is_near``: it can only be where this process makes groups. Raises
@@ -155,11 +155,11 @@ def _kill(group: str, members: list[int]) -> None:
     import signal  # noqa: PLC0415 - rarely needed
 
     for pid in members:
-        mark = processes.of(pid)
+        mark = process_identity.of(pid)
         with contextlib.suppress(ProcessLookupError):
             pidfd = os.pidfd_open(pid)
             try:
-                if mark is not None and pid in _members(group) and processes.lives(mark):
+                if mark is not None and pid in _members(group) and process_identity.lives(mark):
                     signal.pidfd_send_signal(pidfd, signal.SIGKILL)
             finally:
                 os.close(pidfd)

@@ -15,7 +15,7 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
-from ...storage import processes
+from ...storage import process_identity
 from ...storage.opcodes import KilledError
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def _has_children() -> bool:
 def _children() -> list[int]:
     own = os.getpid()
     pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()]  # noqa: PTH208 - quick
-    return [pid for pid in pids if processes.parent(pid) == own]
+    return [pid for pid in pids if process_identity.parent(pid) == own]
 
 
 def _pidfd(pid: int) -> int | None:

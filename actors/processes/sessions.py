@@ -21,13 +21,13 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
-from ...storage import processes
+from ...storage import process_identity
 from . import control_groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ...storage.processes import Mark
+    from ...storage.process_identity import ProcessIdentity
 
 END_SECONDS = 1.0
 """How long processes may take to end: the kernel does it at once, unless one of them waits in
@@ -41,7 +41,7 @@ _TEMPLATES = (b"\0ganger.actors.execution.template\0", b"\0ganger.actors.templat
 
 
 def end_left_over(
-    leader: Mark, *, was_seen_ending: bool = False, is_own: bool = False
+    leader: ProcessIdentity, *, was_seen_ending: bool = False, is_own: bool = False
 ) -> list[int]:
     """Kill what the process left running; those that were found, the last ones unended.
 
@@ -50,7 +50,7 @@ def end_left_over(
     another user.
     """
     killed: list[int] = []
-    if leader.boot != processes.boot() or processes.lives(leader):
+    if leader.boot != process_identity.boot() or process_identity.lives(leader):
         return killed
     deadline = time.monotonic() + END_SECONDS
     killed += control_groups.end(leader, deadline, is_near=is_own)
@@ -66,11 +66,11 @@ def end_left_over(
     return killed
 
 
-def _left_over(leader: Mark, *, is_session_known: bool) -> list[Mark]:
+def _left_over(leader: ProcessIdentity, *, is_session_known: bool) -> list[ProcessIdentity]:
     marked, members = [], []
     proof = f"{MARK_VARIABLE}={leader}".encode()
     for pid in _pids():
-        mark = processes.of(pid)
+        mark = process_identity.of(pid)
         # One that is older than the leader, or is the number's next owner, is none of its own.
         if mark is None or mark.start < leader.start or mark.pid == leader.pid:
             continue
@@ -80,13 +80,13 @@ def _left_over(leader: Mark, *, is_session_known: bool) -> list[Mark]:
             is_session_known |= is_marked or _is_forked(pid)
         elif is_marked:
             marked.append(mark)
-    if processes.of(leader.pid) is not None:
+    if process_identity.of(leader.pid) is not None:
         # The number has another owner: the session of the old one is over.
         return marked
     return [*marked, *members] if is_session_known else marked
 
 
-def kill_all(marks: Iterable[Mark], deadline: float) -> None:
+def kill_all(marks: Iterable[ProcessIdentity], deadline: float) -> None:
     """Kill these processes, and wait for their ends until ``deadline``.
 
     Raises `OSError` if that is refused: for want of descriptors, or to a user who is not root.
@@ -101,7 +101,7 @@ def kill_all(marks: Iterable[Mark], deadline: float) -> None:
                 continue
             stack.callback(os.close, pidfd)
             # Looked at again: the number may have become another's before it was held.
-            if processes.lives(mark):
+            if process_identity.lives(mark):
                 with contextlib.suppress(ProcessLookupError):
                     signal.pidfd_send_signal(pidfd, signal.SIGKILL)
                     poll.register(pidfd, select.POLLIN)

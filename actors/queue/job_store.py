@@ -13,9 +13,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ...storage import errors, job_bounds, jobs, lock_files
-from ...storage.job_files import QueueDirectory
 from ...storage.jobs import JobStatus
-from ...storage.journal import Journal
+from ...storage.queue_files.job_files import QueueDirectory
+from ...storage.queue_files.journal import Journal
 from ...transport import messages
 from ..processes import sessions
 from ..rules.rules_in_force import RulesInForce
@@ -29,7 +29,7 @@ from .queries import QueueReader
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ...storage.journal import Cut
+    from ...storage.queue_files.journal import Cut
     from ...transport.addresses import Envelope
     from .submission_keys import InFlight
 

@@ -16,14 +16,15 @@ import contextlib
 import itertools
 from typing import TYPE_CHECKING
 
-from ...storage import errors, replay, settings
-from ...storage.journal import JobArchived, JobsStored, StateStored
+from ...storage import errors, settings
+from ...storage.queue_files import replay
+from ...storage.queue_files.journal import JobArchived, JobsStored, StateStored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ...storage.job_files import QueueDirectory
-    from ...storage.journal import Cut, Journal, Record
+    from ...storage.queue_files.job_files import QueueDirectory
+    from ...storage.queue_files.journal import Cut, Journal, Record
 
     Failed = Callable[[errors.GangerError], None]
 

@@ -10,8 +10,9 @@ import contextlib
 import functools
 from typing import TYPE_CHECKING
 
-from ...storage import errors, job_files, jobs, settings
+from ...storage import errors, jobs, settings
 from ...storage.jobs import JobStatus
+from ...storage.queue_files import job_files
 from ...transport import messages
 from .job_store import DEATH_SOURCE, START_SOURCE, death_text, kill_text
 from .job_table import Phase, Row, row_of

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ...storage import errors, job_bounds, job_files, job_views, jobs, settings
+from ...storage import errors, job_bounds, job_views, jobs, settings
+from ...storage.queue_files import job_files
 from ...transport import messages
 from .job_table import JobTable, Phase, Row, row_of
 from .subscriptions import Watch, WatchList

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ...storage import documents, errors, job_files, jobs, lock_files, replay, settings
+from ...storage import documents, errors, jobs, lock_files, settings
+from ...storage.queue_files import job_files, replay
 from . import reconciling
 from .job_table import JobTable, Phase, row_of
 from .reconciling import Fate, Life
@@ -20,8 +21,8 @@ from .reconciling import Fate, Life
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ...storage.job_files import QueueDirectory
-    from ...storage.journal import Journal
+    from ...storage.queue_files.job_files import QueueDirectory
+    from ...storage.queue_files.journal import Journal
 
 
 class Loaded(msgspec.Struct):

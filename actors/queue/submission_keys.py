@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ...storage import job_files, jobs
+from ...storage import jobs
+from ...storage.queue_files import job_files
 from ...transport import messages
 from . import repeating
 from .job_store import QueueCore

@@ -11,18 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ...storage import (
-    catalogue,
-    errors,
-    explanations,
-    job_bounds,
-    job_files,
-    jobs,
-    opcodes,
-    settings,
-    spool,
-)
+from ...storage import errors, job_bounds, jobs, opcodes, settings, wording
 from ...storage.jobs import JobStatus
+from ...storage.opcodes import catalogue
+from ...storage.queue_files import job_files, spool
 from ...transport.messages import JobSpec
 
 if TYPE_CHECKING:
@@ -71,7 +63,7 @@ def drafts(
     if first_id + len(specs) - 1 > job_files.ID_MAX:
         # The next start would not know such a file for that of a job.
         left = job_files.ID_MAX - first_id + 1
-        ids = explanations.counted(max(left, 0), "id")
+        ids = wording.counted(max(left, 0), "id")
         text = f"the queue has {ids} left, up to {job_files.ID_MAX}, too few for this"
         raise errors.DataDirectoryError(text)
     result = []
@@ -163,7 +155,7 @@ def _with_inputs(spec: JobSpec, read_input: ReadInput | None) -> JobSpec:
             raise errors.OpcodeError(text)
         data = read_input(name)
         if data is None:
-            raise errors.OpcodeError(f"{place}: there is no {opcodes.shown(name)} of this job")
+            raise errors.OpcodeError(f"{place}: there is no {wording.shown(name)} of this job")
         rest = {field: value for field, value in raw.items() if field != "stdin_file"}
         ops.append({**rest, "stdin": data.decode("utf-8", "replace")})
     return msgspec.structs.replace(spec, ops=ops)
@@ -306,7 +298,7 @@ def _resolved(
 
 def _out_of_reach(target: int, job_id: int, place: int) -> str:
     if target < 0:
-        before = explanations.counted(place, "job")
+        before = wording.counted(place, "job")
         reach = f"the submission has {before} before this one"
         return f"{target} is out of reach: {reach}"
     if target == job_id:

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, assert_never
 
 import msgspec
 
-from ...storage import errors, job_files, rules, settings
+from ...storage import errors, rules, settings
 from ...storage.metering import Meter, Slice, SliceOverError, TooMuchWorkError
+from ...storage.queue_files import job_files
 from ...storage.rules import ActionName
 from ...transport import messages
 from ...transport.messages import JobVerdict

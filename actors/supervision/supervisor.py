@@ -12,7 +12,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, assert_never
 
-from ...storage import catalogue, errors, settings
+from ...storage import errors, settings
+from ...storage.opcodes import catalogue
 from ...storage.version import version
 from ...transport import messages
 from ..runtime.component import Component, Surroundings, stop_all

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from .. import explanations, job_files, replay, settings
+from .. import settings, wording
 from ..jobs import JobStatus
-from ..journal import Tail
+from ..queue_files import job_files, replay
+from ..queue_files.journal import Tail
 from .findings import Finding, Kind
 
 if TYPE_CHECKING:
@@ -178,7 +179,7 @@ def _owners(facts: Facts) -> Iterator[Finding]:
     for path, owner in facts.strangers:
         groups.setdefault((path.rpartition("/")[0], owner), []).append(path)
     for (_, owner), paths in groups.items():
-        more = explanations.counted(len(paths) - 1, "other")
+        more = wording.counted(len(paths) - 1, "other")
         beside = f", with {more} in its directory" if len(paths) > 1 else ""
         yield Finding(Kind.OWNER, paths[0], f"belongs to {owner}{beside}")
     for path in facts.open_to_all:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from .. import documents, errors, job_files, journal, lock_files, replay, spool
+from .. import documents, errors, lock_files
+from ..queue_files import job_files, journal, replay, spool
 from .checking import check, highest_id, serial
 from .findings import Finding, Kind, Remedy
 from .survey import survey

@@ -17,20 +17,15 @@ from .. import (
     config_files,
     documents,
     errors,
-    inodes,
-    job_files,
     jobs,
-    journal,
     keys,
     lock_files,
     locks,
-    output_files,
     ownership,
-    replay,
     rules,
     settings,
-    spool,
 )
+from ..queue_files import inodes, job_files, journal, output_files, replay, spool
 from .checking import Archival, Beside, Facts, FoundJob, Segment, is_torn_version, vouched_id
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from ganger.actors.queue.job_queue import JobQueue
 from ganger.actors.rules.filter_evaluator import FilterEvaluator
 from ganger.actors.scheduling.scheduler import Scheduler
 from ganger.storage import config_files, job_views, jobs
-from ganger.storage.job_files import QueueDirectory
 from ganger.storage.jobs import JobStatus
+from ganger.storage.queue_files.job_files import QueueDirectory
 from ganger.transport import messages
 
 DATA = Path(__file__).parent / "data"

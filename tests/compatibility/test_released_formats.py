@@ -24,10 +24,11 @@ from ganger.actors.config.config_store import ConfigStore
 from ganger.actors.locks.lock_manager import LockManager
 from ganger.actors.queue.job_queue import JobQueue
 from ganger.actors.rules.filter_evaluator import FilterEvaluator
-from ganger.storage import job_files, jobs, journal
+from ganger.storage import jobs
 from ganger.storage.fsck import checking, repairing, survey
 from ganger.storage.fsck.findings import KINDS, Remedy
 from ganger.storage.jobs import JobStatus
+from ganger.storage.queue_files import job_files, journal
 from ganger.transport import messages
 
 DATA = Path(__file__).parent / "data"

@@ -16,11 +16,12 @@ from tests.torture.damage.ordinary_user import modes_obeyed
 
 from ganger.actors.queue.job_queue import JobQueue
 from ganger.actors.queue.submitting import drafts
-from ganger.storage import documents, errors, job_files, lock_files, locks, settings
+from ganger.storage import documents, errors, lock_files, locks, settings
 from ganger.storage.fsck import checking, survey
 from ganger.storage.fsck.findings import Kind
-from ganger.storage.job_files import QueueDirectory
-from ganger.storage.journal import Journal
+from ganger.storage.queue_files import job_files
+from ganger.storage.queue_files.job_files import QueueDirectory
+from ganger.storage.queue_files.journal import Journal
 from ganger.transport import messages
 
 if TYPE_CHECKING:

@@ -101,7 +101,7 @@ class World(Stage):
         ]
         for place, name, instead in replaced:
             self.patches.enter_context(patch.object(place, name, instead))
-        flush = patch("ganger.storage.journal.flush_file_system", lambda *_: None)
+        flush = patch("ganger.storage.queue_files.journal.flush_file_system", lambda *_: None)
         self.patches.enter_context(flush)
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from ganger.storage import errors, settings
-from ganger.storage.journal import (
+from ganger.storage.queue_files.journal import (
     JobArchived,
     JobsStored,
     Journal,
@@ -97,7 +97,7 @@ class JournalAgainstModel(RuleBasedStateMachine):
     def cut(self) -> None:
         # Its job files are durable; here there are none, and the flush would only take time.
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("ganger.storage.journal.flush_file_system", lambda *_: None)
+            patch.setattr("ganger.storage.queue_files.journal.flush_file_system", lambda *_: None)
             self.journal.cut()
         del self.acknowledged[:-1]
 

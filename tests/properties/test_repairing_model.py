@@ -11,12 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ganger.actors.queue import recovery
-from ganger.storage import job_files, jobs, settings
+from ganger.storage import jobs, settings
 from ganger.storage.fsck import checking, repairing, survey
 from ganger.storage.fsck.findings import Remedy
-from ganger.storage.job_files import QueueDirectory
 from ganger.storage.jobs import JobStatus
-from ganger.storage.journal import JobArchived, JobsStored, Journal, StateStored
+from ganger.storage.queue_files import job_files
+from ganger.storage.queue_files.job_files import QueueDirectory
+from ganger.storage.queue_files.journal import JobArchived, JobsStored, Journal, StateStored
 
 STATUSES = [
     JobStatus.QUEUED,

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from ganger.storage import errors, lock_files, processes
+from ganger.storage import errors, lock_files, process_identity
 
 HOLD = """
 import sys
@@ -227,7 +227,7 @@ def test_a_lock_file_that_cannot_be_removed_is_an_error(tmp_path: Path) -> None:
 
 
 def test_the_name_of_a_job_is_that_of_ganeti_with_the_mark_of_the_process() -> None:
-    mark = processes.own()
+    mark = process_identity.own()
     name = lock_files.job_stem(1, 1_795_224_833.9, mark)
     assert name == f"job_000001_1795224833_{mark}"
     assert lock_files.mark_of(f"/l/{name}") == mark
@@ -246,8 +246,8 @@ def test_other_names_have_no_mark(name: str) -> None:
 
 HOLD_MARKED = """
 import sys
-from ganger.storage import lock_files, processes
-stem = lock_files.job_stem(7, 1.0, processes.own())
+from ganger.storage import lock_files, process_identity
+stem = lock_files.job_stem(7, 1.0, process_identity.own())
 spare = sys.argv[1] + "/spare_1_1"
 held = lock_files.create(sys.argv[1], stem, spare=spare)
 print(held.path, flush=True)
@@ -287,7 +287,7 @@ def test_an_unlocked_file_in_its_place_does_not_kill_a_process(marked: Other) ->
 
 @pytest.mark.parametrize("other", ["start", "boot"])
 def test_the_next_process_with_its_number_is_not_taken_for_it(tmp_path: Path, other: str) -> None:
-    mark = processes.own()
+    mark = process_identity.own()
     mark = mark._replace(start=mark.start + 1) if other == "start" else mark._replace(boot="0ther")
     path = tmp_path / lock_files.job_stem(7, 1.0, mark)
     assert lock_files.is_dead(path)
@@ -296,7 +296,7 @@ def test_the_next_process_with_its_number_is_not_taken_for_it(tmp_path: Path, ot
 
 def test_a_folder_that_was_deleted_is_made_again(tmp_path: Path) -> None:
     folder = tmp_path / "data" / "livelocks"
-    held = lock_files.create(folder, lock_files.job_stem(7, 1.0, processes.own()))
+    held = lock_files.create(folder, lock_files.job_stem(7, 1.0, process_identity.own()))
     assert os.path.exists(held.path)
     assert folder.stat().st_mode & 0o777 == 0o700
     held.remove()
@@ -306,7 +306,7 @@ def test_a_file_serves_the_next_process_under_another_name(tmp_path: Path) -> No
     spare = f"{tmp_path}/spare_1_1"
     numbers = set()
     for start in range(3):
-        mark = processes.Mark(os.getpid(), start, "boot")
+        mark = process_identity.ProcessIdentity(os.getpid(), start, "boot")
         held = lock_files.create(tmp_path, lock_files.job_stem(7, 1.0, mark), spare=spare)
         assert not os.path.exists(spare)
         numbers.add(os.stat(held.path).st_ino)
@@ -324,7 +324,7 @@ def test_a_spare_that_somebody_asks_about_is_left_alone(tmp_path: Path) -> None:
     other = Other(HOLD_OFFLINE, spare)
     try:
         assert other.line == "held"
-        stem = lock_files.job_stem(7, 1.0, processes.own())
+        stem = lock_files.job_stem(7, 1.0, process_identity.own())
         held = lock_files.create(tmp_path, stem, spare=os.fspath(spare))
         assert os.stat(held.path).st_ino != spare.stat().st_ino
         held.remove()
@@ -335,7 +335,8 @@ def test_a_spare_that_somebody_asks_about_is_left_alone(tmp_path: Path) -> None:
 def test_who_looked_at_a_file_before_it_served_another_process_is_not_misled(
     marked: Other, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = f"{tmp_path}/livelocks/{lock_files.job_stem(6, 1.0, processes.Mark(1, 0, 'boot'))}"
+    stem = lock_files.job_stem(6, 1.0, process_identity.ProcessIdentity(1, 0, "boot"))
+    first = f"{tmp_path}/livelocks/{stem}"
     os.link(marked.line, first)
     real = fcntl.lockf
 
@@ -356,7 +357,7 @@ def test_a_disk_that_refuses_the_file_leaves_the_mark_as_proof(
     def refuse(*_: object) -> int:
         raise OSError(code, os.strerror(code))
 
-    stem = lock_files.job_stem(7, 1.0, processes.own())
+    stem = lock_files.job_stem(7, 1.0, process_identity.own())
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", refuse)
         held = lock_files.create(tmp_path, stem)

@@ -10,8 +10,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from ...storage import errors, output_blocks, settings
+from ...storage import errors, settings
 from ...storage.job_views import LogLine, OutputChunk, StatusChange
+from ...storage.queue_files import output_blocks
 from ..messages import OutputPage
 from .exchanges import Call, Exchange
 from .watches import Part

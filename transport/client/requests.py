@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import msgspec
 
-from ...storage import errors, explanations, rules, settings
+from ...storage import errors, plain_values, rules, settings, wording
 from ...storage.job_views import FIELDS, WHOLE_FIELDS, JobInfo, job_info
 from ...storage.jobs import JobStatus, check_priority
 from ..messages import (
@@ -175,8 +175,8 @@ def proposed_filter(rule: Mapping[str, Any]) -> ReplaceFilter:
 
 def _unknown_key(key: object) -> errors.FilterRuleError:
     name = str(key)
-    guess = explanations.likeness(name, RULE_KEYS)
-    text = f"rule: unknown key {explanations.shown(name)}{guess}; known are {', '.join(RULE_KEYS)}"
+    guess = wording.likeness(name, RULE_KEYS)
+    text = f"rule: unknown key {wording.shown(name)}{guess}; known are {', '.join(RULE_KEYS)}"
     return errors.FilterRuleError(text)
 
 
@@ -241,7 +241,7 @@ def limits(running: int | None, tracked: int | None) -> ReadLimits | SetLimits:
 
 
 def _positive(number: int | None, name: str) -> int | None:
-    if number is None or (_is_whole(number) and 0 < number <= explanations.INTEGER_MAX):
+    if number is None or (_is_whole(number) and 0 < number <= plain_values.INTEGER_MAX):
         return number
     got = repr(number) if _is_whole(number) else _type(number)
     raise errors.BadRequestError(f"{name}: expected a number from 1 on, got {got[:60]}")
@@ -261,7 +261,7 @@ def _text(value: object, name: str, expected: str) -> str:
 def _check_sendable(value: object, place: str) -> None:
     """`FilterRuleError` that names the place of what no frame can carry."""
     try:
-        explanations.check_plain(value, place, depth_max=_RULE_DEPTH_MAX)
+        plain_values.check_plain(value, place, depth_max=_RULE_DEPTH_MAX)
     except ValueError as error:
         raise errors.FilterRuleError(str(error)) from error
 
@@ -304,8 +304,8 @@ def _by_job(given: Mapping[int, Any] | None, name: str) -> dict[int, Any]:
     if not isinstance(given, Mapping):
         raise errors.BadRequestError(f"{name}: expected a dictionary by job id, got {_type(given)}")
     for job_id in given:
-        if not _is_whole(job_id) or not 0 < job_id <= explanations.INTEGER_MAX:
-            text = f"{name}: expected job ids as keys, got {explanations.shown(str(job_id))}"
+        if not _is_whole(job_id) or not 0 < job_id <= plain_values.INTEGER_MAX:
+            text = f"{name}: expected job ids as keys, got {wording.shown(str(job_id))}"
             raise errors.BadRequestError(text)
     return dict(given)
 
@@ -451,14 +451,14 @@ def _dependency(entry: object, place: str) -> tuple[int, list[str]]:
     match entry:
         case bool():
             pass
-        case int() if not explanations.INTEGER_MIN <= entry <= explanations.INTEGER_MAX:
+        case int() if not plain_values.INTEGER_MIN <= entry <= plain_values.INTEGER_MAX:
             raise errors.DependencyError(f"{place}: this number is too large for a job id")
         case int():
             return entry, [JobStatus.SUCCESS.value]
         case [bool(), *_]:
             pass
         case [int(job_id), [*statuses]] if all(isinstance(status, str) for status in statuses):
-            if not explanations.INTEGER_MIN <= job_id <= explanations.INTEGER_MAX:
+            if not plain_values.INTEGER_MIN <= job_id <= plain_values.INTEGER_MAX:
                 raise errors.DependencyError(f"{place}: this number is too large for a job id")
             return job_id, [str(status) for status in statuses]
     raise errors.DependencyError(f"{place}: expected a job id, or [job id, [statuses]]")

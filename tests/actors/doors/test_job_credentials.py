@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ganger.actors.doors.job_credentials import Spokesmen
-from ganger.storage import errors, lock_files, processes
+from ganger.storage import errors, lock_files, process_identity
 from ganger.storage.locks import Owner
 from ganger.transport import messages
 from ganger.transport.messages import AttachJob, JobTold, Message
@@ -25,7 +25,7 @@ HERE = Credentials(kind="local", uid=os.geteuid(), pid=PID)
 @pytest.fixture
 def own(tmp_path: Path) -> Iterator[lock_files.LockFile]:
     """A lock file of job 7 that this process holds."""
-    held = lock_files.create(tmp_path, lock_files.job_stem(7, 1.0, processes.own()))
+    held = lock_files.create(tmp_path, lock_files.job_stem(7, 1.0, process_identity.own()))
     yield held
     held.remove()
 

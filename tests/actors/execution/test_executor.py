@@ -15,7 +15,7 @@ from tests.actors.processes.lock_owner import LockOwner
 from ganger.actors.execution import executor
 from ganger.actors.execution.watching import Phase
 from ganger.actors.processes import control_groups, fork_protocol
-from ganger.storage import lock_files, processes, settings
+from ganger.storage import lock_files, process_identity, settings
 from ganger.transport import messages
 from ganger.transport.addresses import Envelope
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 JOB = 22
-DEAD = processes.Mark(1, 0, "anotherboot")
+DEAD = process_identity.ProcessIdentity(1, 0, "anotherboot")
 
 
 class Address:

@@ -13,9 +13,10 @@ import pytest
 
 from ganger.actors.job import job as job_module
 from ganger.actors.job.daemon_link import Link, Received
-from ganger.storage import documents, errors, job_files, jobs, opcodes, settings
+from ganger.storage import documents, errors, jobs, opcodes, settings
 from ganger.storage.jobs import JobStatus
 from ganger.storage.locks import Owner
+from ganger.storage.queue_files import job_files
 from ganger.transport import frames, messages
 
 DELAY = {"OP_ID": "OP_TEST_DELAY", "duration": 0.000001, "on_master": False}

@@ -11,8 +11,9 @@ from tests.actors.job.test_job import DELAY, LOCKED, Line, actor, file, refuse_f
 
 from ganger.actors.job.daemon_link import Received
 from ganger.actors.job.job import JobActor
-from ganger.storage import catalogue, jobs, opcodes
+from ganger.storage import jobs, opcodes
 from ganger.storage.jobs import JobStatus
+from ganger.storage.opcodes import catalogue
 from ganger.transport import frames, messages
 
 QUEUED, WAITING, CANCELING, RUNNING, CANCELED, SUCCESS, ERROR = JobStatus

@@ -10,9 +10,16 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from ganger.actors.job.output import JobOutput
-from ganger.storage import errors, output_blocks, settings
-from ganger.storage.output_blocks import LIMIT_REACHED, NOT_STORED, STDERR, STDOUT, Segment
-from ganger.storage.output_files import OutputFile
+from ganger.storage import errors, settings
+from ganger.storage.queue_files import output_blocks
+from ganger.storage.queue_files.output_blocks import (
+    LIMIT_REACHED,
+    NOT_STORED,
+    STDERR,
+    STDOUT,
+    Segment,
+)
+from ganger.storage.queue_files.output_files import OutputFile
 
 PAUSE = settings.OUTPUT_WRITE_SECONDS
 

@@ -10,7 +10,7 @@ import pytest
 from tests.actors.runtime.stage import Asker, Stage, Staged, Timer
 
 from ganger.actors.locks.lock_manager import LockManager
-from ganger.storage import lock_files, processes
+from ganger.storage import lock_files, process_identity
 from ganger.storage.locks import LocksFile, Owner, decode_locks
 from ganger.transport import messages
 from ganger.transport.addresses import Envelope
@@ -29,7 +29,9 @@ class Locks:
 
     def owner(self, job_id: int) -> Owner:
         # Of an earlier boot, so that the lock alone says who lives.
-        stem = lock_files.job_stem(job_id, 1.0, processes.Mark(job_id, 1, "earlier"))
+        stem = lock_files.job_stem(
+            job_id, 1.0, process_identity.ProcessIdentity(job_id, 1, "earlier")
+        )
         held = lock_files.create(self.stage.places.lock_files, stem)
         owner = Owner(job_id, held.path, os.getpid())
         self.held[owner] = held

@@ -11,8 +11,8 @@ import pytest
 
 from ganger.actors.operations import registry
 from ganger.actors.operations.test_context import Rehearsal
-from ganger.storage import catalogue, errors, opcodes, settings
-from ganger.storage.opcodes import Opcode, OperationContext, OperationError
+from ganger.storage import errors, opcodes, settings
+from ganger.storage.opcodes import Opcode, OperationContext, OperationError, catalogue
 
 
 def delay(**parameters: Any) -> dict[str, Any]:

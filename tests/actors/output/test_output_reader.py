@@ -7,8 +7,9 @@ import pytest
 from tests.actors.runtime.stage import Asker, Stage, Staged
 
 from ganger.actors.output.output_reader import OutputReader
-from ganger.storage import settings, spool
-from ganger.storage.output_blocks import STORED_BYTES_MAX
+from ganger.storage import settings
+from ganger.storage.queue_files import spool
+from ganger.storage.queue_files.output_blocks import STORED_BYTES_MAX
 from ganger.transport import messages
 
 

@@ -10,13 +10,13 @@ import time
 import pytest
 
 from ganger.actors.processes import control_groups
-from ganger.storage import processes
+from ganger.storage import process_identity
 
 START = """
 import subprocess, sys
 from ganger.actors.processes import control_groups
-from ganger.storage import processes
-mark = processes.own()
+from ganger.storage import process_identity
+mark = process_identity.own()
 control_groups.places = lambda: (sys.argv[1],)
 assert control_groups.enter(mark)
 child = subprocess.Popen(
@@ -56,13 +56,13 @@ def test_what_a_killed_process_left_in_its_group_is_ended(
     )
     assert process.stdout is not None
     text, child = process.stdout.readline().split()
-    mark = processes.parse(text)
+    mark = process_identity.parse(text)
     assert mark is not None
     process.kill()
     process.communicate()
-    assert processes.of(int(child)) is not None
+    assert process_identity.of(int(child)) is not None
     assert control_groups.end(mark, time.monotonic() + 10) == [int(child)]
-    assert processes.of(int(child)) is None
+    assert process_identity.of(int(child)) is None
     assert not os.path.exists(f"{place}/{control_groups.PREFIX}{mark}")
     assert control_groups.end(mark, time.monotonic() + 10) == []
 
@@ -71,7 +71,7 @@ def test_without_a_place_that_may_be_written_there_is_no_group(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(control_groups, "places", lambda: ("/proc", "/nowhere"))
-    assert not control_groups.enter(processes.own())
+    assert not control_groups.enter(process_identity.own())
     control_groups.leave()
-    control_groups.remove(processes.own())
+    control_groups.remove(process_identity.own())
     control_groups.remove_empty()

@@ -14,7 +14,7 @@ FOLLOW = """
 import os, subprocess, sys, time
 from ganger.actors.processes import descendants
 from ganger.actors.operations.test_context import Rehearsal
-from ganger.storage import processes
+from ganger.storage import process_identity
 
 descendants.follow(is_wanted=sys.argv[1] == "followed")
 script = "setsid sh -c 'setsid sleep 600 & echo $! $$; exec sleep 600' &"
@@ -22,7 +22,7 @@ shell = subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, text=True
 pids = [int(word) for word in shell.stdout.readline().split()]
 shell.wait()
 count = descendants.end_all(Rehearsal())
-left = [pid for pid in pids if processes.of(pid) is not None]
+left = [pid for pid in pids if process_identity.of(pid) is not None]
 for pid in left:
     os.kill(pid, 9)
 print(count, len(left))

@@ -13,15 +13,15 @@ import pytest
 from tests.faults.harness import wait_for_end
 
 from ganger.actors.processes import sessions
-from ganger.storage import processes
+from ganger.storage import process_identity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LEAD = """
 import os, subprocess, sys
-from ganger.storage import processes
-mark = processes.own()
+from ganger.storage import process_identity
+mark = process_identity.own()
 how, *words = sys.argv[1].split()
 env = {"GANGER_JOB_PROCESS": str(mark)} if "marked" in words else {}
 kind = {"group": {"process_group": 0}, "session": {"start_new_session": True}}[how]
@@ -44,7 +44,7 @@ class Leader:
         )
         assert self._process.stdout is not None
         mark, member = self._process.stdout.readline().split()
-        found = processes.parse(mark)
+        found = process_identity.parse(mark)
         assert found is not None
         self.mark, self.member = found, int(member)
         self._member = os.pidfd_open(self.member)
@@ -55,7 +55,7 @@ class Leader:
 
     @property
     def has_member(self) -> bool:
-        return processes.of(self.member) is not None
+        return process_identity.of(self.member) is not None
 
     def end(self) -> None:
         self.die()

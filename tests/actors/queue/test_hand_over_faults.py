@@ -18,10 +18,11 @@ from ganger.actors.queue import recovery
 from ganger.actors.queue.job_queue import JobQueue
 from ganger.actors.queue.job_table import Phase
 from ganger.actors.supervision.supervisor import Ending, Supervisor
-from ganger.storage import catalogue, jobs, lock_files, opcodes, settings
-from ganger.storage.job_files import QueueDirectory
+from ganger.storage import jobs, lock_files, opcodes, settings
 from ganger.storage.jobs import JobStatus
-from ganger.storage.journal import Journal
+from ganger.storage.opcodes import catalogue
+from ganger.storage.queue_files.job_files import QueueDirectory
+from ganger.storage.queue_files.journal import Journal
 from ganger.transport import messages
 from ganger.transport.messages import JobSpec
 

@@ -170,7 +170,7 @@ def test_an_end_found_at_the_start_is_journaled_before_it_is_told(
         raise errors.StorageError("the disk is gone")
 
     with monkeypatch.context() as patch:
-        patch.setattr("ganger.storage.journal.flush_file_system", refuse_sync)
+        patch.setattr("ganger.storage.queue_files.journal.flush_file_system", refuse_sync)
         queue.restart()
         queue.actor.end_turn()
         assert queue.statuses() == {1: "running"}
@@ -373,7 +373,7 @@ def test_a_file_system_that_cannot_be_flushed_is_tried_less_and_less_often(
 
     monkeypatch.setattr("threading.Timer", Noted)
     with monkeypatch.context() as patch:
-        patch.setattr("ganger.storage.journal.flush_file_system", fail)
+        patch.setattr("ganger.storage.queue_files.journal.flush_file_system", fail)
         queue.actor.component._ledger.retry()
         queue.actor.end_turn()
         for _ in range(5):

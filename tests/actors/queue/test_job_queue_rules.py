@@ -10,8 +10,9 @@ from tests.actors.queue.queue_stage import DELAY, Queue, spec
 from tests.actors.runtime.stage import Staged
 
 from ganger.actors.queue.job_queue import JobQueue
-from ganger.storage import errors, job_files, settings
+from ganger.storage import errors, settings
 from ganger.storage.jobs import JobStatus
+from ganger.storage.queue_files import job_files
 from ganger.transport import messages
 from ganger.transport.messages import JobSpec
 

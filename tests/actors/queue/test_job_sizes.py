@@ -17,10 +17,11 @@ from ganger.actors.job import job as job_module
 from ganger.actors.job.daemon_link import Received
 from ganger.actors.processes import channels
 from ganger.actors.queue.job_table import Phase
-from ganger.storage import catalogue, job_bounds, job_files, jobs, opcodes, settings, spool
+from ganger.storage import job_bounds, jobs, opcodes, settings
 from ganger.storage.jobs import JobStatus
 from ganger.storage.locks import Owner
-from ganger.storage.opcodes import Opcode, OperationContext
+from ganger.storage.opcodes import Opcode, OperationContext, catalogue
+from ganger.storage.queue_files import job_files, spool
 from ganger.transport import frames, messages
 from ganger.transport.addresses import Envelope
 from ganger.transport.messages import JobSpec, SubmitJobs

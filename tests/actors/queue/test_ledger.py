@@ -11,9 +11,10 @@ import pytest
 
 from ganger.actors.queue import recovery
 from ganger.actors.queue.ledger import Ledger
-from ganger.storage import errors, inodes, journal, replay, settings
-from ganger.storage.job_files import QueueDirectory
-from ganger.storage.journal import Journal
+from ganger.storage import errors, settings
+from ganger.storage.queue_files import inodes, journal, replay
+from ganger.storage.queue_files.job_files import QueueDirectory
+from ganger.storage.queue_files.journal import Journal
 
 
 def body(job_id: int, serial: int, status: str = "queued") -> bytes:
@@ -342,7 +343,7 @@ def test_a_disk_that_takes_no_new_segment_loses_nothing(
         raise errors.StorageError(f"{path}: no")
 
     with monkeypatch.context() as patch:
-        patch.setattr("ganger.storage.journal.flush_file_system", fail)
+        patch.setattr("ganger.storage.queue_files.journal.flush_file_system", fail)
         for job_id in range(1, 50):
             books.store_new(job_id)
             books.ledger.commit()
@@ -370,7 +371,7 @@ def test_after_a_failed_flush_everything_that_it_covers_is_written_anew(
         raise errors.StorageError(f"{path}: no")
 
     with monkeypatch.context() as patch:
-        patch.setattr("ganger.storage.journal.flush_file_system", fail)
+        patch.setattr("ganger.storage.queue_files.journal.flush_file_system", fail)
         assert not books.ledger.retry()
     assert [path.stat().st_ino for path in files] == before
     assert books.ledger.retry()
@@ -396,7 +397,7 @@ def test_a_file_system_that_cannot_be_flushed_all_day_gets_no_more_segments(
         raise errors.StorageError(f"{path}: no")
 
     with monkeypatch.context() as patch:
-        patch.setattr("ganger.storage.journal.flush_file_system", fail)
+        patch.setattr("ganger.storage.queue_files.journal.flush_file_system", fail)
         for _ in range(10):
             assert not books.ledger.retry()
         assert len(books.journal.segments()) == 2
@@ -430,7 +431,7 @@ def test_the_file_of_a_living_process_is_written_anew_when_that_has_left(
         raise errors.StorageError(f"{path}: no")
 
     with monkeypatch.context() as patch:
-        patch.setattr("ganger.storage.journal.flush_file_system", fail)
+        patch.setattr("ganger.storage.queue_files.journal.flush_file_system", fail)
         assert not books.ledger.retry()
     assert books.ledger.retry()
     assert path.stat().st_ino == before
@@ -453,7 +454,7 @@ def test_a_successor_takes_up_the_doubt_of_a_flush_that_failed(
         raise errors.StorageError(f"{path}: no")
 
     with monkeypatch.context() as patch:
-        patch.setattr("ganger.storage.journal.flush_file_system", fail)
+        patch.setattr("ganger.storage.queue_files.journal.flush_file_system", fail)
         assert not books.ledger.retry()
     successor = Books(books.places.data).begin()
     assert (books.places.queue / "job-1").stat().st_ino != before

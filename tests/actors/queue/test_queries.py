@@ -15,9 +15,9 @@ from ganger.actors.queue.job_table import JobTable, Phase, Row, row_of
 from ganger.actors.queue.ledger import Ledger
 from ganger.actors.queue.queries import QueueReader
 from ganger.storage import errors, jobs, settings
-from ganger.storage.job_files import QueueDirectory
 from ganger.storage.jobs import JobStatus, LogEntry
-from ganger.storage.journal import Journal
+from ganger.storage.queue_files.job_files import QueueDirectory
+from ganger.storage.queue_files.journal import Journal
 from ganger.transport import messages
 from ganger.transport.addresses import Envelope
 from ganger.transport.messages import ListJobs

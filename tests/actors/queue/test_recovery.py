@@ -13,9 +13,9 @@ from ganger.actors.queue import recovery
 from ganger.actors.queue.job_table import Phase
 from ganger.actors.queue.recovery import Loaded
 from ganger.storage import jobs, lock_files, settings
-from ganger.storage.job_files import QueueDirectory
 from ganger.storage.jobs import JobStatus
-from ganger.storage.journal import JobArchived, JobsStored, Journal, Record, StateStored
+from ganger.storage.queue_files.job_files import QueueDirectory
+from ganger.storage.queue_files.journal import JobArchived, JobsStored, Journal, Record, StateStored
 
 QUEUED, WAITING, CANCELING, RUNNING, CANCELED, SUCCESS, ERROR = JobStatus
 

@@ -8,8 +8,9 @@ import pytest
 from tests.actors.queue.queue_stage import DELAY, Queue, spec
 
 from ganger.actors.queue import repeating
-from ganger.storage import catalogue, jobs, opcodes
+from ganger.storage import jobs, opcodes
 from ganger.storage.jobs import JobStatus
+from ganger.storage.opcodes import catalogue
 from ganger.transport import messages
 from ganger.transport.messages import JobSpec, SubmitJobs
 

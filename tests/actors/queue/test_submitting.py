@@ -9,8 +9,9 @@ import pytest
 from ganger.actors.queue import submitting
 from ganger.actors.queue.job_table import Phase, row_of
 from ganger.actors.queue.submitting import Draft
-from ganger.storage import catalogue, errors, jobs, opcodes, settings
+from ganger.storage import errors, jobs, opcodes, settings
 from ganger.storage.jobs import JobStatus
+from ganger.storage.opcodes import catalogue
 from ganger.transport.messages import JobSpec
 
 NOW = 1_700_000_000.5

@@ -10,7 +10,7 @@ from ganger.storage.fsck import checking
 from ganger.storage.fsck.checking import Archival, Beside, Facts, FoundJob, Segment
 from ganger.storage.fsck.findings import KINDS, Finding, Kind, Remedy
 from ganger.storage.jobs import JobStatus
-from ganger.storage.journal import Tail
+from ganger.storage.queue_files.journal import Tail
 
 QUEUE = "/q"
 LOCK = "/run/job_000003_1"

@@ -9,20 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from ganger.storage import (
-    errors,
-    job_files,
-    jobs,
-    journal,
-    lock_files,
-    output_blocks,
-    ownership,
-    settings,
-)
+from ganger.storage import errors, jobs, lock_files, ownership, settings
 from ganger.storage.fsck import checking, repairing, survey
 from ganger.storage.fsck.findings import KINDS, Kind, Remedy
 from ganger.storage.jobs import JobStatus
-from ganger.storage.journal import (
+from ganger.storage.queue_files import job_files, journal, output_blocks
+from ganger.storage.queue_files.journal import (
     JobArchived,
     JobsStored,
     Journal,

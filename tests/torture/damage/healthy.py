@@ -19,7 +19,7 @@ from ganger.actors.locks.lock_manager import LockManager
 from ganger.actors.queue.job_queue import JobQueue
 from ganger.storage import jobs
 from ganger.storage.jobs import JobStatus
-from ganger.storage.journal import JobsStored, Journal, StateStored
+from ganger.storage.queue_files.journal import JobsStored, Journal, StateStored
 from ganger.transport import messages
 from ganger.transport.messages import JobSpec
 

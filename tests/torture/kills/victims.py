@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Self
 from tests.torture.kills.workload import Submission, Work
 
 from ganger import Client, JobStatus
-from ganger.storage import job_files, jobs
+from ganger.storage import jobs
 from ganger.storage.job_views import LogLine, StatusChange
+from ganger.storage.queue_files import job_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

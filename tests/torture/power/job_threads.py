@@ -19,9 +19,9 @@ from ganger.actors.job.daemon_link import Link, Received
 from ganger.actors.job.job import JobActor
 from ganger.actors.operations import registry
 from ganger.storage import jobs, lock_files, settings
-from ganger.storage.catalogue import OpExec
 from ganger.storage.locks import Owner
 from ganger.storage.opcodes import OperationContext
+from ganger.storage.opcodes.catalogue import OpExec
 from ganger.transport import messages
 from ganger.transport.addresses import Envelope
 from ganger.transport.messages import Message

@@ -27,20 +27,10 @@ from ganger.actors.queue.job_queue import JobQueue
 from ganger.actors.queue.job_table import Phase
 from ganger.actors.runtime.component import Surroundings
 from ganger.actors.supervision import logs
-from ganger.storage import (
-    config_files,
-    documents,
-    errors,
-    job_files,
-    jobs,
-    keys,
-    lock_files,
-    output_files,
-    settings,
-    spool,
-)
+from ganger.storage import config_files, documents, errors, jobs, keys, lock_files, settings
 from ganger.storage.locks import Owner
-from ganger.storage.processes import Mark
+from ganger.storage.process_identity import ProcessIdentity
+from ganger.storage.queue_files import job_files, output_files, spool
 from ganger.storage.settings import Places
 from ganger.transport import messages
 from ganger.transport.addresses import Directory, Envelope
@@ -305,10 +295,10 @@ class Machine:
                         pass
         self.locks.end_turn()
 
-    def new_mark(self) -> Mark:
+    def new_mark(self) -> ProcessIdentity:
         """The mark of a process that the system knows nothing of: the lock alone says it lives."""
         self._marks += 1
-        return Mark(self._marks, self._marks, "simulated")
+        return ProcessIdentity(self._marks, self._marks, "simulated")
 
     def _fork(self, job_id: int) -> None:
         stem = lock_files.job_stem(job_id, self.clock.read(), self.new_mark())

@@ -35,7 +35,8 @@ from tests.torture.power.disk import (
     Written,
 )
 
-from ganger.storage import documents, journal
+from ganger.storage import documents
+from ganger.storage.queue_files import journal
 
 _RENAME_EXCHANGE = 2
 

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Literal
 import msgspec
 
 from ganger.storage import lock_files
-from ganger.storage.processes import Mark
+from ganger.storage.process_identity import ProcessIdentity
 
 NUMBERS_FROM = 1_000_000
 """Descriptors of the simulated world have numbers that no real one has."""
@@ -253,10 +253,10 @@ class Core:
         self._numbers += 1
         return self._numbers
 
-    def new_mark(self, pid: int) -> Mark:
+    def new_mark(self, pid: int) -> ProcessIdentity:
         """What names the next process with this number, and no other."""
         self._started += 1
-        return Mark(pid, self._started, "world")
+        return ProcessIdentity(pid, self._started, "world")
 
     def free_pid(self) -> int:
         """A number that is free now; the numbers of the dead come round again soon."""

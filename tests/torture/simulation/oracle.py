@@ -18,8 +18,9 @@ from ganger.actors.queue.job_queue import JobQueue
 from ganger.actors.queue.job_table import Phase, Row
 from ganger.actors.rules import filtering
 from ganger.actors.scheduling.scheduling import Schedule
-from ganger.storage import jobs, lock_files, opcodes, spool
+from ganger.storage import jobs, lock_files, opcodes
 from ganger.storage.jobs import JobStatus, OpcodeEvent
+from ganger.storage.queue_files import spool
 from ganger.transport import messages
 
 if TYPE_CHECKING:

@@ -26,9 +26,10 @@ from ganger.actors.operations import registry
 from ganger.actors.processes import channels, fork_protocol, lock_file_owners
 from ganger.actors.runtime import component
 from ganger.actors.supervision import supervisor
-from ganger.storage import documents, job_files, journal, lock_files, processes, settings
-from ganger.storage.catalogue import OpExec
+from ganger.storage import documents, lock_files, process_identity, settings
 from ganger.storage.opcodes import KilledError, OperationContext, OperationError
+from ganger.storage.opcodes.catalogue import OpExec
+from ganger.storage.queue_files import job_files, journal
 from ganger.transport.zmq import wire
 
 
@@ -129,8 +130,8 @@ def simulated() -> Iterator[None]:
         (lock_files.LockFile, "remove", remove_lock_file),
         (lock_files, "holder", simulated_processes.holder),
         (lock_files, "_own", simulated_processes.OwnFiles()),
-        (processes, "own", simulated_processes.own_mark),
-        (processes, "lives", simulated_processes.lives),
+        (process_identity, "own", simulated_processes.own_mark),
+        (process_identity, "lives", simulated_processes.lives),
         (documents, "replace", guarded(documents.replace)),
         (documents, "exchange", guarded(documents.exchange)),
         (journal.Journal, "commit", guarded(journal.Journal.commit)),

@@ -23,7 +23,7 @@ from ganger.actors.job.daemon_link import Link
 from ganger.actors.processes import fork_protocol
 from ganger.actors.processes.channels import Channel
 from ganger.storage import lock_files
-from ganger.storage.processes import Mark
+from ganger.storage.process_identity import ProcessIdentity
 
 
 class JobTask(Task):
@@ -255,14 +255,14 @@ class OwnFiles(dict[str, int]):
         return path in held or os.path.exists(str(path))
 
 
-def own_mark() -> Mark:
+def own_mark() -> ProcessIdentity:
     """Stands for `processes.own`."""
     task = Core.active.current
     assert task is not None
     return task.program.mark
 
 
-def lives(mark: Mark) -> bool:
+def lives(mark: ProcessIdentity) -> bool:
     """Stands for `processes.lives`."""
     return any(program.mark == mark for program in Core.active.programs.values())
 

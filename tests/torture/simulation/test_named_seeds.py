@@ -13,7 +13,7 @@ from tests.torture.simulation.core import Character
 from tests.torture.simulation.simulated_daemon import ActorTask
 from tests.torture.simulation.world import World, playground, world
 
-from ganger.storage import lock_files, processes
+from ganger.storage import lock_files, process_identity
 from ganger.transport import messages
 from ganger.transport.messages import JobSpec, Message
 
@@ -318,7 +318,7 @@ def test_no_lock_file_is_left_by_a_process_whose_greeting_died_with_the_executor
 def test_the_name_of_a_lock_file_is_never_used_twice(tmp_path: Path) -> None:
     paths = set()
     for start in range(3):
-        mark = processes.Mark(4711, start, "boot")
+        mark = process_identity.ProcessIdentity(4711, start, "boot")
         held = lock_files.create(tmp_path, lock_files.job_stem(1, 1_700_000_000.0, mark))
         paths.add(held.path)
         held.remove()

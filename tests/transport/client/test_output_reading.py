@@ -7,10 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ganger.storage import errors, output_blocks
+from ganger.storage import errors
 from ganger.storage import settings as limits
 from ganger.storage.job_views import OutputChunk
-from ganger.storage.output_blocks import LIMIT_REACHED, NOT_STORED, STDERR, STDOUT, Segment
+from ganger.storage.queue_files import output_blocks
+from ganger.storage.queue_files.output_blocks import (
+    LIMIT_REACHED,
+    NOT_STORED,
+    STDERR,
+    STDOUT,
+    Segment,
+)
 from ganger.transport import messages
 from ganger.transport.client.output_reading import OutputReading, checked_reading
 

@@ -7,8 +7,15 @@ import zlib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ganger.storage import output_blocks
-from ganger.storage.output_blocks import LIMIT_REACHED, NOT_STORED, STDERR, STDOUT, Packer, Segment
+from ganger.storage.queue_files import output_blocks
+from ganger.storage.queue_files.output_blocks import (
+    LIMIT_REACHED,
+    NOT_STORED,
+    STDERR,
+    STDOUT,
+    Packer,
+    Segment,
+)
 
 SEGMENTS = st.lists(
     st.one_of(

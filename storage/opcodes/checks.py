@@ -1,8 +1,4 @@
-"""Checks what is submitted, reads what is stored, and tells both in one line.
-
-The way to opcodes for all other code: re-exports what declares them. An opcode travels and
-is stored as a plain dictionary with its ``OP_ID``; inside an operation it is a typed value.
-"""
+"""Checks submitted opcodes, reads stored ones, and summarizes both in one line."""
 
 from __future__ import annotations
 
@@ -12,40 +8,12 @@ from typing import Any
 
 import msgspec
 
-from . import catalogue, errors
-from .declarations import (
-    COMMON_FIELDS,
-    NO_LOCKS,
-    KilledError,
-    LevelNeeds,
-    LockMode,
-    LockNeeds,
-    NonEmptyStr,
-    Opcode,
-    OperationContext,
-    OperationError,
-)
-from .explanations import INTEGER_MAX, INTEGER_MIN, check_plain, explain, likeness, shown, type_name
-
-__all__ = [
-    "REDACTED",
-    "KilledError",
-    "LevelNeeds",
-    "LockMode",
-    "LockNeeds",
-    "NonEmptyStr",
-    "Opcode",
-    "OperationContext",
-    "OperationError",
-    "check_opcode",
-    "dependencies",
-    "lost_secret",
-    "parse",
-    "redacted",
-    "secret_fields",
-    "shown",
-    "summary",
-]
+from .. import errors
+from ..plain_values import INTEGER_MAX, INTEGER_MIN, check_plain
+from ..wording import likeness, shown, type_name
+from . import catalogue
+from .declarations import COMMON_FIELDS, NO_LOCKS, Opcode
+from .explanations import explain
 
 REDACTED = "<redacted>"
 """What a job file holds in place of a secret."""

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ganger.storage import documents, errors, settings, spool
-from ganger.storage.job_files import QueueDirectory
+from ganger.storage import documents, errors, settings
+from ganger.storage.queue_files import spool
+from ganger.storage.queue_files.job_files import QueueDirectory
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ _ENDED_STATES = (b"Z", b"X")
 _boot = ""
 
 
-class Mark(NamedTuple):
+class ProcessIdentity(NamedTuple):
     """One process. ``start`` counts the ticks of the kernel's clock since the boot ``boot``."""
 
     pid: int
@@ -28,36 +28,40 @@ class Mark(NamedTuple):
     def __str__(self) -> str:
         """As it stands in names of files.
 
-        >>> str(Mark(4711, 88123, "1a2b3c4d"))
+        >>> str(ProcessIdentity(4711, 88123, "1a2b3c4d"))
         '4711.88123.1a2b3c4d'
         """
         return f"{self.pid}.{self.start}.{self.boot}"
 
 
-def parse(text: str) -> Mark | None:
+def parse(text: str) -> ProcessIdentity | None:
     """The mark that stands there; None if none does.
 
     >>> parse("4711.88123.1a2b3c4d")
-    Mark(pid=4711, start=88123, boot='1a2b3c4d')
+    ProcessIdentity(pid=4711, start=88123, boot='1a2b3c4d')
     >>> parse("4711")
     """
     pid, _, rest = text.partition(".")
     start, _, boot = rest.partition(".")
     if not (pid.isdecimal() and start.isdecimal() and boot.isalnum()):
         return None
-    return Mark(int(pid), int(start), boot)
+    return ProcessIdentity(int(pid), int(start), boot)
 
 
-def own() -> Mark:
+def own() -> ProcessIdentity:
     """The mark of this process. Raises `OSError` if the system does not tell."""
-    return Mark(os.getpid(), int(_fields("self")[_START_FIELD]), _boot or boot())
+    return ProcessIdentity(os.getpid(), int(_fields("self")[_START_FIELD]), _boot or boot())
 
 
-def of(pid: int) -> Mark | None:
+def of(pid: int) -> ProcessIdentity | None:
     """The mark of the process that has this pid now; None if it has ended, or nobody can tell."""
     try:
         fields = _fields(str(pid))
-        return None if fields[0] in _ENDED_STATES else Mark(pid, int(fields[_START_FIELD]), boot())
+        return (
+            None
+            if fields[0] in _ENDED_STATES
+            else ProcessIdentity(pid, int(fields[_START_FIELD]), boot())
+        )
     except OSError:
         return None
 
@@ -70,7 +74,7 @@ def parent(pid: int) -> int | None:
         return None
 
 
-def lives(mark: Mark) -> bool:
+def lives(mark: ProcessIdentity) -> bool:
     """Whether the process has not ended, reaped or not. Who cannot tell, says that it lives."""
     try:
         if mark.boot != boot():

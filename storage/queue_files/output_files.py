@@ -9,13 +9,14 @@ import contextlib
 import os
 from typing import TYPE_CHECKING
 
-from . import documents, job_files, output_blocks, spool
+from .. import documents
+from . import job_files, output_blocks, spool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ..settings import Places
     from .output_blocks import Segment
-    from .settings import Places
 
 _SCAN_BYTES = 4 * output_blocks.STORED_BYTES_MAX
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ganger.storage import catalogue, errors, opcodes
-from ganger.storage.explanations import DEPTH_MAX
-from ganger.storage.opcodes import LevelNeeds, LockNeeds
+from ganger.storage import errors, opcodes
+from ganger.storage.opcodes import LevelNeeds, LockNeeds, catalogue, checks
+from ganger.storage.plain_values import DEPTH_MAX
 
 EXEC: dict[str, Any] = {"OP_ID": "OP_EXEC", "argv": ["true"]}
 DELAY: dict[str, Any] = {"OP_ID": "OP_TEST_DELAY", "duration": 0.5}
@@ -295,7 +295,7 @@ def test_values_of_secret_and_private_parameters_are_not_quoted(
 def test_a_set_is_stored_in_order() -> None:
     codes = [f"ENODE{end}" for end in ("VERSION", "TIME", "SSH", "RPC", "OS", "NET", "LVM", "HV")]
     opcode = opcodes.parse({"OP_ID": "OP_CLUSTER_VERIFY", "ignore_errors": [*codes, *codes]})
-    assert opcodes._stored_form(opcode)["ignore_errors"] == sorted(codes)
+    assert checks._stored_form(opcode)["ignore_errors"] == sorted(codes)
 
 
 def test_a_known_opcode_without_an_operation_is_refused_as_that() -> None:

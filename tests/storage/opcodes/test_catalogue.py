@@ -11,8 +11,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from ganger.storage import catalogue, errors, notation, opcodes
-from ganger.storage.declarations import Opcode
+from ganger.storage import errors, opcodes
+from ganger.storage.opcodes import catalogue, notation
+from ganger.storage.opcodes.declarations import Opcode
 
 STORED: dict[str, Any] = json.loads(
     Path(catalogue.__file__).with_name("catalogue.json").read_text()
@@ -77,6 +78,7 @@ FROM_GANETI: list[dict[str, Any]] = [
 @pytest.fixture(autouse=True)
 def _no_user_opcodes_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalogue, "_from_users", {})
+    monkeypatch.setattr(catalogue, "_problems", [])
 
 
 # The list.

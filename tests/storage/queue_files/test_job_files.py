@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ganger.storage import documents, errors, inodes, job_files, settings
-from ganger.storage.job_files import QueueDirectory
+from ganger.storage import documents, errors, settings
+from ganger.storage.queue_files import inodes, job_files
+from ganger.storage.queue_files.job_files import QueueDirectory
 
 JOB = b'{"id": 7, "ops": []}'
 
@@ -264,7 +265,7 @@ def test_spares_that_were_not_needed_for_long_are_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [1_000.0]
-    monkeypatch.setattr("ganger.storage.inodes.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("ganger.storage.queue_files.inodes.time.monotonic", lambda: now[0])
     pool = inodes.InodePool(str(tmp_path))
 
     def use(count: int) -> None:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from . import errors, job_files, jobs, journal
+from .. import errors, jobs
+from . import job_files, journal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container

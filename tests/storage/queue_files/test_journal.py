@@ -10,8 +10,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ganger.storage import errors, journal, settings
-from ganger.storage.journal import JobArchived, JobsStored, Journal, SegmentBegun, StateStored
+from ganger.storage import errors, settings
+from ganger.storage.queue_files import journal
+from ganger.storage.queue_files.journal import (
+    JobArchived,
+    JobsStored,
+    Journal,
+    SegmentBegun,
+    StateStored,
+)
 
 FIRST = JobsStored([(1, 1, b"one"), (2, 1, b"two")])
 SECOND = StateStored(1, 2, b"one again")

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import msgspec
 
-from . import errors, notation
+from .. import errors
+from . import notation
 from .declarations import COMMON_FIELDS, NO_LOCKS, LevelNeeds, LockNeeds, NonEmptyStr, Opcode
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from . import documents, errors, settings
+from .. import documents, errors, settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

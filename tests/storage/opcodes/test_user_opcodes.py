@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
-EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "ganger-example-opcodes"
+EXAMPLE = Path(__file__).parents[3] / "docs" / "examples" / "ganger-example-opcodes"
 
 # Runs in an interpreter of its own, so that nothing of the example is left in this one.
 SCRIPT = """
 import json, sys
 from ganger.actors.operations.test_context import Rehearsal
-from ganger.storage import catalogue, errors, opcodes
+from ganger.storage import errors, opcodes
+from ganger.storage.opcodes import catalogue
 from ganger.storage.opcodes import OperationError
 
 found = catalogue.load_user_opcodes()

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from ganger.storage import documents, errors, output_blocks, output_files, settings, spool
-from ganger.storage.output_blocks import STDERR, STDOUT, Segment
-from ganger.storage.output_files import OutputFile
+from ganger.storage import documents, errors, settings
+from ganger.storage.queue_files import output_blocks, output_files, spool
+from ganger.storage.queue_files.output_blocks import STDERR, STDOUT, Segment
+from ganger.storage.queue_files.output_files import OutputFile
 
 
 def contents(path: Path) -> list[tuple[int, int, bytes]]:

@@ -12,13 +12,14 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from . import documents, errors, inodes, jobs, settings, spool
+from .. import documents, errors, jobs, settings
+from . import inodes, spool
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
     from typing import Any
 
-    from .settings import Places
+    from ..settings import Places
 
 VERSION = 1
 ARCHIVE_FOLDER_JOBS = 10_000

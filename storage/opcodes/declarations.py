@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol
 
 import msgspec
 
-from . import errors, jobs
+from .. import errors, jobs
 
 LockMode = Literal["shared", "exclusive"]
 

@@ -16,7 +16,7 @@ import os
 import time
 from collections import deque
 
-from . import settings
+from .. import settings
 
 PREFIX = ".spare-"
 _THINNED_AT_ONCE = 2

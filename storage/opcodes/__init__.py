@@ -1,0 +1,47 @@
+"""What an opcode is, which there are, and whether a submitted one is right.
+
+All other code imports the names from here. An opcode travels and is stored as a plain
+dictionary with its ``OP_ID``; inside an operation it is a typed value.
+"""
+
+from .checks import (
+    INVALID_SUMMARY,
+    REDACTED,
+    check_opcode,
+    dependencies,
+    lost_secret,
+    parse,
+    redacted,
+    secret_fields,
+    summary,
+)
+from .declarations import (
+    KilledError,
+    LevelNeeds,
+    LockMode,
+    LockNeeds,
+    NonEmptyStr,
+    Opcode,
+    OperationContext,
+    OperationError,
+)
+
+__all__ = [
+    "INVALID_SUMMARY",
+    "REDACTED",
+    "KilledError",
+    "LevelNeeds",
+    "LockMode",
+    "LockNeeds",
+    "NonEmptyStr",
+    "Opcode",
+    "OperationContext",
+    "OperationError",
+    "check_opcode",
+    "dependencies",
+    "lost_secret",
+    "parse",
+    "redacted",
+    "secret_fields",
+    "summary",
+]

@@ -1,0 +1,1 @@
+"""The files of the queue directory: jobs, their journal, and what lies beside them."""

@@ -1,0 +1,41 @@
+"""The words that errors and commands share: counts, quotes, guesses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+_SHOWN_CHARACTERS_MAX = 60
+
+
+def counted(count: int, noun: str) -> str:
+    """So many of something, such as ``1 job`` and ``2 jobs``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def likeness(word: str, known: Iterable[str]) -> str:
+    """`` (did you mean X?)`` if ``word`` is nearly one of ``known``, else nothing."""
+    if len(word) > _SHOWN_CHARACTERS_MAX:
+        return ""
+    # Only a mistake costs this import.
+    from difflib import get_close_matches  # noqa: PLC0415
+
+    close = get_close_matches(word, list(known), n=1)
+    return f" (did you mean {close[0]}?)" if close else ""
+
+
+def shown(text: str) -> str:
+    """The text in quotes, cut to a length that fits a sentence."""
+    # Cut first: the quoted form of a huge text would be made only to be thrown away.
+    return shortened(repr(text[: _SHOWN_CHARACTERS_MAX + 1]))
+
+
+def shortened(text: str) -> str:
+    """The text, cut to a length that fits a sentence."""
+    if len(text) <= _SHOWN_CHARACTERS_MAX:
+        return text
+    return text[: _SHOWN_CHARACTERS_MAX - 3] + "..."
+
+
+def type_name(value: object) -> str:
+    """The name of the value's type, as users know it."""
+    return "null" if value is None else type(value).__name__
