@@ -13,7 +13,7 @@ class JobGo(Notice, frozen=True):
 
     An empty ``body`` stands for one too large for a frame, which is to be read from the file.
     ``queue`` is the queue directory, ``socket`` where the daemon's successor will listen,
-    ``spares`` are files in the directory lent for writing new versions (`storage.queue_files.inodes`),
+    ``spares`` are files in the directory lent for writing new versions (`queue_files.inodes`),
     ``secrets`` the parameters of each opcode (by its place) that are never written, ``chosen``
     the rules under which the job was let through.
     """

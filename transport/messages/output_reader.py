@@ -10,7 +10,7 @@ from .base import Notice, Reply, Request
 
 
 class OutputPage(Reply, frozen=True):
-    """Stored output as it lies in the job's file (`queue_files.output_blocks`); ``size``: of the file.
+    """Stored output as in the job's file (`queue_files.output_blocks`); ``size``: of the file.
 
     The last block may be cut off: it comes whole in the page that begins with it.
     """
