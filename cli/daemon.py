@@ -24,7 +24,7 @@ from ..actors.supervision.watchdog import Watchdog
 from ..storage import descriptors, documents, errors, file_systems, lock_files, ownership, settings
 from ..storage.opcodes import catalogue
 from ..transport.addresses import Directory
-from ..transport.messages import Boot, StopAsked
+from ..transport.messages import Boot, StopRequested
 from . import choices, output
 
 if TYPE_CHECKING:
@@ -290,7 +290,7 @@ def _supervise(
     supervisor = surroundings.address(Supervisor.name)
 
     def stop(_number: int, _frame: object) -> None:
-        supervisor.notify(StopAsked())
+        supervisor.notify(StopRequested())
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)

@@ -181,7 +181,7 @@ class WireListener(PollingComponent):
             case messages.FramesWaiting():
                 # The end of this turn reads them.
                 pass
-            case messages.DoorMissing():
+            case messages.LocalSocketMissing():
                 self._put_door_back()
             case messages.ComponentReplaced():
                 self._refuse_forgotten(message.component)

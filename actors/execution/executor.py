@@ -132,8 +132,8 @@ class Executor(PollingComponent):
             case messages.AdoptJobs():
                 for job_id, lock_file, pid in message.jobs:
                     self._adopt(job_id, lock_file, pid)
-                self.address("lock_manager").notify(messages.OwnersDoubted())
-            case messages.TellJob():
+                self.address("lock_manager").notify(messages.RecheckOwners())
+            case messages.DeliverToJob():
                 self._tell_job(message)
             case messages.RequestDue():
                 child = self._children.get(message.job_id)
@@ -317,7 +317,7 @@ class Executor(PollingComponent):
 
     def _ask_hand_over(self, child: Child) -> None:
         if child.phase is Phase.GREETED and child.channel is not None:
-            asked = messages.HandOverAsked(
+            asked = messages.HandOverRequested(
                 job_id=child.job_id, lock_file=child.lock_file, process_id=child.pid
             )
             self.address("job_queue").tell(Envelope(asked, child.channel))
@@ -383,7 +383,7 @@ class Executor(PollingComponent):
         child.wire = envelope.reply_to
         envelope.reply(messages.Done())
 
-    def _tell_job(self, message: messages.TellJob) -> None:
+    def _tell_job(self, message: messages.DeliverToJob) -> None:
         child = self._children.get(message.job_id)
         asked = message.message
         if child is not None and isinstance(asked, messages.CancelRequested) and asked.kill:
@@ -609,7 +609,7 @@ def _template(child: Child) -> str:
 
 
 def _unreachable(
-    message: messages.TellJob, asked: messages.CancelRequested | messages.PriorityRequested
+    message: messages.DeliverToJob, asked: messages.CancelRequested | messages.PriorityRequested
 ) -> Message:
     job_id = message.job_id
     text = f"Job {job_id} cannot be reached now; try again"

@@ -605,7 +605,7 @@ class JobActor:
         """Somebody there may have been replaced: what is older than this lies in the file."""
         self._write_log()
         entries_left, characters_left = _TOLD_AGAIN_MAX, _TOLD_AGAIN_CHARACTERS_MAX
-        parts: list[messages.JobTold] = []
+        parts: list[messages.JobLogAppended] = []
         for index, op in reversed([*enumerate(self._job.ops)]):
             start = len(op.log)
             while start and entries_left:
@@ -616,7 +616,7 @@ class JobActor:
                 entries_left -= 1
                 start -= 1
             if recent := op.log[start:]:
-                part = messages.JobTold(job_id=self._job.id, op_index=index, entries=recent)
+                part = messages.JobLogAppended(job_id=self._job.id, op_index=index, entries=recent)
                 parts.append(part)
         for part in reversed(parts):
             self._link.send(part, 0)
@@ -773,7 +773,7 @@ class JobActor:
 
     def _add_to_log(
         self, entries: Sequence[str | list[str]], kind: str = "message", *, is_own: bool = False
-    ) -> messages.JobTold:
+    ) -> messages.JobLogAppended:
         now = self._now()
         added: list[jobs.LogEntry] = []
         for admitted, entry in self._budget.admit(entries, kind, is_own=is_own):
@@ -782,7 +782,7 @@ class JobActor:
         if added:
             self._job.ops[self._index].log.extend(added)
             self._file.lacks_log = True
-        return messages.JobTold(job_id=self._job.id, op_index=self._index, entries=added)
+        return messages.JobLogAppended(job_id=self._job.id, op_index=self._index, entries=added)
 
     def _write_log(self) -> None:
         """Bring the file up to what was logged, unless it is to have another state anyway."""

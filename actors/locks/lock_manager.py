@@ -57,7 +57,7 @@ class LockManager(Component):
                 self._answers.append((envelope, messages.Done()))
             case messages.OwnerEnded():
                 self._end_owner(message.lock_file)
-            case messages.OwnersDoubted():
+            case messages.RecheckOwners():
                 self._end_dead_owners()
             case messages.DiskRetried():
                 # The end of this turn tries again.
@@ -94,7 +94,7 @@ class LockManager(Component):
         self._is_disk_awaited = True
         self._later(messages.DiskRetried())
 
-    def _later(self, message: messages.DiskRetried | messages.OwnersDoubted) -> None:
+    def _later(self, message: messages.DiskRetried | messages.RecheckOwners) -> None:
         notify = functools.partial(self.address(self.name).notify, message)
         timer = threading.Timer(settings.DISK_RETRY_SECONDS, notify)
         timer.daemon = True
@@ -172,7 +172,7 @@ class LockManager(Component):
                         sessions.end_left_over(mark)
                 except OSError as error:
                     self.log.error("a dead owner keeps its locks for now", error=str(error))
-                    self._later(messages.OwnersDoubted())
+                    self._later(messages.RecheckOwners())
                     return
                 self.log.info("a dead owner's locks are freed", lock_file=lock_file)
                 self._end_owner(lock_file)

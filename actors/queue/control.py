@@ -85,7 +85,7 @@ class QueueWishes(QueueCore):
     def _tell_job(
         self, row: Row, message: messages.CancelRequested | messages.PriorityRequested
     ) -> None:
-        self.address("executor").notify(messages.TellJob(job_id=row.id, message=message))
+        self.address("executor").notify(messages.DeliverToJob(job_id=row.id, message=message))
 
     def _remember(self, envelope: Envelope) -> int:
         self._tokens += 1

@@ -97,13 +97,13 @@ class QueueAnswers(QueueCore):
             of_rules, rules = self._of_rules(row)
             obstacles = explaining.of_locks(row, message.locks) + of_rules
             remedy = explaining.without_rules(message.remedy, rules)
-        elif message.standing is not None:
-            standing = message.standing
-            rules = self._holding(explaining.holding(standing))
-            obstacles = explaining.of_pending(row, standing, rules)
-            obstacles += self._chain_behind(row, standing.open)
-            remedy = explaining.remedy_of_pending(standing, rules)
-            ahead = standing.ahead
+        elif message.position is not None:
+            position = message.position
+            rules = self._holding(explaining.holding(position))
+            obstacles = explaining.of_pending(row, position, rules)
+            obstacles += self._chain_behind(row, position.open)
+            remedy = explaining.remedy_of_pending(position, rules)
+            ahead = position.ahead
         if self._ledger.is_read_only:
             text = "the disk refuses writes, and nothing starts until it takes them"
             disk = messages.Remedy(is_disk=True)
@@ -195,7 +195,7 @@ class QueueAnswers(QueueCore):
         """Whether it holds a run slot while no opcode of it runs."""
         return row.status in (JobStatus.QUEUED, JobStatus.WAITING)
 
-    def _occupant(self, row: Row) -> messages.JobArrived:
+    def _occupant(self, row: Row) -> messages.JobToJudge:
         """A job that holds a run slot, with what a rule for it would find."""
         arrived = self._whole(row)
         is_idle = self._is_idle(row)
@@ -229,16 +229,16 @@ class QueueAnswers(QueueCore):
         if envelope is not None and outcome is not None:
             envelope.reply(simulating.with_locks(outcome, message))
 
-    def _whole(self, row: Row) -> messages.JobArrived:
+    def _whole(self, row: Row) -> messages.JobToJudge:
         """A job with the inputs of its opcodes, or word that its file has them.
 
         Files are not read here: a thread that often gives up the interpreter, as reading does, gets
         it back late from one that judges jobs, and all others would wait for this one.
         """
         if (body := self._ledger.in_memory(row.id)) is None:
-            return messages.JobArrived(job=row.as_pending(), inputs=None, is_in_file=True)
+            return messages.JobToJudge(job=row.as_pending(), inputs=None, is_in_file=True)
         inputs = jobs.decode_job(body).judged_inputs
-        return messages.JobArrived(job=row.as_pending(), inputs=inputs)
+        return messages.JobToJudge(job=row.as_pending(), inputs=inputs)
 
     def _chain_behind(self, row: Row, open_jobs: list[int]) -> list[messages.Obstacle]:
         """The jobs that it waits for, those that these wait for, and so on."""

@@ -9,7 +9,7 @@ import msgspec
 from ...storage.jobs import PRIORITY_MIN
 from ...storage.settings import START_ATTEMPTS_MAX
 from ...transport import wording
-from ...transport.messages import JobExplained, Obstacle, Remedy, Standing, WantedLock
+from ...transport.messages import JobExplained, Obstacle, QueuePosition, Remedy, WantedLock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -28,40 +28,40 @@ class HoldingRule(NamedTuple):
     """A time in words; "": it does not end."""
 
 
-def of_pending(row: Row, standing: Standing, rules: Iterable[HoldingRule]) -> list[Obstacle]:
+def of_pending(row: Row, position: QueuePosition, rules: Iterable[HoldingRule]) -> list[Obstacle]:
     """What holds back a pending job, in the order in which the scheduler looks at it.
 
     ``rules``: those that hold it (`holding`).
     """
     found = []
-    if standing.failing:
-        jobs = wording.jobs(standing.open)
-        ends = "ends" if len(standing.open) == 1 else "end"
-        text = f"{standing.failing}: it ends in error when {jobs} {ends}, or canceled if one is"
-        found.append(Obstacle(kind="dependency", held=row.id, text=text, jobs=standing.open))
-    elif standing.open:
+    if position.failing:
+        jobs = wording.jobs(position.open)
+        ends = "ends" if len(position.open) == 1 else "end"
+        text = f"{position.failing}: it ends in error when {jobs} {ends}, or canceled if one is"
+        found.append(Obstacle(kind="dependency", held=row.id, text=text, jobs=position.open))
+    elif position.open:
         found.append(
             Obstacle(
                 kind="dependency",
                 held=row.id,
-                text=f"it waits for {wording.jobs(standing.open)} to end",
-                jobs=standing.open,
-                remedy=Remedy(depends=standing.open),
+                text=f"it waits for {wording.jobs(position.open)} to end",
+                jobs=position.open,
+                remedy=Remedy(depends=position.open),
             )
         )
-    found += [_of_bucket(row.id, standing, full) for full in standing.full]
+    found += [_of_bucket(row.id, position, full) for full in position.full]
     found += [of_rule(row, rule) for rule in rules]
-    if len(standing.running) >= standing.slots:
-        found += _of_slots(row.id, standing)
+    if len(position.running) >= position.slots:
+        found += _of_slots(row.id, position)
     return found
 
 
-def holding(standing: Standing) -> list[str]:
+def holding(position: QueuePosition) -> list[str]:
     """The rules that hold a pending job, one behind the other."""
-    if standing.action not in ("PAUSE", "REJECT"):
+    if position.action not in ("PAUSE", "REJECT"):
         return []
     # One that is still being judged is held, and not yet by a rule.
-    return standing.holding or ([] if standing.rule is None else [standing.rule])
+    return position.holding or ([] if position.rule is None else [position.rule])
 
 
 def of_rule(row: Row, rule: HoldingRule) -> Obstacle:
@@ -72,43 +72,43 @@ def of_rule(row: Row, rule: HoldingRule) -> Obstacle:
 
 
 def _of_bucket(
-    job_id: int, standing: Standing, full: tuple[str, int, list[int], list[int]]
+    job_id: int, position: QueuePosition, full: tuple[str, int, list[int], list[int]]
 ) -> Obstacle:
     name, size, occupants, ahead = full
-    is_rule = name == f"rule:{standing.rule}"
-    what = f"filter rule {standing.rule}" if is_rule else f"the reason rate-limit:{name}"
+    is_rule = name == f"rule:{position.rule}"
+    what = f"filter rule {position.rule}" if is_rule else f"the reason rate-limit:{name}"
     return Obstacle(
         kind="limit",
         held=job_id,
         text=f"{what} lets {size} run at once: {wording.jobs(occupants)}"
         + (f"; before it {_waits(ahead)} for that: {wording.jobs(ahead)}" if ahead else ""),
         jobs=occupants,
-        rule=standing.rule if is_rule else None,
+        rule=position.rule if is_rule else None,
         remedy=Remedy(ends=[occupants]),
     )
 
 
-def _of_slots(job_id: int, standing: Standing) -> list[Obstacle]:
-    running = wording.jobs(standing.running)
+def _of_slots(job_id: int, position: QueuePosition) -> list[Obstacle]:
+    running = wording.jobs(position.running)
     found = [
         Obstacle(
             kind="slots",
             held=job_id,
-            text=f"all {standing.slots} run slots are taken, by {running}",
-            jobs=standing.running,
-            remedy=Remedy(ends=[standing.running], slots=len(standing.running) + 1),
+            text=f"all {position.slots} run slots are taken, by {running}",
+            jobs=position.running,
+            remedy=Remedy(ends=[position.running], slots=len(position.running) + 1),
         )
     ]
-    if standing.ahead:
-        first = standing.first_ahead
-        can_be_first = standing.best_priority > PRIORITY_MIN
+    if position.ahead:
+        first = position.first_ahead
+        can_be_first = position.best_priority > PRIORITY_MIN
         found.append(
             Obstacle(
                 kind="order",
                 held=job_id,
-                text=f"{_count(standing.ahead)} before it, first {wording.jobs(first)}",
+                text=f"{_count(position.ahead)} before it, first {wording.jobs(first)}",
                 jobs=first,
-                remedy=Remedy(priority=standing.best_priority - 1)
+                remedy=Remedy(priority=position.best_priority - 1)
                 if can_be_first
                 else Remedy(is_turn=True, first_ahead=first),
             )
@@ -154,12 +154,12 @@ def of_dependency(row: Row, wanted: Sequence[str], status: JobStatus | None) -> 
     )
 
 
-def remedy_of_pending(standing: Standing, rules: Iterable[HoldingRule]) -> Remedy:
+def remedy_of_pending(position: QueuePosition, rules: Iterable[HoldingRule]) -> Remedy:
     """The scheduler's remedy, with what only the queue knows; ``rules`` hold the job."""
     remedy = without_rules(
-        standing.remedy, [rule for rule in rules if rule.uuid in standing.remedy.rules]
+        position.remedy, [rule for rule in rules if rule.uuid in position.remedy.rules]
     )
-    first = standing.first_ahead if remedy.is_turn else []
+    first = position.first_ahead if remedy.is_turn else []
     return msgspec.structs.replace(remedy, first_ahead=first)
 
 

@@ -80,7 +80,7 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers, QueueKeys):
                 self._take_state(envelope, message)
             case messages.JobWaits():
                 self._note_waiting(message)
-            case messages.JobTold():
+            case messages.JobLogAppended():
                 self._reader.told(message)
             case messages.AskDependencies():
                 envelope.reply(self._dependencies_of(message))
@@ -98,7 +98,7 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers, QueueKeys):
                 self._report_queue()
             case messages.ReportRunning():
                 self._report_running()
-            case messages.HandOverAsked():
+            case messages.HandOverRequested():
                 self._hand_over(envelope, message)
             case messages.JobExited():
                 # Judged when all that the process said is durable, or is known not to be.
@@ -108,10 +108,10 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers, QueueKeys):
                 self._fail_start(message)
             case messages.RuleChainChanged():
                 self._change_chain(message)
-            case messages.ChainNoted():
+            case messages.RuleChainAcknowledged():
                 self._noted_serial = message.serial
                 self._tell_in_force()
-            case messages.LimitNoted():
+            case messages.LimitAcknowledged():
                 self._obey_limit(message)
             case messages.ReportJobs():
                 self._report_jobs(message.ids)
@@ -334,7 +334,7 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers, QueueKeys):
         )
         self.address("filter_evaluator").notify(notice)
 
-    def _arrived(self, row: Row) -> messages.JobArrived:
+    def _arrived(self, row: Row) -> messages.JobToJudge:
         return self._whole(row) if self._reads_opcodes else _bare(row)
 
     def _change_chain(self, message: messages.RuleChainChanged) -> None:
@@ -429,7 +429,7 @@ def _needs_rules(message: messages.QueueMessage) -> bool:
         case (
             messages.SubmitJobs()
             | messages.AskGate()
-            | messages.HandOverAsked()
+            | messages.HandOverRequested()
             | messages.RetryJob()
             | messages.TestFilters()
             | messages.Simulate()
@@ -438,5 +438,5 @@ def _needs_rules(message: messages.QueueMessage) -> bool:
     return False
 
 
-def _bare(row: Row) -> messages.JobArrived:
-    return messages.JobArrived(job=row.as_pending(), inputs=None)
+def _bare(row: Row) -> messages.JobToJudge:
+    return messages.JobToJudge(job=row.as_pending(), inputs=None)

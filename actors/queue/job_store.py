@@ -144,12 +144,12 @@ class QueueCore(Component):
         running: Iterable[Row] = (),
     ) -> None:
         arrived = [
-            messages.JobArrived(
+            messages.JobToJudge(
                 job=row.as_pending(), inputs=inputs if self._reads_opcodes else None
             )
             for row, inputs in arrivals
         ]
-        occupied = [messages.JobArrived(job=row.as_pending(), inputs=None) for row in running]
+        occupied = [messages.JobToJudge(job=row.as_pending(), inputs=None) for row in running]
         notice = messages.JobsArrived(
             jobs=arrived, is_all=is_all, running=occupied, report=self._reports
         )

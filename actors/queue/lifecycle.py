@@ -60,7 +60,7 @@ class QueueLives(QueueGate):
             if row is not None and row.phase is Phase.PENDING:
                 row.status = JobStatus.QUEUED
                 self._reader.watches.changed(row)
-        self._end_all_doomed(message.doomed)
+        self._end_all_doomed(message.unsatisfiable)
 
     def _end_all_doomed(self, doomed: Sequence[tuple[int, str, str]]) -> None:
         for job_id, verdict, text in doomed:
@@ -126,7 +126,7 @@ class QueueLives(QueueGate):
             job if job is not None and self._ledger.newest(job_id) is body else self._read(job_id)
         )
 
-    def _hand_over(self, envelope: Envelope, message: messages.HandOverAsked) -> None:
+    def _hand_over(self, envelope: Envelope, message: messages.HandOverRequested) -> None:
         """A child holds its lock file: its name goes into the job file, then it may go on.
 
         The file is not flushed here (docs/decisions/hand-over-without-flush.md): it survives
@@ -159,19 +159,21 @@ class QueueLives(QueueGate):
         row.process_id = message.process_id
         self._confirm(envelope, row, message)
 
-    def _refuse_hand_over(self, row: Row | None, message: messages.HandOverAsked) -> None:
+    def _refuse_hand_over(self, row: Row | None, message: messages.HandOverRequested) -> None:
         if row is not None and row.phase is Phase.STARTING:
             # The disk refuses: the job is offered again when it works.
             row.phase = Phase.PENDING
         refusal = messages.RefuseHandOver(job_id=message.job_id, lock_file=message.lock_file)
         self.address("executor").notify(refusal)
 
-    def _confirm_again(self, envelope: Envelope, row: Row, message: messages.HandOverAsked) -> None:
+    def _confirm_again(
+        self, envelope: Envelope, row: Row, message: messages.HandOverRequested
+    ) -> None:
         # The first confirmation was lost with an executor or a queue that was replaced.
         if row.lock_file == message.lock_file:
             self._confirm(envelope, row, message)
 
-    def _confirm(self, envelope: Envelope, row: Row, message: messages.HandOverAsked) -> None:
+    def _confirm(self, envelope: Envelope, row: Row, message: messages.HandOverRequested) -> None:
         body = self._ledger.body(row.id)
         if body is None:
             return

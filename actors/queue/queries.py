@@ -121,7 +121,7 @@ class QueueReader:
                 watch.tell_change(summary)
         self.watches.open(watch)
 
-    def told(self, message: messages.JobTold) -> None:
+    def told(self, message: messages.JobLogAppended) -> None:
         """A running job has new log entries."""
         job_id, entries = message.job_id, message.entries
         row = self._table.find(job_id)

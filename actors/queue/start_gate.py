@@ -85,7 +85,7 @@ class QueueGate(QueueCore):
         if behind and row.status is JobStatus.QUEUED:
             self._unchoose([max(behind, key=_order)])
 
-    def _obey_limit(self, message: messages.LimitNoted) -> None:
+    def _obey_limit(self, message: messages.LimitAcknowledged) -> None:
         """Jobs beyond the number of run slots that have no process yet go back, the last first.
 
         Told after the flush of this turn, as with rules.
@@ -110,7 +110,7 @@ class QueueGate(QueueCore):
         """Let processes that wait ask again, whichever those are: each of them knows."""
         for row in self._table.in_phase(Phase.HANDED_OVER):
             if not row.status.is_final:
-                changed = messages.TellJob(job_id=row.id, message=messages.GateChanged())
+                changed = messages.DeliverToJob(job_id=row.id, message=messages.GateChanged())
                 self.address("executor").notify(changed)
 
 

@@ -44,7 +44,7 @@ class Judging:
 
     def __init__(
         self,
-        arrived: messages.JobArrived,
+        arrived: messages.JobToJudge,
         is_running: bool,  # noqa: FBT001 - with what it is about
         work: Generator[filtering.Verdict, None, filtering.Verdict],
     ) -> None:
@@ -54,7 +54,7 @@ class Judging:
         self.held = filtering.Verdict(None, ActionName.PAUSE)
         """The verdict until it is known."""
 
-    def is_about(self, arrived: messages.JobArrived) -> bool:
+    def is_about(self, arrived: messages.JobToJudge) -> bool:
         """Whether this is the same job, with all that rules look at."""
         return arrived.job == self.arrived.job
 
@@ -205,7 +205,7 @@ class FilterEvaluator(Component):
 
     def _verdicts(
         self,
-        arrived: list[messages.JobArrived],
+        arrived: list[messages.JobToJudge],
         message: messages.JobsArrived,
         *,
         is_running: bool = False,
@@ -242,7 +242,7 @@ class FilterEvaluator(Component):
                 found.append(JobVerdict(job=one.job))
         return found, left
 
-    def _verdict(self, arrived: messages.JobArrived) -> JobVerdict | None:
+    def _verdict(self, arrived: messages.JobToJudge) -> JobVerdict | None:
         """The verdict on a job; None if it takes more than what is left of the slice."""
         if not self._chain.links:
             return JobVerdict(job=arrived.job, chain=self._number)
@@ -256,7 +256,7 @@ class FilterEvaluator(Component):
             return None
         return _verdict_of(arrived, verdict, self._number)
 
-    def _judging(self, arrived: messages.JobArrived, *, is_running: bool) -> Judging:
+    def _judging(self, arrived: messages.JobToJudge, *, is_running: bool) -> Judging:
         facts = self._facts(arrived, self._chain)
         meter = Meter(settings.JUDGE_STEPS_MAX, self._slice)
         return Judging(arrived, is_running, filtering.judging(self._chain, facts, meter))
@@ -424,7 +424,7 @@ class FilterEvaluator(Component):
 
     def _facts(
         self,
-        arrived: messages.JobArrived,
+        arrived: messages.JobToJudge,
         *chains: filtering.RuleChain,
         priority: int | None = None,
     ) -> filtering.JobFacts:
@@ -442,7 +442,7 @@ class FilterEvaluator(Component):
 
 
 def _verdict_of(
-    arrived: messages.JobArrived, verdict: filtering.Verdict, number: int
+    arrived: messages.JobToJudge, verdict: filtering.Verdict, number: int
 ) -> JobVerdict:
     return JobVerdict(
         job=arrived.job,

@@ -50,14 +50,14 @@ class Scheduler(Component):
             case messages.LimitsChanged():
                 self._schedule.limit(message.running_jobs_max)
                 # Behind everything that was decided with another number of slots.
-                limit = messages.LimitNoted(
+                limit = messages.LimitAcknowledged(
                     serial=message.serial, running_jobs_max=message.running_jobs_max
                 )
                 self.address("job_queue").notify(limit)
             case messages.RuleChainChanged():
                 self._schedule.change_chain(message.chain, reads_opcodes=message.reads_opcodes)
                 # Behind everything that was decided under older rules.
-                noted = messages.ChainNoted(serial=message.serial)
+                noted = messages.RuleChainAcknowledged(serial=message.serial)
                 self.address("job_queue").notify(noted)
             case messages.RunSimulation():
                 outcome = simulating.outcome(self._schedule, message)
@@ -86,26 +86,26 @@ class Scheduler(Component):
                 chain=self._schedule.chain,
                 limits=decided.limits,
                 priorities=self._priorities,
-                doomed=[(doomed.id, doomed.verdict, doomed.text) for doomed in decided.doomed],
+                unsatisfiable=[(one.id, one.verdict, one.text) for one in decided.doomed],
                 eligible=decided.eligible,
             )
             self.address("job_queue").notify(chosen)
         explained, self._explained = self._explained, []
         for asked in explained:
-            standing = self._standing(asked)
-            answer = messages.PendingExplained(token=asked.token, standing=standing)
+            position = self._position(asked)
+            answer = messages.PendingExplained(token=asked.token, position=position)
             self.address("job_queue").notify(answer)
 
-    def _standing(self, asked: messages.ExplainPending) -> messages.Standing | None:
-        standing = self._schedule.standing(asked.id)
-        if standing is None:
+    def _position(self, asked: messages.ExplainPending) -> messages.QueuePosition | None:
+        position = self._schedule.position(asked.id)
+        if position is None:
             return None
-        if standing.failing:
+        if position.failing:
             # Nothing lets it start any more.
-            return msgspec.structs.replace(standing, holding=asked.holding)
+            return msgspec.structs.replace(position, holding=asked.holding)
         contest = self._schedule.contest(asked.id, asked.then)
         remedy = remedies.for_pending(contest, asked.holding)
-        return msgspec.structs.replace(standing, holding=asked.holding, remedy=remedy)
+        return msgspec.structs.replace(position, holding=asked.holding, remedy=remedy)
 
     def _judge(self, message: messages.JobsJudged) -> None:
         if message.is_all:

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from ...storage.jobs import JobStatus
-from ...transport.messages import Standing
+from ...transport.messages import QueuePosition
 from ..rules import gating
 from .depending import Dependencies, cancelers, dependency_outcome
 from .remedies import Buckets, Contest, Entrant
@@ -378,7 +378,7 @@ class Schedule:
         jobs = sorted(self._pending.values(), key=lambda job: (job.priority, job.id))
         return [job.id for job in jobs]
 
-    def standing(self, job_id: int, *, is_brief: bool = False) -> Standing | None:
+    def position(self, job_id: int, *, is_brief: bool = False) -> QueuePosition | None:
         """How a pending job stands: everything that keeps it from starting.
 
         ``is_brief``: without those ahead of it, whom to find means to look at everybody.
@@ -387,7 +387,7 @@ class Schedule:
         if job is None:
             return None
         ahead = [] if is_brief else self._ahead(job)
-        return Standing(
+        return QueuePosition(
             open=job.open,
             failing="" if job.entry else dependency_outcome(job.depends, job.known).text,
             full=[

@@ -11,7 +11,7 @@ from ...storage.jobs import JobStatus
 from ...transport.messages import Simulated, Waiting
 
 if TYPE_CHECKING:
-    from ...transport.messages import LocksSimulated, RunSimulation, Standing
+    from ...transport.messages import LocksSimulated, QueuePosition, RunSimulation
     from .scheduling import Schedule
 
 _WAITING_SHOWN_MAX = 200
@@ -40,13 +40,13 @@ def outcome(schedule: Schedule, asked: RunSimulation) -> Simulated:
     ended = [(one.job.id, f"rejected by filter rule {one.rule}") for one in rejected]
     ended += [(doomed.id, doomed.text or doomed.verdict) for doomed in decided.doomed]
     for job_id in other.pending_in_order():
-        standing = other.standing(job_id, is_brief=True)
-        assert standing is not None
-        if standing.action == "REJECT":
+        position = other.position(job_id, is_brief=True)
+        assert position is not None
+        if position.action == "REJECT":
             # Wherever it stands: the whole queue is looked through for these.
-            ended.append((job_id, f"rejected by filter rule {standing.rule}"))
+            ended.append((job_id, f"rejected by filter rule {position.rule}"))
             continue
-        kind, text = first_obstacle(standing)
+        kind, text = first_obstacle(position)
         counts[kind] += 1
         if len(waiting) < _WAITING_SHOWN_MAX:
             waiting.append(Waiting(id=job_id, kind=kind, text=text))
@@ -71,18 +71,18 @@ def with_locks(outcome: Simulated, locks: LocksSimulated) -> Simulated:
     )
 
 
-def first_obstacle(standing: Standing) -> tuple[str, str]:
+def first_obstacle(position: QueuePosition) -> tuple[str, str]:
     """The first thing that holds a job back, in the order in which the scheduler looks at it."""
-    if standing.open:
-        return "dependency", f"waits for {', '.join(map(str, standing.open))}"
-    if standing.full:
-        name, size, _, _ = standing.full[0]
+    if position.open:
+        return "dependency", f"waits for {', '.join(map(str, position.open))}"
+    if position.full:
+        name, size, _, _ = position.full[0]
         return "limit", f"{name}: {size} run already"
-    if standing.action in ("PAUSE", "REJECT"):
+    if position.action in ("PAUSE", "REJECT"):
         return (
             "rule",
-            f"{'paused' if standing.action == 'PAUSE' else 'rejected'} by {standing.rule}",
+            f"{'paused' if position.action == 'PAUSE' else 'rejected'} by {position.rule}",
         )
-    if len(standing.running) >= standing.slots:
-        return "slots", f"all {standing.slots} run slots are taken"
+    if len(position.running) >= position.slots:
+        return "slots", f"all {position.slots} run slots are taken"
     return "order", "others are looked at first"

@@ -100,7 +100,7 @@ class Supervisor(Component):
             case messages.StopDaemon():
                 envelope.reply(messages.Done())
                 self._stop_tree()
-            case messages.StopAsked():
+            case messages.StopRequested():
                 self._stop_tree()
             case messages.CrashComponent():
                 self._crash_component(envelope, message)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ...storage import errors, settings
 from ...transport.addresses import Envelope
-from ...transport.messages import Boot, ComponentHung, DoorMissing
+from ...transport.messages import Boot, ComponentHung, LocalSocketMissing
 from . import supervising
 from .supervising import Sight
 
@@ -55,7 +55,7 @@ class Watchdog:
     def look_at_door(self) -> None:
         """Nobody tells of the deletion of a file: look for that of the local door."""
         if DOOR_KEEPER in self._surroundings.components and not self._door_exists():
-            self._surroundings.address(DOOR_KEEPER).notify(DoorMissing())
+            self._surroundings.address(DOOR_KEEPER).notify(LocalSocketMissing())
 
     def look_at_foothold(self) -> None:
         """Keep what others know the daemon by; without its directory the daemon ends."""

@@ -134,7 +134,9 @@ class World(Stage):
         if isinstance(message, messages.JobsRejected):
             self.rejections.update(message.jobs)
         if isinstance(message, messages.JobsChosen):
-            said = {job: text for job, verdict, text in message.doomed if verdict == "rejected"}
+            said = {
+                job: text for job, verdict, text in message.unsatisfiable if verdict == "rejected"
+            }
             self.rejections.update(said)
 
     def ask(self, name: str, message: Message) -> Asker:
@@ -236,7 +238,7 @@ class World(Stage):
                 for job_id, _ in message.jobs:
                     self.handed_over.append(job_id)
                     self.processes[job_id] = Process(self, job_id)
-            case messages.TellJob():
+            case messages.DeliverToJob():
                 if message.job_id in self.processes:
                     self.processes[message.job_id].tell(Envelope(message.message))
             case messages.RefuseHandOver():
@@ -271,7 +273,7 @@ class Process:
         self.asked: Request[Message] | None = None
         self.life: Life | None = None
         world.mail[self.name] = deque()
-        asked = messages.HandOverAsked(job_id=job_id, lock_file=self.held.path, process_id=815)
+        asked = messages.HandOverRequested(job_id=job_id, lock_file=self.held.path, process_id=815)
         world.tell("job_queue", Envelope(asked, self))
 
     @property

@@ -74,8 +74,8 @@ def settle(schedule: Schedule) -> Pass:
 
 
 def is_rejected(schedule: Schedule, job_id: int) -> bool:
-    standing = schedule.standing(job_id)
-    return standing is not None and standing.action == "REJECT"
+    position = schedule.position(job_id)
+    return position is not None and position.action == "REJECT"
 
 
 changes = st.fixed_dictionaries(
@@ -133,21 +133,21 @@ def test_who_does_not_run_is_held_back_by_what_explain_says(
 ) -> None:
     schedule = scheduled(jobs, slots)
     for job_id in schedule.pending_in_order():
-        standing = schedule.standing(job_id)
-        assert standing is not None
+        position = schedule.position(job_id)
+        assert position is not None
         row = Row(id=job_id, status=JobStatus.QUEUED, priority=0, summary="")
-        rules = explaining.holding(standing)
+        rules = explaining.holding(position)
         held_by = [explaining.HoldingRule(rule, f"told of {rule}", 0) for rule in rules]
-        obstacles = explaining.of_pending(row, standing, held_by)
+        obstacles = explaining.of_pending(row, position, held_by)
         assert obstacles, f"nothing is said to hold job {job_id} back, and it does not start"
         remedy = remedies.for_pending(schedule.contest(job_id, None), rules)
-        standing = msgspec.structs.replace(standing, remedy=remedy)
-        assert wording.remedy(explaining.remedy_of_pending(standing, held_by), job_id)
+        position = msgspec.structs.replace(position, remedy=remedy)
+        assert wording.remedy(explaining.remedy_of_pending(position, held_by), job_id)
         # Nothing that is named has ended, and what is named really runs or waits.
         alive = schedule.running | set(schedule.pending_in_order())
         assert {other for one in obstacles for other in one.jobs} <= alive
         # Simulation and explanation agree on what comes first.
-        kind, _ = simulating.first_obstacle(msgspec.structs.replace(standing))
+        kind, _ = simulating.first_obstacle(msgspec.structs.replace(position))
         assert kind == obstacles[0].kind
 
 
@@ -158,9 +158,9 @@ def test_the_change_that_explain_names_lets_the_job_start(
     by_id = {one.job.id: one for one in jobs}
     for job_id in scheduled(jobs, slots).pending_in_order():
         schedule = scheduled(jobs, slots)
-        standing = schedule.standing(job_id)
-        assert standing is not None
-        rules = explaining.holding(standing)
+        position = schedule.position(job_id)
+        assert position is not None
+        rules = explaining.holding(position)
         then = under(by_id[job_id].job, ACTIONS[0], CHAIN) if rules else None
         remedy = remedies.for_pending(schedule.contest(job_id, then), rules)
         assert not remedy.is_turn
@@ -200,23 +200,23 @@ def test_what_explain_names_first_is_what_to_remove_first(
     by_id = {one.job.id: one for one in jobs}
     for job_id in schedule.pending_in_order():
         for _ in range(40):
-            standing = schedule.standing(job_id)
-            if standing is None:
+            position = schedule.position(job_id)
+            if position is None:
                 break
-            kind, _ = simulating.first_obstacle(standing)
+            kind, _ = simulating.first_obstacle(position)
             match kind:
                 case "dependency":
-                    wanted = dict(by_id[job_id].job.depends)[standing.open[0]]
+                    wanted = dict(by_id[job_id].job.depends)[position.open[0]]
                     status = JobStatus(wanted[0]) if wanted else JobStatus.SUCCESS
-                    schedule.finish(standing.open[0], status)
+                    schedule.finish(position.open[0], status)
                 case "limit":
-                    schedule.finish(standing.full[0][2][0], JobStatus.SUCCESS)
+                    schedule.finish(position.full[0][2][0], JobStatus.SUCCESS)
                 case "rule":
                     accepted = under(by_id[job_id].job, ("ACCEPT", None, None), CHAIN)
                     schedule.judge(accepted)
                 case "slots":
-                    schedule.finish(standing.running[0], JobStatus.SUCCESS)
+                    schedule.finish(position.running[0], JobStatus.SUCCESS)
                 case _:
                     raise AssertionError(f"job {job_id} waits, and only {kind} is said")
             settle(schedule)
-        assert schedule.standing(job_id) is None, f"job {job_id} never started"
+        assert schedule.position(job_id) is None, f"job {job_id} never started"

@@ -161,7 +161,7 @@ GOLDEN: list[tuple[Message, dict[str, Any]]] = [
         {"type": "watch_jobs", "ids": [7], "log": True, "log_after": {7: 2}},
     ),
     (
-        messages.JobTold(job_id=7, op_index=1, entries=[(3, (5, 6), "stdout", "x")]),
+        messages.JobLogAppended(job_id=7, op_index=1, entries=[(3, (5, 6), "stdout", "x")]),
         {
             "type": "job_told",
             "job_id": 7,

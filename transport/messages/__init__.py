@@ -58,7 +58,7 @@ ClientReply = (
 # ---------------------------------------------------------------- what a job process may say
 
 QueueReportOfJob = (
-    RecordState | JobWaits | JobReturns | JobTold | AskDependencies | AskGate
+    RecordState | JobWaits | JobReturns | JobLogAppended | AskDependencies | AskGate
     | CancelAnswered | PriorityAnswered
 )
 LockRequestOfJob = RequestLocks | ReleaseLocks
@@ -81,7 +81,7 @@ ConfigMessage = (
 )
 LockMessage = (
     ListLocks | LockRequestOfJob
-    | OwnerEnded | OwnersDoubted | ExplainOwner | SimulateLocks | DiskRetried
+    | OwnerEnded | RecheckOwners | ExplainOwner | SimulateLocks | DiskRetried
 )
 FilterMessage = (
     RulesChanged | JobsArrived | JobReprioritised | JobsFinished | ReportChain | ExplainPending
@@ -94,22 +94,23 @@ SchedulerMessage = (
 QueueMessage = (
     QueueRequest | QueueReportOfJob
     | JobsChosen | JobsRejected | ReportStatuses | ReportQueue | ReportRunning | ReportJobs
-    | ReportLastId | ReportCounts | SweepJobs | RuleChainChanged | ChainNoted | LimitNoted
-    | HandOverAsked | JobExited | StartFailed | PeerGone | ComponentReplaced
+    | ReportLastId | ReportCounts | SweepJobs
+    | RuleChainChanged | RuleChainAcknowledged | LimitAcknowledged | HandOverRequested
+    | JobExited | StartFailed | PeerGone | ComponentReplaced
     | SimulationPage | SimulationDone | SimulationFailed | LocksSimulated
     | PendingExplained | OwnerExplained | DiskRetried | JournalCut
 )
 ReaderMessage = ReadOutput | OutputGrew
 ExecutorMessage = (
     ExecutorReportOfJob
-    | StartJobs | AdoptJobs | HandOverConfirmed | RefuseHandOver | TellJob
+    | StartJobs | AdoptJobs | HandOverConfirmed | RefuseHandOver | DeliverToJob
     | StartForkServer | ReportCounts | ComponentReplaced | RequestDue | WatchDue | KillDue
 )
-ListenerMessage = ReplyDue | FramesWaiting | DoorMissing | ComponentReplaced
+ListenerMessage = ReplyDue | FramesWaiting | LocalSocketMissing | ComponentReplaced
 SupervisorMessage = (
     SupervisorRequest
     | ComponentReady | ComponentFailed | ComponentHung | QueueReport | ExecutorReport
-    | RestartDue | StopAsked
+    | RestartDue | StopRequested
 )
 # fmt: on
 

@@ -32,7 +32,7 @@ class AdoptJobs(Notice, frozen=True):
     jobs: list[tuple[int, str, int | None]]
 
 
-class TellJob(Notice, frozen=True):
+class DeliverToJob(Notice, frozen=True):
     """Deliver a message to a job process, over whatever channel it has now."""
 
     job_id: int

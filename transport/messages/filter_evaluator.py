@@ -7,7 +7,7 @@ from typing import Any
 from ...storage.jobs import JobStatus
 from .base import Notice
 from .job_queue_from_clients import Simulate, TestFilters
-from .values import JobArrived
+from .values import JobToJudge
 
 
 class JobsArrived(Notice, frozen=True):
@@ -18,8 +18,8 @@ class JobsArrived(Notice, frozen=True):
     None at its end.
     """
 
-    jobs: list[JobArrived]
-    running: list[JobArrived] = []
+    jobs: list[JobToJudge]
+    running: list[JobToJudge] = []
     is_all: bool = False
     is_repeat: bool = False
     report: int = 0
@@ -46,7 +46,7 @@ class JudgeTest(Notice, frozen=True):
 
     test: TestFilters
     last_id: int
-    jobs: list[JobArrived]
+    jobs: list[JobToJudge]
     statuses: list[JobStatus]
     next_after: int | None
 
@@ -57,8 +57,8 @@ class JudgeSimulation(Notice, frozen=True):
     token: int
     simulation: Simulate
     last_id: int
-    jobs: list[JobArrived]
-    running: list[JobArrived] = []
+    jobs: list[JobToJudge]
+    running: list[JobToJudge] = []
     next_after: int | None = None
 
 

@@ -22,13 +22,13 @@ Verdict = Literal["canceled", "failed", "rejected"]
 
 
 class JobsChosen(Notice, frozen=True):
-    """From the scheduler: start ``start``; ``eligible`` wait for no other job any more.
+    """From the scheduler: start the jobs ``start``.
 
-    ``doomed`` jobs have a dependency that can no longer be satisfied, or a rule rejects them:
-    each with the verdict and the text. ``report`` is the number of the queue's last report that
-    the choice is based on (see `JobsArrived`), ``chain`` names the rules; ``limits`` has the
-    `RATE_LIMIT` rules in which jobs of ``start`` took a place (see `ChosenUnder`). ``priorities``
-    is the number of the last `JobReprioritised` that it goes by.
+    ``report``: the last `JobsArrived` that the choice is based on. ``chain``: the rules in force.
+    ``limits``: the `RATE_LIMIT` rules in which jobs of ``start`` took a place (see `ChosenUnder`).
+    ``priorities``: the last `JobReprioritised` that the choice is based on. ``unsatisfiable``: jobs
+    with a dependency that can no longer be satisfied, and jobs that a rule rejects; each with
+    the verdict and the text. ``eligible``: jobs whose dependencies are satisfied.
     """
 
     start: list[int]
@@ -36,7 +36,7 @@ class JobsChosen(Notice, frozen=True):
     chain: int = 0
     limits: dict[int, str] = {}
     priorities: int = 0
-    doomed: list[tuple[int, Verdict, str]] = []
+    unsatisfiable: list[tuple[int, Verdict, str]] = []
     eligible: list[int] = []
 
 
@@ -56,7 +56,7 @@ class ReportJobs(Notice, frozen=True):
     ids: list[int]
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
+class QueuePosition(msgspec.Struct, frozen=True, kw_only=True):
     """How a pending job stands in the schedule.
 
     ``open``: dependencies that are not final; ``failing``: how another one has failed it already,
@@ -84,7 +84,7 @@ class PendingExplained(Notice, frozen=True):
     """From the scheduler: how a job stands; None: it is not pending any more."""
 
     token: int
-    standing: Standing | None
+    position: QueuePosition | None
 
 
 class WantedLock(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,13 +150,13 @@ class SimulationDone(Notice, frozen=True):
     outcome: Simulated
 
 
-class ChainNoted(Notice, frozen=True):
+class RuleChainAcknowledged(Notice, frozen=True):
     """From the scheduler: what follows was decided under the rules of this serial."""
 
     serial: int
 
 
-class LimitNoted(Notice, frozen=True):
+class LimitAcknowledged(Notice, frozen=True):
     """From the scheduler: what follows was decided with this number of run slots."""
 
     serial: int
@@ -183,7 +183,7 @@ class JournalCut(Notice, frozen=True):
     error: str | None = None
 
 
-class HandOverAsked(Notice, frozen=True):
+class HandOverRequested(Notice, frozen=True):
     """From the executor: a child waits for `JobGo`; ``lock_file`` is what it locked.
 
     The envelope's reply address is that of the child.

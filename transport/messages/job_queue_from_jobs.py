@@ -64,7 +64,7 @@ class JobWaits(Notice, frozen=True):
     body: bytes | None
 
 
-class JobTold(Notice, frozen=True):
+class JobLogAppended(Notice, frozen=True, tag="job_told"):
     """From a job process: new log entries of one opcode."""
 
     job_id: int

@@ -40,7 +40,7 @@ class OwnerEnded(Notice, frozen=True):
     lock_file: str
 
 
-class OwnersDoubted(Notice, frozen=True):
+class RecheckOwners(Notice, frozen=True):
     """From an executor that starts afresh: owners may have died while nobody looked."""
 
 

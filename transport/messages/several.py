@@ -6,7 +6,7 @@ from typing import Any
 
 from ...storage.jobs import JobStatus
 from .base import Notice
-from .values import JobArrived, JobVerdict
+from .values import JobToJudge, JobVerdict
 
 
 class Boot(Notice, frozen=True):
@@ -68,6 +68,6 @@ class ExplainPending(Notice, frozen=True):
 
     token: int
     id: int
-    job: JobArrived | None = None
+    job: JobToJudge | None = None
     holding: list[str] = []
     then: JobVerdict | None = None

@@ -102,5 +102,5 @@ class RestartDue(Notice, frozen=True):
     component: str
 
 
-class StopAsked(Notice, frozen=True):
+class StopRequested(Notice, frozen=True):
     """The operator wants the daemon to stop (a signal came)."""

@@ -58,7 +58,7 @@ class PendingJob(msgspec.Struct, frozen=True, kw_only=True):
     is_unbegun: bool = False
 
 
-class JobArrived(msgspec.Struct, frozen=True, kw_only=True):
+class JobToJudge(msgspec.Struct, frozen=True, kw_only=True):
     """A pending job as the filter evaluator sees it.
 
     ``inputs`` of its opcodes are None where nobody has looked at them yet: they are asked for

@@ -17,5 +17,5 @@ class FramesWaiting(Notice, frozen=True):
     """To a listener, within its process: read the sockets, though no descriptor says so."""
 
 
-class DoorMissing(Notice, frozen=True):
+class LocalSocketMissing(Notice, frozen=True):
     """To a listener, within its process: the file of the local door is gone; put it back."""

@@ -14,7 +14,7 @@ from ganger.actors.doors.job_credentials import Spokesmen
 from ganger.storage import errors, lock_files, process_identity
 from ganger.storage.locks import Owner
 from ganger.transport import messages
-from ganger.transport.messages import AttachJob, JobTold, Message
+from ganger.transport.messages import AttachJob, JobLogAppended, Message
 from ganger.transport.zmq.wire import Credentials
 
 PID = os.getpid()
@@ -34,8 +34,8 @@ def attach(path: str, job_id: int = 7, pid: int = PID) -> AttachJob:
     return AttachJob(job_id=job_id, lock_file=path, process_id=pid)
 
 
-def told(job_id: int = 7) -> JobTold:
-    return JobTold(job_id=job_id, op_index=0, entries=[])
+def told(job_id: int = 7) -> JobLogAppended:
+    return JobLogAppended(job_id=job_id, op_index=0, entries=[])
 
 
 def refused(men: Spokesmen, message: Message, who: Credentials = HERE, peer: bytes = PEER) -> str:

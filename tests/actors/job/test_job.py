@@ -165,7 +165,7 @@ def test_whoever_replaced_another_finds_the_log_in_the_file_and_is_told_its_end(
     job._take_messages()
     assert [entry[3] for entry in file(tmp_path).ops[0].log] == ["one", "two", "three"]
     told = line.said[-1]
-    assert isinstance(told, messages.JobTold)
+    assert isinstance(told, messages.JobLogAppended)
     assert [entry[3] for entry in told.entries] == ["two", "three"]
 
 
@@ -394,7 +394,7 @@ def test_that_a_job_was_given_back_is_told_when_its_file_says_so(tmp_path: Path)
     line.folder = tmp_path
     run(tmp_path, line, LOCKED)
     told, given = line.said[-3:-1]
-    assert isinstance(told, messages.JobTold)
+    assert isinstance(told, messages.JobLogAppended)
     assert isinstance(given, messages.JobReturns)
     assert line.in_file is not None
     assert line.in_file.ops[0].log == told.entries
@@ -410,13 +410,13 @@ def test_what_is_told_again_fits_into_a_frame_and_goes_back_over_opcodes(tmp_pat
         job.log(f"{number}" + 70_000 * "x")
     line.said.clear()
     job._tell_log_again()
-    (cut,) = [one for one in line.said if isinstance(one, messages.JobTold)]
+    (cut,) = [one for one in line.said if isinstance(one, messages.JobLogAppended)]
     assert [entry[0] for entry in cut.entries] == list(range(8, 22))
     assert frames.encode(cut)
     job._job.ops[1].log = job._job.ops[1].log[:2]
     line.said.clear()
     job._tell_log_again()
-    told = [one for one in line.said if isinstance(one, messages.JobTold)]
+    told = [one for one in line.said if isinstance(one, messages.JobLogAppended)]
     assert [(one.op_index, len(one.entries)) for one in told] == [(0, 1), (1, 2)]
 
 

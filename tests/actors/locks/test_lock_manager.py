@@ -141,7 +141,7 @@ def test_owners_that_died_unseen_are_found_when_there_is_doubt(locks: Locks) -> 
     locks.take(one, (NODE_A, "exclusive"))
     asker = locks.request(two, (NODE_A, "shared"))
     locks.kill(one)
-    locks.actor.notify(messages.OwnersDoubted())
+    locks.actor.notify(messages.RecheckOwners())
     locks.actor.end_turn()
     assert asker.answers[-1] == LocksGranted()
 
@@ -158,12 +158,12 @@ def test_a_dead_owner_keeps_its_locks_until_it_can_be_seen_what_it_left_running(
     locks.kill(one)
     with monkeypatch.context() as patch:
         patch.setattr("ganger.actors.locks.lock_manager.sessions.end_left_over", refuse)
-        locks.actor.notify(messages.OwnersDoubted())
+        locks.actor.notify(messages.RecheckOwners())
         locks.actor.end_turn()
     assert LocksGranted() not in asker.answers
     [timer] = timers
     timer.run_out()
-    locks.actor.notify(locks.stage.take_one(messages.OwnersDoubted))
+    locks.actor.notify(locks.stage.take_one(messages.RecheckOwners))
     locks.actor.end_turn()
     assert asker.answers[-1] == LocksGranted()
 

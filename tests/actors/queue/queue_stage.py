@@ -94,7 +94,7 @@ class Queue:
         return held.path
 
     def ask_hand_over(self, job_id: int, lock_file: str) -> None:
-        asked = messages.HandOverAsked(job_id=job_id, lock_file=lock_file, process_id=PID)
+        asked = messages.HandOverRequested(job_id=job_id, lock_file=lock_file, process_id=PID)
         self.actor.handle(Envelope(asked, self.channels[job_id]))
 
     def start(self, job_id: int) -> str:

@@ -9,7 +9,7 @@ from ganger.actors.queue.explaining import HoldingRule
 from ganger.actors.queue.job_table import Row
 from ganger.storage.jobs import JobStatus
 from ganger.transport import wording
-from ganger.transport.messages import Remedy, Standing
+from ganger.transport.messages import QueuePosition, Remedy
 
 EARLY, LATE = "2027-01-15 08:00:00 UTC", "2027-01-15 09:00:00 UTC"
 DELETED_A, DELETED_B = "filter rule a is deleted", "filter rule b is deleted"
@@ -39,17 +39,17 @@ def test_a_rule_without_an_end_tells_of_none() -> None:
 ])  # fmt: skip
 def test_several_rules_end_by_themselves_when_all_do(until: tuple[str, str], change: str) -> None:
     rules = [HoldingRule(uuid, uuid, 0, end) for uuid, end in zip("ab", until, strict=True)]
-    standing = Standing(
+    position = QueuePosition(
         open=[], full=[], action="PAUSE", rule="a", ahead=0, first_ahead=[], running=[],
         slots=1, priority=0, best_priority=0, holding=["a", "b"], remedy=Remedy(rules=["a", "b"]),
     )  # fmt: skip
-    remedy = explaining.remedy_of_pending(standing, rules)
+    remedy = explaining.remedy_of_pending(position, rules)
     assert wording.remedy(remedy, 7) == change
 
 
 def test_a_job_that_is_still_being_judged_is_held_by_the_rule_that_takes_so_long() -> None:
-    standing = Standing(
+    position = QueuePosition(
         open=[], full=[], action="PAUSE", rule=None, ahead=0, first_ahead=[], running=[],
         slots=1, priority=0, best_priority=0, holding=["a"],
     )  # fmt: skip
-    assert explaining.holding(standing) == ["a"]
+    assert explaining.holding(position) == ["a"]

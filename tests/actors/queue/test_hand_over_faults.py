@@ -334,11 +334,11 @@ def test_an_answer_to_a_queue_that_was_replaced_answers_nobody_else(queue: Queue
     queue.submitted(spec(), spec())
     queue.start(1)
     queue.actor.ask(messages.CancelJob(id=1))
-    (before,) = queue.stage.take(messages.TellJob)
+    (before,) = queue.stage.take(messages.DeliverToJob)
     queue.restart()
     queue.start(2)
     asker = queue.actor.ask(messages.CancelJob(id=2))
-    assert len(queue.stage.take(messages.TellJob)) == 1
+    assert len(queue.stage.take(messages.DeliverToJob)) == 1
     assert isinstance(before.message, messages.CancelRequested)
     late = messages.CancelAnswered(
         job_id=1, token=before.message.token, accepted=True, text="it will be canceled"

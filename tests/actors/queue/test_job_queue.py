@@ -273,7 +273,7 @@ def test_a_running_job_answers_for_itself(queue: Queue) -> None:
     queue.start(1)
     cancel = queue.actor.ask(messages.CancelJob(id=1))
     change = queue.actor.ask(messages.ChangeJobPriority(id=1, priority=-5))
-    asked = [told.message for told in queue.stage.take(messages.TellJob, to="executor")]
+    asked = [told.message for told in queue.stage.take(messages.DeliverToJob, to="executor")]
     wish, change_wish = asked
     assert isinstance(wish, messages.CancelRequested)
     assert isinstance(change_wish, messages.PriorityRequested)
@@ -465,11 +465,11 @@ def test_an_unknown_job_is_an_error_and_not_the_end(queue: Queue) -> None:
     )
     assert queue.actor.ask(messages.WatchJobs(ids=[9])).refusal[0] == "UnknownJobError"
     queue.actor.notify(
-        messages.JobTold(job_id=9, op_index=0, entries=[]),
+        messages.JobLogAppended(job_id=9, op_index=0, entries=[]),
         messages.JobWaits(job_id=9, serial=1, body=b"{}"),
         messages.JobExited(job_id=9, lock_file="/l/x", has_left=False),
         messages.StartFailed(job_id=9, text="x"),
-        messages.JobsChosen(start=[9], doomed=[(9, "failed", "")], eligible=[9]),
+        messages.JobsChosen(start=[9], unsatisfiable=[(9, "failed", "")], eligible=[9]),
     )
     queue.actor.end_turn()
     unknown = queue.actor.ask(queue.state(9, 1, RUNNING, body=b"{}"))
@@ -490,7 +490,7 @@ def test_questions_are_asked_anew_when_who_was_asked_is_replaced(queue: Queue) -
     queue.actor.notify(messages.ComponentReplaced(component="scheduler"))
     token = queue.stage.take_one(messages.ExplainPending, to="filter_evaluator").token
     page = queue.stage.take_one(messages.JudgeSimulation, to="filter_evaluator")
-    queue.actor.notify(messages.PendingExplained(token=token, standing=None))
+    queue.actor.notify(messages.PendingExplained(token=token, position=None))
     assert why.answer_as(messages.JobExplained).text
     text = "refused"
     queue.actor.notify(messages.SimulationFailed(token=page.token, text=text))

@@ -275,7 +275,7 @@ def wish_of(kind: str) -> messages.CancelJob | messages.ChangeJobPriority:
 
 
 def answer_as_process(queue: Queue) -> messages.CancelAnswered | messages.PriorityAnswered:
-    [told] = queue.stage.take(messages.TellJob, to="executor")
+    [told] = queue.stage.take(messages.DeliverToJob, to="executor")
     asked = told.message
     if isinstance(asked, messages.CancelRequested):
         return messages.CancelAnswered(job_id=1, token=asked.token, accepted=True, text="yes")
@@ -327,10 +327,10 @@ def test_a_living_job_is_not_even_asked_while_the_disk_refuses(
         refuse(patch, "fdatasync", number=errno.EIO)
         queue.submit(spec())
         assert queue.actor.ask(wish_of(kind)).refusal[0] == "ReadOnlyError"
-        assert queue.stage.take(messages.TellJob) == []
+        assert queue.stage.take(messages.DeliverToJob) == []
         # To end what fills the disk, say, nothing must be stored.
         queue.actor.ask(messages.CancelJob(id=1, kill=True))
-        assert len(queue.stage.take(messages.TellJob)) == 1
+        assert len(queue.stage.take(messages.DeliverToJob)) == 1
 
 
 def test_a_whole_job_is_never_shown_ahead_of_the_listing(
@@ -419,7 +419,7 @@ def test_a_pending_job_that_cannot_be_read_for_a_moment_waits_for_the_disk(
 ) -> None:
     queue.submitted(spec())
     queue.rest()
-    choice: dict[str, Any] = {"doomed": [(1, "failed", "no")]} if doomed else {}
+    choice: dict[str, Any] = {"unsatisfiable": [(1, "failed", "no")]} if doomed else {}
 
     def choose() -> None:
         queue.choose(*(() if doomed else (1,)), **choice)

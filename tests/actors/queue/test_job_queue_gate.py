@@ -147,8 +147,8 @@ def test_with_each_change_of_the_rules_processes_ask_again(queue: Queue) -> None
     queue.actor.end_turn()
     queue.stage.told.clear()
     obey(queue, "PAUSE")
-    told = queue.stage.take_one(messages.TellJob, to="executor")
-    assert told == messages.TellJob(job_id=1, message=messages.GateChanged())
+    told = queue.stage.take_one(messages.DeliverToJob, to="executor")
+    assert told == messages.DeliverToJob(job_id=1, message=messages.GateChanged())
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_a_disk_that_refuses_does_not_keep_a_rule_from_being_in_force(
     queue.submitted(spec())
     queue.start(1)
     obey(queue)
-    queue.actor.notify(messages.ChainNoted(serial=7))
+    queue.actor.notify(messages.RuleChainAcknowledged(serial=7))
     refused = queue.record(1, 10, RUNNING, begins=ChosenUnder())
     with monkeypatch.context() as patch:
         patch.setattr("os.fdatasync", refuse_flush)
@@ -324,7 +324,7 @@ def test_a_job_that_waits_for_others_makes_nobody_give_way(queue: Queue) -> None
 def note_limit(queue: Queue, slots: int) -> None:
     """The scheduler has heard of the number of run slots; the turn ends."""
     queue.stage.told.clear()
-    queue.actor.notify(messages.LimitNoted(serial=3, running_jobs_max=slots))
+    queue.actor.notify(messages.LimitAcknowledged(serial=3, running_jobs_max=slots))
     queue.actor.end_turn()
 
 

@@ -79,7 +79,7 @@ def test_a_job_canceled_in_the_turn_of_its_hand_over_hears_of_it(queue: Queue) -
     canceled = queue.actor.say(messages.CancelJob(id=1))
     queue.actor.end_turn()
     assert canceled.answers == []
-    told = queue.stage.take_one(messages.TellJob, to="executor")
+    told = queue.stage.take_one(messages.DeliverToJob, to="executor")
     assert (told.job_id, type(told.message)) == (1, messages.CancelRequested)
 
 
@@ -234,7 +234,7 @@ def test_log_lines_reach_watchers_at_once(queue: Queue) -> None:
     queue.start(1)
     watcher = queue.actor.say(messages.WatchJobs(ids=[1], log=True), number=4)
     entries: list[jobs.LogEntry] = [(1, (5, 6), "stdout", "hello")]
-    queue.actor.notify(messages.JobTold(job_id=1, op_index=0, entries=entries))
+    queue.actor.notify(messages.JobLogAppended(job_id=1, op_index=0, entries=entries))
     expected = messages.JobLogged(id=1, op_index=0, entries=entries)
     assert watcher.answers[-1] == expected
     assert queue.job(1).ops[0].log == entries
@@ -268,7 +268,7 @@ def follow(queue: Queue) -> Asker:
     queue.submitted(spec())
     queue.start_running(1)
     watcher = queue.actor.say(messages.WatchJobs(ids=[1], log=True), number=4)
-    queue.actor.notify(messages.JobTold(job_id=1, op_index=0, entries=entries(1, 2)))
+    queue.actor.notify(messages.JobLogAppended(job_id=1, op_index=0, entries=entries(1, 2)))
     assert told(watcher) == ["running", 1, 2]
     return watcher
 
@@ -313,7 +313,7 @@ def test_log_lines_that_a_killed_process_told_are_kept(queue: Queue) -> None:
 def test_log_lines_told_again_are_in_the_job_once(queue: Queue) -> None:
     watcher = follow(queue)
     for serials in ((4,), (1, 2), (2, 3, 4)):
-        queue.actor.notify(messages.JobTold(job_id=1, op_index=0, entries=entries(*serials)))
+        queue.actor.notify(messages.JobLogAppended(job_id=1, op_index=0, entries=entries(*serials)))
     assert queue.job(1).ops[0].log == entries(1, 2, 3, 4)
     assert told(watcher) == [3, 4]
 
@@ -326,7 +326,7 @@ def test_log_lines_that_nobody_told_are_read_from_the_file(queue: Queue) -> None
     job = queue.job(1)
     job.ops[0].log = entries(1, 2, 3, 4)
     queue.write_as_process(1, jobs.encode_job(job))
-    queue.actor.notify(messages.JobTold(job_id=1, op_index=0, entries=entries(5)))
+    queue.actor.notify(messages.JobLogAppended(job_id=1, op_index=0, entries=entries(5)))
     assert told(watcher) == [3, 4, 5]
     assert queue.job(1).ops[0].log == entries(1, 2, 3, 4, 5)
 
@@ -335,12 +335,12 @@ def test_log_lines_that_are_missing_are_not_waited_for_for_ever(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watcher = follow(queue)
-    queue.actor.notify(messages.JobTold(job_id=1, op_index=0, entries=entries(4)))
-    queue.actor.notify(messages.JobTold(job_id=1, op_index=0, entries=entries(5)))
+    queue.actor.notify(messages.JobLogAppended(job_id=1, op_index=0, entries=entries(4)))
+    queue.actor.notify(messages.JobLogAppended(job_id=1, op_index=0, entries=entries(5)))
     assert told(watcher) == []
     monkeypatch.setattr(queries, "GAP_SECONDS", 0.0)
-    queue.actor.notify(messages.JobTold(job_id=1, op_index=0, entries=entries(6)))
-    queue.actor.notify(messages.JobTold(job_id=1, op_index=0, entries=entries(7)))
+    queue.actor.notify(messages.JobLogAppended(job_id=1, op_index=0, entries=entries(6)))
+    queue.actor.notify(messages.JobLogAppended(job_id=1, op_index=0, entries=entries(7)))
     assert told(watcher) == [4, 5, 6, 7]
 
 
@@ -350,7 +350,7 @@ def test_lines_that_are_missing_in_the_middle_are_read_from_the_file(
 ) -> None:
     watcher = follow(queue)
     if is_late:
-        queue.actor.notify(messages.JobTold(job_id=1, op_index=0, entries=entries(5)))
+        queue.actor.notify(messages.JobLogAppended(job_id=1, op_index=0, entries=entries(5)))
         assert told(watcher) == []
         monkeypatch.setattr(queries, "GAP_SECONDS", 0.0)
     job = jobs.decode_job((queue.stage.places.queue / "job-1").read_bytes())
@@ -358,7 +358,7 @@ def test_lines_that_are_missing_in_the_middle_are_read_from_the_file(
     job.extra[jobs.STATE_SERIAL_KEY] = known.serial
     job.ops[0].log = entries(1, 2, 3, 4, 5)
     queue.write_as_process(1, jobs.encode_job(job))
-    queue.actor.notify(messages.JobTold(job_id=1, op_index=0, entries=entries(5, 6)))
+    queue.actor.notify(messages.JobLogAppended(job_id=1, op_index=0, entries=entries(5, 6)))
     assert told(watcher) == [3, 4, 5, 6]
     assert queue.job(1).ops[0].log == entries(1, 2, 3, 4, 5, 6)
 
@@ -372,7 +372,7 @@ def test_serials_that_are_missing_in_a_recorded_log_are_not_waited_for(queue: Qu
     queue.actor.say(queue.state(1, 10, RUNNING, body=body, log_serial=7))
     queue.actor.end_turn()
     watcher = queue.actor.say(messages.WatchJobs(ids=[1], log=True), number=4)
-    queue.actor.notify(messages.JobTold(job_id=1, op_index=0, entries=entries(8)))
+    queue.actor.notify(messages.JobLogAppended(job_id=1, op_index=0, entries=entries(8)))
     assert told(watcher) == [3, 7, "running", 8]
 
 
@@ -382,7 +382,7 @@ def test_of_a_log_too_long_to_be_kept_the_rest_is_told(
     monkeypatch.setattr(queries, "_TOLD_ENTRIES_MAX", 3)
     follow(queue)
     for serial in (3, 4, 5, 6):
-        queue.actor.notify(messages.JobTold(job_id=1, op_index=0, entries=entries(serial)))
+        queue.actor.notify(messages.JobLogAppended(job_id=1, op_index=0, entries=entries(serial)))
     watcher = queue.actor.say(messages.WatchJobs(ids=[1], log=True), number=5)
     assert told(watcher) == [4, 5, 6, "running"]
 
@@ -407,7 +407,7 @@ def test_nothing_is_told_after_the_end(queue: Queue) -> None:
     queue.actor.end_turn()
     assert told(watcher) == ["success"]
     assert told(of_all) == [1, 2, "running", "success"]
-    queue.actor.notify(messages.JobTold(job_id=1, op_index=0, entries=entries(1, 2)))
+    queue.actor.notify(messages.JobLogAppended(job_id=1, op_index=0, entries=entries(1, 2)))
     queue.actor.say(queue.state(1, 20, SUCCESS, body=None, log_serial=2))
     queue.actor.end_turn()
     assert told(of_all) == []
@@ -570,7 +570,7 @@ def test_a_job_waits_until_the_scheduler_says_that_it_is_eligible(queue: Queue) 
 
 def test_a_doomed_job_ends_without_a_process(queue: Queue) -> None:
     queue.submitted(spec(), spec((-1, [])), spec((-2, []), ops=2))
-    queue.choose(doomed=[(2, "canceled", ""), (3, "failed", "no luck")])
+    queue.choose(unsatisfiable=[(2, "canceled", ""), (3, "failed", "no luck")])
     assert queue.statuses() == {1: "queued", 2: "canceled", 3: "error"}
     assert [op.result for op in queue.job(3).ops] == [
         ["OpExecError", ["no luck"]],
@@ -624,7 +624,7 @@ def test_a_job_whose_cancel_was_accepted_does_not_start_again_when_its_process_d
     queue.submitted(spec())
     queue.start(1)
     cancel = queue.actor.say(messages.CancelJob(id=1))
-    (told,) = queue.stage.take(messages.TellJob, to="executor")
+    (told,) = queue.stage.take(messages.DeliverToJob, to="executor")
     assert isinstance(told.message, messages.CancelRequested)
     # All this comes in one turn, and the process had no time to write its file.
     queue.record(1, 10, CANCELING)

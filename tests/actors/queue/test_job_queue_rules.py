@@ -144,7 +144,7 @@ def test_a_key_whose_jobs_were_all_rejected_is_free(queue: Queue) -> None:
 def test_rules_are_in_force_when_the_scheduler_goes_by_them_too(queue: Queue) -> None:
     obey(queue, REJECTS, serial=5)
     assert queue.stage.take(messages.RulesInForce) == []
-    queue.actor.notify(messages.ChainNoted(serial=5))
+    queue.actor.notify(messages.RuleChainAcknowledged(serial=5))
     # Opcodes whose start is being recorded were let through by older rules.
     assert queue.stage.take(messages.RulesInForce) == []
     queue.actor.end_turn()
@@ -152,7 +152,7 @@ def test_rules_are_in_force_when_the_scheduler_goes_by_them_too(queue: Queue) ->
 
 
 def test_whoever_hears_first_the_last_one_decides(queue: Queue) -> None:
-    queue.actor.notify(messages.ChainNoted(serial=5))
+    queue.actor.notify(messages.RuleChainAcknowledged(serial=5))
     assert queue.stage.take(messages.RulesInForce) == []
     obey(queue, serial=5)
     queue.actor.end_turn()
@@ -162,10 +162,10 @@ def test_whoever_hears_first_the_last_one_decides(queue: Queue) -> None:
 def test_of_changes_that_overlap_the_newest_is_in_force_last(queue: Queue) -> None:
     obey(queue, serial=5)
     obey(queue, serial=6)
-    queue.actor.notify(messages.ChainNoted(serial=5))
+    queue.actor.notify(messages.RuleChainAcknowledged(serial=5))
     queue.actor.end_turn()
     assert queue.stage.take(messages.RulesInForce) == []
-    queue.actor.notify(messages.ChainNoted(serial=6))
+    queue.actor.notify(messages.RuleChainAcknowledged(serial=6))
     queue.actor.end_turn()
     assert queue.stage.take_one(messages.RulesInForce).serial == 6
 
@@ -279,7 +279,7 @@ def test_pending_jobs_that_a_rule_rejects_are_canceled_and_no_others(queue: Queu
 def test_jobs_that_the_scheduler_finds_rejected_are_canceled(queue: Queue) -> None:
     obey(queue)
     queue.submitted(spec(), spec())
-    queue.choose(2, doomed=[(1, "rejected", TOLD)])
+    queue.choose(2, unsatisfiable=[(1, "rejected", TOLD)])
     assert queue.statuses() == {1: "canceled", 2: "queued"}
     assert [op["OP_ID"] for op in (queue.job(1).ops[0].input,)] == [DELAY["OP_ID"]]
 
@@ -349,7 +349,7 @@ def test_the_evaluator_hears_of_a_new_priority_of_a_running_job_too(queue: Queue
     [job_id] = queue.submitted(spec())
     queue.start_running(job_id)
     queue.actor.ask(messages.ChangeJobPriority(id=job_id, priority=-5))
-    [told] = queue.stage.take(messages.TellJob)
+    [told] = queue.stage.take(messages.DeliverToJob)
     assert isinstance(told.message, messages.PriorityRequested)
     answer = messages.PriorityAnswered(
         job_id=job_id, token=told.message.token, priority=-5, accepted=True, text="done"

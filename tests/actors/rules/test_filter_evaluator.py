@@ -11,7 +11,7 @@ from ganger.actors.rules.filter_evaluator import FilterEvaluator
 from ganger.storage import jobs, settings
 from ganger.transport import messages
 from ganger.transport.addresses import Envelope
-from ganger.transport.messages import JobArrived, JobsArrived, JobVerdict, PendingJob, RulesChanged
+from ganger.transport.messages import JobsArrived, JobToJudge, JobVerdict, PendingJob, RulesChanged
 
 UUID = "aaaaaaaa-0000-4000-8000-000000000000"
 OTHER = "bbbbbbbb-0000-4000-8000-000000000000"
@@ -33,7 +33,7 @@ REJECTS = rule(
 
 
 def arrived(*ids: int, inputs: list[dict[str, Any]] | None = None, **fields: Any) -> JobsArrived:
-    found = [JobArrived(job=PendingJob(id=n, priority=0), inputs=inputs) for n in ids]
+    found = [JobToJudge(job=PendingJob(id=n, priority=0), inputs=inputs) for n in ids]
     return JobsArrived(jobs=found, **fields)
 
 
@@ -85,7 +85,7 @@ def test_running_jobs_are_judged_too_and_the_rest_of_the_word_goes_on_as_it_is(
     stage: Stage,
 ) -> None:
     evaluator, chain = obey(stage, ON_IDS)
-    running = [JobArrived(job=PendingJob(id=n, priority=0), inputs=None) for n in (5, 6)]
+    running = [JobToJudge(job=PendingJob(id=n, priority=0), inputs=None) for n in (5, 6)]
     evaluator.notify(arrived(7, is_all=True, running=running))
     told = stage.take_one(messages.JobsJudged)
     assert (told.is_all, told.is_repeat) == (True, False)
@@ -113,7 +113,7 @@ def test_inputs_that_only_the_file_has_are_read_there(stage: Stage) -> None:
         job = jobs.Job(id=job_id, ops=[jobs.OpcodeEntry(input=op)])
         (stage.places.queue / f"job-{job_id}").write_bytes(jobs.encode_job(job))
     pending = [PendingJob(id=n, priority=0) for n in (6, 7, 8)]
-    there = [JobArrived(job=job, inputs=None, is_in_file=True) for job in pending]
+    there = [JobToJudge(job=job, inputs=None, is_in_file=True) for job in pending]
     evaluator.notify(JobsArrived(jobs=there))
     # The file of the third is gone: it was archived meanwhile, and keeps nobody waiting.
     assert [(one.action, one.chain) for one in judged(stage)] == [

@@ -10,7 +10,7 @@ from tests.actors.runtime.stage import Asker, Stage, Staged
 from ganger.actors.rules.filter_evaluator import FilterEvaluator
 from ganger.storage import settings
 from ganger.transport import messages
-from ganger.transport.messages import JobArrived, JobsArrived, JobVerdict, PendingJob, RulesChanged
+from ganger.transport.messages import JobsArrived, JobToJudge, JobVerdict, PendingJob, RulesChanged
 
 UUID = "aaaaaaaa-0000-4000-8000-000000000000"
 OTHER = "bbbbbbbb-0000-4000-8000-000000000000"
@@ -41,8 +41,8 @@ def obey(stage: Stage, *rules: dict[str, Any]) -> tuple[Staged[FilterEvaluator],
     return evaluator, chain
 
 
-def job(job_id: int, op: dict[str, Any], priority: int = 0) -> JobArrived:
-    return JobArrived(job=PendingJob(id=job_id, priority=priority), inputs=[op])
+def job(job_id: int, op: dict[str, Any], priority: int = 0) -> JobToJudge:
+    return JobToJudge(job=PendingJob(id=job_id, priority=priority), inputs=[op])
 
 
 def judged(stage: Stage) -> messages.JobsJudged:
@@ -168,7 +168,7 @@ def test_one_search_that_alone_is_too_much_holds_the_job_too(
 
 
 def asked_to_test(
-    evaluator: Staged[FilterEvaluator], *jobs: JobArrived, next_after: int | None
+    evaluator: Staged[FilterEvaluator], *jobs: JobToJudge, next_after: int | None
 ) -> Asker:
     test = messages.TestFilters()
     judge = messages.JudgeTest(

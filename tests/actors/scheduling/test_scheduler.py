@@ -104,7 +104,7 @@ def test_dependencies_nobody_told_of_are_asked_for(stage: Stage) -> None:
     scheduler.end_turn()
     chosen = stage.take_one(JobsChosen)
     assert chosen.start == [8]
-    assert chosen.doomed == [(9, "failed", "Dependency error: Job 4 not found")]
+    assert chosen.unsatisfiable == [(9, "failed", "Dependency error: Job 4 not found")]
     assert stage.told == []
 
 
@@ -120,7 +120,7 @@ def test_doomed_and_eligible_jobs_are_told(stage: Stage) -> None:
     scheduler.end_turn()
     chosen = stage.take_one(JobsChosen)
     assert chosen.start == [3]
-    assert chosen.doomed == [(4, "canceled", "")]
+    assert chosen.unsatisfiable == [(4, "canceled", "")]
     scheduler.notify(JobsFinished(jobs=[(3, SUCCESS)]), JobsJudged(jobs=[verdict(6, 1)]))
     scheduler.end_turn()
     assert stage.take_one(JobsChosen).start == [5]
@@ -182,9 +182,9 @@ def test_the_queue_hears_of_rules_behind_all_that_was_decided_under_older_ones(
     scheduler.notify(JobsJudged(jobs=[verdict(2)]))
     scheduler.end_turn()
     kinds = [type(message) for name, message in stage.told if name == "job_queue"]
-    assert kinds == [JobsChosen, messages.ChainNoted, messages.ReportJobs]
+    assert kinds == [JobsChosen, messages.RuleChainAcknowledged, messages.ReportJobs]
     assert stage.take_one(JobsChosen).start == [1]
-    assert stage.take_one(messages.ChainNoted).serial == 2
+    assert stage.take_one(messages.RuleChainAcknowledged).serial == 2
 
 
 def test_the_queue_hears_of_slots_behind_all_that_was_decided_with_other_ones(
@@ -197,8 +197,10 @@ def test_the_queue_hears_of_slots_behind_all_that_was_decided_with_other_ones(
     scheduler.notify(JobsJudged(jobs=[verdict(2)]))
     scheduler.end_turn()
     kinds = [type(message) for name, message in stage.told if name == "job_queue"]
-    assert kinds == [JobsChosen, messages.LimitNoted]
-    assert stage.take_one(messages.LimitNoted) == messages.LimitNoted(serial=4, running_jobs_max=1)
+    assert kinds == [JobsChosen, messages.LimitAcknowledged]
+    assert stage.take_one(messages.LimitAcknowledged) == messages.LimitAcknowledged(
+        serial=4, running_jobs_max=1
+    )
 
 
 def test_rejected_jobs_are_told_with_the_rule(stage: Stage) -> None:
@@ -207,7 +209,7 @@ def test_rejected_jobs_are_told_with_the_rule(stage: Stage) -> None:
     scheduler.end_turn()
     chosen = stage.take_one(JobsChosen)
     assert chosen.start == [2]
-    assert chosen.doomed == [(1, "rejected", "rejected by filter rule r")]
+    assert chosen.unsatisfiable == [(1, "rejected", "rejected by filter rule r")]
 
 
 def test_running_jobs_that_are_told_afresh_count_in_their_buckets(stage: Stage) -> None:

@@ -76,10 +76,10 @@ def test_a_job_that_can_only_fail_waits_for_the_others_and_says_so() -> None:
     assert known.decide().start == [1, 2]
     known.finish(1, ERROR)
     assert known.decide().doomed == []
-    standing = known.standing(3)
-    assert standing is not None
-    assert standing.open == [2]
-    assert standing.failing.startswith("Dependency job 1 finished with status 'error'")
+    position = known.position(3)
+    assert position is not None
+    assert position.open == [2]
+    assert position.failing.startswith("Dependency job 1 finished with status 'error'")
     known.finish(2, SUCCESS)
     assert [(one.id, one.verdict) for one in known.decide().doomed] == [(3, "failed")]
 

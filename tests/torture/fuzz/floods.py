@@ -436,7 +436,7 @@ def _forged(job_id: int, lock_file: Path, pid: int) -> Iterator[Message]:
     owner = Owner(job_id, str(lock_file), pid)
     yield messages.RequestLocks(owner=owner, priority=0, changes=[("node/n1", "release")])
     yield messages.ReleaseLocks(owner=owner)
-    yield messages.JobTold(job_id=job_id, op_index=99, entries=[(1, (1, 1), "message", "x")])
+    yield messages.JobLogAppended(job_id=job_id, op_index=99, entries=[(1, (1, 1), "message", "x")])
     yield messages.JobWaits(job_id=job_id, serial=2**40, body=b"not a job")
     yield messages.CancelAnswered(job_id=job_id, token=1, accepted=True, text="forged")
     state = messages.RecordState(

@@ -281,7 +281,7 @@ class Machine:
                     case messages.StartJobs():
                         for job_id, _ in message.jobs:
                             self._fork(job_id)
-                    case messages.TellJob() if message.job_id in self.processes:
+                    case messages.DeliverToJob() if message.job_id in self.processes:
                         line = self.processes[message.job_id].line
                         line.inbox.append(Received(message.message, 0))
                     case messages.RefuseHandOver() if message.job_id in self.processes:
@@ -304,7 +304,7 @@ class Machine:
         stem = lock_files.job_stem(job_id, self.clock.read(), self.new_mark())
         process = Process(self, job_id, lock_files.create(self.places.lock_files, stem))
         self.processes[job_id] = process
-        asked = messages.HandOverAsked(
+        asked = messages.HandOverRequested(
             job_id=job_id, lock_file=process.lock.path, process_id=job_id
         )
         self.queue.handle(Envelope(asked, process.line))

@@ -24,7 +24,7 @@ from ganger.cli import daemon as daemon_command
 from ganger.storage import lock_files, settings
 from ganger.storage.settings import Places
 from ganger.transport.addresses import Directory, Envelope, Parcel
-from ganger.transport.messages import Boot, ComponentHung, CrashComponent, StopAsked
+from ganger.transport.messages import Boot, ComponentHung, CrashComponent, StopRequested
 
 ELSEWHERE = {"lock_manager", "config_store"}
 """Components that may live in a process of their own one day."""
@@ -307,7 +307,7 @@ class Daemon:
 
     def stop(self) -> None:
         """Ask it to stop in order."""
-        self.surroundings.address(Supervisor.name).notify(StopAsked())
+        self.surroundings.address(Supervisor.name).notify(StopRequested())
 
     def die(self) -> None:
         """It is gone without a word."""
