@@ -1,7 +1,8 @@
-"""Something that stands for the client behind every command."""
+"""What stands for the client behind every command, and for a terminal."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,6 +11,13 @@ import pytest
 
 from ganger.cli import call as call_module
 from ganger.storage import errors
+
+
+class Terminal(io.StringIO):
+    """Standard output that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 def use(patch: pytest.MonkeyPatch, daemon: Any) -> None:

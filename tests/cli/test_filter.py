@@ -41,7 +41,7 @@ ROWS = [
 ]
 
 
-class Daemon:
+class FilterDaemon:
     """Stands for the client of a daemon; remembers what it was asked for."""
 
     def __init__(self) -> None:
@@ -85,8 +85,8 @@ class Daemon:
 
 
 @pytest.fixture(name="daemon")
-def daemon_that_remembers(monkeypatch: pytest.MonkeyPatch) -> Daemon:
-    daemon = Daemon()
+def daemon_that_remembers(monkeypatch: pytest.MonkeyPatch) -> FilterDaemon:
+    daemon = FilterDaemon()
 
     stand_in.use(monkeypatch, daemon)
     monkeypatch.setattr("ganger.cli.reading.time.time", lambda: NOW)
@@ -97,7 +97,7 @@ def typed(*words: str) -> Result:
     return CliRunner().invoke(ganger, ["filter", *words], catch_exceptions=True)
 
 
-def rule(daemon: Daemon, *words: str) -> dict[str, Any]:
+def rule(daemon: FilterDaemon, *words: str) -> dict[str, Any]:
     """The one rule that `filter add` with these words stores."""
     done = typed("add", *words)
     assert done.exception is None, done.output
@@ -106,7 +106,7 @@ def rule(daemon: Daemon, *words: str) -> dict[str, Any]:
     return stored
 
 
-def refusal(daemon: Daemon, *words: str) -> str:
+def refusal(daemon: FilterDaemon, *words: str) -> str:
     """Why the command line itself refuses these words; nothing was asked of the daemon."""
     done = CliRunner().invoke(ganger, ["filter", *words], standalone_mode=False)
     assert daemon.stored == []
@@ -126,7 +126,7 @@ def refusal(daemon: Daemon, *words: str) -> str:
     [("EXEC", True), ("OP_EXCE", True), ("OP_EXEC", False), ("OP_GREET_THE_WORLD", False)],
 )
 def test_what_is_nearly_an_opcode_is_doubted_and_stored(
-    daemon: Daemon,
+    daemon: FilterDaemon,
     op_id: str,
     is_doubted: bool,  # noqa: FBT001
 ) -> None:
@@ -138,7 +138,7 @@ def test_what_is_nearly_an_opcode_is_doubted_and_stored(
     assert stored["predicates"] == [["opcode", ["=", "OP_ID", op_id]]]
 
 
-def test_a_rule_of_which_nothing_is_said_does_nothing_to_every_job(daemon: Daemon) -> None:
+def test_a_rule_of_which_nothing_is_said_does_nothing_to_every_job(daemon: FilterDaemon) -> None:
     assert rule(daemon) == {
         "priority": 0,
         "predicates": [],
@@ -160,17 +160,17 @@ PREDICATES = [["opcode", ["=", "OP_ID", "OP_EXEC"]]]
         '- [opcode, ["=", OP_ID, OP_EXEC]]',
     ],
 )
-def test_predicates_are_json_or_yaml(daemon: Daemon, text: str) -> None:
+def test_predicates_are_json_or_yaml(daemon: FilterDaemon, text: str) -> None:
     assert rule(daemon, "--predicates", text)["predicates"] == PREDICATES
 
 
-def test_what_json_and_yaml_read_differently_is_read_as_json(daemon: Daemon) -> None:
+def test_what_json_and_yaml_read_differently_is_read_as_json(daemon: FilterDaemon) -> None:
     # An exponent without a dot is a number in JSON and a text in YAML 1.1.
     text = '[["jobid", [">", "id", 1e3]]]'
     assert rule(daemon, "--predicates", text)["predicates"] == [["jobid", [">", "id", 1000]]]
 
 
-def test_predicates_may_stand_in_a_file(daemon: Daemon, tmp_path: Path) -> None:
+def test_predicates_may_stand_in_a_file(daemon: FilterDaemon, tmp_path: Path) -> None:
     file = tmp_path / "predicates.yaml"
     file.write_text('- - opcode\n  - ["=", OP_ID, OP_EXEC]\n')
     assert rule(daemon, "--predicates", f"@{file}")["predicates"] == PREDICATES
@@ -190,12 +190,12 @@ def test_predicates_may_stand_in_a_file(daemon: Daemon, tmp_path: Path) -> None:
     ],
 )
 def test_common_predicates_need_no_json(
-    daemon: Daemon, words: list[str], predicates: list[Any]
+    daemon: FilterDaemon, words: list[str], predicates: list[Any]
 ) -> None:
     assert rule(daemon, *words)["predicates"] == predicates
 
 
-def test_all_predicates_that_are_given_must_match(daemon: Daemon) -> None:
+def test_all_predicates_that_are_given_must_match(daemon: FilterDaemon) -> None:
     words = ["--jobs-after", "5", "--reason-matches", "x", "--opcode", "OP_EXEC"]
     text = '[["jobid", ["<", "id", 9]]]'
     kinds = [name for name, _ in rule(daemon, *words, "--predicates", text)["predicates"]]
@@ -226,12 +226,12 @@ def test_all_predicates_that_are_given_must_match(daemon: Daemon) -> None:
     ],
 )
 def test_predicates_that_are_none_are_refused_with_the_place(
-    daemon: Daemon, text: str, told: str
+    daemon: FilterDaemon, text: str, told: str
 ) -> None:
     assert refusal(daemon, "add", "--predicates", text).startswith(told)
 
 
-def test_a_file_that_cannot_be_read_is_named(daemon: Daemon, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_named(daemon: FilterDaemon, tmp_path: Path) -> None:
     away, strange, torn = tmp_path / "away", tmp_path / "strange", tmp_path / "torn"
     strange.write_bytes(b"\xff\xfe")
     torn.write_text("[")
@@ -245,13 +245,13 @@ def test_a_file_that_cannot_be_read_is_named(daemon: Daemon, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("text", ["soon", "-3", "", "1.5", "9" * 5_000])
-def test_a_watermark_is_now_or_an_id(daemon: Daemon, text: str) -> None:
+def test_a_watermark_is_now_or_an_id(daemon: FilterDaemon, text: str) -> None:
     told = f"--jobs-after: expected a job id or now, got {text[:60]!r}"
     assert refusal(daemon, "add", f"--jobs-after={text}") == told
 
 
 @pytest.mark.parametrize("option", ["--reason-matches", "--opcode"])
-def test_a_variable_that_was_never_set_is_no_pattern(daemon: Daemon, option: str) -> None:
+def test_a_variable_that_was_never_set_is_no_pattern(daemon: FilterDaemon, option: str) -> None:
     # Or `ganger filter add --action PAUSE --reason-matches "$reason"` would hold every job.
     assert refusal(daemon, "add", "--action", "PAUSE", option, "") == f"{option}: is empty"
 
@@ -259,7 +259,7 @@ def test_a_variable_that_was_never_set_is_no_pattern(daemon: Daemon, option: str
 # Actions.
 
 
-def test_an_action_that_begins_like_json_and_is_none_is_refused(daemon: Daemon) -> None:
+def test_an_action_that_begins_like_json_and_is_none_is_refused(daemon: FilterDaemon) -> None:
     told = refusal(daemon, "add", "--action", '["RATE_LIMIT", 2')
     assert told.startswith("--action: not JSON: ")
 
@@ -276,11 +276,11 @@ def test_an_action_that_begins_like_json_and_is_none_is_refused(daemon: Daemon) 
         ["--action", '["RATE_LIMIT", 5]'],
     ],
 )
-def test_a_limit_is_written_as_one_word_or_two(daemon: Daemon, words: list[str]) -> None:
+def test_a_limit_is_written_as_one_word_or_two(daemon: FilterDaemon, words: list[str]) -> None:
     assert rule(daemon, *words)["action"] == ["RATE_LIMIT", 5]
 
 
-def test_the_number_of_a_limit_is_no_uuid(daemon: Daemon) -> None:
+def test_the_number_of_a_limit_is_no_uuid(daemon: FilterDaemon) -> None:
     for words in (["--action", "RATE_LIMIT", "5", UUID], [UUID, "--action", "RATE_LIMIT", "5"]):
         assert typed("replace", *words).output == f"{UUID}\n"
         [(uuid, stored)] = daemon.stored
@@ -288,22 +288,22 @@ def test_the_number_of_a_limit_is_no_uuid(daemon: Daemon) -> None:
         daemon.stored.clear()
 
 
-def test_only_the_number_of_an_action_is_taken(daemon: Daemon) -> None:
+def test_only_the_number_of_an_action_is_taken(daemon: FilterDaemon) -> None:
     told = refusal(daemon, "add", "--action", "PAUSE", "5")
     assert told == "Got unexpected extra argument (5)"
 
 
 @pytest.mark.parametrize("action", ["ACCEPT", "PAUSE", "REJECT", "CONTINUE"])
-def test_actions_are_passed_on(daemon: Daemon, action: str) -> None:
+def test_actions_are_passed_on(daemon: FilterDaemon, action: str) -> None:
     assert rule(daemon, "--action", action)["action"] == action
 
 
-def test_a_limit_without_its_number_is_told_how_it_is_written(daemon: Daemon) -> None:
+def test_a_limit_without_its_number_is_told_how_it_is_written(daemon: FilterDaemon) -> None:
     told = "--action: RATE_LIMIT takes a number, as in --action 'RATE_LIMIT 5'"
     assert refusal(daemon, "add", "--action", "RATE_LIMIT") == told
 
 
-def test_a_test_without_a_rule_that_does_not_exist_is_refused(daemon: Daemon) -> None:
+def test_a_test_without_a_rule_that_does_not_exist_is_refused(daemon: FilterDaemon) -> None:
     # It would be answered as if the rule were gone already.
     daemon.rows = []
     done = CliRunner().invoke(ganger, ["filter", "test", "--without", UUID], standalone_mode=False)
@@ -322,14 +322,14 @@ def test_a_test_without_a_rule_that_does_not_exist_is_refused(daemon: Daemon) ->
     ],
 )
 def test_what_is_wrong_with_an_action_is_left_to_the_daemon(
-    daemon: Daemon, text: str, asked: object
+    daemon: FilterDaemon, text: str, asked: object
 ) -> None:
     assert rule(daemon, "--action", text)["action"] == asked
 
 
 @pytest.mark.parametrize("action", ["pause", "Reject", "rate_limit"])
 def test_an_action_in_small_letters_is_refused_with_the_right_word(
-    daemon: Daemon, action: str
+    daemon: FilterDaemon, action: str
 ) -> None:
     told = f"--action: write {action.upper()}, in capitals, not {action!r}"
     assert refusal(daemon, "add", "--action", action) == told
@@ -365,7 +365,7 @@ def local_time_five_hours_east(monkeypatch: pytest.MonkeyPatch) -> Iterator[None
         ("2027-01-15", datetime.fromisoformat("2027-01-14T19:00+00:00").timestamp()),
     ],
 )
-def test_a_time_is_told_in_several_ways(daemon: Daemon, text: str, moment: float) -> None:
+def test_a_time_is_told_in_several_ways(daemon: FilterDaemon, text: str, moment: float) -> None:
     stored = rule(daemon, "--valid-from", text, "--valid-until", text)
     assert (stored["valid_from"], stored["valid_until"]) == (moment, moment)
 
@@ -377,7 +377,7 @@ def test_a_time_is_told_in_several_ways(daemon: Daemon, text: str, moment: float
         *("0001-01-01T00:00", "1800000600000", f"+{'9' * 400}d"),
     ],
 )
-def test_a_time_that_no_calendar_has_is_refused(daemon: Daemon, text: str) -> None:
+def test_a_time_that_no_calendar_has_is_refused(daemon: FilterDaemon, text: str) -> None:
     told = refusal(daemon, "add", f"--valid-until={text}")
     assert told.startswith(f"Invalid value for '--valid-until': {text[:60]!r}: expected now, ")
 
@@ -385,19 +385,21 @@ def test_a_time_that_no_calendar_has_is_refused(daemon: Daemon, text: str) -> No
 # Names of rules.
 
 
-def test_add_may_be_given_the_uuid(daemon: Daemon) -> None:
+def test_add_may_be_given_the_uuid(daemon: FilterDaemon) -> None:
     assert typed("add", "--uuid", OTHER).output == f"{OTHER}\n"
     assert typed("add").output == f"{UUID}\n"
     assert [uuid for uuid, _ in daemon.stored] == [OTHER, None]
 
 
 @pytest.mark.parametrize("words", [["replace", ""], ["add", "--uuid", ""]])
-def test_a_variable_that_was_never_set_names_no_rule(daemon: Daemon, words: list[str]) -> None:
+def test_a_variable_that_was_never_set_names_no_rule(
+    daemon: FilterDaemon, words: list[str]
+) -> None:
     # Or the script `ganger filter replace "$uuid" --action PAUSE` would hold the whole queue.
     assert refusal(daemon, *words, "--action", "PAUSE") == "UUID: is empty"
 
 
-def test_delete_tells_each_rule_and_stops_at_one_that_is_not_there(daemon: Daemon) -> None:
+def test_delete_tells_each_rule_and_stops_at_one_that_is_not_there(daemon: FilterDaemon) -> None:
     done = typed("delete", UUID, "x", OTHER)
     assert isinstance(done.exception, errors.UnknownFilterError)
     assert done.output == f"Filter rule {UUID} is deleted\n"
@@ -422,7 +424,7 @@ def test_a_shell_does_not_offer_a_uuid_twice() -> None:
     assert completed(["filter", "delete", UUID], "") == [OTHER]
 
 
-def test_a_shell_is_offered_nothing_when_no_daemon_answers(daemon: Daemon) -> None:
+def test_a_shell_is_offered_nothing_when_no_daemon_answers(daemon: FilterDaemon) -> None:
     daemon.is_away = True
     assert completed(["filter", "delete"], "") == []
 
@@ -430,7 +432,7 @@ def test_a_shell_is_offered_nothing_when_no_daemon_answers(daemon: Daemon) -> No
 # What is shown.
 
 
-def test_a_listing_has_one_line_for_each_rule(daemon: Daemon) -> None:
+def test_a_listing_has_one_line_for_each_rule(daemon: FilterDaemon) -> None:
     lines = typed("list", "--separator", "|").output.splitlines()
     reason, until = "evacuation of rack 7", "2027-01-15T08:00:00Z"
     assert lines == [
@@ -442,7 +444,7 @@ def test_a_listing_has_one_line_for_each_rule(daemon: Daemon) -> None:
 
 
 @pytest.mark.parametrize("command", ["list", "info"])
-def test_only_the_rules_that_are_named_are_shown(daemon: Daemon, command: str) -> None:
+def test_only_the_rules_that_are_named_are_shown(daemon: FilterDaemon, command: str) -> None:
     shown = typed(command, OTHER).output
     assert OTHER in shown
     assert UUID not in shown
@@ -471,7 +473,7 @@ def test_json_has_only_the_fields_that_are_asked_for() -> None:
     ]
 
 
-def test_a_field_that_does_not_exist_is_named(daemon: Daemon) -> None:
+def test_a_field_that_does_not_exist_is_named(daemon: FilterDaemon) -> None:
     told = refusal(daemon, "list", "--fields", "uuid,colour")
     assert told.startswith("--fields: there is no field 'colour'; known are uuid, watermark,")
     assert daemon.asked == []
@@ -490,7 +492,7 @@ def test_info_tells_a_rule_whole() -> None:
     ]
 
 
-def test_a_time_that_no_calendar_has_does_not_hide_the_rules(daemon: Daemon) -> None:
+def test_a_time_that_no_calendar_has_does_not_hide_the_rules(daemon: FilterDaemon) -> None:
     # A program may store milliseconds.
     daemon.rows = [
         FilterRow(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import shutil
 import sys
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.cli import stand_in
 
 from ganger.cli import fsck, main
 from ganger.storage import documents, lock_files
@@ -183,23 +183,18 @@ def test_the_directory_is_free_again_afterwards(queue: Path) -> None:
     lock_files.DirectoryLock(queue / "lock").release()
 
 
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
 def test_many_jobs_are_read_behind_a_bar_on_a_terminal_alone(
     queue: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fsck, "_BAR_JOBS_MIN", 17)
     assert run(queue) == 0
     assert capsys.readouterr().err == ""
-    terminal = Terminal()
+    terminal = stand_in.Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     assert run(queue) == 0
     assert "reading jobs" in terminal.getvalue()
     assert "17/17" in terminal.getvalue()
     monkeypatch.setattr(fsck, "_BAR_JOBS_MIN", 18)
-    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    monkeypatch.setattr(sys, "stderr", terminal := stand_in.Terminal())
     assert run(queue) == 0
     assert terminal.getvalue() == ""

@@ -50,7 +50,7 @@ TOLD = (
 )
 
 
-class Daemon:
+class JobDaemon:
     """Stands for the client of a daemon."""
 
     def __init__(self) -> None:
@@ -100,8 +100,8 @@ class Daemon:
 
 
 @pytest.fixture(name="daemon")
-def daemon_behind_the_commands(monkeypatch: pytest.MonkeyPatch) -> Daemon:
-    daemon = Daemon()
+def daemon_behind_the_commands(monkeypatch: pytest.MonkeyPatch) -> JobDaemon:
+    daemon = JobDaemon()
     stand_in.use(monkeypatch, daemon)
     return daemon
 
@@ -124,7 +124,7 @@ def refusal(done: Result) -> str:
 
 
 def test_the_stored_jobs_are_printed_and_each_rejected_one_told_by_name(
-    daemon: Daemon, tmp_path: Path
+    daemon: JobDaemon, tmp_path: Path
 ) -> None:
     daemon.ids, daemon.rejected = [11, 12], PARTLY
     done = submit(tmp_path, PLAN)
@@ -132,7 +132,9 @@ def test_the_stored_jobs_are_printed_and_each_rejected_one_told_by_name(
     assert done.return_value == 1
 
 
-def test_json_says_which_jobs_are_stored_and_which_rejected(daemon: Daemon, tmp_path: Path) -> None:
+def test_json_says_which_jobs_are_stored_and_which_rejected(
+    daemon: JobDaemon, tmp_path: Path
+) -> None:
     daemon.ids, daemon.rejected = [11, 12], PARTLY
     done = submit(tmp_path, PLAN, "-o", "json")
     assert json.loads(done.stdout) == [
@@ -150,7 +152,7 @@ def test_json_says_which_jobs_are_stored_and_which_rejected(daemon: Daemon, tmp_
 
 @pytest.mark.parametrize(("ending", "code"), [(0, 1), (1, 1), (130, 130)])
 def test_wait_waits_for_what_is_stored_and_fails_all_the_same(
-    daemon: Daemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: int, code: int
+    daemon: JobDaemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: int, code: int
 ) -> None:
     waited: list[tuple[object, ...]] = []
 
@@ -167,7 +169,7 @@ def test_wait_waits_for_what_is_stored_and_fails_all_the_same(
 
 
 def test_jobs_without_names_are_told_by_their_places_in_the_file(
-    daemon: Daemon, tmp_path: Path
+    daemon: JobDaemon, tmp_path: Path
 ) -> None:
     # The first one waits for the second one, so that it is submitted behind it.
     document = {"jobs": [{"after": ["x"], "ops": [TRUE]}, {"name": "x", "ops": [TRUE]}]}
@@ -189,7 +191,7 @@ def test_jobs_without_names_are_told_by_their_places_in_the_file(
     ],
 )
 def test_whatever_a_rule_gives_as_its_reason_each_job_is_told_whole(
-    daemon: Daemon, tmp_path: Path, reason: str
+    daemon: JobDaemon, tmp_path: Path, reason: str
 ) -> None:
     told = f"rejected by filter rule {RULE} (priority 4, reason: {reason})"
     daemon.ids, daemon.rejected = [11, 12], {**PARTLY, 2: told}
@@ -198,7 +200,7 @@ def test_whatever_a_rule_gives_as_its_reason_each_job_is_told_whole(
     assert done.stderr == TOLD.replace(BY_RULE, " ".join(told.split()))
 
 
-def test_many_stored_ids_hide_no_rejected_job(daemon: Daemon, tmp_path: Path) -> None:
+def test_many_stored_ids_hide_no_rejected_job(daemon: JobDaemon, tmp_path: Path) -> None:
     daemon.ids, daemon.rejected = list(range(1, 25)), {3: BY_RULE}
     done = submit(tmp_path, [[TRUE]] * 25)
     assert done.stdout.split() == [str(job_id) for job_id in daemon.ids]
@@ -206,7 +208,7 @@ def test_many_stored_ids_hide_no_rejected_job(daemon: Daemon, tmp_path: Path) ->
 
 
 def test_of_a_plan_that_is_rejected_as_a_whole_each_job_is_told(
-    daemon: Daemon, tmp_path: Path
+    daemon: JobDaemon, tmp_path: Path
 ) -> None:
     daemon.rejected = {0: BY_RULE, 1: PARTLY[3].replace("2", "0"), 2: BY_RULE, 3: BY_RULE}
     done = submit(tmp_path, PLAN, "--wait")
@@ -215,7 +217,7 @@ def test_of_a_plan_that_is_rejected_as_a_whole_each_job_is_told(
     assert "depends on job 'a', which" in done.stderr
 
 
-def test_a_single_job_that_is_rejected_needs_no_number(daemon: Daemon, tmp_path: Path) -> None:
+def test_a_single_job_that_is_rejected_needs_no_number(daemon: JobDaemon, tmp_path: Path) -> None:
     daemon.rejected = {0: BY_RULE}
     done = submit(tmp_path, TRUE, "-o", "json")
     assert done.stderr == f"ganger: the job is {BY_RULE}\n"
@@ -224,7 +226,7 @@ def test_a_single_job_that_is_rejected_needs_no_number(daemon: Daemon, tmp_path:
 
 
 def test_a_rehearsal_says_how_many_would_be_accepted_and_who_would_not(
-    daemon: Daemon, tmp_path: Path
+    daemon: JobDaemon, tmp_path: Path
 ) -> None:
     daemon.rejected = PARTLY
     done = submit(tmp_path, PLAN, "--dry-run")
@@ -244,7 +246,7 @@ def test_a_rehearsal_says_how_many_would_be_accepted_and_who_would_not(
     [(TRUE, "1 job would be accepted.\n"), (PLAN, "4 jobs would be accepted.\n")],
 )
 def test_a_rehearsal_counts_jobs(
-    daemon: Daemon, tmp_path: Path, document: object, told: str
+    daemon: JobDaemon, tmp_path: Path, document: object, told: str
 ) -> None:
     done = submit(tmp_path, document, "--dry-run")
     assert (done.stdout, done.return_value) == (told, 0)
@@ -254,7 +256,7 @@ def test_a_rehearsal_counts_jobs(
 # What is refused as a whole.
 
 
-def test_a_mistake_is_told_by_the_name_of_its_job(daemon: Daemon, tmp_path: Path) -> None:
+def test_a_mistake_is_told_by_the_name_of_its_job(daemon: JobDaemon, tmp_path: Path) -> None:
     daemon.refusal = errors.OpcodeError("job 3 of the submission: unknown opcode 'OP_X'")
     done = submit(tmp_path, PLAN)
     assert refusal(done) == "job 'c': unknown opcode 'OP_X'"
@@ -266,7 +268,7 @@ def test_a_mistake_is_told_by_the_name_of_its_job(daemon: Daemon, tmp_path: Path
     [([4, 5], {}, 1), ([4], {}, 3), ([4, 5], {2: BY_RULE}, 1), ([4, 5], {2: BY_RULE}, 2)],
 )
 def test_the_key_of_another_submission_is_refused(
-    daemon: Daemon, tmp_path: Path, ids: list[int], rejected: dict[int, str], count: int
+    daemon: JobDaemon, tmp_path: Path, ids: list[int], rejected: dict[int, str], count: int
 ) -> None:
     daemon.ids, daemon.rejected = ids, rejected
     line = refusal(submit(tmp_path, [[TRUE]] * count, "--key", "once"))
@@ -282,7 +284,7 @@ def info(job_id: int, status: str, *, archived: bool = False) -> JobInfo:
 
 
 @pytest.fixture(name="queue")
-def daemon_with_jobs(daemon: Daemon) -> Daemon:
+def daemon_with_jobs(daemon: JobDaemon) -> JobDaemon:
     jobs = [
         info(1, "success"),
         info(2, "error", archived=True),
@@ -317,7 +319,7 @@ def test_what_is_accepted_is_told_and_no_failure() -> None:
     assert (done.stdout, done.stderr, done.return_value) == ("Dequeued job 4\n", "", 0)
 
 
-def test_what_was_done_is_told_although_the_daemon_then_goes_away(queue: Daemon) -> None:
+def test_what_was_done_is_told_although_the_daemon_then_goes_away(queue: JobDaemon) -> None:
     queue.lost = {6}
     done = run("cancel", "4", "6")
     assert done.stdout == "Dequeued job 4\n"

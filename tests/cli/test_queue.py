@@ -16,7 +16,7 @@ from ganger.transport.messages import Simulated, Waiting
 UUID = "00000000-0000-4000-8000-000000000001"
 
 
-class Daemon:
+class SimulatingDaemon:
     """Stands for the client of a daemon with jobs that the proposed rule is about."""
 
     def simulate(self, *, rule: dict[str, Any], **_: object) -> Simulated:
@@ -34,7 +34,7 @@ class Daemon:
 
 @pytest.fixture(autouse=True)
 def client_of_a_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
-    stand_in.use(monkeypatch, Daemon())
+    stand_in.use(monkeypatch, SimulatingDaemon())
 
 
 def simulated(*words: str) -> str:

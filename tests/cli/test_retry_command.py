@@ -46,7 +46,7 @@ def old_job(*ops: tuple[JobStatus, dict[str, Any]], status: JobStatus = ERROR) -
     return JobInfo(id=3, status=status, summary="", priority=0, ops=entries)
 
 
-class Daemon:
+class RetryDaemon:
     """Stands for the client of a daemon; remembers what it was asked for."""
 
     def __init__(self) -> None:
@@ -67,8 +67,8 @@ class Daemon:
 
 
 @pytest.fixture(name="daemon")
-def daemon_that_remembers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Daemon:
-    daemon = Daemon()
+def daemon_that_remembers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> RetryDaemon:
+    daemon = RetryDaemon()
     stand_in.use(monkeypatch, daemon)
     (tmp_path / "kept").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "kept"))
@@ -105,7 +105,7 @@ def retry(*words: str) -> Result:
     return CliRunner().invoke(ganger, ["job", "retry", *words], standalone_mode=False)
 
 
-def refusal(daemon: Daemon, *words: str) -> str:
+def refusal(daemon: RetryDaemon, *words: str) -> str:
     """Why the new job is refused; nothing was submitted."""
     done = retry(*words)
     assert daemon.asked == []
@@ -125,14 +125,14 @@ def refusal(daemon: Daemon, *words: str) -> str:
 
 @pytest.mark.parametrize(("words", "whole"), [([], False), (["--all"], True)])
 def test_the_daemon_itself_repeats_what_nobody_edits(
-    daemon: Daemon, words: list[str], *, whole: bool
+    daemon: RetryDaemon, words: list[str], *, whole: bool
 ) -> None:
     done = retry("3", *words)
     assert done.output == "17\n"
     assert daemon.asked == [{"id": 3, "whole": whole, "ops": None}]
 
 
-def test_opcodes_may_come_from_a_file(daemon: Daemon, tmp_path: Path) -> None:
+def test_opcodes_may_come_from_a_file(daemon: RetryDaemon, tmp_path: Path) -> None:
     file = tmp_path / "ops.yaml"
     file.write_text("- {OP_ID: OP_EXEC, argv: [date, 2026-01-01]}")
     assert retry("3", "--ops", str(file)).output == "17\n"
@@ -141,7 +141,7 @@ def test_opcodes_may_come_from_a_file(daemon: Daemon, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("word", ["--edit", "--all"])
-def test_opcodes_from_a_file_leave_nothing_to_choose(daemon: Daemon, word: str) -> None:
+def test_opcodes_from_a_file_leave_nothing_to_choose(daemon: RetryDaemon, word: str) -> None:
     assert refusal(daemon, "3", "--ops", "x", word) == (
         "--ops: goes neither with --edit nor with --all"
     )
@@ -150,7 +150,9 @@ def test_opcodes_from_a_file_leave_nothing_to_choose(daemon: Daemon, word: str) 
 # What the editor is given.
 
 
-def test_the_editor_gets_what_has_not_succeeded(daemon: Daemon, editor: Path, kept: Path) -> None:
+def test_the_editor_gets_what_has_not_succeeded(
+    daemon: RetryDaemon, editor: Path, kept: Path
+) -> None:
     does(editor, "touch $1", f"cp $1 {kept}/../seen")
     assert retry("3", "--edit").output == "17\n"
     assert json.loads((kept / "../seen").read_text()) == [{"OP_ID": "OP_EXEC", "argv": ["false"]}]
@@ -158,13 +160,13 @@ def test_the_editor_gets_what_has_not_succeeded(daemon: Daemon, editor: Path, ke
     assert list(kept.iterdir()) == []
 
 
-def test_with_all_it_gets_all_opcodes(daemon: Daemon, editor: Path) -> None:
+def test_with_all_it_gets_all_opcodes(daemon: RetryDaemon, editor: Path) -> None:
     does(editor, "touch $1")
     retry("3", "--edit", "--all")
     assert [op["argv"] for op in daemon.asked[0]["ops"]] == [["true"], ["false"]]
 
 
-def test_nobody_else_can_read_what_is_edited(daemon: Daemon, editor: Path, kept: Path) -> None:
+def test_nobody_else_can_read_what_is_edited(daemon: RetryDaemon, editor: Path, kept: Path) -> None:
     does(editor, "cp -p $1 $1.seen", "touch $1")
     assert retry("3", "--edit").exception is None
     [seen] = kept.iterdir()
@@ -173,7 +175,7 @@ def test_nobody_else_can_read_what_is_edited(daemon: Daemon, editor: Path, kept:
 
 
 def test_the_reasons_that_users_gave_stay_and_those_of_the_queue_go(
-    daemon: Daemon, editor: Path
+    daemon: RetryDaemon, editor: Path
 ) -> None:
     trail = [
         USERS,
@@ -201,7 +203,7 @@ def test_the_reasons_that_users_gave_stay_and_those_of_the_queue_go(
     ],
 )
 def test_no_editor_opens_for_what_cannot_be_retried(
-    daemon: Daemon, kept: Path, old: JobInfo, told: str
+    daemon: RetryDaemon, kept: Path, old: JobInfo, told: str
 ) -> None:
     # The editor does not exist: had it been opened, the error would be another one.
     daemon.old = old
@@ -209,7 +211,7 @@ def test_no_editor_opens_for_what_cannot_be_retried(
     assert list(kept.iterdir()) == []
 
 
-def test_no_editor_opens_for_a_job_that_does_not_exist(daemon: Daemon, kept: Path) -> None:
+def test_no_editor_opens_for_a_job_that_does_not_exist(daemon: RetryDaemon, kept: Path) -> None:
     assert refusal(daemon, "99", "--edit") == "there is no job 99"
     assert list(kept.iterdir()) == []
 
@@ -240,7 +242,7 @@ KEPT = "; the edited text is kept in "
     ],
 )
 def test_a_text_that_is_no_job_is_refused_and_kept(
-    daemon: Daemon, editor: Path, kept: Path, text: str, told: str
+    daemon: RetryDaemon, editor: Path, kept: Path, text: str, told: str
 ) -> None:
     writes(editor, text)
     line = refusal(daemon, "3", "--edit")
@@ -251,7 +253,7 @@ def test_a_text_that_is_no_job_is_refused_and_kept(
 
 
 def test_a_text_that_is_not_utf_8_is_kept_as_it_is(
-    daemon: Daemon, editor: Path, kept: Path
+    daemon: RetryDaemon, editor: Path, kept: Path
 ) -> None:
     does(editor, r"printf '\377' > $1")
     assert refusal(daemon, "3", "--edit").startswith("the edited opcodes: not UTF-8 text")
@@ -263,7 +265,7 @@ def test_a_text_that_is_not_utf_8_is_kept_as_it_is(
     "error", [errors.OpcodeError("unknown opcode 'OP_X'"), errors.DaemonUnreachableError("away")]
 )
 def test_a_text_that_the_daemon_does_not_take_is_kept(
-    daemon: Daemon, editor: Path, kept: Path, error: errors.GangerError
+    daemon: RetryDaemon, editor: Path, kept: Path, error: errors.GangerError
 ) -> None:
     daemon.refusal = error
     writes(editor, '[{"OP_ID": "OP_X"}]')
@@ -276,14 +278,16 @@ def test_a_text_that_the_daemon_does_not_take_is_kept(
 
 @pytest.mark.parametrize("text", ["", " \n"])
 def test_an_emptied_file_submits_nothing_and_leaves_nothing(
-    daemon: Daemon, editor: Path, kept: Path, text: str
+    daemon: RetryDaemon, editor: Path, kept: Path, text: str
 ) -> None:
     writes(editor, text)
     assert refusal(daemon, "3", "--edit") == "the edited file is empty: nothing is submitted"
     assert list(kept.iterdir()) == []
 
 
-def test_a_file_that_nobody_saved_submits_nothing(daemon: Daemon, editor: Path, kept: Path) -> None:
+def test_a_file_that_nobody_saved_submits_nothing(
+    daemon: RetryDaemon, editor: Path, kept: Path
+) -> None:
     does(editor, "true")
     assert refusal(daemon, "3", "--edit") == (
         "nothing was saved: nothing is submitted (as it was: `ganger job retry 3`)"
@@ -291,7 +295,7 @@ def test_a_file_that_nobody_saved_submits_nothing(daemon: Daemon, editor: Path, 
     assert list(kept.iterdir()) == []
 
 
-def test_a_file_that_the_editor_removed_submits_nothing(daemon: Daemon, editor: Path) -> None:
+def test_a_file_that_the_editor_removed_submits_nothing(daemon: RetryDaemon, editor: Path) -> None:
     does(editor, "rm $1")
     assert "the editor has left no file" in refusal(daemon, "3", "--edit")
 
@@ -300,7 +304,7 @@ def test_a_file_that_the_editor_removed_submits_nothing(daemon: Daemon, editor: 
 
 
 def test_an_editor_that_fails_is_named_and_what_it_wrote_is_kept(
-    daemon: Daemon, editor: Path, kept: Path
+    daemon: RetryDaemon, editor: Path, kept: Path
 ) -> None:
     writes(editor, "precious", "exit 3")
     line = refusal(daemon, "3", "--edit")
@@ -310,20 +314,20 @@ def test_an_editor_that_fails_is_named_and_what_it_wrote_is_kept(
 
 
 def test_an_editor_that_fails_and_wrote_nothing_leaves_nothing(
-    daemon: Daemon, editor: Path, kept: Path
+    daemon: RetryDaemon, editor: Path, kept: Path
 ) -> None:
     does(editor, "exit 3")
     assert refusal(daemon, "3", "--edit") == f"{editor}: Editing failed"
     assert list(kept.iterdir()) == []
 
 
-def test_an_editor_that_does_not_exist_is_named(daemon: Daemon, kept: Path) -> None:
+def test_an_editor_that_does_not_exist_is_named(daemon: RetryDaemon, kept: Path) -> None:
     assert refusal(daemon, "3", "--edit").startswith("/nonexistent/editor: Editing failed")
     assert list(kept.iterdir()) == []
 
 
 def test_visual_goes_before_editor_and_may_have_options(
-    daemon: Daemon, editor: Path, monkeypatch: pytest.MonkeyPatch
+    daemon: RetryDaemon, editor: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     does(editor, 'test "$1" = --wait && touch $2')
     monkeypatch.setenv("EDITOR", "/nonexistent/editor")
@@ -333,7 +337,7 @@ def test_visual_goes_before_editor_and_may_have_options(
 
 
 def test_without_any_editor_it_is_told_how_to_name_one(
-    daemon: Daemon, kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    daemon: RetryDaemon, kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("EDITOR")
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -342,7 +346,7 @@ def test_without_any_editor_it_is_told_how_to_name_one(
 
 
 def test_without_a_choice_the_usual_editor_opens(
-    daemon: Daemon, editor: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    daemon: RetryDaemon, editor: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     does(editor, "touch $1")
     (tmp_path / "bin").mkdir()

@@ -60,14 +60,7 @@ LONG = "x" * 100
 COLOUR = re.compile("\x1b\\[[0-9;]*m")
 
 
-class Terminal(io.StringIO):
-    """Standard output that says it is a terminal."""
-
-    def isatty(self) -> bool:
-        return True
-
-
-class Daemon:
+class FullDaemon:
     """Stands for the client of a daemon that has one of everything."""
 
     rules = (
@@ -108,23 +101,23 @@ class Daemon:
         ]
 
 
-class Shown(Protocol):
+class ShowsTable(Protocol):
     """Runs a command; the lines that it shows on a terminal, without colours."""
 
     def __call__(self, *words: str) -> list[str]: ...
 
 
 @pytest.fixture(name="shown")
-def shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Shown:
+def shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ShowsTable:
     """Run a command; the lines that it shows on a terminal of 80 columns, without colours."""
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("TERM", "xterm")
     keys.authorise(settings.places(tmp_path).keys, new_key_pair().public, "me")
 
     def run(*words: str) -> list[str]:
-        terminal = Terminal()
+        terminal = stand_in.Terminal()
         with monkeypatch.context() as patch:
-            stand_in.use(patch, Daemon())
+            stand_in.use(patch, FullDaemon())
             patch.setattr(sys, "stdout", terminal)
             ganger.main(["--data", str(tmp_path), *words], "ganger", standalone_mode=False)
         text = terminal.getvalue()
@@ -146,7 +139,7 @@ TABLES = [
 
 @pytest.mark.parametrize(("noun", "fields"), TABLES)
 def test_a_terminal_is_shown_every_column_of_every_table(
-    shown: Shown, noun: str, fields: str
+    shown: ShowsTable, noun: str, fields: str
 ) -> None:
     for name in fields.split(","):
         heading, *lines = shown(noun, "list", "--fields", name)
@@ -163,7 +156,7 @@ def test_a_terminal_is_shown_every_column_of_every_table(
 
 @pytest.mark.parametrize(("noun", "fields"), TABLES)
 def test_every_table_has_the_columns_that_are_tried_here(
-    shown: Shown, noun: str, fields: str
+    shown: ShowsTable, noun: str, fields: str
 ) -> None:
     with pytest.raises(Exception, match=f"known are {', '.join(fields.split(','))}$"):
         shown(noun, "list", "--fields", "no such field")
@@ -172,7 +165,7 @@ def test_every_table_has_the_columns_that_are_tried_here(
 @pytest.mark.parametrize("columns", ["60", "80", "200"])
 @pytest.mark.parametrize(("noun", "fields"), TABLES)
 def test_no_table_is_wider_than_the_terminal(
-    shown: Shown, noun: str, fields: str, columns: str, monkeypatch: pytest.MonkeyPatch
+    shown: ShowsTable, noun: str, fields: str, columns: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A terminal would go on in the middle of a word, or of a number."""
     monkeypatch.setenv("COLUMNS", columns)
@@ -180,13 +173,15 @@ def test_no_table_is_wider_than_the_terminal(
     assert max(map(layout.cells, shown(noun, "list"))) <= int(columns)
 
 
-def test_a_long_summary_is_cut_and_nothing_else(shown: Shown) -> None:
+def test_a_long_summary_is_cut_and_nothing_else(shown: ShowsTable) -> None:
     _, first, second = shown("job", "list")
     assert re.fullmatch(r"7   running  x{20,50}\u2026  .* ago +\w+ \w+", first)
     assert second.split() == ["8", "queued", "EXEC(true)", "-", "-"]
 
 
-def test_a_rule_is_shown_with_its_whole_uuid_however_narrow_the_terminal_is(shown: Shown) -> None:
+def test_a_rule_is_shown_with_its_whole_uuid_however_narrow_the_terminal_is(
+    shown: ShowsTable,
+) -> None:
     lines = shown("filter", "list")
     assert lines[0].split() == ["UUID", "WATERMARK", "PRIORITY", "PREDICATES"]
     assert lines[1].split() == ["ACTION", "REASON", "STATE", "UNTIL"]
@@ -197,20 +192,20 @@ def test_a_rule_is_shown_with_its_whole_uuid_however_narrow_the_terminal_is(show
     ]  # fmt: skip
 
 
-def test_brackets_of_a_name_are_shown(shown: Shown) -> None:
+def test_brackets_of_a_name_are_shown(shown: ShowsTable) -> None:
     _, first, second = shown("lock", "list")
     assert first.split() == ["node/[lockset]", "shared", "7", "exclusive:8/9"]
     assert second.split() == ["node/n1", "-", "-", "-"]
 
 
 def test_a_table_without_rows_is_its_headings(
-    shown: Shown, monkeypatch: pytest.MonkeyPatch
+    shown: ShowsTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Daemon, "rules", ())
+    monkeypatch.setattr(FullDaemon, "rules", ())
     assert shown("filter", "list", "--fields", "uuid,state") == ["UUID  STATE"]
 
 
-def test_headings_are_left_out_on_a_terminal_too(shown: Shown) -> None:
+def test_headings_are_left_out_on_a_terminal_too(shown: ShowsTable) -> None:
     lines = shown("job", "list", "--no-headers", "--fields", "status,id")
     assert lines == ["running  7", "queued   8"]
 
@@ -270,10 +265,10 @@ def test_commands_print_text_in_this_one_way() -> None:
 
 
 def test_a_line_break_in_a_cell_begins_no_row(
-    shown: Shown, monkeypatch: pytest.MonkeyPatch
+    shown: ShowsTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = JobInfo(id=7, status=JobStatus.QUEUED, summary="", priority=0, reason="a\nb\x1b]0;c")
-    monkeypatch.setattr(Daemon, "jobs", lambda *_, **__: [job])
+    monkeypatch.setattr(FullDaemon, "jobs", lambda *_, **__: [job])
     assert shown("job", "list", "--fields", "id,reason")[1:] == ["7   a\\nb\\x1b]0;c"]
 
 

@@ -34,7 +34,7 @@ def slots(*running: int) -> Obstacle:
     return Obstacle(kind="slots", held=1, text="no slot", jobs=list(running))
 
 
-class Daemon:
+class ExplainingDaemon:
     """Answers with the obstacles that it is given, one after the other."""
 
     def __init__(self, *parts: Any, obstacles: list[list[Obstacle]]) -> None:
@@ -61,7 +61,7 @@ def change(status: JobStatus, job_id: int = 1) -> StatusChange:
     return StatusChange(job_id=job_id, status=status, previous=None, job=job)
 
 
-def reasons(daemon: Daemon, *jobs: int) -> whys.Whys:
+def reasons(daemon: ExplainingDaemon, *jobs: int) -> whys.Whys:
     found = whys.Whys(cast("Client", daemon))
     for job_id in jobs:
         found.hear(change(WAITING, job_id))
@@ -69,7 +69,7 @@ def reasons(daemon: Daemon, *jobs: int) -> whys.Whys:
 
 
 def test_a_cause_is_told_once_and_another_one_again() -> None:
-    daemon = Daemon(obstacles=[[lock(7)], [lock(7)], [lock(8)]])
+    daemon = ExplainingDaemon(obstacles=[[lock(7)], [lock(7)], [lock(8)]])
     found = reasons(daemon, 1)
     assert list(found.lines(1)) == ["job 1 waits: [('a lock', [7])]"]
     assert list(found.lines(10)) == []
@@ -78,7 +78,7 @@ def test_a_cause_is_told_once_and_another_one_again() -> None:
 
 def test_the_same_cause_in_other_words_is_not_told_again() -> None:
     """Which jobs fill the run slots changes all the time."""
-    daemon = Daemon(obstacles=[[slots(7)], [slots(8)]])
+    daemon = ExplainingDaemon(obstacles=[[slots(7)], [slots(8)]])
     found = reasons(daemon, 1)
     assert len(list(found.lines(1))) == 1
     assert list(found.lines(10)) == []
@@ -86,7 +86,7 @@ def test_the_same_cause_in_other_words_is_not_told_again() -> None:
 
 
 def test_questions_get_rarer_and_begin_anew_with_news_of_the_job() -> None:
-    daemon = Daemon(obstacles=[[lock(7)]])
+    daemon = ExplainingDaemon(obstacles=[[lock(7)]])
     found = reasons(daemon, 1)
 
     def asked(moments: range) -> list[int]:
@@ -104,7 +104,7 @@ def test_questions_get_rarer_and_begin_anew_with_news_of_the_job() -> None:
 
 @pytest.mark.parametrize("status", [RUNNING, SUCCESS])
 def test_of_a_job_that_runs_or_has_ended_nothing_is_asked(status: JobStatus) -> None:
-    daemon = Daemon(obstacles=[[lock(7)]])
+    daemon = ExplainingDaemon(obstacles=[[lock(7)]])
     found = reasons(daemon, 1)
     found.hear(change(status))
     assert list(found.lines(1)) == []
@@ -112,14 +112,14 @@ def test_of_a_job_that_runs_or_has_ended_nothing_is_asked(status: JobStatus) -> 
 
 
 def test_of_many_jobs_only_the_first_that_wait_are_asked_about() -> None:
-    daemon = Daemon(obstacles=[[lock(7)]])
+    daemon = ExplainingDaemon(obstacles=[[lock(7)]])
     found = reasons(daemon, *range(1, 100))
     list(found.lines(1))
     assert daemon.asked == [1, 2, 3]
 
 
 def test_what_is_not_answered_is_not_told() -> None:
-    daemon = Daemon(obstacles=[[lock(7)]])
+    daemon = ExplainingDaemon(obstacles=[[lock(7)]])
     daemon.error = errors.DeadlineError()
     assert list(reasons(daemon, 1).lines(1)) == []
 
@@ -140,7 +140,7 @@ def test_it_goes_to_standard_error_unless_it_is_not_wanted(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    stand_in.use(monkeypatch, Daemon(change(WAITING), None, obstacles=[[lock(7)]]))
+    stand_in.use(monkeypatch, ExplainingDaemon(change(WAITING), None, obstacles=[[lock(7)]]))
     with pytest.raises(SystemExit):
         main.main(words)
     shown = capfd.readouterr()

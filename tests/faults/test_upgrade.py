@@ -37,7 +37,7 @@ def make_later_version(folder: Path) -> Path:
     return package.parent
 
 
-class Work:
+class WorkAcrossVersions:
     """Jobs that leave a line in a file of their own when they run, and end when they may."""
 
     def __init__(self, folder: Path) -> None:
@@ -81,7 +81,7 @@ def statuses(client: Client, *ids: int) -> list[str]:
 def test_a_later_version_takes_over_a_queue_full_of_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    later, work = make_later_version(tmp_path), Work(tmp_path)
+    later, work = make_later_version(tmp_path), WorkAcrossVersions(tmp_path)
     with Daemon(tmp_path) as daemon:
         with daemon.client() as client:
             assert client.info().version == version()
@@ -132,7 +132,7 @@ def test_a_later_version_takes_over_a_queue_full_of_work(
 def test_an_earlier_version_of_the_same_format_takes_over_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    later, work = make_later_version(tmp_path), Work(tmp_path)
+    later, work = make_later_version(tmp_path), WorkAcrossVersions(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(later))
     with Daemon(tmp_path) as daemon:
         with daemon.client() as client:
@@ -169,7 +169,7 @@ def make_earlier_version(folder: Path) -> Path:
 def test_jobs_whose_lock_files_lie_where_they_used_to_are_taken_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    earlier, work = make_earlier_version(tmp_path), Work(tmp_path)
+    earlier, work = make_earlier_version(tmp_path), WorkAcrossVersions(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(earlier))
     with Daemon(tmp_path) as daemon:
         with daemon.client() as client:

@@ -75,7 +75,7 @@ class Happened:
     is_open: bool = False
 
 
-class Model:
+class QueueModel:
     """The whole queue."""
 
     def __init__(self, now: float) -> None:

@@ -47,34 +47,34 @@ DELIVERIES_MAX = 20_000
 TIMERS_MAX = 100
 
 
-class Timer:
+class ModelTimer:
     """A timer that runs out when the world's clock gets there."""
 
-    world: World
+    world: ModelWorld
 
     def __init__(self, seconds: float, function: Callable[[], None]) -> None:
-        self.due = Timer.world.now + seconds
+        self.due = ModelTimer.world.now + seconds
         self.function = function
         self.daemon = False
 
     def start(self) -> None:
         assert self.daemon
-        Timer.world.timers.append(self)
+        ModelTimer.world.timers.append(self)
 
     def cancel(self) -> None:
-        if self in Timer.world.timers:
-            Timer.world.timers.remove(self)
+        if self in ModelTimer.world.timers:
+            ModelTimer.world.timers.remove(self)
 
 
-class World(Stage):
+class ModelWorld(Stage):
     """The components, their mail, and the processes of the jobs."""
 
     def __init__(self, root: Path, seed: int) -> None:
         self.now = BEGAN
         self.dice = random.Random(seed)
-        self.timers: list[Timer] = []
+        self.timers: list[ModelTimer] = []
         self.patches = ExitStack()
-        Timer.world = self
+        ModelTimer.world = self
         self._patch()
         super().__init__(root)
         self.surroundings = msgspec.structs.replace(self.surroundings, has_test_hooks=True)
@@ -82,7 +82,7 @@ class World(Stage):
         self.turns: set[str] = set()
         self.living: dict[str, Component] = {}
         self.incarnations = dict.fromkeys(CAST, 0)
-        self.processes: dict[int, Process] = {}
+        self.processes: dict[int, ModelProcess] = {}
         self.handed_over: list[int] = []
         self.rejections: dict[int, str] = {}
         self.fuse: tuple[str, int] | None = None
@@ -96,7 +96,7 @@ class World(Stage):
         replaced = [
             (time, "time", lambda: self.now),
             (time, "time_ns", lambda: int(self.now * 1_000_000_000)),
-            (threading, "Timer", Timer),
+            (threading, "Timer", ModelTimer),
             (settings, "JOURNAL_RESERVE_BYTES", 4_096),
         ]
         for place, name, instead in replaced:
@@ -237,7 +237,7 @@ class World(Stage):
             case messages.StartJobs():
                 for job_id, _ in message.jobs:
                     self.handed_over.append(job_id)
-                    self.processes[job_id] = Process(self, job_id)
+                    self.processes[job_id] = ModelProcess(self, job_id)
             case messages.DeliverToJob():
                 if message.job_id in self.processes:
                     self.processes[message.job_id].tell(Envelope(message.message))
@@ -261,10 +261,10 @@ class World(Stage):
 Life = Generator[Request[Message] | None, Message | str, None]
 
 
-class Process:
+class ModelProcess:
     """A job's process: as `actors/job/job`, with operations that last as the test likes."""
 
-    def __init__(self, world: World, job_id: int) -> None:
+    def __init__(self, world: ModelWorld, job_id: int) -> None:
         self.world = world
         self.job_id = job_id
         self.name = f"job {job_id}"

@@ -57,7 +57,7 @@ def conflict(one: dict[str, LockMode], other: dict[str, LockMode]) -> bool:
     )
 
 
-class Model:
+class LockModel:
     """Everything by looking at everything."""
 
     def __init__(self) -> None:
@@ -198,7 +198,7 @@ class Locking(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.state = LockState()
-        self.model = Model()
+        self.model = LockModel()
 
     @rule(owner=owners, priority=priorities, changes=requests())
     def request(

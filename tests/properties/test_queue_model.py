@@ -29,11 +29,11 @@ from tests.properties.queue_model import (
     RUNNING,
     SUCCESS,
     Happened,
-    Model,
     ModelJob,
     ModelOp,
+    QueueModel,
 )
-from tests.properties.queue_model_world import BEGAN, World
+from tests.properties.queue_model_world import BEGAN, ModelWorld
 
 from ganger.storage.jobs import JobStatus
 from ganger.transport import messages
@@ -112,7 +112,7 @@ class QueueAgainstModel(RuleBasedStateMachine):
         memory = Path("/dev/shm")
         place = memory if memory.is_dir() else None
         self.root = Path(tempfile.mkdtemp(prefix="ganger-queue-model-", dir=place))
-        self.world: World | None = None
+        self.world: ModelWorld | None = None
 
     @initialize(
         seed=st.integers(0, 2**16),
@@ -120,8 +120,8 @@ class QueueAgainstModel(RuleBasedStateMachine):
         batch=st.lists(jobs, min_size=3, max_size=6),
     )
     def begin(self, seed: int, slots: int, batch: list[Drawn]) -> None:
-        self.world = World(self.root, seed)
-        self.model = Model(BEGAN)
+        self.world = ModelWorld(self.root, seed)
+        self.model = QueueModel(BEGAN)
         self.is_disturbed = False
         self.lost: dict[Path, ModelJob] = {}
         self.set_slots(slots)

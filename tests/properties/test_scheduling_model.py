@@ -40,7 +40,7 @@ Dependencies = Sequence[tuple[int, list[str]]]
 
 
 @dataclass
-class ModelJob:
+class ScheduledJob:
     """What the whole world knows of a job."""
 
     id: int
@@ -63,21 +63,21 @@ class ScheduleAgainstModel(RuleBasedStateMachine):
         self.numbers = {"r": 1, "q": 2}
         self.schedule = Schedule(self.slots)
         self.schedule.change_chain(self.chain)
-        self.jobs: dict[int, ModelJob] = {}
+        self.jobs: dict[int, ScheduledJob] = {}
         self.unjudged: list[int] = []
         self.unknown: list[int] = []
         self.are_answers_slow = False
 
-    def of(self, state: str) -> list[ModelJob]:
+    def of(self, state: str) -> list[ScheduledJob]:
         return [job for job in self.jobs.values() if job.state == state]
 
     # ------------------------------------------------------------ the model
 
-    def outcomes(self, job: ModelJob) -> set[str]:
+    def outcomes(self, job: ScheduledJob) -> set[str]:
         """Judged anew each time, from the true statuses: that of each of its dependencies."""
         return {self.outcome_of(target, wanted) for target, wanted in job.depends}
 
-    def verdict_of(self, job: ModelJob) -> str:
+    def verdict_of(self, job: ScheduledJob) -> str:
         """How all of them stand together: canceled wins, and nothing fails before all are final."""
         outcomes = self.outcomes(job)
         for verdict in ("canceled", "open", "failed"):
@@ -95,7 +95,7 @@ class ScheduleAgainstModel(RuleBasedStateMachine):
             return "canceled"
         return "failed" if wanted and other.status not in wanted else "satisfied"
 
-    def buckets(self, job: ModelJob) -> dict[str, int]:
+    def buckets(self, job: ScheduledJob) -> dict[str, int]:
         """The buckets of a job, by the rules in force, each with its size."""
         sizes = dict(job.limits)
         if job.action == "RATE_LIMIT":
@@ -118,7 +118,7 @@ class ScheduleAgainstModel(RuleBasedStateMachine):
                 found.append(job.id)
         return found
 
-    def may_start(self, job: ModelJob, running: list[ModelJob]) -> bool:
+    def may_start(self, job: ScheduledJob, running: list[ScheduledJob]) -> bool:
         """Whether nothing but the order is against it, beside these."""
         taken = Counter(name for other in running for name in self.buckets(other))
         return (
@@ -149,15 +149,15 @@ class ScheduleAgainstModel(RuleBasedStateMachine):
         self, priority: int, saying: Saying, limits: Limits, depends: Dependencies = ()
     ) -> None:
         job_id = len(self.jobs) + 1
-        job = self.jobs[job_id] = ModelJob(job_id, priority, *saying, limits, list(depends))
+        job = self.jobs[job_id] = ScheduledJob(job_id, priority, *saying, limits, list(depends))
         # Jobs whose opcodes nobody has looked at come unjudged.
         self.schedule.add(self.verdict(job) if job_id % 3 else self.no_verdict(job))
 
-    def pending_job(self, job: ModelJob) -> PendingJob:
+    def pending_job(self, job: ScheduledJob) -> PendingJob:
         depends = tuple((target, tuple(wanted)) for target, wanted in job.depends)
         return PendingJob(id=job.id, priority=job.priority, depends=depends, limits=job.limits)
 
-    def verdict(self, job: ModelJob) -> JobVerdict:
+    def verdict(self, job: ScheduledJob) -> JobVerdict:
         return JobVerdict(
             job=self.pending_job(job),
             action=job.action,
@@ -166,7 +166,7 @@ class ScheduleAgainstModel(RuleBasedStateMachine):
             chain=self.chain,
         )
 
-    def no_verdict(self, job: ModelJob) -> JobVerdict:
+    def no_verdict(self, job: ScheduledJob) -> JobVerdict:
         return JobVerdict(job=self.pending_job(job), chain=UNJUDGED)
 
     @precondition(lambda self: self.jobs)
@@ -215,7 +215,7 @@ class ScheduleAgainstModel(RuleBasedStateMachine):
     def cancel(self, data: st.DataObject) -> None:
         self.end(data.draw(st.sampled_from(self.of("pending"))), CANCELED)
 
-    def end(self, job: ModelJob, status: JobStatus) -> None:
+    def end(self, job: ScheduledJob, status: JobStatus) -> None:
         job.state, job.status = "final", status
         self.schedule.finish(job.id, status)
 

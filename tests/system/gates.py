@@ -41,9 +41,9 @@ class Gate:
     def __exit__(self, *_: object) -> None:
         os.close(self._descriptor)
 
-    def job(self) -> dict[str, Any]:
+    def job(self, **fields: Any) -> dict[str, Any]:
         """An opcode that ends when it is let through. It takes one byte, and no one else's."""
-        return shell(f"dd bs=1 count=1 < {self.path} 2>/dev/null")
+        return shell(f"dd bs=1 count=1 < {self.path} 2>/dev/null") | fields
 
     def let_through(self, count: int = 1) -> None:
         """Let so many of the waiting jobs go on."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.faults.harness import GANGER, Daemon
+from tests.system.gates import Gate
 
 from ganger import JobStatus
 from ganger.storage import errors
@@ -22,20 +23,6 @@ if TYPE_CHECKING:
 
 QUEUED, WAITING, CANCELING, RUNNING, CANCELED, SUCCESS, ERROR = JobStatus
 NODE = {"node": {"exclusive": ["n1"]}}
-
-
-class Gate:
-    """A command that runs until the gate is opened."""
-
-    def __init__(self, folder: Path, name: str = "gate") -> None:
-        self._path = folder / name
-        os.mkfifo(self._path)
-
-    def opcode(self, **fields: Any) -> dict[str, Any]:
-        return {"OP_ID": "OP_EXEC", "argv": ["cat", str(self._path)], **fields}
-
-    def open(self) -> None:
-        self._path.write_text("open\n")
 
 
 def note(folder: Path, word: str, **fields: Any) -> dict[str, Any]:
@@ -61,19 +48,18 @@ def statuses_of(client: Client, job_id: int) -> list[JobStatus]:
 
 
 def test_a_paused_job_gives_up_everything_before_its_next_opcode_and_goes_on_there(
-    daemon: Daemon, client: Client, tmp_path: Path
+    daemon: Daemon, client: Client, tmp_path: Path, gate: Gate
 ) -> None:
-    gate = Gate(tmp_path)
     job_id = client.submit(
         [
-            gate.opcode(locks=NODE),
+            gate.job(locks=NODE),
             note(tmp_path, "two", locks=NODE),
             note(tmp_path, "three"),
         ]
     )
     await_status(client, job_id, RUNNING)
     rule = client.add_filter(action="PAUSE", reason="switch replacement")
-    gate.open()
+    gate.let_through()
     await_status(client, job_id, QUEUED)
     paused = client.job(job_id)
     assert statuses_of(client, job_id) == [SUCCESS, QUEUED, QUEUED]
@@ -93,25 +79,25 @@ def test_a_paused_job_gives_up_everything_before_its_next_opcode_and_goes_on_the
     assert notes(tmp_path) == ["two", "three"]
 
 
-def test_a_paused_job_leaves_its_run_slot_to_others(client: Client, tmp_path: Path) -> None:
+def test_a_paused_job_leaves_its_run_slot_to_others(
+    client: Client, tmp_path: Path, gate: Gate
+) -> None:
     client.limits(running=1)
-    gate = Gate(tmp_path)
-    job_id = client.submit([gate.opcode(), note(tmp_path, "later")])
+    job_id = client.submit([gate.job(), note(tmp_path, "later")])
     await_status(client, job_id, RUNNING)
     client.add_filter(action="PAUSE", predicates=[["jobid", ["=", "id", job_id]]])
     other = client.submit(note(tmp_path, "other"))
-    gate.open()
+    gate.let_through()
     assert client.wait(other, timeout=30)[0].status is SUCCESS
     assert client.job(job_id).status is QUEUED
     assert notes(tmp_path) == ["other"]
 
 
 def test_a_job_that_waits_for_a_lock_when_it_is_paused_goes_back_to_the_queue(
-    client: Client, tmp_path: Path
+    client: Client, tmp_path: Path, gate: Gate
 ) -> None:
     client.limits(running=2)
-    gate = Gate(tmp_path)
-    holder = client.submit(gate.opcode(locks=NODE))
+    holder = client.submit(gate.job(locks=NODE))
     await_status(client, holder, RUNNING)
     waiter = client.submit(note(tmp_path, "waiter", locks=NODE))
     await_status(client, waiter, WAITING)
@@ -122,7 +108,7 @@ def test_a_job_that_waits_for_a_lock_when_it_is_paused_goes_back_to_the_queue(
     assert not any(lock.pending for lock in client.locks())
     # It has given up its run slot.
     client.wait(client.submit(note(tmp_path, "other")), timeout=30)
-    gate.open()
+    gate.let_through()
     client.wait(holder, timeout=30)
     assert notes(tmp_path) == ["other"]
     client.delete_filter(rule)
@@ -131,10 +117,9 @@ def test_a_job_that_waits_for_a_lock_when_it_is_paused_goes_back_to_the_queue(
 
 
 def test_a_job_that_waits_for_a_lock_when_it_is_rejected_is_canceled(
-    client: Client, tmp_path: Path
+    client: Client, tmp_path: Path, gate: Gate
 ) -> None:
-    gate = Gate(tmp_path)
-    holder = client.submit(gate.opcode(locks=NODE))
+    holder = client.submit(gate.job(locks=NODE))
     await_status(client, holder, RUNNING)
     waiter = client.submit(note(tmp_path, "waiter", locks=NODE))
     await_status(client, waiter, WAITING)
@@ -143,19 +128,18 @@ def test_a_job_that_waits_for_a_lock_when_it_is_rejected_is_canceled(
     [op] = client.job(waiter).ops or []
     assert rule in op.input["reason"][-1][1]
     assert client.job(holder).status is RUNNING
-    gate.open()
+    gate.let_through()
     assert client.wait(holder, timeout=30)[0].status is SUCCESS
     assert notes(tmp_path) == []
 
 
 def test_a_paused_job_can_be_canceled_and_keeps_what_it_has_done(
-    client: Client, tmp_path: Path
+    client: Client, tmp_path: Path, gate: Gate
 ) -> None:
-    gate = Gate(tmp_path)
-    job_id = client.submit([gate.opcode(), note(tmp_path, "never"), note(tmp_path, "never")])
+    job_id = client.submit([gate.job(), note(tmp_path, "never"), note(tmp_path, "never")])
     await_status(client, job_id, RUNNING)
     client.add_filter(action="PAUSE")
-    gate.open()
+    gate.let_through()
     await_status(client, job_id, QUEUED)
     # Its process may still be about to leave; then it is not there to be asked.
     while not client.cancel(job_id).accepted:
@@ -166,11 +150,10 @@ def test_a_paused_job_can_be_canceled_and_keeps_what_it_has_done(
 
 
 def test_a_rule_that_rejects_cancels_what_is_queued_and_leaves_what_runs(
-    client: Client, tmp_path: Path
+    client: Client, tmp_path: Path, gate: Gate
 ) -> None:
     client.limits(running=1)
-    gate = Gate(tmp_path)
-    running = client.submit(gate.opcode())
+    running = client.submit(gate.job())
     await_status(client, running, RUNNING)
     queued = client.submit_many([[note(tmp_path, "never")]] * 3)
     held = client.submit(note(tmp_path, "never"), depends=[running])
@@ -179,17 +162,16 @@ def test_a_rule_that_rejects_cancels_what_is_queued_and_leaves_what_runs(
         assert job.status is CANCELED
     with pytest.raises(errors.RejectedError, match=r"priority 4, reason: site is closing"):
         client.submit(note(tmp_path, "never"))
-    gate.open()
+    gate.let_through()
     assert client.wait(running, timeout=30)[0].status is SUCCESS
     assert notes(tmp_path) == []
 
 
 def test_a_dependency_of_a_later_opcode_holds_that_opcode_alone(
-    client: Client, tmp_path: Path
+    client: Client, tmp_path: Path, gate: Gate
 ) -> None:
     client.limits(running=2)
-    gate = Gate(tmp_path)
-    first = client.submit(gate.opcode())
+    first = client.submit(gate.job())
     await_status(client, first, RUNNING)
     second = client.submit(
         [
@@ -206,22 +188,21 @@ def test_a_dependency_of_a_later_opcode_holds_that_opcode_alone(
     # The second slot is free: the job that waits takes none.
     third = client.submit(note(tmp_path, "third", locks=NODE))
     client.wait(third, timeout=30)
-    gate.open()
+    gate.let_through()
     assert client.wait(second, timeout=30)[0].status is SUCCESS
     assert notes(tmp_path) == ["begun", "third", "after"]
 
 
 def test_a_later_opcode_whose_dependency_failed_fails_and_the_earlier_ones_stay(
-    client: Client, tmp_path: Path
+    client: Client, tmp_path: Path, gate: Gate
 ) -> None:
-    gate = Gate(tmp_path)
-    first = client.submit([gate.opcode(), {"OP_ID": "OP_EXEC", "argv": ["false"]}])
+    first = client.submit([gate.job(), {"OP_ID": "OP_EXEC", "argv": ["false"]}])
     await_status(client, first, RUNNING)
     second = client.submit(
         [note(tmp_path, "begun"), note(tmp_path, "never", depends=[[first, ["success"]]])]
     )
     await_status(client, second, WAITING)
-    gate.open()
+    gate.let_through()
     [ended] = client.wait(second, timeout=30)
     assert ended.status is ERROR
     assert statuses_of(client, second) == [SUCCESS, ERROR]
@@ -230,9 +211,8 @@ def test_a_later_opcode_whose_dependency_failed_fails_and_the_earlier_ones_stay(
     assert notes(tmp_path) == ["begun"]
 
 
-def test_a_running_command_is_killed_on_request(client: Client, tmp_path: Path) -> None:
-    gate = Gate(tmp_path)
-    job_id = client.submit([gate.opcode(locks=NODE), note(tmp_path, "never")])
+def test_a_running_command_is_killed_on_request(client: Client, tmp_path: Path, gate: Gate) -> None:
+    job_id = client.submit([gate.job(locks=NODE), note(tmp_path, "never")])
     await_status(client, job_id, RUNNING)
     assert not client.cancel(job_id).accepted
     outcome = client.cancel(job_id, kill=True)
@@ -261,10 +241,9 @@ def test_a_command_that_does_not_listen_is_killed_all_the_same(client: Client) -
 
 
 def test_a_job_that_does_not_react_at_all_is_killed_by_the_daemon(
-    client: Client, tmp_path: Path
+    client: Client, gate: Gate
 ) -> None:
-    gate = Gate(tmp_path)
-    job_id = client.submit(gate.opcode(locks=NODE))
+    job_id = client.submit(gate.job(locks=NODE))
     await_status(client, job_id, RUNNING)
     process_id = client.job(job_id).process_id
     assert process_id is not None
@@ -303,22 +282,20 @@ def test_a_job_is_tried_again_from_where_it_failed(client: Client, tmp_path: Pat
     assert client.job(old).archived
 
 
-def test_only_what_has_ended_is_tried_again(client: Client, tmp_path: Path) -> None:
-    gate = Gate(tmp_path)
-    job_id = client.submit(gate.opcode())
+def test_only_what_has_ended_is_tried_again(client: Client, gate: Gate) -> None:
+    job_id = client.submit(gate.job())
     await_status(client, job_id, RUNNING)
     with pytest.raises(errors.JobStateError, match="only an ended job"):
         client.retry(job_id)
     with pytest.raises(errors.UnknownJobError):
         client.retry(99)
-    gate.open()
+    gate.let_through()
 
 
 def test_a_drained_queue_refuses_with_an_error_of_its_own_also_after_a_restart(
-    daemon: Daemon, client: Client, tmp_path: Path
+    daemon: Daemon, client: Client, tmp_path: Path, gate: Gate
 ) -> None:
-    gate = Gate(tmp_path)
-    before = client.submit([gate.opcode(), note(tmp_path, "before")])
+    before = client.submit([gate.job(), note(tmp_path, "before")])
     client.drain()
     with pytest.raises(errors.QueueDrainedError, match="drained"):
         client.submit(note(tmp_path, "never"))
@@ -327,33 +304,33 @@ def test_a_drained_queue_refuses_with_an_error_of_its_own_also_after_a_restart(
     daemon.up()
     with pytest.raises(errors.QueueDrainedError):
         client.submit(note(tmp_path, "never"))
-    gate.open()
+    gate.let_through()
     assert client.wait(before, timeout=30)[0].status is SUCCESS
     client.drain(drained=False)
     client.wait(client.submit(note(tmp_path, "after")), timeout=30)
     assert notes(tmp_path) == ["before", "after"]
 
 
-def test_the_number_of_run_slots_is_kept(daemon: Daemon, client: Client, tmp_path: Path) -> None:
+def test_the_number_of_run_slots_is_kept(
+    daemon: Daemon, client: Client, tmp_path: Path, gate: Gate
+) -> None:
     assert client.limits(running=1, tracked=7).running_jobs_max == 1
     daemon.kill()
     daemon.up()
     limits = client.limits()
     assert (limits.running_jobs_max, limits.tracked_jobs_max) == (1, 7)
-    gate = Gate(tmp_path)
-    running = client.submit(gate.opcode())
+    running = client.submit(gate.job())
     await_status(client, running, RUNNING)
     queued = client.submit(note(tmp_path, "queued"))
     why = client.explain(queued)
     assert why.text == f"job {queued} is queued: all 1 run slots are taken, by job {running}"
     client.limits(running=2)
     assert client.wait(queued, timeout=30)[0].status is SUCCESS
-    gate.open()
+    gate.let_through()
 
 
-def test_why_a_job_waits_for_a_lock(client: Client, tmp_path: Path) -> None:
-    gate = Gate(tmp_path)
-    holder = client.submit(gate.opcode(locks=NODE))
+def test_why_a_job_waits_for_a_lock(client: Client, tmp_path: Path, gate: Gate) -> None:
+    holder = client.submit(gate.job(locks=NODE))
     await_status(client, holder, RUNNING)
     waiter = client.submit(note(tmp_path, "one", locks=NODE))
     await_status(client, waiter, WAITING)
@@ -367,15 +344,14 @@ def test_why_a_job_waits_for_a_lock(client: Client, tmp_path: Path) -> None:
     assert [one.kind for one in chain.obstacles] == ["dependency", "dependency"]
     assert [one.held for one in chain.obstacles] == [dependant, waiter]
     assert client.explain(holder).obstacles == []
-    gate.open()
+    gate.let_through()
     client.wait(dependant, timeout=30)
     assert client.explain(dependant).text == f"job {dependant} has ended: success"
 
 
-def test_what_is_simulated_comes_true(client: Client, tmp_path: Path) -> None:
+def test_what_is_simulated_comes_true(client: Client, tmp_path: Path, gate: Gate) -> None:
     client.limits(running=1)
-    gate = Gate(tmp_path)
-    running = client.submit(gate.opcode())
+    running = client.submit(gate.job())
     await_status(client, running, RUNNING)
     one, two = client.submit_many([[note(tmp_path, "one")], [note(tmp_path, "two")]])
     assert client.simulate().start == []
@@ -388,15 +364,14 @@ def test_what_is_simulated_comes_true(client: Client, tmp_path: Path) -> None:
     assert client.simulate(ended={running: "success"}).start == [one]
     # Nothing of all that has happened.
     assert {client.job(job_id).status for job_id in (one, two)} == {QUEUED}
-    gate.open()
+    gate.let_through()
     client.wait(one, two, timeout=30)
     assert notes(tmp_path) == ["one", "two"]
 
 
-def test_a_command_that_waits_tells_what_for(daemon: Daemon, client: Client) -> None:
+def test_a_command_that_waits_tells_what_for(daemon: Daemon, client: Client, gate: Gate) -> None:
     """And tells it to standard error: standard output is the command's."""
-    gate = Gate(daemon.folder)
-    holder = client.submit(gate.opcode(locks=NODE))
+    holder = client.submit(gate.job(locks=NODE))
     await_status(client, holder, RUNNING)
     follower = subprocess.Popen(
         [*GANGER, "--data", str(daemon.data), "exec", "--lock", "node/n1", "--", "echo", "mine"],
@@ -411,7 +386,7 @@ def test_a_command_that_waits_tells_what_for(daemon: Daemon, client: Client) -> 
         f"ganger: job {job_id} is waiting: it waits for node/n1 (exclusive), "
         f"held (exclusive) by job {holder}\n"
     )
-    gate.open()
+    gate.let_through()
     assert follower.communicate(timeout=30) == ("mine\n", "")
     assert follower.returncode == 0
 
@@ -455,10 +430,9 @@ def run_span(client: Client, job_id: int) -> tuple[float, float] | None:
 
 @pytest.mark.parametrize("restart", ["down and up", "kill", "lock manager", "job queue"])
 def test_a_job_that_waits_for_a_lock_keeps_its_new_priority_over_a_restart(
-    daemon: Daemon, client: Client, tmp_path: Path, restart: str
+    daemon: Daemon, client: Client, tmp_path: Path, restart: str, gate: Gate
 ) -> None:
-    gate = Gate(tmp_path)
-    holder = client.submit(gate.opcode(locks=NODE))
+    holder = client.submit(gate.job(locks=NODE))
     await_status(client, holder, RUNNING)
     first, second = (client.submit(note(tmp_path, word, locks=NODE)) for word in ("1", "2"))
     for job_id in (first, second):
@@ -473,7 +447,7 @@ def test_a_job_that_waits_for_a_lock_keeps_its_new_priority_over_a_restart(
             daemon.up()
         case component:
             daemon.crash(component.replace(" ", "_"))
-    gate.open()
+    gate.let_through()
     ended = client.wait(holder, first, second, timeout=30)
     assert {job.status for job in ended} == {SUCCESS}
     assert notes(tmp_path) == ["2", "1"]

@@ -32,7 +32,7 @@ ON_DELAYS = ["opcode", ["=", "OP_ID", "OP_TEST_DELAY"]]
 LET_BY = ["reason", ["=", "reason", "let by"]]
 
 
-class Crowd:
+class Submitters:
     """Threads that submit one job after the other, each with a client of its own."""
 
     def __init__(self, daemon: Daemon) -> None:
@@ -91,7 +91,7 @@ def test_nothing_that_is_submitted_after_a_pause_was_answered_runs(
     daemon: Daemon, client: Client
 ) -> None:
     client.add_filter(predicates=[LET_BY], action="ACCEPT")
-    with Crowd(daemon) as crowd:
+    with Submitters(daemon) as crowd:
         crowd.let_more_come()
         uuid = client.add_filter(priority=1, action="PAUSE")
         answered = time.monotonic()
@@ -110,7 +110,7 @@ def test_nothing_that_is_submitted_after_a_pause_was_answered_runs(
 def test_nothing_that_is_submitted_after_a_rejection_was_answered_gets_in(
     daemon: Daemon, client: Client
 ) -> None:
-    with Crowd(daemon) as crowd:
+    with Submitters(daemon) as crowd:
         crowd.let_more_come()
         uuid = client.add_filter(priority=7, action="REJECT", reason="closed")
         closed = time.monotonic()

@@ -130,7 +130,7 @@ def test_each_example_matches_what_it_says_and_nothing_else(text: str) -> None:
 # The commands.
 
 
-class Reader:
+class Typist:
     """Somebody who types the commands of one section, in order, into one shell."""
 
     def __init__(self, daemon: Daemon, heading: str) -> None:
@@ -195,7 +195,7 @@ def ids(shown: str) -> list[int]:
 
 
 def test_rules_are_stored_looked_at_changed_and_deleted(daemon: Daemon, client: Client) -> None:
-    with Reader(daemon, "Storing, looking, changing") as reader:
+    with Typist(daemon, "Storing, looking, changing") as reader:
         reader.type("rule=$(ganger filter add")
         uuid = reader.variable("rule")
         held = client.submit(delay())
@@ -216,7 +216,7 @@ def test_rules_are_stored_looked_at_changed_and_deleted(daemon: Daemon, client: 
 
 
 def test_a_rule_for_a_time_is_not_yet_in_force(daemon: Daemon, client: Client) -> None:
-    with Reader(daemon, "For a time") as reader:
+    with Typist(daemon, "For a time") as reader:
         uuid = reader.type("ganger filter add --action PAUSE --valid-from").strip()
         (row,) = client.filters([uuid])
         assert row.state == "not yet"
@@ -228,7 +228,7 @@ def test_a_rule_for_a_time_is_not_yet_in_force(daemon: Daemon, client: Client) -
 
 
 def test_predicates_from_a_file_hold_what_they_name(daemon: Daemon, client: Client) -> None:
-    with Reader(daemon, "Predicates") as reader:
+    with Typist(daemon, "Predicates") as reader:
         reader.type("cat > rack7.yaml")
         uuid = reader.type("ganger filter add --predicates @rack7.yaml").strip()
         assert reader.left == []
@@ -243,7 +243,7 @@ def test_predicates_from_a_file_hold_what_they_name(daemon: Daemon, client: Clie
 
 def test_a_limit_in_the_reason_needs_no_rule(daemon: Daemon, client: Client, gate: Gate) -> None:
     write_jobs(daemon, "evacuate.yaml", gate.job(), 5)
-    with Reader(daemon, "Limits without rules") as reader:
+    with Typist(daemon, "Limits without rules") as reader:
         submitted = ids(reader.type("ganger job submit"))
         assert reader.left == []
     until_running(client, *submitted[:3])
@@ -259,7 +259,7 @@ def test_a_soft_drain_holds_what_comes_and_no_more(
     running = client.submit(gate.job())
     until_running(client, running)
     queued = client.submit(shell("true"), depends=[running])
-    with Reader(daemon, "A soft drain") as reader:
+    with Typist(daemon, "A soft drain") as reader:
         reader.type("drain=$(ganger filter add")
         (rule,) = client.filters()
         assert rule.valid_until is not None
@@ -279,7 +279,7 @@ def test_one_maintenance_and_nothing_else(daemon: Daemon, client: Client, gate: 
     write_jobs(daemon, "repair.yaml", shell("true"), 2)
     before = client.submit(gate.job())
     until_running(client, before)
-    with Reader(daemon, "One maintenance, and nothing else") as reader:
+    with Typist(daemon, "One maintenance, and nothing else") as reader:
         shown = reader.type("ganger filter test")
         assert re.search(rf"^{before}  running  no rule  ->  PAUSE by ", shown, re.MULTILINE)
         assert client.filters() == []
@@ -305,7 +305,7 @@ def test_one_maintenance_and_nothing_else(daemon: Daemon, client: Client, gate: 
 
 def test_a_throttled_evacuation(daemon: Daemon, client: Client, gate: Gate) -> None:
     write_jobs(daemon, "evacuate.yaml", gate.job(), 6)
-    with Reader(daemon, "A throttled evacuation") as reader:
+    with Typist(daemon, "A throttled evacuation") as reader:
         reader.type("limit=$(ganger filter add")
         submitted = ids(reader.type("ganger job submit"))
         until_running(client, *submitted[:3])
@@ -330,7 +330,7 @@ def test_it_is_told_why_a_job_does_not_run(daemon: Daemon, client: Client, gate:
     first = client.submit(gate.job())
     until_running(client, first)
     second = client.submit(shell("true"), depends=[first])
-    with Reader(daemon, "Why does it not run?") as reader:
+    with Typist(daemon, "Why does it not run?") as reader:
         shown = reader.type("ganger job why", _4711=str(second))
         assert shown.startswith(f"job {second} is waiting: it waits for job {first} to end\n")
         assert "Would start now: nothing\n" in reader.type("ganger queue simulate --slots 30")

@@ -81,7 +81,7 @@ class KeepingStage(Stage):
         return super().tell(name, envelope)
 
 
-class Door:
+class ListenerStage:
     """The listener, and what has come to it."""
 
     def __init__(self, stage: KeepingStage) -> None:
@@ -111,10 +111,10 @@ class Door:
 
 
 @pytest.fixture
-def door(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Door]:
+def door(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[ListenerStage]:
     monkeypatch.setattr(wire_listener, "Router", Sockets)
     stage = KeepingStage(tmp_path)
-    door = Door(stage)
+    door = ListenerStage(stage)
     yield door
     door.actor.close()
     stage.daemon_lock.remove()
@@ -126,7 +126,7 @@ def large(size: int = SIZE) -> messages.SubmitJobs:
 
 
 def test_nothing_more_is_read_while_components_are_at_too_much(
-    door: Door, monkeypatch: pytest.MonkeyPatch
+    door: ListenerStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settings, "FRAMES_BYTES_OPEN_MAX", 3 * SIZE)
     for _ in range(9):
@@ -147,7 +147,7 @@ def test_nothing_more_is_read_while_components_are_at_too_much(
     assert not _is_readable(door)
 
 
-def test_small_frames_are_not_counted(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_frames_are_not_counted(door: ListenerStage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "FRAMES_BYTES_OPEN_MAX", 100)
     for _ in range(9):
         door.come(messages.ReadInfo())
@@ -156,7 +156,7 @@ def test_small_frames_are_not_counted(door: Door, monkeypatch: pytest.MonkeyPatc
 
 
 def test_large_requests_that_last_are_refused_and_close_the_door_to_nobody(
-    door: Door, monkeypatch: pytest.MonkeyPatch
+    door: ListenerStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settings, "FRAME_BYTES_MAX", SIZE)
     monkeypatch.setattr(settings, "FRAMES_BYTES_OPEN_MAX", SIZE)
@@ -178,7 +178,7 @@ def test_large_requests_that_last_are_refused_and_close_the_door_to_nobody(
 SUBMITTED = messages.JobsSubmitted(ids=[7])
 
 
-def test_a_submission_is_answered_at_once_while_the_listener_sleeps(door: Door) -> None:
+def test_a_submission_is_answered_at_once_while_the_listener_sleeps(door: ListenerStage) -> None:
     envelope = door.asked(large())
     door.sockets.between = Sent.SURELY
     envelope.reply(SUBMITTED)
@@ -189,7 +189,7 @@ def test_a_submission_is_answered_at_once_while_the_listener_sleeps(door: Door) 
     assert door.answers() == [SUBMITTED]
 
 
-def test_the_listener_is_told_of_what_no_descriptor_will_report(door: Door) -> None:
+def test_the_listener_is_told_of_what_no_descriptor_will_report(door: ListenerStage) -> None:
     envelope = door.asked(large())
     door.sockets.between = Sent.AND_THERE_IS_MORE
     envelope.reply(SUBMITTED)
@@ -200,7 +200,7 @@ def test_the_listener_is_told_of_what_no_descriptor_will_report(door: Door) -> N
     assert isinstance(door.stage.busy_with.pop().message, messages.ReadInfo)
 
 
-def test_a_listener_at_work_answers_itself(door: Door) -> None:
+def test_a_listener_at_work_answers_itself(door: ListenerStage) -> None:
     envelope = door.asked(large())
     envelope.reply(SUBMITTED)
     assert door.answers() == []
@@ -210,7 +210,7 @@ def test_a_listener_at_work_answers_itself(door: Door) -> None:
 
 
 def test_an_answer_that_is_larger_than_a_frame_is_the_listeners_matter(
-    door: Door, monkeypatch: pytest.MonkeyPatch
+    door: ListenerStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     envelope = door.asked(large())
     door.sockets.between = Sent.SURELY
@@ -221,7 +221,7 @@ def test_an_answer_that_is_larger_than_a_frame_is_the_listeners_matter(
     assert "more than 100" in door.errors()[0]
 
 
-def test_who_was_told_that_no_answer_will_come_gets_it_in_turn(door: Door) -> None:
+def test_who_was_told_that_no_answer_will_come_gets_it_in_turn(door: ListenerStage) -> None:
     envelope = door.asked(large())
     door.actor.notify(messages.ComponentReplaced(component="job_queue"))
     door.sockets.between = Sent.SURELY
@@ -231,14 +231,14 @@ def test_who_was_told_that_no_answer_will_come_gets_it_in_turn(door: Door) -> No
     assert name == "wire_listener"
 
 
-def _is_readable(door: Door) -> bool:
+def _is_readable(door: ListenerStage) -> bool:
     poll = select.poll()
     poll.register(door.actor.component._open.descriptor, select.POLLIN)
     return bool(poll.poll(0))
 
 
 def test_one_connection_does_not_use_up_what_all_have(
-    door: Door, monkeypatch: pytest.MonkeyPatch
+    door: ListenerStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settings, "REQUESTS_OPEN_PER_PEER_MAX", 3)
     monkeypatch.setattr(settings, "REQUESTS_COUNTED_SECONDS", 0.0)
@@ -260,7 +260,7 @@ def test_one_connection_does_not_use_up_what_all_have(
 
 
 def test_requests_that_nobody_answers_have_a_limit(
-    door: Door, monkeypatch: pytest.MonkeyPatch
+    door: ListenerStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settings, "REQUESTS_OPEN_MAX", 3)
     monkeypatch.setattr(settings, "REQUESTS_OPEN_PER_PEER_MAX", 3)

@@ -39,7 +39,7 @@ class Address:
         self._told.append((self._name, envelope.message))
 
 
-class Subject(executor.Executor):
+class WatchedExecutor(executor.Executor):
     """An executor whose mailbox and fork servers are not there."""
 
     mailbox = mock.Mock()
@@ -66,8 +66,8 @@ class Subject(executor.Executor):
 
 
 @pytest.fixture
-def subject(tmp_path: Path) -> Iterator[Subject]:
-    subject = Subject(tmp_path)
+def subject(tmp_path: Path) -> Iterator[WatchedExecutor]:
+    subject = WatchedExecutor(tmp_path)
     with (
         mock.patch("ganger.actors.execution.executor.subprocess.Popen"),
         mock.patch("ganger.actors.processes.fork_protocol.ask_status"),
@@ -93,12 +93,12 @@ def hello(process: LockOwner) -> messages.JobHello:
     return messages.JobHello(job_id=JOB, lock_file=process.lock_file, process_id=process.pid)
 
 
-def kill_server(subject: Subject) -> None:
+def kill_server(subject: WatchedExecutor) -> None:
     [(server, end)] = subject._servers.values()
     subject._lose_server("lean", server, end)
 
 
-def take_end(subject: Subject, status: int = fork_protocol.UNKNOWN) -> None:
+def take_end(subject: WatchedExecutor, status: int = fork_protocol.UNKNOWN) -> None:
     """The process seems to have ended; its fork server, if it has one, tells how."""
     child = subject._children[JOB]
     subject._take_end(child)
@@ -107,13 +107,13 @@ def take_end(subject: Subject, status: int = fork_protocol.UNKNOWN) -> None:
         subject._note_status(child.pid, status)
 
 
-def watched_pid(subject: Subject) -> int:
+def watched_pid(subject: WatchedExecutor) -> int:
     with open(f"/proc/self/fdinfo/{subject._children[JOB].pidfd}", encoding="utf-8") as file:
         return int(file.read().split("Pid:")[1].split()[0])
 
 
 def test_after_the_death_of_a_fork_server_the_second_process_is_watched_not_the_first(
-    subject: Subject, process: LockOwner
+    subject: WatchedExecutor, process: LockOwner
 ) -> None:
     first = REAL_POPEN(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
     subject._start_server("lean")
@@ -128,7 +128,7 @@ def test_after_the_death_of_a_fork_server_the_second_process_is_watched_not_the_
 
 
 def test_a_process_of_which_the_dead_server_never_told_is_found_by_its_lock_file(
-    subject: Subject, process: LockOwner
+    subject: WatchedExecutor, process: LockOwner
 ) -> None:
     subject._start_server("lean")
     subject._start(JOB, needs_user_opcodes=False)
@@ -139,7 +139,7 @@ def test_a_process_of_which_the_dead_server_never_told_is_found_by_its_lock_file
 
 
 def test_a_greeting_after_the_death_of_the_server_is_watched_too(
-    subject: Subject, process: LockOwner
+    subject: WatchedExecutor, process: LockOwner
 ) -> None:
     subject._start_server("lean")
     subject._start(JOB, needs_user_opcodes=False)
@@ -149,7 +149,7 @@ def test_a_greeting_after_the_death_of_the_server_is_watched_too(
 
 
 def test_an_end_is_not_believed_while_the_lock_file_is_held(
-    subject: Subject, process: LockOwner
+    subject: WatchedExecutor, process: LockOwner
 ) -> None:
     subject._start_server("lean")
     subject._start(JOB, needs_user_opcodes=False)
@@ -165,7 +165,7 @@ def test_an_end_is_not_believed_while_the_lock_file_is_held(
 
 
 def test_a_real_end_is_told_to_the_lock_manager_and_the_queue(
-    subject: Subject, process: LockOwner
+    subject: WatchedExecutor, process: LockOwner
 ) -> None:
     subject._start_server("lean")
     subject._start(JOB, needs_user_opcodes=False)
@@ -186,7 +186,7 @@ def test_a_real_end_is_told_to_the_lock_manager_and_the_queue(
     assert JOB not in subject._children
 
 
-def confirmed(subject: Subject, process: LockOwner) -> None:
+def confirmed(subject: WatchedExecutor, process: LockOwner) -> None:
     subject._start_server("lean")
     subject._start(JOB, needs_user_opcodes=False)
     subject._greet(hello(process))
@@ -194,11 +194,11 @@ def confirmed(subject: Subject, process: LockOwner) -> None:
     subject._children[JOB].phase = Phase.CONFIRMED
 
 
-def exits(subject: Subject) -> list[messages.JobExited]:
+def exits(subject: WatchedExecutor) -> list[messages.JobExited]:
     return [one for _, one in subject.told if isinstance(one, messages.JobExited)]
 
 
-def test_how_a_process_ended_is_told(subject: Subject, process: LockOwner) -> None:
+def test_how_a_process_ended_is_told(subject: WatchedExecutor, process: LockOwner) -> None:
     confirmed(subject, process)
     process.end()
     take_end(subject, 7 << 8)
@@ -206,7 +206,7 @@ def test_how_a_process_ended_is_told(subject: Subject, process: LockOwner) -> No
 
 
 def test_of_a_process_that_said_goodbye_nobody_is_asked(
-    subject: Subject, process: LockOwner
+    subject: WatchedExecutor, process: LockOwner
 ) -> None:
     confirmed(subject, process)
     subject.receive(Envelope(messages.JobLeft(job_id=JOB)))
@@ -217,7 +217,7 @@ def test_of_a_process_that_said_goodbye_nobody_is_asked(
 
 @pytest.mark.parametrize("how", ["the server dies", "the server is silent"])
 def test_an_end_is_told_though_nobody_says_how(
-    subject: Subject, process: LockOwner, monkeypatch: pytest.MonkeyPatch, how: str
+    subject: WatchedExecutor, process: LockOwner, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     confirmed(subject, process)
     due: list[Any] = []
@@ -237,7 +237,7 @@ def test_an_end_is_told_though_nobody_says_how(
 
 @pytest.mark.parametrize("another_runs", [True, False])
 def test_lock_files_of_processes_that_died_unheard_go_when_nothing_runs(
-    subject: Subject, process: LockOwner, tmp_path: Path, *, another_runs: bool
+    subject: WatchedExecutor, process: LockOwner, tmp_path: Path, *, another_runs: bool
 ) -> None:
     unheard = tmp_path / lock_files.job_stem(JOB + 1, 0, DEAD)
     unheard.touch()
@@ -255,7 +255,7 @@ def test_lock_files_of_processes_that_died_unheard_go_when_nothing_runs(
 
 
 def test_the_lock_manager_hears_nothing_of_a_process_that_never_asked_for_locks(
-    subject: Subject, process: LockOwner
+    subject: WatchedExecutor, process: LockOwner
 ) -> None:
     subject._adopt(JOB, process.lock_file, process.pid)
     subject.receive(Envelope(messages.JobLeft(job_id=JOB, has_locks=False)))
@@ -294,14 +294,14 @@ def without_descriptors(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.Monk
         yield patch
 
 
-def told_to_itself(subject: Subject) -> list[Any]:
+def told_to_itself(subject: WatchedExecutor) -> list[Any]:
     found = [message for name, message in subject.told if name == "executor"]
     subject.told.clear()
     return found
 
 
 def test_a_new_process_that_cannot_be_watched_is_given_up_and_another_one_asked_for(
-    subject: Subject, exhausted: pytest.MonkeyPatch, process: LockOwner
+    subject: WatchedExecutor, exhausted: pytest.MonkeyPatch, process: LockOwner
 ) -> None:
     subject._start_server("lean")
     subject._start(JOB, needs_user_opcodes=False)
@@ -318,7 +318,7 @@ def test_a_new_process_that_cannot_be_watched_is_given_up_and_another_one_asked_
 
 
 def test_a_greeted_process_that_cannot_be_watched_is_looked_for_until_it_can(
-    subject: Subject, exhausted: pytest.MonkeyPatch, process: LockOwner
+    subject: WatchedExecutor, exhausted: pytest.MonkeyPatch, process: LockOwner
 ) -> None:
     subject._start_server("lean")
     subject._start(JOB, needs_user_opcodes=False)
@@ -338,7 +338,7 @@ def test_a_greeted_process_that_cannot_be_watched_is_looked_for_until_it_can(
 
 
 def test_nobody_is_declared_dead_while_nobody_can_look(
-    subject: Subject, exhausted: pytest.MonkeyPatch, process: LockOwner
+    subject: WatchedExecutor, exhausted: pytest.MonkeyPatch, process: LockOwner
 ) -> None:
     subject._adopt(JOB, process.lock_file, process.pid)
     due = messages.WatchDue(job_id=JOB, lock_file=process.lock_file)
@@ -354,7 +354,7 @@ def test_nobody_is_declared_dead_while_nobody_can_look(
 
 
 def test_locks_are_not_free_before_it_was_seen_what_a_dead_process_left_running(
-    subject: Subject, exhausted: pytest.MonkeyPatch, process: LockOwner
+    subject: WatchedExecutor, exhausted: pytest.MonkeyPatch, process: LockOwner
 ) -> None:
     exhausted.undo()
     subject._adopt(JOB, process.lock_file, process.pid)
@@ -368,7 +368,7 @@ def test_locks_are_not_free_before_it_was_seen_what_a_dead_process_left_running(
 
 
 def test_a_fork_server_that_cannot_be_started_is_tried_again(
-    subject: Subject, exhausted: pytest.MonkeyPatch
+    subject: WatchedExecutor, exhausted: pytest.MonkeyPatch
 ) -> None:
     exhausted.setattr("socket.socketpair", refuse)
     subject._start_server("lean")
@@ -379,7 +379,7 @@ def test_a_fork_server_that_cannot_be_started_is_tried_again(
 
 
 def test_a_report_does_not_need_descriptors(
-    subject: Subject, monkeypatch: pytest.MonkeyPatch
+    subject: WatchedExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ganger.actors.execution.executor.psutil.Process", refuse)
     subject._report(7)
@@ -388,7 +388,7 @@ def test_a_report_does_not_need_descriptors(
 
 
 def test_word_of_an_earlier_process_does_not_concern_the_next_one(
-    subject: Subject, process: LockOwner
+    subject: WatchedExecutor, process: LockOwner
 ) -> None:
     subject._start_server("lean")
     subject._start(JOB, needs_user_opcodes=False)
@@ -403,7 +403,7 @@ def test_word_of_an_earlier_process_does_not_concern_the_next_one(
     assert child.channel is None
 
 
-def test_a_confirmed_job_is_not_taken_back(subject: Subject, process: LockOwner) -> None:
+def test_a_confirmed_job_is_not_taken_back(subject: WatchedExecutor, process: LockOwner) -> None:
     subject._start_server("lean")
     subject._start(JOB, needs_user_opcodes=False)
     subject._greet(hello(process))
@@ -414,7 +414,7 @@ def test_a_confirmed_job_is_not_taken_back(subject: Subject, process: LockOwner)
     assert (child.phase, child.channel is not None) == (Phase.CONFIRMED, True)
 
 
-def stray_after(subject: Subject, process: LockOwner, *, says_goodbye: bool) -> bool:
+def stray_after(subject: WatchedExecutor, process: LockOwner, *, says_goodbye: bool) -> bool:
     """Whether the lock file of a process that nobody heard of is there when this one has ended."""
     stray = os.path.join(os.path.dirname(process.lock_file), "job_000099_1")
     open(stray, "wb").close()
@@ -430,20 +430,24 @@ def stray_after(subject: Subject, process: LockOwner, *, says_goodbye: bool) -> 
 
 
 def test_lock_files_of_unheard_processes_are_looked_for_when_one_died(
-    subject: Subject, process: LockOwner
+    subject: WatchedExecutor, process: LockOwner
 ) -> None:
     assert not stray_after(subject, process, says_goodbye=False)
 
 
 def test_lock_files_of_unheard_processes_cost_a_job_that_ends_well_nothing(
-    subject: Subject, process: LockOwner
+    subject: WatchedExecutor, process: LockOwner
 ) -> None:
     assert stray_after(subject, process, says_goodbye=True)
 
 
 @pytest.mark.parametrize("has_group", [True, False])
 def test_a_control_group_is_removed_if_the_job_may_have_made_one(
-    subject: Subject, process: LockOwner, monkeypatch: pytest.MonkeyPatch, *, has_group: bool
+    subject: WatchedExecutor,
+    process: LockOwner,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    has_group: bool,
 ) -> None:
     removed: list[object] = []
     monkeypatch.setattr(control_groups, "remove", removed.append)

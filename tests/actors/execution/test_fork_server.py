@@ -125,7 +125,7 @@ def test_it_remembers_a_limited_number(tmp_path: Path, monkeypatch: pytest.Monke
     assert known == [fork_protocol.UNKNOWN, 6 << 8, 7 << 8]
 
 
-class Script:
+class PlannedPoll:
     """Stands for a poll: what comes, and how long was waited for it at most."""
 
     def __init__(self, *answers: list[tuple[int, int]]) -> None:
@@ -146,7 +146,7 @@ def test_the_next_spares_warm_up_while_nothing_is_asked_and_no_more(tmp_path: Pa
     ]
     subject._cold = set(range(settings.SPARE_CHILDREN))
     warm = settings.SPARE_CHILDREN_WARM
-    script = Script(*[[]] * warm, [(daemon.fileno(), 1)])
+    script = PlannedPoll(*[[]] * warm, [(daemon.fileno(), 1)])
     subject._poll = script  # type: ignore[assignment]
     ours.close()
     subject.serve()

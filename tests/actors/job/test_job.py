@@ -23,7 +23,7 @@ DELAY = {"OP_ID": "OP_TEST_DELAY", "duration": 0.000001, "on_master": False}
 LOCKED = {"OP_ID": "OP_TEST_DELAY", "duration": 0.000001, "on_nodes": ["n1"]}
 
 
-class Line(Link):
+class FakeLink(Link):
     """Answers at once, and keeps what was said."""
 
     def __init__(self, *, is_inherited: bool = True) -> None:
@@ -69,7 +69,7 @@ class Line(Link):
         return [one for one in self.said if isinstance(one, messages.RecordState)]
 
 
-def run(folder: Path, line: Line, fields: dict[str, Any]) -> jobs.Job:
+def run(folder: Path, line: FakeLink, fields: dict[str, Any]) -> jobs.Job:
     """Run a job of one opcode; what its file says in the end."""
     actor(folder, line, fields).run()
     return file(folder)
@@ -79,7 +79,7 @@ def file(folder: Path) -> jobs.Job:
     return jobs.decode_job((folder / "job-5").read_bytes())
 
 
-def actor(folder: Path, line: Line, fields: dict[str, Any]) -> job_module.JobActor:
+def actor(folder: Path, line: FakeLink, fields: dict[str, Any]) -> job_module.JobActor:
     entry = jobs.OpcodeEntry(input=opcodes.check_opcode(dict(fields)))
     body = jobs.encode_job(jobs.Job(id=5, ops=[entry], extra={jobs.STATE_SERIAL_KEY: 1}))
     (folder / "job-5").write_bytes(body)
@@ -103,7 +103,7 @@ def flushed(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 
 def test_without_locks_nobody_waits_until_the_end_is_durable(tmp_path: Path) -> None:
-    line = Line()
+    line = FakeLink()
     job = run(tmp_path, line, DELAY)
     assert job.status is JobStatus.SUCCESS
     running, ended = line.states()
@@ -115,19 +115,19 @@ def test_without_locks_nobody_waits_until_the_end_is_durable(tmp_path: Path) -> 
 
 
 def test_locks_are_kept_until_the_end_is_durable(tmp_path: Path) -> None:
-    line = Line()
+    line = FakeLink()
     assert run(tmp_path, line, LOCKED).status is JobStatus.SUCCESS
     assert [state.is_unanswered for state in line.states()] == [False, False]
 
 
 def test_over_a_socket_which_ends_with_the_process_the_answer_is_awaited(tmp_path: Path) -> None:
-    line = Line(is_inherited=False)
+    line = FakeLink(is_inherited=False)
     assert run(tmp_path, line, DELAY).status is JobStatus.SUCCESS
     assert [state.is_unanswered for state in line.states()] == [False, False]
 
 
 def test_an_end_that_cannot_be_handed_in_is_flushed(tmp_path: Path, flushed: list[bool]) -> None:
-    line = Line()
+    line = FakeLink()
     line.breaks_at_end = True
     assert run(tmp_path, line, DELAY).status is JobStatus.SUCCESS
     assert flushed == [False, True]
@@ -140,7 +140,7 @@ def test_an_end_whose_file_cannot_be_written_is_not_left_to_itself(
         raise errors.StorageError("the disk is full")
 
     monkeypatch.setattr(documents, "replace", refuse)
-    line = Line()
+    line = FakeLink()
     run(tmp_path, line, DELAY)
     # It waited for the journal, which alone has it, and does not claim that the file has it too.
     assert [state.is_unanswered for state in line.states()] == [False, True, False]
@@ -152,7 +152,7 @@ def test_whoever_replaced_another_finds_the_log_in_the_file_and_is_told_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     monkeypatch.setattr(job_module, "_TOLD_AGAIN_MAX", 2)
-    line = Line()
+    line = FakeLink()
     job = actor(tmp_path, line, DELAY)
     job._prepare(job._job.ops[0])
     line.is_up = how == "asked"
@@ -170,7 +170,7 @@ def test_whoever_replaced_another_finds_the_log_in_the_file_and_is_told_its_end(
 
 
 def test_a_log_is_not_written_with_a_state_that_is_still_on_its_way(tmp_path: Path) -> None:
-    line = Line()
+    line = FakeLink()
     job = actor(tmp_path, line, DELAY)
     job._prepare(job._job.ops[0])
     job.log("one")
@@ -180,7 +180,7 @@ def test_a_log_is_not_written_with_a_state_that_is_still_on_its_way(tmp_path: Pa
     assert file(tmp_path).ops[0].log == []
 
 
-class ClosingGate(Line):
+class ClosingGate(FakeLink):
     """Locks have to be waited for; then the opcode may not start; perhaps it is canceled first."""
 
     _wanted = 0
@@ -260,7 +260,7 @@ def refuse_first(
     return written
 
 
-def running(folder: Path, line: Line) -> job_module.JobActor:
+def running(folder: Path, line: FakeLink) -> job_module.JobActor:
     """A job of two opcodes whose first one runs."""
     job = actor(folder, line, DELAY)
     job._job.ops.append(jobs.OpcodeEntry(input=dict(job._job.ops[0].input)))
@@ -268,7 +268,7 @@ def running(folder: Path, line: Line) -> job_module.JobActor:
     return job
 
 
-class PriorityFirst(Line):
+class PriorityFirst(FakeLink):
     """While the first state is on its way another priority is asked for; the link may end then."""
 
     ends = False
@@ -300,7 +300,7 @@ def test_a_state_that_took_its_time_is_not_put_over_a_newer_one(
 def test_wishes_that_come_while_the_disk_refuses_are_done_after_it_in_their_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    line = Line()
+    line = FakeLink()
     job = running(tmp_path, line)
     tokens = iter(range(2_000))
 
@@ -329,7 +329,7 @@ def test_a_log_that_the_disk_refuses_is_not_tried_with_each_line(
         tries.append(None)
         raise errors.StorageError("the disk is full")
 
-    line = Line()
+    line = FakeLink()
     job = running(tmp_path, line)
     with monkeypatch.context() as patch:
         patch.setattr(documents, "replace", refuse)
@@ -354,7 +354,7 @@ def test_a_log_that_the_disk_refuses_is_not_tried_with_each_line(
 
 
 def test_between_two_opcodes_the_file_has_the_log(tmp_path: Path) -> None:
-    line = Line()
+    line = FakeLink()
     job = running(tmp_path, line)
     op = job._job.ops[0]
     op.status = JobStatus.QUEUED
@@ -401,7 +401,7 @@ def test_that_a_job_was_given_back_is_told_when_its_file_says_so(tmp_path: Path)
 
 
 def test_what_is_told_again_fits_into_a_frame_and_goes_back_over_opcodes(tmp_path: Path) -> None:
-    line = Line()
+    line = FakeLink()
     job = running(tmp_path, line)
     job.log("first")
     job._job.ops[0].apply(jobs.OpcodeEvent.SUCCEED)
@@ -423,7 +423,7 @@ def test_what_is_told_again_fits_into_a_frame_and_goes_back_over_opcodes(tmp_pat
 def test_an_operation_that_never_waits_has_its_log_written_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    line = Line()
+    line = FakeLink()
     job = running(tmp_path, line)
     job.log("one")
     assert file(tmp_path).ops[0].log == []

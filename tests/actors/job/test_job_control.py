@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.actors.job.test_job import DELAY, LOCKED, Line, actor, file, refuse_first
+from tests.actors.job.test_job import DELAY, LOCKED, FakeLink, actor, file, refuse_first
+from tests.actors.operations.unlock import PIN, OpUnlock
 
 from ganger.actors.job.daemon_link import Received
 from ganger.actors.job.job import JobActor
@@ -17,7 +18,6 @@ from ganger.storage.opcodes import catalogue
 from ganger.transport import frames, messages
 
 QUEUED, WAITING, CANCELING, RUNNING, CANCELED, SUCCESS, ERROR = JobStatus
-PIN = "4711-very-secret"
 
 
 class OpStubborn(opcodes.Opcode, kw_only=True):
@@ -33,18 +33,6 @@ class OpStubborn(opcodes.Opcode, kw_only=True):
         return "nobody asked"
 
 
-class OpUnlock(opcodes.Opcode, kw_only=True):
-    """Logs, and returns the length of its secret."""
-
-    op_id = "OP_UNLOCK"
-    secret_fields = ("pin",)
-    pin: str
-
-    def run(self, context: opcodes.OperationContext) -> int:
-        context.log("unlocking")
-        return len(self.pin)
-
-
 @pytest.fixture(autouse=True)
 def known(monkeypatch: pytest.MonkeyPatch) -> None:
     for opcode in (OpStubborn, OpUnlock):
@@ -55,7 +43,7 @@ def add_opcode(job: JobActor, fields: dict[str, Any]) -> None:
     job._job.ops.append(jobs.OpcodeEntry(input=opcodes.check_opcode(dict(fields))))
 
 
-class Killing(Line):
+class Killing(FakeLink):
     """As soon as the first opcode runs, somebody wants the job killed."""
 
     def send(self, message: messages.Message, number: int) -> bool:
@@ -79,7 +67,7 @@ def test_after_a_kill_the_next_opcode_does_not_begin_though_the_first_ended_well
     assert answer.accepted
 
 
-class CancelWithGate(Line):
+class CancelWithGate(FakeLink):
     """The answer of the gate and a request to cancel arrive together."""
 
     def send(self, message: messages.Message, number: int) -> bool:
@@ -108,7 +96,7 @@ def test_a_cancel_that_arrives_with_the_answer_of_the_gate_holds(tmp_path: Path)
 def test_what_comes_while_the_disk_refuses_the_log_is_not_left_lying(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, comes: str
 ) -> None:
-    line = Line()
+    line = FakeLink()
     job = actor(tmp_path, line, DELAY)
     job._prepare(job._job.ops[0])
     job.log("one")
@@ -140,7 +128,7 @@ def test_what_comes_while_the_disk_refuses_the_log_is_not_left_lying(
 def test_a_secret_reaches_the_operation_and_nothing_that_is_written_or_told(
     tmp_path: Path,
 ) -> None:
-    line = Line()
+    line = FakeLink()
     job = actor(tmp_path, line, {"OP_ID": "OP_UNLOCK", "pin": opcodes.REDACTED})
     job._secrets = {0: {"pin": PIN}}
     job.run()
@@ -152,7 +140,7 @@ def test_a_secret_reaches_the_operation_and_nothing_that_is_written_or_told(
 
 
 def test_an_operation_whose_secret_was_lost_does_not_run(tmp_path: Path) -> None:
-    job = actor(tmp_path, Line(), {"OP_ID": "OP_UNLOCK", "pin": opcodes.REDACTED})
+    job = actor(tmp_path, FakeLink(), {"OP_ID": "OP_UNLOCK", "pin": opcodes.REDACTED})
     job.run()
     ended = file(tmp_path)
     assert ended.status is ERROR
@@ -162,7 +150,7 @@ def test_an_operation_whose_secret_was_lost_does_not_run(tmp_path: Path) -> None
 def test_a_job_that_a_test_plays_ends_none_of_its_children(tmp_path: Path) -> None:
     child = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
     with child:
-        actor(tmp_path, Line(), {"OP_ID": "OP_UNLOCK", "pin": PIN}).run()
+        actor(tmp_path, FakeLink(), {"OP_ID": "OP_UNLOCK", "pin": PIN}).run()
         assert child.poll() is None
         assert child.stdin is not None
         child.stdin.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.actors.job.test_job import DELAY, LOCKED, Line, actor, file
+from tests.actors.job.test_job import DELAY, LOCKED, FakeLink, actor, file
 
 from ganger.actors.job import job as job_module
 from ganger.actors.job.daemon_link import Received
@@ -25,7 +25,7 @@ PAUSED = GateAnswered(is_open=False, text="paused by a rule")
 REJECTED = GateAnswered(is_open=False, text="rejected by a rule", is_rejected=True)
 
 
-class Gated(Line):
+class Gated(FakeLink):
     """A line to a daemon whose lock manager and queue answer as the test says."""
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class Gated(Line):
         return [type(one).__name__ for one in self.said]
 
 
-def two_opcodes(folder: Path, line: Line, *inputs: dict[str, Any]) -> job_module.JobActor:
+def two_opcodes(folder: Path, line: FakeLink, *inputs: dict[str, Any]) -> job_module.JobActor:
     job = actor(folder, line, inputs[0])
     second = jobs.OpcodeEntry(input=opcodes.check_opcode(dict(inputs[1])))
     job._job.ops.append(second)

@@ -24,7 +24,7 @@ from ganger.storage.queue_files.output_files import OutputFile
 PAUSE = settings.OUTPUT_WRITE_SECONDS
 
 
-class Disk(OutputFile):
+class RefusingFile(OutputFile):
     """A file whose disk refuses when the test says so."""
 
     def __init__(self, path: Path) -> None:
@@ -39,7 +39,7 @@ class Disk(OutputFile):
         super().append(op_index, segments)
 
 
-class Stage:
+class OutputStage:
     """A job's output with a clock of its own."""
 
     def __init__(self, directory: Path, limit: int = 10**9) -> None:
@@ -48,7 +48,7 @@ class Stage:
         self.logged: list[str] = []
         self.kinds: list[str] = []
         self.path = directory / "job-1-output"
-        self.disk = Disk(self.path)
+        self.disk = RefusingFile(self.path)
         self.output = JobOutput(self.disk, self.told.append, self._log, lambda: self.now)
         self.output.begin(0, limit)
 
@@ -71,11 +71,11 @@ class Stage:
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Stage:
-    return Stage(tmp_path)
+def stage(tmp_path: Path) -> OutputStage:
+    return OutputStage(tmp_path)
 
 
-def test_a_job_without_output_does_nothing(stage: Stage) -> None:
+def test_a_job_without_output_does_nothing(stage: OutputStage) -> None:
     stage.output.write_if_due()
     stage.output.tell()
     stage.output.end()
@@ -83,14 +83,16 @@ def test_a_job_without_output_does_nothing(stage: Stage) -> None:
     assert (stage.told, stage.logged, stage.output.due()) == ([], [], float("inf"))
 
 
-def test_output_after_a_pause_is_written_and_told_at_once(stage: Stage) -> None:
+def test_output_after_a_pause_is_written_and_told_at_once(stage: OutputStage) -> None:
     stage.output.add(b"one\n", "stdout")
     assert stage.segments() == [Segment(STDOUT, b"one\n")]
     assert stage.told == [stage.path.stat().st_size]
     assert stage.output.due() == float("inf")
 
 
-def test_what_follows_at_once_is_collected_in_the_order_in_which_it_came(stage: Stage) -> None:
+def test_what_follows_at_once_is_collected_in_the_order_in_which_it_came(
+    stage: OutputStage,
+) -> None:
     for text, stream in [(b"1", "stdout"), (b"2", "stderr"), (b"3", "stderr"), (b"4", "stdout")]:
         stage.output.add(text, stream)
     assert stage.text() == b"1"
@@ -102,7 +104,7 @@ def test_what_follows_at_once_is_collected_in_the_order_in_which_it_came(stage: 
     assert (stage.disk.appended, len(stage.told)) == (2, 2)
 
 
-def test_a_flood_makes_large_blocks_and_few_words(stage: Stage) -> None:
+def test_a_flood_makes_large_blocks_and_few_words(stage: OutputStage) -> None:
     chunk = os.urandom(64 * 1024)
     for _ in range(64):
         stage.output.add(chunk, "stdout")
@@ -113,14 +115,14 @@ def test_a_flood_makes_large_blocks_and_few_words(stage: Stage) -> None:
     assert len(stage.told) <= 2
 
 
-def test_a_piece_may_be_larger_than_a_block(stage: Stage) -> None:
+def test_a_piece_may_be_larger_than_a_block(stage: OutputStage) -> None:
     data = os.urandom(3 * output_blocks.BLOCK_BYTES + 17)
     assert stage.output.add(data, "stderr") == len(data)
     stage.output.end()
     assert stage.text() == data
 
 
-def test_the_end_writes_the_rest_and_flushes(stage: Stage) -> None:
+def test_the_end_writes_the_rest_and_flushes(stage: OutputStage) -> None:
     stage.output.add(b"1", "stdout")
     stage.output.add(b"2", "stdout")
     assert stage.disk.has_unflushed
@@ -130,7 +132,7 @@ def test_the_end_writes_the_rest_and_flushes(stage: Stage) -> None:
 
 
 def test_above_the_limit_output_is_dropped_and_counted(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, limit=5)
+    stage = OutputStage(tmp_path, limit=5)
     assert stage.output.add(b"1234", "stdout") == 4
     assert stage.output.add(b"5678", "stderr") == 1
     assert stage.output.add(b"9", "stdout") == 0
@@ -149,7 +151,7 @@ def test_above_the_limit_output_is_dropped_and_counted(tmp_path: Path) -> None:
 
 
 def test_the_limit_is_one_of_each_opcode(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, limit=1)
+    stage = OutputStage(tmp_path, limit=1)
     stage.output.add(b"ab", "stdout")
     stage.output.end()
     stage.output.begin(1, 2)
@@ -160,7 +162,7 @@ def test_the_limit_is_one_of_each_opcode(tmp_path: Path) -> None:
     assert stage.text() == b"acd"
 
 
-def test_a_disk_that_refuses_is_asked_again_and_the_gap_is_marked(stage: Stage) -> None:
+def test_a_disk_that_refuses_is_asked_again_and_the_gap_is_marked(stage: OutputStage) -> None:
     stage.output.add(b"before", "stdout")
     stage.disk.refuses = True
     stage.now += 1
@@ -184,7 +186,7 @@ def test_a_disk_that_refuses_is_asked_again_and_the_gap_is_marked(stage: Stage) 
     assert len(stage.logged) == 1
 
 
-def test_what_could_never_be_stored_is_counted_in_the_log(stage: Stage) -> None:
+def test_what_could_never_be_stored_is_counted_in_the_log(stage: OutputStage) -> None:
     stage.disk.refuses = True
     for _ in range(3):
         stage.output.add(b"x" * output_blocks.BLOCK_BYTES, "stdout")
@@ -204,7 +206,9 @@ def test_what_could_never_be_stored_is_counted_in_the_log(stage: Stage) -> None:
     ]
 
 
-def test_a_flush_that_is_refused_is_told(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flush_that_is_refused_is_told(
+    stage: OutputStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(_: int) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
@@ -229,7 +233,7 @@ STEPS = st.lists(
 def test_nothing_is_lost_doubled_or_out_of_order_but_what_is_marked(
     tmp_path_factory: pytest.TempPathFactory, steps: list[str | tuple[str, int]], limit: int
 ) -> None:
-    stage = Stage(tmp_path_factory.mktemp("output"), limit)
+    stage = OutputStage(tmp_path_factory.mktemp("output"), limit)
     given_bytes = kept = count = 0
     stream_of = []
     for step in steps:

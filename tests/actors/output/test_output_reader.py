@@ -13,7 +13,7 @@ from ganger.storage.queue_files.output_blocks import STORED_BYTES_MAX
 from ganger.transport import messages
 
 
-class Reader:
+class ReaderStage:
     """A reader on a stage, and a clock that the test turns."""
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,22 +41,22 @@ class Reader:
 
 
 @pytest.fixture
-def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reader:
-    return Reader(tmp_path, monkeypatch)
+def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReaderStage:
+    return ReaderStage(tmp_path, monkeypatch)
 
 
 def page(data: bytes, size: int) -> messages.OutputPage:
     return messages.OutputPage(data=data, size=size)
 
 
-def test_a_page_is_what_lies_in_the_file(reader: Reader) -> None:
+def test_a_page_is_what_lies_in_the_file(reader: ReaderStage) -> None:
     reader.write(1, b"0123456789")
     assert reader.ask(1, 4).answer == page(b"456789", 10)
     assert reader.ask(1, 10).answer == page(b"", 10)
     assert reader.ask(2, 0).answer == page(b"", 0)
 
 
-def test_a_page_has_a_largest_size_and_room_for_a_block(reader: Reader) -> None:
+def test_a_page_has_a_largest_size_and_room_for_a_block(reader: ReaderStage) -> None:
     reader.write(1, bytes(3 * settings.OUTPUT_PAGE_BYTES))
     assert len(reader.ask(1, 0).answer_as(messages.OutputPage).data) == settings.OUTPUT_PAGE_BYTES
     for wanted, count in [(1, STORED_BYTES_MAX), (10**9, settings.OUTPUT_PAGE_BYTES)]:
@@ -64,7 +64,7 @@ def test_a_page_has_a_largest_size_and_room_for_a_block(reader: Reader) -> None:
         assert len(asker.answer_as(messages.OutputPage).data) == count
 
 
-def test_a_follower_hears_when_there_is_more(reader: Reader) -> None:
+def test_a_follower_hears_when_there_is_more(reader: ReaderStage) -> None:
     asker = reader.ask(1, 0, wait=5)
     assert asker.answers == []
     reader.write(1, b"more")
@@ -76,7 +76,7 @@ def test_a_follower_hears_when_there_is_more(reader: Reader) -> None:
     assert len(asker.answers) == 1
 
 
-def test_a_follower_of_a_torn_end_waits_until_there_is_more(reader: Reader) -> None:
+def test_a_follower_of_a_torn_end_waits_until_there_is_more(reader: ReaderStage) -> None:
     reader.write(1, b"torn")
     asked = messages.ReadOutput(id=1, offset=0, known=4, wait_seconds=5)
     asker = reader.actor.ask(asked)
@@ -86,7 +86,7 @@ def test_a_follower_of_a_torn_end_waits_until_there_is_more(reader: Reader) -> N
     assert asker.answer == page(b"torn+", 5)
 
 
-def test_a_follower_waits_for_a_limited_time(reader: Reader) -> None:
+def test_a_follower_waits_for_a_limited_time(reader: ReaderStage) -> None:
     first = reader.ask(1, 0, wait=3, peer=b"a")
     second = reader.ask(1, 0, wait=1e9, peer=b"b")
     assert reader.patience == pytest.approx(3, abs=0.01)
@@ -99,7 +99,7 @@ def test_a_follower_waits_for_a_limited_time(reader: Reader) -> None:
     assert reader.patience is None
 
 
-def test_output_that_nobody_told_of_is_found_when_the_time_is_over(reader: Reader) -> None:
+def test_output_that_nobody_told_of_is_found_when_the_time_is_over(reader: ReaderStage) -> None:
     asker = reader.ask(1, 0, wait=3)
     reader.write(1, b"untold")
     reader.now += 3.01
@@ -107,20 +107,20 @@ def test_output_that_nobody_told_of_is_found_when_the_time_is_over(reader: Reade
     assert asker.answer == page(b"untold", 6)
 
 
-def test_a_new_question_of_a_follower_ends_the_wait_of_its_last_one(reader: Reader) -> None:
+def test_a_new_question_of_a_follower_ends_the_wait_of_its_last_one(reader: ReaderStage) -> None:
     waiting, other = reader.ask(1, 0, wait=5), reader.ask(1, 0, wait=5, peer=b"other")
     last = reader.ask(1, 0)
     assert (waiting.answer, last.answer) == (page(b"", 0), page(b"", 0))
     assert other.answers == []
 
 
-def test_too_many_waits_are_refused(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_waits_are_refused(reader: ReaderStage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "OUTPUT_WAITS_MAX", 1)
     reader.ask(1, 0, wait=5)
     assert reader.ask(2, 0, wait=5).refusal[0] == "BusyError"
 
 
-def test_a_file_that_cannot_be_read_is_told(reader: Reader) -> None:
+def test_a_file_that_cannot_be_read_is_told(reader: ReaderStage) -> None:
     Path(spool.output_path(reader.stage.places.queue, 1)).mkdir(parents=True)
     assert reader.ask(1, 0).refusal[0] == "StorageError"
     waiting = reader.ask(2, 0, wait=5)

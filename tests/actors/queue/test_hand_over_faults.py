@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.actors.operations.unlock import PIN, OpUnlock
 from tests.actors.queue.queue_stage import ENDED, Queue, refuse, spec
 from tests.actors.runtime.stage import Stage, Staged, Timer
 from tests.actors.scheduling.schedules import schedule, verdict
@@ -18,7 +19,7 @@ from ganger.actors.queue import recovery
 from ganger.actors.queue.job_queue import JobQueue
 from ganger.actors.queue.job_table import Phase
 from ganger.actors.supervision.supervisor import Ending, Supervisor
-from ganger.storage import jobs, lock_files, opcodes, settings
+from ganger.storage import jobs, lock_files, settings
 from ganger.storage.jobs import JobStatus
 from ganger.storage.opcodes import catalogue
 from ganger.storage.queue_files.job_files import QueueDirectory
@@ -218,17 +219,6 @@ def test_word_of_an_earlier_incarnation_does_not_restart_the_present_one(
 
 
 # Secrets.
-class OpUnlock(opcodes.Opcode, kw_only=True):
-    op_id = "OP_UNLOCK"
-    secret_fields = ("pin",)
-    pin: str
-
-    def run(self, context: opcodes.OperationContext) -> str:
-        context.log("unlocked")
-        return "done"
-
-
-PIN = "4711-very-secret"
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.actors.job.test_job import Line
+from tests.actors.job.test_job import FakeLink
 from tests.actors.queue.queue_stage import DELAY, Queue, refuse, spec
 
 from ganger.actors.execution.executor import ChannelAddress
@@ -272,7 +272,7 @@ def declare_wasteful(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(catalogue._from_users, "OP_WASTEFUL", Wasteful)
 
 
-def run(folder: Path, line: Line, *ops: dict[str, Any]) -> jobs.Job:
+def run(folder: Path, line: FakeLink, *ops: dict[str, Any]) -> jobs.Job:
     """Run a job to its end; what its file says then."""
     entries = [jobs.OpcodeEntry(input=fields) for fields in ops]
     body = jobs.encode_job(jobs.Job(id=5, ops=entries, extra={jobs.STATE_SERIAL_KEY: 1}))
@@ -283,7 +283,7 @@ def run(folder: Path, line: Line, *ops: dict[str, Any]) -> jobs.Job:
     return jobs.decode_job((folder / "job-5").read_bytes())
 
 
-class OpenGate(Line):
+class OpenGate(FakeLink):
     """Nothing holds the next opcode; every message must fit into a frame."""
 
     def send(self, message: messages.Message, number: int) -> bool:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.actors.operations.unlock import OpUnlock
 from tests.actors.queue.queue_stage import DELAY, Queue, spec
 
 from ganger.actors.queue import repeating
-from ganger.storage import jobs, opcodes
+from ganger.storage import jobs
 from ganger.storage.jobs import JobStatus
 from ganger.storage.opcodes import catalogue
 from ganger.transport import messages
@@ -178,17 +179,6 @@ def test_a_repeated_retry_is_the_same_and_a_submission_under_its_key_is_not(queu
     assert (again.ids, again.is_repeat) == ([2], True)
     assert "is not job 2" in retry(ops=[FALSE]).refusal[1]
     assert "is not job 2" in refusal(queue, job(TRUE))
-
-
-class OpUnlock(opcodes.Opcode, kw_only=True):
-    """An opcode with a secret."""
-
-    op_id = "OP_UNLOCK"
-    secret_fields = ("pin",)
-    pin: str
-
-    def run(self, context: opcodes.OperationContext) -> None:
-        """Do nothing."""
 
 
 def test_a_secret_is_in_no_digest(monkeypatch: pytest.MonkeyPatch) -> None:

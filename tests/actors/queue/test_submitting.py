@@ -337,7 +337,7 @@ def test_jobs_of_the_same_submission_exist() -> None:
     submitting.check_targets(made, 100, ().__contains__)
 
 
-class OpUnlock(opcodes.Opcode, kw_only=True):
+class OpUnlockAll(opcodes.Opcode, kw_only=True):
     """An opcode with a secret that has parts."""
 
     op_id = "OP_UNLOCK"
@@ -350,7 +350,7 @@ class OpUnlock(opcodes.Opcode, kw_only=True):
 
 @pytest.fixture(name="unlock")
 def declare_unlock(monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setitem(catalogue._from_users, "OP_UNLOCK", OpUnlock)
+    monkeypatch.setitem(catalogue._from_users, "OP_UNLOCK", OpUnlockAll)
     return "OP_UNLOCK"
 
 

@@ -221,7 +221,7 @@ def test_a_page_that_was_asked_for_under_older_rules_leads_to_nothing(stage: Sta
 # Windows.
 
 
-class Clock:
+class WindowClock:
     """The wall clock and the timers of the evaluator."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
@@ -245,17 +245,17 @@ class Clock:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+def clock(monkeypatch: pytest.MonkeyPatch) -> WindowClock:
     monkeypatch.setattr(Timer, "made", [], raising=False)
-    return Clock(monkeypatch)
+    return WindowClock(monkeypatch)
 
 
-def test_without_windows_nobody_looks_at_the_clock(stage: Stage, clock: Clock) -> None:
+def test_without_windows_nobody_looks_at_the_clock(stage: Stage, clock: WindowClock) -> None:
     obey(stage, ON_IDS, REJECTS)
     assert clock.waits == []
 
 
-def test_a_rule_begins_and_ends_with_its_window(stage: Stage, clock: Clock) -> None:
+def test_a_rule_begins_and_ends_with_its_window(stage: Stage, clock: WindowClock) -> None:
     evaluator, before = obey(stage, rule(valid_from=1_010.0, valid_until=1_020.0))
     chains = [before]
     for now, action in ((1_010.0, "PAUSE"), (1_020.0, "ACCEPT")):
@@ -274,7 +274,7 @@ def test_a_rule_begins_and_ends_with_its_window(stage: Stage, clock: Clock) -> N
 
 
 def test_a_distant_window_is_compared_with_the_clock_from_time_to_time(
-    stage: Stage, clock: Clock
+    stage: Stage, clock: WindowClock
 ) -> None:
     # Somebody may set the clock.
     evaluator, _ = obey(stage, rule(valid_from=clock.now + 86_400))
@@ -284,14 +284,16 @@ def test_a_distant_window_is_compared_with_the_clock_from_time_to_time(
     assert stage.told == []
 
 
-def test_a_window_that_opens_may_reject_what_is_in_the_queue(stage: Stage, clock: Clock) -> None:
+def test_a_window_that_opens_may_reject_what_is_in_the_queue(
+    stage: Stage, clock: WindowClock
+) -> None:
     evaluator, _ = obey(stage, REJECTS | {"valid_from": 1_010.0})
     clock.now = 1_010.0
     evaluator.notify(messages.WindowDue())
     assert stage.take_one(messages.SweepJobs, to="job_queue").after == 0
 
 
-def test_new_rules_and_the_end_stop_the_timer(stage: Stage, clock: Clock) -> None:
+def test_new_rules_and_the_end_stop_the_timer(stage: Stage, clock: WindowClock) -> None:
     evaluator, _ = obey(stage, rule(valid_from=1_010.0))
     evaluator.notify(RulesChanged(rules=[rule(valid_from=1_020.0)]))
     assert (clock.canceled, clock.waits) == (1, [10.0, 20.0])

@@ -36,7 +36,7 @@ def body(job_id: int, serial: int, *statuses: JobStatus, livelock: str | None = 
     return jobs.encode_job(jobs.Job(id=job_id, ops=ops, livelock=livelock, extra=extra))
 
 
-class Disk:
+class Damaged:
     """A data directory with jobs 1 to 3 in it, 4 in the archive, and a journal of all four."""
 
     def __init__(self, root: Path) -> None:
@@ -96,8 +96,8 @@ class Disk:
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Disk]:
-    made = Disk(tmp_path)
+def disk(tmp_path: Path) -> Iterator[Damaged]:
+    made = Damaged(tmp_path)
     yield made
     for held in made.held:
         held.remove()
@@ -106,144 +106,144 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
 # Damage of each kind that can be repaired.
 
 
-def lose_version(disk: Disk) -> None:
+def lose_version(disk: Damaged) -> None:
     (disk.queue / "version").unlink()
 
 
-def tear_version(disk: Disk) -> None:
+def tear_version(disk: Damaged) -> None:
     (disk.queue / "version").write_bytes(b"")
 
 
-def close_job(disk: Disk) -> None:
+def close_job(disk: Damaged) -> None:
     disk.file(1).chmod(0o040)
 
 
-def lose_serial(disk: Disk) -> None:
+def lose_serial(disk: Damaged) -> None:
     (disk.queue / "serial").unlink()
 
 
-def write_an_endless_serial(disk: Disk) -> None:
+def write_an_endless_serial(disk: Damaged) -> None:
     (disk.queue / "serial").write_bytes(b"9" * 5_000)
 
 
-def scribble_serial(disk: Disk) -> None:
+def scribble_serial(disk: Damaged) -> None:
     (disk.queue / "serial").write_bytes(b"four\n")
 
 
-def forget_a_state(disk: Disk) -> None:
+def forget_a_state(disk: Damaged) -> None:
     disk.file(1).write_bytes(body(1, 1, RUNNING))
 
 
-def lose_a_journaled_job(disk: Disk) -> None:
+def lose_a_journaled_job(disk: Damaged) -> None:
     disk.file(1).unlink()
 
 
-def tear_a_journaled_job(disk: Disk) -> None:
+def tear_a_journaled_job(disk: Damaged) -> None:
     disk.file(1).write_bytes(body(1, 2, SUCCESS)[:20])
 
 
-def move_back(disk: Disk) -> None:
+def move_back(disk: Damaged) -> None:
     shutil.move(disk.places.archive / "0/job-4", disk.file(4))
 
 
-def tear_what_was_moved_back(disk: Disk) -> None:
+def tear_what_was_moved_back(disk: Damaged) -> None:
     move_back(disk)
     disk.file(4).write_bytes(b"{")
 
 
-def lose_from_the_archive(disk: Disk) -> None:
+def lose_from_the_archive(disk: Damaged) -> None:
     (disk.places.archive / "0/job-4").unlink()
 
 
-def damage_the_journal(disk: Disk) -> None:
+def damage_the_journal(disk: Damaged) -> None:
     path = disk.journal(StateStored(2, 2, body(2, 2, ERROR)), StateStored(3, 1, body(3, 1, QUEUED)))
     data = bytearray(path.read_bytes())
     data[data.index(b"OP_TEST_DELAY")] ^= 1
     path.write_bytes(data)
 
 
-def rename_a_job(disk: Disk) -> None:
+def rename_a_job(disk: Damaged) -> None:
     disk.file(2).rename(disk.queue / "job-0002")
 
 
-def copy_under_another_name(disk: Disk) -> None:
+def copy_under_another_name(disk: Damaged) -> None:
     shutil.copy(disk.file(2), disk.queue / "job-0002")
 
 
-def archive_elsewhere(disk: Disk) -> None:
+def archive_elsewhere(disk: Damaged) -> None:
     (disk.places.archive / "7").mkdir()
     (disk.places.archive / "7/job-5").write_bytes(body(5, 1, SUCCESS))
     (disk.queue / "serial").write_bytes(b"5\n")
 
 
-def add_torn_job(disk: Disk) -> None:
+def add_torn_job(disk: Damaged) -> None:
     disk.file(9).write_bytes(b'{"id": 9')
 
 
-def add_folder_as_job(disk: Disk) -> None:
+def add_folder_as_job(disk: Damaged) -> None:
     disk.file(9).mkdir()
 
 
-def add_pipe_as_job(disk: Disk) -> None:
+def add_pipe_as_job(disk: Damaged) -> None:
     os.mkfifo(disk.file(9))
 
 
-def add_link_to_nowhere(disk: Disk) -> None:
+def add_link_to_nowhere(disk: Damaged) -> None:
     disk.file(9).symlink_to("nowhere")
 
 
-def add_foreign_job(disk: Disk) -> None:
+def add_foreign_job(disk: Damaged) -> None:
     shutil.copy(disk.file(2), disk.file(9))
 
 
-def add_job_of_an_impossible_id(disk: Disk) -> None:
+def add_job_of_an_impossible_id(disk: Damaged) -> None:
     disk.file(10**20).write_bytes(body(10**20, 1, SUCCESS))
 
 
-def copy_into_the_archive(disk: Disk) -> None:
+def copy_into_the_archive(disk: Damaged) -> None:
     shutil.copy(disk.file(2), disk.places.archive / "0/job-2")
 
 
-def tear_an_archived_job(disk: Disk) -> None:
+def tear_an_archived_job(disk: Damaged) -> None:
     (disk.places.archive / "0/job-3").write_bytes(b"\xff\xfe")
 
 
-def tear_a_journaled_archived_job(disk: Disk) -> None:
+def tear_a_journaled_archived_job(disk: Damaged) -> None:
     (disk.places.archive / "0/job-4").write_bytes(b"")
 
 
-def leave_input_of_nobody(disk: Disk) -> None:
+def leave_input_of_nobody(disk: Damaged) -> None:
     disk.places.spool.mkdir()
     (disk.places.spool / "job-5-input-0").write_bytes(b"never answered")
     (disk.places.spool / "job-3-input-0").write_bytes(b"of job 3")
 
 
-def leave_output_behind_in_the_queue(disk: Disk) -> None:
+def leave_output_behind_in_the_queue(disk: Damaged) -> None:
     disk.places.spool.mkdir()
     (disk.places.spool / "job-4-output").write_bytes(OUTPUT)
 
 
-def archive_output_too_early(disk: Disk) -> None:
+def archive_output_too_early(disk: Damaged) -> None:
     (disk.places.archive / "0/spool").mkdir()
     (disk.places.archive / "0/spool/job-2-output").write_bytes(OUTPUT)
     (disk.places.archive / "0/spool/job-4-input-1").write_bytes(b"of job 4")
 
 
-def leave_a_lock_file(disk: Disk) -> None:
+def leave_a_lock_file(disk: Damaged) -> None:
     (disk.places.lock_files / "job_000001_1").touch()
     (disk.places.lock_files / "ganger-daemon_1").touch()
 
 
-def tear_locks(disk: Disk) -> None:
+def tear_locks(disk: Damaged) -> None:
     disk.places.locks.write_bytes(b"[[")
 
 
-def leave_temporary_files(disk: Disk) -> None:
+def leave_temporary_files(disk: Damaged) -> None:
     (disk.queue / ".tmp-job-1.7.0").write_bytes(b"half")
     (disk.places.data / ".tmp-locks.data.7.0").write_bytes(b"half")
 
 
-DAMAGES: dict[Callable[[Disk], None], set[Kind]] = {
+DAMAGES: dict[Callable[[Damaged], None], set[Kind]] = {
     lose_version: {Kind.VERSION_MISSING},
     tear_version: {Kind.VERSION_TORN},
     close_job: {Kind.MODE},
@@ -280,7 +280,7 @@ DAMAGES: dict[Callable[[Disk], None], set[Kind]] = {
 damages = pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
 
 
-def test_a_directory_in_order_is_clean(disk: Disk) -> None:
+def test_a_directory_in_order_is_clean(disk: Damaged) -> None:
     before = disk.content()
     assert disk.kinds() == []
     assert disk.repair() == ([], [])
@@ -295,7 +295,7 @@ def test_everything_that_can_be_repaired_is_damaged_here_and_has_its_action() ->
 
 @damages
 def test_damage_is_found_and_looking_changes_nothing(
-    disk: Disk, damage: Callable[[Disk], None]
+    disk: Damaged, damage: Callable[[Damaged], None]
 ) -> None:
     damage(disk)
     before = disk.content()
@@ -305,7 +305,7 @@ def test_damage_is_found_and_looking_changes_nothing(
 
 @damages
 def test_damage_is_repaired_and_a_second_repair_does_nothing(
-    disk: Disk, damage: Callable[[Disk], None]
+    disk: Damaged, damage: Callable[[Damaged], None]
 ) -> None:
     damage(disk)
     outcomes, left = disk.repair()
@@ -318,7 +318,9 @@ def test_damage_is_repaired_and_a_second_repair_does_nothing(
 
 
 @damages
-def test_after_a_repair_the_jobs_are_all_there(disk: Disk, damage: Callable[[Disk], None]) -> None:
+def test_after_a_repair_the_jobs_are_all_there(
+    disk: Damaged, damage: Callable[[Damaged], None]
+) -> None:
     damage(disk)
     disk.repair()
     directory = job_files.QueueDirectory(disk.places)
@@ -334,7 +336,7 @@ def test_after_a_repair_the_jobs_are_all_there(disk: Disk, damage: Callable[[Dis
 
 @damages
 def test_a_repair_deletes_nothing_but_what_means_nothing(
-    disk: Disk, damage: Callable[[Disk], None]
+    disk: Damaged, damage: Callable[[Damaged], None]
 ) -> None:
     damage(disk)
     before = disk.content()
@@ -353,7 +355,7 @@ def test_a_repair_deletes_nothing_but_what_means_nothing(
 # Particular repairs.
 
 
-def test_a_quarantined_file_keeps_its_name_and_gives_way_to_none(disk: Disk) -> None:
+def test_a_quarantined_file_keeps_its_name_and_gives_way_to_none(disk: Damaged) -> None:
     for text in (b"one", b"two", b"three"):
         disk.file(9).write_bytes(text)
         disk.repair()
@@ -362,7 +364,9 @@ def test_a_quarantined_file_keeps_its_name_and_gives_way_to_none(disk: Disk) -> 
     assert job_files.QueueDirectory(disk.places).highest_quarantined_id() == 9
 
 
-def test_an_id_in_quarantine_is_not_given_again_whatever_else_is_lost(disk: Disk) -> None:
+def test_an_id_in_quarantine_is_not_given_again_whatever_else_is_lost(
+    disk: Damaged,
+) -> None:
     add_torn_job(disk)
     disk.repair()
     (disk.queue / "serial").unlink()
@@ -371,7 +375,7 @@ def test_an_id_in_quarantine_is_not_given_again_whatever_else_is_lost(disk: Disk
     assert (disk.queue / "serial").read_bytes() == b"9\n"
 
 
-def test_a_misplaced_file_does_not_take_the_place_of_another_one(disk: Disk) -> None:
+def test_a_misplaced_file_does_not_take_the_place_of_another_one(disk: Damaged) -> None:
     other = body(2, 7, SUCCESS)
     (disk.queue / "job-0002").write_bytes(other)
     disk.repair()
@@ -379,7 +383,7 @@ def test_a_misplaced_file_does_not_take_the_place_of_another_one(disk: Disk) -> 
     assert (disk.places.quarantine / "job-0002").read_bytes() == other
 
 
-def test_a_damaged_segment_is_copied_once_and_left_in_place(disk: Disk) -> None:
+def test_a_damaged_segment_is_copied_once_and_left_in_place(disk: Damaged) -> None:
     damage_the_journal(disk)
     segment = max(disk.places.journal.iterdir())
     before = segment.read_bytes()
@@ -390,7 +394,7 @@ def test_a_damaged_segment_is_copied_once_and_left_in_place(disk: Disk) -> None:
     assert left == [Kind.JOURNAL_TORN, Kind.QUARANTINED]
 
 
-def test_the_file_of_a_living_process_is_not_touched(disk: Disk) -> None:
+def test_the_file_of_a_living_process_is_not_touched(disk: Damaged) -> None:
     lock_file = disk.live(1)
     older = body(1, 1, RUNNING, livelock=lock_file)
     disk.file(1).write_bytes(older)
@@ -400,7 +404,7 @@ def test_the_file_of_a_living_process_is_not_touched(disk: Disk) -> None:
     assert disk.content() == before
 
 
-def test_a_torn_file_of_a_living_process_is_not_touched(disk: Disk) -> None:
+def test_a_torn_file_of_a_living_process_is_not_touched(disk: Damaged) -> None:
     disk.live(9)
     disk.file(9).write_bytes(b"torn")
     outcomes, left = disk.repair()
@@ -409,7 +413,7 @@ def test_a_torn_file_of_a_living_process_is_not_touched(disk: Disk) -> None:
     assert disk.file(9).read_bytes() == b"torn"
 
 
-def test_locks_that_are_unreadable_stay_while_a_job_lives(disk: Disk) -> None:
+def test_locks_that_are_unreadable_stay_while_a_job_lives(disk: Damaged) -> None:
     disk.file(1).write_bytes(body(1, 3, RUNNING, livelock=disk.live(1)))
     tear_locks(disk)
     assert disk.repair() == ([], [Kind.LOCKS_UNREADABLE_ALIVE])
@@ -429,7 +433,7 @@ def test_locks_that_are_unreadable_stay_while_a_job_lives(disk: Disk) -> None:
     ],
 )
 def test_what_is_for_people_to_decide_is_left_alone(
-    disk: Disk, name: str, data: bytes, kind: Kind
+    disk: Damaged, name: str, data: bytes, kind: Kind
 ) -> None:
     path = disk.places.data / name
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -441,13 +445,13 @@ def test_what_is_for_people_to_decide_is_left_alone(
         assert path.read_bytes() == data
 
 
-def test_an_archived_job_that_has_not_ended_is_told(disk: Disk) -> None:
+def test_an_archived_job_that_has_not_ended_is_told(disk: Damaged) -> None:
     (disk.places.archive / "0/job-5").write_bytes(body(5, 1, RUNNING))
     _, left = disk.repair()
     assert left == [Kind.ARCHIVED_UNFINISHED]
 
 
-def test_a_segment_that_cannot_be_read_stops_repairs_of_job_files(disk: Disk) -> None:
+def test_a_segment_that_cannot_be_read_stops_repairs_of_job_files(disk: Damaged) -> None:
     (disk.places.journal / "00000009.journal").mkdir()
     add_torn_job(disk)
     outcomes, left = disk.repair()
@@ -456,7 +460,7 @@ def test_a_segment_that_cannot_be_read_stops_repairs_of_job_files(disk: Disk) ->
     assert disk.file(9).read_bytes() == b'{"id": 9'
 
 
-def test_foreign_and_kept_files_are_told_or_ignored_and_left(disk: Disk) -> None:
+def test_foreign_and_kept_files_are_told_or_ignored_and_left(disk: Damaged) -> None:
     for name in ("notes", "job-1.bak", "archive/readme", "archive/0/job-x", "journal/old"):
         (disk.queue / name).write_bytes(b"mine")
     for name in (".spare-1-1-1", "drain"):
@@ -467,7 +471,7 @@ def test_foreign_and_kept_files_are_told_or_ignored_and_left(disk: Disk) -> None
 
 
 def test_a_repair_that_the_disk_refuses_is_told_and_tried_once(
-    disk: Disk, monkeypatch: pytest.MonkeyPatch
+    disk: Damaged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add_torn_job(disk)
 
@@ -492,14 +496,16 @@ def test_a_directory_without_a_queue_is_refused(tmp_path: Path) -> None:
     assert caught.value.text == f"{tmp_path}/queue: there is no queue directory"
 
 
-def test_a_queue_of_another_version_is_refused(disk: Disk) -> None:
+def test_a_queue_of_another_version_is_refused(disk: Damaged) -> None:
     (disk.queue / "version").write_bytes(b"2\n")
     with pytest.raises(errors.DataDirectoryError) as caught:
         disk.repair()
     assert caught.value.text == f"{disk.queue}/version: queue version '2', expected 1"
 
 
-def test_a_journal_of_another_version_is_refused_before_anything_changes(disk: Disk) -> None:
+def test_a_journal_of_another_version_is_refused_before_anything_changes(
+    disk: Damaged,
+) -> None:
     later = _packed(SegmentBegun(journal.FORMAT_VERSION + 1, 4))
     path = disk.places.journal / "00000009.journal"
     path.write_bytes(later)
@@ -511,7 +517,9 @@ def test_a_journal_of_another_version_is_refused_before_anything_changes(disk: D
     assert disk.content() == before
 
 
-def test_a_living_daemon_is_seen_also_when_its_hold_on_the_directory_is_lost(disk: Disk) -> None:
+def test_a_living_daemon_is_seen_also_when_its_hold_on_the_directory_is_lost(
+    disk: Damaged,
+) -> None:
     held = lock_files.create(disk.places.lock_files, "ganger-daemon_1")
     disk.held.append(held)
     with pytest.raises(errors.DirectoryLockedError) as caught:
@@ -520,20 +528,20 @@ def test_a_living_daemon_is_seen_also_when_its_hold_on_the_directory_is_lost(dis
     assert caught.value.text == told
 
 
-def test_only_the_owner_may_repair(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_owner_may_repair(disk: Damaged, monkeypatch: pytest.MonkeyPatch) -> None:
     ownership.require_own(disk.places, "fsck --repair")
     monkeypatch.setattr(os, "geteuid", lambda: disk.queue.stat().st_uid + 1)
     with pytest.raises(errors.DataDirectoryError, match="run it as its owner"):
         ownership.require_own(disk.places, "fsck --repair")
 
 
-def test_the_reader_is_told_how_far_it_is(disk: Disk) -> None:
+def test_the_reader_is_told_how_far_it_is(disk: Damaged) -> None:
     told: list[tuple[int, int]] = []
     survey.survey(disk.places, lambda done, total: told.append((done, total)))
     assert told == [(0, 4), (1, 4), (2, 4), (3, 4), (4, 4)]
 
 
-def test_damaged_output_is_found_and_left_as_it_is(disk: Disk) -> None:
+def test_damaged_output_is_found_and_left_as_it_is(disk: Damaged) -> None:
     kinds = disk.kinds()
     disk.places.spool.mkdir()
     (disk.places.spool / "job-3-output").write_bytes(OUTPUT + b"torn")

@@ -39,7 +39,7 @@ CANCELED = (3, 5, 8)
 DELAY: dict[str, Any] = {"OP_ID": "OP_TEST_DELAY", "duration": 0.001}
 
 
-class Known(msgspec.Struct, frozen=True):
+class KnownJob(msgspec.Struct, frozen=True):
     """A job as it was before anything was damaged."""
 
     body: bytes
@@ -48,7 +48,7 @@ class Known(msgspec.Struct, frozen=True):
     """Its states that the journal holds, up to the last."""
 
 
-def make_healthy(root: Path) -> dict[int, Known]:
+def make_healthy(root: Path) -> dict[int, KnownJob]:
     """Make a directory with a journal in ``root``, and one without in ``root``-cut."""
     with pytest.MonkeyPatch.context() as patch:
         stage = Stage(root)
@@ -105,13 +105,13 @@ def _run(queue: Queue, job_id: int, status: JobStatus) -> None:
     queue.stage.told.clear()
 
 
-def _known(queue: Staged[JobQueue], kept: Journal) -> dict[int, Known]:
+def _known(queue: Staged[JobQueue], kept: Journal) -> dict[int, KnownJob]:
     listed = queue.ask(messages.ListJobs(archived=True, limit=1_000))
     known = {}
     states = _states(kept)
     for row in listed.answer_as(messages.JobRows).rows:
         asked = queue.ask(messages.ReadJob(id=row.id))
-        known[row.id] = Known(asked.answer_as(messages.JobDocument).body, row, states[row.id])
+        known[row.id] = KnownJob(asked.answer_as(messages.JobDocument).body, row, states[row.id])
     queue.close()
     return known
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from tests.torture.damage.damages import Damage
-from tests.torture.damage.healthy import JOBS, Known
+from tests.torture.damage.healthy import JOBS, KnownJob
 
 from ganger.storage import errors, job_bounds, jobs
 from ganger.transport import messages
@@ -43,7 +43,7 @@ def named_ids(lines: list[str]) -> set[int]:
 
 
 def judge(
-    healthy: dict[int, Known], damages: list[Damage], seen: Seen, *, has_journal: bool
+    healthy: dict[int, KnownJob], damages: list[Damage], seen: Seen, *, has_journal: bool
 ) -> str:
     """What is not as promised; nothing: all is well."""
     hit = frozenset[int]().union(*(damage.jobs for damage in damages))
@@ -68,7 +68,7 @@ def judge(
     return _names(damages, seen)
 
 
-def _untouched(job_id: int, known: Known, seen: Seen) -> str:
+def _untouched(job_id: int, known: KnownJob, seen: Seen) -> str:
     if seen.rows.get(job_id) != known.row:
         return f"job {job_id} was not hit, and is {seen.rows.get(job_id)}, not {known.row}"
     if seen.bodies[job_id] != known.body:
@@ -78,7 +78,7 @@ def _untouched(job_id: int, known: Known, seen: Seen) -> str:
     return ""
 
 
-def _healed_or_named(job_id: int, known: Known, seen: Seen, *, must_be_healed: bool) -> str:
+def _healed_or_named(job_id: int, known: KnownJob, seen: Seen, *, must_be_healed: bool) -> str:
     row, body = seen.rows.get(job_id), seen.bodies[job_id]
     is_named = job_id in seen.named_ids
     if row is None and is_named and not must_be_healed:

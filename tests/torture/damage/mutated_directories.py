@@ -20,7 +20,7 @@ from unittest import mock
 from tests.actors.runtime.stage import Stage, Staged, Timer
 from tests.torture.damage import contents
 from tests.torture.damage.damages import JOB_MUTATIONS, OTHER_MUTATIONS, Damage
-from tests.torture.damage.healthy import DELAY, Known, make_healthy
+from tests.torture.damage.healthy import DELAY, KnownJob, make_healthy
 from tests.torture.damage.judging import Seen, allowed_ids, judge
 from tests.torture.damage.ordinary_user import modes_obeyed
 from tests.torture.damage.with_daemon import look_at_daemon
@@ -58,7 +58,9 @@ def run_mutated_directories(count: int, seed: int, folder: Path) -> Tally:
     return tally
 
 
-def _run_case(tally: Tally, seed: int, case: int, folder: Path, healthy: dict[int, Known]) -> None:
+def _run_case(
+    tally: Tally, seed: int, case: int, folder: Path, healthy: dict[int, KnownJob]
+) -> None:
     chance = random.Random(f"{seed}-{case}")
     has_journal = chance.random() < 0.5
     is_daemon = case % DAEMON_EVERY == DAEMON_EVERY - 1
@@ -102,7 +104,7 @@ def do_damage(places: Places, damages: list[Damage], chance: random.Random) -> N
 
 def _look(
     place: Path,
-    healthy: dict[int, Known],
+    healthy: dict[int, KnownJob],
     damages: list[Damage],
     *,
     has_journal: bool,
@@ -131,7 +133,7 @@ def _look(
     return _look_again(place, healthy, seen, new)
 
 
-def _start(place: Path, healthy: dict[int, Known]) -> tuple[Seen, int]:
+def _start(place: Path, healthy: dict[int, KnownJob]) -> tuple[Seen, int]:
     """What a queue on this directory shows, and the id of a job that it takes."""
     with modes_obeyed():
         opened = Opened(place)
@@ -147,7 +149,7 @@ def _start(place: Path, healthy: dict[int, Known]) -> tuple[Seen, int]:
             opened.close()
 
 
-def _look_again(place: Path, healthy: dict[int, Known], first: Seen, new: int) -> str:
+def _look_again(place: Path, healthy: dict[int, KnownJob], first: Seen, new: int) -> str:
     """The next start finds the same, and the new job."""
     second, _ = _start(place, {**healthy, new: next(iter(healthy.values()))})
     if new not in second.rows:
@@ -176,7 +178,7 @@ class Opened:
         self.actor.ask(none)
         self.stage.told.clear()
 
-    def look(self, healthy: dict[int, Known]) -> Seen:
+    def look(self, healthy: dict[int, KnownJob]) -> Seen:
         """Everything that can be seen of the jobs."""
         listed = self.actor.ask(messages.ListJobs(archived=True, limit=1_000))
         rows = {row.id: row for row in listed.answer_as(messages.JobRows).rows}

@@ -9,13 +9,13 @@ import pytest
 from tests.actors.runtime.stage import Timer
 from tests.torture.damage import mutated_directories
 from tests.torture.damage.damages import Damage
-from tests.torture.damage.healthy import JOBS, Known, make_healthy
+from tests.torture.damage.healthy import JOBS, KnownJob, make_healthy
 
 from ganger.storage import settings
 
 
 @pytest.fixture
-def healthy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[int, Known]:
+def healthy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[int, KnownJob]:
     monkeypatch.setattr("threading.Timer", Timer)
     monkeypatch.setattr(settings, "TEMPORARY_REST_SECONDS", 0.0)
     monkeypatch.setattr(Timer, "made", [], raising=False)
@@ -23,7 +23,7 @@ def healthy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[int, Known]
 
 
 def test_the_id_of_a_lost_job_is_given_again_where_the_serial_is_lost_too(
-    tmp_path: Path, healthy: dict[int, Known]
+    tmp_path: Path, healthy: dict[int, KnownJob]
 ) -> None:
     place = tmp_path / "case"
     shutil.copytree(tmp_path / "healthy-cut", place, symlinks=True)

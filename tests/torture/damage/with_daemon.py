@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.torture.damage.damages import Damage
-    from tests.torture.damage.healthy import Known
+    from tests.torture.damage.healthy import KnownJob
 
     from ganger import Client
 
@@ -29,7 +29,7 @@ DEADLINE_SECONDS = 30.0
 
 
 def look_at_daemon(
-    place: Path, healthy: dict[int, Known], damages: list[Damage], *, has_journal: bool
+    place: Path, healthy: dict[int, KnownJob], damages: list[Damage], *, has_journal: bool
 ) -> str:
     """What is not as promised about a daemon on this directory; nothing: all is well."""
     # Ends whatever was started, also if this fails.
@@ -76,7 +76,7 @@ def _refused(daemon: Daemon, damages: list[Damage]) -> str:
 
 
 def _look(
-    daemon: Daemon, healthy: dict[int, Known], damages: list[Damage], *, has_journal: bool
+    daemon: Daemon, healthy: dict[int, KnownJob], damages: list[Damage], *, has_journal: bool
 ) -> str:
     hit = frozenset[int]().union(*(damage.jobs for damage in damages))
     gone = frozenset[int]().union(*(damage.gone for damage in damages))
@@ -122,7 +122,7 @@ def _uncommented(job: JobInfo) -> JobInfo:
     return msgspec.structs.replace(job, ops=ops)
 
 
-def _is_same(found: JobInfo, known: Known) -> bool:
+def _is_same(found: JobInfo, known: KnownJob) -> bool:
     before = job_views.job_info(known.body, archived=known.row.archived)
     return found == before if before.is_final else _asked(found) == _asked(before)
 

@@ -43,7 +43,7 @@ SEVERAL = 40
 """Of large ones, enough to be over the limit if each is kept."""
 
 
-class Scene:
+class Attacked:
     """A daemon, an ordinary client of it, and everything that attacks it."""
 
     def __init__(self, stack: ExitStack, daemon: Daemon, dice: random.Random) -> None:
@@ -109,7 +109,7 @@ class Scene:
 class Attack(NamedTuple):
     """``is_long``: it is left out where time is short."""
 
-    run: Callable[[Scene], None]
+    run: Callable[[Attacked], None]
     is_long: bool = False
     is_remote: bool = False
     """Whether the daemon has a remote door."""
@@ -140,7 +140,7 @@ def _try(attack: Attack, place: Path, dice: random.Random) -> tuple[str, int]:
     place.mkdir()
     options = ("--remote", "tcp://127.0.0.1:*") if attack.is_remote else ()
     with Daemon(place, *options, files_max=attack.files_max) as daemon, ExitStack() as stack:
-        scene = Scene(stack, daemon, dice)
+        scene = Attacked(stack, daemon, dice)
         scene.serve()
         before = Look(scene.client)
         try:
@@ -160,14 +160,14 @@ def _lives(pid: int) -> bool:
 # ---------------------------------------------------------------- peers that do not speak
 
 
-def _silent_peers(scene: Scene) -> None:
+def _silent_peers(scene: Attacked) -> None:
     """Some never greet, some greet and say nothing more."""
     for _ in range(100):
         scene.connect(is_polite=False)
         scene.connect()
 
 
-def _a_crowd_that_says_nothing(scene: Scene) -> None:
+def _a_crowd_that_says_nothing(scene: Attacked) -> None:
     """More than a door has places; those that find none try again, and an ordinary client too."""
     silent = socket.SOCK_STREAM | socket.SOCK_NONBLOCK
     end = time.monotonic() + CROWD_SECONDS
@@ -185,7 +185,7 @@ def _a_crowd_that_says_nothing(scene: Scene) -> None:
         scene.serve()
 
 
-def _a_remote_crowd_without_a_key(scene: Scene) -> None:
+def _a_remote_crowd_without_a_key(scene: Attacked) -> None:
     """What the remote door suffers the local one does not notice."""
     [port] = [
         int(endpoint.rpartition(":")[2])
@@ -203,7 +203,7 @@ def _a_remote_crowd_without_a_key(scene: Scene) -> None:
         scene.serve()
 
 
-def _other_protocols(scene: Scene) -> None:
+def _other_protocols(scene: Attacked) -> None:
     said = (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00\x01", b"\0" * 5_000, b"\xff" * 64)
     for number in range(100):
         raw = scene.connect(is_polite=number % 2 == 0)
@@ -211,7 +211,7 @@ def _other_protocols(scene: Scene) -> None:
             raw.sendall(scene.dice.choice((*said, scene.dice.randbytes(300))))
 
 
-def _frames_that_claim_to_be_huge(scene: Scene) -> None:
+def _frames_that_claim_to_be_huge(scene: Attacked) -> None:
     """The connection is ended at once, without waiting for what was announced."""
     for size in (settings.FRAME_BYTES_MAX + 1, 2**31, 2**32, 2**63 - 1, 2**64 - 1):
         for flags in (b"\x02", b"\x03"):
@@ -221,7 +221,7 @@ def _frames_that_claim_to_be_huge(scene: Scene) -> None:
                 assert raw.recv(1) == b"", "the daemon answered"
 
 
-def _peers_that_stop_within_a_frame(scene: Scene) -> None:
+def _peers_that_stop_within_a_frame(scene: Attacked) -> None:
     """Each within one of its own; those that are ended for it are followed by others."""
     begun = b"\x02" + struct.pack(">Q", LARGE_BYTES + 1) + b"x" * LARGE_BYTES
     for _ in range(3 * SEVERAL):
@@ -229,15 +229,15 @@ def _peers_that_stop_within_a_frame(scene: Scene) -> None:
             scene.connect().sendall(begun)
 
 
-def _a_message_without_end(scene: Scene) -> None:
+def _a_message_without_end(scene: Attacked) -> None:
     _go_on_without_end(scene, LARGE_BYTES, SEVERAL)
 
 
-def _a_message_of_small_parts_without_end(scene: Scene) -> None:
+def _a_message_of_small_parts_without_end(scene: Attacked) -> None:
     _go_on_without_end(scene, 1_000, SEVERAL * LARGE_BYTES // 1_000)
 
 
-def _go_on_without_end(scene: Scene, size: int, count: int) -> None:
+def _go_on_without_end(scene: Attacked, size: int, count: int) -> None:
     """Parts of one message on a connection, and on the next one when that is ended."""
     part = b"\x03" + struct.pack(">Q", size) + b"x" * size
     some = part * max(1, 1_000_000 // len(part))
@@ -250,7 +250,7 @@ def _go_on_without_end(scene: Scene, size: int, count: int) -> None:
     assert ended, "the daemon takes in a message without end"
 
 
-def _messages_of_many_parts(scene: Scene) -> None:
+def _messages_of_many_parts(scene: Attacked) -> None:
     dealer = scene.dealer()
     for parts in (2, 1_000, 100_000):
         dealer.send_multipart([b"x"] * parts)
@@ -262,21 +262,21 @@ def _messages_of_many_parts(scene: Scene) -> None:
 # ---------------------------------------------------------------- floods
 
 
-def _answers_that_are_never_read(scene: Scene) -> None:
+def _answers_that_are_never_read(scene: Attacked) -> None:
     job_id = scene.final_job(stdin="y" * (LARGE_BYTES // 2))
     dealer = scene.dealer(is_deaf=True)
     for number in range(3 * SEVERAL):
         scene.say(dealer, messages.ReadJob(id=job_id), number)
 
 
-def _watches_that_are_never_read(scene: Scene) -> None:
+def _watches_that_are_never_read(scene: Attacked) -> None:
     job_id = scene.final_job()
     dealer = scene.dealer(is_deaf=True)
     for number in range(5_000):
         scene.say(dealer, messages.WatchJobs(ids=None if number % 2 else [job_id]), number)
 
 
-def _submissions_that_come_faster_than_they_are_stored(scene: Scene) -> None:
+def _submissions_that_come_faster_than_they_are_stored(scene: Attacked) -> None:
     spec = JobSpec(ops=[DELAY])
     specs = [spec] * settings.JOBS_PER_SUBMIT_MAX
     data = frames.encode(messages.SubmitJobs(jobs=specs, dry_run=True), 1)
@@ -285,33 +285,33 @@ def _submissions_that_come_faster_than_they_are_stored(scene: Scene) -> None:
         dealer.send(data)
 
 
-def _garbage_of_the_largest_size(scene: Scene) -> None:
+def _garbage_of_the_largest_size(scene: Attacked) -> None:
     head = b"\x94\x01\x07\xc0\xc6" + struct.pack(">I", LARGE_BYTES)
     dealer = scene.dealer(is_deaf=True)
     for _ in range(SEVERAL):
         dealer.send(head + bytes(LARGE_BYTES))
 
 
-def _a_watch_of_one_job_a_million_times(scene: Scene) -> None:
+def _a_watch_of_one_job_a_million_times(scene: Attacked) -> None:
     job_id = scene.final_job()
     scene.say(scene.dealer(), messages.WatchJobs(ids=[job_id] * 1_000_000))
 
 
-def _a_million_dependencies(scene: Scene) -> None:
+def _a_million_dependencies(scene: Attacked) -> None:
     job_id = scene.final_job()
     scene.client.archive(job_id)
     spec = JobSpec(ops=[DELAY], depends=[(job_id, [])] * 1_000_000)
     scene.say(scene.dealer(), messages.SubmitJobs(jobs=[spec], dry_run=True))
 
 
-def _a_million_dependencies_asked_for(scene: Scene) -> None:
+def _a_million_dependencies_asked_for(scene: Attacked) -> None:
     job_id = scene.final_job()
     scene.client.archive(job_id)
     asked = messages.AskDependencies(job_id=job_id, depends=[(job_id, [])] * 1_000_000)
     scene.say(scene.dealer(), asked)
 
 
-def _large_attachments(scene: Scene) -> None:
+def _large_attachments(scene: Attacked) -> None:
     dealer = scene.dealer()
     for number in range(SEVERAL):
         name = f"{number}" + "x" * LARGE_BYTES
@@ -319,7 +319,7 @@ def _large_attachments(scene: Scene) -> None:
         scene.say(dealer, attach, number)
 
 
-def _names_with_a_null_byte(scene: Scene) -> None:
+def _names_with_a_null_byte(scene: Attacked) -> None:
     owner = Owner(1, "a\0b", NOBODY)
     changes = [("node/n\0", "shared")]
     dealer = scene.dealer()
@@ -328,7 +328,7 @@ def _names_with_a_null_byte(scene: Scene) -> None:
         scene.say(dealer, messages.ReadJob(id=1), number)
 
 
-def _requests_that_nobody_answers(scene: Scene) -> None:
+def _requests_that_nobody_answers(scene: Attacked) -> None:
     """One peer must not use up what all have."""
     job_id = scene.client.submit({"OP_ID": "OP_EXEC", "argv": ["sleep", "600"]})
     until(scene.client, [job_id], JobStatus.RUNNING, seconds=PATIENCE_SECONDS)
@@ -353,7 +353,7 @@ def _requests_that_nobody_answers(scene: Scene) -> None:
 # ---------------------------------------------------------------- filter rules
 
 
-def _a_thousand_expressions_on_megabytes(scene: Scene) -> None:
+def _a_thousand_expressions_on_megabytes(scene: Attacked) -> None:
     """Rules that search megabytes a thousand times, in jobs and in what is only tried."""
     expressions = [["=~", "comment", f"(x|y)*z{number}"] for number in range(SEARCHES_MAX)]
     rule: dict[str, Any] = {
@@ -378,7 +378,7 @@ def _a_thousand_expressions_on_megabytes(scene: Scene) -> None:
 # ---------------------------------------------------------------- words of jobs
 
 
-def _forged_words_of_jobs(scene: Scene) -> None:
+def _forged_words_of_jobs(scene: Attacked) -> None:
     """Only the process of a job may speak for it."""
     fifo = scene.daemon.folder / "gate"
     os.mkfifo(fifo)
@@ -405,7 +405,7 @@ def _forged_words_of_jobs(scene: Scene) -> None:
     assert job.status is JobStatus.SUCCESS, f"the job is {job.status}"
 
 
-def _jobs_about_as_large_as_they_may_be(scene: Scene) -> None:
+def _jobs_about_as_large_as_they_may_be(scene: Attacked) -> None:
     """What is accepted runs and can be read; what is not is refused in one line, at once."""
     empty = {"OP_ID": "OP_EXEC", "argv": ["true"]}
     limit = settings.JOB_SUBMITTED_BYTES_MAX

@@ -55,7 +55,7 @@ def _fuzz_round(numbers: range, seed: int, folder: Path) -> Iterator[str]:
     with ExitStack() as stack:
         stack.enter_context(mock.patch("threading.Timer", Timer))
         Timer.made = []
-        door = Door(folder / "door")
+        door = FuzzedListener(folder / "door")
         stack.callback(door.close)
         writers = _Writers(folder)
         stack.callback(writers.close)
@@ -71,7 +71,7 @@ def _fuzz_round(numbers: range, seed: int, folder: Path) -> Iterator[str]:
             yield f"door frame {number}: {problem}" if problem else ""
 
 
-def _one(door: Door, writers: _Writers, dice: random.Random, *, is_end: bool) -> str:
+def _one(door: FuzzedListener, writers: _Writers, dice: random.Random, *, is_end: bool) -> str:
     data = frame_maker.frame(dice)
     identity = dice.choice((LOCAL, LOCAL, LOCAL, LOCAL, STRANGER, REMOTE))
     passed, answers = door.take(data, identity)
@@ -141,7 +141,7 @@ class _Sockets:
         """There is nothing to close."""
 
 
-class Door:
+class FuzzedListener:
     """The listener on a stage."""
 
     def __init__(self, root: Path) -> None:

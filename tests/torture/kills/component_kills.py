@@ -46,7 +46,7 @@ LOOK_SECONDS = 0.2
 ASK_SECONDS = 0.02
 
 
-class _Stage:
+class _ComponentStage:
     """One directory, its daemon, and what is killed of it."""
 
     def __init__(self, folder: Path, counts: Counter[str]) -> None:
@@ -237,7 +237,7 @@ def run_component_kills(count: int, seed: int, folder: Path) -> Tally:
     tally = Tally()
     counts: Counter[str] = Counter()
     stages = itertools.count(1)
-    stage = _Stage(folder / str(next(stages)), counts)
+    stage = _ComponentStage(folder / str(next(stages)), counts)
     try:
         for number in itertools.count(1):
             faults = min(ROUND_FAULTS_MAX, count - tally.injected)
@@ -250,7 +250,7 @@ def run_component_kills(count: int, seed: int, folder: Path) -> Tally:
             broken.count_in(tally, f"seed {seed} round {number}", faults)
             if broken.others:
                 stage.close()
-                stage = _Stage(folder / str(next(stages)), counts)
+                stage = _ComponentStage(folder / str(next(stages)), counts)
     finally:
         stage.close()
     for name, number in sorted(counts.items()):

@@ -45,7 +45,7 @@ FATES = ("killed", "killed", "reused", "later", "stopped", "done")
 """What becomes of a job while there is no daemon; ``later``: killed when there is one again."""
 
 
-class _Stage:
+class _JobStage:
     """One directory, its daemon, and what is done to the jobs in it."""
 
     def __init__(self, folder: Path) -> None:
@@ -349,7 +349,7 @@ def run_deaths_of_jobs(count: int, seed: int, folder: Path) -> Tally:
     counts: dict[str, int] = {}
     stages = itertools.count(1)
     with victims.adopting():
-        stage = _Stage(folder / str(next(stages)))
+        stage = _JobStage(folder / str(next(stages)))
         stage.seconds, stage.counts = seconds, counts
         try:
             for number in itertools.count(1):
@@ -363,7 +363,7 @@ def run_deaths_of_jobs(count: int, seed: int, folder: Path) -> Tally:
                 broken.count_in(tally, f"seed {seed} round {number}", faults)
                 if broken.others:
                     stage.close()
-                    stage = _Stage(folder / str(next(stages)))
+                    stage = _JobStage(folder / str(next(stages)))
                     stage.seconds, stage.counts = seconds, counts
         finally:
             stage.close()

@@ -19,6 +19,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from tests.torture.kills.workload import Broken
 from tests.torture.system_calls import strace
 from tests.torture.system_calls.strace import DirectDaemon, Point, Tracer
 from tests.torture.tally import Tally
@@ -87,7 +88,7 @@ class Kill(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.variant.name}: {when} {self.point}, {doing}{lost}"
 
 
-class Submission:
+class FollowedSubmission:
     """One client's submission, followed to the end of its jobs on a thread of its own."""
 
     def __init__(self, daemon: DirectDaemon, jobs: list[Any], key: str, done: int) -> None:
@@ -127,16 +128,7 @@ class Submission:
         os.eventfd_write(self._done, 1)
 
 
-class Broken(msgspec.Struct):
-    """The promises that a kill has broken."""
-
-    lost: int = 0
-    doubled: int = 0
-    conflicting: int = 0
-    others: list[str] = []
-
-
-class Stage:
+class KillStage:
     """One data directory, a daemon in it that is killed again and again, and its clients."""
 
     def __init__(self, folder: Path) -> None:
@@ -218,12 +210,12 @@ class Stage:
         self.daemon.limits = variant.limits
         self.daemon.up()
 
-    def _submissions(self, variant: Variant) -> list[Submission]:
+    def _submissions(self, variant: Variant) -> list[FollowedSubmission]:
         submissions = []
         for size in variant.batches:
             jobs = [self._job(next(self._numbers)) for _ in range(size)]
             key = f"key-{next(self._numbers)}"
-            submission = Submission(self.daemon, jobs, key, self._done)
+            submission = FollowedSubmission(self.daemon, jobs, key, self._done)
             submission.archives = variant.archives
             submissions.append(submission)
         return submissions
@@ -235,7 +227,7 @@ class Stage:
             "locks": {"node": {"exclusive": ["n1"]}},
         }
 
-    def _kill_working(self, kill: Kill, submissions: list[Submission]) -> bool:
+    def _kill_working(self, kill: Kill, submissions: list[FollowedSubmission]) -> bool:
         thread = self.daemon.threads()[kill.point.thread]
         with self._armed(thread, kill) as tracer:
             for submission in submissions:
@@ -243,7 +235,7 @@ class Stage:
             self._wait(self._done, len(submissions))
         return self._is_killed(kill, tracer)
 
-    def _kill_beginning(self, kill: Kill, submissions: list[Submission]) -> bool:
+    def _kill_beginning(self, kill: Kill, submissions: list[FollowedSubmission]) -> bool:
         self._acknowledge(submissions)
         self.daemon.kill()
         with self._at_the_gate() as (gate, ready):
@@ -253,7 +245,7 @@ class Stage:
                 self._wait(ready, 1)
         return self._is_killed(kill, tracer)
 
-    def _acknowledge(self, submissions: list[Submission]) -> None:
+    def _acknowledge(self, submissions: list[FollowedSubmission]) -> None:
         for submission in submissions:
             submission.begin()
             submission.is_answered.wait(WAIT_SECONDS)
@@ -328,7 +320,7 @@ class Stage:
 
     # ------------------------------------------------------------ what is promised
 
-    def _judge(self, submissions: list[Submission], *, is_repeated: bool) -> Broken:
+    def _judge(self, submissions: list[FollowedSubmission], *, is_repeated: bool) -> Broken:
         broken = Broken()
         with self.daemon.client() as client:
             known: list[int] = []
@@ -349,7 +341,7 @@ class Stage:
         return broken
 
     def _judge_one(
-        self, client: Client, submission: Submission, broken: Broken, *, is_repeated: bool
+        self, client: Client, submission: FollowedSubmission, broken: Broken, *, is_repeated: bool
     ) -> list[int]:
         """Judge one submission; returns the ids of its jobs, as they are known now."""
         told = submission.ids
@@ -371,7 +363,7 @@ class Stage:
             self._judge_runs(job, runs, broken)
         return ids
 
-    def _found(self, client: Client, submission: Submission) -> list[int]:
+    def _found(self, client: Client, submission: FollowedSubmission) -> list[int]:
         """The ids of jobs nobody was told of, which may have been stored all the same."""
         wanted = [job["argv"] for job in submission.jobs]
         recent = [info.id for info in client.jobs() if info.id > self._last_id]
@@ -410,7 +402,7 @@ class Stage:
             broken.others.append("a job ran that is not there")
 
 
-class Campaign:
+class KillCampaign:
     """Goes through the points of every variant, in an order that ``seed`` decides."""
 
     def __init__(self, seed: int, folder: Path) -> None:
@@ -421,7 +413,7 @@ class Campaign:
         self._stages = itertools.count(1)
         self._acknowledged = 0
         self._points: dict[str, int] = {}
-        self.stage = Stage(folder / "1")
+        self.stage = KillStage(folder / "1")
 
     def run(self, count: int) -> None:
         """Kill the daemon ``count`` times."""
@@ -480,12 +472,12 @@ class Campaign:
     def _begin_afresh(self) -> None:
         self._acknowledged += self.stage.acknowledged
         self.stage.close()
-        self.stage = Stage(self._folder / str(next(self._stages) + 1))
+        self.stage = KillStage(self._folder / str(next(self._stages) + 1))
 
 
 def run_kill_at_each_call(count: int, seed: int, folder: Path) -> Tally:
     """Kill the daemon ``count`` times, each time at another of its system calls."""
-    campaign = Campaign(seed, folder)
+    campaign = KillCampaign(seed, folder)
     try:
         campaign.run(count)
     finally:

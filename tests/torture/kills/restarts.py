@@ -34,7 +34,7 @@ KINDS = ("away", "away", "later", "going", "chain")
 goes; or it goes on without one as far as its locks reach, and there it waits."""
 
 
-class _Stage:
+class _RestartStage:
     """One directory, its daemon, and the jobs in it."""
 
     def __init__(self, folder: Path) -> None:
@@ -163,7 +163,7 @@ def run_restarts(count: int, seed: int, folder: Path) -> Tally:
     """Restart the daemon ``count`` times while jobs run, every other time by a SIGKILL."""
     tally = Tally()
     stages = itertools.count(1)
-    stage = _Stage(folder / str(next(stages)))
+    stage = _RestartStage(folder / str(next(stages)))
     ended_alone = cleaned = 0
     try:
         for number in range(1, count + 1):
@@ -178,7 +178,7 @@ def run_restarts(count: int, seed: int, folder: Path) -> Tally:
                 ended_alone += stage.ended_alone
                 cleaned += stage.cleaned
                 stage.close()
-                stage = _Stage(folder / str(next(stages)))
+                stage = _RestartStage(folder / str(next(stages)))
     finally:
         stage.close()
     tally.figures["jobs ended without a daemon"] = str(ended_alone + stage.ended_alone)

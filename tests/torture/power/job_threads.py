@@ -33,17 +33,17 @@ STATE_BYTES_MAX = 12_000
 INPUT_BYTES_MAX = 2_000
 
 
-class World(Protocol):
+class ThreadWorld(Protocol):
     """What processes know of the machine that they run on."""
 
-    clock: Clock
+    clock: MachineClock
     dice: random.Random
 
     def note(self, event: Event, /) -> None:
         """Write down an event."""
 
 
-class Clock:
+class MachineClock:
     """The machine's time; grows a little whenever it is read."""
 
     def __init__(self) -> None:
@@ -67,10 +67,10 @@ class KilledError(BaseException):
     """The process ends here, without a word."""
 
 
-class Line(Link):
+class ThreadLink(Link):
     """A job process's end of its link; the machine is the other end."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: JobThread) -> None:
         self.is_up = True
         self.has_changed = False
         self.is_inherited = True
@@ -107,7 +107,7 @@ class Line(Link):
 class Witnessing(JobActor):
     """A job that tells the record when a state of it is durable."""
 
-    process: Process
+    process: JobThread
 
     def _record(self, *, begins: bool = False) -> None:
         super()._record(begins=begins)
@@ -115,14 +115,14 @@ class Witnessing(JobActor):
         self.process.world.note(promises.Recorded(self._job.id, statuses))
 
 
-class Process:
+class JobThread:
     """A job process: a thread that runs only while the machine waits for it."""
 
-    def __init__(self, world: World, job_id: int, lock: lock_files.LockFile) -> None:
+    def __init__(self, world: ThreadWorld, job_id: int, lock: lock_files.LockFile) -> None:
         self.world = world
         self.job_id = job_id
         self.lock = lock
-        self.line = Line(self)
+        self.line = ThreadLink(self)
         self.sent: list[tuple[Message, int]] = []
         self.is_started = self.is_over = self.is_killed = False
         self.error: BaseException | None = None

@@ -17,7 +17,7 @@ from typing import Any
 
 from tests.actors.runtime.stage import Stage, Staged
 from tests.torture.power import promises
-from tests.torture.power.job_threads import Clock, KilledError, Process
+from tests.torture.power.job_threads import JobThread, KilledError, MachineClock
 from tests.torture.power.promises import Event, Found
 
 from ganger.actors.config.config_store import ConfigStore
@@ -114,13 +114,13 @@ class Machine:
     """The machine. ``note`` is told of every event; ``dice`` decide what is left open."""
 
     def __init__(
-        self, root: Path, dice: random.Random, clock: Clock, note: Callable[[Event], None]
+        self, root: Path, dice: random.Random, clock: MachineClock, note: Callable[[Event], None]
     ) -> None:
         self.note = note
         self.clock = clock
         self.dice = dice
-        self.processes: dict[int, Process] = {}
-        self.killed: list[Process] = []
+        self.processes: dict[int, JobThread] = {}
+        self.killed: list[JobThread] = []
         self.is_up = False
         self.queue: Staged[JobQueue]
         self.locks: Staged[LockManager]
@@ -237,7 +237,7 @@ class Machine:
         self.queue.end_turn()
         self._deliver_told()
 
-    def step(self, process: Process) -> None:
+    def step(self, process: JobThread) -> None:
         """Let the process run until it waits, and hear what it says."""
         process.step()
         if self.is_up:
@@ -245,7 +245,7 @@ class Machine:
         if process.is_over:
             self.end(process)
 
-    def end(self, process: Process) -> None:
+    def end(self, process: JobThread) -> None:
         """The process is gone, and the executor says so, if there is one."""
         has_left = any(isinstance(message, messages.JobLeft) for message, _ in process.sent)
         del self.processes[process.job_id]
@@ -260,7 +260,7 @@ class Machine:
 
     # ------------------------------------------------------------ who tells whom
 
-    def _deliver_sent(self, process: Process) -> None:
+    def _deliver_sent(self, process: JobThread) -> None:
         for message, number in process.sent:
             envelope = Envelope(message, process.line, number)
             match message:
@@ -302,7 +302,7 @@ class Machine:
 
     def _fork(self, job_id: int) -> None:
         stem = lock_files.job_stem(job_id, self.clock.read(), self.new_mark())
-        process = Process(self, job_id, lock_files.create(self.places.lock_files, stem))
+        process = JobThread(self, job_id, lock_files.create(self.places.lock_files, stem))
         self.processes[job_id] = process
         asked = messages.HandOverRequested(
             job_id=job_id, lock_file=process.lock.path, process_id=job_id

@@ -22,10 +22,10 @@ from pathlib import Path
 
 import pytest
 from tests.torture.power.disk import Disk, Image, Loss
-from tests.torture.power.job_threads import Clock, small_limits
+from tests.torture.power.job_threads import MachineClock, small_limits
 from tests.torture.power.machine import Machine
 from tests.torture.power.promises import (
-    Broken,
+    BrokenPromises,
     Event,
     Promises,
     Shown,
@@ -33,7 +33,7 @@ from tests.torture.power.promises import (
     Withdrawn,
     work_of,
 )
-from tests.torture.power.recorder import Entry, Happened, Recorder
+from tests.torture.power.recorder import Entry, Mark, Recorder
 from tests.torture.power.script import Script
 from tests.torture.tally import Tally
 
@@ -116,7 +116,7 @@ class _Run:
         self._root = folder / "machine"
         self._tally = tally
         self._limit = limit
-        self._clock = Clock()
+        self._clock = MachineClock()
         self._actions_after = ACTIONS_AFTER_RECOVERY
         self._entries: list[Entry] = []
         self.second_losses = 0
@@ -124,7 +124,7 @@ class _Run:
     @property
     def changes(self) -> int:
         """How many changes on the disk were recorded."""
-        return sum(not isinstance(entry, Happened) for entry in self._entries)
+        return sum(not isinstance(entry, Mark) for entry in self._entries)
 
     def record(self, play: Play) -> None:
         """Let it all happen once, on a new data directory."""
@@ -232,7 +232,7 @@ class _Run:
                 machine.power_off()
         return recorder
 
-    def _tell(self, where: str, broken: Broken) -> None:
+    def _tell(self, where: str, broken: BrokenPromises) -> None:
         text = "; ".join([where, *broken.sentences])
         if broken.other and not (broken.lost or broken.doubled or broken.conflicting):
             self._tally.failed(text)
@@ -251,13 +251,13 @@ class _Run:
 
 def _bring_up(disk: Disk, events: list[Event], entries: Sequence[Entry]) -> None:
     for entry in entries:
-        if isinstance(entry, Happened):
+        if isinstance(entry, Mark):
             events.append(entry.event)
         else:
             disk.take(entry)
 
 
-def _judge(machine: Machine, past: Sequence[Event]) -> Broken:
+def _judge(machine: Machine, past: Sequence[Event]) -> BrokenPromises:
     """Start the machine, and compare what it shows with what was promised."""
     promised = Promises()
     for event in past:

@@ -108,7 +108,7 @@ Event = (
 )  # fmt: skip
 
 
-class Known(msgspec.Struct, kw_only=True):
+class PromisedJob(msgspec.Struct, kw_only=True):
     """What is promised of one job."""
 
     work: tuple[str, ...]
@@ -124,7 +124,7 @@ class Known(msgspec.Struct, kw_only=True):
     """Any of these is right: the last one that was granted, and what was asked for since."""
 
 
-class Broken(msgspec.Struct):
+class BrokenPromises(msgspec.Struct):
     """What was found to be broken, by kind; one sentence each."""
 
     lost: list[str] = []
@@ -161,7 +161,7 @@ class Promises:
     """What was promised, event by event."""
 
     def __init__(self) -> None:
-        self.jobs: dict[int, Known] = {}
+        self.jobs: dict[int, PromisedJob] = {}
         self.offers: dict[int, Offered] = {}
         self.highest_id = 0
         self._configuration = 0
@@ -197,14 +197,14 @@ class Promises:
 
     def _take_ids(self, offer: Offered, ids: tuple[int, ...]) -> None:
         for job_id, work in zip(ids, offer.work, strict=True):
-            self.jobs[job_id] = Known(work=work, key=offer.key)
+            self.jobs[job_id] = PromisedJob(work=work, key=offer.key)
             self.highest_id = max(self.highest_id, job_id)
 
     # ------------------------------------------------------------ after the restart
 
-    def broken_by(self, found: Found) -> Broken:
+    def broken_by(self, found: Found) -> BrokenPromises:
         """Which promises ``found`` does not keep."""
-        broken = Broken()
+        broken = BrokenPromises()
         quarantined = {name.partition(":")[0] for name in found.quarantined}
         for job_id, known in self.jobs.items():
             if job_id not in found.jobs:
@@ -233,7 +233,9 @@ class Promises:
         return broken
 
     @staticmethod
-    def _check_job(known: Known, job: Job, broken: Broken, *, is_pending: bool) -> None:
+    def _check_job(
+        known: PromisedJob, job: Job, broken: BrokenPromises, *, is_pending: bool
+    ) -> None:
         where = f"job {job.id}"
         statuses = [op.status for op in job.ops]
         if work_of(job) != known.work:
@@ -252,7 +254,7 @@ class Promises:
         if not waiting.issubset(known.priorities):
             broken.other.append(f"{where}: priority {waiting}, promised {known.priorities}")
 
-    def _check_offers(self, found: Found, broken: Broken) -> None:
+    def _check_offers(self, found: Found, broken: BrokenPromises) -> None:
         """A submission without an answer is there as a whole, or not at all."""
         strangers = [job for job_id, (job, _) in found.jobs.items() if job_id not in self.jobs]
         offered = {offer.work: offer for offer in self.offers.values()}
@@ -269,7 +271,7 @@ class Promises:
             if works and len(works) != whole[number]:
                 broken.other.append(f"submission {number} is there in part")
 
-    def _check_keys(self, found: Found, broken: Broken) -> None:
+    def _check_keys(self, found: Found, broken: BrokenPromises) -> None:
         for key, ids in found.ids_by_key.items():
             promised = [job_id for job_id, known in self.jobs.items() if known.key == key]
             if ids != promised:
@@ -286,7 +288,9 @@ class Promises:
         return kept
 
 
-def _check_output(known: Known, job: Job, outputs: dict[int, bytes], broken: Broken) -> None:
+def _check_output(
+    known: PromisedJob, job: Job, outputs: dict[int, bytes], broken: BrokenPromises
+) -> None:
     """Output is whole where its opcode's success is durable, and never anything but a beginning."""
     for index, op in enumerate(job.ops):
         written, kept = output_of(op), outputs.get(index, b"")
@@ -319,7 +323,7 @@ def work_of(job: Job) -> tuple[str, ...]:
     return tuple(str(op.input.get("comment")) for op in job.ops)
 
 
-def _take_of_one(known: Known, event: OfOneJob) -> None:
+def _take_of_one(known: PromisedJob, event: OfOneJob) -> None:
     match event:
         case Canceled():
             known.is_cancel_granted = True

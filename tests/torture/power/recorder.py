@@ -41,13 +41,13 @@ from ganger.storage.queue_files import journal
 _RENAME_EXCHANGE = 2
 
 
-class Happened(msgspec.Struct, frozen=True):
+class Mark(msgspec.Struct, frozen=True):
     """Something that the changes before it must be compared with."""
 
     event: Any
 
 
-Entry = Change | Happened
+Entry = Change | Mark
 
 
 class Recorder:
@@ -73,7 +73,7 @@ class Recorder:
 
     def happened(self, event: object) -> None:
         """Note an event."""
-        self.entries.append(Happened(event))
+        self.entries.append(Mark(event))
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
         """Replace the calls until ``patch`` is undone."""
@@ -86,7 +86,7 @@ class Recorder:
         """Raise `AssertionError` unless the record leads to what lies in the directory."""
         disk = Disk(self.start)
         for entry in self.entries:
-            if not isinstance(entry, Happened):
+            if not isinstance(entry, Mark):
                 disk.take(entry)
         noted = disk.crash(random.Random(0), EVERYTHING).tree()
         found: dict[str, bytes | None] = {}

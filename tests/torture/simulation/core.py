@@ -67,7 +67,7 @@ class Character(msgspec.Struct, frozen=True, kw_only=True):
     """Whether some opcodes read much, and some states are too large for the journal."""
 
 
-class Clock:
+class VirtualClock:
     """Virtual time: seconds that never go back, and a wall clock that may jump."""
 
     def __init__(self, wall_pace: float) -> None:
@@ -193,7 +193,7 @@ class ProcessHandle(Handle):
         return self.target.ended_at
 
 
-class Timer:
+class VirtualTimer:
     """Stands for `threading.Timer`, on the virtual clock."""
 
     def __init__(self, seconds: float, function: Callable[[], None]) -> None:
@@ -222,7 +222,7 @@ class Core:
     def __init__(self, character: Character, dice: random.Random) -> None:
         self.character = character
         self.dice = dice
-        self.clock = Clock(character.wall_pace)
+        self.clock = VirtualClock(character.wall_pace)
         self.programs: dict[int, Program] = {}
         self.handles: dict[int, Handle] = {}
         self.current: Task | None = None

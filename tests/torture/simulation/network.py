@@ -46,7 +46,7 @@ class _Number(int):
     notice: _Notice
 
 
-class Os:
+class SocketOs:
     """Stands for the module where the listener is woken by an event descriptor."""
 
     EFD_NONBLOCK = os.EFD_NONBLOCK

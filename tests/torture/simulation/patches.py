@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 from tests import own_children
 from tests.torture.simulation import network, simulated_daemon, simulated_processes, sockets
-from tests.torture.simulation.core import Core, Timer
+from tests.torture.simulation.core import Core, VirtualTimer
 from tests.torture.simulation.oracle import Needs
 from tests.torture.simulation.simulated_processes import JobTask
 from tests.torture.simulation.user import LARGE_INPUT
@@ -124,7 +124,7 @@ def simulated() -> Iterator[None]:
         (time, "monotonic", _asks_clock("monotonic")),
         (time, "monotonic_ns", _asks_clock("monotonic_ns")),
         (time, "time_ns", _asks_clock("time_ns")),
-        (threading, "Timer", Timer),
+        (threading, "Timer", VirtualTimer),
         (os, "getpid", simulated_processes.own_pid),
         (lock_files, "create", create_lock_file),
         (lock_files.LockFile, "remove", remove_lock_file),
@@ -142,10 +142,10 @@ def simulated() -> Iterator[None]:
         (channels, "pair", sockets.pair),
         (wire, "Dealer", network.Dealer),
         (listener, "Router", network.Router),
-        (listener, "os", network.Os()),
-        (executor, "os", simulated_processes.Os()),
+        (listener, "os", network.SocketOs()),
+        (executor, "os", simulated_processes.ProcessOs()),
         (fork_protocol, "ask_status", simulated_processes.ask_no_status),
-        (lock_file_owners, "os", simulated_processes.Os()),
+        (lock_file_owners, "os", simulated_processes.ProcessOs()),
         (executor, "subprocess", simulated_processes.Subprocess),
         (executor, "psutil", simulated_processes.Psutil),
         (daemon_link, "select", Select),

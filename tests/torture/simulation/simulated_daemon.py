@@ -131,7 +131,7 @@ class Mailbox(base.PollingMailbox):
 class ActorTask(Task):
     """A component, one message at a time."""
 
-    def __init__(self, core: Core, daemon: Daemon, component: Component) -> None:
+    def __init__(self, core: Core, daemon: SimulatedDaemon, component: Component) -> None:
         super().__init__(core, component.name, daemon.program)
         self.daemon = daemon
         self.component = component
@@ -239,7 +239,7 @@ class NullStream:
         """Nothing to do."""
 
 
-class Daemon:
+class SimulatedDaemon:
     """One life of the daemon, as `ganger daemon` runs it."""
 
     def __init__(self, core: Core, places: Places, log_stream: Any) -> None:
@@ -350,7 +350,7 @@ def start_loop(component: Component) -> None:
     task = Core.active.current
     assert task is not None
     daemon = task.program.owner
-    assert isinstance(daemon, Daemon)
+    assert isinstance(daemon, SimulatedDaemon)
     daemon.enter(component)
 
 

@@ -188,7 +188,7 @@ class Psutil:
         return []
 
 
-class Os:
+class ProcessOs:
     """Stands for the module where descriptors and processes may be simulated ones."""
 
     def __getattr__(self, name: str) -> Any:

@@ -154,7 +154,9 @@ def test_no_job_starts_before_the_filter_rules_are_known(scene: Scene) -> None:
     assert scene.world.jobs() == []
 
 
-def test_a_job_is_not_judged_by_an_evaluator_that_does_not_know_the_rules(scene: Scene) -> None:
+def test_a_job_is_not_judged_by_an_evaluator_that_does_not_know_the_rules(
+    scene: Scene,
+) -> None:
     scene.world.configure(slots=1, rules=[PAUSE_FIRST])
     scene.world.settle()
     scene.hold("config_store")
@@ -191,7 +193,9 @@ def test_nothing_is_let_in_under_rules_that_are_not_known(scene: Scene) -> None:
     assert list(answer.rejected) == [0]
 
 
-def test_a_choice_that_crosses_a_report_of_the_queue_takes_no_second_slot(scene: Scene) -> None:
+def test_a_choice_that_crosses_a_report_of_the_queue_takes_no_second_slot(
+    scene: Scene,
+) -> None:
     scene.submit(spec(), spec())
     scene.hold("job_queue")
     # The queue is asked for a report; behind that comes the scheduler's choice of job 2.
@@ -209,7 +213,9 @@ def test_a_choice_that_crosses_a_report_of_the_queue_takes_no_second_slot(scene:
     assert len(scene.world.jobs()) == 2
 
 
-def test_the_end_of_a_pending_job_does_not_overtake_word_that_it_is_pending(scene: Scene) -> None:
+def test_the_end_of_a_pending_job_does_not_overtake_word_that_it_is_pending(
+    scene: Scene,
+) -> None:
     scene.world.configure(slots=2, rules=[PAUSE_FIRST])
     scene.world.settle()
     scene.submit(spec(), spec((-1, ["canceled"])))
@@ -285,7 +291,9 @@ def test_a_rule_that_looks_at_priorities_goes_by_those_of_now(scene: Scene) -> N
     scene.settle()
 
 
-def test_no_lock_file_is_left_by_a_job_that_died_while_the_daemon_started(scene: Scene) -> None:
+def test_no_lock_file_is_left_by_a_job_that_died_while_the_daemon_started(
+    scene: Scene,
+) -> None:
     scene.submit(spec())
     scene.world.restart_daemon()
     scene.run_until_booted("lock_manager")
@@ -351,7 +359,9 @@ def test_a_seed_that_failed_once_fails_no_more(name: str, tmp_path: Path) -> Non
 PAUSE_ALL = messages.ReplaceFilter(uuid=str(PAUSE_FIRST["uuid"]), action="PAUSE")
 
 
-def test_no_chosen_job_starts_after_a_rule_that_pauses_it_was_acknowledged(scene: Scene) -> None:
+def test_no_chosen_job_starts_after_a_rule_that_pauses_it_was_acknowledged(
+    scene: Scene,
+) -> None:
     scene.world.configure(slots=2, rules=[])
     scene.hold("executor")
     scene.submit(spec(), spec())
@@ -365,7 +375,9 @@ def test_no_chosen_job_starts_after_a_rule_that_pauses_it_was_acknowledged(scene
     assert not scene.world.oracle.starts
 
 
-def test_a_rule_that_was_deleted_does_not_come_back_by_a_repeated_request(scene: Scene) -> None:
+def test_a_rule_that_was_deleted_does_not_come_back_by_a_repeated_request(
+    scene: Scene,
+) -> None:
     stored = scene.ask(PAUSE_ALL)
     scene.world.settle()
     assert stored

@@ -34,7 +34,7 @@ LARGE_ENVIRONMENT = {"LARGE": "\1" * 12_000}
 """With it a state of the job is larger than `JOURNALED_STATE_BYTES_MAX`, six times as JSON."""
 
 
-class Submission:
+class KeyedSubmission:
     """Jobs that were asked for under one key. ``ids`` when they were acknowledged."""
 
     def __init__(self, key: str, specs: list[JobSpec], highest_before: int) -> None:
@@ -66,7 +66,7 @@ class User(Task):
     def __init__(self, core: Core) -> None:
         super().__init__(core, "user", Program(core, "user"))
         self.session = Session("no daemon answers", PATIENCE_SECONDS)
-        self.submissions: list[Submission] = []
+        self.submissions: list[KeyedSubmission] = []
         self.acknowledged: set[int] = set()
         self.archived: set[int] = set()
         self.followers: list[Follower] = []
@@ -230,7 +230,7 @@ class User(Task):
         self._retries += 1
         key = f"retry-{self._retries}"
         spec = first.specs[first.ids.index(job_id)]
-        again = Submission(key, [spec], max(self.acknowledged))
+        again = KeyedSubmission(key, [spec], max(self.acknowledged))
 
         def done(reply: messages.JobsSubmitted) -> None:
             if again not in self.submissions:
@@ -243,10 +243,10 @@ class User(Task):
         self._jobs_asked += count
         self.submit([self._spec(place) for place in range(count)])
 
-    def submit(self, specs: list[JobSpec]) -> Submission:
+    def submit(self, specs: list[JobSpec]) -> KeyedSubmission:
         """Submit these jobs, all or none."""
         key = f"key-{len(self.submissions)}"
-        asked = Submission(key, specs, max(self.acknowledged, default=0))
+        asked = KeyedSubmission(key, specs, max(self.acknowledged, default=0))
         self.submissions.append(asked)
 
         def done(reply: messages.JobsSubmitted) -> None:
@@ -293,7 +293,7 @@ class User(Task):
             return {}
         return self.core.dice.choice(({}, {"stdin": LARGE_INPUT}, {"env": LARGE_ENVIRONMENT}))
 
-    def _note_submitted(self, asked: Submission, ids: list[int]) -> None:
+    def _note_submitted(self, asked: KeyedSubmission, ids: list[int]) -> None:
         if asked.ids is not None and asked.ids != ids:
             self.core.problem(f"{asked.key} was answered with {asked.ids}, then with {ids}")
         asked.ids = ids

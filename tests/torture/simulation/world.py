@@ -32,7 +32,7 @@ from tests.torture.simulation.core import Character, Core, Killed, Task
 from tests.torture.simulation.network import Network
 from tests.torture.simulation.oracle import Oracle
 from tests.torture.simulation.patches import simulated
-from tests.torture.simulation.simulated_daemon import ActorTask, Daemon
+from tests.torture.simulation.simulated_daemon import ActorTask, SimulatedDaemon
 from tests.torture.simulation.simulated_processes import ForkServer, JobTask
 from tests.torture.simulation.user import User
 
@@ -61,7 +61,7 @@ class World(Core):
         # A job that waits between two opcodes keeps its run slot, also from who it waits for.
         self.slots = character.jobs if character.has_late_dependencies else character.slots
         self.slots_ever = self.slots
-        self.daemon: Daemon | None = None
+        self.daemon: SimulatedDaemon | None = None
         self.log = io.StringIO()
         self.steps = 0
         self.jumps: random.Random | None = None
@@ -202,7 +202,7 @@ class World(Core):
     def start_daemon(self) -> None:
         """The daemon is started (again)."""
         self.note("daemon", "starts")
-        self.daemon = Daemon(self, self.places, self.log)
+        self.daemon = SimulatedDaemon(self, self.places, self.log)
 
     def restart_daemon(self) -> None:
         """It dies, and its successor is there at once."""
@@ -287,7 +287,7 @@ class World(Core):
         self.note(task.name, "is killed")
         task.program.end()
 
-    def _kill_daemon(self, daemon: Daemon) -> None:
+    def _kill_daemon(self, daemon: SimulatedDaemon) -> None:
         if self.dice.random() < 0.2:
             self.injected["daemon stopped"] += 1
             self.run_as(daemon.program, daemon.stop)

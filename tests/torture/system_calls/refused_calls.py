@@ -104,7 +104,7 @@ class Told(msgspec.Struct):
     error: GangerError | None = None
 
 
-class Stage:
+class RefusalStage:
     """One data directory with a daemon in it, and witnesses of what ran."""
 
     def __init__(self, folder: Path) -> None:
@@ -173,7 +173,7 @@ class Stage:
 class Case:
     """One fault, from before it to after it."""
 
-    def __init__(self, stage: Stage, refusal: Refusal) -> None:
+    def __init__(self, stage: RefusalStage, refusal: Refusal) -> None:
         self.problems: list[str] = []
         self.lost = 0
         self.doubled = 0
@@ -439,7 +439,7 @@ class Case:
         return {part.name: part.restarts for part in client.info().components if part.restarts}
 
 
-class Campaign:
+class RefusalCampaign:
     """Goes through calls, causes and durations, in an order that ``seed`` decides."""
 
     def __init__(self, seed: int, folder: Path) -> None:
@@ -447,7 +447,7 @@ class Campaign:
         self._seed = seed
         self._chance = random.Random(seed)
         self._folder = folder
-        self._stage: Stage | None = None
+        self._stage: RefusalStage | None = None
         self._stages = itertools.count(1)
 
     def run(self, count: int) -> None:
@@ -461,7 +461,7 @@ class Campaign:
             text = f"seed {self._seed} case {number}: {refusal}"
             try:
                 if self._stage is None:
-                    self._stage = Stage(self._folder / str(next(self._stages)))
+                    self._stage = RefusalStage(self._folder / str(next(self._stages)))
                 case = Case(self._stage, refusal)
                 is_injected = case.run()
             except Exception as error:  # noqa: BLE001 - the next ones shall be tried all the same
@@ -529,7 +529,7 @@ class Campaign:
 
 def run_refused_calls(count: int, seed: int, folder: Path) -> Tally:
     """Refuse ``count`` times a call of the daemon or of a job's process."""
-    campaign = Campaign(seed, folder)
+    campaign = RefusalCampaign(seed, folder)
     try:
         campaign.run(count)
     finally:

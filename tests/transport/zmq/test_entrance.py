@@ -43,7 +43,7 @@ def router(path: Path, tmp_path: Path) -> Iterator[Router]:
         yield router
 
 
-class Crowd:
+class SilentCrowd:
     """Connections that say nothing. Those that find no place try again at each `push`."""
 
     def __init__(self, address: str | tuple[str, int], count: int) -> None:
@@ -76,7 +76,7 @@ def descriptors_open() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-def serve_for(router: Router, seconds: float, *crowds: Crowd) -> int:
+def serve_for(router: Router, seconds: float, *crowds: SilentCrowd) -> int:
     """Run the doors, without ending silent connections; the most descriptors used meanwhile."""
     end = time.monotonic() + seconds
     most = 0
@@ -95,18 +95,18 @@ def serve_for(router: Router, seconds: float, *crowds: Crowd) -> int:
 
 def test_a_local_crowd_takes_no_more_than_its_door_may_have(router: Router, path: Path) -> None:
     before = descriptors_open() + CROWD
-    with Crowd(str(path), CROWD) as crowd:
+    with SilentCrowd(str(path), CROWD) as crowd:
         most = serve_for(router, 0.5, crowd)
     assert FEW / 2 < most - before <= FEW + 1
 
 
 def test_a_remote_door_is_deaf_when_it_is_full(router: Router) -> None:
     door = router._doors["remote"]
-    with Crowd(where(router, "remote"), CROWD):
+    with SilentCrowd(where(router, "remote"), CROWD):
         serve(router, lambda: router.receive() or door.is_deaf)
         serve_for(router, 0.2)
         inside = door.connections.open_count
-        with Crowd(where(router, "remote"), CROWD):
+        with SilentCrowd(where(router, "remote"), CROWD):
             serve_for(router, 0.2)
             assert door.connections.open_count == inside
     serve(router, lambda: router.receive() or not door.is_deaf)
@@ -116,7 +116,10 @@ def test_a_remote_door_is_deaf_when_it_is_full(router: Router) -> None:
 def test_a_full_door_ends_the_silent_and_lets_others_in(router: Router, kind: str) -> None:
     door = router._doors[kind]  # type: ignore[index]
     address = where(router, kind)
-    with Crowd(address, CROWD) as crowd, contextlib.closing(Dealer(router.endpoints[0])) as dealer:
+    with (
+        SilentCrowd(address, CROWD) as crowd,
+        contextlib.closing(Dealer(router.endpoints[0])) as dealer,
+    ):
         if kind == "remote":
             # The one door does not know of the other's crowd.
             connect(router, dealer)
@@ -147,7 +150,7 @@ def test_peers_that_speak_stay_when_silent_ones_are_ended(router: Router, path: 
         connect(router, dealer)
         assert dealer.send(b"one")
         peer = received(router).peer
-        with Crowd(str(path), CROWD) as crowd:
+        with SilentCrowd(str(path), CROWD) as crowd:
             ended = 0
 
             def look() -> bool:
@@ -167,7 +170,7 @@ def test_connections_that_come_and_go_leave_nothing_behind(router: Router, path:
     serve_for(router, 0.05)
     before = descriptors_open()
     for _ in range(2 * FEW):
-        with Crowd(str(path), 1):
+        with SilentCrowd(str(path), 1):
             serve(router, lambda: router.receive() or router._order[0].connections.open_count)
     serve(router, lambda: not router.receive() and descriptors_open() == before)
     assert os.listdir(path.parent) == ["socket"]
@@ -175,7 +178,7 @@ def test_connections_that_come_and_go_leave_nothing_behind(router: Router, path:
 
 def test_an_entrance_that_cannot_be_renewed_waits(router: Router, path: Path) -> None:
     folder, aside = path.parent, path.parent.with_name("aside")
-    with Crowd(str(path), 1):
+    with SilentCrowd(str(path), 1):
         folder.rename(aside)
         serve_for(router, 0.05)
         assert router._doors["local"].is_deaf
