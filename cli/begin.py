@@ -1,12 +1,11 @@
-"""Where ``ganger`` begins: an interruption is one line, also while the rest is being imported.
+"""Entry point of ``ganger``: Ctrl-C prints one line, even while the other modules are imported.
 
-Imports nothing at first, so that the moment in which Python itself answers Ctrl-C, with a
-traceback, is as short as it can be.
+Until our handler is set, Python answers Ctrl-C with a traceback; so this imports next to nothing.
 """
 
 from __future__ import annotations
 
-# `signal` itself imports what takes time.
+# Importing `signal` takes longer.
 import _signal  # type: ignore[import-not-found]
 import os
 
@@ -15,7 +14,7 @@ _INTERRUPTED_EXIT_CODE = 130
 
 def main() -> None:
     """Run the command line and end the process with its exit code."""
-    # A shell lets what it starts in the background ignore Ctrl-C; that stays so.
+    # A shell starts background commands with Ctrl-C ignored; that stays so.
     is_interrupted = _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler
     if is_interrupted:
         _signal.signal(_signal.SIGINT, _end)
@@ -27,7 +26,7 @@ def main() -> None:
                 _signal.signal(_signal.SIGINT, _signal.default_int_handler)
             run()
         finally:
-            # What is left is to end: nothing here would answer a second interruption.
+            # The command has ended: a further Ctrl-C only ends the process.
             if is_interrupted:
                 _signal.signal(_signal.SIGINT, _end)
     except KeyboardInterrupt:
@@ -35,7 +34,7 @@ def main() -> None:
 
 
 def _end(*_: object) -> None:
-    """End at once: nothing has been done yet, or everything."""
+    """End at once: the command has not begun, or has ended."""
     os.write(2, b"ganger: interrupted\n")
     os._exit(_INTERRUPTED_EXIT_CODE)
 

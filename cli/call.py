@@ -40,6 +40,6 @@ class Call(msgspec.Struct, frozen=True):
 
 
 def _tell(text: str) -> None:
-    # Who closed the error stream does not want to know.
+    # A user who has closed the error stream does not want this line.
     with suppress(OSError):
         output.echo(f"ganger: {text}", err=True)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _NAMED_PRIORITIES = {"high": -10, "normal": 0, "low": 10}
 _FINAL_STATUSES = ("success", "error", "canceled")
 _ID_DIGITS_MAX = 18
-"""More than any job id has; so many fit into what is sent."""
+"""No job id has more digits, and a number of this length fits into a frame."""
 
 _PORT_MAX = 65_535
 _AGE_DIGITS_MAX = 15
@@ -48,8 +48,8 @@ class Priority(click.ParamType[int]):
         return number
 
 
-class Door(click.ParamType[str]):
-    """Where the remote door is: ``tcp://HOST:PORT``, with ``*`` or 0 for any free port."""
+class Endpoint(click.ParamType[str]):
+    """Where to listen for remote clients: ``tcp://HOST:PORT``; ``*`` or 0 is any free port."""
 
     name = "endpoint"
 
@@ -142,7 +142,7 @@ class Seconds(click.ParamType[float]):
 
 
 class Text(click.ParamType[str]):
-    """A text that can be sent: an argument that is not UTF-8 reaches us as half characters."""
+    """Text that a frame can carry. Python turns an argument that is not UTF-8 into surrogates."""
 
     name = "text"
 
@@ -158,7 +158,7 @@ class Text(click.ParamType[str]):
 
 
 def checked_number(text: str, option: str) -> int:
-    """The whole number in ``text``; `UsageError` if it is none, or too large to be sent."""
+    """The whole number in ``text``; `UsageError` if it is none, or too large for a frame."""
     try:
         number = int(text)
     except ValueError as error:
@@ -169,7 +169,7 @@ def checked_number(text: str, option: str) -> int:
 
 
 def submission_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """What can be said of any submission: reason, priority, dependencies, dry run."""
+    """Options of every submission: reason, priority, dependencies, dry run."""
 
     @click.option(
         "--reason",

@@ -1,4 +1,4 @@
-"""``ganger daemon``: builds the tree and waits for its end. The only command that runs actors."""
+"""``ganger daemon``: starts the supervisor and waits for its end. Only this command runs actors."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from ..storage.settings import Places
 
 _IMPORTED_LATE = ("difflib", "ipaddress", "msgpack", "re2")
-"""What others import when they need it. A daemon may have no descriptor for it then."""
+"""Modules that libraries import on first use. Later the daemon may lack a descriptor for that."""
 
 RESTARTS_VARIABLE = "GANGER_BEGUN_ANEW"
-"""When the daemon began anew of its own accord: seconds of the system's monotonic clock."""
+"""When the daemon replaced its own process: seconds of the system's monotonic clock."""
 
 READY_VARIABLE = "GANGER_READY_FD"
 """Names a descriptor to which ``ready`` or an error is written once; ``ganger up`` reads it."""
@@ -46,9 +46,9 @@ READY_VARIABLE = "GANGER_READY_FD"
 @click.option(
     "--remote",
     metavar="ENDPOINT",
-    type=choices.Door(),
-    help="Also open the remote door, such as tcp://0.0.0.0:7610 (off by default). "
-    "Clients need a key that `ganger key authorise` made known.",
+    type=choices.Endpoint(),
+    help="Also listen for remote clients, such as at tcp://0.0.0.0:7610 (off by default). "
+    "They need a key that was authorised (`ganger key authorise`).",
 )
 @click.option(
     "--hung-after",
@@ -65,8 +65,8 @@ def daemon(
 ) -> None:
     """Run the daemon in the foreground until it is told to stop.
 
-    Says when it is ready and when it has stopped. Stops on SIGTERM or SIGINT (Ctrl-C), and by
-    `ganger down`; jobs that run go on, and the next daemon takes them over.
+    Prints a line when it is ready and when it has stopped. Stops on SIGTERM or SIGINT (Ctrl-C),
+    and by `ganger down`; jobs that run go on, and the next daemon takes them over.
     """
     data = context.obj.data if context.obj is not None else None
     places = settings.places(data)
@@ -91,16 +91,16 @@ def daemon(
 
 
 def _is_for_fsck(error: errors.GangerError, places: Places) -> bool:
-    """Whether `ganger fsck` may know more of it."""
+    """Whether `ganger fsck` may say more about this error."""
     kinds = errors.StorageError, errors.DataDirectoryError, errors.RestartLimitError
     is_other = isinstance(error, errors.NotOwnerError)
     return isinstance(error, kinds) and not is_other and places.queue.is_dir()
 
 
 class _Announcement:
-    """Tells once that the daemon is ready, or why it is not.
+    """Reports once that the daemon is ready, or why it is not.
 
-    `ganger up` is told through a descriptor, a person by a line on standard output.
+    `ganger up` reads the report from a descriptor, a person on standard output.
     """
 
     def __init__(self, places: Places) -> None:
@@ -121,7 +121,7 @@ class _Announcement:
         self._say("ready\n")
 
     def warn(self, text: str) -> None:
-        """Something should be known of it; `ganger up` says so by itself."""
+        """Print a warning; `ganger up` prints its own."""
         if self._is_for_people:
             _print(f"ganger: {text}")
 
@@ -143,7 +143,7 @@ class _Announcement:
 
 
 def _print(text: str) -> None:
-    # A terminal or a reader that is gone must not end a daemon.
+    # A closed terminal or pipe must not end a daemon.
     with suppress(OSError, ValueError):
         output.echo(text)
 
@@ -162,8 +162,8 @@ def run(
     budget = descriptors.own_budget(is_remote=remote is not None)
     for name in _IMPORTED_LATE:
         importlib.import_module(name)
-    # What is imported stays, and a long queue is no garbage: to look through it all again
-    # and again would stop every thread for longer the longer the queue is.
+    # Modules and a long queue are no garbage: a collection that walks through them stops every
+    # thread, for longer the longer the queue is.
     gc.freeze()
     gc.set_threshold(*settings.COLLECTOR_THRESHOLDS)
     ownership.require_own(places, "daemon")
@@ -172,7 +172,7 @@ def run(
         directory_lock = lock_files.DirectoryLock(places.queue / "lock")
         stack.callback(directory_lock.release)
         documents.remove_temporaries(places.data, lambda _: False)
-        # Not closed at the end: a line that is stuck on its way would stop that too.
+        # The file is never closed: a line that is stuck would block that as well.
         with documents.storage_errors(places.log):
             writer = LogWriter(places.log.open("a", encoding="utf-8"))
         stack.callback(writer.close, settings.LOG_CLOSE_SECONDS)
@@ -231,7 +231,7 @@ def _prepare(places: Places) -> None:
 
 
 def _remove_dead_lock_files(places: Places) -> None:
-    """Delete what predecessors left behind that were killed; a missing file says dead too."""
+    """Delete lock files of killed predecessors; a missing file means dead as well."""
     for folder in (places.lock_files, places.former_lock_files):
         if folder.is_dir():
             for path in folder.iterdir():
@@ -240,7 +240,7 @@ def _remove_dead_lock_files(places: Places) -> None:
 
 
 def _tidy(places: Places) -> None:
-    """Remove the run directory, unless jobs go on that hold lock files in it."""
+    """Remove the run directory, unless running jobs hold lock files in it."""
     lock_files.remove_spares(os.fspath(places.lock_files))
     with suppress(OSError):
         places.lock_files.rmdir()
@@ -253,10 +253,10 @@ def _tidy(places: Places) -> None:
 
 
 def _begin_anew(log: FilteringBoundLogger, reason: str, descriptors_before: int) -> None:
-    """Replace this process by a new daemon, unless that was done too often: then raise.
+    """Replace this process by a new daemon; `RestartLimitError` if that happened too often.
 
-    The kernel ends every thread, whatever it hangs at, and closes all that is locked: as
-    sudden as a SIGKILL, and as safe. The pid stays the same.
+    The kernel ends every thread, even one that hangs, and closes every lock file: as sudden as
+    SIGKILL, and as safe. The pid stays the same.
     """
     record = supervising.Record(tuple(map(float, os.environ.get(RESTARTS_VARIABLE, "").split())))
     decision = supervising.after_failure(supervising.DAEMON, record, time.monotonic())
@@ -272,7 +272,7 @@ def _begin_anew(log: FilteringBoundLogger, reason: str, descriptors_before: int)
 
 
 def _leave(log: FilteringBoundLogger, writer: LogWriter, error: errors.GangerError) -> NoReturn:
-    """End this process as suddenly as SIGKILL does, but with a word of why."""
+    """Log the reason and end this process at once, as suddenly as SIGKILL does."""
     log.critical("the daemon ends; jobs that run go on", reason=error.text)
     with suppress(OSError, ValueError):
         output.echo(f"ganger: {error.text}", err=True)

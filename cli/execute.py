@@ -80,15 +80,15 @@ def execute(
     dry_run: bool,
     quiet: bool,
 ) -> int:
-    """Run COMMAND as a job and follow it: its output is ours, its exit code too.
+    """Run COMMAND as a job, show its output, and end with its exit code.
 
     \b
     ganger exec -- sh -c 'echo hello; exit 3'
     ganger exec --lock node/n1 --timeout 60 -- /usr/local/bin/upgrade n1
 
-    The command runs as the daemon's user, in a clean environment. When nothing comes of the
-    job for a second, standard error tells what it waits for. Interrupting (Ctrl-C) stops
-    following; the job goes on.
+    The command runs as the daemon's user, in a clean environment. If the job is silent for a
+    second, standard error tells what it waits for. Interrupting (Ctrl-C) stops following; the
+    job goes on.
     """  # noqa: D301 - the mark that keeps lines apart
     opcode: dict[str, Any] = {"OP_ID": "OP_EXEC", "argv": list(command)}
     if locks:
@@ -116,7 +116,7 @@ def execute(
             return INTERRUPTED_EXIT_CODE
         except errors.DaemonUnreachableError:
             output.echo(
-                f"ganger: job {job_id} is stored; when there is a daemon again, follow it with "
+                f"ganger: job {job_id} is stored; when a daemon runs again, follow it with "
                 f"`ganger job watch {job_id}`",
                 err=True,
             )

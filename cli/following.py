@@ -1,4 +1,4 @@
-"""Shows jobs as they go: waiting with progress bars, lines of a watch, everything of a job."""
+"""Shows jobs: progress bars while a command waits, the lines of a watch, all about a job."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def wait(
 ) -> int:
     """Wait for jobs, with progress on a terminal; 0 if all succeeded, else 1.
 
-    Tells what they wait for unless ``quiet``. `DeadlineError` after ``timeout`` seconds;
+    Prints what they wait for unless ``quiet``. `DeadlineError` after ``timeout`` seconds;
     interrupted: 130, and the jobs go on.
     """
     changes = (
@@ -65,7 +65,7 @@ def wait(
 def _shown(
     changes: Iterator[job_views.StatusChange], ids: Sequence[int], names: dict[int, str]
 ) -> Iterator[job_views.StatusChange]:
-    """Pass changes on; on a terminal show bars: one for all jobs, one for each that runs."""
+    """Yield the changes; on a terminal also show bars: one for all jobs, one for each that runs."""
     if not sys.stderr.isatty() or len(ids) < 2:  # noqa: PLR2004 - one job needs no bar
         yield from changes
         return
@@ -117,7 +117,7 @@ def tell(part: job_views.StatusChange | job_views.LogLine) -> None:
 
 
 def _since(change: job_views.StatusChange) -> float:
-    """When the job got this status, as far as it says so; else now."""
+    """When the job got this status, if that is stored; else now."""
     known = None
     if change.status.is_final:
         known = change.job.ended

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 FOUND_EXIT_CODE = 1
 _BAR_JOBS_MIN = 1_000
-"""Fewer job files are read in no time."""
+"""Fewer job files are read faster than a bar appears."""
 
 
 @click.command()
@@ -34,10 +34,10 @@ _BAR_JOBS_MIN = 1_000
 def fsck(call: Call, *, repair: bool, output_kind: str) -> None:
     """Check a data directory that no daemon uses: the journal, job files, ids, locks and the rest.
 
-    Without --repair nothing is changed. With it, what the journal holds is written into the
-    job files, and what nobody can read is moved into queue/quarantine, never deleted. The
-    file of a job whose process lives is not touched. Lines that begin with `note:` need
-    nobody to do anything.
+    Without --repair nothing is changed. With it, the records of the journal are written into
+    the job files, and unreadable files are moved into queue/quarantine, never deleted. The
+    file of a job whose process lives is not touched. Lines that begin with `note:` need no
+    action.
 
     \b
     Exit codes:
@@ -49,29 +49,29 @@ def fsck(call: Call, *, repair: bool, output_kind: str) -> None:
     try:
         left = _check(call.places, repair=repair, output_kind=output_kind)
     except errors.DataDirectoryError as error:
-        # Its own exit code says here that something was found.
+        # The exit code of this class means here that something was found.
         raise errors.OperatorError(error.text) from error
     if left:
         raise click.exceptions.Exit(FOUND_EXIT_CODE)
 
 
 def _check(places: Places, *, repair: bool, output_kind: str) -> list[Finding]:
-    """Check, and repair if wanted, and show what came of it; what is left to be done."""
+    """Check, repair if ``repair``, show the outcome, and return the findings that are left."""
     survey.require_queue(places)
     if repair:
         ownership.require_own(places, "fsck --repair")
     outcomes: list[Outcome] = []
 
-    def told(outcome: Outcome) -> None:
+    def report(outcome: Outcome) -> None:
         outcomes.append(outcome)
         if output_kind != "json":
             output.echo(_outcome_line(outcome))
 
     with _offline(places, to_write=repair), _Bar() as bar:
         if repair:
-            result = repairing.repair(places, told, bar.tell)
+            result = repairing.repair(places, report, bar.show)
         else:
-            facts = survey.survey(places, bar.tell)
+            facts = survey.survey(places, bar.show)
             result = repairing.Result(facts, checking.check(facts))
     left = [finding for finding in result.findings if finding.remedy is not Remedy.NONE]
     if output_kind == "json":
@@ -83,7 +83,7 @@ def _check(places: Places, *, repair: bool, output_kind: str) -> list[Finding]:
 
 @contextmanager
 def _offline(places: Places, *, to_write: bool) -> Iterator[None]:
-    """Keep daemons out meanwhile; refused if one is there."""
+    """Keep daemons out meanwhile; `DirectoryLockedError` if one runs."""
     try:
         lock = lock_files.OfflineLock(places.queue / "lock", to_write=to_write)
         try:
@@ -92,7 +92,7 @@ def _offline(places: Places, *, to_write: bool) -> Iterator[None]:
         finally:
             lock.release()
     except errors.DirectoryLockedError as error:
-        text = f"{error.text}; it is checked offline (`ganger down`: running jobs go on)"
+        text = f"{error.text}; fsck works offline (`ganger down`: running jobs go on)"
         raise errors.DirectoryLockedError(text) from error
 
 
@@ -165,8 +165,8 @@ class _Bar:
         if self._progress is not None:
             self._progress.stop()
 
-    def tell(self, done: int, total: int) -> None:
-        """So many of so many were read; the bar goes when it is full."""
+    def show(self, done: int, total: int) -> None:
+        """Show that ``done`` of ``total`` files were read; remove the bar when all were."""
         if total < _BAR_JOBS_MIN or not sys.stderr.isatty():
             return
         if self._progress is None:

@@ -1,4 +1,4 @@
-"""What was probably meant by a command line that is wrong. Pure."""
+"""Guesses what a wrong command line was meant to be. Pure."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _SHELL_SIGNS = frozenset(" \t\n|&;<>$*?")
 
 
 def meant(word: str, known: Iterable[str]) -> str:
-    """`` Did you mean 'X'?`` for a command that there is not, or nothing."""
+    """`` Did you mean 'X'?`` for an unknown command, or nothing."""
     found = _ELSEWHERE.get(word)
     if found is None:
         # Only a mistake costs this import.
@@ -50,7 +50,7 @@ def meant(word: str, known: Iterable[str]) -> str:
 
 
 def shell(command: Sequence[str]) -> str:
-    """What to say of one word that looks like a line for a shell; or nothing."""
+    """A hint for a command that is one word and looks like a line for a shell; or nothing."""
     if len(command) == 1 and _SHELL_SIGNS.intersection(command[0]):
-        return "; no shell reads it (for one: `ganger exec -- sh -c '...'`)"
+        return "; no shell reads it (to use one: `ganger exec -- sh -c '...'`)"
     return ""

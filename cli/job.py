@@ -87,17 +87,16 @@ def submit(
 ) -> int:
     """Submit the job, jobs or plan in FILE (JSON or YAML; - is standard input).
 
-    Prints the ids, for a plan with the names of its jobs. All are stored, or none - except that
-    a filter rule may reject some: these, and the jobs that depend on them, are left out, and the
-    others stored. Then the ids of the others are printed (and waited for with --wait), each job
-    that is left out is told of on standard error, with the reason, and the exit code is 1 even if
-    all others succeed. With -o json a job that is left out has null for an id, and the reason
-    under "rejected".
+    Prints the ids, for a plan with the names of its jobs. All jobs are stored, or none, with one
+    exception: a filter rule may reject some. These, and the jobs that depend on them, are left
+    out; standard error names each with the reason, and the exit code is 1 even if all others
+    succeed. The others are stored, their ids are printed, and --wait waits for them. With -o json
+    a job that is left out has null as its id, and the reason under "rejected".
     """
     if timeout is not None and not wait:
         raise errors.UsageError("--timeout: goes with --wait")
     if key == "":
-        # A variable of a script that was never set: without a key a repetition is a second job.
+        # Probably an unset variable of a script: without a key a repetition is a second job.
         raise errors.UsageError("--key: is empty")
     planned = _planned(file, ops)
     with call.client() as client:
@@ -273,10 +272,10 @@ def change_priority(call: Call, ids: Sequence[int], priority: int) -> int:
 
 
 def _one_by_one(ids: Sequence[int], act: Callable[[int], tuple[bool, str]]) -> int:
-    """Do it to each job, and tell of each in a line of its own; 0 if all accept it, else 1.
+    """Call ``act`` for each job and print its line; 0 if all accept it, else 1.
 
-    What is refused for one job is done for the others all the same. Each line is told when it is
-    known, so that nothing that was done stays untold if the daemon then goes away.
+    A refusal for one job does not stop the others. Each line is printed at once: if the daemon
+    goes away, the user knows what was done.
     """
     code = 0
     for job_id in ids:
@@ -292,7 +291,7 @@ def _one_by_one(ids: Sequence[int], act: Callable[[int], tuple[bool, str]]) -> i
 def _told(
     client: Client, job_id: int, outcome: CancelOutcome | PriorityOutcome, hint: str = ""
 ) -> tuple[bool, str]:
-    """What is said of a wish. Ganeti says of an ended job what it says of one it never had."""
+    """The outcome as a line. Ganeti's text for an ended job is the one for an unknown job."""
     if outcome.accepted:
         return True, outcome.text
     [now] = client.jobs([job_id])
@@ -357,7 +356,7 @@ def archive(call: Call, ids: Sequence[int]) -> int:
             try:
                 client.archive(job_id)
             except errors.UnknownJobError:
-                # One that is in the archive already is unknown only among those outside of it.
+                # The daemon archives live jobs only; an archived one can still be read.
                 [now] = client.jobs([job_id])
                 if not now.archived:
                     raise

@@ -1,4 +1,4 @@
-"""``ganger key``: CURVE keys for clients that come in through the remote door."""
+"""``ganger key``: CURVE keys of remote clients."""
 
 from __future__ import annotations
 

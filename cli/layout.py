@@ -1,7 +1,7 @@
-"""How wide the columns of a table are, and on which line of a row each of them stands.
+"""Chooses the width of each column of a table, and the line of a row on which it stands.
 
-Pure: widths in, widths out. A row that has no room on one line goes on in further ones, broken
-between two columns: a terminal would break it anywhere, amid a word or a number.
+Pure: widths in, widths out. A row that does not fit on one line is broken between two columns: a
+terminal would break it anywhere, even within a number.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ INDENT = 4
 """How far the further lines of a row are moved in."""
 
 PLAIN_WIDTH_MAX = 40
-"""Widest padding of a plain listing: a longer cell moves what is behind it in its own row only."""
+"""Widest padding of a plain listing: a longer cell moves the rest of its own row only."""
 
 
 class Line(msgspec.Struct, frozen=True):

@@ -1,7 +1,7 @@
-"""``ganger job logs``, and how the output of jobs reaches ours: as it came, or made harmless.
+"""``ganger job logs``, and how the output of a job is printed.
 
-Into a pipe or a file go the bytes of the job. On a terminal control characters are shown, not
-sent: they could write into its title, its answers or over what stands there.
+A pipe or a file gets the job's bytes. A terminal gets control characters shown, not sent: they
+could set its title, fake its answers or overwrite its text.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 INTERRUPTED_EXIT_CODE = 130
 _KEPT = "\n\t\r"
-"""What output may do on a terminal: begin a line, move on, begin its line anew."""
+"""Control characters that a terminal gets: line feed, tab, carriage return."""
 
 
 @click.command(short_help="Show the whole output of a job.")
@@ -70,7 +70,7 @@ class Printer:
         if stream.isatty():
             self._show_harmless(chunk.stream, chunk.data)
             return
-        # What was printed as text comes before.
+        # Text that was printed earlier comes first.
         stream.flush()
         stream.buffer.write(chunk.data)
         stream.buffer.flush()

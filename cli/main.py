@@ -58,7 +58,7 @@ click.Context.formatter_class = HelpFormatter
 
 
 class _EnoughError(Exception):
-    """Whoever read our output has had enough. A broken pipe, but for click, which makes 1 of it."""
+    """The reader of our output has left. click would turn a `BrokenPipeError` into exit code 1."""
 
 
 class _Commands(click.Group):
@@ -111,7 +111,7 @@ def _show_version(context: click.Context, _: click.Parameter, value: bool) -> No
     "--data",
     metavar="DIR",
     envvar="GANGER_DATA",
-    # Whether it may be read is found by what reads it, which names the owner.
+    # The code that reads it finds out whether it may, and names the owner.
     type=click.Path(file_okay=False, readable=False),
     help="Data directory of the daemon. Without it: GANGER_DATA, else "
     f"{settings.DEFAULT_DATA_DIRECTORY} (root) or ~/.local/share/ganger.",
@@ -135,7 +135,7 @@ def ganger(context: click.Context, data: str | None) -> None:
     Stop:     ganger down
     """  # noqa: D301 - the mark that keeps lines apart
     if context.get_parameter_source("data") is ParameterSource.COMMANDLINE and not data:
-        # A variable of a script that was never set: another daemon than the one that is meant.
+        # Probably an unset variable of a script: the default directory may be another daemon's.
         raise click.UsageError("--data: is empty", context)
     context.obj = Call(data=data)
 
@@ -180,7 +180,7 @@ def _usage_text(error: click.UsageError) -> str:
 
 
 def _open_missing_streams() -> None:
-    """Whoever closed our output does not want it; no other file may take its place."""
+    """Open /dev/null as each standard stream that is closed, before a file takes its number."""
     for descriptor, name in ((1, "stdout"), (2, "stderr")):
         if getattr(sys, name) is None:
             nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -191,7 +191,7 @@ def _open_missing_streams() -> None:
 
 
 def _drop_output() -> None:
-    """Let what could not be written go: the interpreter would try again at its end."""
+    """Discard unwritten output: the interpreter would try again at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 

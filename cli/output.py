@@ -94,7 +94,7 @@ def output_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Styled(msgspec.Struct, frozen=True):
-    """Text of ours that has a colour on a terminal."""
+    """Text that has a colour on a terminal."""
 
     text: str
     fg: str
@@ -102,9 +102,9 @@ class Styled(msgspec.Struct, frozen=True):
 
 
 def echo(*parts: object, err: bool = False, nl: bool = True, kept: str = "\n\t") -> None:
-    """Print text, which may be of a job or a user: what could harm a terminal is only shown.
+    """Print text that may come from a job or a user: control characters are shown, not sent.
 
-    The only way by which commands print text. ``kept`` are control characters that are sent.
+    All commands print text by this. ``kept`` are control characters that are sent.
     """
     shown = [
         click.style(part.text, fg=part.fg, bold=part.bold)
@@ -121,7 +121,7 @@ def echo(*parts: object, err: bool = False, nl: bool = True, kept: str = "\n\t")
 
 @contextmanager
 def above(console: Console) -> Iterator[None]:
-    """Meanwhile text for standard error goes to ``console``, at the end of which bars move."""
+    """Meanwhile print text for standard error by ``console``, above its progress bars."""
     _screens.append(console)
     try:
         yield
@@ -135,8 +135,8 @@ _screens: list[Console] = []
 def harmless(text: str, kept: str = "") -> str:
     """``text`` with its control characters shown instead of sent, but for those in ``kept``.
 
-    Also those that would turn the direction of what follows, or that no encoding has. Text of jobs
-    and users must not write into a terminal's title, its answers, or over what stands there.
+    Also those that change the direction of writing, or that no encoding has. Text of jobs and
+    users must not set a terminal's title, fake its answers or overwrite its text.
 
     >>> harmless(f"a{chr(27)}]0;title") == "a" + ascii(chr(27))[1:-1] + "]0;title"
     True
@@ -153,7 +153,7 @@ def _escaped(sign: str) -> str:
 def show_json(value: object) -> None:
     """Print ``value`` as JSON, readable and for programs."""
     text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
-    # What stands in strings is told as JSON has it, so that programs read what was there.
+    # JSON's own escapes: programs read back the original text.
     click.echo(
         _HARMFUL.sub(lambda found: found[0] if found[0] == "\n" else _in_json(found[0]), text)
     )
@@ -164,7 +164,7 @@ def _in_json(sign: str) -> str:
 
 
 class Column(msgspec.Struct, frozen=True):
-    """One column: its heading, and how a row's value is told (plain, and on a terminal)."""
+    """One column: its heading, and how a row's value is shown (plain, and on a terminal)."""
 
     heading: str
     plain: Any
@@ -222,7 +222,7 @@ def _show_table(rows: Sequence[Any], columns: Sequence[Column], style: Style) ->
     least = [column.width_least for column in columns]
     lines = layout.lines(wanted, least, console.width)
     shown = [_joined(row, line) for row in cells for line in lines]
-    # A UUID that is cut names nothing: where it has no room it goes over the edge.
+    # A shortened UUID is useless: a long one runs over the edge.
     console.print(Text("\n").join(shown), soft_wrap=True)
 
 
@@ -257,7 +257,7 @@ def status_text(status: str) -> Any:  # noqa: ANN401 - rich's text, imported whe
 def absolute(moment: float | None) -> str:
     """A time for programs, UTC; ``-`` if there is none.
 
-    A stored time that no calendar has (somebody gave milliseconds) is told in seconds, as it is.
+    A stored time outside the calendar (milliseconds, probably) is shown in seconds.
     """
     if moment is None:
         return "-"

@@ -3,7 +3,7 @@
 Three forms are known::
 
     [{"OP_ID": ...}, ...]                    one job: its opcodes
-    {"ops": [...], "reason": ...}            one job with what goes for all of it
+    {"ops": [...], "reason": ...}            one job, with options for all of it
     [[...], [...]] or {"jobs": [...]}        many jobs; with names and ``after`` a plan
 
 In a plan ``after`` names the jobs that must come first: ``after: [build]`` (it must have
@@ -66,7 +66,7 @@ def read(text: str, source: str) -> list[PlannedJob]:
 
 def parse_yaml(text: str, source: str) -> object:
     """``text`` as YAML; `PlanError` names ``source``, line and column."""
-    import yaml  # noqa: PLC0415 - what is JSON needs none of it
+    import yaml  # noqa: PLC0415 - JSON does not need it
 
     try:
         return yaml.load(text, _loader())  # noqa: S506 - one that makes plain data alone
@@ -82,7 +82,7 @@ def parse_yaml(text: str, source: str) -> object:
 
 @functools.cache
 def _loader() -> Any:  # noqa: ANN401 - a class of a library that is imported when needed
-    """The safe loader, but for dates: 2026-11-21 without quotes is the text that it looks like."""
+    """The safe loader, but 2026-11-21 without quotes is text, not a date."""
     import yaml  # noqa: PLC0415
 
     class Loader(yaml.SafeLoader):
@@ -92,7 +92,7 @@ def _loader() -> Any:  # noqa: ANN401 - a class of a library that is imported wh
         }
 
         def compose_mapping_node(self, anchor: Any) -> Any:  # noqa: ANN401 - the library's
-            """As the library, which would silently take the last of two values of one key."""
+            """Refuse a key that stands twice; the library would silently take its last value."""
             node = super().compose_mapping_node(anchor)
             seen = set()
             for key, _ in node.value:
@@ -141,7 +141,7 @@ def _entry(entry: object, place: str) -> _Entry:
     if name is not None and not (isinstance(name, str) and name):
         raise errors.PlanError(f"{place}.name: expected a text, got {name!r}")
     if name is not None and _CONTROL.search(name):
-        # Names are printed behind ids, a job in a line.
+        # Names are printed beside ids, one job a line.
         text = f"{place}.name: expected a text without control characters, got {name!r}"
         raise errors.PlanError(text)
     where = f"job {name!r}" if name else place

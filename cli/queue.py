@@ -118,9 +118,9 @@ def simulate(
     ended: Sequence[str],
     output_kind: str,
 ) -> None:
-    """Tell what would start now, wait and be rejected, if. Changes nothing.
+    """Tell what would start now, wait and be rejected after a change. Changes nothing.
 
-    Without options: how things stand. The daemon's scheduler itself decides, on a copy.
+    Without options: without a change. The daemon's own scheduler decides, on a copy.
     """
     changes: dict[str, Any] = {
         "rule": None if rule is None else reading.read_rule(rule, "--rule"),
@@ -183,6 +183,6 @@ def _show(found: Simulated) -> None:
 
 
 def _named(text: str) -> str:
-    """What the daemon says, with words for the UUID that stands for the proposed rule."""
+    """The daemon's text, with words for the UUID that stands for the proposed rule."""
     text = text.replace(f"filter rule {rules.PROPOSED_UUID}", "the proposed rule")
     return text.replace(rules.PROPOSED_UUID, "the proposed rule")

@@ -1,6 +1,6 @@
-"""Reads what people write as JSON or YAML, in options and files, and checks that it can be sent.
+"""Reads JSON and YAML from options and files.
 
-What no frame can carry is refused here, where its place in the text is still known.
+Values that no frame can carry are refused here, where their place in the text is still known.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 DEPTH_MAX = 100
-"""Deepest nesting of a document: more than any opcode or rule may have, which say so themselves."""
+"""Deepest nesting of a document: opcodes and rules have lower limits of their own."""
 
 
 def parse(text: str, source: str, root: str = "") -> Any:  # noqa: ANN401 - whatever was written
@@ -59,7 +59,7 @@ def read_option(text: str, option: str, root: str = "") -> Any:  # noqa: ANN401 
 
 
 def _about_operators(error: errors.PlanError, text: str) -> str:
-    """The error's text; where YAML stumbled over an operator of a filter, what to do about it."""
+    """The error's text, with advice if YAML has misread an operator of a filter."""
     told = 'in YAML operators stand in quotes, as in ["=", OP_ID, OP_EXEC]'
     if error.text.endswith(": expected str as key, got null"):
         # The question mark of YAML begins a key.
@@ -69,7 +69,7 @@ def _about_operators(error: errors.PlanError, text: str) -> str:
     if problem is None or mark is None or not error.text.endswith(f": {problem}"):
         return error.text
     if "end of stream" in problem:
-        # Something was not closed; the last sign that was read is not what is wrong.
+        # A bracket or a quote is not closed; the last character is not the cause.
         return error.text
     lines = text.splitlines()
     line = lines[mark.line] if mark.line < len(lines) else ""
@@ -112,7 +112,7 @@ def moment(text: str) -> float:
     """
     try:
         found = _moment(text)
-        # Milliseconds, say: nobody means the year 57859.
+        # Milliseconds, probably: they would be in the year 57859.
         dt.datetime.fromtimestamp(found, dt.UTC)
     except (ValueError, OverflowError, OSError) as error:
         raise ValueError(
@@ -172,18 +172,18 @@ def _mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _check(found: object, source: str, root: str = "") -> None:
-    """`PlanError` that names the place of what no frame can carry."""
+    """Raise `PlanError`, which names the place, for a value that no frame can carry."""
     _check_size(found, source)
     try:
         plain_values.check_plain(found, root, depth_max=DEPTH_MAX)
     except ValueError as error:
-        # The whole document has no name: what is in it is told as a path from its top.
+        # The document itself has no name: places in it are paths from its top.
         place = str(error).removeprefix(".").removeprefix(": ")
         raise errors.PlanError(f"{source}: {place}") from error
 
 
 def _check_size(found: object, source: str) -> None:
-    """Bound depth and size first: an anchor of YAML may hold itself, or another many times."""
+    """Bound depth and size first: a YAML anchor may contain itself, or another one many times."""
     left, size = [(found, 0)], 0
     while left:
         value, depth = left.pop()
@@ -192,7 +192,7 @@ def _check_size(found: object, source: str) -> None:
         if depth == DEPTH_MAX:
             raise errors.PlanError(f"{source}: nested more than {DEPTH_MAX} levels deep")
         parts: Iterable[object] = value.values() if isinstance(value, dict) else value
-        # Each value takes a byte of a frame at least, and each character of a text.
+        # In a frame each value, and each character of a text, takes at least a byte.
         size += len(value) + sum(len(part) for part in parts if isinstance(part, str))
         if size > settings.FRAME_BYTES_MAX:
             text = f"{source}: holds more than the {settings.FRAME_BYTES_MAX} bytes that are sent"

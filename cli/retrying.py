@@ -1,7 +1,7 @@
-"""``ganger job retry --edit``: the opcodes of an ended job, as the user edits them.
+"""``ganger job retry --edit``: lets the user edit the opcodes of an ended job.
 
-What somebody has typed is never lost: the file is only removed when its text is submitted, or
-when there is nothing in it to keep.
+Edited text is never lost: the file is removed only when its text was submitted, or is empty or
+unchanged.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..transport.client.client import Client
 
 _QUEUE_SOURCES = ("gnt:opcode:", "gnt:daemon:", "ganger:retry", "ganger:filter")
-"""How the sources of those entries of a reason trail begin that the queue adds itself."""
+"""Prefixes of sources in a reason trail: the queue itself adds these entries."""
 
 
 def edited(client: Client, job_id: int, *, whole: bool) -> int:
@@ -42,7 +42,7 @@ def edited(client: Client, job_id: int, *, whole: bool) -> int:
 
 
 def opcodes_text(old: job_views.JobInfo, *, whole: bool) -> str:
-    """The opcodes that are to be repeated, to be edited. `JobStateError` if there are none."""
+    """The opcodes to be repeated, as text to be edited. `JobStateError` if there are none."""
     if not old.is_final:
         text = f"job {old.id} has status {old.status}: only an ended job can be retried"
         raise errors.JobStateError(text)
@@ -73,7 +73,7 @@ def read(text: str, source: str) -> list[dict[str, Any]]:
 
 
 def _fields(given: dict[str, Any]) -> dict[str, Any]:
-    """What is set of an opcode. Of its reasons those that users gave: limits go by them."""
+    """The parameters that are set. Of the reasons those that users gave: limits depend on them."""
     fields = {name: value for name, value in given.items() if value is not None}
     trail = fields.pop("reason", None)
     kept = [entry for entry in (trail if isinstance(trail, list) else ()) if _is_users(entry)]
@@ -88,12 +88,12 @@ def _is_users(entry: object) -> bool:
 
 
 def _stored(text: str, job_id: int) -> Path:
-    """A new file with this text that nobody else may read."""
+    """A new file with this text that only this user may read."""
     try:
         descriptor, name = tempfile.mkstemp(prefix=f"ganger-retry-{job_id}-", suffix=".json")
         with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
             stream.write(text)
-        # As saved long ago, so that one who saves at once is seen to have saved.
+        # An old time, so that a save within the same clock tick is noticed.
         os.utime(name, (0, 0))
     except OSError as error:
         text = f"the opcodes cannot be put into a file to be edited: {error.strerror}"
@@ -133,7 +133,7 @@ def _saved(path: Path) -> str:
 def _told_where(
     error: errors.GangerError | click.ClickException, path: Path, text: str, job_id: int
 ) -> Exception:
-    """The error, with the place where the edited text is kept, if it is worth it."""
+    """The error, with the file that keeps the edited text, if the user has changed it."""
     try:
         left = path.read_bytes()
     except OSError:

@@ -1,7 +1,7 @@
-"""What became of a submission: which jobs are stored under which ids, which a filter rule rejects.
+"""Submits jobs and prints the outcome: the ids, and which jobs a filter rule rejects.
 
-The client library tells of rejected jobs in one error; here each is told by the name that it has
-in its plan.
+The client library reports all rejected jobs in one error; here each has a line of its own, with
+its name in the plan.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 def send(client: Client, planned: Sequence[PlannedJob], **options: Any) -> list[Entry]:  # noqa: ANN401
-    """Submit jobs and tell what became of each, in order.
+    """Submit jobs and return the outcome of each, in order.
 
-    ``options`` are those of `Client.submit_many`. What is refused as a whole is an error, which
-    names the job by its name in the plan.
+    ``options`` are those of `Client.submit_many`. A submission that is refused as a whole raises
+    the error, with the name that the job has in the plan.
     """
     reasons: dict[int, str] = {}
     try:
@@ -98,7 +98,7 @@ def _name(match: re.Match[str], planned: Sequence[PlannedJob]) -> str:
 
 
 def _label(place: int, planned: Sequence[PlannedJob]) -> str:
-    """A job as its user knows it: by name, else by its place in what was read."""
+    """The job's name in the plan, else its place there."""
     one = planned[place]
     if one.name is not None:
         return f"job {one.name!r}"

@@ -34,7 +34,9 @@ _LOOK_SECONDS = 0.1
 
 
 @click.command()
-@click.option("--remote", metavar="ENDPOINT", type=choices.Door(), help="As for `ganger daemon`.")
+@click.option(
+    "--remote", metavar="ENDPOINT", type=choices.Endpoint(), help="As for `ganger daemon`."
+)
 @click.option(
     "--hung-after",
     metavar="SECONDS",
@@ -79,7 +81,7 @@ def _require_answer(call: Call, pid: int) -> None:
             with call.client(left) as client:
                 client.info()
         except errors.DaemonUnreachableError:
-            # It may be starting, or putting back a door that somebody has deleted.
+            # It may be starting, or restoring its deleted socket file.
             select.select([], [], [], min(_LOOK_SECONDS, left))
         except errors.TryAgainError:
             break
@@ -104,7 +106,7 @@ def _alone(places: Places) -> Iterator[None]:
 
 
 def _start(places: Places, options: list[str]) -> int:
-    """Start it detached and wait for its word; `GangerError` with its reason if it fails."""
+    """Start it detached and wait for its report; `GangerError` with its reason if it fails."""
     reader, writer = os.pipe()
     command = [sys.executable, "-P", "-m", "ganger.cli.main", "--data", str(places.data)]
     with (places.data / "daemon.out").open("ab") as out:
@@ -126,7 +128,7 @@ def _start(places: Places, options: list[str]) -> int:
         raise click.exceptions.Exit(_INTERRUPTED_EXIT_CODE) from None
     if word is None:
         raise errors.DeadlineError(
-            f"the daemon (pid {process.pid}) goes on starting, and was not ready within "
+            f"the daemon (pid {process.pid}) is still starting, and was not ready within "
             f"{settings.START_SECONDS:g} s; see `ganger status` and {places.log}"
         )
     if word.strip() == "ready":
@@ -142,7 +144,7 @@ def _start(places: Places, options: list[str]) -> int:
 
 
 def _end_again(process: subprocess.Popen[bytes], places: Places) -> None:
-    """End a daemon whose start was interrupted: its user does not want it, or not now."""
+    """End the daemon that the interrupted call has started."""
     process.terminate()
     try:
         process.wait(settings.STOP_SECONDS)
@@ -155,7 +157,7 @@ def _end_again(process: subprocess.Popen[bytes], places: Places) -> None:
 
 
 def _word(reader: int) -> str | None:
-    """What the daemon says of its start: everything until it closes its end. None: nothing yet."""
+    """The daemon's report of its start, complete when it closes the pipe; None: not in time."""
     deadline = time.monotonic() + settings.START_SECONDS
     parts: list[bytes] = []
     with os.fdopen(reader, "rb", buffering=0) as stream:
@@ -198,7 +200,7 @@ def down(call: Call, timeout: float) -> None:
             active = client.info().counts.get("running", 0)
             client.stop()
     except errors.DaemonUnreachableError:
-        # It has not opened its door yet, or its word of where that is was deleted.
+        # It does not listen yet, or its endpoint file was deleted.
         _ask_by_signal(process, places, pid)
     if process is not None:
         poll = select.poll()
@@ -212,7 +214,7 @@ def down(call: Call, timeout: float) -> None:
 
 
 def _ask_by_signal(process: int | None, places: Places, pid: int) -> None:
-    """Have the process end that holds the queue, if it is still the one of this descriptor."""
+    """Send SIGTERM to the process that holds the queue, if ``process`` still refers to it."""
     if process is not None and _running_pid(places) == pid:
         try:
             signal.pidfd_send_signal(process, signal.SIGTERM)
@@ -227,7 +229,7 @@ def _ask_by_signal(process: int | None, places: Places, pid: int) -> None:
 @output.output_option
 @click.pass_obj
 def status(call: Call, *, output_kind: str) -> None:
-    """Tell how the daemon is: pid, version, doors, jobs, components. Exit code 3: none runs."""
+    """Show the daemon's pid, version, endpoints, jobs and components. Exit code 3: none runs."""
     places = call.places
     pid = _running_pid(places)
     if pid is None:
@@ -268,7 +270,7 @@ def _show(info: DaemonInfo, output_kind: str) -> None:
         "Daemon": f"ganger {info.version}, pid {info.pid}, "
         f"up {output.span(time.time() - info.started)}",
         "Data": info.data,
-        "Doors": ", ".join(info.endpoints),
+        "Endpoints": ", ".join(info.endpoints),
         "Jobs": ", ".join(
             f"{count} {name}" for name, count in info.counts.items() if name != "last_id"
         ),
@@ -307,9 +309,9 @@ def queue_state(info: DaemonInfo) -> str:
 
 
 def _running_pid(places: Places) -> int | None:
-    """The pid of the daemon that holds the queue directory; None: nobody does.
+    """The pid of the daemon that holds the queue directory; None if no daemon does.
 
-    `StorageError`, with the owner, if this user may not know it.
+    `StorageError`, with the owner, if this user may not read it.
     """
     from ..storage import lock_files  # noqa: PLC0415
 

@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from ..transport.messages import JobExplained, Obstacle
 
 PAUSE_SECONDS = 1.0
-"""How long nothing comes before it is asked why."""
+"""After so long a silence a command asks why."""
 
 INTERVAL_SECONDS_MAX = 15.0
-"""Longest time between two questions about one job."""
+"""Longest pause between two questions about one job."""
 
 JOBS_MAX = 3
-"""Of how many jobs that wait it is told; more would hide what is waited for."""
+"""Reasons are printed for so many jobs; more lines would hide what a job prints."""
 
 ANSWER_SECONDS = 2.0
-"""How long an answer may take: news of the job waits meanwhile."""
+"""Deadline of a question: events of the job wait meanwhile."""
 
 _COMMANDS = wording.Commands(
     delete_rule="`ganger filter delete {rule}`",
@@ -85,7 +85,7 @@ def _since(obstacle: Obstacle) -> str:
 
 
 def quiet_option(function: Callable[..., int]) -> Callable[..., int]:
-    """The option that keeps reasons back; it arrives as ``quiet``."""
+    """The option that suppresses reasons; it arrives as ``quiet``."""
     return click.option("-q", "--quiet", is_flag=True, help="Do not tell what a job waits for.")(
         function
     )
@@ -94,11 +94,12 @@ def quiet_option(function: Callable[..., int]) -> Callable[..., int]:
 def watched(
     client: Client, ids: Sequence[int], *, log: bool, timeout: float | None, quiet: bool
 ) -> Iterator[job_views.StatusChange | job_views.LogLine]:
-    """The parts of a watch; in its pauses it is told what holds the jobs back, unless ``quiet``."""
+    """The parts of a watch; at its pauses print what holds the jobs back, unless ``quiet``."""
     if quiet or not ids:
         yield from client.watch(*ids, log=log, timeout=timeout)
         return
-    yield from _told(client, client.watch(*ids, log=log, timeout=timeout, pause=PAUSE_SECONDS))
+    parts = client.watch(*ids, log=log, timeout=timeout, pause=PAUSE_SECONDS)
+    yield from _with_reasons(client, parts)
 
 
 def followed(
@@ -108,11 +109,11 @@ def followed(
     if quiet:
         yield from client.follow(job_id)
     else:
-        yield from _told(client, client.follow(job_id, pause=PAUSE_SECONDS))
+        yield from _with_reasons(client, client.follow(job_id, pause=PAUSE_SECONDS))
 
 
-def _told(client: Client, parts: Iterator[Any]) -> Iterator[Any]:
-    """The parts that are something; where nothing came, what holds the jobs back is told."""
+def _with_reasons(client: Client, parts: Iterator[Any]) -> Iterator[Any]:
+    """Yield the parts; at each pause (None) print what holds the jobs back."""
     whys = Whys(client)
     for part in parts:
         if part is None:
@@ -124,7 +125,7 @@ def _told(client: Client, parts: Iterator[Any]) -> Iterator[Any]:
 
 
 class _Held(msgspec.Struct):
-    """A job that does not run: the cause that was told, and when to ask again."""
+    """A job that does not run: the cause that was printed, and when to ask again."""
 
     cause: object = None
     interval: float = PAUSE_SECONDS
@@ -132,14 +133,14 @@ class _Held(msgspec.Struct):
 
 
 class Whys:
-    """Which of the jobs that are watched are held back, and what was told of them."""
+    """Which of the watched jobs are held back, and the cause that was printed for each."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._held: dict[int, _Held] = {}
 
     def hear(self, part: object) -> None:
-        """There is news of a job: what holds it back may be something else now."""
+        """Take an event of a job: another cause may hold it back now."""
         if not isinstance(part, job_views.StatusChange):
             return
         if part.status not in _HELD:
@@ -149,7 +150,7 @@ class Whys:
         held.interval, held.ask_at = PAUSE_SECONDS, 0.0
 
     def lines(self, now: float) -> Iterator[str]:
-        """What is to be told now, at ``now`` monotonic seconds: causes that are new."""
+        """The causes that are new at ``now`` monotonic seconds, a line each."""
         for job_id, held in list(self._held.items())[:JOBS_MAX]:
             if now < held.ask_at:
                 continue
@@ -158,7 +159,7 @@ class Whys:
             try:
                 answer = self._client.explain(job_id, timeout=ANSWER_SECONDS)
             except errors.GangerError:
-                # The watch itself finds out what is wrong, and says it.
+                # The watch itself meets the same error, and reports it.
                 return
             cause = _cause(answer)
             if answer.status in _HELD and cause != held.cause:
@@ -167,7 +168,7 @@ class Whys:
 
 
 def _cause(answer: JobExplained) -> object:
-    """What the first obstacle consists in, without what changes while it stays the same."""
+    """What identifies the first obstacle. Which jobs fill a limit changes all the time."""
     if not answer.obstacles:
         return answer.text
     first = answer.obstacles[0]

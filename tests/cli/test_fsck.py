@@ -174,7 +174,7 @@ def test_a_daemon_that_comes_meanwhile_makes_the_findings_void(
     # Without a lock file there is nothing by which a daemon could be kept out.
     monkeypatch.setattr(survey, "survey", survey_while_a_daemon_comes)
     assert run(queue) == 70
-    assert "works on this queue directory; it is checked offline" in capsys.readouterr().err
+    assert "works on this queue directory; fsck works offline" in capsys.readouterr().err
 
 
 def test_the_directory_is_free_again_afterwards(queue: Path) -> None:

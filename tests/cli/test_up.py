@@ -105,7 +105,7 @@ def test_a_start_that_takes_too_long_says_that_it_goes_on(
 ) -> None:
     monkeypatch.setattr(settings, "START_SECONDS", 0.01)
     process, error = start(Stub(tmp_path), tmp_path, monkeypatch, errors.DeadlineError)
-    assert f"the daemon (pid {process.pid}) goes on starting" in error.text
+    assert f"the daemon (pid {process.pid}) is still starting" in error.text
     assert process.poll() is None
     process.kill()
     process.wait()
