@@ -150,7 +150,7 @@ class LockManager(Component):
     def _simulate(self, message: messages.SimulateLocks) -> None:
         state, granted = lock_remedies.granted_after(self._state, message.ended)
         waiting = [
-            messages.Waiting(id=_job(owner), kind="lock", text=_first_wait(state, owner))
+            messages.WaitingJob(id=_job(owner), kind="lock", text=_first_wait(state, owner))
             for owner in state.waiting()[:_WAITING_SHOWN_MAX]
         ]
         jobs = {owner.lock_file: _job(owner) for owner in self._state.owners()}

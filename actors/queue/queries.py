@@ -107,7 +107,7 @@ class QueueReader:
             envelope,
             remaining,
             log=message.log,
-            is_of_ends=message.is_of_ends,
+            is_final_only=message.is_final_only,
             log_serials=after if message.log else None,
         )
         for summary in summaries:
@@ -117,7 +117,7 @@ class QueueReader:
                     _tell_log(watch, self._archived(summary.id)[1], math.inf)
                 else:
                     _tell_log(watch, *self._job_of(row))
-            if summary.status.is_final or not message.is_of_ends:
+            if summary.status.is_final or not message.is_final_only:
                 watch.tell_change(summary)
         self.watches.open(watch)
 

@@ -29,14 +29,14 @@ class Watch:
         remaining: set[int] | None,
         *,
         log: bool,
-        is_of_ends: bool = False,
+        is_final_only: bool = False,
         log_serials: Mapping[int, int] | None = None,
     ) -> None:
         self.envelope = envelope
         self.remaining = remaining
         self.job_ids = frozenset(remaining or ())
         self.wants_log = log
-        self.is_of_ends = is_of_ends
+        self.is_final_only = is_final_only
         self._log_serials = dict(log_serials or {})
 
     def log_serial(self, job_id: int) -> int:
@@ -122,7 +122,7 @@ class WatchList:
         summary = row.as_summary()
         is_final = row.status.is_final
         for watch in (*self._of_all, *self._by_job.get(row.id, ())):
-            if watch.is_of_ends and not is_final:
+            if watch.is_final_only and not is_final:
                 continue
             watch.tell_change(summary)
             if watch.remaining is not None and is_final:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ...storage.jobs import JobStatus
-from ...transport.messages import Simulated, Waiting
+from ...transport.messages import Simulated, WaitingJob
 
 if TYPE_CHECKING:
     from ...transport.messages import LocksSimulated, QueuePosition, RunSimulation
@@ -36,7 +36,7 @@ def outcome(schedule: Schedule, asked: RunSimulation) -> Simulated:
             other.vacate(verdict.job.id)
     decided = other.decide()
     counts: Counter[str] = Counter()
-    waiting: list[Waiting] = []
+    waiting: list[WaitingJob] = []
     ended = [(one.job.id, f"rejected by filter rule {one.rule}") for one in rejected]
     ended += [(doomed.id, doomed.text or doomed.verdict) for doomed in decided.doomed]
     for job_id in other.pending_in_order():
@@ -49,7 +49,7 @@ def outcome(schedule: Schedule, asked: RunSimulation) -> Simulated:
         kind, text = first_obstacle(position)
         counts[kind] += 1
         if len(waiting) < _WAITING_SHOWN_MAX:
-            waiting.append(Waiting(id=job_id, kind=kind, text=text))
+            waiting.append(WaitingJob(id=job_id, kind=kind, text=text))
     return Simulated(
         start=decided.start,
         paused=[verdict.job.id for verdict in paused],

@@ -11,7 +11,7 @@ from tests.cli import stand_in
 from ganger.cli.main import ganger
 from ganger.storage.rules import PROPOSED_UUID
 from ganger.transport.client import requests
-from ganger.transport.messages import Simulated, Waiting
+from ganger.transport.messages import Simulated, WaitingJob
 
 UUID = "00000000-0000-4000-8000-000000000001"
 
@@ -26,8 +26,8 @@ class SimulatingDaemon:
             ended=[(4, f"rejected by filter rule {uuid}")],
             counts={"rule": 2},
             waiting=[
-                Waiting(id=5, kind="rule", text=f"paused by {uuid}"),
-                Waiting(id=6, kind="rule", text=f"paused by {UUID}"),
+                WaitingJob(id=5, kind="rule", text=f"paused by {uuid}"),
+                WaitingJob(id=6, kind="rule", text=f"paused by {UUID}"),
             ],
         )
 

@@ -222,7 +222,7 @@ class Client:
         final: dict[int, JobInfo] = {}
         if ids:
             checked = checked_ids(ids)
-            parts = self._follow(checked, log=False, timeout=timeout, is_of_ends=True)
+            parts = self._follow(checked, log=False, timeout=timeout, is_final_only=True)
             for part in parts:
                 if isinstance(part, StatusChange):
                     final[part.job_id] = part.job
@@ -537,10 +537,10 @@ class Client:
         *,
         log: bool,
         timeout: float | None,
-        is_of_ends: bool = False,
+        is_final_only: bool = False,
         pause: float | None = None,
     ) -> Iterator[Part | None]:
-        begin = functools.partial(WatchFollowing, ids=ids, log=log, is_of_ends=is_of_ends)
+        begin = functools.partial(WatchFollowing, ids=ids, log=log, is_final_only=is_final_only)
         return self._caller.follow(begin, timeout=timeout, pause=pause)
 
     def _follow_output(

@@ -50,7 +50,7 @@ class Following(Protocol[PartT_co]):
 class WatchFollowing:
     """Jobs, followed until all have ended: their statuses, and their logs if ``log``.
 
-    ``ids`` None stands for all jobs, for ever; ``is_of_ends`` gives only final statuses.
+    ``ids`` None stands for all jobs, for ever; ``is_final_only`` gives only final statuses.
     """
 
     def __init__(
@@ -59,12 +59,14 @@ class WatchFollowing:
         *,
         ids: Sequence[int] | None,
         log: bool,
-        is_of_ends: bool,
+        is_final_only: bool,
         now: float,
         deadline: float | None,
     ) -> None:
         self._session = session
-        self._watch = session.watch(ids, log=log, now=now, deadline=deadline, is_of_ends=is_of_ends)
+        self._watch = session.watch(
+            ids, log=log, now=now, deadline=deadline, is_final_only=is_final_only
+        )
         self.is_over = False
 
     def call_when_changed(self, changed: Callable[[], None]) -> None:
@@ -107,7 +109,7 @@ class OutputFollowing:
         self._reading = reading
         self._timeout_seconds = timeout_seconds
         self._watch = session.watch(
-            [reading.job_id], log=log, is_of_ends=not log, now=now, deadline=deadline
+            [reading.job_id], log=log, is_final_only=not log, now=now, deadline=deadline
         )
         self._call: Call[OutputPage] | None = None
         self._chunks: deque[OutputChunk] = deque()

@@ -132,10 +132,10 @@ class Session:
         log: bool,
         now: float,
         deadline: float | None,
-        is_of_ends: bool = False,
+        is_final_only: bool = False,
     ) -> Stream:
-        """Begin a watch; ``is_of_ends``: only of the ends of jobs."""
-        watch = Watch(ids, log=log, is_of_ends=is_of_ends)
+        """Begin a watch; ``is_final_only``: only of the ends of jobs."""
+        watch = Watch(ids, log=log, is_final_only=is_final_only)
         stream = Stream(next(self._numbers), watch, deadline, now)
         self._begin(stream, now)
         if stream.watch.is_complete:
@@ -317,7 +317,7 @@ class Session:
         if not stream.watch.add(message):
             return
         stream.failing_since, stream.retries = None, 0
-        if stream.watch.is_of_ends and stream.watch.is_complete:
+        if stream.watch.is_final_only and stream.watch.is_complete:
             # Nothing can follow but that the watch has ended, which nobody need wait for.
             self._finish(stream, is_ended=True)
             return
@@ -442,7 +442,7 @@ class Session:
 
     def _asks_how_they_stand(self, stream: Stream, now: float) -> bool:
         """At the end of a wait: who was told of ends alone asks once what became of the others."""
-        if stream.is_expired or not stream.watch.is_of_ends or not self.is_connected:
+        if stream.is_expired or not stream.watch.is_final_only or not self.is_connected:
             return False
         stream.is_expired = True
         stream.deadline = now + LAST_WORD_SECONDS

@@ -33,11 +33,13 @@ Part = StatusChange | LogLine
 class Watch:
     """The state of one watch. ``ids`` None stands for all jobs, for ever.
 
-    ``is_of_ends``: only the ends of jobs are wanted.
+    ``is_final_only``: only the ends of jobs are wanted.
     """
 
-    def __init__(self, ids: Sequence[int] | None, *, log: bool, is_of_ends: bool = False) -> None:
-        self.is_of_ends = is_of_ends
+    def __init__(
+        self, ids: Sequence[int] | None, *, log: bool, is_final_only: bool = False
+    ) -> None:
+        self.is_final_only = is_final_only
         self._is_of_all = ids is None
         self._log = log
         self._remaining: dict[int, None] = dict.fromkeys(ids or ())
@@ -62,10 +64,10 @@ class Watch:
         if self._is_of_all:
             # The ends of these jobs are wanted, even if they are over by now.
             after = {id_: self._serials.get(id_, 0) for id_ in self._statuses}
-            return WatchJobs(log=self._log, log_after=after, is_of_ends=self.is_of_ends)
+            return WatchJobs(log=self._log, log_after=after, is_final_only=self.is_final_only)
         ids = list(self._remaining)
         after = {id_: self._serials[id_] for id_ in ids if id_ in self._serials}
-        return WatchJobs(ids=ids, log=self._log, log_after=after, is_of_ends=self.is_of_ends)
+        return WatchJobs(ids=ids, log=self._log, log_after=after, is_final_only=self.is_final_only)
 
     def probe(self) -> ListJobs:
         """A cheap question whose answer shows whether the watch still lives (`differs`)."""
@@ -77,7 +79,7 @@ class Watch:
 
     def differs(self, rows: Iterable[JobSummary]) -> bool:
         """Whether ``rows`` hold something that a living watch would have told before."""
-        told = (row for row in rows if row.status.is_final or not self.is_of_ends)
+        told = (row for row in rows if row.status.is_final or not self.is_final_only)
         return any(self._status(row.id) != row.status for row in told)
 
     def note(self, rows: Iterable[JobSummary]) -> None:

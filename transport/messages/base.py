@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 PROTOCOL = 1
-"""Version of the frames; a peer that speaks another one is told so."""
+"""Version of the frames; a frame of another version is refused."""
 
 
 def _snake(name: str) -> str:
@@ -15,7 +15,11 @@ def _snake(name: str) -> str:
 
 
 class Message(msgspec.Struct, frozen=True, tag=_snake, tag_field="type", kw_only=True):
-    """Anything that is said."""
+    """Base of all messages.
+
+    The tag is the class name in snake case. A class or a field that was renamed keeps its old name
+    on the wire, because released clients and job processes use it.
+    """
 
 
 ReplyT_co = TypeVar("ReplyT_co", bound="Message", covariant=True)
@@ -29,9 +33,9 @@ class Request(
     forbid_unknown_fields=True,
     omit_defaults=True,
 ):
-    """Something that is answered, by a ``ReplyT_co`` or a `Failure`.
+    """A message with an answer: a ``ReplyT_co`` or a `Failure`.
 
-    A field that is not known is refused: if it is a misspelt ``dry_run``, jobs depend on it.
+    An unknown field is refused: it may be a misspelt ``dry_run``.
     """
 
 
@@ -40,15 +44,15 @@ class Reply(Message, frozen=True, kw_only=True):
 
 
 class Notice(Message, frozen=True, kw_only=True):
-    """Something that is not answered."""
+    """A message without an answer."""
 
 
 class Failure(Reply, frozen=True):
-    """The request failed: the name of an error class of `storage.errors`, and its text."""
+    """The request failed. ``error`` names an error class of `storage.errors`."""
 
     error: str
     text: str
 
 
 class Done(Reply, frozen=True):
-    """It is done, and there is nothing more to say."""
+    """The request is done, and there is nothing to report."""

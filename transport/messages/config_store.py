@@ -1,4 +1,4 @@
-"""What the configuration store accepts: filter rules and limits."""
+"""Messages to the configuration store: filter rules and limits."""
 
 from __future__ import annotations
 
@@ -10,40 +10,40 @@ from .base import Done, Notice, Reply, Request
 
 
 class ReportConfiguration(Notice, frozen=True):
-    """From a component that starts afresh: tell what of the configuration concerns it."""
+    """From a component that starts: send what concerns you of the configuration."""
 
 
 class LastIdReported(Notice, frozen=True):
-    """From the job queue: the last id that it has handed out."""
+    """From the job queue: the last job id that it has assigned."""
 
     token: int
     last_id: int
 
 
 class RulesInForce(Notice, frozen=True):
-    """From the job queue: from now on nothing happens any more under older rules."""
+    """From the job queue: no decision under older rules than these takes effect from now on."""
 
     serial: int
 
 
 class LimitInForce(Notice, frozen=True):
-    """From the job queue: no job gets a process any more beyond the run slots of this serial."""
+    """From the job queue: from now on no job starts beyond the run slots of this serial."""
 
     serial: int
 
 
 class FilterStored(Reply, frozen=True):
-    """The rule is stored, and in force."""
+    """The rule is stored and in force."""
 
     uuid: str
 
 
 class ReplaceFilter(Request[FilterStored], frozen=True, kw_only=True):
-    """Store a filter rule; answered when it is in force.
+    """Store a filter rule. The reply comes when the rule is in force.
 
-    Without ``uuid`` it gets one; a rule that has the given one is replaced. The watermark is
-    taken at that moment. ``reason`` is a text or a whole reason trail; times are seconds since
-    the epoch.
+    Without ``uuid`` the rule is new and gets one; else it replaces the rule of that UUID. The store
+    sets its watermark to the last job id. ``reason`` is a text or a whole reason trail. Times are
+    seconds since the epoch.
     """
 
     uuid: str | None = None
@@ -56,13 +56,13 @@ class ReplaceFilter(Request[FilterStored], frozen=True, kw_only=True):
 
 
 class DeleteFilter(Request[Done], frozen=True):
-    """Delete a filter rule; answered when it is no longer in force."""
+    """Delete a filter rule. The reply comes when the rule is no longer in force."""
 
     uuid: str
 
 
 class FilterRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A filter rule as stored. ``state``: whether its window is open, still to come, or over."""
+    """A filter rule as stored. ``state``: whether its time window is open, to come, or over."""
 
     uuid: str
     watermark: int
@@ -76,22 +76,22 @@ class FilterRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FiltersListed(Reply, frozen=True):
-    """Filter rules, in the order in which they are looked at."""
+    """Filter rules, in the order in which they are evaluated."""
 
     filters: list[FilterRow]
 
 
 class ListFilters(Request[FiltersListed], frozen=True):
-    """Tell the filter rules; None: all of them."""
+    """List the filter rules with these UUIDs; None: all rules."""
 
     uuids: list[str] | None = None
 
 
 class LimitsRead(Reply, frozen=True):
-    """How many jobs may run at once; ``tracked_jobs_max`` is kept for Ganeti's tools.
+    """How many jobs may run at once. ``tracked_jobs_max`` is kept for Ganeti's tools.
 
-    ``running_jobs_possible`` is smaller if the daemon may not open enough files for so many; only
-    so many run then. None: there are enough.
+    ``running_jobs_possible``: fewer jobs run, because the daemon may not open enough files for
+    more; None: it may.
     """
 
     running_jobs_max: int
@@ -100,11 +100,11 @@ class LimitsRead(Reply, frozen=True):
 
 
 class ReadLimits(Request[LimitsRead], frozen=True):
-    """Tell the limits of the queue."""
+    """Read the limits of the queue."""
 
 
 class SetLimits(Request[LimitsRead], frozen=True):
-    """Change limits of the queue; None leaves one as it is. Jobs that run go on."""
+    """Change limits of the queue; None leaves one as it is. Running jobs go on."""
 
     running_jobs_max: Annotated[int, msgspec.Meta(ge=1)] | None = None
     tracked_jobs_max: Annotated[int, msgspec.Meta(ge=1)] | None = None

@@ -1,4 +1,4 @@
-"""What the executor accepts."""
+"""Messages to the executor."""
 
 from __future__ import annotations
 
@@ -13,54 +13,54 @@ class StartJobs(Notice, frozen=True):
 
 
 class HandOverConfirmed(Notice, frozen=True):
-    """From the job queue: the child that holds this lock file was told to go on."""
+    """From the job queue: the child that holds this lock file gets its `JobGo`."""
 
     job_id: int
     lock_file: str
 
 
 class RefuseHandOver(Notice, frozen=True):
-    """From the job queue: the job must not start now; the child that asked has to go."""
+    """From the job queue: the job must not start now; end the child with this lock file."""
 
     job_id: int
     lock_file: str
 
 
 class AdoptJobs(Notice, frozen=True):
-    """From the job queue: these jobs were handed over before: (id, lock file, pid)."""
+    """From the job queue: watch the processes of these jobs: (id, lock file, process id)."""
 
     jobs: list[tuple[int, str, int | None]]
 
 
 class DeliverToJob(Notice, frozen=True):
-    """Deliver a message to a job process, over whatever channel it has now."""
+    """From the job queue: deliver ``message`` to the job process, over its present channel."""
 
     job_id: int
     message: CancelRequested | PriorityRequested | GateChanged
 
 
 class RequestDue(Notice, frozen=True):
-    """From the executor's own timer: ask again for a process that could not be asked for."""
+    """From the executor's own timer: request a process again; the last request failed."""
 
     job_id: int
 
 
 class WatchDue(Notice, frozen=True):
-    """From the executor's own timer: look again for a process that could not be watched."""
+    """From the executor's own timer: look again whether an unwatched process lives."""
 
     job_id: int
     lock_file: str
 
 
 class KillDue(Notice, frozen=True):
-    """From the executor's own timer: the process was asked to end, and had its time."""
+    """From the executor's own timer: kill the process if it has not ended on request."""
 
     job_id: int
     lock_file: str
 
 
 class StartForkServer(Notice, frozen=True):
-    """From the supervisor: the fork server of this template may be started (again)."""
+    """From the supervisor: start the fork server of this template (again)."""
 
     template: str
 
@@ -74,9 +74,9 @@ class JobHello(Notice, frozen=True):
 
 
 class JobLeft(Notice, frozen=True):
-    """From a job process: its last state is in its file; it is about to exit.
+    """From a job process: its last state is in its file, and it is about to exit.
 
-    ``has_locks`` as for `RecordState`; ``has_group``: it may have made a control group.
+    ``has_locks``: as in `RecordState`. ``has_group``: it may have made a control group.
     """
 
     job_id: int
@@ -85,7 +85,7 @@ class JobLeft(Notice, frozen=True):
 
 
 class AttachJob(Request[Done], frozen=True):
-    """From a job process, over ZeroMQ: the daemon that forked it is gone; reach it here."""
+    """From a job process, over ZeroMQ: its daemon has ended; this connection is its channel now."""
 
     job_id: int
     lock_file: str

@@ -1,4 +1,4 @@
-"""What the filter evaluator accepts."""
+"""Messages to the filter evaluator."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from .values import JobToJudge
 
 
 class JobsArrived(Notice, frozen=True):
-    """From the job queue: these jobs are durable and wait, and these hold a run slot.
+    """From the job queue: durable jobs that wait, and jobs that hold a run slot (``running``).
 
-    ``is_all``: forget all others; ``report`` counts these. ``is_repeat``: nothing new, they are
-    to be judged anew. ``sweep``: the answer to a `SweepJobs` for this chain; ``next_after`` is
-    None at its end.
+    ``is_all``: forget all other jobs. ``report`` counts these complete reports. ``is_repeat``:
+    judge these jobs again. ``sweep``: the rule chain whose `SweepJobs` this answers;
+    ``next_after``: where its next page starts; None: this is the last.
     """
 
     jobs: list[JobToJudge]
@@ -30,7 +30,7 @@ class JobsArrived(Notice, frozen=True):
 class RulesChanged(Notice, frozen=True):
     """From the configuration store: all filter rules, as stored.
 
-    ``serial`` grows with each change; it comes back in a `RulesInForce`.
+    ``serial`` grows with each change; `RulesInForce` returns it.
     """
 
     rules: list[dict[str, Any]]
@@ -38,11 +38,11 @@ class RulesChanged(Notice, frozen=True):
 
 
 class ReportChain(Notice, frozen=True):
-    """From a job queue that starts afresh: tell which rules are in force."""
+    """From a job queue that starts: send the rules in force."""
 
 
 class JudgeTest(Notice, frozen=True):
-    """From the job queue: judge these jobs under both sets of rules; the asker is answered."""
+    """From the job queue: judge these jobs under both sets of rules, and reply to the client."""
 
     test: TestFilters
     last_id: int
@@ -52,7 +52,7 @@ class JudgeTest(Notice, frozen=True):
 
 
 class JudgeSimulation(Notice, frozen=True):
-    """From the job queue: a page of the jobs that a simulation is about."""
+    """From the job queue: one page of the jobs of a simulation."""
 
     token: int
     simulation: Simulate
@@ -63,8 +63,8 @@ class JudgeSimulation(Notice, frozen=True):
 
 
 class JudgingDue(Notice, frozen=True):
-    """From the evaluator itself: go on with what it has not judged to the end."""
+    """From the evaluator itself: go on with jobs that are not judged to the end."""
 
 
 class WindowDue(Notice, frozen=True):
-    """From the evaluator's own timer: a rule may have come into force, or have expired."""
+    """From the evaluator's own timer: the time window of a rule may have opened or closed."""

@@ -1,4 +1,4 @@
-"""What the daemon says to a job process."""
+"""Messages of the daemon to a job process."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from .values import ChosenUnder
 
 
 class JobGo(Notice, frozen=True):
-    """The hand-over is durable: ``body`` is the job file; from here on it is yours alone.
+    """The hand-over is durable: from here on only the job process writes its job file.
 
-    An empty ``body`` stands for one too large for a frame, which is to be read from the file.
-    ``queue`` is the queue directory, ``socket`` where the daemon's successor will listen,
-    ``spares`` are files in the directory lent for writing new versions (`queue_files.inodes`),
-    ``secrets`` the parameters of each opcode (by its place) that are never written, ``chosen``
-    the rules under which the job was let through.
+    ``body``: the job file; empty: it is too large for a frame, and is read from the file.
+    ``spares``: files in the queue directory, for new versions of the job file
+    (`queue_files.inodes`). ``secrets``: the parameters of each opcode, by its place, that are never
+    written. ``queue``: the queue directory. ``socket``: where the next daemon will listen.
+    ``chosen``: the rules under which the job was chosen.
     """
 
     body: bytes
@@ -27,22 +27,22 @@ class JobGo(Notice, frozen=True):
 
 
 class CancelRequested(Notice, frozen=True):
-    """Somebody wants the job canceled, or killed; answer with `CancelAnswered`."""
+    """Cancel the job, or kill its command; reply with `CancelAnswered`."""
 
     token: int
     kill: bool = False
 
 
 class PriorityRequested(Notice, frozen=True):
-    """Somebody wants another priority; answer with `PriorityAnswered`."""
+    """Change the priority of the job; reply with `PriorityAnswered`."""
 
     token: int
     priority: int
 
 
 class GateChanged(Notice, frozen=True):
-    """Other filter rules are in force: a process that waits asks the gate again."""
+    """Other filter rules are in force: a waiting process asks again (`AskGate`)."""
 
 
 class ResendRequested(Notice, frozen=True):
-    """A component was replaced: repeat every request that has no answer."""
+    """A component was replaced: repeat all requests without an answer."""

@@ -1,4 +1,4 @@
-"""What clients ask the job queue, and its replies."""
+"""Requests of clients to the job queue, and their replies."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import msgspec
 from ...storage.jobs import JobStatus, LogEntry
 from .base import Done, Notice, Reply, Request
 from .config_store import ReplaceFilter
-from .values import JobSpec, JobSummary, LockRow, Remedy, Waiting
+from .values import JobSpec, JobSummary, LockRow, Remedy, WaitingJob
 
 
 class JobsSubmitted(Reply, frozen=True):
-    """The jobs are durable. ``is_repeat``: the key was seen before; these are the first ids.
+    """The jobs are durable. ``is_repeat``: the key is known, and ``ids`` are those of its jobs.
 
-    ``rejected``: jobs of the submission that were not stored because a filter rule rejects them,
-    by their places, each with the text why; ``ids`` leaves them out.
+    ``rejected``: jobs that were not stored because a filter rule rejects them, by their places in
+    the submission, each with the text why. ``ids`` leaves them out.
     """
 
     ids: list[int]
@@ -27,9 +27,9 @@ class JobsSubmitted(Reply, frozen=True):
 class SubmitJobs(Request[JobsSubmitted], frozen=True):
     """Store these jobs, all or none. ``dry_run`` checks everything and stores nothing.
 
-    ``key`` makes a retry safe: a second submission under the same key stores nothing and
-    answers the ids of the first, as long as not all of those jobs are archived. One that says
-    something else is refused.
+    ``key`` makes a retry safe: a second submission under the same key stores nothing, and the reply
+    has the ids of the first, unless all of those jobs are archived. A different submission under
+    the same key is refused.
     """
 
     jobs: list[JobSpec]
@@ -38,17 +38,17 @@ class SubmitJobs(Request[JobsSubmitted], frozen=True):
 
 
 class JobRows(Reply, frozen=True):
-    """One page of a listing; ``next_after`` is given when there are more."""
+    """One page of a listing. ``next_after``: where the next page starts; None: this is the last."""
 
     rows: list[JobSummary]
     next_after: int | None = None
 
 
 class ListJobs(Request[JobRows], frozen=True):
-    """Live jobs in id order, from the first above ``after``; ``ids`` asks for just these.
+    """List live jobs by their ids: all above ``after``, or just those of ``ids``.
 
-    An unknown id among ``ids`` is an `UnknownJobError`. With ``archived`` archived jobs are
-    found too (by id always, in a listing only when asked for).
+    An unknown id among ``ids`` is an `UnknownJobError`. An archived job is found by its id, and in
+    a listing with ``archived``.
     """
 
     ids: list[int] | None = None
@@ -59,9 +59,9 @@ class ListJobs(Request[JobRows], frozen=True):
 
 
 class JobDocument(Reply, frozen=True):
-    """The whole job: ``body`` is the JSON of its file with the newest log lines in it.
+    """The whole job. ``body``: the JSON of its file with the newest log entries in it.
 
-    ``summary`` is as in a listing; clients need not know the opcodes of users, who make it.
+    ``summary`` is that of a listing: users' opcodes make it, and clients need not know these.
     """
 
     id: int
@@ -71,13 +71,13 @@ class JobDocument(Reply, frozen=True):
 
 
 class ReadJob(Request[JobDocument], frozen=True):
-    """The whole of one job, live or archived."""
+    """Read the whole of one job, live or archived."""
 
     id: int
 
 
 class JobChanged(Reply, frozen=True):
-    """Part of a watch: the job's summary after a change of status (or at the start)."""
+    """Part of a watch: a job's summary at the start, and after each change of its status."""
 
     job: JobSummary
 
@@ -91,34 +91,34 @@ class JobLogged(Reply, frozen=True):
 
 
 class WatchEnded(Reply, frozen=True):
-    """Last part of a watch: every job asked for is final, or the watch was stopped."""
+    """Last part of a watch: all its jobs are final, or a client stopped it."""
 
 
 class WatchJobs(Request[JobChanged | JobLogged | WatchEnded], frozen=True):
-    """Follow jobs. The first parts tell each job as it is, the rest each change as it comes.
+    """Follow jobs. The first parts have the status of each job, the others each change.
 
-    ``ids`` None follows every job, for ever; otherwise the watch ends by itself when all are
-    final. ``log`` asks for log entries, for each job from behind the serial in ``log_after``.
-    A watch of every job first tells those that are not final, and those in ``log_after``.
-    ``is_of_ends``: no status is told but the final ones.
+    ``ids`` None: follow all jobs, without end; the first parts are then the jobs that are not
+    final, and those of ``log_after``. Else the watch ends when all jobs of ``ids`` are final.
+    ``log``: with log entries, of each job those after its serial in ``log_after``.
+    ``is_final_only``: no status but the final ones.
     """
 
     ids: list[int] | None = None
     log: bool = False
     log_after: dict[int, int] = {}
-    is_of_ends: bool = False
+    is_final_only: bool = msgspec.field(default=False, name="is_of_ends")
 
 
 class StopWatch(Notice, frozen=True):
-    """The watch started by this peer's request ``request_id`` is no longer wanted."""
+    """End the watch that this peer started with its request ``request_id``."""
 
     request_id: int
 
 
 class CancelOutcome(Reply, frozen=True):
-    """What became of the wish to cancel, with Ganeti's text.
+    """Whether the job is or will be canceled, with Ganeti's text.
 
-    ``was_canceled``: not accepted, because the job has been canceled before.
+    ``was_canceled``: not accepted, because the job was canceled before.
     """
 
     accepted: bool
@@ -127,10 +127,10 @@ class CancelOutcome(Reply, frozen=True):
 
 
 class CancelJob(Request[CancelOutcome], frozen=True):
-    """Cancel a pending or waiting job; a running opcode is interrupted only by ``kill``.
+    """Cancel a pending or waiting job; with ``kill`` a running one as well.
 
-    Then its command gets SIGTERM, and SIGKILL if that does not end it; a process that does
-    not react at all is ended after a while.
+    ``kill`` interrupts the running opcode: its command gets SIGTERM, and SIGKILL if it goes on. The
+    executor kills a job process that does not react.
     """
 
     id: int
@@ -138,30 +138,30 @@ class CancelJob(Request[CancelOutcome], frozen=True):
 
 
 class PriorityOutcome(Reply, frozen=True):
-    """What became of the wish to change the priority, with Ganeti's text."""
+    """Whether the priority is or will be changed, with Ganeti's text."""
 
     accepted: bool
     text: str
 
 
 class ChangeJobPriority(Request[PriorityOutcome], frozen=True):
-    """Set the priority of every opcode of the job that has not been started."""
+    """Set the priority of all opcodes of the job that have not started."""
 
     id: int
     priority: int
 
 
 class SetDrain(Request[Done], frozen=True):
-    """Refuse all submissions from now on, or take them again. Jobs in the queue go on."""
+    """Refuse all submissions from now on, or accept them again. Jobs in the queue go on."""
 
     is_drained: bool
 
 
 class RetryJob(Request[JobsSubmitted], frozen=True):
-    """Submit a new job like an ended one, from its first opcode that did not succeed on.
+    """Submit an ended job again, from its first opcode without success on.
 
-    ``is_whole``: from the first one on. ``ops`` replaces its opcodes, as they would be
-    submitted. Each of the two jobs names the other. ``key`` makes it safe to repeat this.
+    ``is_whole``: from its first opcode on. ``ops`` replaces its opcodes. Each of the two jobs names
+    the other. ``key`` makes a retry of this request safe.
     """
 
     id: int
@@ -171,7 +171,7 @@ class RetryJob(Request[JobsSubmitted], frozen=True):
 
 
 class ArchiveOutcome(Reply, frozen=True):
-    """Which jobs were archived, and how many final ones were left (time limit)."""
+    """Ids of the archived jobs, and how many final ones are left for another request."""
 
     archived: list[int]
     left: int = 0
@@ -184,7 +184,10 @@ class ArchiveJob(Request[ArchiveOutcome], frozen=True):
 
 
 class AutoArchiveJobs(Request[ArchiveOutcome], frozen=True):
-    """Archive final jobs that ended more than ``age_seconds`` ago (negative: all final ones)."""
+    """Archive final jobs that ended more than ``age_seconds`` ago (negative: all final ones).
+
+    ``timeout_seconds`` comes from released clients; the queue archives up to a fixed number.
+    """
 
     age_seconds: float
     timeout_seconds: float = 30.0
@@ -193,8 +196,8 @@ class AutoArchiveJobs(Request[ArchiveOutcome], frozen=True):
 class Obstacle(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that holds back job ``held``.
 
-    ``jobs``, ``rule`` and ``lock`` name what it consists in; ``since`` is when it began, where that
-    is known; ``remedy`` the smallest change that would remove it, and ``change`` the same in words.
+    ``jobs``, ``rule`` and ``lock`` name its parts. ``since``: when it began; None: unknown.
+    ``remedy``: the smallest change that removes it; ``change``: the same in words.
     """
 
     kind: Literal["dependency", "limit", "rule", "slots", "order", "lock", "disk", "process"]
@@ -209,11 +212,11 @@ class Obstacle(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobExplained(Reply, frozen=True):
-    """Why a job is not running, or that it is.
+    """Why a job does not run, or that it does.
 
-    ``obstacles`` begin with the first thing that holds it back; those of the jobs that it depends
-    on follow. ``remedy`` is the smallest change that would let it start, and ``change`` the same
-    in words. ``ahead``: how many pending jobs are looked at before it; None if it is not pending.
+    ``obstacles`` start with the first thing that holds it back; the obstacles of the jobs that it
+    depends on follow. ``remedy``: the smallest change that lets it start; ``change``: the same in
+    words. ``ahead``: how many pending jobs have their turn before it; None: it is not pending.
     """
 
     id: int
@@ -227,23 +230,23 @@ class JobExplained(Reply, frozen=True):
 
 
 class ExplainJob(Request[JobExplained], frozen=True):
-    """Tell why this job does not run."""
+    """Explain why this job does not run."""
 
     id: int
 
 
 class DependenciesListed(Reply, frozen=True):
-    """Who waits for which job, as rows of the lock list: ``job/ID``, and who wants what of it."""
+    """Jobs that others wait for, as rows of the lock list: ``job/ID`` with the waiting jobs."""
 
     rows: list[LockRow]
 
 
 class ListDependencies(Request[DependenciesListed], frozen=True):
-    """Tell which jobs are waited for."""
+    """List the jobs that other jobs wait for."""
 
 
 class RuleTest(msgspec.Struct, frozen=True, kw_only=True):
-    """Which rule applies to a job now, and which would: UUID and action; None: no rule does."""
+    """UUID and action of the rule that applies to a job now, and of the one that would."""
 
     id: int
     status: JobStatus
@@ -252,17 +255,17 @@ class RuleTest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FiltersTested(Reply, frozen=True):
-    """One page of `TestFilters`; ``next_after`` is None on the last one."""
+    """One page of `TestFilters`. ``next_after``: where the next starts; None: this is the last."""
 
     rows: list[RuleTest]
     next_after: int | None = None
 
 
 class TestFilters(Request[FiltersTested], frozen=True):
-    """Tell which rule applies to each job that is not final, and which would, if.
+    """Test other filter rules on all jobs that are not final, and change nothing.
 
-    If ``rule`` (as for `ReplaceFilter`) were stored, and the rule ``without`` deleted. Nothing
-    is changed.
+    ``rule``: as if this were stored (see `ReplaceFilter`); ``without``: as if this rule were
+    deleted.
     """
 
     rule: ReplaceFilter | None = None
@@ -271,11 +274,12 @@ class TestFilters(Request[FiltersTested], frozen=True):
 
 
 class Simulated(Reply, frozen=True):
-    """What would happen: ``start`` at once, in this order; ``ended`` without a process.
+    """The effect of a simulated change.
 
-    ``granted``: jobs with a process that would get the locks they wait for. ``paused``: those that
-    a rule would hold before their next opcode. ``counts`` has how many of the others would wait,
-    by kind of obstacle; ``waiting`` the first of them, in order.
+    ``start``: jobs that would start at once, in this order. ``ended``: jobs that would end without
+    a process. ``granted``: jobs with a process that would get their locks. ``paused``: jobs that a
+    rule would hold before their next opcode. ``counts``: how many other jobs would wait, by kind of
+    obstacle; ``waiting``: the first of them, in order.
     """
 
     start: list[int]
@@ -283,14 +287,15 @@ class Simulated(Reply, frozen=True):
     paused: list[int] = []
     ended: list[tuple[int, str]] = []
     counts: dict[str, int] = {}
-    waiting: list[Waiting] = []
+    waiting: list[WaitingJob] = []
 
 
 class Simulate(Request[Simulated], frozen=True):
-    """Tell what would start, wait and be rejected if all this were so. Changes nothing.
+    """Simulate which jobs would start, wait and be rejected, and change nothing.
 
-    ``rule`` and ``without`` as for `TestFilters`; ``priorities`` of pending jobs; the number of
-    run slots; ``ended``: jobs that have ended, each with its status.
+    As if ``rule`` were stored and the rule ``without`` deleted (see `TestFilters`), pending jobs
+    had these ``priorities``, there were ``running_jobs_max`` run slots, and the jobs of ``ended``
+    had ended with these statuses.
     """
 
     rule: ReplaceFilter | None = None

@@ -1,4 +1,4 @@
-"""What other components say to the job queue."""
+"""Messages of components to the job queue."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import msgspec
 
 from .base import Notice
 from .job_queue_from_clients import Simulated
-from .values import Remedy, Waiting
+from .values import Remedy, WaitingJob
 
 
 class PeerGone(Notice, frozen=True):
-    """A peer cannot be reached any more: its watches end. ``peer`` is its address's key."""
+    """From a listener: the peer with this key is unreachable, and its watches end."""
 
     peer: bytes
 
 
 Verdict = Literal["canceled", "failed", "rejected"]
-"""What becomes of a pending job that will never start."""
+"""Why a pending job ends without a process."""
 
 
 class JobsChosen(Notice, frozen=True):
@@ -41,28 +41,29 @@ class JobsChosen(Notice, frozen=True):
 
 
 class ReportStatuses(Notice, frozen=True):
-    """From the scheduler: tell what is known of these jobs, named in dependencies."""
+    """From the scheduler: send the statuses of these jobs, which dependencies name."""
 
     ids: list[int]
 
 
 class ReportQueue(Notice, frozen=True):
-    """From a scheduler or filter evaluator that starts afresh: tell what is in the queue."""
+    """From a scheduler or filter evaluator that starts: send all jobs of the queue."""
 
 
 class ReportJobs(Notice, frozen=True):
-    """From the scheduler: let these jobs be judged anew, under the rules now in force."""
+    """From the scheduler: send these jobs to be judged again, under the rules in force."""
 
     ids: list[int]
 
 
 class QueuePosition(msgspec.Struct, frozen=True, kw_only=True):
-    """How a pending job stands in the schedule.
+    """What keeps a pending job from starting.
 
-    ``open``: dependencies that are not final; ``failing``: how another one has failed it already,
-    so that it ends when these have. ``full``: its buckets without a place, each with its
-    size, who is in it, and who waits for a place before it. ``ahead``: how many stand before it,
-    and the first of them. ``holding``: the rules that hold it, one behind the other.
+    ``open``: dependencies that are not final. ``failing``: the text of a dependency that failed;
+    the job ends when those of ``open`` have. ``full``: its rate limits without a free place, each
+    with its size, the jobs in it, and those that wait for it before this job. ``ahead``: how many
+    jobs have their turn before it; ``first_ahead``: the first of them. ``holding``: the rules that
+    hold it, one after the other.
     """
 
     open: list[int] = []
@@ -81,14 +82,17 @@ class QueuePosition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PendingExplained(Notice, frozen=True):
-    """From the scheduler: how a job stands; None: it is not pending any more."""
+    """From the scheduler: the position of a job; None: it is not pending any more."""
 
     token: int
     position: QueuePosition | None
 
 
 class WantedLock(msgspec.Struct, frozen=True, kw_only=True):
-    """A lock that a job waits for: who holds it (job, mode, since when), and who is ahead."""
+    """A lock that a job waits for.
+
+    ``holders``: (job, mode, since when). ``ahead``: jobs that wait for it before this one.
+    """
 
     name: str
     mode: str
@@ -97,7 +101,7 @@ class WantedLock(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OwnerExplained(Notice, frozen=True):
-    """From the lock manager: what the owner of a lock file waits for, in lock order."""
+    """From the lock manager: the locks that the owner of a lock file waits for, in lock order."""
 
     token: int
     locks: list[WantedLock]
@@ -105,14 +109,14 @@ class OwnerExplained(Notice, frozen=True):
 
 
 class LocksSimulated(Notice, frozen=True):
-    """From the lock manager: jobs that would get their locks, and those that would still wait.
+    """From the lock manager: the jobs that would get their locks.
 
-    ``count`` is how many would; ``waiting`` names the first of them, in line.
+    ``count``: how many would still wait; ``waiting``: the first of them, in order.
     """
 
     token: int
     granted: list[int]
-    waiting: list[Waiting]
+    waiting: list[WaitingJob]
     count: int
 
 
@@ -124,59 +128,59 @@ class SweepJobs(Notice, frozen=True):
 
 
 class JobsRejected(Notice, frozen=True):
-    """From the filter evaluator: rules reject these pending jobs; each with the text why."""
+    """From the filter evaluator: rules reject these pending jobs, each with the text why."""
 
     jobs: list[tuple[int, str]]
 
 
 class SimulationFailed(Notice, frozen=True):
-    """From the filter evaluator: the simulation cannot be had; the asker is told why."""
+    """From the filter evaluator: it cannot do the simulation, and ``text`` says why."""
 
     token: int
     text: str
 
 
 class SimulationPage(Notice, frozen=True):
-    """From the filter evaluator: send the next page."""
+    """From the filter evaluator: send the next page of jobs, from those above ``after`` on."""
 
     token: int
     after: int
 
 
 class SimulationDone(Notice, frozen=True):
-    """From the scheduler: what would happen. Rules are still named by their UUIDs."""
+    """From the scheduler: the outcome of the simulation, with rules named by UUID."""
 
     token: int
     outcome: Simulated
 
 
 class RuleChainAcknowledged(Notice, frozen=True):
-    """From the scheduler: what follows was decided under the rules of this serial."""
+    """From the scheduler: all later choices are made under the rules of this serial."""
 
     serial: int
 
 
 class LimitAcknowledged(Notice, frozen=True):
-    """From the scheduler: what follows was decided with this number of run slots."""
+    """From the scheduler: all later choices are made with this number of run slots."""
 
     serial: int
     running_jobs_max: int
 
 
 class ReportLastId(Notice, frozen=True):
-    """From the configuration store: answer with a `LastIdReported`."""
+    """From the configuration store: reply with a `LastIdReported`."""
 
     token: int
 
 
 class ReportRunning(Notice, frozen=True):
-    """From an executor that starts afresh: tell which jobs were handed over."""
+    """From an executor that starts: send the jobs that have a process."""
 
 
 class JournalCut(Notice, frozen=True):
-    """From a thread of the receiver's own: old segments of the journal are gone.
+    """From the queue's own thread: it has deleted old segments of the journal.
 
-    ``error`` says why the file system could not be flushed; they are there still, then.
+    ``error``: it has not, because the file system could not be flushed.
     """
 
     incarnation: int
@@ -184,9 +188,9 @@ class JournalCut(Notice, frozen=True):
 
 
 class HandOverRequested(Notice, frozen=True):
-    """From the executor: a child waits for `JobGo`; ``lock_file`` is what it locked.
+    """From the executor: a child waits for `JobGo`, and has locked ``lock_file``.
 
-    The envelope's reply address is that of the child.
+    The reply address of the envelope is the child's.
     """
 
     job_id: int
@@ -195,11 +199,11 @@ class HandOverRequested(Notice, frozen=True):
 
 
 class JobExited(Notice, frozen=True):
-    """From the executor: the process is gone, and its lock with it.
+    """From the executor: the job's process has ended, and its lock is free.
 
-    ``has_left``: it said that it wrote its last state to its file. ``was_killed``: on request.
-    ``exit_code`` is that of the process, below 0 the number of the signal that ended it; None if
-    it is not known.
+    ``has_left``: the process had reported that its last state is in its file. ``was_killed``: the
+    executor had killed it on request. ``exit_code``: of the process, or minus the number of the
+    signal that ended it; None: unknown.
     """
 
     job_id: int
@@ -210,7 +214,7 @@ class JobExited(Notice, frozen=True):
 
 
 class StartFailed(Notice, frozen=True):
-    """From the executor: no process could be made for the job."""
+    """From the executor: it cannot make a process for the job."""
 
     job_id: int
     text: str

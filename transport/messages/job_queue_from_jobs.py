@@ -1,4 +1,4 @@
-"""What job processes say to the job queue, and its replies."""
+"""Messages of job processes to the job queue, and their replies."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class StateRecorded(Reply, frozen=True):
 
 
 class GateAnswered(Reply, frozen=True):
-    """Whether the next opcode may start; if not, ``text`` says which rule holds the job.
+    """Whether the next opcode may start. If not, ``text`` says which rule holds the job.
 
-    A closed gate sends the job back to the queue; one that ``is_rejected`` is canceled.
-    ``chain`` names the rules that decided.
+    Then the queue takes the job back, or cancels it if it ``is_rejected``. ``chain``: the rules
+    that decided.
     """
 
     is_open: bool
@@ -29,15 +29,16 @@ class GateAnswered(Reply, frozen=True):
 
 
 class RecordState(Request[StateRecorded | GateAnswered], frozen=True):
-    """From a job process: its job's whole new state, to be durable before the answer.
+    """Make the job's whole new state durable.
 
-    ``body`` is the text of the job file; None if the process has flushed its file itself.
-    ``log_serial`` is the serial of the newest log entry in it. Times are seconds. Without
-    ``has_locks`` the process has never asked for any: nobody needs to free them. With
-    ``is_unanswered`` nobody waits for the answer: the process is about to exit.
+    ``body``: the text of the job file; None: the process has flushed its file itself.
+    ``log_serial``: of the newest log entry in it. Times are seconds. Without ``has_locks`` the
+    process has never requested locks, so the queue releases none. With ``is_unanswered`` the queue
+    sends no reply, because the process is about to exit.
 
-    With ``begins`` the state says that an opcode runs from now on. It is recorded only if the
-    rules in force let the opcode start; else the answer is a `GateAnswered`, and nothing is.
+    ``begins``: an opcode runs from now on, chosen under these rules. The queue records that only if
+    the rules in force let the opcode start; else it records nothing and replies with
+    `GateAnswered`.
     """
 
     job_id: int
@@ -54,9 +55,9 @@ class RecordState(Request[StateRecorded | GateAnswered], frozen=True):
 
 
 class JobWaits(Notice, frozen=True):
-    """From a job process: its job waits for locks or dependencies. Needs not be durable.
+    """The job waits for locks or dependencies. This need not be durable.
 
-    ``body`` is the text of the job file; None for a large one, which is in the file.
+    ``body``: the text of the job file; None: it is large, and in the file.
     """
 
     job_id: int
@@ -65,7 +66,7 @@ class JobWaits(Notice, frozen=True):
 
 
 class JobLogAppended(Notice, frozen=True, tag="job_told"):
-    """From a job process: new log entries of one opcode."""
+    """New log entries of one opcode."""
 
     job_id: int
     op_index: int
@@ -73,17 +74,17 @@ class JobLogAppended(Notice, frozen=True, tag="job_told"):
 
 
 class AskGate(Request[GateAnswered], frozen=True):
-    """From a job process: asks whether the filter rules let its next opcode start."""
+    """Ask whether the filter rules let the next opcode start."""
 
     job_id: int
     chosen: ChosenUnder = ChosenUnder()
 
 
 class JobReturns(Request[StateRecorded], frozen=True):
-    """From a job process: the job goes back to the queue in this state, and the process leaves.
+    """The job goes back to the queue in this state, and its process exits.
 
-    Answered when that is durable, as `RecordState`. ``body`` is the text of the job file; None for
-    a large one, which is in the file, flushed.
+    The queue replies when the state is durable. ``body``: the text of the job file; None: it is
+    large, and in the file, flushed.
     """
 
     job_id: int
@@ -92,21 +93,21 @@ class JobReturns(Request[StateRecorded], frozen=True):
 
 
 class DependencyOutcome(Reply, frozen=True):
-    """How the dependencies of an opcode stand; ``open``: some of the jobs are not final."""
+    """Whether the dependencies of an opcode are satisfied. ``open``: some have not ended."""
 
     verdict: Literal["satisfied", "canceled", "failed", "open"]
     text: str = ""
 
 
 class AskDependencies(Request[DependencyOutcome], frozen=True):
-    """From a job process: asks how the dependencies of its next opcode stand."""
+    """Ask whether the dependencies of the next opcode are satisfied."""
 
     job_id: int
     depends: list[tuple[int, list[str]]]
 
 
 class CancelAnswered(Notice, frozen=True):
-    """From a job process: its answer to `CancelRequested` number ``token``."""
+    """Reply to the `CancelRequested` of this ``token``."""
 
     job_id: int
     token: int
@@ -115,7 +116,7 @@ class CancelAnswered(Notice, frozen=True):
 
 
 class PriorityAnswered(Notice, frozen=True):
-    """From a job process: its answer to `PriorityRequested` number ``token``."""
+    """Reply to the `PriorityRequested` of this ``token``."""
 
     job_id: int
     token: int

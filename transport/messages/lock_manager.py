@@ -1,4 +1,4 @@
-"""What the lock manager accepts."""
+"""Messages to the lock manager."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from .values import LockRow
 
 
 class LocksGranted(Reply, frozen=True):
-    """All locks of the request are held."""
+    """The owner holds all locks of the request."""
 
 
 class LocksPending(Reply, frozen=True):
-    """Not yet: the request is queued behind these owners. `LocksGranted` follows."""
+    """The request waits for these owners. `LocksGranted` follows."""
 
     blockers: list[Owner]
 
@@ -20,7 +20,7 @@ class LocksPending(Reply, frozen=True):
 class RequestLocks(Request[LocksGranted | LocksPending], frozen=True):
     """Change the owner's locks, all or nothing: (lock name, shared | exclusive | release).
 
-    Repeated while it waits, with the priority that the owner has by then.
+    The owner repeats a waiting request when its priority changes.
     """
 
     owner: Owner
@@ -29,40 +29,43 @@ class RequestLocks(Request[LocksGranted | LocksPending], frozen=True):
 
 
 class ReleaseLocks(Request[Done], frozen=True):
-    """Drop every lock and pending request of the owner."""
+    """Release all locks of the owner, and drop its waiting requests."""
 
     owner: Owner
 
 
 class OwnerEnded(Notice, frozen=True):
-    """The process with this lock file has ended: everything it held is free."""
+    """The process with this lock file has ended: release all its locks."""
 
     lock_file: str
 
 
 class RecheckOwners(Notice, frozen=True):
-    """From an executor that starts afresh: owners may have died while nobody looked."""
+    """From an executor that starts: check whether the owners of locks live.
+
+    The executor before it may have missed the end of a process.
+    """
 
 
 class ExplainOwner(Notice, frozen=True):
-    """From the job queue: answer with an `OwnerExplained`."""
+    """From the job queue: reply with an `OwnerExplained`."""
 
     token: int
     lock_file: str
 
 
 class SimulateLocks(Notice, frozen=True):
-    """From the job queue: who would get locks if the owners of these lock files were gone."""
+    """From the job queue: say who would get locks if the owners of these lock files had ended."""
 
     token: int
     ended: list[str]
 
 
 class LocksListed(Reply, frozen=True):
-    """Every lock that is held or wanted, in natural order."""
+    """All locks that an owner holds or waits for, in natural order."""
 
     rows: list[LockRow]
 
 
 class ListLocks(Request[LocksListed], frozen=True):
-    """Who holds which lock, and who waits."""
+    """List the locks with their owners and those who wait for them."""

@@ -1,4 +1,4 @@
-"""What the output reader accepts."""
+"""Messages to the output reader."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from .base import Notice, Reply, Request
 
 
 class OutputPage(Reply, frozen=True):
-    """Stored output as in the job's file (`queue_files.output_blocks`); ``size``: of the file.
+    """A part of a job's stored output, in the format of its file (`queue_files.output_blocks`).
 
-    The last block may be cut off: it comes whole in the page that begins with it.
+    ``size``: of the file. The last block may be incomplete: the page that starts with it has it
+    whole.
     """
 
     data: bytes
@@ -20,11 +21,11 @@ class OutputPage(Reply, frozen=True):
 
 
 class ReadOutput(Request[OutputPage], frozen=True):
-    """A page of a job's stored output, live or archived, from the byte ``offset`` of its file on.
+    """Read a part of a job's stored output, from the byte ``offset`` of its file on.
 
-    With ``wait_seconds`` the answer waits for so long if there is nothing, or if the file still has
-    the size ``known``. ``bytes_max`` is how much to send at most (0: a page). Of a job
-    without output there is nothing.
+    The job may be live or archived; a job without output has an empty file. With ``wait_seconds``
+    the reader waits so long for output, if there is none at ``offset`` or the file has still the
+    size ``known``. ``bytes_max`` limits the reply (0: to a page).
     """
 
     id: int

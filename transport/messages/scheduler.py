@@ -1,4 +1,4 @@
-"""What the scheduler accepts."""
+"""Messages to the scheduler."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .values import JobVerdict
 
 
 class JobsJudged(Notice, frozen=True):
-    """From the filter evaluator: jobs with their verdicts. The other fields as above."""
+    """From the filter evaluator: the jobs of a `JobsArrived`, judged. The other fields as there."""
 
     jobs: list[JobVerdict]
     running: list[JobVerdict] = []
@@ -19,7 +19,7 @@ class JobsJudged(Notice, frozen=True):
 
 
 class StatusesReported(Notice, frozen=True):
-    """From the job queue: the statuses asked for; None: there is no such job."""
+    """From the job queue: the requested statuses; None: there is no such job."""
 
     jobs: list[tuple[int, JobStatus | None]]
 
@@ -27,7 +27,7 @@ class StatusesReported(Notice, frozen=True):
 class LimitsChanged(Notice, frozen=True):
     """From the configuration store: the number of run slots.
 
-    ``serial`` grows with each change; it comes back in a `LimitInForce`.
+    ``serial`` grows with each change; `LimitInForce` returns it.
     """
 
     running_jobs_max: int
@@ -35,7 +35,7 @@ class LimitsChanged(Notice, frozen=True):
 
 
 class RunSimulation(Notice, frozen=True):
-    """From the filter evaluator to the scheduler: every job, judged; answer the queue."""
+    """From the filter evaluator: all jobs of a simulation, judged. The reply goes to the queue."""
 
     token: int
     simulation: Simulate

@@ -10,30 +10,30 @@ from .values import JobToJudge, JobVerdict
 
 
 class Boot(Notice, frozen=True):
-    """First message of every component: build your state, then say that you are ready."""
+    """First message of every component: build your state, then report that you are ready."""
 
 
 class ComponentReplaced(Notice, frozen=True):
-    """From the supervisor: this component lost its memory; repeat what it has not answered."""
+    """From the supervisor: this component has lost its memory; repeat your open requests to it."""
 
     component: str
 
 
 class ReportCounts(Notice, frozen=True):
-    """From the supervisor: answer with a `QueueReport`."""
+    """From the supervisor: reply with a `QueueReport` or an `ExecutorReport`."""
 
     token: int
 
 
 class DiskRetried(Notice, frozen=True):
-    """From the receiver's own timer: find out whether the disk takes writes again."""
+    """From the receiver's own timer: try whether the disk takes writes again."""
 
 
 class RuleChainChanged(Notice, frozen=True):
-    """From the filter evaluator, to queue and scheduler: other rules are in force from now on.
+    """From the filter evaluator: other rules are in force from now on.
 
-    ``chain`` names them in verdicts; ``serial`` is that of the configuration (see
-    `RulesChanged`). ``rules`` are those that may apply now or later, in no order.
+    ``chain``: their number in verdicts. ``serial``: that of their `RulesChanged`. ``rules``: those
+    that may apply now or later, in no order.
     """
 
     chain: int
@@ -43,15 +43,15 @@ class RuleChainChanged(Notice, frozen=True):
 
 
 class JobsFinished(Notice, frozen=True):
-    """From the job queue: these jobs are final (durably), each with its status."""
+    """From the job queue: these jobs have ended, durably, each with its status."""
 
     jobs: list[tuple[int, JobStatus]]
 
 
 class JobReprioritised(Notice, frozen=True):
-    """From the job queue, through the filter evaluator: a pending job's new priority.
+    """From the job queue: a pending job's new priority; the filter evaluator passes it on.
 
-    ``number`` counts these; it comes back in a `JobsChosen`.
+    ``number`` counts these changes. `JobsChosen` has the last one that the scheduler knew.
     """
 
     id: int
@@ -60,10 +60,10 @@ class JobReprioritised(Notice, frozen=True):
 
 
 class ExplainPending(Notice, frozen=True):
-    """From the job queue, through the filter evaluator: answer with a `PendingExplained`.
+    """From the job queue: reply with a `PendingExplained`. The filter evaluator passes it on.
 
-    It comes behind the job itself, judged under the rules in force. The evaluator replaces ``job``
-    by the rules that hold it, one behind the other, and the verdict once they are gone.
+    It follows the job itself, judged under the rules in force. The evaluator replaces ``job`` by
+    ``holding``, the rules that hold it one after the other, and ``then``, its verdict without them.
     """
 
     token: int

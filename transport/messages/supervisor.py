@@ -1,4 +1,4 @@
-"""What the supervisor accepts."""
+"""Messages to the supervisor."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ComponentState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DaemonInfo(Reply, frozen=True):
-    """What the daemon says of itself; times in seconds since the epoch."""
+    """Version, health and figures of the daemon. Times are seconds since the epoch."""
 
     pid: int
     version: str
@@ -37,11 +37,11 @@ class DaemonInfo(Reply, frozen=True):
 
 
 class ReadInfo(Request[DaemonInfo], frozen=True):
-    """What daemon is this, and how is it."""
+    """Read version, health and figures of the daemon."""
 
 
 class StopDaemon(Request[Done], frozen=True):
-    """Stop the daemon; running jobs go on."""
+    """Stop the daemon. Running jobs go on."""
 
 
 class CrashComponent(Request[Done], frozen=True):
@@ -52,7 +52,7 @@ class CrashComponent(Request[Done], frozen=True):
 
 
 class QueueReport(Notice, frozen=True):
-    """From the job queue to the supervisor, on request: what `DaemonInfo` needs."""
+    """From the job queue: its share of `DaemonInfo`."""
 
     token: int
     counts: dict[str, int]
@@ -63,9 +63,9 @@ class QueueReport(Notice, frozen=True):
 
 
 class ExecutorReport(Notice, frozen=True):
-    """From the executor to the supervisor, on request: memory in bytes by process.
+    """From the executor: its share of `DaemonInfo`.
 
-    0 bytes: nobody could tell.
+    ``memory``: bytes by process; 0: unknown.
     """
 
     token: int
@@ -74,14 +74,14 @@ class ExecutorReport(Notice, frozen=True):
 
 
 class ComponentReady(Notice, frozen=True):
-    """A component has built its state and takes messages."""
+    """From a component: it has built its state and accepts messages."""
 
     component: str
     incarnation: int
 
 
 class ComponentFailed(Notice, frozen=True):
-    """A component has stopped because of an error it did not expect."""
+    """From a component: it has stopped because of an unexpected error."""
 
     component: str
     incarnation: int
@@ -89,7 +89,7 @@ class ComponentFailed(Notice, frozen=True):
 
 
 class ComponentHung(Notice, frozen=True):
-    """From the watchdog to the supervisor: a component has been at one message for too long."""
+    """From the watchdog: the component has worked on one message for too long."""
 
     component: str
     incarnation: int
@@ -97,10 +97,10 @@ class ComponentHung(Notice, frozen=True):
 
 
 class RestartDue(Notice, frozen=True):
-    """From the supervisor's own timer: the component may be started again."""
+    """From the supervisor's own timer: start the component again."""
 
     component: str
 
 
 class StopRequested(Notice, frozen=True):
-    """The operator wants the daemon to stop (a signal came)."""
+    """From the main thread: a signal asks the daemon to stop."""

@@ -1,4 +1,4 @@
-"""Values inside messages of several receivers."""
+"""Values that messages of several receivers carry."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ TrailEntry = tuple[str, str, int]
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One job of a submission.
 
-    ``reason`` is appended to each opcode's trail, ``priority`` set on each opcode that has
-    none, ``depends`` put on the first opcode; negative ids count back within the submission
-    (-1 is the job before this one).
+    The queue appends ``reason`` to the trail of each opcode, sets ``priority`` on each opcode that
+    has none, and puts ``depends`` on the first opcode. Negative ids count back within the
+    submission (-1 is the job before this one).
     """
 
     ops: list[dict[str, Any]]
@@ -27,7 +27,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """What the daemon keeps in memory of each live job."""
+    """What the queue keeps in memory of each live job."""
 
     id: int
     status: JobStatus
@@ -42,12 +42,12 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PendingJob(msgspec.Struct, frozen=True, kw_only=True):
-    """What the scheduler must know of a job: its order and what it waits for.
+    """A job as the scheduler sees it: its order, and what it waits for.
 
-    ``depends`` holds (job id, accepted final statuses) of the next opcode; ``limits`` the ad-hoc
-    rate limits that its reasons name, each with the number of jobs that may run under it.
-    In a simulation a job with a run slot may be ``is_idle``: none of its opcodes runs now;
-    ``is_unbegun``: none has run.
+    ``depends``: (job id, accepted final statuses) of the next opcode. ``limits``: the ad-hoc rate
+    limits that the job's reasons name, each with the number of jobs that may run under it. In a
+    simulation, ``is_idle``: the job has a run slot and none of its opcodes runs now;
+    ``is_unbegun``: none of its opcodes has run.
     """
 
     id: int
@@ -59,10 +59,10 @@ class PendingJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobToJudge(msgspec.Struct, frozen=True, kw_only=True):
-    """A pending job as the filter evaluator sees it.
+    """A job as the filter evaluator sees it.
 
-    ``inputs`` of its opcodes are None where nobody has looked at them yet: they are asked for
-    when they matter (`ReportJobs`), or read from the job's file if they are ``is_in_file``.
+    ``inputs``: of its opcodes. None: they have not been read. Then the evaluator reads them from
+    the job's file if ``is_in_file``, and else asks for them when they matter (`ReportJobs`).
     """
 
     job: PendingJob
@@ -73,7 +73,7 @@ class JobToJudge(msgspec.Struct, frozen=True, kw_only=True):
 class JobVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """A job with the rule that applies to it: action and, for a limit, its number.
 
-    ``chain``: the rule chain under which this holds; 0: it has not been judged.
+    ``chain``: the rule chain under which this holds; 0: the job has not been judged.
     """
 
     job: PendingJob
@@ -84,9 +84,10 @@ class JobVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChosenUnder(msgspec.Struct, frozen=True):
-    """Under which rules a job was let through: the chain, and the limit that it took a place in.
+    """The rules under which a job was chosen.
 
-    ``chain`` 0: nobody knows. ``limit`` names a `RATE_LIMIT` rule and its number; "": none.
+    ``chain``: their number; 0: unknown. ``limit``: the `RATE_LIMIT` rule and its number, in which
+    the job took a place; "": none.
     """
 
     chain: int = 0
@@ -94,7 +95,7 @@ class ChosenUnder(msgspec.Struct, frozen=True):
 
 
 class LockRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One row of the lock list; ``owners`` and ``pending`` name jobs (or other owners)."""
+    """One row of the lock list. ``owners`` and ``pending`` name jobs (or other owners)."""
 
     name: str
     mode: str | None
@@ -102,8 +103,8 @@ class LockRow(msgspec.Struct, frozen=True, kw_only=True):
     pending: list[tuple[str, list[str]]]
 
 
-class Waiting(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that would not start or go on, and the first thing that would hold it back."""
+class WaitingJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that would not start or go on, and its first obstacle."""
 
     id: int
     kind: str

@@ -1,4 +1,4 @@
-"""What a listener accepts from its own process."""
+"""Messages to a listener, from its own process only."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from .base import Message, Notice
 
 
 class ReplyDue(Notice, frozen=True):
-    """To a listener, within its process: send ``message`` to a peer under ``number``."""
+    """Send ``message`` to a peer as the reply to its request ``number``."""
 
     peer: bytes
     number: int
@@ -14,8 +14,8 @@ class ReplyDue(Notice, frozen=True):
 
 
 class FramesWaiting(Notice, frozen=True):
-    """To a listener, within its process: read the sockets, though no descriptor says so."""
+    """Read the sockets: frames wait, and no descriptor reports them."""
 
 
 class LocalSocketMissing(Notice, frozen=True):
-    """To a listener, within its process: the file of the local door is gone; put it back."""
+    """Put back the file of the local socket, which somebody has deleted."""

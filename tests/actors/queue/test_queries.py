@@ -75,11 +75,11 @@ class Library:
         *ids: int,
         log: bool = False,
         log_after: dict[int, int] | None = None,
-        is_of_ends: bool = False,
+        is_final_only: bool = False,
     ) -> Asker:
         asker = Asker()
         request = messages.WatchJobs(
-            ids=list(ids) or None, log=log, log_after=log_after or {}, is_of_ends=is_of_ends
+            ids=list(ids) or None, log=log, log_after=log_after or {}, is_final_only=is_final_only
         )
         self.reader.watch(Envelope(request, asker, 7, peer=b"p"), request)
         return asker
@@ -262,7 +262,7 @@ def test_a_watch_of_final_jobs_tells_them_and_ends(library: Library) -> None:
 def test_a_watch_of_ends_begins_with_those_that_have_ended(library: Library) -> None:
     row = library.add(3, RUNNING)
     library.add(4, SUCCESS)
-    asker = library.watch(3, 4, is_of_ends=True)
+    asker = library.watch(3, 4, is_final_only=True)
     assert told(asker) == [(4, "success")]
     row.status = SUCCESS
     library.reader.watches.changed(row)

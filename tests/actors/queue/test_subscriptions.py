@@ -24,14 +24,14 @@ def watch(
     *ids: int,
     every: bool = False,
     log: bool = False,
-    is_of_ends: bool = False,
+    is_final_only: bool = False,
     peer: bytes = b"p",
     number: int = 1,
 ) -> Asker:
     asker = Asker()
     request = messages.WatchJobs(ids=None if every else list(ids), log=log)
     envelope = Envelope(request, asker, number, peer=peer)
-    of.open(Watch(envelope, None if every else set(ids), log=log, is_of_ends=is_of_ends))
+    of.open(Watch(envelope, None if every else set(ids), log=log, is_final_only=is_final_only))
     return asker
 
 
@@ -60,8 +60,8 @@ def test_each_change_of_a_followed_job_is_told() -> None:
 
 def test_who_wants_ends_alone_is_told_of_nothing_else() -> None:
     known = WatchList()
-    asker = watch(known, 1, 2, is_of_ends=True)
-    all_ends = watch(known, every=True, is_of_ends=True, number=2)
+    asker = watch(known, 1, 2, is_final_only=True)
+    all_ends = watch(known, every=True, is_final_only=True, number=2)
     for status in (JobStatus.WAITING, JobStatus.RUNNING, JobStatus.ERROR):
         for job_id in (1, 2, 3):
             known.changed(row(job_id, status))

@@ -244,7 +244,7 @@ class FakeDaemon:
         rows = [self.store.summary(job_id) for job_id in message.ids or sorted(self.store.specs)]
         self._watches[watcher] = message
         for row in rows:
-            if row.status.is_final or not message.is_of_ends:
+            if row.status.is_final or not message.is_final_only:
                 self._say(*watcher, messages.JobChanged(job=row))
             after = message.log_after.get(row.id, 0)
             entries = [entry for entry in self.store.logs[row.id] if entry[0] > after]
@@ -267,7 +267,7 @@ class FakeDaemon:
     def _tell(self, job_id: int, part: Message) -> None:
         for watcher, watch in self._watches.items():
             is_wanted = watch.log or not isinstance(part, messages.JobLogged)
-            if watch.is_of_ends and isinstance(part, messages.JobChanged):
+            if watch.is_final_only and isinstance(part, messages.JobChanged):
                 is_wanted = part.job.status.is_final
             if is_wanted and (watch.ids is None or job_id in watch.ids):
                 self._say(*watcher, part)

@@ -47,15 +47,15 @@ class Talk:
         return call
 
     def watch(
-        self, *ids: int, seconds: float | None = None, is_of_ends: bool = False
+        self, *ids: int, seconds: float | None = None, is_final_only: bool = False
     ) -> exchanges.Stream:
         deadline = None if seconds is None else self.now + seconds
         stream = self.session.watch(
             list(ids) or None,
-            log=not is_of_ends,
+            log=not is_final_only,
             now=self.now,
             deadline=deadline,
-            is_of_ends=is_of_ends,
+            is_final_only=is_final_only,
         )
         self.turn()
         return stream

@@ -312,8 +312,8 @@ def test_a_watch_of_all_jobs_remembers_only_so_many_that_ended(
 
 def test_a_watch_of_ends_is_not_revived_by_jobs_that_go_on() -> None:
     talk = Talk()
-    stream = talk.watch(3, 4, is_of_ends=True)
-    assert talk.sent[-1].message == messages.WatchJobs(ids=[3, 4], is_of_ends=True)
+    stream = talk.watch(3, 4, is_final_only=True)
+    assert talk.sent[-1].message == messages.WatchJobs(ids=[3, 4], is_final_only=True)
     talk.turn(HEARTBEAT)
     talk.reply(messages.JobRows(rows=[row(3, JobStatus.RUNNING), row(4)]))
     assert talk.turn() == []
@@ -328,7 +328,7 @@ def test_a_watch_of_ends_is_not_revived_by_jobs_that_go_on() -> None:
 
 def test_who_waits_has_the_ends_without_the_word_that_the_watch_has_ended() -> None:
     talk = Talk()
-    stream = talk.watch(3, 4, is_of_ends=True)
+    stream = talk.watch(3, 4, is_final_only=True)
     talk.tell(stream.number, 4, JobStatus.SUCCESS)
     assert not stream.is_done
     talk.tell(stream.number, 3, JobStatus.ERROR)
@@ -340,7 +340,7 @@ def test_who_waits_has_the_ends_without_the_word_that_the_watch_has_ended() -> N
 
 def test_who_waits_in_vain_is_told_how_the_jobs_stand_then() -> None:
     talk = Talk()
-    stream = talk.watch(3, 4, 5, seconds=7.0, is_of_ends=True)
+    stream = talk.watch(3, 4, 5, seconds=7.0, is_final_only=True)
     talk.tell(stream.number, 4, JobStatus.SUCCESS)
     (asked,) = talk.turn(7.0)
     assert asked.message == messages.ListJobs(ids=[3, 5], limit=watches.PROBE_IDS_MAX)
@@ -352,7 +352,7 @@ def test_who_waits_in_vain_is_told_how_the_jobs_stand_then() -> None:
 
 def test_jobs_that_ended_at_the_last_moment_have_ended() -> None:
     talk = Talk()
-    stream = talk.watch(3, seconds=7.0, is_of_ends=True)
+    stream = talk.watch(3, seconds=7.0, is_final_only=True)
     talk.turn(7.0)
     talk.reply(messages.JobRows(rows=[row(3, JobStatus.SUCCESS)]))
     assert ended(stream)
@@ -361,12 +361,12 @@ def test_jobs_that_ended_at_the_last_moment_have_ended() -> None:
 
 def test_the_last_word_is_not_waited_for_for_ever() -> None:
     talk = Talk()
-    stream = talk.watch(3, seconds=7.0, is_of_ends=True)
+    stream = talk.watch(3, seconds=7.0, is_final_only=True)
     talk.turn(7.0)
     talk.turn(session.LAST_WORD_SECONDS)
     assert str(stream.error) == "not final in 8 s: 3 (not heard of)"
     # Without a connection nobody can be asked.
-    stream = talk.watch(3, seconds=7.0, is_of_ends=True)
+    stream = talk.watch(3, seconds=7.0, is_final_only=True)
     talk.link(LinkEvent.LOST)
     talk.turn(7.0)
     assert str(stream.error) == "not final in 7 s: 3 (not heard of)"
@@ -374,7 +374,7 @@ def test_the_last_word_is_not_waited_for_for_ever() -> None:
 
 def test_a_probe_that_is_under_way_at_the_deadline_is_not_taken_for_the_last_word() -> None:
     talk = Talk()
-    stream = talk.watch(3, seconds=HEARTBEAT + 1, is_of_ends=True)
+    stream = talk.watch(3, seconds=HEARTBEAT + 1, is_final_only=True)
     (probe,) = talk.turn(HEARTBEAT)
     (asked,) = talk.turn(1.0)
     talk.reply(messages.JobRows(rows=[row(3)]), probe.number)
