@@ -240,7 +240,7 @@ def evaluate(tree: Filter, resolve: Resolve) -> bool:
     return compile_filter(tree)(resolve)
 
 
-def fault(where: str, problem: str) -> errors.FilterRuleError:
+def rule_error(where: str, problem: str) -> errors.FilterRuleError:
     """The error for a mistake at a place in the structure."""
     return errors.FilterRuleError(f"{where}: {problem}")
 
@@ -255,24 +255,26 @@ def _check_size(raw: object, where: str) -> None:
     for _ in range(DEPTH_MAX):
         seen += len(arrays)
         if seen > OPERATORS_MAX:
-            raise fault(where, f"has more than {OPERATORS_MAX} operators")
+            raise rule_error(where, f"has more than {OPERATORS_MAX} operators")
         arrays = [part for array in arrays for part in array if isinstance(part, list | tuple)]
     if arrays:
-        raise fault(where, f"is nested deeper than {DEPTH_MAX}")
+        raise rule_error(where, f"is nested deeper than {DEPTH_MAX}")
 
 
 def _parse(raw: object, where: str) -> Filter:
     if raw is None:
         return Always()
     if not isinstance(raw, list | tuple) or not raw:
-        raise fault(where, f"expected null or [operator, ...], not {shown(raw)}")
+        raise rule_error(where, f"expected null or [operator, ...], not {shown(raw)}")
     sign, operands = raw[0], raw[1:]
     form = _FORMS.get(sign) if isinstance(sign, str) else None
     if form is None:
         known = " ".join(_FORMS)
-        raise fault(f"{where}[0]", f"Unknown filter operand {shown(sign)}; expected one of {known}")
+        raise rule_error(
+            f"{where}[0]", f"Unknown filter operand {shown(sign)}; expected one of {known}"
+        )
     if form.arity is not None and len(operands) != form.arity:
-        raise fault(where, f"'{sign}' takes {form.arity} operand(s), not {len(operands)}")
+        raise rule_error(where, f"'{sign}' takes {form.arity} operand(s), not {len(operands)}")
     return form.build(operands, where)
 
 
@@ -282,7 +284,7 @@ def _parts(operands: Sequence[object], where: str) -> tuple[Filter, ...]:
 
 def _field(operands: Sequence[object], where: str) -> str:
     if not isinstance(operands[0], str):
-        raise fault(f"{where}[1]", f"expected a field's name, not {shown(operands[0])}")
+        raise rule_error(f"{where}[1]", f"expected a field's name, not {shown(operands[0])}")
     return operands[0]
 
 
@@ -292,9 +294,9 @@ def _value(operands: Sequence[object], where: str) -> Value:
     if isinstance(raw, float) and raw.is_integer():
         raw = int(raw)
     if isinstance(raw, bool) or not isinstance(raw, str | int):
-        raise fault(f"{where}[2]", f"expected a string or an integer, not {shown(raw)}")
+        raise rule_error(f"{where}[2]", f"expected a string or an integer, not {shown(raw)}")
     if isinstance(raw, int) and raw.bit_length() > INTEGER_BITS_MAX:
-        raise fault(f"{where}[2]", f"the integer has more than {INTEGER_BITS_MAX} bits")
+        raise rule_error(f"{where}[2]", f"the integer has more than {INTEGER_BITS_MAX} bits")
     return raw
 
 
@@ -305,9 +307,9 @@ def _comparison(sign: str, operands: Sequence[object], where: str) -> Filter:
 def _search(operands: Sequence[object], where: str) -> Filter:
     field, pattern = _field(operands, where), operands[1]
     if not isinstance(pattern, str):
-        raise fault(f"{where}[2]", f"expected a regular expression, not {shown(pattern)}")
+        raise rule_error(f"{where}[2]", f"expected a regular expression, not {shown(pattern)}")
     if len(pattern) > PATTERN_LENGTH_MAX:
-        raise fault(
+        raise rule_error(
             f"{where}[2]", f"the regular expression is longer than {PATTERN_LENGTH_MAX} characters"
         )
     _compiled_pattern(pattern, f"{where}[2]")
@@ -319,7 +321,7 @@ def _compiled_pattern(pattern: str, where: str) -> patterns.Pattern:
     try:
         return patterns.compiled(pattern)
     except ValueError as error:
-        raise fault(where, str(error)) from error
+        raise rule_error(where, str(error)) from error
 
 
 class _Form(NamedTuple):

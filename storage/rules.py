@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -26,9 +26,9 @@ from .filters import (
     Resolve,
     Value,
     compile_filter,
-    fault,
     json_rank,
     parse_filter,
+    rule_error,
 )
 from .filters import to_raw as filter_to_raw
 from .metering import Meter
@@ -138,9 +138,9 @@ class JobFacts(msgspec.Struct, frozen=True):
 
 
 class ParsedRules(NamedTuple):
-    """The readable rules among those given, and what is wrong with the others."""
+    """The readable rules of a stored set, by their keys, and what is wrong with the others."""
 
-    rules: tuple[FilterRule, ...]
+    rules: dict[str, FilterRule]
     problems: tuple[errors.FilterRuleError, ...]
 
 
@@ -150,11 +150,11 @@ def parse_rule(raw: object, *, where: str = "") -> FilterRule:
     ``uuid`` and ``watermark`` must be there; all else has a default.
     """
     if not isinstance(raw, dict):
-        raise fault(where.rstrip(".") or "rule", f"expected an object, not {shown(raw)}")
+        raise rule_error(where.rstrip(".") or "rule", f"expected an object, not {shown(raw)}")
     valid_from = _time(raw.get("valid_from"), f"{where}valid_from")
     valid_until = _time(raw.get("valid_until"), f"{where}valid_until")
     if valid_from is not None and valid_until is not None and valid_from >= valid_until:
-        raise fault(f"{where}valid_until", "must be later than valid_from")
+        raise rule_error(f"{where}valid_until", "must be later than valid_from")
     return FilterRule(
         uuid=parse_uuid(raw.get("uuid"), where=f"{where}uuid"),
         watermark=_non_negative(raw.get("watermark"), f"{where}watermark"),
@@ -176,23 +176,23 @@ def check_window(rule: FilterRule) -> None:
     for name, moment in (("valid_from", rule.valid_from), ("valid_until", rule.valid_until)):
         if moment is not None and not TIME_MIN <= moment <= TIME_MAX:
             text = f"expected seconds since the epoch, up to the year 9999, not {shown(moment)}"
-            raise fault(name, text)
+            raise rule_error(name, text)
 
 
-def parse_rules(raws: Iterable[object]) -> ParsedRules:
-    """The rules of a stored set. One that cannot be read does not take the others with it.
+def parse_rules(stored: Mapping[str, object]) -> ParsedRules:
+    """The rules of a stored set. An unreadable rule does not spoil the others.
 
-    What to do about it is the caller's decision: a rule left out is a rule not obeyed.
+    The caller decides what to do about it: a rule left out is a rule not obeyed.
     """
-    rules: list[FilterRule] = []
+    rules: dict[str, FilterRule] = {}
     problems: list[errors.FilterRuleError] = []
-    for place, raw in enumerate(raws):
+    for place, (key, raw) in enumerate(stored.items()):
         name = raw.get("uuid", place) if isinstance(raw, dict) else place
         try:
-            rules.append(parse_rule(raw, where=f"filters[{shown(name)}]."))
+            rules[key] = parse_rule(raw, where=f"filters[{shown(name)}].")
         except errors.FilterRuleError as error:
             problems.append(error)
-    return ParsedRules(tuple(rules), tuple(problems))
+    return ParsedRules(rules, tuple(problems))
 
 
 def to_raw(rule: FilterRule) -> dict[str, Any]:
@@ -220,7 +220,7 @@ _KEYS: Final = frozenset(FilterRule.__struct_fields__) - {"extra"}
 def parse_uuid(raw: object, *, where: str = "uuid") -> str:
     """The UUID, if it has the one form that Ganeti takes; nobody asks whether it is random."""
     if not isinstance(raw, str) or not _UUID.fullmatch(raw):
-        raise fault(
+        raise rule_error(
             where,
             f"Unable to parse UUID {shown(raw)}; expected 8-4-4-4-12 lower-case hexadecimal digits",
         )
@@ -232,7 +232,7 @@ _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12
 
 def _non_negative(raw: object, where: str) -> int:
     if isinstance(raw, bool) or not isinstance(raw, int) or not 0 <= raw <= INTEGER_MAX:
-        raise fault(
+        raise rule_error(
             where, f"Invalid value for non-negative type '{shown(raw)}'; expected an integer >= 0"
         )
     return raw
@@ -242,7 +242,7 @@ def _time(raw: object, where: str) -> float | None:
     if raw is None:
         return None
     if isinstance(raw, bool) or not isinstance(raw, int | float) or not _is_finite(raw):
-        raise fault(where, f"expected a time in seconds since the epoch, not {shown(raw)}")
+        raise rule_error(where, f"expected a time in seconds since the epoch, not {shown(raw)}")
     return float(raw)
 
 
@@ -252,7 +252,7 @@ def _is_finite(number: float) -> bool:
 
 def _trail(raw: object, where: str) -> tuple[ReasonEntry, ...]:
     if not isinstance(raw, list | tuple):
-        raise fault(where, f"expected a list, not {shown(raw)}")
+        raise rule_error(where, f"expected a list, not {shown(raw)}")
     return tuple(_trail_entry(entry, f"{where}[{place}]") for place, entry in enumerate(raw))
 
 
@@ -263,7 +263,7 @@ def _trail_entry(raw: object, where: str) -> ReasonEntry:
         ):
             return source, text, when
         case _:
-            raise fault(where, f"expected [source, text, nanoseconds], not {shown(raw)}")
+            raise rule_error(where, f"expected [source, text, nanoseconds], not {shown(raw)}")
 
 
 # ---------------------------------------------------------------- actions
@@ -311,12 +311,12 @@ _NUMBER = re.compile(r"-?[0-9]{1,100}")
 
 def _no_action(raw: object, where: str) -> errors.FilterRuleError:
     known = ", ".join(ACTIONS)
-    return fault(where, f"malformed FilterAction JSON: {shown(raw)}; expected one of {known}")
+    return rule_error(where, f"malformed FilterAction JSON: {shown(raw)}; expected one of {known}")
 
 
 def _without_limit(arguments: Sequence[object] | None, where: str) -> None:
     if arguments is not None:
-        raise fault(where, "malformed FilterAction JSON: only RATE_LIMIT is written as a list")
+        raise rule_error(where, "malformed FilterAction JSON: only RATE_LIMIT is written as a list")
 
 
 def _with_limit(arguments: Sequence[object] | None, where: str) -> int:
@@ -324,7 +324,7 @@ def _with_limit(arguments: Sequence[object] | None, where: str) -> int:
         case [int() as limit] if not isinstance(limit, bool) and 0 < limit <= INTEGER_MAX:
             return limit
         case _:
-            raise fault(
+            raise rule_error(
                 where,
                 f"RATE_LIMIT argument must be a positive integer, as in"
                 f' ["RATE_LIMIT", 5], not {shown(arguments)}',
@@ -370,9 +370,9 @@ def compile_predicate(predicate: Predicate, watermark: int) -> PredicateTest:
 
 def _predicates(raw: object, where: str) -> tuple[Predicate, ...]:
     if not isinstance(raw, list | tuple):
-        raise fault(where, f"expected a list, not {shown(raw)}")
+        raise rule_error(where, f"expected a list, not {shown(raw)}")
     if len(raw) > PREDICATES_MAX:
-        raise fault(where, f"a rule has at most {PREDICATES_MAX} predicates")
+        raise rule_error(where, f"a rule has at most {PREDICATES_MAX} predicates")
     return tuple(_predicate(entry, f"{where}[{place}]") for place, entry in enumerate(raw))
 
 
@@ -382,13 +382,13 @@ def _predicate(raw: object, where: str) -> Predicate:
             return Predicate(name, parse_filter(expression, where=f"{where}[1]"))
         case [str() as name, *parameters]:
             known = ", ".join(PREDICATES)
-            raise fault(
+            raise rule_error(
                 where,
                 f"malformed FilterPredicate: bad parameter list for '{name}' predicate:"
                 f" {shown(parameters)}; expected one of {known} and one expression",
             )
         case _:
-            raise fault(
+            raise rule_error(
                 where,
                 "malformed FilterPredicate: must be a list with the first entry being a string"
                 f" describing the predicate type, not {shown(raw)}",

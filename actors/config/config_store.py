@@ -26,6 +26,7 @@ from ..rules import rule_changes
 from ..runtime.component import Component
 
 if TYPE_CHECKING:
+    from ...storage.rules import FilterRule
     from ...transport.addresses import Envelope
 
 
@@ -57,14 +58,14 @@ class _Changes:
 
 
 class _Asked(msgspec.Struct, frozen=True):
-    """A change of the rules that waits for its turn.
+    """A change of the rules that waits for its turn: a rule to store, or a UUID to delete.
 
-    ``token``: by the queue's answer to it, or to a later one, a new rule gets its watermark.
+    ``token``: the queue's answer to it, or to a later one, gives a new rule its watermark.
     """
 
     token: int
     envelope: Envelope
-    message: messages.ReplaceFilter | messages.DeleteFilter
+    change: FilterRule | str
 
 
 class ConfigStore(Component):
@@ -78,7 +79,7 @@ class ConfigStore(Component):
         if found is None:
             found = config_files.first_configuration(str(uuid.uuid4()), time.time())
             config_files.write(self.places.config, found)
-        self._configuration: dict[str, Any] = found
+        self._load(found)
         # Different from those of an earlier incarnation, whose answers may still come.
         self._rules = _Changes(time.monotonic_ns())
         self._slots = _Changes(time.monotonic_ns())
@@ -97,8 +98,7 @@ class ConfigStore(Component):
             case messages.DeleteFilter():
                 self._take_deletion(envelope, message)
             case messages.ListFilters():
-                listed = rule_changes.listed(self._filters(), message.uuids, time.time())
-                envelope.reply(messages.FiltersListed(filters=listed))
+                self._list_rules(envelope, message)
             case messages.LastIdReported():
                 self._change_rules(message)
             case messages.RulesInForce():
@@ -118,13 +118,20 @@ class ConfigStore(Component):
         found: dict[str, Any] = self._configuration.get("filters", {})
         return found
 
+    def _load(self, configuration: dict[str, Any]) -> None:
+        """Take over this configuration. Its rules are parsed here, and nowhere else."""
+        self._configuration = configuration
+        self._known, problems = rules.parse_rules(self._filters())
+        for problem in problems:
+            self.log.error("filter rule is left out", error=problem.text)
+
     def _report(self) -> None:
         self._report_rules()
         self._report_limits()
 
     def _report_rules(self) -> None:
         self.address("filter_evaluator").notify(
-            messages.RulesChanged(rules=list(self._filters().values()), serial=self._rules.serial)
+            messages.RulesChanged(rules=list(self._known.values()), serial=self._rules.serial)
         )
 
     # ------------------------------------------------------------ limits
@@ -184,19 +191,19 @@ class ConfigStore(Component):
     def _take_rule(self, envelope: Envelope, message: messages.ReplaceFilter) -> None:
         if message.uuid is None:
             message = msgspec.structs.replace(message, uuid=str(uuid.uuid4()))
-        # Refused now if it is wrong; its watermark is only known to the queue.
-        rule = rule_changes.made(message, watermark=0, now_nanoseconds=time.time_ns())
+        # A wrong rule is refused now. The queue knows its watermark.
+        rule = rule_changes.build_rule(message, watermark=0, now_nanoseconds=time.time_ns())
         rule_changes.with_rule(self._filters(), rule)
         self._tokens += 1
-        self._asked.append(_Asked(self._tokens, envelope, message))
+        self._asked.append(_Asked(self._tokens, envelope, rule))
         self.address("job_queue").notify(messages.ReportLastId(token=self._tokens))
 
     def _take_deletion(self, envelope: Envelope, message: messages.DeleteFilter) -> None:
         if self._asked:
             # Behind the rules that were asked for before, of which it may be one.
-            self._asked.append(_Asked(self._tokens, envelope, message))
+            self._asked.append(_Asked(self._tokens, envelope, message.uuid))
         else:
-            self._delete_rule(envelope, message)
+            self._delete_rule(envelope, message.uuid)
 
     def _ask_again(self) -> None:
         """Whoever was replaced may have taken an answer with it that a change waits for."""
@@ -213,32 +220,38 @@ class ConfigStore(Component):
         while self._asked and self._asked[0].token <= reported.token:
             asked = self._asked.popleft()
             try:
-                if isinstance(asked.message, messages.DeleteFilter):
-                    self._delete_rule(asked.envelope, asked.message)
+                if isinstance(asked.change, str):
+                    self._delete_rule(asked.envelope, asked.change)
                 else:
-                    self._store_rule(asked.envelope, asked.message, reported.last_id)
+                    self._store_rule(asked.envelope, asked.change, reported.last_id)
             except errors.GangerError as error:
                 # Others have been changed since it was asked for. Nobody waits for this message.
                 asked.envelope.refuse(error)
 
-    def _store_rule(
-        self, envelope: Envelope, message: messages.ReplaceFilter, last_id: int
-    ) -> None:
-        rule = rule_changes.made(message, watermark=last_id, now_nanoseconds=time.time_ns())
-        filters = rule_changes.with_rule(self._filters(), rule)
-        self._change(filters, envelope, messages.FilterStored(uuid=rule.uuid))
+    def _store_rule(self, envelope: Envelope, asked: FilterRule, last_id: int) -> None:
+        rule = msgspec.structs.replace(asked, watermark=last_id)
+        self._write_rules(rule_changes.with_rule(self._filters(), rule))
+        self._known[rule.uuid] = rule
+        self._announce(envelope, messages.FilterStored(uuid=rule.uuid))
 
-    def _delete_rule(self, envelope: Envelope, message: messages.DeleteFilter) -> None:
-        wanted = rules.parse_uuid(message.uuid)
+    def _delete_rule(self, envelope: Envelope, unwanted: str) -> None:
         filters = self._filters()
-        if wanted not in filters:
-            raise errors.UnknownFilterError(f"Filter rule with UUID {wanted} does not exist")
-        remaining = {key: rule for key, rule in filters.items() if key != wanted}
-        self._change(remaining, envelope, messages.Done())
+        rule_changes.check_known(filters, unwanted)
+        self._write_rules({key: rule for key, rule in filters.items() if key != unwanted})
+        self._known.pop(unwanted, None)
+        self._announce(envelope, messages.Done())
 
-    def _change(self, filters: dict[str, Any], envelope: Envelope, answer: messages.Reply) -> None:
-        """Store these rules and bring them into force; ``answer`` follows when they are."""
+    def _list_rules(self, envelope: Envelope, message: messages.ListFilters) -> None:
+        for wanted in message.uuids or ():
+            rule_changes.check_known(self._filters(), wanted)
+        listed = rule_changes.listed(self._known.values(), message.uuids, time.time())
+        envelope.reply(messages.FiltersListed(filters=listed))
+
+    def _write_rules(self, filters: dict[str, Any]) -> None:
         self._write({**self._configuration, "filters": filters})
+
+    def _announce(self, envelope: Envelope, answer: messages.Reply) -> None:
+        """Bring the stored rules into force; ``answer`` follows when they are."""
         self._rules.add(envelope, answer)
         self._report_rules()
 

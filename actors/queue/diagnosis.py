@@ -138,7 +138,7 @@ class QueueAnswers(QueueCore):
 
     def _check_proposed(self, message: messages.TestFilters | messages.Simulate) -> None:
         if message.rule is not None:
-            rule_changes.made(message.rule, watermark=0, now_nanoseconds=0)
+            rule_changes.build_rule(message.rule, watermark=0, now_nanoseconds=0)
         assert self._door is not None
         if message.without is not None and not self._door.knows(message.without):
             raise errors.UnknownFilterError(f"without: there is no rule {message.without}")

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, assert_never
 
 import msgspec
 
-from ...storage import errors, rules, settings
+from ...storage import errors, settings
 from ...storage.metering import Meter, Slice, SliceOverError, TooMuchWorkError
 from ...storage.queue_files import job_files
-from ...storage.rules import ActionName
+from ...storage.rules import ActionName, FilterRule
 from ...transport import messages
 from ...transport.messages import JobVerdict
 from ..runtime.component import Component
@@ -66,7 +66,7 @@ class FilterEvaluator(Component):
 
     def boot(self) -> None:
         """Ask for the rules, then for the queue."""
-        self._rules: tuple[rules.FilterRule, ...] = ()
+        self._rules: list[FilterRule] = []
         self._serial: int | None = None
         self._timer: threading.Timer | None = None
         self._simulated: dict[int, tuple[list[JobVerdict], list[JobVerdict]]] = {}
@@ -119,11 +119,8 @@ class FilterEvaluator(Component):
     # ------------------------------------------------------------ the chain
 
     def _change_rules(self, message: messages.RulesChanged) -> None:
-        parsed = rules.parse_rules(message.rules)
-        for problem in parsed.problems:
-            self.log.error("filter rule is left out", error=problem.text)
         is_first = self._serial is None
-        self._rules = parsed.rules
+        self._rules = message.rules
         self._serial = message.serial
         self._compile()
         if is_first:
@@ -141,7 +138,7 @@ class FilterEvaluator(Component):
             chain=self._number,
             serial=self._serial,
             reads_opcodes=self._chain.reads_opcodes,
-            rules=[rules.to_raw(rule) for rule in self._rules],
+            rules=self._rules,
         )
         # The scheduler first: what it tells the queue from now on holds under this chain.
         self.address("scheduler").notify(changed)
@@ -386,7 +383,7 @@ class FilterEvaluator(Component):
         known = [rule for rule in self._rules if rule.uuid != asked.without]
         if asked.rule is not None:
             # As stored now: behind all rules of its priority that are there already.
-            proposed = rule_changes.made(
+            proposed = rule_changes.build_rule(
                 asked.rule, watermark=last_id, now_nanoseconds=time.time_ns()
             )
             known = [*(rule for rule in known if rule.uuid != proposed.uuid), proposed]

@@ -11,7 +11,7 @@ from ...storage.filters import searches
 from ...transport.messages import FilterRow
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from ...transport.messages import ReplaceFilter
 
@@ -21,13 +21,13 @@ _OWN_SOURCE = "luxid"
 _USER_SOURCE = "gnt:user"
 
 
-def made(message: ReplaceFilter, *, watermark: int, now_nanoseconds: int) -> rules.FilterRule:
-    """The rule that is asked for; `FilterRuleError` names what is wrong with it.
+def build_rule(message: ReplaceFilter, *, watermark: int, now_nanoseconds: int) -> rules.FilterRule:
+    """The requested rule; `FilterRuleError` names what is wrong with it.
 
-    Its reason trail is the one given, and an entry that tells when it was stored.
+    Its reason trail is the one given, and an entry with the time of the request.
     """
     if searches(message.predicates) > rules.SEARCHES_MAX:
-        # Before they are compiled.
+        # Refuse them before `parse_rule` compiles each one.
         text = f"predicates: more than {rules.SEARCHES_MAX} regular expressions"
         raise errors.FilterRuleError(text)
     reason = message.reason
@@ -48,9 +48,8 @@ def made(message: ReplaceFilter, *, watermark: int, now_nanoseconds: int) -> rul
         }
     )
     rules.check_window(rule)
-    raw = rules.to_raw(rule)
-    raw["reason_trail"] = [*raw["reason_trail"], [_OWN_SOURCE, "", now_nanoseconds]]
-    return rules.parse_rule(raw)
+    signed = (*rule.reason_trail, (_OWN_SOURCE, "", now_nanoseconds))
+    return msgspec.structs.replace(rule, reason_trail=signed)
 
 
 def with_rule(filters: Mapping[str, Any], rule: rules.FilterRule) -> dict[str, Any]:
@@ -91,17 +90,16 @@ def _size(filters: Mapping[str, Any]) -> int:
     return len(msgspec.json.encode(filters))
 
 
-def listed(filters: Mapping[str, Any], uuids: Sequence[str] | None, now: float) -> list[FilterRow]:
-    """The rules with these UUIDs (None: all), in the order in which they are looked at.
+def check_known(filters: Mapping[str, Any], uuid: str) -> None:
+    """`UnknownFilterError` unless a stored rule, readable or not, has this UUID."""
+    if rules.parse_uuid(uuid) not in filters:
+        raise errors.UnknownFilterError(f"Filter rule with UUID {uuid} does not exist")
 
-    `UnknownFilterError` for a UUID that no rule has.
-    """
-    if uuids is not None:
-        for wanted in uuids:
-            if rules.parse_uuid(wanted) not in filters:
-                text = f"Filter rule with UUID {wanted} does not exist"
-                raise errors.UnknownFilterError(text)
-    known = rules.parse_rules(filters.values()).rules
+
+def listed(
+    known: Iterable[rules.FilterRule], uuids: Sequence[str] | None, now: float
+) -> list[FilterRow]:
+    """The rules with these UUIDs (None: all), in the order of the chain."""
     chosen = [rule for rule in known if uuids is None or rule.uuid in uuids]
     return [_row(rule, now) for rule in sorted(chosen, key=lambda rule: rule.order)]
 

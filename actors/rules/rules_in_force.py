@@ -18,7 +18,7 @@ from ...transport.messages import GateAnswered
 from . import filtering, gating
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from ...storage import jobs
     from ...transport.messages import ChosenUnder
@@ -27,13 +27,13 @@ _STOPPING = frozenset({ActionName.PAUSE, ActionName.REJECT, ActionName.RATE_LIMI
 
 
 class RulesInForce:
-    """The rules in force, as stored. Knows the wall clock, for their windows.
+    """The rules in force. Knows the wall clock, for their windows.
 
     ``chain_number`` names them; 0 when a window has opened or closed since they were told.
     """
 
-    def __init__(self, raw: Sequence[dict[str, Any]], chain: int = 0) -> None:
-        self._rules = rules.parse_rules(raw).rules
+    def __init__(self, known: Iterable[rules.FilterRule], chain: int = 0) -> None:
+        self._rules = tuple(known)
         self._compile()
         self.chain_number = chain
 

@@ -1,8 +1,8 @@
-"""The gate without a daemon: a job's process asks the rules as they are stored.
+"""The gate without a daemon: a job's process reads the stored rules itself.
 
-A rule is in ``config.data`` before it is in force, and so before anybody was told that it is.
-Whoever reads the file when an opcode is about to begin, and finds nothing that stops it, begins
-before the next rule. Imported only when no daemon answers: it costs more than a short job.
+A rule is in ``config.data`` before it is in force. So an opcode that no rule in this file stops
+begins before the next rule is in force. The job process imports this module only when no daemon
+answers: the import costs more than a short job.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...storage import config_files
+from ...storage import config_files, rules
 from ...storage.settings import Places
 from .rules_in_force import RulesInForce
 
@@ -27,5 +27,5 @@ def gate(queue: str, job: jobs.Job, chosen: ChosenUnder, *, has_begun: bool) -> 
     """
     data = Path(queue).parent
     found = config_files.read(Places(data, data).config) or {}
-    door = RulesInForce(list(found.get("filters", {}).values()))
-    return door.gate(job, chosen, has_begun=has_begun)
+    known = rules.parse_rules(found.get("filters", {})).rules.values()
+    return RulesInForce(known).gate(job, chosen, has_begun=has_begun)

@@ -276,8 +276,7 @@ class _Survey:
             text = _without_path(error, places.config)
             self.facts.config_problem = (os.fspath(places.config), text)
         else:
-            raw = configuration.get("filters", {}).values()
-            for problem in rules.parse_rules(raw).problems:
+            for problem in rules.parse_rules(configuration.get("filters", {})).problems:
                 self.facts.rule_problems.append((os.fspath(places.config), problem.text))
         self._read_keys()
 

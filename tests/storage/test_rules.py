@@ -227,8 +227,10 @@ def test_a_field_nobody_knows_is_accepted_in_a_predicate() -> None:
 
 
 def test_a_rule_that_cannot_be_read_does_not_take_the_others_with_it() -> None:
-    parsed = rules.parse_rules([raw_rule(priority=-1), raw_rule(priority=4), "rubbish"])
-    assert [rule.priority for rule in parsed.rules] == [4]
+    parsed = rules.parse_rules(
+        {"a": raw_rule(priority=-1), "b": raw_rule(priority=4), "c": "rubbish"}
+    )
+    assert {key: rule.priority for key, rule in parsed.rules.items()} == {"b": 4}
     texts = [problem.text for problem in parsed.problems]
     assert texts[0].startswith(f"filters['{UUID}'].priority: ")
     assert texts[1] == "filters[2]: expected an object, not 'rubbish'"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ...storage.jobs import JobStatus
 from .base import Notice
 from .job_queue_from_clients import Simulate, TestFilters
 from .values import JobToJudge
+
+if TYPE_CHECKING:
+    from ...storage.rules import FilterRule
 
 
 class JobsArrived(Notice, frozen=True):
@@ -28,12 +31,12 @@ class JobsArrived(Notice, frozen=True):
 
 
 class RulesChanged(Notice, frozen=True):
-    """From the configuration store: all filter rules, as stored.
+    """From the configuration store: all filter rules.
 
     ``serial`` grows with each change; `RulesInForce` returns it.
     """
 
-    rules: list[dict[str, Any]]
+    rules: list[FilterRule]
     serial: int = 0
 
 

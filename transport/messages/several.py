@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ...storage.jobs import JobStatus
 from .base import Notice
 from .values import JobToJudge, JobVerdict
+
+if TYPE_CHECKING:
+    from ...storage.rules import FilterRule
 
 
 class Boot(Notice, frozen=True):
@@ -39,7 +42,7 @@ class RuleChainChanged(Notice, frozen=True):
     chain: int
     serial: int
     reads_opcodes: bool
-    rules: list[dict[str, Any]] = []
+    rules: list[FilterRule] = []
 
 
 class JobsFinished(Notice, frozen=True):

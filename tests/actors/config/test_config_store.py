@@ -11,7 +11,7 @@ from tests.actors.runtime.stage import Asker, Stage, Staged
 
 from ganger.actors.config.config_store import ConfigStore
 from ganger.storage import config_files, settings
-from ganger.storage.rules import RULES_MAX
+from ganger.storage.rules import RULES_MAX, parse_rule, to_raw
 from ganger.transport import messages
 from ganger.transport.addresses import Envelope
 
@@ -38,8 +38,18 @@ def test_each_is_told_what_concerns_it(stage: Stage) -> None:
     stage.places.config.write_bytes(msgspec.json.encode(configuration))
     store = stage.start(ConfigStore)
     store.notify(messages.ReportConfiguration())
-    assert stage.take_one(messages.RulesChanged, to="filter_evaluator").rules == [RULE]
+    assert stage.take_one(messages.RulesChanged, to="filter_evaluator").rules == [parse_rule(RULE)]
     assert stage.take_one(messages.LimitsChanged, to="scheduler").running_jobs_max == 7
+
+
+def test_a_malformed_rule_is_left_out_named_and_kept(stage: Stage) -> None:
+    data = msgspec.json.encode({"filters": {"a": {**RULE, "action": "STOP"}, "b": RULE}})
+    stage.places.config.write_bytes(data)
+    store = stage.start(ConfigStore)
+    assert "filter rule is left out" in stage.log_stream.getvalue()
+    store.notify(messages.ReportConfiguration())
+    assert stage.take_one(messages.RulesChanged).rules == [parse_rule(RULE)]
+    assert stage.places.config.read_bytes() == data
 
 
 @pytest.mark.parametrize("data", [b"{}", b'{"cluster": {}}'])
@@ -101,7 +111,7 @@ def test_a_rule_is_answered_when_it_is_on_disk_and_in_force(stage: Stage) -> Non
     rule = stored(stage)[UUID]
     assert (rule["watermark"], rule["priority"], rule["action"]) == (41, 2, "PAUSE")
     told = stage.take_one(messages.RulesChanged, to="filter_evaluator")
-    assert told.rules == [rule]
+    assert [to_raw(one) for one in told.rules] == [rule]
     assert asker.answers == []
     store.notify(messages.RulesInForce(serial=told.serial))
     assert asker.answer == messages.FilterStored(uuid=UUID)

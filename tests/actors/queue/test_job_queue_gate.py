@@ -10,6 +10,7 @@ from tests.actors.runtime.stage import Asker, Staged
 
 from ganger.actors.queue.job_queue import JobQueue
 from ganger.storage.jobs import JobStatus
+from ganger.storage.rules import parse_rule
 from ganger.transport import messages
 from ganger.transport.messages import ChosenUnder, GateAnswered
 
@@ -22,9 +23,7 @@ REJECTED = f"rejected by filter rule {UUID} (priority 0)"
 
 def obey(queue: Queue, *actions: object, chain: int = 7) -> None:
     """Rules for all jobs are in force from now on."""
-    rules: list[dict[str, Any]] = [
-        {"uuid": UUID, "watermark": 0, "action": action} for action in actions
-    ]
+    rules = [parse_rule({"uuid": UUID, "watermark": 0, "action": action}) for action in actions]
     queue.actor.notify(
         messages.RuleChainChanged(chain=chain, serial=chain, reads_opcodes=True, rules=rules)
     )
@@ -197,7 +196,9 @@ def hold_urgent(queue: Queue, chain: int) -> None:
         "predicates": [["opcode", ["<", "priority", 0]]],
     }
     queue.actor.notify(
-        messages.RuleChainChanged(chain=chain, serial=chain, reads_opcodes=True, rules=[rule])
+        messages.RuleChainChanged(
+            chain=chain, serial=chain, reads_opcodes=True, rules=[parse_rule(rule)]
+        )
     )
 
 

@@ -13,6 +13,7 @@ from ganger.actors.queue.job_queue import JobQueue
 from ganger.storage import errors, settings
 from ganger.storage.jobs import JobStatus
 from ganger.storage.queue_files import job_files
+from ganger.storage.rules import parse_rule
 from ganger.transport import messages
 from ganger.transport.messages import JobSpec
 
@@ -31,7 +32,7 @@ TOLD = f"rejected by filter rule {UUID} (priority 0, reason: closed)"
 
 def obey(queue: Queue, *rules: dict[str, Any], serial: int = 4, reads: bool = True) -> None:
     changed = messages.RuleChainChanged(
-        chain=7, serial=serial, reads_opcodes=reads, rules=list(rules)
+        chain=7, serial=serial, reads_opcodes=reads, rules=[parse_rule(rule) for rule in rules]
     )
     queue.actor.notify(changed)
 

@@ -12,6 +12,7 @@ from ganger.actors.queue import repeating
 from ganger.storage import jobs
 from ganger.storage.jobs import JobStatus
 from ganger.storage.opcodes import catalogue
+from ganger.storage.rules import parse_rule
 from ganger.transport import messages
 from ganger.transport.messages import JobSpec, SubmitJobs
 
@@ -138,7 +139,8 @@ def test_what_a_rule_rejected_of_a_batch_is_told_again_though_the_first_job_is_a
         "predicates": [["opcode", ["=", "comment", "no"]]],
         "reason": [],
     }
-    queue.actor.ask(messages.RuleChainChanged(chain=2, serial=2, reads_opcodes=True, rules=[rule]))
+    rules = [parse_rule(rule)]
+    queue.actor.ask(messages.RuleChainChanged(chain=2, serial=2, reads_opcodes=True, rules=rules))
     no = job({**TRUE, "comment": "no"})
     batch = [no, job(TRUE), no, job(DELAY)]
     first = queue.submit(*batch, key="k").answer_as(messages.JobsSubmitted)

@@ -9,6 +9,7 @@ from tests.actors.runtime.stage import Asker, Stage, Staged
 
 from ganger.actors.rules.filter_evaluator import FilterEvaluator
 from ganger.storage import settings
+from ganger.storage.rules import FilterRule, parse_rule
 from ganger.transport import messages
 from ganger.transport.messages import JobsArrived, JobToJudge, JobVerdict, PendingJob, RulesChanged
 
@@ -22,9 +23,9 @@ SMALL: dict[str, Any] = {"OP_ID": "OP_EXEC", "argv": ["true"], "comment": "y"}
 FINDS_Y = ["|", *(["=~", "comment", f"y{number}*$"] for number in range(SEARCHES))]
 
 
-def rule(uuid: str = UUID, **fields: Any) -> dict[str, Any]:
-    found = {"uuid": uuid, "watermark": 100, "priority": 0, "action": "REJECT"}
-    return {**found, "predicates": [["opcode", FINDS_Y]], **fields}
+def rule(uuid: str = UUID, **fields: Any) -> FilterRule:
+    found = {"uuid": uuid, "watermark": 100, "action": "REJECT"}
+    return parse_rule({**found, "predicates": [["opcode", FINDS_Y]], **fields})
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +34,7 @@ def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "JUDGE_STEPS_AT_ONCE", 3 * TEXT)
 
 
-def obey(stage: Stage, *rules: dict[str, Any]) -> tuple[Staged[FilterEvaluator], int]:
+def obey(stage: Stage, *rules: FilterRule) -> tuple[Staged[FilterEvaluator], int]:
     evaluator = stage.start(FilterEvaluator)
     evaluator.notify(RulesChanged(rules=list(rules), serial=4))
     chain = stage.take_one(messages.RuleChainChanged, to="scheduler").chain

@@ -11,35 +11,36 @@ from ganger.storage import errors, rules
 from ganger.transport.messages import FilterRow, ReplaceFilter
 
 A, B, C = (f"{letter * 8}-0000-4000-8000-000000000000" for letter in "abc")
+YEAR_9999 = rules.TIME_MAX
 NOW = 17
 
 
-def made(**fields: Any) -> rules.FilterRule:
+def built(**fields: Any) -> rules.FilterRule:
     asked = ReplaceFilter(**({"uuid": A} | fields))
-    return rule_changes.made(asked, watermark=9, now_nanoseconds=NOW)
+    return rule_changes.build_rule(asked, watermark=9, now_nanoseconds=NOW)
 
 
-def raw(uuid: str, **fields: Any) -> dict[str, Any]:
-    return {"uuid": uuid, "watermark": 1, "action": "PAUSE"} | fields
+def rule(uuid: str, **fields: Any) -> rules.FilterRule:
+    return rules.parse_rule({"uuid": uuid, "watermark": 1, "action": "PAUSE"} | fields)
 
 
 def test_a_rule_has_the_watermark_of_its_moment_and_defaults() -> None:
-    rule = made()
+    rule = built()
     assert (rule.uuid, rule.watermark, rule.priority, rule.predicates) == (A, 9, 0, ())
     assert rule.action == rules.Action(rules.ActionName.CONTINUE)
 
 
 def test_a_reason_is_signed_by_its_user_and_followed_by_that_of_the_daemon() -> None:
-    assert made(reason="because").reason_trail == (
+    assert built(reason="because").reason_trail == (
         ("gnt:user", "because", NOW),
         ("luxid", "", NOW),
     )
-    assert made(reason="").reason_trail == (("luxid", "", NOW),)
+    assert built(reason="").reason_trail == (("luxid", "", NOW),)
 
 
 def test_a_whole_trail_is_kept() -> None:
     trail = [["gnt:client:gnt-filter", "", 3], ["gnt:user", "x", 4]]
-    assert made(reason=trail).reason_trail == (
+    assert built(reason=trail).reason_trail == (
         ("gnt:client:gnt-filter", "", 3),
         ("gnt:user", "x", 4),
         ("luxid", "", NOW),
@@ -48,7 +49,7 @@ def test_a_whole_trail_is_kept() -> None:
 
 def test_expressions_are_stored_as_ganeti_writes_them() -> None:
     predicates = [["opcode", ["=", "OP_ID", "OP_X"]], ["jobid", ["!=", "id", 3]]]
-    assert rules.to_raw(made(predicates=predicates))["predicates"] == [
+    assert rules.to_raw(built(predicates=predicates))["predicates"] == [
         ["opcode", ["==", "OP_ID", "OP_X"]],
         ["jobid", ["!", ["==", "id", 3]]],
     ]
@@ -56,11 +57,11 @@ def test_expressions_are_stored_as_ganeti_writes_them() -> None:
 
 def test_a_wrong_rule_is_named() -> None:
     with pytest.raises(errors.FilterRuleError, match=r"predicates\[0\]: malformed"):
-        made(predicates=[["nothing", None]])
+        built(predicates=[["nothing", None]])
 
 
 def test_rules_are_shown_whole() -> None:
-    stored = {A: raw(A, priority=2, action=["RATE_LIMIT", 3], valid_from=5.0, extra_key=1)}
+    stored = [rule(A, priority=2, action=["RATE_LIMIT", 3], valid_from=5.0, extra_key=1)]
     assert rule_changes.listed(stored, None, now=10.0) == [
         FilterRow(
             uuid=A,
@@ -79,13 +80,13 @@ def test_rules_are_shown_whole() -> None:
     [(4.9, "not yet"), (5.0, "in force"), (9.9, "in force"), (10.0, "expired")],
 )
 def test_a_rule_is_shown_with_the_state_of_its_window(now: float, state: str) -> None:
-    stored = {A: raw(A, valid_from=5.0, valid_until=10.0)}
+    stored = [rule(A, valid_from=5.0, valid_until=10.0)]
     [row] = rule_changes.listed(stored, None, now)
     assert row.state == state
 
 
 def test_rules_come_in_order_however_they_are_asked_for() -> None:
-    stored = {A: raw(A, priority=2), B: raw(B, watermark=2), C: raw(C)}
+    stored = [rule(A, priority=2), rule(B, watermark=2), rule(C)]
     assert [row.uuid for row in rule_changes.listed(stored, None, 0.0)] == [C, B, A]
     assert [row.uuid for row in rule_changes.listed(stored, [A, A, C], 0.0)] == [C, A]
 
@@ -97,13 +98,113 @@ def test_rules_come_in_order_however_they_are_asked_for() -> None:
         (A.upper(), errors.FilterRuleError, "Unable to parse UUID"),
     ],
 )
-def test_who_asks_for_a_rule_that_is_not_there_is_told(
+def test_a_uuid_that_no_rule_has_is_refused(
     wanted: str, error: type[errors.GangerError], text: str
 ) -> None:
+    rule_changes.check_known({A: None}, A)
     with pytest.raises(error, match=text):
-        rule_changes.listed({A: raw(A)}, [A, wanted], 0.0)
+        rule_changes.check_known({A: None}, wanted)
 
 
-def test_a_stored_rule_that_cannot_be_read_does_not_hide_the_others() -> None:
-    stored = {A: raw(A, action="STOP"), B: raw(B)}
-    assert [row.uuid for row in rule_changes.listed(stored, None, 0.0)] == [B]
+# A new rule, unlike a stored one, needs a sensible window, and room.
+
+
+@pytest.mark.parametrize("name", ["valid_from", "valid_until"])
+@pytest.mark.parametrize("moment", [YEAR_9999 + 1, 1_800_000_000_000_000, -1, -1e12])
+def test_a_window_that_no_calendar_has_is_refused_with_its_place(name: str, moment: float) -> None:
+    place = f"^{name}: expected seconds since the epoch, up to the year 9999, not "
+    with pytest.raises(errors.FilterRuleError, match=place):
+        built(**{name: moment})
+
+
+@pytest.mark.parametrize("moment", [0.0, 1.5, YEAR_9999])
+def test_every_window_of_the_calendar_is_taken(moment: float) -> None:
+    assert built(valid_until=moment).valid_until == moment
+
+
+def test_a_stored_rule_with_such_a_window_is_obeyed_all_the_same() -> None:
+    stored = {"uuid": A, "watermark": 1, "action": "PAUSE", "valid_until": YEAR_9999 * 1000}
+    parsed = rules.parse_rules({A: stored})
+    assert parsed.problems == ()
+    assert parsed.rules[A].is_in_force(1_800_000_000.0)
+
+
+# How many.
+
+
+def stored(count: int, **fields: Any) -> dict[str, Any]:
+    uuids = [f"{number:08x}-0000-4000-8000-000000000000" for number in range(count)]
+    return {uuid: {"uuid": uuid, "watermark": 1, "action": "PAUSE", **fields} for uuid in uuids}
+
+
+def test_a_rule_is_added_to_those_that_are_stored() -> None:
+    before = stored(2)
+    after = rule_changes.with_rule(before, built())
+    assert after == before | {A: rules.to_raw(built())}
+    assert len(before) == 2
+
+
+def test_there_are_as_many_rules_as_the_limit_says_and_no_more() -> None:
+    known = rule_changes.with_rule(stored(rules.RULES_MAX - 1), built())
+    assert len(known) == rules.RULES_MAX
+    with pytest.raises(
+        errors.FilterRuleError,
+        match=f"^there are {rules.RULES_MAX} filter rules, and no more than {rules.RULES_MAX} are",
+    ):
+        rule_changes.with_rule(stored(rules.RULES_MAX), built())
+
+
+@pytest.mark.parametrize("count", [rules.RULES_MAX, rules.RULES_MAX + 5])
+def test_where_all_places_are_taken_a_rule_may_still_be_replaced(count: int) -> None:
+    known = stored(count)
+    uuid = min(known)
+    after = rule_changes.with_rule(known, built(uuid=uuid, action="REJECT"))
+    assert after[uuid]["action"] == "REJECT"
+    assert len(after) == count
+
+
+def test_all_rules_together_fit_into_one_listing() -> None:
+    text = "x" * (rules.RULES_BYTES_MAX // 4)
+    known = stored(3, reason_trail=[["gnt:user", text, 1]])
+    assert rule_changes.with_rule(known, built(reason="short"))
+    with pytest.raises(
+        errors.FilterRuleError,
+        match=rf"^all filter rules together would have \d+ bytes, .* {rules.RULES_BYTES_MAX} are",
+    ):
+        rule_changes.with_rule(known, built(reason=text))
+
+
+def test_rules_that_are_too_large_already_may_be_replaced_by_smaller_ones_alone() -> None:
+    text = "x" * (rules.RULES_BYTES_MAX // 2)
+    known = stored(3, reason_trail=[["gnt:user", text, 1]])
+    uuid = min(known)
+    assert rule_changes.with_rule(known, built(uuid=uuid, reason="short"))
+    with pytest.raises(errors.FilterRuleError, match="make this one smaller"):
+        rule_changes.with_rule(known, built(uuid=uuid, reason=text + "longer" * 20))
+
+
+# Regular expressions.
+
+
+def searching(count: int) -> list[list[Any]]:
+    return [["opcode", ["|", *(["=~", "comment", f"x{number}"] for number in range(count))]]]
+
+
+def test_a_rule_has_as_many_regular_expressions_as_the_limit_says_and_no_more() -> None:
+    assert built(predicates=searching(rules.SEARCHES_MAX)).predicates
+    with pytest.raises(errors.FilterRuleError, match=r"^predicates: more than 1000 regular"):
+        # They are not even compiled.
+        built(predicates=[*searching(rules.SEARCHES_MAX), ["opcode", ["=~", "comment", "("]]])
+
+
+def test_all_rules_together_have_no_more_regular_expressions_than_the_limit_says() -> None:
+    known = stored(2, predicates=searching(rules.SEARCHES_MAX // 2))
+    assert rule_changes.with_rule(known, built())
+    with pytest.raises(errors.FilterRuleError, match="would have 1001 regular expressions"):
+        rule_changes.with_rule(known, built(predicates=searching(1)))
+
+
+def test_where_there_are_too_many_already_a_rule_may_be_replaced_by_no_larger_one() -> None:
+    known = stored(3, predicates=searching(rules.SEARCHES_MAX))
+    uuid = min(known)
+    assert rule_changes.with_rule(known, built(uuid=uuid, predicates=searching(7)))

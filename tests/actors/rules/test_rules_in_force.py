@@ -10,6 +10,7 @@ from ganger.actors.queue import submitting
 from ganger.actors.rules.rules_in_force import RulesInForce
 from ganger.storage import jobs, settings
 from ganger.storage.jobs import JobStatus
+from ganger.storage.rules import FilterRule, parse_rule
 from ganger.transport.messages import ChosenUnder, GateAnswered, JobSpec
 
 QUEUED, WAITING, RUNNING = JobStatus.QUEUED, JobStatus.WAITING, JobStatus.RUNNING
@@ -22,12 +23,13 @@ EXEC = {"OP_ID": "OP_EXEC", "argv": ["true"]}
 NO_DELAYS = ["opcode", ["=", "OP_ID", "OP_TEST_DELAY"]]
 
 
-def rule(uuid: str = UUID, **fields: Any) -> dict[str, Any]:
-    return {"uuid": uuid, "watermark": 5, "action": "REJECT", "predicates": [NO_DELAYS]} | fields
+def rule(uuid: str = UUID, **fields: Any) -> FilterRule:
+    raw = {"uuid": uuid, "watermark": 5, "action": "REJECT", "predicates": [NO_DELAYS]}
+    return parse_rule(raw | fields)
 
 
-def rejected(*raw: dict[str, Any], jobs: list[JobSpec], first_id: int = 6) -> dict[int, str]:
-    door = RulesInForce(raw)
+def rejected(*known: FilterRule, jobs: list[JobSpec], first_id: int = 6) -> dict[int, str]:
+    door = RulesInForce(known)
     drafts = submitting.drafts(jobs, first_id=first_id, now=0.0, key=None)
     return door.rejections([draft.job for draft in drafts])
 

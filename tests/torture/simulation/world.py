@@ -231,14 +231,14 @@ class World(Core):
         if rules is not None:
             filters = {rule["uuid"]: rule for rule in rules}
         self._write_configuration(filters)
-        store._configuration = config_files.read(self.places.config)
+        store._load(config_files.read(self.places.config))
         store.address("config_store").notify(ReportConfiguration())
 
     def stored_rules(self) -> tuple[rules.FilterRule, ...]:
         """The filter rules that the configuration store has."""
         assert self.daemon is not None
         store = self.daemon.component("config_store")
-        return rules.parse_rules(store._filters().values()).rules
+        return tuple(store._known.values())
 
     def _write_configuration(self, filters: dict[str, Any]) -> None:
         found = config_files.first_configuration("simulated", 0.0)
