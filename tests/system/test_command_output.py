@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import os
 import pty
@@ -14,14 +13,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.faults.harness import GANGER, Daemon, wait_for_end
 from tests.system.gates import PATIENCE_SECONDS, Gate
+from tests.transport.client.both_clients import Connect, connect_either
 
-from ganger import AsyncClient, Client, UnknownJobError
+from ganger import Client, UnknownJobError
 from ganger.storage.job_views import OutputChunk, StatusChange
 from ganger.storage.jobs import JobStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
+
+__all__ = ["connect_either"]
 
 LINES = 60_000
 """Several pages of output, so that a follower is in the middle of it when something fails."""
@@ -63,8 +65,9 @@ def test_exec_passes_on_every_byte_of_both_outputs(daemon: Daemon, tmp_path: Pat
 
 
 def test_output_is_shown_of_a_job_that_is_pending_running_ended_or_archived(
-    client: Client, tmp_path: Path
+    daemon: Daemon, connect: Connect, tmp_path: Path
 ) -> None:
+    client = connect(daemon.data)
     with Gate(tmp_path) as gate:
         first = client.submit(command(f"head -c1 {gate.path}"))
         script = f"echo one; echo bad >&2; head -c1 {gate.path}2; printf two"
@@ -193,25 +196,16 @@ def test_a_terminal_gets_no_control_characters_of_a_command(daemon: Daemon) -> N
     assert shown == b"a\\x1b]0;title\\x07\r\r\nb\\x9bc\r\n\\xff\r\n"
 
 
-def test_asyncio_follows_output_too(daemon: Daemon, client: Client) -> None:
+def test_output_of_several_pages_is_followed_to_the_end(daemon: Daemon, connect: Connect) -> None:
+    client = connect(daemon.data)
     job_id = client.submit(command(f"seq 1 {LINES}; echo e >&2"))
-
-    async def follow() -> None:
-        async with AsyncClient(daemon.data) as own:
-            chunks = [chunk async for chunk in own.logs(job_id, follow=True)]
-            assert text(chunks) == seq(1, LINES)
-            again = [chunk async for chunk in own.logs(job_id, tail=2, stream="stdout")]
-            assert text(again) == seq(LINES - 1, LINES)
-            parts = [part async for part in own.follow(job_id)]
-            last = parts[-1]
-            assert isinstance(last, StatusChange)
-            assert last.status is JobStatus.SUCCESS
-            whole = [part for part in parts if isinstance(part, OutputChunk)]
-            assert text(whole, "stderr") == b"e\n"
-            with pytest.raises(UnknownJobError):
-                _ = [chunk async for chunk in own.logs(9_999)]
-
-    asyncio.run(asyncio.wait_for(follow(), PATIENCE_SECONDS))
+    assert text(client.logs(job_id, follow=True)) == seq(1, LINES)
+    assert text(client.logs(job_id, tail=2, stream="stdout")) == seq(LINES - 1, LINES)
+    *parts, last = client.follow(job_id)
+    assert isinstance(last, StatusChange)
+    assert last.status is JobStatus.SUCCESS
+    whole = [part for part in parts if isinstance(part, OutputChunk)]
+    assert text(whole, "stderr") == b"e\n"
 
 
 def test_a_daemon_that_is_asked_for_much_output_does_not_grow(client: Client) -> None:

@@ -216,7 +216,13 @@ class Session:
                 self._take_part(stream, frame.number, frame.message, now)
 
     def flush(self, send: Callable[[bytes], bool], now: float) -> None:
-        """Send what is to be sent, until ``send`` says that it cannot."""
+        """Send what is to be sent, until ``send`` says that it cannot.
+
+        A connection may take frames a moment before `LinkEvent.MADE` is read. A frame sent then
+        would be sent again when it is.
+        """
+        if not self.is_connected:
+            return
         while self._notices and send(self._notices[0]):
             self._notices.popleft()
         while self._outbox and not self._notices:

@@ -11,18 +11,16 @@ from .wire import BaseDealer
 
 
 class AsyncDealer(BaseDealer):
-    """A client's connection, for one event loop."""
+    """A client's connection, for one event loop.
+
+    The task that receives must be the one that sends: sending may take away the report of a
+    frame that has come in, and `receive` looks at the sockets only before it waits.
+    """
 
     def __init__(self, endpoint: str, pair: keys.KeyPair | None = None) -> None:
         super().__init__(endpoint, pair)
         self._waiter: asyncio.Future[None] | None = None
         self._is_interrupted = False
-
-    def send(self, data: bytes) -> bool:
-        is_sent = super().send(data)
-        # Sending may take away the report of a frame that has come in: look again.
-        self.interrupt()
-        return is_sent
 
     def interrupt(self) -> None:
         """Let a `receive` that waits return at once."""

@@ -1,4 +1,4 @@
-"""The synchronous client against a small daemon with real sockets."""
+"""Both clients against a small daemon with real sockets."""
 
 from __future__ import annotations
 
@@ -8,49 +8,21 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.transport.client.both_clients import Aside, Connect
 from tests.transport.client.fake_daemon import PATIENCE_SECONDS, FakeDaemon
 
+from ganger import Client
 from ganger.storage import documents, errors, keys, settings
 from ganger.storage.job_views import JobInfo, LogLine, StatusChange
 from ganger.storage.jobs import JobStatus
 from ganger.transport import messages
 from ganger.transport.client import connection, session
-from ganger.transport.client.client import Client
 from ganger.transport.zmq import wire
 
 OP = {"OP_ID": "OP_TEST_DELAY", "duration": 0}
 Start = Callable[..., FakeDaemon]
-
-
-@pytest.fixture
-def client(data: Path) -> Iterator[Client]:
-    with Client(data, timeout=PATIENCE_SECONDS) as client:
-        yield client
-
-
-class Aside:
-    """A call in a thread of its own."""
-
-    def __init__(self, call: Callable[[], Any]) -> None:
-        self._outcome: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue()
-        self._thread = threading.Thread(target=self._run, args=[call])
-        self._thread.start()
-
-    def _run(self, call: Callable[[], Any]) -> None:
-        try:
-            self._outcome.put((call(), None))
-        except BaseException as error:  # noqa: BLE001 - raised again where the result is wanted
-            self._outcome.put((None, error))
-
-    def result(self) -> Any:
-        value, error = self._outcome.get(timeout=2 * PATIENCE_SECONDS)
-        self._thread.join()
-        if error is not None:
-            raise error
-        return value
 
 
 def shown(part: StatusChange | LogLine) -> str:
@@ -93,6 +65,7 @@ def test_many_jobs_get_their_ids_in_order(daemon: FakeDaemon, client: Client) ->
 def test_a_key_stores_once_and_without_one_each_submission_counts(client: Client) -> None:
     assert [client.submit(OP, key="nightly") for _ in range(2)] == [1, 1]
     assert [client.submit(OP) for _ in range(2)] == [2, 3]
+    assert [client.submit_many([[OP], OP], key="k") for _ in range(2)] == [[4, 5], [4, 5]]
 
 
 def test_a_dry_run_stores_nothing(daemon: FakeDaemon, client: Client) -> None:
@@ -120,6 +93,8 @@ def test_jobs_can_be_chosen_by_id_and_status(client: Client) -> None:
     assert [job.id for job in client.jobs([5, 2, 2])] == [2, 5]
     with pytest.raises(errors.UnknownJobError, match="job 9: there is no such job"):
         list(client.jobs([9]))
+    with pytest.raises(errors.UnknownJobError):
+        list(client.jobs([9], fields=["ops"]))
 
 
 @pytest.mark.usefixtures("daemon")
@@ -149,6 +124,7 @@ def test_the_smaller_verbs_give_the_daemons_answers(client: Client) -> None:
     assert client.archive(1).archived == [1]
     assert client.autoarchive(3600).left == 2
     assert [row.name for row in client.locks()] == ["node/n1"]
+    client.stop()
 
 
 @pytest.mark.parametrize(
@@ -205,8 +181,10 @@ def test_a_busy_daemon_is_asked_again(daemon: FakeDaemon, client: Client) -> Non
     assert seen(daemon) == [messages.SubmitJobs] * 3
 
 
-def test_without_a_data_directory_the_user_is_told_at_once_how_to_start(data: Path) -> None:
-    with Client(data) as client, pytest.raises(errors.DaemonUnreachableError) as caught:
+def test_without_a_data_directory_the_user_is_told_at_once_how_to_start(
+    data: Path, client: Client
+) -> None:
+    with pytest.raises(errors.DaemonUnreachableError) as caught:
         client.info()
     assert caught.value.text == (
         f"no daemon answers for data directory {data}; start one: GANGER_DATA={data} ganger up"
@@ -214,24 +192,25 @@ def test_without_a_data_directory_the_user_is_told_at_once_how_to_start(data: Pa
 
 
 def test_the_data_directory_of_the_environment_is_used(
-    data: Path, monkeypatch: pytest.MonkeyPatch
+    data: Path, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GANGER_DATA", str(data))
-    with Client() as client, pytest.raises(errors.DaemonUnreachableError) as caught:
-        client.info()
+    with pytest.raises(errors.DaemonUnreachableError) as caught:
+        connect().info()
     assert caught.value.text.endswith(f"{data}; start one: ganger up")
 
 
 @pytest.mark.parametrize("has_socket", ["has socket", ""])
 def test_the_word_left_by_a_dead_daemon_is_seen_through(
-    daemon: FakeDaemon, data: Path, has_socket: str
+    daemon: FakeDaemon, data: Path, client: Client, has_socket: str
 ) -> None:
     daemon.kill()
     if not has_socket:
         settings.places(data).socket.unlink()
     began = time.monotonic()
-    with Client(data) as client, pytest.raises(errors.DaemonUnreachableError, match="ganger up"):
-        client.info()
+    # Long before the deadline of the call.
+    with pytest.raises(errors.DaemonUnreachableError, match="ganger up"):
+        client.info(timeout=settings.CLIENT_DEADLINE_SECONDS)
     assert session.GRACE_SECONDS <= time.monotonic() - began < settings.CLIENT_DEADLINE_SECONDS
 
 
@@ -276,8 +255,7 @@ def test_a_client_waits_for_a_successor_that_has_not_mended_a_torn_word(
 
 
 @pytest.mark.usefixtures("daemon")
-def test_a_closed_client_says_so(data: Path) -> None:
-    client = Client(data)
+def test_a_closed_client_says_so(client: Client) -> None:
     watch = client.watch()
     client.submit(OP)
     assert some(watch, 1) == ["1:queued"]
@@ -378,6 +356,7 @@ def test_waiting_for_jobs_that_have_ended_returns_at_once(client: Client) -> Non
     client.cancel(1)
     (job,) = client.wait(1, fields=["status"])
     assert (job.status, job.ops) == ("canceled", None)
+    assert client.wait(1) == [client.job(1)]
     assert client.wait() == []
 
 
@@ -422,8 +401,8 @@ def test_the_daemon_learns_that_a_watch_was_left(daemon: FakeDaemon, client: Cli
     daemon.wait_for(messages.StopWatch)
 
 
-def test_the_daemon_learns_that_the_client_was_closed(daemon: FakeDaemon, data: Path) -> None:
-    with Client(data) as client:
+def test_the_daemon_learns_that_the_client_was_closed(daemon: FakeDaemon, client: Client) -> None:
+    with client:
         client.submit(OP)
         assert some(client.watch(1), 1) == ["1:queued"]
         watch = client.watch(1)
@@ -468,59 +447,47 @@ def test_a_watch_without_log_gives_none(daemon: FakeDaemon, client: Client) -> N
     assert [shown(part) for part in parts] == ["1:canceled"]
 
 
-# Threads.
+# Several callers.
 
 
 @pytest.mark.usefixtures("daemon")
-def test_threads_take_turns(client: Client) -> None:
+def test_several_threads_may_use_a_client(client: Client) -> None:
     calls = [Aside(lambda: [client.submit(OP) for _ in range(20)]) for _ in range(4)]
     ids = [job_id for call in calls for job_id in call.result()]
     assert sorted(ids) == list(range(1, 81))
 
 
-def test_a_turn_that_does_not_come_is_a_missed_deadline(start: Start, client: Client) -> None:
-    first = start(silent_to=(messages.ReadJob,))
-    client.submit(OP)
-    waiting = Aside(lambda: client.job(1))
-    first.wait_for(messages.ReadJob)
-    with pytest.raises(errors.DeadlineError, match="another thread"):
-        client.cancel(1, timeout=0.05)
-    first.kill()
-    start(first.store)
-    assert waiting.result().id == 1
-
-
 # The remote door.
 
 
-def test_a_remote_client_needs_an_authorised_key(start: Start, data: Path, tmp_path: Path) -> None:
+def test_a_remote_client_needs_an_authorised_key(
+    start: Start, data: Path, connect: Connect, tmp_path: Path
+) -> None:
     daemon = start(remote="tcp://127.0.0.1:*")
     pair = wire.new_key_pair()
     keys.create_key(tmp_path / "key", pair)
-    with Client(
+    client = connect(
         endpoint=daemon.endpoints[1],
         key_file=tmp_path / "key",
         server_key=daemon.router.server_key,
-    ) as client:
-        with pytest.raises(errors.NotAllowedError, match="does not know this key"):
-            client.submit(OP)
-        keys.authorise(data / "keys", pair.public, "tester")
-        assert client.submit(OP) == 1
+    )
+    with pytest.raises(errors.NotAllowedError, match="does not know this key"):
+        client.submit(OP)
+    keys.authorise(data / "keys", pair.public, "tester")
+    assert client.submit(OP) == 1
 
 
 def test_a_remote_client_with_another_servers_key_is_told_what_to_look_at(
-    start: Start, tmp_path: Path
+    start: Start, connect: Connect, tmp_path: Path
 ) -> None:
     daemon = start(remote="tcp://127.0.0.1:*")
     keys.create_key(tmp_path / "key", wire.new_key_pair())
-    with (
-        Client(
-            endpoint=daemon.endpoints[1],
-            key_file=tmp_path / "key",
-            server_key=wire.new_key_pair().public,
-        ) as client,
-        pytest.raises(errors.DaemonUnreachableError, match="is the server key right"),
-    ):
+    client = connect(
+        endpoint=daemon.endpoints[1],
+        key_file=tmp_path / "key",
+        server_key=wire.new_key_pair().public,
+    )
+    with pytest.raises(errors.DaemonUnreachableError, match="is the server key right"):
         client.submit(OP)
 
 
@@ -537,21 +504,29 @@ def test_a_remote_client_with_another_servers_key_is_told_what_to_look_at(
     ],
 )
 def test_what_a_remote_client_lacks_is_named(
-    tmp_path: Path, options: dict[str, str], text: str, monkeypatch: pytest.MonkeyPatch
+    connect: Connect,
+    tmp_path: Path,
+    options: dict[str, str],
+    text: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     keys.create_key(Path("K"), wire.new_key_pair())
     with pytest.raises(errors.BadRequestError, match=text):
-        Client(**options)  # type: ignore[arg-type]
+        connect(**options)
 
 
 def test_a_crowded_daemon_is_busy_and_lets_us_in_when_somebody_leaves(
-    start: Start, data: Path, client: Client, monkeypatch: pytest.MonkeyPatch
+    start: Start,
+    data: Path,
+    client: Client,
+    connect: Connect,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(settings, "PEERS_MAX", 1)
     monkeypatch.setattr(connection, "REREAD_SECONDS", 0.02)
     start()
-    with Client(data) as first:
+    with connect(data) as first:
         first.submit(OP)
         with pytest.raises(errors.BusyError, match="too many connections"):
             client.submit(OP, timeout=0.3)

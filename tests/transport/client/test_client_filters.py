@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.transport.client.fake_daemon import PATIENCE_SECONDS, FakeDaemon
+from tests.transport.client.fake_daemon import FakeDaemon
 
+from ganger import Client
 from ganger.storage import errors
 from ganger.transport.client import requests
-from ganger.transport.client.async_client import AsyncClient
-from ganger.transport.client.client import Client
 from ganger.transport.messages import ReplaceFilter, SubmitJobs
 
 OP = {"OP_ID": "OP_TEST_DELAY", "duration": 0}
 UUID = "aaaaaaaa-0000-4000-8000-000000000000"
 PREDICATES = [["jobid", [">", "id", "watermark"]]]
-
-
-@pytest.fixture
-def client(data: Path) -> Iterator[Client]:
-    with Client(data, timeout=PATIENCE_SECONDS) as client:
-        yield client
 
 
 def test_a_rule_arrives_as_it_was_written(daemon: FakeDaemon, client: Client) -> None:
@@ -58,9 +48,10 @@ def test_a_rule_is_replaced_and_made_where_there_is_none(
     daemon: FakeDaemon, client: Client
 ) -> None:
     assert client.replace_filter(UUID, priority=1, reason="first") == UUID
-    assert client.replace_filter(UUID, action="PAUSE") == UUID
+    assert client.replace_filter(UUID, action="PAUSE", valid_until=9.0) == UUID
     [sent] = daemon.store.filters.values()
     assert (sent.priority, sent.action, sent.reason) == (0, "PAUSE", "")
+    assert [row.valid_until for row in client.filters([UUID])] == [9.0]
 
 
 @pytest.mark.usefixtures("daemon")
@@ -106,25 +97,6 @@ def test_a_refusal_of_the_daemon_arrives_with_its_class(daemon: FakeDaemon, clie
     ) as caught:
         client.submit(OP)
     assert list(caught.value.ids) == []
-
-
-def test_the_asynchronous_client_has_the_same_verbs(daemon: FakeDaemon, data: Path) -> None:
-    async def scene() -> None:
-        async with AsyncClient(data, timeout=PATIENCE_SECONDS) as client:
-            uuid = await client.add_filter(action="PAUSE", predicates=PREDICATES, reason="x")
-            assert await client.replace_filter(UUID, action="REJECT", valid_until=9.0) == UUID
-            assert [row.uuid for row in await client.filters()] == [uuid, UUID]
-            assert [row.valid_until for row in await client.filters([UUID])] == [9.0]
-            await client.delete_filter(uuid)
-            with pytest.raises(errors.UnknownFilterError):
-                await client.delete_filter(uuid)
-            daemon.store.rejected = {0: "rejected by x"}
-            with pytest.raises(errors.RejectedError) as caught:
-                await client.submit_many([OP, OP])
-            assert caught.value.ids == [None, 1]
-
-    asyncio.run(scene())
-    assert list(daemon.store.filters) == [UUID]
 
 
 @pytest.mark.parametrize(
@@ -175,17 +147,10 @@ NO_ACTION = (
     ],
 )
 def test_a_wrong_rule_is_told_by_the_argument_and_stored_nowhere(
-    daemon: FakeDaemon, client: Client, data: Path, fields: dict[str, Any], told: str
+    daemon: FakeDaemon, client: Client, fields: dict[str, Any], told: str
 ) -> None:
     with pytest.raises(errors.BadRequestError, match=told):
         client.add_filter(**{"action": "PAUSE", **fields})
-
-    async def scene() -> None:
-        async with AsyncClient(data, timeout=PATIENCE_SECONDS) as other:
-            with pytest.raises(errors.BadRequestError, match=told):
-                await other.add_filter(**{"action": "PAUSE", **fields})
-
-    asyncio.run(scene())
     assert daemon.store.filters == {}
 
 
@@ -215,29 +180,8 @@ WRONG: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("verb", "words", "named", "told"), WRONG)
 def test_an_argument_of_a_wrong_type_is_told_by_its_name(
-    client: Client, data: Path, verb: str, words: tuple[Any, ...], named: dict[str, Any], told: str
+    client: Client, verb: str, words: tuple[Any, ...], named: dict[str, Any], told: str
 ) -> None:
     # Without a daemon: nothing is asked of it.
     with pytest.raises(errors.BadRequestError, match=told):
         getattr(client, verb)(*words, **named)
-
-    async def scene() -> None:
-        async with AsyncClient(data, timeout=PATIENCE_SECONDS) as other:
-            with pytest.raises(errors.BadRequestError, match=told):
-                await getattr(other, verb)(*words, **named)
-
-    asyncio.run(scene())
-
-
-@pytest.mark.usefixtures("daemon")
-def test_all_rules_or_none_or_some_are_listed_by_both_clients(client: Client, data: Path) -> None:
-    client.add_filter(uuid=UUID)
-
-    choices: tuple[list[str] | None, ...] = (None, [], [UUID])
-
-    async def scene() -> list[int]:
-        async with AsyncClient(data, timeout=PATIENCE_SECONDS) as other:
-            return [len(await other.filters(wanted)) for wanted in choices]
-
-    assert [len(client.filters(wanted)) for wanted in choices] == [1, 0, 1]
-    assert asyncio.run(scene()) == [1, 0, 1]

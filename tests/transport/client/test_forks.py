@@ -54,17 +54,17 @@ def in_child(work: Callable[[], object]) -> str:
 
 
 @pytest.fixture
-def client(data: Path) -> Iterator[Client]:
+def plain(data: Path) -> Iterator[Client]:
     with Client(data) as client:
         yield client
 
 
 @pytest.fixture
-def used(start: Start, client: Client) -> Client:
+def used(start: Start, plain: Client) -> Client:
     """A client with a connection."""
     start()
-    client.submit(OP)
-    return client
+    plain.submit(OP)
+    return plain
 
 
 def test_a_child_and_its_parent_both_go_on(used: Client) -> None:

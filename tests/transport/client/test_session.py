@@ -281,6 +281,15 @@ def test_a_wish_to_stop_reaches_no_second_daemon() -> None:
     assert failed(call) == "ConnectionLostError"
 
 
+def test_a_request_waits_for_the_news_of_a_connection_that_could_take_it_already() -> None:
+    talk = Talk(connected=False)
+    talk.is_open = True
+    call = talk.call(messages.StopDaemon())
+    assert talk.sent == []
+    talk.link(LinkEvent.MADE)
+    assert [frame.number for frame in talk.turn()] == [call.number]
+
+
 def test_a_wish_to_stop_that_never_left_is_sent_when_it_can_be() -> None:
     talk = Talk(connected=False)
     talk.call(messages.StopDaemon())
