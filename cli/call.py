@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from ..transport.client.client import Client
 
 
+INTERRUPTED_EXIT_CODE = 130
+
+
 class Call(msgspec.Struct, frozen=True):
     """The options that stand before the command."""
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..storage import errors, jobs, plain_values
+from ..storage import errors, jobs, plain_values, settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+FINAL_STATUSES = ("success", "error", "canceled")
 _NAMED_PRIORITIES = {"high": -10, "normal": 0, "low": 10}
-_FINAL_STATUSES = ("success", "error", "canceled")
 _ID_DIGITS_MAX = 18
 """No job id has more digits, and a number of this length fits into a frame."""
 
@@ -76,8 +76,8 @@ class Dependency(click.ParamType[tuple[int, list[str]]]):
         number, _, names = str(value).partition(":")
         statuses = names.split(",") if names else ["success"]
         is_id = number.isdecimal() and len(number) <= _ID_DIGITS_MAX
-        if not is_id or not set(statuses) <= set(_FINAL_STATUSES):
-            known = ", ".join(_FINAL_STATUSES)
+        if not is_id or not set(statuses) <= set(FINAL_STATUSES):
+            known = ", ".join(FINAL_STATUSES)
             self.fail(f"expected ID or ID:STATUS,... of {known}, got {value!r}", param, ctx)
         return int(number), statuses
 
@@ -166,6 +166,38 @@ def checked_number(text: str, option: str) -> int:
     if not plain_values.INTEGER_MIN <= number <= plain_values.INTEGER_MAX:
         raise errors.UsageError(f"{option}: expected an integer of at most 64 bits")
     return number
+
+
+proposed_rule_option = click.option(
+    "--rule",
+    metavar="JSON|YAML|@FILE",
+    help='A rule that is only proposed, such as \'{"action": "PAUSE"}\'. Its keys: priority, '
+    "predicates, action, reason, valid_from, valid_until, uuid.",
+)
+
+
+def daemon_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Options of the daemon, which `ganger up` passes on to it."""
+    for option in (
+        click.option("--test-hooks", is_flag=True, hidden=True),
+        click.option(
+            "--hung-after",
+            metavar="SECONDS",
+            type=click.FloatRange(min=2.0),
+            default=settings.HUNG_SECONDS,
+            show_default=True,
+            help="Replace a component that has worked at one message for longer.",
+        ),
+        click.option(
+            "--remote",
+            metavar="ENDPOINT",
+            type=Endpoint(),
+            help="Also listen for remote clients, such as at tcp://0.0.0.0:7610 (off by default). "
+            "They need a key that was authorised (`ganger key authorise`).",
+        ),
+    ):
+        function = option(function)
+    return function
 
 
 def submission_options(function: Callable[..., Any]) -> Callable[..., Any]:

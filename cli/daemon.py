@@ -26,11 +26,13 @@ from ..storage.opcodes import catalogue
 from ..transport.addresses import Directory
 from ..transport.messages import Boot, StopRequested
 from . import choices, output
+from .up import READY_VARIABLE
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from ..storage.settings import Places
+    from .call import Call
 
 _IMPORTED_LATE = ("difflib", "ipaddress", "msgpack", "re2")
 """Modules that libraries import on first use. Later the daemon may lack a descriptor for that."""
@@ -38,38 +40,17 @@ _IMPORTED_LATE = ("difflib", "ipaddress", "msgpack", "re2")
 RESTARTS_VARIABLE = "GANGER_BEGUN_ANEW"
 """When the daemon replaced its own process: seconds of the system's monotonic clock."""
 
-READY_VARIABLE = "GANGER_READY_FD"
-"""Names a descriptor to which ``ready`` or an error is written once; ``ganger up`` reads it."""
-
 
 @click.command()
-@click.option(
-    "--remote",
-    metavar="ENDPOINT",
-    type=choices.Endpoint(),
-    help="Also listen for remote clients, such as at tcp://0.0.0.0:7610 (off by default). "
-    "They need a key that was authorised (`ganger key authorise`).",
-)
-@click.option(
-    "--hung-after",
-    metavar="SECONDS",
-    type=click.FloatRange(min=2.0),
-    default=settings.HUNG_SECONDS,
-    show_default=True,
-    help="Replace a component that has worked at one message for longer.",
-)
-@click.option("--test-hooks", is_flag=True, hidden=True, help="Let tests make components fail.")
-@click.pass_context
-def daemon(
-    context: click.Context, *, remote: str | None, hung_after: float, test_hooks: bool
-) -> None:
+@choices.daemon_options
+@click.pass_obj
+def daemon(call: Call, *, remote: str | None, hung_after: float, test_hooks: bool) -> None:
     """Run the daemon in the foreground until it is told to stop.
 
     Prints a line when it is ready and when it has stopped. Stops on SIGTERM or SIGINT (Ctrl-C),
     and by `ganger down`; jobs that run go on, and the next daemon takes them over.
     """
-    data = context.obj.data if context.obj is not None else None
-    places = settings.places(data)
+    places = call.places
     announce = _Announcement(places)
     try:
         run(

@@ -9,6 +9,7 @@ import click
 
 from ..storage import errors, job_views, jobs
 from . import choices, hints, logs, output, whys
+from .call import INTERRUPTED_EXIT_CODE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from .call import Call
 
 TIMED_OUT_EXIT_CODE = 124
-INTERRUPTED_EXIT_CODE = 130
 _SIGNAL_BASE = 128
 _NOT_STARTED = "command cannot be started: "
 

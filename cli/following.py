@@ -10,6 +10,7 @@ import msgspec
 
 from ..storage import job_views, jobs
 from . import output, whys
+from .call import INTERRUPTED_EXIT_CODE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -54,7 +55,7 @@ def wait(
             f"ganger: {goes_on}; wait again with `ganger job wait {' '.join(left)}`",
             err=True,
         )
-        return 130
+        return INTERRUPTED_EXIT_CODE
     failed = [job_id for job_id in ids if final.get(job_id) is not jobs.JobStatus.SUCCESS]
     for job_id in failed:
         name = f" ({names[job_id]})" if job_id in names else ""

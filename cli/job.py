@@ -45,7 +45,6 @@ COLUMNS = {
 USUAL = ("id", "status", "summary", "received", "duration")
 
 _PENDING = ("queued", "waiting", "canceling")
-_FINISHED = ("success", "error", "canceled")
 
 
 @click.group()
@@ -168,7 +167,7 @@ def list_jobs(
         *statuses,
         *(_PENDING if pending else ()),
         *(("running",) if running else ()),
-        *(_FINISHED if finished else ()),
+        *(choices.FINAL_STATUSES if finished else ()),
     ]
     with call.client() as client:
         found = list(client.jobs(ids or None, statuses=wanted or None, archived=archived))

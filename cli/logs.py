@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import click
 
 from . import output
+from .call import INTERRUPTED_EXIT_CODE
 
 if TYPE_CHECKING:
     from ..storage.job_views import OutputChunk
     from .call import Call
 
-INTERRUPTED_EXIT_CODE = 130
 _KEPT = "\n\t\r"
 """Control characters that a terminal gets: line feed, tab, carriage return."""
 

@@ -15,7 +15,7 @@ from click.core import ParameterSource
 
 from ..storage import errors, ownership, settings
 from . import hints, output
-from .call import Call
+from .call import INTERRUPTED_EXIT_CODE, Call
 from .help_text import HelpFormatter
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.stdout.flush()
     except click.exceptions.Abort:
         _tell("interrupted")
-        sys.exit(130)
+        sys.exit(INTERRUPTED_EXIT_CODE)
     except click.exceptions.NoArgsIsHelpError as error:
         output.echo(error.format_message(), err=True)
         sys.exit(error.exit_code)

@@ -21,12 +21,12 @@ import msgspec
 
 from ..storage import errors
 from . import reading
+from .choices import FINAL_STATUSES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _JOB_KEYS = ("name", "ops", "after", "reason", "priority", "depends")
-_FINAL_STATUSES = ("success", "error", "canceled")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
@@ -215,8 +215,8 @@ def _after(after: object, where: str) -> list[tuple[str, list[str]]]:
 def _statuses(statuses: object, where: str) -> list[str]:
     if isinstance(statuses, str):
         statuses = [statuses]
-    known = ", ".join(_FINAL_STATUSES)
-    if not isinstance(statuses, list) or not set(map(str, statuses)) <= set(_FINAL_STATUSES):
+    known = ", ".join(FINAL_STATUSES)
+    if not isinstance(statuses, list) or not set(map(str, statuses)) <= set(FINAL_STATUSES):
         raise errors.PlanError(f"{where}: expected some of {known}, got {statuses!r}")
     return [str(status) for status in statuses]
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from .call import Call
 
 _SLOTS = choices.Whole(least=1, most=plain_values.INTEGER_MAX)
-_FINAL = [str(status) for status in JobStatus if status.is_final]
 
 
 @click.group()
@@ -89,12 +88,7 @@ def limit(call: Call, slots: int | None, tracked: int | None) -> None:
 
 
 @queue.command(short_help="Tell what a change would do.")
-@click.option(
-    "--rule",
-    metavar="JSON|YAML|@FILE",
-    help='A filter rule that is only proposed, such as \'{"action": "PAUSE"}\'. Its keys: '
-    "priority, predicates, action, reason, valid_from, valid_until, uuid.",
-)
+@choices.proposed_rule_option
 @click.option("--without", metavar="UUID", help="Without this filter rule.")
 @click.option("--slots", type=_SLOTS, metavar="N", help="With so many run slots.")
 @click.option(
@@ -130,9 +124,6 @@ def simulate(
         "ended": dict(_end(text) for text in ended),
     }
     with call.client() as client:
-        if without is not None:
-            # A slip in it would be answered as if the rule were gone already.
-            client.filters([without])
         found = client.simulate(**changes)
     if output_kind == "json":
         output.show_json(msgspec.to_builtins(found))
@@ -154,8 +145,8 @@ def _priority(text: str) -> tuple[int, int]:
 def _end(text: str) -> tuple[int, str]:
     job_id, _, status = text.partition("=")
     status = status or JobStatus.SUCCESS
-    if not job_id.isdecimal() or status not in _FINAL:
-        known = ", ".join(_FINAL)
+    if not job_id.isdecimal() or status not in choices.FINAL_STATUSES:
+        known = ", ".join(choices.FINAL_STATUSES)
         raise errors.UsageError(
             f"--ended: expected ID or ID=STATUS with one of {known}, got {text[:60]!r}"
         )

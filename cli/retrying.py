@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from ..storage import job_views
     from ..transport.client.client import Client
 
-_QUEUE_SOURCES = ("gnt:opcode:", "gnt:daemon:", "ganger:retry", "ganger:filter")
-"""Prefixes of sources in a reason trail: the queue itself adds these entries."""
-
 
 def edited(client: Client, job_id: int, *, whole: bool) -> int:
     """Let the user edit the opcodes of an ended job, submit them, and return the new job's id."""
@@ -47,11 +44,7 @@ def opcodes_text(old: job_views.JobInfo, *, whole: bool) -> str:
         text = f"job {old.id} has status {old.status}: only an ended job can be retried"
         raise errors.JobStateError(text)
     ops = old.ops or []
-    failed = [index for index, op in enumerate(ops) if op.status is not jobs.JobStatus.SUCCESS]
-    if not failed and not whole:
-        text = f"every opcode of job {old.id} succeeded; --all repeats them all the same"
-        raise errors.JobStateError(text)
-    first = 0 if whole else failed[0]
+    first = jobs.first_to_repeat(old.id, [op.status for op in ops], is_whole=whole)
     fields = [_fields(op.input) for op in ops[first:]]
     return msgspec.json.format(msgspec.json.encode(fields), indent=2).decode() + "\n"
 
@@ -75,16 +68,9 @@ def read(text: str, source: str) -> list[dict[str, Any]]:
 def _fields(given: dict[str, Any]) -> dict[str, Any]:
     """The parameters that are set. Of the reasons those that users gave: limits depend on them."""
     fields = {name: value for name, value in given.items() if value is not None}
-    trail = fields.pop("reason", None)
-    kept = [entry for entry in (trail if isinstance(trail, list) else ()) if _is_users(entry)]
+    kept = jobs.users_reasons(fields)
+    fields.pop("reason", None)
     return {**fields, "reason": kept} if kept else fields
-
-
-def _is_users(entry: object) -> bool:
-    match entry:
-        case [str(source), *_]:
-            return not source.startswith(_QUEUE_SOURCES)
-    return False
 
 
 def _stored(text: str, job_id: int) -> Path:

@@ -17,6 +17,7 @@ import msgspec
 
 from ..storage import documents, errors, ownership, settings, wording
 from . import choices, output
+from .call import INTERRUPTED_EXIT_CODE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,25 +28,15 @@ if TYPE_CHECKING:
 
 NOT_RUNNING_EXIT_CODE = 3
 READY_VARIABLE = "GANGER_READY_FD"
+"""Names a descriptor; the daemon writes ``ready`` or its error there once, for ``ganger up``."""
+
 _SHORT_SECONDS = 5.0
-_INTERRUPTED_EXIT_CODE = 130
 _ANSWER_SECONDS = 10.0
 _LOOK_SECONDS = 0.1
 
 
 @click.command()
-@click.option(
-    "--remote", metavar="ENDPOINT", type=choices.Endpoint(), help="As for `ganger daemon`."
-)
-@click.option(
-    "--hung-after",
-    metavar="SECONDS",
-    type=click.FloatRange(min=2.0),
-    default=settings.HUNG_SECONDS,
-    show_default=True,
-    help="As for `ganger daemon`.",
-)
-@click.option("--test-hooks", is_flag=True, hidden=True)
+@choices.daemon_options
 @click.pass_obj
 def up(call: Call, *, remote: str | None, hung_after: float, test_hooks: bool) -> None:
     """Start the daemon in the background; return when it is ready.
@@ -125,7 +116,7 @@ def _start(places: Places, options: list[str]) -> int:
         word = _word(reader)
     except KeyboardInterrupt:
         _end_again(process, places)
-        raise click.exceptions.Exit(_INTERRUPTED_EXIT_CODE) from None
+        raise click.exceptions.Exit(INTERRUPTED_EXIT_CODE) from None
     if word is None:
         raise errors.DeadlineError(
             f"the daemon (pid {process.pid}) is still starting, and was not ready within "

@@ -14,7 +14,7 @@ import click
 import msgspec
 
 from ..storage import errors, job_views, jobs
-from ..transport import wording
+from ..transport import remedy_words
 from . import output
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ JOBS_MAX = 3
 ANSWER_SECONDS = 2.0
 """Deadline of a question: events of the job wait meanwhile."""
 
-_COMMANDS = wording.Commands(
+_COMMANDS = remedy_words.Commands(
     delete_rule="`ganger filter delete {rule}`",
     set_slots=" (`ganger queue limit {slots}`)",
     set_priority=" (`ganger job change-priority {job} --priority {priority}`)",
@@ -52,11 +52,11 @@ def asked(client: Client, job_id: int) -> JobExplained:
         answer,
         obstacles=[
             msgspec.structs.replace(
-                one, change=wording.remedy(one.remedy, one.held, _COMMANDS) or one.change
+                one, change=remedy_words.remedy(one.remedy, one.held, _COMMANDS) or one.change
             )
             for one in answer.obstacles
         ],
-        change=wording.remedy(answer.remedy, job_id, _COMMANDS) or answer.change,
+        change=remedy_words.remedy(answer.remedy, job_id, _COMMANDS) or answer.change,
     )
 
 

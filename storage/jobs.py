@@ -15,6 +15,7 @@ from __future__ import annotations
 import enum
 import re
 import zlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -55,6 +56,9 @@ REJECTED_KEY = "ganger_rejected"
 FILTER_SOURCE = "ganger:filter"
 """Source of the reason trail's entry that names the filter rule which canceled the job."""
 
+RETRY_SOURCE = "ganger:retry"
+"""Source of the reason trail's entry that names the job which this one repeats."""
+
 CHECKSUM_KEY = "ganger_crc"
 """Last key of a job file that we wrote: the CRC-32 of the text without it.
 
@@ -68,6 +72,32 @@ def check_priority(priority: int, place: str) -> None:
     if not PRIORITY_MIN <= priority <= PRIORITY_MAX:
         text = f"{place}: expected {PRIORITY_MIN} to {PRIORITY_MAX}, got {priority}"
         raise errors.BadRequestError(text)
+
+
+def users_reasons(opcode: Mapping[str, Any]) -> list[Any]:
+    """The entries of the reason trail that users gave; the queue adds entries of its own."""
+    trail = opcode.get("reason")
+    return [entry for entry in (trail if isinstance(trail, list) else ()) if _is_users(entry)]
+
+
+def _is_users(entry: object) -> bool:
+    match entry:
+        case [str(source), *_]:
+            is_added = source.startswith(("gnt:opcode:", "gnt:daemon:"))
+            return not is_added and source not in (RETRY_SOURCE, FILTER_SOURCE)
+    return False
+
+
+def first_to_repeat(job_id: int, statuses: Sequence[JobStatus], *, is_whole: bool) -> int:
+    """The place of the opcode from which a retry begins; `JobStateError` if all succeeded."""
+    if is_whole:
+        return 0
+    for index, status in enumerate(statuses):
+        if status is not JobStatus.SUCCESS:
+            return index
+    raise errors.JobStateError(
+        f"every opcode of job {job_id} succeeded; retry all of it to repeat them"
+    )
 
 
 class JobStatus(enum.StrEnum):

@@ -8,7 +8,7 @@ import msgspec
 
 from ...storage.jobs import PRIORITY_MIN
 from ...storage.settings import START_ATTEMPTS_MAX
-from ...transport import wording
+from ...transport import remedy_words
 from ...transport.messages import JobExplained, Obstacle, QueuePosition, Remedy, WantedLock
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def of_pending(row: Row, position: QueuePosition, rules: Iterable[HoldingRule]) 
     """
     found = []
     if position.failing:
-        jobs = wording.jobs(position.open)
+        jobs = remedy_words.jobs(position.open)
         ends = "ends" if len(position.open) == 1 else "end"
         text = f"{position.failing}: it ends in error when {jobs} {ends}, or canceled if one is"
         found.append(Obstacle(kind="dependency", held=row.id, text=text, jobs=position.open))
@@ -44,7 +44,7 @@ def of_pending(row: Row, position: QueuePosition, rules: Iterable[HoldingRule]) 
             Obstacle(
                 kind="dependency",
                 held=row.id,
-                text=f"it waits for {wording.jobs(position.open)} to end",
+                text=f"it waits for {remedy_words.jobs(position.open)} to end",
                 jobs=position.open,
                 remedy=Remedy(depends=position.open),
             )
@@ -80,8 +80,8 @@ def _of_bucket(
     return Obstacle(
         kind="limit",
         held=job_id,
-        text=f"{what} lets {size} run at once: {wording.jobs(occupants)}"
-        + (f"; before it {_waits(ahead)} for that: {wording.jobs(ahead)}" if ahead else ""),
+        text=f"{what} lets {size} run at once: {remedy_words.jobs(occupants)}"
+        + (f"; before it {_waits(ahead)} for that: {remedy_words.jobs(ahead)}" if ahead else ""),
         jobs=occupants,
         rule=position.rule if is_rule else None,
         remedy=Remedy(ends=[occupants]),
@@ -89,7 +89,7 @@ def _of_bucket(
 
 
 def _of_slots(job_id: int, position: QueuePosition) -> list[Obstacle]:
-    running = wording.jobs(position.running)
+    running = remedy_words.jobs(position.running)
     found = [
         Obstacle(
             kind="slots",
@@ -106,7 +106,7 @@ def _of_slots(job_id: int, position: QueuePosition) -> list[Obstacle]:
             Obstacle(
                 kind="order",
                 held=job_id,
-                text=f"{_count(position.ahead)} before it, first {wording.jobs(first)}",
+                text=f"{_count(position.ahead)} before it, first {remedy_words.jobs(first)}",
                 jobs=first,
                 remedy=Remedy(priority=position.best_priority - 1)
                 if can_be_first
@@ -123,11 +123,11 @@ def of_locks(row: Row, wanted: Iterable[WantedLock]) -> list[Obstacle]:
         holders = sorted({job for job, _, _ in lock.holders})
         parts = []
         if lock.ahead:
-            parts.append(f"wanted earlier by {wording.jobs(lock.ahead)}")
+            parts.append(f"wanted earlier by {remedy_words.jobs(lock.ahead)}")
         if holders:
             # Last: the reader adds since when.
             modes = " and ".join(sorted({mode for _, mode, _ in lock.holders}))
-            parts.append(f"held ({modes}) by {wording.jobs(holders)}")
+            parts.append(f"held ({modes}) by {remedy_words.jobs(holders)}")
         moments = [since for _, _, since in lock.holders if since is not None]
         found.append(
             Obstacle(
@@ -200,10 +200,10 @@ def explained(
         status=row.status,
         text=text,
         obstacles=[
-            msgspec.structs.replace(one, change=wording.remedy(one.remedy, one.held))
+            msgspec.structs.replace(one, change=remedy_words.remedy(one.remedy, one.held))
             for one in obstacles
         ],
-        change=wording.remedy(remedy, row.id),
+        change=remedy_words.remedy(remedy, row.id),
         priority=row.priority,
         ahead=ahead,
         remedy=remedy,

@@ -90,11 +90,5 @@ def _content(fields: Mapping[str, Any]) -> dict[str, Any]:
     except errors.BadRequestError:
         # Nothing here can run it any more.
         kept = opcodes.redacted(kept)
-    trail = fields.get("reason")
-    users = [entry for entry in (trail if isinstance(trail, list) else ()) if _is_users(entry)]
-    kept["reason"] = [list(entry[:2]) for entry in users]
+    kept["reason"] = [list(entry[:2]) for entry in jobs.users_reasons(fields)]
     return kept
-
-
-def _is_users(entry: object) -> bool:
-    return not submitting.is_ours(entry)

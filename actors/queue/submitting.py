@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ...storage import errors, job_bounds, jobs, opcodes, settings, wording
-from ...storage.jobs import JobStatus
 from ...storage.opcodes import catalogue
 from ...storage.queue_files import job_files, spool
 from ...transport.messages import JobSpec
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
 
 
 ReadInput = Callable[[object], bytes | None]
-
-RETRY_SOURCE = "ganger:retry"
 
 
 class Draft(msgspec.Struct, frozen=True):
@@ -178,15 +175,11 @@ def retried(
     ``is_whole``: from its first one on. ``ops`` replaces its opcodes. `JobStateError` if all
     succeeded, `BadRequestError` naming a secret parameter, which is in no file.
     """
-    reason = [(RETRY_SOURCE, f"retry of job {job.id}", now_nanoseconds)]
+    reason = [(jobs.RETRY_SOURCE, f"retry of job {job.id}", now_nanoseconds)]
     if ops is not None:
         return JobSpec(ops=list(ops), reason=reason)
     statuses = [op.status for op in job.ops]
-    failed = [index for index, status in enumerate(statuses) if status is not JobStatus.SUCCESS]
-    if not failed and not is_whole:
-        text = f"every opcode of job {job.id} succeeded; retry all of it to repeat them"
-        raise errors.JobStateError(text)
-    first = 0 if is_whole else failed[0]
+    first = jobs.first_to_repeat(job.id, statuses, is_whole=is_whole)
     inputs = [_repeated(op.input, index) for index, op in enumerate(job.ops) if index >= first]
     return JobSpec(ops=inputs, reason=reason)
 
@@ -195,18 +188,7 @@ def _repeated(fields: Mapping[str, Any], index: int) -> dict[str, Any]:
     if (name := opcodes.lost_secret(fields)) is not None:
         text = f"opcode {index}: {name} is secret and was not stored; give the opcodes anew"
         raise errors.BadRequestError(text)
-    trail = fields.get("reason")
-    kept = [entry for entry in (trail if isinstance(trail, list) else ()) if not is_ours(entry)]
-    return {**fields, "reason": kept}
-
-
-def is_ours(entry: object) -> bool:
-    """Whether the queue itself put this entry into a reason trail."""
-    match entry:
-        case [str(source), *_]:
-            ours = ("gnt:opcode:", "gnt:daemon:")
-            return source in {RETRY_SOURCE, jobs.FILTER_SOURCE} or source.startswith(ours)
-    return True
+    return {**fields, "reason": jobs.users_reasons(fields)}
 
 
 def _hide_secrets(entry: jobs.OpcodeEntry) -> dict[str, Any]:

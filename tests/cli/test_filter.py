@@ -303,14 +303,6 @@ def test_a_limit_without_its_number_is_told_how_it_is_written(daemon: FilterDaem
     assert refusal(daemon, "add", "--action", "RATE_LIMIT") == told
 
 
-def test_a_test_without_a_rule_that_does_not_exist_is_refused(daemon: FilterDaemon) -> None:
-    # It would be answered as if the rule were gone already.
-    daemon.rows = []
-    done = CliRunner().invoke(ganger, ["filter", "test", "--without", UUID], standalone_mode=False)
-    assert isinstance(done.exception, errors.UnknownFilterError)
-    assert daemon.asked == [[UUID]]
-
-
 @pytest.mark.parametrize(
     ("text", "asked"),
     [

@@ -198,7 +198,7 @@ def test_the_reasons_that_users_gave_stay_and_those_of_the_queue_go(
         ),
         (
             old_job((SUCCESS, DONE), status=SUCCESS),
-            "every opcode of job 3 succeeded; --all repeats them all the same",
+            "every opcode of job 3 succeeded; retry all of it to repeat them",
         ),
     ],
 )

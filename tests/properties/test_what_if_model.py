@@ -13,7 +13,7 @@ from ganger.actors.queue.job_table import Row
 from ganger.actors.scheduling import remedies, simulating
 from ganger.actors.scheduling.scheduling import Pass, Schedule
 from ganger.storage.jobs import JobStatus
-from ganger.transport import wording
+from ganger.transport import remedy_words
 from ganger.transport.messages import JobVerdict, PendingJob, Remedy, RunSimulation, Simulate
 
 CHAIN, OTHER_CHAIN = 7, 8
@@ -142,7 +142,7 @@ def test_who_does_not_run_is_held_back_by_what_explain_says(
         assert obstacles, f"nothing is said to hold job {job_id} back, and it does not start"
         remedy = remedies.for_pending(schedule.contest(job_id, None), rules)
         position = msgspec.structs.replace(position, remedy=remedy)
-        assert wording.remedy(explaining.remedy_of_pending(position, held_by), job_id)
+        assert remedy_words.remedy(explaining.remedy_of_pending(position, held_by), job_id)
         # Nothing that is named has ended, and what is named really runs or waits.
         alive = schedule.running | set(schedule.pending_in_order())
         assert {other for one in obstacles for other in one.jobs} <= alive

@@ -112,7 +112,7 @@ class WaitingJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Remedy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The smallest change that would let a job start or go on, as data; `wording` words it.
+    """The smallest change that would let a job start or go on, as data; `remedy_words` words it.
 
     All of these together: ``is_disk``: the disk takes writes; ``depends``: these jobs end as
     required; ``locks``: these end or give their locks back; ``rules``: these filter rules are

@@ -8,7 +8,7 @@ from ganger.actors.queue import explaining
 from ganger.actors.queue.explaining import HoldingRule
 from ganger.actors.queue.job_table import Row
 from ganger.storage.jobs import JobStatus
-from ganger.transport import wording
+from ganger.transport import remedy_words
 from ganger.transport.messages import QueuePosition, Remedy
 
 EARLY, LATE = "2027-01-15 08:00:00 UTC", "2027-01-15 09:00:00 UTC"
@@ -22,14 +22,15 @@ def row() -> Row:
 def test_a_rule_for_a_time_tells_when_it_ends_by_itself() -> None:
     told = explaining.of_rule(row(), HoldingRule("a", "paused by filter rule a", 0, EARLY))
     assert told.text == f"paused by filter rule a; that ends by itself at {EARLY}"
-    assert wording.remedy(told.remedy, 7) == f"{DELETED_A}, or it is {EARLY}"
+    assert remedy_words.remedy(told.remedy, 7) == f"{DELETED_A}, or it is {EARLY}"
 
 
 def test_a_rule_without_an_end_tells_of_none() -> None:
     told = explaining.of_rule(row(), HoldingRule("a", "paused by filter rule a", 3))
     assert told.text == "paused by filter rule a"
     assert (
-        wording.remedy(told.remedy, 7) == f"{DELETED_A}, or an ACCEPT rule with a priority below 3"
+        remedy_words.remedy(told.remedy, 7)
+        == f"{DELETED_A}, or an ACCEPT rule with a priority below 3"
     )
 
 
@@ -44,7 +45,7 @@ def test_several_rules_end_by_themselves_when_all_do(until: tuple[str, str], cha
         slots=1, priority=0, best_priority=0, holding=["a", "b"], remedy=Remedy(rules=["a", "b"]),
     )  # fmt: skip
     remedy = explaining.remedy_of_pending(position, rules)
-    assert wording.remedy(remedy, 7) == change
+    assert remedy_words.remedy(remedy, 7) == change
 
 
 def test_a_job_that_is_still_being_judged_is_held_by_the_rule_that_takes_so_long() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from ganger.cli import whys
 from ganger.storage.jobs import JobStatus
-from ganger.transport import wording
+from ganger.transport import remedy_words
 from ganger.transport.messages import JobExplained, Remedy
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ MANY = list(range(1, 13))
      "those before it have had their turn, first jobs 8, 9"),
 ])  # fmt: skip
 def test_a_remedy_in_words_names_no_command(remedy: Remedy, words: str) -> None:
-    assert wording.remedy(remedy, 7) == words
+    assert remedy_words.remedy(remedy, 7) == words
 
 
 class Daemon:

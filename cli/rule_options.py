@@ -1,0 +1,206 @@
+"""The options that describe a filter rule, and the rule that they make."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..storage import errors, rules, wording
+from . import choices, output, reading
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_NUMBER = re.compile(r"-?[0-9]{1,100}")
+"""A whole number that is short enough to be parsed; the daemon checks its range."""
+
+
+class Moment(click.ParamType[float]):
+    """A time: ``now``, ``+30m``, seconds since the epoch, or ISO 8601."""
+
+    name = "time"
+
+    def convert(
+        self,
+        value: Any,  # noqa: ANN401 - as click gives it
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> float:
+        """The time in seconds since the epoch."""
+        try:
+            return reading.moment(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class RuleCommand(click.Command):
+    """A command with ``--action``, in which ``RATE_LIMIT 5`` may be two words."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, _with_whole_action(args))
+
+
+def _with_whole_action(words: Sequence[str]) -> list[str]:
+    """The words, with a number that follows ``--action RATE_LIMIT`` joined to it."""
+    found: list[str] = []
+    for word in words:
+        is_limit = found[-2:] == ["--action", "RATE_LIMIT"] or found[-1:] == ["--action=RATE_LIMIT"]
+        if is_limit and _NUMBER.fullmatch(word):
+            found[-1] += f" {word}"
+        else:
+            found.append(word)
+    return found
+
+
+def rule_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that describe a rule."""
+    options = (
+        click.option(
+            "--priority",
+            type=choices.Whole(most=rules.INTEGER_MAX),
+            default=0,
+            show_default=True,
+            metavar="N",
+            help="Rules are looked at from the lowest number (0) on, older ones first.",
+        ),
+        click.option(
+            "--predicates",
+            metavar="JSON|YAML|@FILE",
+            help='All must match, such as \'[["opcode", ["=", "OP_ID", "OP_EXEC"]]]\'. '
+            "None: every job.",
+        ),
+        click.option(
+            "--opcode",
+            "opcodes",
+            type=choices.Text(),
+            multiple=True,
+            metavar="OP_ID",
+            help="Jobs with this opcode. May be repeated: any of them.",
+        ),
+        click.option(
+            "--reason-matches",
+            type=choices.Text(),
+            metavar="REGEX",
+            help="Jobs with a reason in which this is found.",
+        ),
+        click.option(
+            "--jobs-after",
+            metavar="now|ID",
+            help="Jobs with a higher id; `now`: those that are submitted from now on.",
+        ),
+        click.option(
+            "--action",
+            default="CONTINUE",
+            show_default=True,
+            metavar="ACTION",
+            help="ACCEPT, PAUSE, REJECT, CONTINUE, or RATE_LIMIT N (also rate-limit:N).",
+        ),
+        click.option(
+            "--reason",
+            type=choices.Text(),
+            default="",
+            metavar="TEXT",
+            help="Why; shown to the users whose jobs the rule stops.",
+        ),
+        click.option(
+            "--valid-from",
+            type=Moment(),
+            metavar="TIME",
+            help="Applies from then on: now, +30m, 2026-11-21T18:00, or seconds since the epoch.",
+        ),
+        click.option("--valid-until", type=Moment(), metavar="TIME", help="Applies until then."),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def described(
+    *,
+    priority: int,
+    predicates: str | None,
+    opcodes: Sequence[str],
+    reason_matches: str | None,
+    jobs_after: str | None,
+    action: str,
+    reason: str,
+    valid_from: float | None,
+    valid_until: float | None,
+) -> dict[str, Any]:
+    """The rule that the options describe, as the client library takes it."""
+    found = [] if predicates is None else _list(predicates, "--predicates")
+    for op_id in opcodes:
+        check_named(op_id, "--opcode")
+        _doubt_opcode(op_id)
+    if opcodes:
+        named = [["=", "OP_ID", op_id] for op_id in opcodes]
+        found.append(["opcode", named[0] if len(named) == 1 else ["|", *named]])
+    if reason_matches is not None:
+        # An empty pattern is found in every reason: the rule would apply to all jobs.
+        check_named(reason_matches, "--reason-matches")
+        found.append(["reason", ["=~", "reason", reason_matches]])
+    if jobs_after is not None:
+        after: str | int = "watermark" if jobs_after == "now" else _number(jobs_after)
+        found.append(["jobid", [">", "id", after]])
+    return {
+        "priority": priority,
+        "predicates": found,
+        "action": _action(action),
+        "reason": reason,
+        "valid_from": valid_from,
+        "valid_until": valid_until,
+    }
+
+
+def _doubt_opcode(op_id: str) -> None:
+    """Warn of a name that is nearly an opcode's: a rule for it would apply to no job."""
+    from ..storage.opcodes import catalogue  # noqa: PLC0415 - other commands need no opcodes
+
+    known = catalogue.known_ids()
+    guess = "" if op_id in known else wording.likeness(op_id, known)
+    if guess:
+        # The daemon may have opcodes of a package that is not installed here.
+        text = f"--opcode: there is no opcode {op_id!r} here{guess}; the rule is stored as written"
+        output.echo(f"ganger: {text}", err=True)
+
+
+def _action(text: str) -> str | list[Any]:
+    """``RATE_LIMIT 5`` (or JSON) as the pair that the daemon takes; everything else as it is.
+
+    The daemon checks it. Only small letters, a common slip, are refused here.
+    """
+    if text.startswith("["):
+        written: list[Any] = reading.parse_json(text, "--action")
+        return written
+    if isinstance(found := rules.written_action(text), list):
+        name, limit = found
+        is_number = isinstance(limit, int)
+        return [name, choices.checked_number(str(limit), "--action") if is_number else limit]
+    if text == "RATE_LIMIT":
+        raise errors.UsageError(
+            "--action: RATE_LIMIT takes a number, as in --action 'RATE_LIMIT 5'"
+        )
+    if text not in rules.ACTIONS and text.upper() in rules.ACTIONS:
+        raise errors.UsageError(f"--action: write {text.upper()}, in capitals, not {text!r}")
+    return text
+
+
+def check_named(text: str, name: str = "UUID") -> None:
+    """`UsageError` for an empty text: probably an unset variable of a script."""
+    if not text:
+        raise errors.UsageError(f"{name}: is empty")
+
+
+def _number(text: str) -> int:
+    if not (text.isdecimal() and _NUMBER.fullmatch(text)):
+        raise errors.UsageError(f"--jobs-after: expected a job id or now, got {text[:60]!r}")
+    return choices.checked_number(text, "--jobs-after")
+
+
+def _list(text: str, option: str) -> list[Any]:
+    found = reading.read_option(text, option, "predicates")
+    if not isinstance(found, list):
+        raise errors.UsageError(f"{option}: expected a list of predicates")
+    return found
