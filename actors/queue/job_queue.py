@@ -94,7 +94,7 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers, QueueKeys):
                 self._take_choice(message)
             case messages.ReportStatuses():
                 self._report_statuses(message.ids)
-            case messages.ReportQueue():
+            case messages.ReportAllJobs():
                 self._report_queue()
             case messages.ReportRunning():
                 self._report_running()

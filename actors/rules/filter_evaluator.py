@@ -124,7 +124,7 @@ class FilterEvaluator(Component):
         self._serial = message.serial
         self._compile()
         if is_first:
-            self.address("job_queue").notify(messages.ReportQueue())
+            self.address("job_queue").notify(messages.ReportAllJobs())
 
     def _compile(self) -> None:
         self._take_chain(filtering.compile_chain(self._rules, time.time()))

@@ -29,7 +29,7 @@ class Scheduler(Component):
         self._is_due = False
         self._explained: list[messages.ExplainPending] = []
         self.address("config_store").notify(messages.ReportConfiguration())
-        self.address("job_queue").notify(messages.ReportQueue())
+        self.address("job_queue").notify(messages.ReportAllJobs())
 
     def receive(self, envelope: Envelope) -> None:  # noqa: C901 - a table
         """Note what has changed; the pass follows at the end of the turn."""

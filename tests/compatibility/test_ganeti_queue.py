@@ -223,7 +223,7 @@ def test_pending_jobs_of_ganeti_go_on(stage: Stage) -> None:
         155: "waiting",
         156: "queued",
     }
-    queue.notify(messages.ReportQueue())
+    queue.notify(messages.ReportAllJobs())
     arrived = stage.take_one(messages.JobsArrived)
     assert [one.job for one in arrived.jobs] == [
         messages.PendingJob(id=155, priority=0, depends=((154, ("success",)),)),
@@ -235,7 +235,7 @@ def test_pending_jobs_of_ganeti_go_on(stage: Stage) -> None:
 def test_a_dependency_that_failed_with_ganeti_stops_its_dependants(stage: Stage) -> None:
     states(stage, "job-154.waiting-for-lock", "job-155.queued-on-dependency")
     queue, scheduler = stage.start(JobQueue), stage.start(Scheduler)
-    queue.notify(messages.ReportQueue())
+    queue.notify(messages.ReportAllJobs())
     arrived = stage.take_one(messages.JobsArrived)
     verdicts = [messages.JobVerdict(job=one.job) for one in arrived.jobs]
     scheduler.notify(messages.JobsJudged(jobs=verdicts, is_all=True))

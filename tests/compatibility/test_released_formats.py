@@ -119,7 +119,7 @@ def test_what_had_begun_says_that_its_process_died(stage: Stage, folder: Path) -
 @every_format
 def test_what_had_not_begun_goes_on(stage: Stage, folder: Path) -> None:
     queue = opened(stage, folder)
-    queue.notify(messages.ReportQueue())
+    queue.notify(messages.ReportAllJobs())
     arrived = stage.take_one(messages.JobsArrived)
     pending = {
         job_id

@@ -14,10 +14,8 @@ from ganger.storage.jobs import JobStatus
 from ganger.storage.locks import Owner
 from ganger.transport import frames, messages
 from ganger.transport.messages import (
-    CLIENT_REQUESTS,
     JOB_MESSAGES,
     RECEIVERS,
-    WAITING_REQUESTS,
     Message,
     Notice,
     Reply,
@@ -31,6 +29,7 @@ ALL: list[type[Message]] = [
     if issubclass(found, Message) and found not in ABSTRACT
 ]
 FILES = {"job_queue": [f"job_queue_from_{sender}" for sender in ("clients", "jobs", "components")]}
+CLIENT_REQUESTS = set(get_args(messages.ClientRequest))
 SPEC = messages.JobSpec(ops=[{"OP_ID": "OP_X", "a": 1}], priority=-5, depends=[(-1, ["error"])])
 OWNER = Owner(7, "/l/job_000007_1", 815)
 
@@ -87,19 +86,15 @@ def test_every_message_has_a_receiver() -> None:
 
 
 def test_what_comes_from_outside_has_one_receiver() -> None:
-    assert set(RECEIVERS) == set(CLIENT_REQUESTS) | set(JOB_MESSAGES)
+    assert set(RECEIVERS) == CLIENT_REQUESTS | set(JOB_MESSAGES)
     assert not set(RECEIVERS) & _declared("several")
 
 
 def test_clients_and_jobs_say_different_things() -> None:
-    assert not set(CLIENT_REQUESTS) & set(JOB_MESSAGES)
-    assert set(CLIENT_REQUESTS) >= _declared("job_queue_from_clients")
+    assert not CLIENT_REQUESTS & set(JOB_MESSAGES)
+    assert _declared("job_queue_from_clients") <= CLIENT_REQUESTS
     assert set(JOB_MESSAGES) >= _declared("job_queue_from_jobs")
     assert not _declared("job_queue_from_components") & set(RECEIVERS)
-
-
-def test_only_requests_are_waited_for() -> None:
-    assert all(issubclass(kind, Request) for kind in WAITING_REQUESTS)
 
 
 def test_a_misspelt_field_of_a_request_is_refused() -> None:
@@ -159,6 +154,10 @@ GOLDEN: list[tuple[Message, dict[str, Any]]] = [
     (
         messages.WatchJobs(ids=[7], log=True, log_after={7: 2}),
         {"type": "watch_jobs", "ids": [7], "log": True, "log_after": {7: 2}},
+    ),
+    (
+        messages.WatchJobs(is_final_only=True),
+        {"type": "watch_jobs", "is_of_ends": True},
     ),
     (
         messages.JobLogAppended(job_id=7, op_index=1, entries=[(3, (5, 6), "stdout", "x")]),

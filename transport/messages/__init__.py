@@ -93,7 +93,7 @@ SchedulerMessage = (
 )
 QueueMessage = (
     QueueRequest | QueueReportOfJob
-    | JobsChosen | JobsRejected | ReportStatuses | ReportQueue | ReportRunning | ReportJobs
+    | JobsChosen | JobsRejected | ReportStatuses | ReportAllJobs | ReportRunning | ReportJobs
     | ReportLastId | ReportCounts | SweepJobs
     | RuleChainChanged | RuleChainAcknowledged | LimitAcknowledged | HandOverRequested
     | JobExited | StartFailed | PeerGone | ComponentReplaced
@@ -127,16 +127,14 @@ ACCEPTED: dict[str, UnionType] = {
 }
 """What each component accepts, besides `Boot`."""
 
-CLIENT_REQUESTS: tuple[type[Message], ...] = get_args(ClientRequest)
 JOB_MESSAGES: tuple[type[Message], ...] = get_args(JobMessage)
+
+_FROM_OUTSIDE = get_args(ClientRequest | JobMessage)
 
 RECEIVERS: dict[type[Message], str] = {
     kind: component
     for component, accepted in ACCEPTED.items()
     for kind in get_args(accepted)
-    if kind in CLIENT_REQUESTS or kind in JOB_MESSAGES
+    if kind in _FROM_OUTSIDE
 }
 """Which component receives what comes in from outside the daemon."""
-
-WAITING_REQUESTS: tuple[type[Message], ...] = (WatchJobs, RequestLocks)
-"""Requests that are rightly answered late: the listener sets them no deadline."""

@@ -17,10 +17,6 @@ class PeerGone(Notice, frozen=True):
     peer: bytes
 
 
-Verdict = Literal["canceled", "failed", "rejected"]
-"""Why a pending job ends without a process."""
-
-
 class JobsChosen(Notice, frozen=True):
     """From the scheduler: start the jobs ``start``.
 
@@ -36,7 +32,7 @@ class JobsChosen(Notice, frozen=True):
     chain: int = 0
     limits: dict[int, str] = {}
     priorities: int = 0
-    unsatisfiable: list[tuple[int, Verdict, str]] = []
+    unsatisfiable: list[tuple[int, Literal["canceled", "failed", "rejected"], str]] = []
     eligible: list[int] = []
 
 
@@ -46,7 +42,7 @@ class ReportStatuses(Notice, frozen=True):
     ids: list[int]
 
 
-class ReportQueue(Notice, frozen=True):
+class ReportAllJobs(Notice, frozen=True):
     """From a scheduler or filter evaluator that starts: send all jobs of the queue."""
 
 

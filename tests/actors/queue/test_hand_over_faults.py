@@ -79,7 +79,7 @@ def test_a_job_that_was_given_back_and_handed_over_again_may_lose_its_process_be
 def test_a_choice_made_before_the_queue_reported_anew_is_not_obeyed(queue: Queue) -> None:
     queue.submitted(spec())
     before = queue.actor.component._reports
-    queue.actor.notify(messages.ReportQueue())
+    queue.actor.notify(messages.ReportAllJobs())
     queue.stage.told.clear()
     queue.choose(1, report=before)
     assert queue.stage.told == []

@@ -65,7 +65,7 @@ def test_the_inputs_of_opcodes_are_announced_when_rules_read_them(queue: Queue) 
     queue.submitted(spec())
     queue.stage.told.clear()
     changed = messages.RuleChainChanged(chain=7, serial=1, reads_opcodes=True)
-    queue.actor.notify(changed, messages.ReportQueue())
+    queue.actor.notify(changed, messages.ReportAllJobs())
     everything = queue.stage.take_one(messages.JobsArrived)
     assert everything.is_all
     # A long queue is not read for it: the scheduler asks for those that come to the front.

@@ -290,7 +290,7 @@ def test_after_a_report_of_the_queue_choices_go_by_what_it_said(queue: Queue) ->
     queue.submitted(spec(), spec())
     reprioritise(queue, 2, -5)
     # A scheduler that starts afresh is told the priorities of now.
-    queue.actor.notify(messages.ReportQueue())
+    queue.actor.notify(messages.ReportAllJobs())
     queue.choose(1)
     assert queue.stage.take_one(messages.StartJobs).jobs == [(1, False)]
 

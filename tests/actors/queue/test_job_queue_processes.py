@@ -105,7 +105,7 @@ def test_a_replaced_queue_takes_up_a_job_that_was_being_forked(queue: Queue) -> 
     queue.submitted(spec())
     queue.choose(1)
     queue.restart()
-    queue.actor.notify(messages.ReportQueue())
+    queue.actor.notify(messages.ReportAllJobs())
     everything = queue.stage.take_one(messages.JobsArrived)
     assert [one.job.id for one in everything.jobs] == [1]
     queue.start(1)
@@ -531,7 +531,7 @@ def test_running_jobs_go_on_through_a_restart(queue: Queue) -> None:
     queue.record(1, 10, RUNNING)
     queue.actor.end_turn()
     queue.restart()
-    queue.actor.notify(messages.ReportRunning(), messages.ReportQueue())
+    queue.actor.notify(messages.ReportRunning(), messages.ReportAllJobs())
     adopted = queue.stage.take_one(messages.AdoptJobs, to="executor")
     assert [(job_id, path) for job_id, path, _ in adopted.jobs] == [(1, lock_file)]
     everything = queue.stage.take_one(messages.JobsArrived)

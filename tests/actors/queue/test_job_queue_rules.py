@@ -223,7 +223,7 @@ def test_ad_hoc_limits_are_told_with_each_job_also_after_a_restart(queue: Queue)
     limits = [one.job.limits for one in queue.stage.take_one(messages.JobsArrived).jobs]
     assert limits == [(("3:moves", 3),)]
     queue.crash_machine()
-    queue.actor.notify(messages.ReportQueue())
+    queue.actor.notify(messages.ReportAllJobs())
     limits = [one.job.limits for one in queue.stage.take_one(messages.JobsArrived).jobs]
     assert limits == [(("3:moves", 3),)]
 

@@ -56,11 +56,11 @@ def test_a_new_evaluator_asks_for_the_rules_and_then_for_the_queue(stage: Stage)
     component = FilterEvaluator(stage.surroundings, 1)
     component.on_receive(Envelope(messages.Boot()))
     stage.take_one(messages.ReportConfiguration, to="config_store")
-    assert stage.take(messages.ReportQueue) == []
+    assert stage.take(messages.ReportAllJobs) == []
     component.on_receive(Envelope(RulesChanged(rules=[], serial=1)))
-    stage.take_one(messages.ReportQueue, to="job_queue")
+    stage.take_one(messages.ReportAllJobs, to="job_queue")
     component.on_receive(Envelope(RulesChanged(rules=[], serial=2)))
-    assert stage.take(messages.ReportQueue) == []
+    assert stage.take(messages.ReportAllJobs) == []
     component.on_stop()
 
 
@@ -78,7 +78,7 @@ def test_before_it_has_heard_of_rules_it_gives_no_verdicts(stage: Stage) -> None
     # It comes again: the queue is asked for all of it when the rules are known.
     assert stage.take(messages.JobsJudged) == []
     evaluator.notify(RulesChanged(rules=[], serial=4))
-    stage.take_one(messages.ReportQueue, to="job_queue")
+    stage.take_one(messages.ReportAllJobs, to="job_queue")
     evaluator.notify(arrived(1))
     assert len(judged(stage)) == 1
 
@@ -185,7 +185,7 @@ def test_the_queue_is_looked_through_page_by_page_for_what_a_rule_rejects(stage:
     assert [type(message) for message in asked] == [
         messages.RuleChainChanged,
         messages.SweepJobs,
-        messages.ReportQueue,
+        messages.ReportAllJobs,
     ]
     sweep = stage.take_one(messages.SweepJobs, to="job_queue")
     assert sweep.after == 0

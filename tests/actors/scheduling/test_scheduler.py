@@ -37,7 +37,7 @@ def test_a_new_scheduler_asks_for_everything(stage: Stage) -> None:
     component = Scheduler(stage.surroundings, 1)
     component.on_receive(Envelope(messages.Boot()))
     stage.take_one(messages.ReportConfiguration, to="config_store")
-    stage.take_one(messages.ReportQueue, to="job_queue")
+    stage.take_one(messages.ReportAllJobs, to="job_queue")
 
 
 def test_a_turn_ends_with_one_pass_for_all_that_it_brought(stage: Stage) -> None:

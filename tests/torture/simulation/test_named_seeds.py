@@ -199,7 +199,7 @@ def test_a_choice_that_crosses_a_report_of_the_queue_takes_no_second_slot(
     scene.submit(spec(), spec())
     scene.hold("job_queue")
     # The queue is asked for a report; behind that comes the scheduler's choice of job 2.
-    scene.tell("job_queue", messages.ReportQueue())
+    scene.tell("job_queue", messages.ReportAllJobs())
     scene.world.slots_ever = 2
     scene.ask(messages.SetLimits(running_jobs_max=2))
     scene.world.settle()
@@ -221,7 +221,7 @@ def test_the_end_of_a_pending_job_does_not_overtake_word_that_it_is_pending(
     scene.submit(spec(), spec((-1, ["canceled"])))
     # The queue's report, with job 1 as pending, lies with the filter evaluator.
     scene.hold("filter_evaluator")
-    scene.tell("job_queue", messages.ReportQueue())
+    scene.tell("job_queue", messages.ReportAllJobs())
     scene.world.settle()
     scene.ask(messages.CancelJob(id=1))
     scene.world.settle()
