@@ -406,7 +406,6 @@ class Schedule:
             first_ahead=[other.id for other in ahead[:_SHOWN_AHEAD_MAX]],
             running=sorted(self._running),
             slots=self._running_jobs_max,
-            priority=job.priority,
             best_priority=ahead[0].priority if ahead else job.priority,
         )
 

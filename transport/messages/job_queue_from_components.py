@@ -71,7 +71,6 @@ class QueuePosition(msgspec.Struct, frozen=True, kw_only=True):
     first_ahead: list[int] = []
     running: list[int] = []
     slots: int = 0
-    priority: int = 0
     best_priority: int = 0
     holding: list[str] = []
     remedy: Remedy = Remedy()

@@ -18,4 +18,4 @@ class FramesWaiting(Notice, frozen=True):
 
 
 class LocalSocketMissing(Notice, frozen=True):
-    """Put back the file of the local socket, which somebody has deleted."""
+    """Put back the file of the local socket, which is gone."""

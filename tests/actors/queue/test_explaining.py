@@ -42,7 +42,7 @@ def test_several_rules_end_by_themselves_when_all_do(until: tuple[str, str], cha
     rules = [HoldingRule(uuid, uuid, 0, end) for uuid, end in zip("ab", until, strict=True)]
     position = QueuePosition(
         open=[], full=[], action="PAUSE", rule="a", ahead=0, first_ahead=[], running=[],
-        slots=1, priority=0, best_priority=0, holding=["a", "b"], remedy=Remedy(rules=["a", "b"]),
+        slots=1, best_priority=0, holding=["a", "b"], remedy=Remedy(rules=["a", "b"]),
     )  # fmt: skip
     remedy = explaining.remedy_of_pending(position, rules)
     assert remedy_words.remedy(remedy, 7) == change
@@ -51,6 +51,6 @@ def test_several_rules_end_by_themselves_when_all_do(until: tuple[str, str], cha
 def test_a_job_that_is_still_being_judged_is_held_by_the_rule_that_takes_so_long() -> None:
     position = QueuePosition(
         open=[], full=[], action="PAUSE", rule=None, ahead=0, first_ahead=[], running=[],
-        slots=1, priority=0, best_priority=0, holding=["a"],
+        slots=1, best_priority=0, holding=["a"],
     )  # fmt: skip
     assert explaining.holding(position) == ["a"]
