@@ -1,14 +1,14 @@
-"""Messages as msgpack frames, and back, strictly: a wrong field never gets past this file.
+"""Messages as msgpack frames, and back, strictly: the decoder refuses a wrong field.
 
 A frame is one msgpack array: protocol version, request number, seconds until the deadline
-(or nil), the message as a map with its ``type``. Numbers belong to the sender: a reply
-carries the number of its request; a notice carries 0. How deep values nest is limited by
-the unpacker, and for what is stored by `storage.plain_values`.
+(or nil), the message as a map with its ``type``. The sender of a request chooses its number, the
+reply repeats it, and a notice has 0. The unpacker limits how deep values nest; for values that
+are stored, so does `storage.plain_values`.
 
-Two readers share the work. Nearly every frame is what it should be, and one typed decoder
-reads it whole; a frame that this one does not take is read again, part by part, to say what
-is wrong with it and, if its number can be read, to whom. The library for that is imported only
-then: a job's process, whose memory is a copy, never needs it.
+There are two readers. A typed decoder reads a valid frame whole. A frame that it refuses is
+read again, part by part, so that the error names the fault and, if possible, the request's
+number. The second reader's library is imported only then: a job process shares its memory with
+the fork server, and never needs it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def decode(data: bytes, allowed: Any) -> Frame:  # noqa: ANN401 - a union of mes
     """The frame in ``data``, whose message must be one of the union ``allowed``.
 
     Raises `FrameError` for anything else; `UnreadableMessageError` (a `FrameError` that
-    knows the request's number) once the number could be read, so that the door can answer.
+    knows the request's number) if the number is readable, so that the listener can reply.
     """
     if len(data) > _SURELY_FEW_BYTES:
         _check_containers(data)
@@ -94,7 +94,7 @@ def _decode_in_parts(data: bytes, allowed: Any) -> Frame:  # noqa: ANN401
 
 
 class UnreadableMessageError(errors.FrameError):
-    """The frame's message is not one that is known here."""
+    """The receiver does not know the message of the frame."""
 
     def __init__(self, text: str | None = None, number: int = 0) -> None:
         super().__init__(text)
@@ -140,7 +140,7 @@ def _check_containers(data: bytes) -> None:
             text = f"the frame holds more than {settings.FRAME_CONTAINERS_MAX} arrays and maps"
             raise UnreadableMessageError(text, number)
 
-    # What else is wrong with the frame is said by who decodes it.
+    # The decoder reports all other faults of the frame.
     with contextlib.suppress(ValueError, TypeError, RecursionError, msgpack.UnpackException):
         msgpack.unpackb(data, strict_map_key=False, list_hook=note, object_hook=note)
 
