@@ -228,7 +228,7 @@ def _tidy(places: Places) -> None:
     with suppress(OSError):
         if places.former_lock_files.is_dir():
             places.former_lock_files.rmdir()
-        shutil.rmtree(places.rehearsals, ignore_errors=True)
+        shutil.rmtree(places.dry_runs, ignore_errors=True)
         places.socket.unlink(missing_ok=True)
         places.run.rmdir()
 

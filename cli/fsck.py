@@ -10,7 +10,7 @@ import click
 
 from ..storage import errors, lock_files, ownership, wording
 from ..storage.fsck import checking, repairing, survey
-from ..storage.fsck.findings import Finding, Remedy
+from ..storage.fsck.findings import Finding, FindingRemedy
 from . import output
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress
 
-    from ..storage.fsck.repairing import Outcome, Result
+    from ..storage.fsck.repairing import RepairStep, Result
     from ..storage.settings import Places
     from .call import Call
 
@@ -56,16 +56,16 @@ def fsck(call: Call, *, repair: bool, output_kind: str) -> None:
 
 
 def _check(places: Places, *, repair: bool, output_kind: str) -> list[Finding]:
-    """Check, repair if ``repair``, show the outcome, and return the findings that are left."""
+    """Check, repair if ``repair``, show the step, and return the findings that are left."""
     survey.require_queue(places)
     if repair:
         ownership.require_own(places, "fsck --repair")
-    outcomes: list[Outcome] = []
+    steps: list[RepairStep] = []
 
-    def report(outcome: Outcome) -> None:
-        outcomes.append(outcome)
+    def report(step: RepairStep) -> None:
+        steps.append(step)
         if output_kind != "json":
-            output.echo(_outcome_line(outcome))
+            output.echo(_step_line(step))
 
     with _offline(places, to_write=repair), _Bar() as bar:
         if repair:
@@ -73,11 +73,11 @@ def _check(places: Places, *, repair: bool, output_kind: str) -> list[Finding]:
         else:
             facts = survey.survey(places, bar.show)
             result = repairing.Result(facts, checking.check(facts))
-    left = [finding for finding in result.findings if finding.remedy is not Remedy.NONE]
+    left = [finding for finding in result.findings if finding.remedy is not FindingRemedy.NONE]
     if output_kind == "json":
-        output.show_json(_document(places, result, outcomes))
+        output.show_json(_document(places, result, steps))
     else:
-        _show(result, left, outcomes)
+        _show(result, left, steps)
     return left
 
 
@@ -96,46 +96,45 @@ def _offline(places: Places, *, to_write: bool) -> Iterator[None]:
         raise errors.DirectoryLockedError(text) from error
 
 
-def _show(result: Result, left: list[Finding], outcomes: list[Outcome]) -> None:
+def _show(result: Result, left: list[Finding], steps: list[RepairStep]) -> None:
     for finding in result.findings:
         output.echo(_finding_line(finding))
     jobs = wording.counted(len(result.facts.jobs), "job")
     archived = len(result.facts.archived)
-    output.echo(f"{jobs}, {archived} archived: {_verdict(left, outcomes)}")
+    output.echo(f"{jobs}, {archived} archived: {_verdict(left, steps)}")
 
 
-def _verdict(left: list[Finding], outcomes: list[Outcome]) -> str:
-    repaired = sum(outcome.error is None for outcome in outcomes)
+def _verdict(left: list[Finding], steps: list[RepairStep]) -> str:
+    repaired = sum(step.error is None for step in steps)
     words = [f"{repaired} repaired"] if repaired else []
     if not left:
         return ", ".join([*words, "clean"])
-    words.append(f"{len(left)} left" if outcomes else f"{len(left)} found")
-    repairable = sum(finding.remedy is Remedy.REPAIR for finding in left)
-    if repairable and not outcomes:
+    words.append(f"{len(left)} left" if steps else f"{len(left)} found")
+    repairable = sum(finding.remedy is FindingRemedy.REPAIR for finding in left)
+    if repairable and not steps:
         words.append(f"{repairable} of them `ganger fsck --repair` can repair")
     return ", ".join(words)
 
 
 def _finding_line(finding: Finding) -> str:
-    how = f"--repair {finding.how}" if finding.remedy is Remedy.REPAIR else finding.how
-    note = "note: " if finding.remedy is Remedy.NONE else ""
+    how = f"--repair {finding.how}" if finding.remedy is FindingRemedy.REPAIR else finding.how
+    note = "note: " if finding.remedy is FindingRemedy.NONE else ""
     return f"{note}{finding.path}: {finding.what}; {how}"
 
 
-def _outcome_line(outcome: Outcome) -> str:
-    if outcome.error is not None:
-        return f"not repaired: {outcome.finding.path}: {outcome.error}"
-    return f"repaired: {outcome.finding.path}: {outcome.finding.what}; {outcome.action}"
+def _step_line(step: RepairStep) -> str:
+    if step.error is not None:
+        return f"not repaired: {step.finding.path}: {step.error}"
+    return f"repaired: {step.finding.path}: {step.finding.what}; {step.action}"
 
 
-def _document(places: Places, result: Result, outcomes: list[Outcome]) -> dict[str, Any]:
+def _document(places: Places, result: Result, steps: list[RepairStep]) -> dict[str, Any]:
     return {
         "data": str(places.data),
         "jobs": len(result.facts.jobs),
         "archived": len(result.facts.archived),
         "repaired": [
-            {**_plain(outcome.finding), "action": outcome.action, "error": outcome.error}
-            for outcome in outcomes
+            {**_plain(step.finding), "action": step.action, "error": step.error} for step in steps
         ],
         "findings": [_plain(finding) for finding in result.findings],
     }

@@ -307,5 +307,5 @@ def _running_pid(places: Places) -> int | None:
     from ..storage import lock_files  # noqa: PLC0415
 
     path = places.queue / "lock"
-    ownership.require_known(path)
+    ownership.require_readable(path)
     return lock_files.holder(path)

@@ -18,7 +18,7 @@ from pathlib import Path
 from ganger import Client
 from ganger.actors.queue.reconciling import TABLE, Fate, Life, Progress
 from ganger.storage import errors
-from ganger.storage.fsck.findings import KINDS, Remedy
+from ganger.storage.fsck.findings import KINDS, FindingRemedy
 
 HERE = Path(__file__).parent
 
@@ -88,7 +88,11 @@ def fates() -> str:
 
 # What `ganger fsck` finds.
 
-_REMEDIES = {Remedy.REPAIR: "`--repair` ", Remedy.OPERATOR: "you: ", Remedy.NONE: "nobody: "}
+_REMEDIES = {
+    FindingRemedy.REPAIR: "`--repair` ",
+    FindingRemedy.OPERATOR: "you: ",
+    FindingRemedy.NONE: "nobody: ",
+}
 
 
 def findings() -> str:

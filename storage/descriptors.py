@@ -15,12 +15,12 @@ import msgspec
 from . import errors, settings
 
 
-class Budget(msgspec.Struct, frozen=True, kw_only=True):
+class DescriptorBudget(msgspec.Struct, frozen=True, kw_only=True):
     """Who may have how many descriptors."""
 
     limit: int
     """Descriptors that the process may have open at one time."""
-    door: int
+    listener: int
     """Descriptors that one door may use."""
     run_slots: int
     """Jobs that may run at one time."""
@@ -46,18 +46,18 @@ def set_limit(soft: int, pid: int = 0) -> None:
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def own_budget(*, is_remote: bool) -> Budget:
+def own_budget(*, is_remote: bool) -> DescriptorBudget:
     """The budget of this process, with or without a remote door."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = settings.DESCRIPTORS_MAX if soft == resource.RLIM_INFINITY else soft
     return share(limit, is_remote=is_remote)
 
 
-def share(limit: int, *, is_remote: bool) -> Budget:
+def share(limit: int, *, is_remote: bool) -> DescriptorBudget:
     """Share ``limit`` descriptors out; an `OperatorError` if they do not do.
 
     >>> share(256, is_remote=False)
-    Budget(limit=256, door=69, run_slots=46)
+    DescriptorBudget(limit=256, listener=69, run_slots=46)
     """
     needed = settings.DESCRIPTORS_REMOTE_MIN if is_remote else settings.DESCRIPTORS_MIN
     if limit < needed:
@@ -69,6 +69,8 @@ def share(limit: int, *, is_remote: bool) -> Budget:
     rest = limit - settings.DESCRIPTORS_OWN
     if is_remote:
         rest -= settings.ACCEPTED_UNSEEN_MAX
-    door = min(settings.DOOR_DESCRIPTORS_MAX, rest // (6 if is_remote else 3))
-    rest -= 2 * door if is_remote else door
-    return Budget(limit=limit, door=door, run_slots=rest // settings.DESCRIPTORS_PER_JOB)
+    listener = min(settings.LISTENER_DESCRIPTORS_MAX, rest // (6 if is_remote else 3))
+    rest -= 2 * listener if is_remote else listener
+    return DescriptorBudget(
+        limit=limit, listener=listener, run_slots=rest // settings.DESCRIPTORS_PER_JOB
+    )

@@ -31,7 +31,7 @@ import msgspec
 
 from . import errors, patterns
 from .metering import COMPARISON_STEPS, ITEM_STEPS, Meter
-from .patterns import shown
+from .wording import brief
 
 PATTERN_LENGTH_MAX: Final = 1_000
 """Longest regular expression, in characters."""
@@ -265,13 +265,13 @@ def _parse(raw: object, where: str) -> Filter:
     if raw is None:
         return Always()
     if not isinstance(raw, list | tuple) or not raw:
-        raise rule_error(where, f"expected null or [operator, ...], not {shown(raw)}")
+        raise rule_error(where, f"expected null or [operator, ...], not {brief(raw)}")
     sign, operands = raw[0], raw[1:]
     form = _FORMS.get(sign) if isinstance(sign, str) else None
     if form is None:
         known = " ".join(_FORMS)
         raise rule_error(
-            f"{where}[0]", f"Unknown filter operand {shown(sign)}; expected one of {known}"
+            f"{where}[0]", f"Unknown filter operand {brief(sign)}; expected one of {known}"
         )
     if form.arity is not None and len(operands) != form.arity:
         raise rule_error(where, f"'{sign}' takes {form.arity} operand(s), not {len(operands)}")
@@ -284,7 +284,7 @@ def _parts(operands: Sequence[object], where: str) -> tuple[Filter, ...]:
 
 def _field(operands: Sequence[object], where: str) -> str:
     if not isinstance(operands[0], str):
-        raise rule_error(f"{where}[1]", f"expected a field's name, not {shown(operands[0])}")
+        raise rule_error(f"{where}[1]", f"expected a field's name, not {brief(operands[0])}")
     return operands[0]
 
 
@@ -294,7 +294,7 @@ def _value(operands: Sequence[object], where: str) -> Value:
     if isinstance(raw, float) and raw.is_integer():
         raw = int(raw)
     if isinstance(raw, bool) or not isinstance(raw, str | int):
-        raise rule_error(f"{where}[2]", f"expected a string or an integer, not {shown(raw)}")
+        raise rule_error(f"{where}[2]", f"expected a string or an integer, not {brief(raw)}")
     if isinstance(raw, int) and raw.bit_length() > INTEGER_BITS_MAX:
         raise rule_error(f"{where}[2]", f"the integer has more than {INTEGER_BITS_MAX} bits")
     return raw
@@ -307,7 +307,7 @@ def _comparison(sign: str, operands: Sequence[object], where: str) -> Filter:
 def _search(operands: Sequence[object], where: str) -> Filter:
     field, pattern = _field(operands, where), operands[1]
     if not isinstance(pattern, str):
-        raise rule_error(f"{where}[2]", f"expected a regular expression, not {shown(pattern)}")
+        raise rule_error(f"{where}[2]", f"expected a regular expression, not {brief(pattern)}")
     if len(pattern) > PATTERN_LENGTH_MAX:
         raise rule_error(
             f"{where}[2]", f"the regular expression is longer than {PATTERN_LENGTH_MAX} characters"

@@ -62,7 +62,7 @@ def check_submitted(job: jobs.Job, body: bytes, secrets: Mapping[int, dict[str, 
 # ---------------------------------------------------------------- while it runs
 
 
-class Budget:
+class SizeBudget:
     """The room that a job's process has left for log and results, in bytes of the stored form."""
 
     def __init__(self, job: jobs.Job, body_bytes: int) -> None:

@@ -178,7 +178,7 @@ Changes = tuple[tuple[str, LockChange], ...]
 """A request: what is to become of which lock; all of it or nothing."""
 
 
-class Holding(msgspec.Struct, frozen=True, array_like=True):
+class OwnerLocks(msgspec.Struct, frozen=True, array_like=True):
     """One owner with all its locks, in lock order."""
 
     owner: Owner
@@ -196,7 +196,7 @@ class Pending(msgspec.Struct, frozen=True, array_like=True):
 class LocksFile(msgspec.Struct, frozen=True, array_like=True):
     """What ``locks.data`` says: who holds what, by owner, and who waits, in order of service."""
 
-    allocation: tuple[Holding, ...] = ()
+    allocation: tuple[OwnerLocks, ...] = ()
     pending: tuple[Pending, ...] = ()
 
 

@@ -58,13 +58,13 @@ def require_own(places: Places, words: str) -> None:
             text = f"{path}: belongs to {user(status.st_uid)}, and this is {user(os.geteuid())}"
             how = _run_as(status.st_uid, command(places, words))
             raise errors.NotOwnerError(f"{text}; run it as its owner: {how}")
-        if _is_open_to_all(status):
+        if _is_world_writable(status):
             text = f"{path}: every user may write into it, and so run commands as"
             me, mended = user(os.geteuid()), f"chmod o-w {_quoted(path)}"
             raise errors.NotOwnerError(f"{text} {me}; look what is in it, then: {mended}")
 
 
-def require_known(path: str | os.PathLike[str]) -> None:
+def require_readable(path: str | os.PathLike[str]) -> None:
     """Raise `StorageError`, with the owner, if the user may not even see what is in this file."""
     try:
         os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
@@ -110,7 +110,7 @@ def queue_owner(places: Places) -> int | None:
         return None
 
 
-def strangers(places: Places, owner: int) -> list[tuple[str, int]]:
+def misowned_paths(places: Places, owner: int) -> list[tuple[str, int]]:
     """The paths of what does not belong to ``owner``, the owner of the queue, and whose it is."""
     return [
         (path, status.st_uid)
@@ -120,9 +120,9 @@ def strangers(places: Places, owner: int) -> list[tuple[str, int]]:
     ]
 
 
-def open_paths(places: Places) -> list[str]:
+def world_writable_paths(places: Places) -> list[str]:
     """Directories and files into which every user may write."""
-    return [path for path, status in _entries(places) if _is_open_to_all(status)]
+    return [path for path, status in _entries(places) if _is_world_writable(status)]
 
 
 def _entries(places: Places) -> Iterator[tuple[str, os.stat_result]]:
@@ -172,7 +172,7 @@ def _is_ours(path: str, status: os.stat_result, places: Places) -> bool:
     return status.st_uid == _ROOT and path != os.fspath(places.queue)
 
 
-def _is_open_to_all(status: os.stat_result) -> bool:
+def _is_world_writable(status: os.stat_result) -> bool:
     is_kept = stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)
     return is_kept and bool(status.st_mode & stat.S_IWOTH)
 

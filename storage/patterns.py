@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-import reprlib
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from .metering import PATTERN_STEPS_SIZE
+from .wording import brief
 
 PATTERN_MEMORY_BYTES_MAX: Final = 1 << 20
 """What one compiled regular expression may take, its caches included."""
@@ -41,17 +41,8 @@ def compiled(pattern: str) -> Pattern:
         regexp = re2.compile(pattern.encode(), options)
     except re2.error as error:
         reason = error.args[0].decode(errors="replace")
-        text = f"broken regular expression {shown(pattern)}: {reason}"
+        text = f"broken regular expression {brief(pattern)}: {reason}"
         raise ValueError(text) from error
     except UnicodeEncodeError as error:
         raise ValueError("the regular expression is not valid Unicode") from error
     return Pattern(regexp.search, 1 + regexp.programsize // PATTERN_STEPS_SIZE)
-
-
-def shown(raw: object) -> str:
-    """A value from outside as an error text may show it: cut to a bearable length."""
-    return _SHORT.repr(raw)
-
-
-_SHORT = reprlib.Repr()
-_SHORT.maxstring = _SHORT.maxother = 60

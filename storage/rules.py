@@ -32,7 +32,7 @@ from .filters import (
 )
 from .filters import to_raw as filter_to_raw
 from .metering import Meter
-from .patterns import shown
+from .wording import brief
 
 PREDICATES_MAX: Final = 100
 """Most predicates in one rule."""
@@ -150,7 +150,7 @@ def parse_rule(raw: object, *, where: str = "") -> FilterRule:
     ``uuid`` and ``watermark`` must be there; all else has a default.
     """
     if not isinstance(raw, dict):
-        raise rule_error(where.rstrip(".") or "rule", f"expected an object, not {shown(raw)}")
+        raise rule_error(where.rstrip(".") or "rule", f"expected an object, not {brief(raw)}")
     valid_from = _time(raw.get("valid_from"), f"{where}valid_from")
     valid_until = _time(raw.get("valid_until"), f"{where}valid_until")
     if valid_from is not None and valid_until is not None and valid_from >= valid_until:
@@ -175,7 +175,7 @@ def check_window(rule: FilterRule) -> None:
     """
     for name, moment in (("valid_from", rule.valid_from), ("valid_until", rule.valid_until)):
         if moment is not None and not TIME_MIN <= moment <= TIME_MAX:
-            text = f"expected seconds since the epoch, up to the year 9999, not {shown(moment)}"
+            text = f"expected seconds since the epoch, up to the year 9999, not {brief(moment)}"
             raise rule_error(name, text)
 
 
@@ -189,7 +189,7 @@ def parse_rules(stored: Mapping[str, object]) -> ParsedRules:
     for place, (key, raw) in enumerate(stored.items()):
         name = raw.get("uuid", place) if isinstance(raw, dict) else place
         try:
-            rules[key] = parse_rule(raw, where=f"filters[{shown(name)}].")
+            rules[key] = parse_rule(raw, where=f"filters[{brief(name)}].")
         except errors.FilterRuleError as error:
             problems.append(error)
     return ParsedRules(rules, tuple(problems))
@@ -222,7 +222,7 @@ def parse_uuid(raw: object, *, where: str = "uuid") -> str:
     if not isinstance(raw, str) or not _UUID.fullmatch(raw):
         raise rule_error(
             where,
-            f"Unable to parse UUID {shown(raw)}; expected 8-4-4-4-12 lower-case hexadecimal digits",
+            f"Unable to parse UUID {brief(raw)}; expected 8-4-4-4-12 lower-case hexadecimal digits",
         )
     return raw
 
@@ -233,7 +233,8 @@ _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12
 def _non_negative(raw: object, where: str) -> int:
     if isinstance(raw, bool) or not isinstance(raw, int) or not 0 <= raw <= INTEGER_MAX:
         raise rule_error(
-            where, f"Invalid value for non-negative type '{shown(raw)}'; expected an integer >= 0"
+            where,
+            f"Invalid value for non-negative type '{brief(raw)}'; expected an integer >= 0",
         )
     return raw
 
@@ -242,7 +243,7 @@ def _time(raw: object, where: str) -> float | None:
     if raw is None:
         return None
     if isinstance(raw, bool) or not isinstance(raw, int | float) or not _is_finite(raw):
-        raise rule_error(where, f"expected a time in seconds since the epoch, not {shown(raw)}")
+        raise rule_error(where, f"expected a time in seconds since the epoch, not {brief(raw)}")
     return float(raw)
 
 
@@ -252,7 +253,7 @@ def _is_finite(number: float) -> bool:
 
 def _trail(raw: object, where: str) -> tuple[ReasonEntry, ...]:
     if not isinstance(raw, list | tuple):
-        raise rule_error(where, f"expected a list, not {shown(raw)}")
+        raise rule_error(where, f"expected a list, not {brief(raw)}")
     return tuple(_trail_entry(entry, f"{where}[{place}]") for place, entry in enumerate(raw))
 
 
@@ -263,7 +264,7 @@ def _trail_entry(raw: object, where: str) -> ReasonEntry:
         ):
             return source, text, when
         case _:
-            raise rule_error(where, f"expected [source, text, nanoseconds], not {shown(raw)}")
+            raise rule_error(where, f"expected [source, text, nanoseconds], not {brief(raw)}")
 
 
 # ---------------------------------------------------------------- actions
@@ -311,7 +312,7 @@ _NUMBER = re.compile(r"-?[0-9]{1,100}")
 
 def _no_action(raw: object, where: str) -> errors.FilterRuleError:
     known = ", ".join(ACTIONS)
-    return rule_error(where, f"malformed FilterAction JSON: {shown(raw)}; expected one of {known}")
+    return rule_error(where, f"malformed FilterAction JSON: {brief(raw)}; expected one of {known}")
 
 
 def _without_limit(arguments: Sequence[object] | None, where: str) -> None:
@@ -327,7 +328,7 @@ def _with_limit(arguments: Sequence[object] | None, where: str) -> int:
             raise rule_error(
                 where,
                 f"RATE_LIMIT argument must be a positive integer, as in"
-                f' ["RATE_LIMIT", 5], not {shown(arguments)}',
+                f' ["RATE_LIMIT", 5], not {brief(arguments)}',
             )
 
 
@@ -370,7 +371,7 @@ def compile_predicate(predicate: Predicate, watermark: int) -> PredicateTest:
 
 def _predicates(raw: object, where: str) -> tuple[Predicate, ...]:
     if not isinstance(raw, list | tuple):
-        raise rule_error(where, f"expected a list, not {shown(raw)}")
+        raise rule_error(where, f"expected a list, not {brief(raw)}")
     if len(raw) > PREDICATES_MAX:
         raise rule_error(where, f"a rule has at most {PREDICATES_MAX} predicates")
     return tuple(_predicate(entry, f"{where}[{place}]") for place, entry in enumerate(raw))
@@ -385,13 +386,13 @@ def _predicate(raw: object, where: str) -> Predicate:
             raise rule_error(
                 where,
                 f"malformed FilterPredicate: bad parameter list for '{name}' predicate:"
-                f" {shown(parameters)}; expected one of {known} and one expression",
+                f" {brief(parameters)}; expected one of {known} and one expression",
             )
         case _:
             raise rule_error(
                 where,
                 "malformed FilterPredicate: must be a list with the first entry being a string"
-                f" describing the predicate type, not {shown(raw)}",
+                f" describing the predicate type, not {brief(raw)}",
             )
 
 

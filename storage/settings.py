@@ -98,7 +98,7 @@ DESCRIPTORS_PER_JOB = 3
 PEERS_MAX = 1_000
 """Connections at one door above which further ones are told that there are too many."""
 
-DOOR_DESCRIPTORS_MAX = 2_200
+LISTENER_DESCRIPTORS_MAX = 2_200
 """Most descriptors of one door, whatever became of the handshakes; above, the door is deaf."""
 
 ACCEPTED_AT_ONCE = 32
@@ -329,7 +329,7 @@ class Places(msgspec.Struct, frozen=True):
         return self.run / "livelocks"
 
     @property
-    def rehearsals(self) -> Path:
+    def dry_runs(self) -> Path:
         """Files of jobs that are only rehearsed, in a folder for each process that does so."""
         return self.run / "rehearsals"
 
@@ -359,7 +359,7 @@ class Places(msgspec.Struct, frozen=True):
         return self.run / "socket"
 
     @property
-    def beacon(self) -> Path:
+    def endpoint_file(self) -> Path:
         """Written by a ready daemon: its pid, version and endpoints, as JSON."""
         return self.data / "daemon.json"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterable
 
 _SHOWN_CHARACTERS_MAX = 60
@@ -27,6 +28,15 @@ def shown(text: str) -> str:
     """The text in quotes, cut to a length that fits a sentence."""
     # Cut first: the quoted form of a huge text would be made only to be thrown away.
     return shortened(repr(text[: _SHOWN_CHARACTERS_MAX + 1]))
+
+
+def brief(raw: object) -> str:
+    """Any value from outside as an error text shows it, cut to a length that fits a sentence."""
+    return _SHORT.repr(raw)
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHOWN_CHARACTERS_MAX
 
 
 def shortened(text: str) -> str:

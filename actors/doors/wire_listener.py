@@ -160,7 +160,7 @@ class WireListener(PollingComponent):
             self.places.socket,
             remote=self.surroundings.remote_endpoint,
             keys=self.places.keys,
-            descriptors_max=None if budget is None else budget.door,
+            descriptors_max=None if budget is None else budget.listener,
         )
         for descriptor in self._router.filenos():
             self.mailbox.watch(descriptor)

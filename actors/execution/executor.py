@@ -579,7 +579,7 @@ def _fork_server(
     """A new fork server, and this end of the socket pair to it."""
     ours, theirs = channels.pair()
     command = [sys.executable, "-P", "-m", "ganger.actors.execution.template", template]
-    folders = (places.lock_files, places.rehearsals)
+    folders = (places.lock_files, places.dry_runs)
     with theirs:
         try:
             process = subprocess.Popen(

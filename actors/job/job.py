@@ -159,7 +159,7 @@ class JobActor:
         self._must_be_killed = False
         self._log_serial = job.last_log_serial
         self._body_bytes = len(go.body)
-        self._budget_or_none: job_bounds.Budget | None = None
+        self._budget_or_none: job_bounds.SizeBudget | None = None
         self._durable: messages.RecordState | None = None
         self._output: JobOutput | None = None
         self._output_limit = settings.OUTPUT_BYTES_MAX
@@ -252,10 +252,10 @@ class JobActor:
         raise opcodes.OperationError("OpResultError", text)
 
     @property
-    def _budget(self) -> job_bounds.Budget:
+    def _budget(self) -> job_bounds.SizeBudget:
         """The room for log and results; nobody asks for a job that has neither."""
         if self._budget_or_none is None:
-            self._budget_or_none = job_bounds.Budget(self._job, self._body_bytes)
+            self._budget_or_none = job_bounds.SizeBudget(self._job, self._body_bytes)
         return self._budget_or_none
 
     def _choose_group(self, *, is_own: bool) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ...storage import errors
-from ...storage.locks import Holding, LockMode, Owner, group_of, show, sort_key
+from ...storage.locks import LockMode, Owner, OwnerLocks, group_of, show, sort_key
 
 __all__ = ["Allocation", "LockIndex"]
 
@@ -91,7 +91,7 @@ class Allocation:
         self.revision = 0
         self._held: dict[Owner, dict[str, LockMode]] = {}
         self._highest: dict[Owner, str] = {}
-        self._holdings: dict[Owner, Holding] = {}
+        self._holdings: dict[Owner, OwnerLocks] = {}
 
     def __contains__(self, owner: Owner) -> bool:
         return owner in self._held
@@ -104,12 +104,12 @@ class Allocation:
         """What the owner holds, in no order."""
         return self._held.get(owner, {})
 
-    def holding(self, owner: Owner) -> Holding:
+    def holding(self, owner: Owner) -> OwnerLocks:
         """What the owner holds, in lock order. Kept at hand until it changes."""
         if owner not in self._holdings:
             held = self._held[owner]
             locks = tuple((lock, held[lock]) for lock in sorted(held, key=sort_key))
-            self._holdings[owner] = Holding(owner, locks)
+            self._holdings[owner] = OwnerLocks(owner, locks)
         return self._holdings[owner]
 
     def check_order(self, owner: Owner, wants: Wants) -> None:

@@ -7,7 +7,7 @@ once the new state is on disk.
 How it works
 ============
 
-**Holding** (``allocating``). Two owners conflict on a lock if one of them has it exclusively. A
+**OwnerLocks** (``allocating``). Two owners conflict on a lock if one of them has it exclusively. A
 lock set counts as each lock of its level. A request is all or nothing; it is *held up* by every
 owner whose locks conflict with what it wants.
 
@@ -459,7 +459,7 @@ class LockState:
             return (waiter.above,)
         return tuple(sorted(holding_up, key=_order))
 
-    # Holding.
+    # OwnerLocks.
 
     def _take(self, owner: Owner, changes: Changes) -> tuple[Owner, ...]:
         gave_back = self._apply(owner, _modes(changes))

@@ -62,7 +62,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     endpoints: list[str] = []
     """Where the doors are, filled in by the listeners."""
 
-    budget: descriptors.Budget | None = None
+    budget: descriptors.DescriptorBudget | None = None
     """Who may have how many descriptors; None: as the system's limit has it."""
     descriptors_before: int | None = None
     """The limit of descriptors that processes of jobs get; None: this process's."""

@@ -34,28 +34,28 @@ class Foothold:
 
     def announce(self, endpoints: list[str]) -> None:
         """Say where the daemon is, for clients that look for it."""
-        beacon = {
+        endpoint_file = {
             "pid": os.getpid(),
             "version": version(),
             "protocol": PROTOCOL,
             "endpoints": endpoints,
             "socket": os.fspath(self._places.socket),
         }
-        self._word = msgspec.json.encode(beacon)
-        documents.replace(self._places.beacon, self._word, flush=False)
+        self._word = msgspec.json.encode(endpoint_file)
+        documents.replace(self._places.endpoint_file, self._word, flush=False)
 
     def keep(self) -> None:
         """Put back what was deleted. `DirectoryLostError` if the queue directory is gone."""
         if self._lock.keep():
             self._log.warning("the lock file of the queue was deleted; it is back")
-        if self._word is None or os.path.lexists(self._places.beacon):
+        if self._word is None or os.path.lexists(self._places.endpoint_file):
             return
         # A disk that refuses now may not the next time.
         with suppress(errors.StorageError):
-            documents.replace(self._places.beacon, self._word, flush=False)
+            documents.replace(self._places.endpoint_file, self._word, flush=False)
             self._log.warning("daemon.json was deleted; it is back")
 
     def withdraw(self) -> None:
         """The daemon takes no more requests."""
         with suppress(FileNotFoundError):
-            self._places.beacon.unlink()
+            self._places.endpoint_file.unlink()

@@ -36,7 +36,7 @@ class FoundJob(msgspec.Struct, frozen=True, kw_only=True):
     depends: tuple[int, ...] = ()
 
 
-class Segment(msgspec.Struct, frozen=True, kw_only=True):
+class JournalSegment(msgspec.Struct, frozen=True, kw_only=True):
     """A segment of the journal. ``is_kept``: there is a copy of it in quarantine."""
 
     path: str
@@ -52,7 +52,7 @@ class Archival(msgspec.Struct, frozen=True):
     is_archived: bool
 
 
-class Beside(msgspec.Struct, frozen=True):
+class SpoolFile(msgspec.Struct, frozen=True):
     """A file beside a job (`spool`): its standard input, or its output."""
 
     path: str
@@ -76,7 +76,7 @@ class Facts(msgspec.Struct, kw_only=True):
     archivals: dict[int, Archival] = {}
     journaled_id: int = 0
     quarantined_id: int = 0
-    segments: list[Segment] = []
+    segments: list[JournalSegment] = []
     doubles: dict[int, bool] = {}
     """Whether the two files of a job in the queue and in the archive say the same."""
     locks: dict[str, int | None] = {}
@@ -87,15 +87,15 @@ class Facts(msgspec.Struct, kw_only=True):
     """What its owner may not read and write."""
     other_user: str | None = None
     """The owner of the queue, if it is not the user that looks."""
-    strangers: list[tuple[str, str]] = []
+    misowned: list[tuple[str, str]] = []
     """Paths of what does not belong to the owner of the queue, and to whom it does."""
-    open_to_all: list[str] = []
+    world_writable: list[str] = []
     """Where every user may write."""
     locks_problem: tuple[str, str] | None = None
     config_problem: tuple[str, str] | None = None
     rule_problems: list[tuple[str, str]] = []
     key_problems: list[tuple[str, str]] = []
-    beside: list[Beside] = []
+    beside: list[SpoolFile] = []
     temporaries: list[tuple[str, int | None]] = []
     quarantined: list[str] = []
     foreign: list[str] = []
@@ -133,7 +133,7 @@ def check(facts: Facts) -> list[Finding]:
         found += _leftovers(facts)
     found += _other_files(facts)
     places = {kind: place for place, kind in enumerate(Kind)}
-    closed = {*facts.closed, *(path for path, _ in facts.strangers)}
+    closed = {*facts.closed, *(path for path, _ in facts.misowned)}
     # What may not be read cannot be judged before that is mended.
     whole = {Kind.MODE, Kind.OWNER, Kind.OPEN_TO_ALL}
     known = (one for one in found if one.kind in whole or one.path not in closed)
@@ -176,13 +176,13 @@ def _owners(facts: Facts) -> Iterator[Finding]:
         yield Finding(Kind.OTHER_USER, facts.queue, f"belongs to {facts.other_user}")
     # After a copy by another user every file is: one line for each directory will do.
     groups: dict[tuple[str, str], list[str]] = {}
-    for path, owner in facts.strangers:
+    for path, owner in facts.misowned:
         groups.setdefault((path.rpartition("/")[0], owner), []).append(path)
     for (_, owner), paths in groups.items():
         more = wording.counted(len(paths) - 1, "other")
         beside = f", with {more} in its directory" if len(paths) > 1 else ""
         yield Finding(Kind.OWNER, paths[0], f"belongs to {owner}{beside}")
-    for path in facts.open_to_all:
+    for path in facts.world_writable:
         yield Finding(Kind.OPEN_TO_ALL, path, "every user may write into it")
 
 
@@ -350,7 +350,7 @@ def _beside(facts: Facts) -> Iterator[Finding]:
             yield Finding(Kind.SPOOL_MISPLACED, file.path, f"job {file.job_id} is archived")
 
 
-def _damage_beside(file: Beside, facts: Facts) -> Iterator[Finding]:
+def _damage_beside(file: SpoolFile, facts: Facts) -> Iterator[Finding]:
     if file.problem is not None:
         yield Finding(Kind.OUTPUT_DAMAGED, file.path, file.problem)
     elif file.damage and file.job_id not in facts.living:

@@ -11,7 +11,7 @@ import enum
 import msgspec
 
 
-class Remedy(enum.StrEnum):
+class FindingRemedy(enum.StrEnum):
     """Who does something about a finding."""
 
     REPAIR = "repair"
@@ -68,11 +68,11 @@ class KindInfo(msgspec.Struct, frozen=True):
     """What a kind of finding means, who does something about it, and what is done."""
 
     meaning: str
-    remedy: Remedy
+    remedy: FindingRemedy
     how: str
 
 
-_R, _O, _N = Remedy.REPAIR, Remedy.OPERATOR, Remedy.NONE
+_R, _O, _N = FindingRemedy.REPAIR, FindingRemedy.OPERATOR, FindingRemedy.NONE
 
 KINDS: dict[Kind, KindInfo] = {
     Kind.VERSION_MISSING: KindInfo(
@@ -233,7 +233,7 @@ class Finding(msgspec.Struct, frozen=True):
     job_id: int | None = None
 
     @property
-    def remedy(self) -> Remedy:
+    def remedy(self) -> FindingRemedy:
         """Who does something about it."""
         return KINDS[self.kind].remedy
 

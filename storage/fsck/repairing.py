@@ -17,7 +17,7 @@ import msgspec
 from .. import documents, errors, lock_files
 from ..queue_files import job_files, journal, replay, spool
 from .checking import check, highest_id, serial
-from .findings import Finding, Kind, Remedy
+from .findings import Finding, FindingRemedy, Kind
 from .survey import survey
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ ROUNDS_MAX = 5
 """Most times that the directory is looked at again: one repair may bring another to light."""
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class RepairStep(msgspec.Struct, frozen=True):
     """What came of one repair: what was done, or why it could not be."""
 
     finding: Finding
@@ -46,7 +46,7 @@ class Result(msgspec.Struct):
     findings: list[Finding]
 
 
-def repair(places: Places, told: Callable[[Outcome], None], tell: Tell) -> Result:
+def repair(places: Places, told: Callable[[RepairStep], None], tell: Tell) -> Result:
     """Repair what can be repaired, until nothing more can; ``told`` hears of each step.
 
     ``tell`` is that of `survey`.
@@ -57,14 +57,14 @@ def repair(places: Places, told: Callable[[Outcome], None], tell: Tell) -> Resul
         todo = [
             one
             for one in result.findings
-            if one.remedy is Remedy.REPAIR and (one.kind, one.path) not in failed
+            if one.remedy is FindingRemedy.REPAIR and (one.kind, one.path) not in failed
         ]
         if not todo:
             break
-        for outcome in _repair(places, result.facts, todo):
-            told(outcome)
-            if outcome.error is not None:
-                failed.add((outcome.finding.kind, outcome.finding.path))
+        for step in _repair(places, result.facts, todo):
+            told(step)
+            if step.error is not None:
+                failed.add((step.finding.kind, step.finding.path))
         result = _look(places, tell)
     return result
 
@@ -74,15 +74,15 @@ def _look(places: Places, tell: Tell) -> Result:
     return Result(facts, check(facts))
 
 
-def _repair(places: Places, facts: Facts, findings: list[Finding]) -> Iterator[Outcome]:
+def _repair(places: Places, facts: Facts, findings: list[Finding]) -> Iterator[RepairStep]:
     repairer = _Repairer(places, facts)
     for finding in findings:
         try:
             action = ACTIONS[finding.kind](repairer, finding)
         except errors.StorageError as error:
-            yield Outcome(finding, error=error.text)
+            yield RepairStep(finding, error=error.text)
         else:
-            yield Outcome(finding, action)
+            yield RepairStep(finding, action)
     # What was moved and written without a flush of its own.
     try:
         journal.flush_file_system(places.queue)
@@ -109,7 +109,7 @@ class _Repairer:
         self.directory = job_files.QueueDirectory(places)
 
     @functools.cached_property
-    def said(self) -> replay.Journaled:
+    def journaled(self) -> replay.JournalContent:
         """What the journal says."""
         return replay.read_journal(journal.Journal(self.places.journal))
 
@@ -137,7 +137,7 @@ class _Repairer:
 
     def bring_up(self, finding: Finding) -> str:
         assert finding.job_id is not None
-        state = self.said.states[finding.job_id]
+        state = self.journaled.states[finding.job_id]
         _, body = replay.newest(self.directory, finding.job_id, state)
         assert body is state[1], "the journal was ahead"
         old = self._put_torn_aside(finding)
@@ -147,7 +147,9 @@ class _Repairer:
     def archive(self, finding: Finding) -> str:
         assert finding.job_id is not None
         old = self._put_torn_aside(finding)
-        replay.archive_again(self.directory, finding.job_id, self.said.archived[finding.job_id])
+        replay.archive_again(
+            self.directory, finding.job_id, self.journaled.archived[finding.job_id]
+        )
         return f"moved into the archive{old}"
 
     def _put_torn_aside(self, finding: Finding) -> str:

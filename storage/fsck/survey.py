@@ -26,7 +26,15 @@ from .. import (
     settings,
 )
 from ..queue_files import inodes, job_files, journal, output_files, replay, spool
-from .checking import Archival, Beside, Facts, FoundJob, Segment, is_torn_version, vouched_id
+from .checking import (
+    Archival,
+    Facts,
+    FoundJob,
+    JournalSegment,
+    SpoolFile,
+    is_torn_version,
+    vouched_id,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -67,7 +75,7 @@ def survey(places: Places, tell: Tell = _nobody) -> Facts:
 
 def require_queue(places: Places) -> None:
     """Raise `DataDirectoryError` if there is no queue directory."""
-    ownership.require_known(places.queue)
+    ownership.require_readable(places.queue)
     if not places.queue.is_dir():
         raise errors.DataDirectoryError(f"{places.queue}: there is no queue directory")
 
@@ -142,7 +150,7 @@ class _Survey:
             spooled = spool.parse_name(name)
             if spooled is not None:
                 is_archived = folder != self._queue
-                beside = Beside(path, spooled.job_id, is_archived=is_archived)
+                beside = SpoolFile(path, spooled.job_id, is_archived=is_archived)
                 self.facts.beside.append(
                     _with_damage(beside) if spooled.op_index is None else beside
                 )
@@ -167,24 +175,24 @@ class _Survey:
         ]
         if any(segment.problem is not None for segment in self.facts.segments):
             return
-        said = replay.read_journal(kept)
-        self.facts.journaled_id = said.last_id
-        for job_id, (serial, body) in said.states.items():
+        journaled = replay.read_journal(kept)
+        self.facts.journaled_id = journaled.last_id
+        for job_id, (serial, body) in journaled.states.items():
             found = self._job(job_id, os.fspath(self._places.journal), body)
             # The serial of the record counts, as in a replay.
             self.facts.states[job_id] = msgspec.structs.replace(found, serial=serial)
-        for job_id, state in said.archived.items():
+        for job_id, state in journaled.archived.items():
             is_archived = replay.is_whole(self._read_archived(job_id), job_id)
             self.facts.archivals[job_id] = Archival(state is not None, is_archived)
 
-    def _segment(self, path: Path) -> Segment:
+    def _segment(self, path: Path) -> JournalSegment:
         try:
             data = _read_plain(os.fspath(path))
         except errors.StorageError as error:
-            return Segment(path=os.fspath(path), problem=_without_path(error, path))
+            return JournalSegment(path=os.fspath(path), problem=_without_path(error, path))
         tail = journal.tail(data, path)
         is_kept = tail is not None and tail.has_records and self._is_kept(path.name, data)
-        return Segment(path=os.fspath(path), tail=tail, is_kept=is_kept)
+        return JournalSegment(path=os.fspath(path), tail=tail, is_kept=is_kept)
 
     def _is_kept(self, name: str, data: bytes) -> bool:
         copies = (
@@ -304,10 +312,10 @@ class _Survey:
             return
         if owner != os.geteuid():
             self.facts.other_user = ownership.user(owner)
-        found = ownership.strangers(self._places, owner)
+        found = ownership.misowned_paths(self._places, owner)
         names = {uid: ownership.user(uid) for uid in {uid for _, uid in found}}
-        self.facts.strangers = [(path, names[uid]) for path, uid in found]
-        self.facts.open_to_all = ownership.open_paths(self._places)
+        self.facts.misowned = [(path, names[uid]) for path, uid in found]
+        self.facts.world_writable = ownership.world_writable_paths(self._places)
 
 
 def _is_closed(path: str) -> bool:
@@ -372,7 +380,7 @@ def _without_path(error: errors.GangerError, path: str | os.PathLike[str]) -> st
     return error.text.removeprefix(f"{os.fspath(path)}: ")
 
 
-def _with_damage(output: Beside) -> Beside:
+def _with_damage(output: SpoolFile) -> SpoolFile:
     try:
         return msgspec.structs.replace(output, damage=output_files.damage(output.path))
     except errors.StorageError as error:

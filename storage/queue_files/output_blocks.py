@@ -114,7 +114,7 @@ class Packer:
         return raw
 
 
-class Found(msgspec.Struct, frozen=True):
+class ScanResult(msgspec.Struct, frozen=True):
     """What is in a part of the file: blocks, and bytes between them that are none.
 
     ``end``: where to read on. What lies behind it is not there yet, or no block.
@@ -126,7 +126,7 @@ class Found(msgspec.Struct, frozen=True):
     end: int
 
 
-def find_blocks(data: bytes | memoryview, place: int) -> Found:
+def find_blocks(data: bytes | memoryview, place: int) -> ScanResult:
     """The whole blocks in ``data``, which lies at ``place`` of the file."""
     view = memoryview(data)
     blocks: list[Block] = []
@@ -142,7 +142,7 @@ def find_blocks(data: bytes | memoryview, place: int) -> Found:
             block = after
         blocks.append(block)
         at = block.end - place
-    return Found(blocks, damaged, place + at)
+    return ScanResult(blocks, damaged, place + at)
 
 
 def _block_at(view: memoryview, at: int, place: int) -> Block | None:

@@ -24,7 +24,7 @@ State = tuple[int, bytes]
 """The serial of a job's state, and the text of its file."""
 
 
-class Journaled(msgspec.Struct):
+class JournalContent(msgspec.Struct):
     """What the journal says: the newest state of each job, and the last id handed out."""
 
     states: dict[int, State]
@@ -32,30 +32,30 @@ class Journaled(msgspec.Struct):
     last_id: int
 
 
-def read_journal(queue_journal: Journal) -> Journaled:
+def read_journal(queue_journal: Journal) -> JournalContent:
     """The newest state of each job in the journal."""
-    said = Journaled({}, {}, 0)
+    journaled = JournalContent({}, {}, 0)
     for record in queue_journal.replay():
         match record:
             case journal.SegmentBegun():
-                said.last_id = max(said.last_id, record.last_id)
+                journaled.last_id = max(journaled.last_id, record.last_id)
             case journal.JobsStored():
                 for job_id, serial, body in record.jobs:
-                    _note(said, job_id, serial, body)
+                    _note(journaled, job_id, serial, body)
             case journal.StateStored():
-                _note(said, record.job_id, record.serial, record.body)
+                _note(journaled, record.job_id, record.serial, record.body)
             case journal.JobArchived():
                 # A job archived once more, for two who asked at the same time, adds nothing.
-                known = said.archived.get(record.job_id)
-                said.archived[record.job_id] = said.states.pop(record.job_id, known)
-    return said
+                known = journaled.archived.get(record.job_id)
+                journaled.archived[record.job_id] = journaled.states.pop(record.job_id, known)
+    return journaled
 
 
-def _note(said: Journaled, job_id: int, serial: int, body: bytes) -> None:
-    said.last_id = max(said.last_id, job_id)
-    known = said.states.get(job_id)
+def _note(journaled: JournalContent, job_id: int, serial: int, body: bytes) -> None:
+    journaled.last_id = max(journaled.last_id, job_id)
+    known = journaled.states.get(job_id)
     if known is None or serial > known[0]:
-        said.states[job_id] = (serial, body)
+        journaled.states[job_id] = (serial, body)
 
 
 def is_ahead(journaled: int | None, in_file: int | None) -> bool:
@@ -99,16 +99,18 @@ def archive_again(directory: QueueDirectory, job_id: int, state: State | None) -
     directory.archive(job_id)
 
 
-def write_anew(directory: QueueDirectory, said: Journaled, left_out: Container[int]) -> None:
+def write_anew(
+    directory: QueueDirectory, journaled: JournalContent, left_out: Container[int]
+) -> None:
     """Write every file that the journal covers once more: what is on the disk is in doubt.
 
     A failed flush leaves pages that can be read, are not on the disk, and count as clean: only
     what is written again is flushed again. ``left_out`` are jobs whose files others write.
     """
-    for job_id, state in said.states.items():
+    for job_id, state in journaled.states.items():
         if job_id not in left_out:
             write_file_anew(directory, job_id, state)
-    for job_id, archived in said.archived.items():
+    for job_id, archived in journaled.archived.items():
         if archived is not None:
             _write_archived_anew(directory, job_id, archived)
 

@@ -15,7 +15,7 @@ from ganger.cli import fsck, main
 from ganger.storage import documents, lock_files
 from ganger.storage.fsck import survey
 from ganger.storage.fsck.findings import Finding, Kind
-from ganger.storage.fsck.repairing import Outcome
+from ganger.storage.fsck.repairing import RepairStep
 
 GANETI = Path(__file__).parents[1] / "compatibility" / "data"
 SERIAL = "says 156, but ids up to 200 were given"
@@ -135,7 +135,7 @@ def test_programs_are_told_the_same_in_json(
 
 def test_a_repair_that_failed_says_why() -> None:
     finding = Finding(Kind.TEMPORARY, "/q/.tmp-x", "the write was not finished")
-    told = fsck._outcome_line(Outcome(finding, error="/q/.tmp-x: Is a directory"))
+    told = fsck._step_line(RepairStep(finding, error="/q/.tmp-x: Is a directory"))
     assert told == "not repaired: /q/.tmp-x: /q/.tmp-x: Is a directory"
 
 

@@ -26,7 +26,7 @@ from ganger.actors.queue.job_queue import JobQueue
 from ganger.actors.rules.filter_evaluator import FilterEvaluator
 from ganger.storage import jobs
 from ganger.storage.fsck import checking, repairing, survey
-from ganger.storage.fsck.findings import KINDS, Remedy
+from ganger.storage.fsck.findings import KINDS, FindingRemedy
 from ganger.storage.jobs import JobStatus
 from ganger.storage.queue_files import job_files, journal
 from ganger.transport import messages
@@ -196,7 +196,7 @@ def test_a_check_tells_what_the_next_start_will_do_and_a_repair_does_it(
     findings = checking.check(survey.survey(stage.places))
     assert sorted({str(finding.kind) for finding in findings}) == told["findings"]
     result = repairing.repair(stage.places, lambda _: None, lambda _done, _total: None)
-    assert {KINDS[finding.kind].remedy for finding in result.findings} == {Remedy.NONE}
+    assert {KINDS[finding.kind].remedy for finding in result.findings} == {FindingRemedy.NONE}
     queue = stage.start(JobQueue)
     assert listed(queue) == told["jobs"]
     assert sorted(map(int, listed(queue, archived=True))) == told["archived"]

@@ -110,7 +110,7 @@ def test_no_second_daemon_starts_beside_one_whose_files_are_gone(tmp_path: Path)
         pid = daemon.pid()
         with daemon.client() as client:
             job_id, fifo = start_gated(daemon, client)
-        for file in (daemon.places.queue / "lock", daemon.places.beacon):
+        for file in (daemon.places.queue / "lock", daemon.places.endpoint_file):
             file.unlink()
         second = daemon.run("daemon", check=False)
         assert second.returncode == 70

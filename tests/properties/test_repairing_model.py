@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ganger.actors.queue import recovery
 from ganger.storage import jobs, settings
 from ganger.storage.fsck import checking, repairing, survey
-from ganger.storage.fsck.findings import Remedy
+from ganger.storage.fsck.findings import FindingRemedy
 from ganger.storage.jobs import JobStatus
 from ganger.storage.queue_files import job_files
 from ganger.storage.queue_files.job_files import QueueDirectory
@@ -95,7 +95,7 @@ def write(places: settings.Places, found: list[History]) -> None:
     kept.close()
 
 
-class Outcome(NamedTuple):
+class RepairStep(NamedTuple):
     """What a daemon makes of a directory."""
 
     jobs: dict[int, tuple[str, str, int]]
@@ -105,12 +105,12 @@ class Outcome(NamedTuple):
     archive: dict[int, bytes]
 
 
-def start(places: settings.Places) -> Outcome:
+def start(places: settings.Places) -> RepairStep:
     """Load the directory as a daemon does; unreadable files are not part of the outcome."""
     directory = QueueDirectory(places)
     loaded = recovery.load(directory, Journal(places.journal), "/run/daemon")
     table = {row.id: (row.phase.name, str(row.status), row.serial) for row in loaded.table}
-    return Outcome(
+    return RepairStep(
         table,
         [job.id for job in loaded.died],
         loaded.last_id,
@@ -136,7 +136,7 @@ def test_a_daemon_finds_the_same_with_and_without_a_repair(found: list[History])
         after = {path: path.read_bytes() for path in plain.queue.rglob("*") if path.is_file()}
         assert before == after
         result = repairing.repair(repaired, lambda _: None, lambda _done, _total: None)
-        assert {one.remedy for one in result.findings} <= {Remedy.NONE}
+        assert {one.remedy for one in result.findings} <= {FindingRemedy.NONE}
         assert start(repaired) == start(plain)
         for job_id, history in enumerate(found, start=1):
             check_that_nothing_is_lost(repaired, job_id, history)

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from ganger.storage import errors, job_bounds, jobs, settings
-from ganger.storage.job_bounds import Budget
+from ganger.storage.job_bounds import SizeBudget
 from ganger.storage.jobs import LogEntry, OpcodeEntry
 from ganger.transport import frames, messages
 
@@ -22,8 +22,8 @@ def job(*inputs: dict[str, Any], **fields: Any) -> jobs.Job:
     return jobs.Job(id=7, ops=ops, **fields)
 
 
-def budget(made: jobs.Job) -> Budget:
-    return Budget(made, len(jobs.encode_job(made)))
+def budget(made: jobs.Job) -> SizeBudget:
+    return SizeBudget(made, len(jobs.encode_job(made)))
 
 
 def size(value: object) -> int:

@@ -10,12 +10,12 @@ import pytest
 
 from ganger.storage import errors, locks
 from ganger.storage.locks import (
-    Holding,
     LockChange,
     LockLevel,
     LockMode,
     LocksFile,
     Owner,
+    OwnerLocks,
     Pending,
     decode_locks,
     encode_locks,
@@ -143,7 +143,7 @@ def test_a_recorded_locks_file_is_read_and_written_back_byte_for_byte() -> None:
 def test_requests_in_a_locks_file_may_release() -> None:
     owner = Owner("thread", "/l/a", 1)
     file = LocksFile(
-        (Holding(owner, (("node/u", LockMode.SHARED),)),),
+        (OwnerLocks(owner, (("node/u", LockMode.SHARED),)),),
         (Pending(-3, owner, (("node/u", LockChange.RELEASE),)),),
     )
     assert encode_locks(file) == (

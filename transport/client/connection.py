@@ -21,7 +21,7 @@ ITEMS_MAX = 256
 """Most frames taken in before due work is looked at."""
 
 
-class Beacon(msgspec.Struct, frozen=True, kw_only=True):
+class EndpointFile(msgspec.Struct, frozen=True, kw_only=True):
     """What a ready daemon writes into its data directory."""
 
     pid: int
@@ -32,16 +32,16 @@ class Beacon(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Whereabouts:
-    """Where the daemon is now: at a fixed endpoint, or where its beacon says."""
+    """Where the daemon is now: at a fixed endpoint, or where its endpoint file says."""
 
     def __init__(self, data: str | os.PathLike[str] | None, endpoint: str | None) -> None:
         self._endpoint = endpoint
-        self._beacon = settings.places(data).beacon
+        self._endpoint_file = settings.places(data).endpoint_file
         start = "ganger up"
         if data is not None:
-            start = f"GANGER_DATA={shlex.quote(os.fspath(self._beacon.parent))} {start}"
+            start = f"GANGER_DATA={shlex.quote(os.fspath(self._endpoint_file.parent))} {start}"
         self.unreachable = (
-            f"no daemon answers for data directory {self._beacon.parent}; start one: {start}"
+            f"no daemon answers for data directory {self._endpoint_file.parent}; start one: {start}"
             if endpoint is None
             else f"no daemon answers at {endpoint}"
         )
@@ -51,13 +51,15 @@ class Whereabouts:
         """Where to connect to; None if no daemon has left word, or a loss of power has torn it."""
         if self._endpoint is not None:
             return self._endpoint
-        data = documents.read(self._beacon)
+        data = documents.read(self._endpoint_file)
         if data is None:
             return None
         try:
-            socket = msgspec.json.decode(data, type=Beacon).socket
+            socket = msgspec.json.decode(data, type=EndpointFile).socket
         except msgspec.ValidationError as error:
-            raise errors.StorageError(f"{self._beacon}: no daemon wrote this: {error}") from error
+            raise errors.StorageError(
+                f"{self._endpoint_file}: no daemon wrote this: {error}"
+            ) from error
         except msgspec.DecodeError:
             # It was never flushed. The next daemon writes it anew.
             return None

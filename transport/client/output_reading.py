@@ -89,7 +89,7 @@ class OutputReading:
         """Nothing more will come: a rest that is no block was torn off by a crash."""
         return [self._damage(self._known)] if self._place < self._known else []
 
-    def _chunks(self, found: output_blocks.Found) -> list[OutputChunk]:
+    def _chunks(self, found: output_blocks.ScanResult) -> list[OutputChunk]:
         damaged = dict(found.damaged)
         chunks = []
         for block in found.blocks:

@@ -53,7 +53,7 @@ class WatchedExecutor(executor.Executor):
         self._attachments = {}
         self._servers = {}
         self._places = types.SimpleNamespace(
-            lock_files=folder, former_lock_files=folder / "former", rehearsals=folder
+            lock_files=folder, former_lock_files=folder / "former", dry_runs=folder
         )
         self.surroundings = types.SimpleNamespace(descriptors_before=None)  # type: ignore[assignment]
 

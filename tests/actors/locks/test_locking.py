@@ -11,12 +11,12 @@ import pytest
 from ganger.actors.locks.locking import LockState, LockView, Outcome
 from ganger.storage import errors
 from ganger.storage.locks import (
-    Holding,
     LockChange,
     LockLevel,
     LockMode,
     LocksFile,
     Owner,
+    OwnerLocks,
     Pending,
     decode_locks,
 )
@@ -742,8 +742,8 @@ def test_what_could_be_served_is_served_as_the_state_is_restored() -> None:
 @pytest.mark.parametrize(
     "file",
     [
-        LocksFile((Holding(job(1), ((A, EXCLUSIVE),)), Holding(job(2), ((NODES, SHARED),)))),
-        LocksFile((Holding(job(1), ((A, SHARED), (A, SHARED))),)),
+        LocksFile((OwnerLocks(job(1), ((A, EXCLUSIVE),)), OwnerLocks(job(2), ((NODES, SHARED),)))),
+        LocksFile((OwnerLocks(job(1), ((A, SHARED), (A, SHARED))),)),
         LocksFile((), (Pending(0, job(1), ()), Pending(1, job(1), ()))),
     ],
 )

@@ -32,30 +32,30 @@ def foothold_of_this_process(places: settings.Places) -> Iterator[Foothold]:
 
 def test_a_deleted_word_is_written_again(foothold: Foothold, places: settings.Places) -> None:
     foothold.announce(["ipc:///somewhere"])
-    word = places.beacon.read_bytes()
+    word = places.endpoint_file.read_bytes()
     assert json.loads(word)["pid"] == os.getpid()
     with capture_logs() as lines:
         foothold.keep()
         assert lines == []
-        places.beacon.unlink()
+        places.endpoint_file.unlink()
         foothold.keep()
         foothold.keep()
     assert [line["event"] for line in lines] == ["daemon.json was deleted; it is back"]
-    assert places.beacon.read_bytes() == word
+    assert places.endpoint_file.read_bytes() == word
 
 
 def test_nothing_is_said_before_the_daemon_is_ready(
     foothold: Foothold, places: settings.Places
 ) -> None:
     foothold.keep()
-    assert not places.beacon.exists()
+    assert not places.endpoint_file.exists()
 
 
 def test_a_disk_that_refuses_is_asked_again(
     foothold: Foothold, places: settings.Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     foothold.announce([])
-    places.beacon.unlink()
+    places.endpoint_file.unlink()
     with monkeypatch.context() as patch:
         refuse = errors.StorageError("No space left on device")
 
@@ -64,9 +64,9 @@ def test_a_disk_that_refuses_is_asked_again(
 
         patch.setattr("ganger.storage.documents.replace", replace)
         foothold.keep()
-    assert not places.beacon.exists()
+    assert not places.endpoint_file.exists()
     foothold.keep()
-    assert places.beacon.exists()
+    assert places.endpoint_file.exists()
 
 
 def test_the_lock_file_is_put_back(foothold: Foothold, places: settings.Places) -> None:
@@ -93,4 +93,4 @@ def test_who_goes_takes_its_word_along(foothold: Foothold, places: settings.Plac
     foothold.announce([])
     foothold.withdraw()
     foothold.withdraw()
-    assert not places.beacon.exists()
+    assert not places.endpoint_file.exists()

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from ganger.storage.fsck import checking
-from ganger.storage.fsck.checking import Archival, Beside, Facts, FoundJob, Segment
-from ganger.storage.fsck.findings import KINDS, Finding, Kind, Remedy
+from ganger.storage.fsck.checking import Archival, Facts, FoundJob, JournalSegment, SpoolFile
+from ganger.storage.fsck.findings import KINDS, Finding, FindingRemedy, Kind
 from ganger.storage.jobs import JobStatus
 from ganger.storage.queue_files.journal import Tail
 
@@ -49,8 +49,8 @@ def at(kind: str, place: str) -> list[tuple[str, str]]:
     return [(kind, f"{QUEUE}/{place}")]
 
 
-def segment(**said: Any) -> Segment:
-    return Segment(path=f"{QUEUE}/journal/00000001.journal", **said)
+def segment(**said: Any) -> JournalSegment:
+    return JournalSegment(path=f"{QUEUE}/journal/00000001.journal", **said)
 
 
 LOST = Archival(is_journaled=False, is_archived=False)
@@ -71,19 +71,19 @@ CASES: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
     # Users.
     "a queue of another user": ({"other_user": "al (uid 7)"}, [("other-user", "/q")]),
     "a job file of another user": (
-        {"strangers": [("/q/job-3", "al (uid 7)")], "jobs": [torn()]},
+        {"misowned": [("/q/job-3", "al (uid 7)")], "jobs": [torn()]},
         at("owner", "job-3"),
     ),
     "many files of another user": (
-        {"strangers": [(f"/q/job-{number}", "al (uid 7)") for number in range(9)]},
+        {"misowned": [(f"/q/job-{number}", "al (uid 7)") for number in range(9)]},
         at("owner", "job-0"),
     ),
     "files of two other users": (
-        {"strangers": [("/q/job-1", "al (uid 7)"), ("/q/job-2", "bo (uid 8)")]},
+        {"misowned": [("/q/job-1", "al (uid 7)"), ("/q/job-2", "bo (uid 8)")]},
         [*at("owner", "job-1"), *at("owner", "job-2")],
     ),
     "a file into which everybody may write": (
-        {"open_to_all": ["/q/job-3"]},
+        {"world_writable": ["/q/job-3"]},
         at("open-to-all", "job-3"),
     ),
     # Ids.
@@ -281,9 +281,9 @@ CASES: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
             "jobs": [job()],
             "archived": [archived(4)],
             "beside": [
-                Beside("/q/spool/job-3-input-0", 3),
-                Beside("/q/spool/job-3-output", 3),
-                Beside("/q/archive/0/spool/job-4-output", 4, is_archived=True),
+                SpoolFile("/q/spool/job-3-input-0", 3),
+                SpoolFile("/q/spool/job-3-output", 3),
+                SpoolFile("/q/archive/0/spool/job-4-output", 4, is_archived=True),
             ],
         },
         [],
@@ -291,42 +291,45 @@ CASES: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
     "output of which a part is damaged": (
         {
             "jobs": [job()],
-            "beside": [Beside("/q/spool/job-3-output", 3, damage=[(5, 9), (20, 21)])],
+            "beside": [SpoolFile("/q/spool/job-3-output", 3, damage=[(5, 9), (20, 21)])],
         },
         at("output-damaged", "spool/job-3-output"),
     ),
     "output that is no file": (
-        {"jobs": [job()], "beside": [Beside("/q/spool/job-3-output", 3, problem="Is a directory")]},
+        {
+            "jobs": [job()],
+            "beside": [SpoolFile("/q/spool/job-3-output", 3, problem="Is a directory")],
+        },
         at("output-damaged", "spool/job-3-output"),
     ),
     "input of a job that is nowhere": (
-        {"beside": [Beside("/q/spool/job-3-input-0", 3)]},
+        {"beside": [SpoolFile("/q/spool/job-3-input-0", 3)]},
         at("spool-orphan", "spool/job-3-input-0"),
     ),
     "output beside live jobs of one that is archived": (
-        {"archived": [archived()], "beside": [Beside("/q/spool/job-3-output", 3)]},
+        {"archived": [archived()], "beside": [SpoolFile("/q/spool/job-3-output", 3)]},
         at("spool-misplaced", "spool/job-3-output"),
     ),
     "output in the archive of a job that is live": (
         {
             "jobs": [job()],
-            "beside": [Beside("/q/archive/0/spool/job-3-output", 3, is_archived=True)],
+            "beside": [SpoolFile("/q/archive/0/spool/job-3-output", 3, is_archived=True)],
         },
         at("spool-misplaced", "archive/0/spool/job-3-output"),
     ),
     "input of a job that only the journal knows": (
-        {"states": state(1), "beside": [Beside("/q/spool/job-3-input-0", 3)]},
+        {"states": state(1), "beside": [SpoolFile("/q/spool/job-3-input-0", 3)]},
         at("journal-ahead", "job-3"),
     ),
     "output of a job that was put into the wrong place": (
         {
             "jobs": [job(3, path="/q/job-03", is_in_place=False)],
-            "beside": [Beside("/q/spool/job-3-output", 3)],
+            "beside": [SpoolFile("/q/spool/job-3-output", 3)],
         },
         at("misplaced", "job-03"),
     ),
     "output of a job whose process lives": (
-        {"alive": {LOCK}, "locks": {LOCK: 7}, "beside": [Beside("/q/spool/job-3-output", 3)]},
+        {"alive": {LOCK}, "locks": {LOCK: 7}, "beside": [SpoolFile("/q/spool/job-3-output", 3)]},
         [("lock-unknown", LOCK)],
     ),
     # Lock files and the rest.
@@ -402,7 +405,7 @@ def test_findings_are_told_in_the_order_in_which_they_are_repaired() -> None:
 
 
 def test_damaged_output_is_told_in_bytes_unless_it_is_being_written() -> None:
-    beside = Beside("/q/spool/job-3-output", 3, damage=[(5, 9), (20, 21)])
+    beside = SpoolFile("/q/spool/job-3-output", 3, damage=[(5, 9), (20, 21)])
     [finding] = checking.check(facts(jobs=[job()], beside=[beside]))
     assert finding.what == "5 bytes of it cannot be read, the first at byte 5"
     running = job(3, RUNNING, lock_file=LOCK)
@@ -414,7 +417,7 @@ def test_a_finding_names_the_job_and_what_is_wrong() -> None:
     assert finding == Finding(
         Kind.JOURNAL_AHEAD, "/q/job-3", "not a job; the journal has state 4", 3
     )
-    assert finding.remedy is Remedy.REPAIR
+    assert finding.remedy is FindingRemedy.REPAIR
     assert finding.how.startswith("writes the file")
 
 

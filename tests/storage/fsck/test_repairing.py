@@ -11,7 +11,7 @@ import pytest
 
 from ganger.storage import errors, jobs, lock_files, ownership, settings
 from ganger.storage.fsck import checking, repairing, survey
-from ganger.storage.fsck.findings import KINDS, Kind, Remedy
+from ganger.storage.fsck.findings import KINDS, FindingRemedy, Kind
 from ganger.storage.jobs import JobStatus
 from ganger.storage.queue_files import job_files, journal, output_blocks
 from ganger.storage.queue_files.journal import (
@@ -79,9 +79,9 @@ class Damaged:
     def kinds(self) -> list[Kind]:
         return [finding.kind for finding in checking.check(survey.survey(self.places))]
 
-    def repair(self) -> tuple[list[repairing.Outcome], list[Kind]]:
+    def repair(self) -> tuple[list[repairing.RepairStep], list[Kind]]:
         """What was done, and what is found then."""
-        outcomes: list[repairing.Outcome] = []
+        outcomes: list[repairing.RepairStep] = []
         result = repairing.repair(self.places, outcomes.append, lambda _done, _total: None)
         return outcomes, [finding.kind for finding in result.findings]
 
@@ -288,7 +288,7 @@ def test_a_directory_in_order_is_clean(disk: Damaged) -> None:
 
 
 def test_everything_that_can_be_repaired_is_damaged_here_and_has_its_action() -> None:
-    repairable = {kind for kind, info in KINDS.items() if info.remedy is Remedy.REPAIR}
+    repairable = {kind for kind, info in KINDS.items() if info.remedy is FindingRemedy.REPAIR}
     assert set(repairing.ACTIONS) == repairable
     assert set().union(*DAMAGES.values()) == repairable
 
@@ -311,7 +311,7 @@ def test_damage_is_repaired_and_a_second_repair_does_nothing(
     outcomes, left = disk.repair()
     assert all(outcome.error is None and outcome.action for outcome in outcomes)
     assert {outcome.finding.kind for outcome in outcomes} >= DAMAGES[damage]
-    assert {KINDS[kind].remedy for kind in left} <= {Remedy.NONE}
+    assert {KINDS[kind].remedy for kind in left} <= {FindingRemedy.NONE}
     repaired = disk.content()
     assert disk.repair() == ([], left)
     assert disk.content() == repaired
@@ -440,7 +440,7 @@ def test_what_is_for_people_to_decide_is_left_alone(
     path.write_bytes(data)
     assert kind in disk.kinds()
     _, left = disk.repair()
-    if KINDS[kind].remedy is Remedy.OPERATOR:
+    if KINDS[kind].remedy is FindingRemedy.OPERATOR:
         assert kind in left
         assert path.read_bytes() == data
 

@@ -35,7 +35,7 @@ def packed(blocks: list[tuple[int, list[Segment]]], place: int = 0) -> bytes:
     return data
 
 
-def unpacked(found: output_blocks.Found) -> list[tuple[int, list[Segment]]]:
+def unpacked(found: output_blocks.ScanResult) -> list[tuple[int, list[Segment]]]:
     return [(block.op_index, block.segments()) for block in found.blocks]
 
 

@@ -68,7 +68,7 @@ Watcher = tuple[bytes, int]
 
 
 class FakeDaemon:
-    """Runs from its making until `kill`; the beacon stays, as after a SIGKILL."""
+    """Runs from its making until `kill`; the endpoint file stays, as after a SIGKILL."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class FakeDaemon:
         self._wake = os.eventfd(0)
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
-        beacon = {
+        endpoint_file = {
             "pid": os.getpid(),
             "version": "0",
             "protocol": messages.PROTOCOL,
@@ -99,7 +99,7 @@ class FakeDaemon:
             "socket": str(socket or places.socket),
         }
         documents.make_directory(places.data)
-        documents.replace(places.beacon, msgspec.json.encode(beacon), flush=False)
+        documents.replace(places.endpoint_file, msgspec.json.encode(endpoint_file), flush=False)
 
     def kill(self) -> None:
         """End without a word."""
