@@ -24,7 +24,7 @@ def key() -> None:
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 def create(file: Path) -> None:
     """Make a client's key pair in FILE (readable by you alone) and print its public key."""
-    from ..transport.zmq.wire import new_key_pair  # noqa: PLC0415 - zmq is not for every command
+    from ..transport.zmq.sockets import new_key_pair  # noqa: PLC0415 - zmq is not for every command
 
     pair = new_key_pair()
     keys.create_key(file, pair)
@@ -41,7 +41,7 @@ def authorise(call: Call, name: str, public_key: str) -> None:
     A running daemon knows it at once. Prints the daemon's own public key, which the client
     needs.
     """
-    from ..transport.zmq.wire import new_key_pair  # noqa: PLC0415
+    from ..transport.zmq.sockets import new_key_pair  # noqa: PLC0415
 
     places = call.places
     ownership.require_own(places, f"key authorise {shlex.join([name, public_key])}")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ...transport.messages import AttachJob, Message
-    from ...transport.zmq.wire import Credentials
+    from ...transport.zmq.peers import Credentials
 
 
 class Spokesmen:

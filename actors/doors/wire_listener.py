@@ -28,13 +28,13 @@ from ...transport.messages import (
     Message,
     Request,
 )
-from ...transport.zmq.wire import Router, Sent
+from ...transport.zmq.router import Router, Sent
 from ..runtime.component import PollingComponent
 from .job_credentials import Spokesmen
 
 if TYPE_CHECKING:
     from ...transport.addresses import ComponentAddress
-    from ...transport.zmq.wire import Credentials, Incoming
+    from ...transport.zmq.peers import Credentials, Incoming
 
 _LASTING = (messages.WatchJobs, messages.AttachJob, messages.RequestLocks)
 """Requests that may stay open for as long as somebody wants."""
@@ -204,9 +204,9 @@ class WireListener(PollingComponent):
         now = time.monotonic()
         is_due = now >= self._look_at
         if is_due:
-            if ended := self._router.end_hoarders():
+            if ended := self._router.guard_memory():
                 self.log.warning("silent connections are ended: memory grows", count=ended)
-            if ended := self._router.keep_room():
+            if ended := self._router.end_unheard():
                 self.log.warning("silent connections are ended: a door is full", count=ended)
         self._read_dry()
         if is_due:
@@ -218,7 +218,7 @@ class WireListener(PollingComponent):
     def _put_door_back(self) -> None:
         """Somebody has deleted the file of the local door, and perhaps its folder."""
         try:
-            if self._router.put_local_back():
+            if self._router.restore_local_socket():
                 self.log.warning("the local door was deleted; it is back")
         except errors.GangerError as error:
             # It is tried again when the watchdog looks again.

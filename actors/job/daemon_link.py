@@ -19,8 +19,8 @@ from ...transport.messages import AttachJob, Done, Message, ToJob
 from ..processes.channels import Channel, ChannelClosedError
 
 if TYPE_CHECKING:
-    from ...transport.client.session import LinkEvent
-    from ...transport.zmq.wire import Dealer
+    from ...transport.zmq.connection_event import ConnectionEvent
+    from ...transport.zmq.dealer import Dealer
 
 
 ATTACH_SECONDS = 0.5
@@ -43,7 +43,7 @@ class Link:
         self._attach_number = -1
         self._socket = ""
         self._asked_at = 0.0
-        self._early: bytes | LinkEvent | None = None
+        self._early: bytes | ConnectionEvent | None = None
         self._dealer: Dealer | None = None
         self.is_up = True
         self.has_changed = False
@@ -152,7 +152,7 @@ class Link:
             self._seek_successor()
 
     def _seek_successor(self) -> None:
-        from ...transport.zmq.wire import Dealer  # noqa: PLC0415 - costs more than a short job
+        from ...transport.zmq.dealer import Dealer  # noqa: PLC0415 - costs more than a short job
 
         self._dealer = Dealer(f"ipc://{self._socket}")
         self._ask_to_attach(self._dealer)

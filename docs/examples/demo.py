@@ -42,7 +42,7 @@ from ganger.storage import lock_files, settings
 from ganger.storage.job_views import JobInfo, StatusChange
 from ganger.transport import frames
 from ganger.transport.messages import CrashComponent
-from ganger.transport.zmq.wire import Dealer
+from ganger.transport.zmq.dealer import Dealer
 
 PLAN = Path(__file__).with_name("rolling-maintenance.yaml")
 PLANNED_FAILURES = {

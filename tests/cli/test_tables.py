@@ -20,7 +20,7 @@ from ganger.storage import keys, settings
 from ganger.storage.job_views import JobInfo
 from ganger.storage.jobs import JobStatus
 from ganger.transport.messages import FilterRow, LockRow
-from ganger.transport.zmq.wire import new_key_pair
+from ganger.transport.zmq.sockets import new_key_pair
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

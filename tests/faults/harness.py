@@ -18,7 +18,7 @@ from ganger.storage import settings
 from ganger.storage.job_views import StatusChange
 from ganger.transport import frames
 from ganger.transport.messages import ClientReply, CrashComponent
-from ganger.transport.zmq.wire import Dealer
+from ganger.transport.zmq.dealer import Dealer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

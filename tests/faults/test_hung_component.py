@@ -13,8 +13,8 @@ from ganger.actors.supervision.placement import COMPONENTS
 from ganger.actors.supervision.supervising import policy_of
 from ganger.storage import errors
 from ganger.transport import frames, messages
-from ganger.transport.client.session import LinkEvent
-from ganger.transport.zmq.wire import Dealer
+from ganger.transport.zmq.connection_event import ConnectionEvent
+from ganger.transport.zmq.dealer import Dealer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -78,11 +78,11 @@ def test_who_waits_for_a_component_that_hangs_is_told_so_in_time(tmp_path: Path)
             while not dealer.send(request):
                 dealer.receive(1.0)
             told = dealer.receive(20.0)
-            while told in (LinkEvent.REACHED, LinkEvent.MADE):
+            while told in (ConnectionEvent.REACHED, ConnectionEvent.MADE):
                 told = dealer.receive(20.0)
         finally:
             dealer.close()
-        if told is not LinkEvent.LOST:
+        if told is not ConnectionEvent.LOST:
             # On a busy machine, the new daemon's start may be noticed before the words are read.
             assert isinstance(told, bytes), "no answer"
             frame = frames.decode(told, messages.ClientReply)

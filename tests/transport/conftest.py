@@ -11,7 +11,8 @@ import pytest
 from tests.transport.client.fake_daemon import FakeDaemon, data_directory
 from tests.transport.zmq.routers import LOOPBACK
 
-from ganger.transport.zmq.wire import Dealer, Router
+from ganger.transport.zmq.dealer import Dealer
+from ganger.transport.zmq.router import Router
 
 
 @pytest.fixture

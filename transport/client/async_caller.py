@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 from ...storage import errors
 from ..messages import Request
-from ..zmq.async_wire import AsyncDealer
+from ..zmq.async_dealer import AsyncDealer
 from . import forks
 from .connection import Connection
 from .exchanges import ReplyT

@@ -49,7 +49,7 @@ from ..messages import (
     StopDaemon,
     TestFilters,
 )
-from ..zmq.async_wire import AsyncDealer
+from ..zmq.async_dealer import AsyncDealer
 from . import requests
 from .async_caller import AsyncCaller
 from .connection import Connection, Whereabouts, client_pair

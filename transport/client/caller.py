@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ...storage import errors
 from ..messages import Request
-from ..zmq.wire import Dealer
+from ..zmq.dealer import Dealer
 from . import forks
 from .connection import Connection
 from .exchanges import Call, Exchange, ReplyT

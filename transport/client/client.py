@@ -49,7 +49,7 @@ from ..messages import (
     StopDaemon,
     TestFilters,
 )
-from ..zmq.wire import Dealer
+from ..zmq.dealer import Dealer
 from . import requests
 from .caller import Caller
 from .connection import Connection, Whereabouts, client_pair

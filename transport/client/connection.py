@@ -12,7 +12,8 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from ...storage import documents, errors, keys, ownership, settings
-from .session import LinkEvent, Session
+from ..zmq.connection_event import ConnectionEvent
+from .session import Session
 
 REREAD_SECONDS = 0.25
 """How often a client without a connection looks whether the daemon is elsewhere now."""
@@ -68,7 +69,7 @@ class Whereabouts:
 
 
 class Line(Protocol):
-    """What a connection needs of `wire.Dealer` and `async_wire.AsyncDealer`."""
+    """What a connection needs of `wire.Dealer` and `async_dealer.AsyncDealer`."""
 
     endpoint: str
 
@@ -80,7 +81,7 @@ class Line(Protocol):
     def send(self, data: bytes) -> bool:
         """Send a frame, if there is a connection."""
 
-    def take(self) -> bytes | LinkEvent | None:
+    def take(self) -> bytes | ConnectionEvent | None:
         """What has come in."""
 
     def close(self) -> None:
@@ -140,12 +141,12 @@ class Connection(Generic[LineT]):
         self.session.tick(now)
         self.session.flush(line.send, now)
 
-    def take(self, item: bytes | LinkEvent, now: float) -> None:
+    def take(self, item: bytes | ConnectionEvent, now: float) -> None:
         """Take in one thing that has come over the line."""
-        if isinstance(item, LinkEvent):
-            if item is LinkEvent.LOST:
+        if isinstance(item, ConnectionEvent):
+            if item is ConnectionEvent.LOST:
                 self._reread_at = now + REREAD_SECONDS
-            self.session.link_changed(item, now)
+            self.session.connection_changed(item, now)
         else:
             self.session.received(item, now)
 

@@ -14,7 +14,6 @@ mere sign of life of the connection would not show that.
 
 from __future__ import annotations
 
-import enum
 import functools
 import itertools
 import math
@@ -25,6 +24,7 @@ from typing import Any, get_args, get_origin
 from ...storage import errors, settings
 from .. import frames, messages
 from ..messages import JobChanged, JobLogged, JobRows, Message, Request, WatchEnded
+from ..zmq.connection_event import ConnectionEvent
 from .exchanges import Call, Exchange, ReplyT, Stream
 from .outages import Outage
 from .watches import PARTS_MAX, Part, Watch
@@ -65,17 +65,6 @@ _GONE: dict[type[Message], type[errors.GangerError]] = {
 _RETRIED = (errors.ComponentRestartedError, errors.BusyError)
 # A watch outlives the daemon: another one will take it up.
 _WATCH_RETRIED = (*_RETRIED, errors.StoppingError)
-
-
-class LinkEvent(enum.Enum):
-    """What became of the connection."""
-
-    REACHED = "somebody accepts connections there"
-    MADE = "the handshake succeeded: from here on frames arrive"
-    LOST = "the connection is gone, and what was on its way with it"
-    REFUSED = "the daemon does not admit this key; no further attempt is made"
-    TURNED_AWAY = "the daemon admits nobody now; it is tried again"
-    FAILED = "the handshake did not succeed"
 
 
 class ConnectionLostError(errors.DaemonUnreachableError):
@@ -171,30 +160,30 @@ class Session:
         self._outage.put_off(now)
         self._wake_by(now + GRACE_SECONDS)
 
-    def link_changed(self, event: LinkEvent, now: float) -> None:
+    def connection_changed(self, event: ConnectionEvent, now: float) -> None:
         """There is news of the connection."""
         match event:
-            case LinkEvent.REACHED:
+            case ConnectionEvent.REACHED:
                 self._is_reached = True
-            case LinkEvent.MADE:
+            case ConnectionEvent.MADE:
                 self.is_connected = self.was_connected = self._is_reached = True
                 self._send_all_again(now)
                 self._outage.end()
-            case LinkEvent.LOST:
+            case ConnectionEvent.LOST:
                 if self.is_connected:
                     self._outage.begin(now)
                 self._lose_connection()
-            case LinkEvent.REFUSED:
+            case ConnectionEvent.REFUSED:
                 self._outage.deny()
                 self.wants_new_line = True
                 self.fail_all(errors.NotAllowedError("the daemon does not know this key"))
-            case LinkEvent.TURNED_AWAY:
+            case ConnectionEvent.TURNED_AWAY:
                 # There is a daemon, so it is worth waiting for.
                 self._outage.deny()
                 self.was_connected = True
                 for exchange in self._open.values():
                     exchange.failure = errors.BusyError("the daemon has too many connections")
-            case LinkEvent.FAILED:
+            case ConnectionEvent.FAILED:
                 self._handshakes_failed += 1
         self._wake_by(now)
 
@@ -218,8 +207,8 @@ class Session:
     def flush(self, send: Callable[[bytes], bool], now: float) -> None:
         """Send what is to be sent, until ``send`` says that it cannot.
 
-        A connection may take frames a moment before `LinkEvent.MADE` is read. A frame sent then
-        would be sent again when it is.
+        A connection may take frames a moment before `ConnectionEvent.MADE` is read. A frame that
+        is sent then would be sent again on that event.
         """
         if not self.is_connected:
             return

@@ -31,7 +31,7 @@ CALM_SECONDS = 60.0
 """For how long a size that was explained otherwise counts, after it has shrunk again."""
 
 
-class Hoarding:
+class MemoryGuard:
     """Judges the size of the process. Sizes in bytes, times in monotonic seconds."""
 
     def __init__(self, size: int) -> None:
@@ -61,7 +61,7 @@ class Hoarding:
         self._found_nobody = False
 
 
-class OwnSize:
+class ProcessMemory:
     """The memory of this process that is in use, in bytes."""
 
     def __init__(self) -> None:

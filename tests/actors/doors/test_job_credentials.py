@@ -15,7 +15,7 @@ from ganger.storage import errors, lock_files, process_identity
 from ganger.storage.locks import Owner
 from ganger.transport import messages
 from ganger.transport.messages import AttachJob, JobLogAppended, Message
-from ganger.transport.zmq.wire import Credentials
+from ganger.transport.zmq.peers import Credentials
 
 PID = os.getpid()
 PEER, OTHER_PEER = b"L1", b"L2"

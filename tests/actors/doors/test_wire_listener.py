@@ -16,7 +16,8 @@ from ganger.actors.doors.wire_listener import WireListener
 from ganger.storage import settings
 from ganger.transport import frames, messages
 from ganger.transport.addresses import Envelope
-from ganger.transport.zmq.wire import Credentials, Incoming, Sent
+from ganger.transport.zmq.peers import Credentials, Incoming
+from ganger.transport.zmq.router import Sent
 
 HERE = Credentials(kind="local", uid=os.geteuid(), pid=os.getpid())
 SIZE = 10_000
@@ -47,10 +48,10 @@ class Sockets:
     has_connections = False
     look_seconds = 1.0
 
-    def end_hoarders(self) -> int:
+    def guard_memory(self) -> int:
         return 0
 
-    def keep_room(self) -> int:
+    def end_unheard(self) -> int:
         return 0
 
     def take_left(self) -> list[bytes]:

@@ -54,12 +54,12 @@ class Attacked:
         self._context = stack.enter_context(zmq.Context())
         self._endpoint = f"ipc://{daemon.places.socket}"
 
-    def dealer(self, *, is_deaf: bool = False) -> Any:
+    def dealer(self, *, is_paused: bool = False) -> Any:
         """A socket that takes as much as it is given; a deaf one never reads."""
         dealer = self._stack.enter_context(self._context.socket(zmq.DEALER))
         dealer.linger = 0
         dealer.sndhwm = 0
-        dealer.rcvhwm = 1 if is_deaf else 0
+        dealer.rcvhwm = 1 if is_paused else 0
         dealer.connect(self._endpoint)
         return dealer
 
@@ -264,14 +264,14 @@ def _messages_of_many_parts(scene: Attacked) -> None:
 
 def _answers_that_are_never_read(scene: Attacked) -> None:
     job_id = scene.final_job(stdin="y" * (LARGE_BYTES // 2))
-    dealer = scene.dealer(is_deaf=True)
+    dealer = scene.dealer(is_paused=True)
     for number in range(3 * SEVERAL):
         scene.say(dealer, messages.ReadJob(id=job_id), number)
 
 
 def _watches_that_are_never_read(scene: Attacked) -> None:
     job_id = scene.final_job()
-    dealer = scene.dealer(is_deaf=True)
+    dealer = scene.dealer(is_paused=True)
     for number in range(5_000):
         scene.say(dealer, messages.WatchJobs(ids=None if number % 2 else [job_id]), number)
 
@@ -287,7 +287,7 @@ def _submissions_that_come_faster_than_they_are_stored(scene: Attacked) -> None:
 
 def _garbage_of_the_largest_size(scene: Attacked) -> None:
     head = b"\x94\x01\x07\xc0\xc6" + struct.pack(">I", LARGE_BYTES)
-    dealer = scene.dealer(is_deaf=True)
+    dealer = scene.dealer(is_paused=True)
     for _ in range(SEVERAL):
         dealer.send(head + bytes(LARGE_BYTES))
 

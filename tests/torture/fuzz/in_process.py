@@ -28,7 +28,8 @@ from ganger.storage import errors
 from ganger.transport import frames, messages
 from ganger.transport.addresses import Envelope
 from ganger.transport.messages import JobSpec
-from ganger.transport.zmq.wire import Credentials, Incoming, Sent
+from ganger.transport.zmq.peers import Credentials, Incoming
+from ganger.transport.zmq.router import Sent
 
 LOCAL = Credentials(kind="local", uid=os.geteuid(), pid=2**22 + 1)
 STRANGER = Credentials(kind="local", uid=2**30, pid=2**22 + 1)
@@ -121,10 +122,10 @@ class _Sockets:
     has_connections = False
     look_seconds = 1.0
 
-    def end_hoarders(self) -> int:
+    def guard_memory(self) -> int:
         return 0
 
-    def keep_room(self) -> int:
+    def end_unheard(self) -> int:
         return 0
 
     def take_left(self) -> list[bytes]:

@@ -99,7 +99,7 @@ class _Sender:
     """A peer that sends anything, and reads what comes back."""
 
     def __init__(self, stack: ExitStack, context: zmq.Context[Any], daemon: Daemon) -> None:
-        self._socket = _dealer(stack, context, daemon, is_deaf=False)
+        self._socket = _dealer(stack, context, daemon, is_paused=False)
         self._numbers = itertools.count(1_000)
         # So far from the others that no damage makes one of these of them.
         self._last_numbers = itertools.count(2**40)
@@ -151,12 +151,12 @@ class _Sender:
 
 
 def _dealer(
-    stack: ExitStack, context: zmq.Context[Any], daemon: Daemon, *, is_deaf: bool = True
+    stack: ExitStack, context: zmq.Context[Any], daemon: Daemon, *, is_paused: bool = True
 ) -> Any:
     dealer = stack.enter_context(context.socket(zmq.DEALER))
     dealer.linger = 0
-    dealer.rcvhwm = 1 if is_deaf else 0
-    dealer.sndhwm = 1_000 if is_deaf else 0
+    dealer.rcvhwm = 1 if is_paused else 0
+    dealer.sndhwm = 1_000 if is_paused else 0
     dealer.connect(f"ipc://{daemon.places.socket}")
     return dealer
 

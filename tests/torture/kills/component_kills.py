@@ -29,7 +29,7 @@ from ganger.actors.supervision.supervising import policy_of
 from ganger.storage import lock_files
 from ganger.transport import frames
 from ganger.transport.messages import CrashComponent
-from ganger.transport.zmq.wire import Dealer
+from ganger.transport.zmq.dealer import Dealer
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,8 +15,9 @@ from pathlib import Path
 
 from tests.torture.simulation.core import Core, Handle, Program
 
-from ganger.transport.client.session import LinkEvent
-from ganger.transport.zmq.wire import Credentials, Incoming, Sent
+from ganger.transport.zmq.connection_event import ConnectionEvent
+from ganger.transport.zmq.peers import Credentials, Incoming
+from ganger.transport.zmq.router import Sent
 
 RECONNECT_SECONDS_MAX = 0.5
 
@@ -91,7 +92,7 @@ class Dealer:
         self.is_closed = False
         self._notice = _Notice(core, self.program)
         self._frames: deque[tuple[float, bytes]] = deque()
-        self._events: deque[tuple[float, LinkEvent]] = deque()
+        self._events: deque[tuple[float, ConnectionEvent]] = deque()
         self._last_at = 0.0
         self.program.closers.append(self.kill)
         network = Network.of(core)
@@ -111,7 +112,7 @@ class Dealer:
         router.arrive(self.peer, data)
         return True
 
-    def take(self) -> bytes | LinkEvent | None:
+    def take(self) -> bytes | ConnectionEvent | None:
         self._notice.told()
         now = self.core.clock.now
         if self._frames and self._frames[0][0] <= now:
@@ -120,7 +121,7 @@ class Dealer:
             return self._events.popleft()[1]
         return None
 
-    def receive(self, timeout_seconds: float | None) -> bytes | LinkEvent | None:
+    def receive(self, timeout_seconds: float | None) -> bytes | ConnectionEvent | None:
         assert timeout_seconds == 0
         return self.take()
 
@@ -156,7 +157,7 @@ class Dealer:
         self._frames.append((self._last_at, data))
         self._notice.arrive(self._last_at)
 
-    def happen(self, event: LinkEvent) -> None:
+    def happen(self, event: ConnectionEvent) -> None:
         self._last_at = max(self._last_at, self.core.clock.now + self.core.delay())
         self._events.append((self._last_at, event))
         self._notice.arrive(self._last_at)
@@ -168,7 +169,7 @@ class Dealer:
         self.peer = None
         for _ in range(self.core.dice.randint(0, len(self._frames))):
             self._frames.pop()
-        self.happen(LinkEvent.LOST)
+        self.happen(ConnectionEvent.LOST)
 
 
 class Router:
@@ -225,10 +226,10 @@ class Router:
     has_connections = False
     look_seconds = 1.0
 
-    def end_hoarders(self) -> int:
+    def guard_memory(self) -> int:
         return 0
 
-    def keep_room(self) -> int:
+    def end_unheard(self) -> int:
         return 0
 
     def take_left(self) -> list[bytes]:
@@ -332,5 +333,5 @@ class Network:
         assert self.router is not None
         dealer.peer = b"L%05d" % next(self._names)
         self.router.welcome(dealer)
-        dealer.happen(LinkEvent.REACHED)
-        dealer.happen(LinkEvent.MADE)
+        dealer.happen(ConnectionEvent.REACHED)
+        dealer.happen(ConnectionEvent.MADE)

@@ -30,7 +30,7 @@ from ganger.storage import documents, lock_files, process_identity, settings
 from ganger.storage.opcodes import KilledError, OperationContext, OperationError
 from ganger.storage.opcodes.catalogue import OpExec
 from ganger.storage.queue_files import job_files, journal
-from ganger.transport.zmq import wire
+from ganger.transport.zmq import dealer
 
 
 class Select:
@@ -140,7 +140,7 @@ def simulated() -> Iterator[None]:
         # Each world chooses its own (see `world`).
         (settings, "JOURNAL_SEGMENT_BYTES", settings.JOURNAL_SEGMENT_BYTES),
         (channels, "pair", sockets.pair),
-        (wire, "Dealer", network.Dealer),
+        (dealer, "Dealer", network.Dealer),
         (listener, "Router", network.Router),
         (listener, "os", network.SocketOs()),
         (executor, "os", simulated_processes.ProcessOs()),

@@ -20,8 +20,9 @@ from ganger.storage import errors
 from ganger.storage.job_views import LogLine, StatusChange
 from ganger.transport import messages
 from ganger.transport.client.exchanges import Call, Stream
-from ganger.transport.client.session import LinkEvent, Session
+from ganger.transport.client.session import Session
 from ganger.transport.messages import JobSpec, Request
+from ganger.transport.zmq.connection_event import ConnectionEvent
 
 PATIENCE_SECONDS = 100_000.0
 RETRY_SECONDS = 0.2
@@ -94,8 +95,8 @@ class User(Task):
     def step(self) -> None:
         now = self.core.clock.now
         while (item := self.dealer.take()) is not None:
-            if isinstance(item, LinkEvent):
-                self.session.link_changed(item, now)
+            if isinstance(item, ConnectionEvent):
+                self.session.connection_changed(item, now)
             else:
                 self.session.received(item, now)
         self.session.tick(now)

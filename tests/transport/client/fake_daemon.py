@@ -21,7 +21,8 @@ from ganger.storage import documents, errors, settings
 from ganger.storage.jobs import SUBMISSION_KEY, Job, JobStatus, LogEntry, OpcodeEntry, encode_job
 from ganger.transport import frames, messages
 from ganger.transport.messages import Message
-from ganger.transport.zmq.wire import Incoming, Router
+from ganger.transport.zmq.peers import Incoming
+from ganger.transport.zmq.router import Router
 
 PATIENCE_SECONDS = 20
 """Far more than anything takes; whoever waits longer has found a fault."""

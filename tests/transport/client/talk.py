@@ -9,7 +9,8 @@ from ganger.storage.job_views import LogLine, StatusChange
 from ganger.storage.jobs import JobStatus, LogEntry
 from ganger.transport import frames, messages
 from ganger.transport.client import exchanges
-from ganger.transport.client.session import LinkEvent, Session
+from ganger.transport.client.session import Session
+from ganger.transport.zmq.connection_event import ConnectionEvent
 
 UNREACHABLE = "no daemon answers"
 TIMEOUT = 30.0
@@ -28,15 +29,15 @@ class Talk:
         self.session = Session(UNREACHABLE, TIMEOUT, on_outage)
         self.session.opened(self.now)
         if connected:
-            self.link(LinkEvent.REACHED, LinkEvent.MADE)
+            self.link(ConnectionEvent.REACHED, ConnectionEvent.MADE)
 
-    def link(self, *events: LinkEvent) -> None:
+    def link(self, *events: ConnectionEvent) -> None:
         for event in events:
-            self.is_open = event is LinkEvent.MADE
-            self.session.link_changed(event, self.now)
+            self.is_open = event is ConnectionEvent.MADE
+            self.session.connection_changed(event, self.now)
 
     def reconnect(self) -> list[frames.Frame]:
-        self.link(LinkEvent.LOST, LinkEvent.REACHED, LinkEvent.MADE)
+        self.link(ConnectionEvent.LOST, ConnectionEvent.REACHED, ConnectionEvent.MADE)
         return self.turn()
 
     def call(

@@ -19,7 +19,7 @@ from ganger.storage.job_views import JobInfo, LogLine, StatusChange
 from ganger.storage.jobs import JobStatus
 from ganger.transport import messages
 from ganger.transport.client import connection, session
-from ganger.transport.zmq import wire
+from ganger.transport.zmq.sockets import new_key_pair
 
 OP = {"OP_ID": "OP_TEST_DELAY", "duration": 0}
 Start = Callable[..., FakeDaemon]
@@ -464,7 +464,7 @@ def test_a_remote_client_needs_an_authorised_key(
     start: Start, data: Path, connect: Connect, tmp_path: Path
 ) -> None:
     daemon = start(remote="tcp://127.0.0.1:*")
-    pair = wire.new_key_pair()
+    pair = new_key_pair()
     keys.create_key(tmp_path / "key", pair)
     client = connect(
         endpoint=daemon.endpoints[1],
@@ -481,11 +481,11 @@ def test_a_remote_client_with_another_servers_key_is_told_what_to_look_at(
     start: Start, connect: Connect, tmp_path: Path
 ) -> None:
     daemon = start(remote="tcp://127.0.0.1:*")
-    keys.create_key(tmp_path / "key", wire.new_key_pair())
+    keys.create_key(tmp_path / "key", new_key_pair())
     client = connect(
         endpoint=daemon.endpoints[1],
         key_file=tmp_path / "key",
-        server_key=wire.new_key_pair().public,
+        server_key=new_key_pair().public,
     )
     with pytest.raises(errors.DaemonUnreachableError, match="is the server key right"):
         client.submit(OP)
@@ -511,7 +511,7 @@ def test_what_a_remote_client_lacks_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    keys.create_key(Path("K"), wire.new_key_pair())
+    keys.create_key(Path("K"), new_key_pair())
     with pytest.raises(errors.BadRequestError, match=text):
         connect(**options)
 

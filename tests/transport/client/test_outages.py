@@ -7,7 +7,7 @@ from tests.transport.client.talk import TIMEOUT, Talk, failed
 
 from ganger.transport import messages
 from ganger.transport.client.outages import BACK, GONE, TOLD_AFTER_SECONDS, Outage
-from ganger.transport.client.session import LinkEvent
+from ganger.transport.zmq.connection_event import ConnectionEvent
 
 
 @pytest.fixture
@@ -32,16 +32,16 @@ def test_whoever_waits_is_told_that_the_daemon_is_gone_and_that_it_is_back(
 ) -> None:
     talk.watch(1)
     lost_at = talk.now
-    talk.link(LinkEvent.LOST)
+    talk.link(ConnectionEvent.LOST)
     talk.turn()
     assert told == []
     wait(talk)
     assert told == [GONE]
     assert talk.now == lost_at + TOLD_AFTER_SECONDS
     # Attempts to connect that come to nothing are no news.
-    talk.link(LinkEvent.LOST)
+    talk.link(ConnectionEvent.LOST)
     wait(talk)
-    talk.link(LinkEvent.REACHED, LinkEvent.MADE)
+    talk.link(ConnectionEvent.REACHED, ConnectionEvent.MADE)
     talk.turn(TOLD_AFTER_SECONDS)
     assert told == [GONE, BACK]
 
@@ -55,7 +55,7 @@ def test_a_restart_that_takes_no_time_is_not_told(talk: Talk, told: list[str]) -
 
 
 def test_nobody_is_told_who_wants_nothing(talk: Talk, told: list[str]) -> None:
-    talk.link(LinkEvent.LOST)
+    talk.link(ConnectionEvent.LOST)
     talk.turn(10 * TOLD_AFTER_SECONDS)
     assert told == []
     call = talk.call(messages.ReadInfo())
@@ -84,9 +84,9 @@ def test_without_anybody_to_tell_there_is_nothing_to_wait_for() -> None:
 
 def test_a_daemon_that_lets_nobody_in_has_not_gone_away(talk: Talk, told: list[str]) -> None:
     talk.watch(1)
-    talk.link(LinkEvent.LOST, LinkEvent.REACHED, LinkEvent.TURNED_AWAY)
+    talk.link(ConnectionEvent.LOST, ConnectionEvent.REACHED, ConnectionEvent.TURNED_AWAY)
     talk.turn(10 * TOLD_AFTER_SECONDS)
-    talk.link(LinkEvent.LOST, LinkEvent.REACHED, LinkEvent.REFUSED)
+    talk.link(ConnectionEvent.LOST, ConnectionEvent.REACHED, ConnectionEvent.REFUSED)
     talk.call(messages.ReadInfo())
     talk.turn(10 * TOLD_AFTER_SECONDS)
     assert told == []
@@ -95,11 +95,11 @@ def test_a_daemon_that_lets_nobody_in_has_not_gone_away(talk: Talk, told: list[s
 def test_a_daemon_that_is_found_elsewhere_has_a_moment_to_answer(
     talk: Talk, told: list[str]
 ) -> None:
-    talk.link(LinkEvent.LOST)
+    talk.link(ConnectionEvent.LOST)
     talk.turn(10 * TOLD_AFTER_SECONDS)
     talk.session.opened(talk.now)
     talk.call(messages.ReadInfo())
-    talk.link(LinkEvent.REACHED, LinkEvent.MADE)
+    talk.link(ConnectionEvent.REACHED, ConnectionEvent.MADE)
     talk.turn(TOLD_AFTER_SECONDS)
     assert told == []
 
@@ -110,12 +110,12 @@ def test_who_cannot_be_told_loses_nothing() -> None:
 
     talk = Talk(on_outage=refuse)
     stream = talk.watch(1)
-    talk.link(LinkEvent.LOST)
+    talk.link(ConnectionEvent.LOST)
     with pytest.raises(OSError, match=GONE):
         talk.turn(TOLD_AFTER_SECONDS)
     assert talk.session.wait_seconds(talk.now) is not None
     with pytest.raises(OSError, match=BACK):
-        talk.link(LinkEvent.REACHED, LinkEvent.MADE)
+        talk.link(ConnectionEvent.REACHED, ConnectionEvent.MADE)
     talk.is_open = True
     (again,) = talk.turn()
     assert again.number == stream.number

@@ -10,7 +10,8 @@ from tests.transport.client.talk import TIMEOUT, UNREACHABLE, Talk, failed
 from ganger.storage import errors, settings
 from ganger.transport import messages
 from ganger.transport.client import session
-from ganger.transport.client.session import INTERRUPTIONS_MAX, LOSSES_MAX, LinkEvent
+from ganger.transport.client.session import INTERRUPTIONS_MAX, LOSSES_MAX
+from ganger.transport.zmq.connection_event import ConnectionEvent
 
 # Requests with one reply.
 
@@ -102,7 +103,7 @@ def test_a_call_ends_at_its_deadline_and_not_before() -> None:
 
 def test_without_a_connection_a_deadline_means_unreachable() -> None:
     talk = Talk()
-    talk.link(LinkEvent.LOST)
+    talk.link(ConnectionEvent.LOST)
     call = talk.call(messages.ReadInfo(), 3.0)
     talk.turn(3.0)
     with pytest.raises(errors.DaemonUnreachableError, match=UNREACHABLE):
@@ -122,7 +123,7 @@ def test_a_first_connection_nobody_accepts_is_given_up_soon() -> None:
 def test_a_daemon_that_accepts_but_is_slow_gets_all_the_time_there_is() -> None:
     talk = Talk(connected=False)
     call = talk.call(messages.ReadInfo())
-    talk.link(LinkEvent.REACHED)
+    talk.link(ConnectionEvent.REACHED)
     talk.turn(TIMEOUT - 1)
     assert not call.is_done
 
@@ -132,7 +133,7 @@ def test_a_first_connection_that_ends_again_and_again_is_given_up() -> None:
     call = talk.call(messages.ReadInfo())
     for attempt in range(session.HANDSHAKES_FAILED_MAX):
         assert not call.is_done, attempt
-        talk.link(LinkEvent.REACHED, LinkEvent.FAILED, LinkEvent.LOST)
+        talk.link(ConnectionEvent.REACHED, ConnectionEvent.FAILED, ConnectionEvent.LOST)
         talk.turn(session.GRACE_SECONDS)
     with pytest.raises(errors.DaemonUnreachableError, match="is the server key right"):
         call.result()
@@ -141,7 +142,7 @@ def test_a_first_connection_that_ends_again_and_again_is_given_up() -> None:
 def test_a_refused_key_ends_everything_at_once() -> None:
     talk = Talk(connected=False)
     call, stream = talk.call(messages.ReadInfo()), talk.watch(1)
-    talk.link(LinkEvent.REACHED, LinkEvent.REFUSED)
+    talk.link(ConnectionEvent.REACHED, ConnectionEvent.REFUSED)
     assert failed(call) == failed(stream) == "NotAllowedError"
     assert talk.session.wants_new_line
 
@@ -149,7 +150,7 @@ def test_a_refused_key_ends_everything_at_once() -> None:
 def test_a_crowded_daemon_is_waited_for_and_named_at_the_deadline() -> None:
     talk = Talk(connected=False)
     call = talk.call(messages.ReadInfo(), 3.0)
-    talk.link(LinkEvent.REACHED, LinkEvent.TURNED_AWAY, LinkEvent.LOST)
+    talk.link(ConnectionEvent.REACHED, ConnectionEvent.TURNED_AWAY, ConnectionEvent.LOST)
     talk.turn(2.9)
     assert not call.is_done
     talk.turn(0.1)
@@ -241,9 +242,9 @@ def test_what_may_have_ended_the_daemon_is_not_repeated_for_ever() -> None:
     talk = Talk()
     call = talk.call(messages.ReadJob(id=1), 600.0)
     for _ in range(LOSSES_MAX):
-        talk.link(LinkEvent.LOST)
+        talk.link(ConnectionEvent.LOST)
         assert [again.number for again in talk.reconnect()] == [call.number]
-    talk.link(LinkEvent.LOST)
+    talk.link(ConnectionEvent.LOST)
     with pytest.raises(errors.DaemonUnreachableError, match=f"lost {LOSSES_MAX + 1} times before"):
         call.result()
 
@@ -262,7 +263,7 @@ def test_what_a_daemon_said_before_it_went_is_not_the_reason_in_the_end() -> Non
     talk = Talk()
     call = talk.call(messages.ReadJob(id=1), 3.0)
     talk.refuse(errors.ComponentRestartedError())
-    talk.link(LinkEvent.LOST)
+    talk.link(ConnectionEvent.LOST)
     talk.turn(3.0)
     assert failed(call) == "DaemonUnreachableError"
 
@@ -286,7 +287,7 @@ def test_a_request_waits_for_the_news_of_a_connection_that_could_take_it_already
     talk.is_open = True
     call = talk.call(messages.StopDaemon())
     assert talk.sent == []
-    talk.link(LinkEvent.MADE)
+    talk.link(ConnectionEvent.MADE)
     assert [frame.number for frame in talk.turn()] == [call.number]
 
 
@@ -403,7 +404,7 @@ def test_other_errors_and_other_requests_are_told_as_they_are_when_sent_again() 
         lambda talk: talk.reply(messages.Done()),
         lambda talk: talk.turn(TIMEOUT),
         lambda talk: talk.session.fail_all(RuntimeError()),
-        lambda talk: talk.link(LinkEvent.REFUSED),
+        lambda talk: talk.link(ConnectionEvent.REFUSED),
     ],
 )
 def test_whoever_waits_is_called_whatever_ends_the_call(end: Callable[[Talk], None]) -> None:

@@ -10,7 +10,7 @@ from ganger.storage.job_views import StatusChange
 from ganger.storage.jobs import JobStatus
 from ganger.transport import messages
 from ganger.transport.client import session, watches
-from ganger.transport.client.session import LinkEvent
+from ganger.transport.zmq.connection_event import ConnectionEvent
 
 
 def test_a_watch_gives_changes_and_lines_and_ends_when_the_daemon_says_so() -> None:
@@ -170,7 +170,7 @@ def test_nothing_is_said_of_a_watch_that_a_lost_connection_has_ended() -> None:
     talk = Talk()
     stream = talk.watch(3)
     talk.session.forget(stream)
-    talk.link(LinkEvent.LOST)
+    talk.link(ConnectionEvent.LOST)
     assert talk.session.is_idle
     assert talk.reconnect() == []
 
@@ -258,7 +258,7 @@ def test_a_watch_whose_probe_gets_no_answer_ends() -> None:
 def test_a_watch_without_a_daemon_for_too_long_ends_as_unreachable() -> None:
     talk = Talk()
     stream = talk.watch(3)
-    talk.link(LinkEvent.LOST)
+    talk.link(ConnectionEvent.LOST)
     talk.turn(HEARTBEAT)
     talk.turn(TIMEOUT)
     assert failed(stream) == "DaemonUnreachableError"
@@ -367,7 +367,7 @@ def test_the_last_word_is_not_waited_for_for_ever() -> None:
     assert str(stream.error) == "not final in 8 s: 3 (not heard of)"
     # Without a connection nobody can be asked.
     stream = talk.watch(3, seconds=7.0, is_final_only=True)
-    talk.link(LinkEvent.LOST)
+    talk.link(ConnectionEvent.LOST)
     talk.turn(7.0)
     assert str(stream.error) == "not final in 7 s: 3 (not heard of)"
 

@@ -10,8 +10,10 @@ from typing import TypeVar
 import msgspec
 
 from ganger.storage import keys
-from ganger.transport.client.session import LinkEvent
-from ganger.transport.zmq.wire import Dealer, Incoming, Router
+from ganger.transport.zmq.connection_event import ConnectionEvent
+from ganger.transport.zmq.dealer import Dealer
+from ganger.transport.zmq.peers import Incoming
+from ganger.transport.zmq.router import Router
 
 PATIENCE_SECONDS = 20
 LOOPBACK = "tcp://127.0.0.1:*"
@@ -35,13 +37,13 @@ def received(router: Router) -> Incoming:
     return incoming
 
 
-def link(router: Router, dealer: Dealer, wanted: LinkEvent) -> list[LinkEvent]:
+def link(router: Router, dealer: Dealer, wanted: ConnectionEvent) -> list[ConnectionEvent]:
     """The news that ``dealer`` gets, up to the one wanted."""
-    news: list[LinkEvent] = []
+    news: list[ConnectionEvent] = []
 
     def look() -> bool:
         assert router.receive() == []
-        while isinstance(item := dealer.take(), LinkEvent):
+        while isinstance(item := dealer.take(), ConnectionEvent):
             news.append(item)
         return wanted in news
 
@@ -50,7 +52,7 @@ def link(router: Router, dealer: Dealer, wanted: LinkEvent) -> list[LinkEvent]:
 
 
 def connect(router: Router, dealer: Dealer) -> None:
-    link(router, dealer, LinkEvent.MADE)
+    link(router, dealer, ConnectionEvent.MADE)
 
 
 def client(router: Router, pair: keys.KeyPair, server: str | None = None) -> Dealer:
@@ -60,13 +62,13 @@ def client(router: Router, pair: keys.KeyPair, server: str | None = None) -> Dea
 
 def made(router: Router, dealer: Dealer) -> bool:
     """Whether the next handshake of ``dealer`` succeeds."""
-    news: list[LinkEvent] = []
+    news: list[ConnectionEvent] = []
 
     def look() -> bool:
         router.receive()
-        while isinstance(item := dealer.take(), LinkEvent):
+        while isinstance(item := dealer.take(), ConnectionEvent):
             news.append(item)
-        return LinkEvent.MADE in news or LinkEvent.TURNED_AWAY in news
+        return ConnectionEvent.MADE in news or ConnectionEvent.TURNED_AWAY in news
 
     serve(router, look)
-    return LinkEvent.MADE in news
+    return ConnectionEvent.MADE in news

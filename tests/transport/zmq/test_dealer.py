@@ -11,17 +11,21 @@ import pytest
 from tests.transport.zmq.routers import PATIENCE_SECONDS, connect, link, received
 
 from ganger.storage import errors
-from ganger.transport.client.session import LinkEvent
-from ganger.transport.zmq.async_wire import AsyncDealer
-from ganger.transport.zmq.wire import Dealer, Router
+from ganger.transport.zmq.async_dealer import AsyncDealer
+from ganger.transport.zmq.connection_event import ConnectionEvent
+from ganger.transport.zmq.dealer import Dealer
+from ganger.transport.zmq.router import Router
 
 
 def test_a_client_learns_of_loss_and_return(path: Path, dealer: Dealer) -> None:
     with contextlib.closing(Router(path)) as first:
         connect(first, dealer)
-    assert dealer.receive(PATIENCE_SECONDS) is LinkEvent.LOST
+    assert dealer.receive(PATIENCE_SECONDS) is ConnectionEvent.LOST
     with contextlib.closing(Router(path)) as second:
-        assert link(second, dealer, LinkEvent.MADE) == [LinkEvent.REACHED, LinkEvent.MADE]
+        assert link(second, dealer, ConnectionEvent.MADE) == [
+            ConnectionEvent.REACHED,
+            ConnectionEvent.MADE,
+        ]
 
 
 def test_without_a_connection_nothing_is_queued(path: Path, dealer: Dealer) -> None:
@@ -43,7 +47,7 @@ def test_what_came_before_the_loss_is_read_before_the_loss(path: Path, dealer: D
         assert dealer.receive(PATIENCE_SECONDS) == b"0"
         got = [dealer.receive(PATIENCE_SECONDS) for _ in range(4)]
     got.append(dealer.receive(PATIENCE_SECONDS))
-    assert got == [b"1", b"2", b"3", b"4", LinkEvent.LOST]
+    assert got == [b"1", b"2", b"3", b"4", ConnectionEvent.LOST]
 
 
 def test_a_frame_that_comes_while_the_news_is_read_goes_before_it(
@@ -53,13 +57,13 @@ def test_a_frame_that_comes_while_the_news_is_read_goes_before_it(
     dealer.send(b"x")
     peer = received(router).peer
 
-    def slowly() -> LinkEvent:
+    def slowly() -> ConnectionEvent:
         router.send(peer, b"late")
         assert dealer._socket.poll(PATIENCE_SECONDS * 1_000)
-        return LinkEvent.LOST
+        return ConnectionEvent.LOST
 
-    monkeypatch.setattr(dealer, "_next_event", slowly)
-    assert [dealer.take(), dealer.take()] == [b"late", LinkEvent.LOST]
+    monkeypatch.setattr(dealer, "_next_news", slowly)
+    assert [dealer.take(), dealer.take()] == [b"late", ConnectionEvent.LOST]
 
 
 def test_a_client_follows_the_daemon_to_another_place(
@@ -123,5 +127,5 @@ def test_a_waiting_task_is_woken_by_a_frame_by_news_and_by_an_interruption(path:
                 loop.remove_reader(descriptor)
 
     assert asyncio.run(scene()) == [
-        None, LinkEvent.REACHED, LinkEvent.MADE, b"x", LinkEvent.LOST, None,
+        None, ConnectionEvent.REACHED, ConnectionEvent.MADE, b"x", ConnectionEvent.LOST, None,
     ]  # fmt: skip

@@ -11,17 +11,24 @@ import pytest
 from tests.transport.zmq.routers import PATIENCE_SECONDS, client, connect, link, received, serve
 
 from ganger.storage import keys
-from ganger.transport.client.session import LinkEvent
 from ganger.transport.zmq import memory_guard
-from ganger.transport.zmq.memory_guard import CALM_SECONDS, GROWTH_MAX_BYTES, Hoarding, OwnSize
-from ganger.transport.zmq.wire import Dealer, Router, new_key_pair
+from ganger.transport.zmq.connection_event import ConnectionEvent
+from ganger.transport.zmq.dealer import Dealer
+from ganger.transport.zmq.memory_guard import (
+    CALM_SECONDS,
+    GROWTH_MAX_BYTES,
+    MemoryGuard,
+    ProcessMemory,
+)
+from ganger.transport.zmq.router import Router
+from ganger.transport.zmq.sockets import new_key_pair
 
 SIZE = 40 * 2**20
 TOO_LARGE = SIZE + GROWTH_MAX_BYTES + 1
 
 
 def test_growth_up_to_the_limit_is_nobodys_fault() -> None:
-    judge = Hoarding(SIZE)
+    judge = MemoryGuard(SIZE)
     assert not judge.is_suspected(SIZE + GROWTH_MAX_BYTES, 0.0)
     assert judge.look_seconds == memory_guard.LOOK_SECONDS
     assert judge.is_suspected(TOO_LARGE, 0.0)
@@ -32,13 +39,13 @@ def test_growth_up_to_the_limit_is_nobodys_fault() -> None:
 
 
 def test_growth_is_counted_from_the_smallest_size() -> None:
-    judge = Hoarding(TOO_LARGE)
+    judge = MemoryGuard(TOO_LARGE)
     assert not judge.is_suspected(SIZE, 0.0)
     assert judge.is_suspected(TOO_LARGE, 0.0)
 
 
 def test_as_long_as_somebody_is_ended_the_daemon_itself_has_not_grown() -> None:
-    judge = Hoarding(SIZE)
+    judge = MemoryGuard(SIZE)
     for now in range(100):
         assert judge.is_suspected(TOO_LARGE, now)
         # One look in which nobody was silent says nothing.
@@ -46,7 +53,7 @@ def test_as_long_as_somebody_is_ended_the_daemon_itself_has_not_grown() -> None:
 
 
 def test_a_daemon_that_is_large_though_nobody_is_silent_may_be_that_large() -> None:
-    judge = Hoarding(SIZE)
+    judge = MemoryGuard(SIZE)
     for _ in range(2):
         assert judge.is_suspected(TOO_LARGE, 0.0)
         judge.ended(0, TOO_LARGE, 0.0)
@@ -55,7 +62,7 @@ def test_a_daemon_that_is_large_though_nobody_is_silent_may_be_that_large() -> N
 
 
 def test_looks_without_a_suspicion_do_not_count() -> None:
-    judge = Hoarding(SIZE)
+    judge = MemoryGuard(SIZE)
     for _ in range(3):
         assert judge.is_suspected(TOO_LARGE, 0.0)
         judge.ended(0, TOO_LARGE, 0.0)
@@ -67,7 +74,7 @@ def test_looks_without_a_suspicion_do_not_count() -> None:
 
 
 def test_what_was_explained_once_counts_for_a_while_after_it_has_gone() -> None:
-    judge = Hoarding(SIZE)
+    judge = MemoryGuard(SIZE)
     for _ in range(2):
         judge.ended(0, TOO_LARGE, 0.0)
     assert not judge.is_suspected(SIZE, CALM_SECONDS - 1)
@@ -77,7 +84,7 @@ def test_what_was_explained_once_counts_for_a_while_after_it_has_gone() -> None:
 
 
 def test_the_size_is_that_of_this_process_and_shrinks_when_something_is_freed() -> None:
-    size = OwnSize()
+    size = ProcessMemory()
     try:
         before = size.read()
         block = bytearray(os.urandom(1)) * (64 * 2**20)
@@ -96,7 +103,7 @@ def test_the_size_is_that_of_this_process_and_shrinks_when_something_is_freed() 
 def size(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The size that the process seems to have; its last entry counts."""
     sizes = [SIZE]
-    monkeypatch.setattr(OwnSize, "read", lambda _: sizes[-1])
+    monkeypatch.setattr(ProcessMemory, "read", lambda _: sizes[-1])
     return sizes
 
 
@@ -108,14 +115,14 @@ def test_connections_that_say_nothing_are_ended_when_the_daemon_grows(
         connect(router, dealer)
         connect(router, other)
         assert (before, router.has_connections) == (False, True)
-        assert router.end_hoarders() == 0
+        assert router.guard_memory() == 0
         assert other.send(b"question")
         asked = received(router)
         size.append(TOO_LARGE)
-        assert router.end_hoarders() == 1
+        assert router.guard_memory() == 1
         # It comes again by itself, and is served.
-        news = link(router, dealer, LinkEvent.MADE)
-        assert LinkEvent.LOST in news
+        news = link(router, dealer, ConnectionEvent.MADE)
+        assert ConnectionEvent.LOST in news
         assert router.send(asked.peer, b"answer")
         assert other.receive(PATIENCE_SECONDS) == b"answer"
 
@@ -123,8 +130,8 @@ def test_connections_that_say_nothing_are_ended_when_the_daemon_grows(
 def test_who_has_just_come_gets_a_moment(size: list[int], router: Router, dealer: Dealer) -> None:
     connect(router, dealer)
     size.append(TOO_LARGE)
-    assert router.end_hoarders() == 0
-    assert router.end_hoarders() == 1
+    assert router.guard_memory() == 0
+    assert router.guard_memory() == 1
 
 
 def test_remote_connections_are_ended_too(size: list[int], remote: Router, tmp_path: Path) -> None:
@@ -132,14 +139,14 @@ def test_remote_connections_are_ended_too(size: list[int], remote: Router, tmp_p
     keys.authorise(tmp_path / "keys", pair.public, "mine")
     with contextlib.closing(client(remote, pair)) as dealer:
         connect(remote, dealer)
-        assert remote.end_hoarders() == 0
+        assert remote.guard_memory() == 0
         size.append(TOO_LARGE)
-        assert remote.end_hoarders() == 1
-        assert LinkEvent.LOST in link(remote, dealer, LinkEvent.MADE)
+        assert remote.guard_memory() == 1
+        assert ConnectionEvent.LOST in link(remote, dealer, ConnectionEvent.MADE)
 
 
 def test_a_number_that_is_another_files_by_now_is_left_alone(router: Router) -> None:
-    door = router._doors["local"]
+    door = router._listeners["local"]
     reader, writer = os.pipe()
     ours, theirs = socket.socketpair()
     listening = socket.create_server(("127.0.0.1", 0))
@@ -170,7 +177,7 @@ def test_a_message_that_does_not_end_is_ended_by_the_real_size(router: Router, p
         def is_ended() -> bool:
             nonlocal left
             router.receive()
-            router.end_hoarders()
+            router.guard_memory()
             try:
                 while True:
                     left = left or part

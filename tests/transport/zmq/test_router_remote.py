@@ -9,13 +9,16 @@ import pytest
 from tests.transport.zmq.routers import LOOPBACK, PATIENCE_SECONDS, client, connect, link, received
 
 from ganger.storage import errors, keys
-from ganger.transport.client.session import LinkEvent
-from ganger.transport.zmq import wire
-from ganger.transport.zmq.wire import Credentials, Dealer, Router
+from ganger.transport.zmq import router as routers
+from ganger.transport.zmq.connection_event import ConnectionEvent
+from ganger.transport.zmq.dealer import Dealer
+from ganger.transport.zmq.peers import Credentials
+from ganger.transport.zmq.router import Router
+from ganger.transport.zmq.sockets import new_key_pair
 
 
 def test_a_known_key_comes_in_and_is_named(remote: Router, tmp_path: Path) -> None:
-    pair = wire.new_key_pair()
+    pair = new_key_pair()
     keys.authorise(tmp_path / "keys", pair.public, "somebody")
     with contextlib.closing(client(remote, pair)) as dealer:
         connect(remote, dealer)
@@ -27,8 +30,8 @@ def test_a_known_key_comes_in_and_is_named(remote: Router, tmp_path: Path) -> No
 
 
 def test_an_unknown_key_is_refused_and_told_so(remote: Router) -> None:
-    with contextlib.closing(client(remote, wire.new_key_pair())) as dealer:
-        assert LinkEvent.MADE not in link(remote, dealer, LinkEvent.REFUSED)
+    with contextlib.closing(client(remote, new_key_pair())) as dealer:
+        assert ConnectionEvent.MADE not in link(remote, dealer, ConnectionEvent.REFUSED)
         assert not dealer.send(b"x")
     assert remote.dropped == {"unknown key": 1}
 
@@ -36,28 +39,28 @@ def test_an_unknown_key_is_refused_and_told_so(remote: Router) -> None:
 def test_a_key_authorised_while_the_daemon_runs_is_known_at_once(
     remote: Router, tmp_path: Path
 ) -> None:
-    pair = wire.new_key_pair()
+    pair = new_key_pair()
     with contextlib.closing(client(remote, pair)) as dealer:
-        link(remote, dealer, LinkEvent.REFUSED)
+        link(remote, dealer, ConnectionEvent.REFUSED)
     keys.authorise(tmp_path / "keys", pair.public, "somebody")
     with contextlib.closing(client(remote, pair)) as dealer:
         connect(remote, dealer)
 
 
 def test_a_client_with_the_wrong_server_key_does_not_get_in(remote: Router, tmp_path: Path) -> None:
-    pair = wire.new_key_pair()
+    pair = new_key_pair()
     keys.authorise(tmp_path / "keys", pair.public, "somebody")
-    with contextlib.closing(client(remote, pair, wire.new_key_pair().public)) as dealer:
-        assert LinkEvent.MADE not in link(remote, dealer, LinkEvent.FAILED)
+    with contextlib.closing(client(remote, pair, new_key_pair().public)) as dealer:
+        assert ConnectionEvent.MADE not in link(remote, dealer, ConnectionEvent.FAILED)
 
 
 def test_a_client_without_a_key_does_not_get_in(remote: Router) -> None:
     with contextlib.closing(Dealer(remote.endpoints[1])) as dealer:
-        assert LinkEvent.MADE not in link(remote, dealer, LinkEvent.FAILED)
+        assert ConnectionEvent.MADE not in link(remote, dealer, ConnectionEvent.FAILED)
 
 
 def test_a_bad_key_file_is_named_when_the_door_opens(path: Path, tmp_path: Path) -> None:
-    keys.authorise(tmp_path / "keys", wire.new_key_pair().public, "good")
+    keys.authorise(tmp_path / "keys", new_key_pair().public, "good")
     (tmp_path / "keys" / "clients" / "bad.pub").write_text("rubbish")
     with pytest.raises(errors.StorageError, match=r"bad\.pub"):
         Router(path, remote=LOOPBACK, keys=tmp_path / "keys")
@@ -67,7 +70,7 @@ def test_a_bad_key_file_is_named_when_the_door_opens(path: Path, tmp_path: Path)
 
 
 def test_both_doors_are_open_at_once(remote: Router, dealer: Dealer, tmp_path: Path) -> None:
-    pair = wire.new_key_pair()
+    pair = new_key_pair()
     keys.authorise(tmp_path / "keys", pair.public, "somebody")
     connect(remote, dealer)
     with contextlib.closing(client(remote, pair)) as far:
@@ -82,8 +85,8 @@ def test_both_doors_are_open_at_once(remote: Router, dealer: Dealer, tmp_path: P
 def test_a_flood_at_one_door_does_not_close_the_other(
     remote: Router, dealer: Dealer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wire, "RECEIVE_FRAMES_MAX", 2)
-    pair = wire.new_key_pair()
+    monkeypatch.setattr(routers, "RECEIVE_FRAMES_MAX", 2)
+    pair = new_key_pair()
     keys.authorise(tmp_path / "keys", pair.public, "somebody")
     connect(remote, dealer)
     with contextlib.closing(client(remote, pair)) as far:
@@ -91,7 +94,7 @@ def test_a_flood_at_one_door_does_not_close_the_other(
         for _ in range(10):
             dealer.send(b"near")
             far.send(b"far")
-        for door in remote._doors.values():
+        for door in remote._listeners.values():
             assert door.socket.poll(PATIENCE_SECONDS * 1_000)
         first, second = (remote.receive()[0].identity.kind for _ in range(2))
         assert {first, second} == {"local", "remote"}

@@ -69,7 +69,7 @@ class Batch:
             listening.close()
 
 
-class Entrance:
+class AcceptQueue:
     """The listening socket at ``path``; at most ``backlog`` and one wait there."""
 
     def __init__(self, path: Path, backlog: int) -> None:

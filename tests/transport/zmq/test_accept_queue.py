@@ -17,8 +17,9 @@ import pytest
 from tests.transport.zmq.routers import LOOPBACK, connect, received, serve
 
 from ganger.storage import errors, settings
-from ganger.transport.zmq.entrance import PATH_BYTES_MAX, Entrance
-from ganger.transport.zmq.wire import Dealer, Router
+from ganger.transport.zmq.accept_queue import PATH_BYTES_MAX, AcceptQueue
+from ganger.transport.zmq.dealer import Dealer
+from ganger.transport.zmq.router import Router
 
 FEW = 40
 CROWD = 300
@@ -101,20 +102,20 @@ def test_a_local_crowd_takes_no_more_than_its_door_may_have(router: Router, path
 
 
 def test_a_remote_door_is_deaf_when_it_is_full(router: Router) -> None:
-    door = router._doors["remote"]
+    door = router._listeners["remote"]
     with SilentCrowd(where(router, "remote"), CROWD):
-        serve(router, lambda: router.receive() or door.is_deaf)
+        serve(router, lambda: router.receive() or door.is_paused)
         serve_for(router, 0.2)
         inside = door.connections.open_count
         with SilentCrowd(where(router, "remote"), CROWD):
             serve_for(router, 0.2)
             assert door.connections.open_count == inside
-    serve(router, lambda: router.receive() or not door.is_deaf)
+    serve(router, lambda: router.receive() or not door.is_paused)
 
 
 @pytest.mark.parametrize("kind", ["local", "remote"])
 def test_a_full_door_ends_the_silent_and_lets_others_in(router: Router, kind: str) -> None:
-    door = router._doors[kind]  # type: ignore[index]
+    door = router._listeners[kind]  # type: ignore[index]
     address = where(router, kind)
     with (
         SilentCrowd(address, CROWD) as crowd,
@@ -131,18 +132,18 @@ def test_a_full_door_ends_the_silent_and_lets_others_in(router: Router, kind: st
 
         serve(router, is_full)
         if kind == "remote":
-            assert not router._doors["local"].is_deaf
+            assert not router._listeners["local"].is_paused
 
         def look() -> bool:
             router.receive()
-            router.keep_room()
+            router.end_unheard()
             while dealer.take() is not None:
                 pass
             return dealer.send(b"x")
 
         serve(router, look)
         assert received(router).data == b"x"
-        serve(router, lambda: router.keep_room() or door.has_room)
+        serve(router, lambda: router.end_unheard() or door.has_room)
 
 
 def test_peers_that_speak_stay_when_silent_ones_are_ended(router: Router, path: Path) -> None:
@@ -157,7 +158,7 @@ def test_peers_that_speak_stay_when_silent_ones_are_ended(router: Router, path: 
                 nonlocal ended
                 crowd.push()
                 router.receive()
-                ended += router.keep_room()
+                ended += router.end_unheard()
                 return ended >= FEW
 
             serve(router, look)
@@ -181,14 +182,14 @@ def test_an_entrance_that_cannot_be_renewed_waits(router: Router, path: Path) ->
     with SilentCrowd(str(path), 1):
         folder.rename(aside)
         serve_for(router, 0.05)
-        assert router._doors["local"].is_deaf
+        assert router._listeners["local"].is_paused
         assert router.has_connections
         aside.rename(folder)
 
         def look() -> int:
             router.receive()
-            router.keep_room()
-            return router._doors["local"].connections.open_count
+            router.end_unheard()
+            return router._listeners["local"].connections.open_count
 
         assert serve(router, look) == 1
 
@@ -196,7 +197,7 @@ def test_an_entrance_that_cannot_be_renewed_waits(router: Router, path: Path) ->
 _LOWERED = """
 import os, resource, select, socket, sys, time
 from pathlib import Path
-from ganger.transport.zmq.wire import Router
+from ganger.transport.zmq.router import Router
 
 path = Path(sys.argv[1])
 router = Router(path, descriptors_max=1_000)
@@ -210,14 +211,14 @@ for room in range(6):
     resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + room, before[1]))
     for _ in range(5):
         assert router.receive() == []
-        router.keep_room()
+        router.end_unheard()
         time.sleep(0.01)
 resource.setrlimit(resource.RLIMIT_NOFILE, before)
 end = time.monotonic() + 10
-while router._doors["local"].connections.open_count < 10:
+while router._listeners["local"].connections.open_count < 10:
     assert time.monotonic() < end
     router.receive()
-    router.keep_room()
+    router.end_unheard()
 print("all are in")
 """
 
@@ -231,7 +232,8 @@ def test_a_limit_that_is_lowered_while_the_daemon_runs_does_not_end_it(path: Pat
 _LARGE = """
 import os, resource, sys, time
 from pathlib import Path
-from ganger.transport.zmq.wire import Dealer, Router
+from ganger.transport.zmq.dealer import Dealer
+from ganger.transport.zmq.router import Router
 
 path = Path(sys.argv[1])
 router = Router(path)
@@ -270,7 +272,7 @@ def test_the_longest_path_of_a_socket_can_be_that_of_a_door(tmp_path: Path) -> N
     ):
         pass
     with pytest.raises(errors.DataDirectoryError, match="too long for a socket"):
-        Entrance(tmp_path / (name + "n"), 1)
+        AcceptQueue(tmp_path / (name + "n"), 1)
 
 
 def where(router: Router, kind: str) -> str | tuple[str, int]:

@@ -17,15 +17,15 @@ _RETURN = 0x06
 _DROP = struct.pack("HBBI", _RETURN, 0, 0, 0)
 
 
-class Deafness:
+class AcceptFilter:
     """Of the socket at ``descriptor``; keeps a descriptor of its own."""
 
     def __init__(self, descriptor: int) -> None:
         self._socket = socket.socket(fileno=os.dup(descriptor))
 
-    def set(self, *, is_deaf: bool) -> None:
+    def set(self, *, is_paused: bool) -> None:
         """Be deaf or not. `OSError` if the system cannot."""
-        if not is_deaf:
+        if not is_paused:
             self._socket.setsockopt(socket.SOL_SOCKET, _SO_DETACH_FILTER, 0)
             return
         instruction = ctypes.create_string_buffer(_DROP, len(_DROP))

@@ -18,10 +18,13 @@ import zmq
 from tests.transport.zmq.routers import PATIENCE_SECONDS, connect, link, made, received, serve
 
 from ganger.storage import errors, settings
-from ganger.transport.client.session import LinkEvent
-from ganger.transport.zmq import wire
-from ganger.transport.zmq.peers import Backlog
-from ganger.transport.zmq.wire import Credentials, Dealer, Incoming, Router, Sent
+from ganger.transport.zmq import dealer as dealers
+from ganger.transport.zmq import listeners
+from ganger.transport.zmq import router as routers
+from ganger.transport.zmq.connection_event import ConnectionEvent
+from ganger.transport.zmq.dealer import Dealer
+from ganger.transport.zmq.peers import Backlog, Credentials, Incoming
+from ganger.transport.zmq.router import Router, Sent
 
 ENDS_TRIED = 100
 """One of 50 or so used to go on for ever."""
@@ -59,7 +62,7 @@ def test_receiving_without_a_message_gives_nothing_at_once(router: Router) -> No
 def test_a_turn_reads_a_bounded_number_and_says_that_there_is_more(
     router: Router, dealer: Dealer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wire, "RECEIVE_FRAMES_MAX", 3)
+    monkeypatch.setattr(routers, "RECEIVE_FRAMES_MAX", 3)
     connect(router, dealer)
     for number in range(7):
         assert dealer.send(b"%d" % number)
@@ -248,7 +251,7 @@ def test_nothing_is_overlooked_while_two_threads_answer(router: Router, path: Pa
 
     def ask(place: int, missing: list[int]) -> None:
         with contextlib.closing(Dealer(f"ipc://{path}")) as dealer:
-            while dealer.receive(PATIENCE_SECONDS) is not LinkEvent.MADE:
+            while dealer.receive(PATIENCE_SECONDS) is not ConnectionEvent.MADE:
                 pass
             for number in range(500):
                 dealer.send(b"%d" % number)
@@ -306,7 +309,7 @@ def test_who_leaves_is_named_once_after_the_last_message(
 def test_nobody_has_left_before_everything_he_said_was_read(
     router: Router, dealer: Dealer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wire, "RECEIVE_FRAMES_MAX", 2)
+    monkeypatch.setattr(routers, "RECEIVE_FRAMES_MAX", 2)
     connect(router, dealer)
     for number in range(7):
         dealer.send(b"%d" % number)
@@ -345,8 +348,8 @@ def test_a_peer_known_to_have_left_is_more_to_receive(router: Router, dealer: De
 def test_a_peer_that_does_not_read_is_given_up_without_blocking(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wire, "SEND_QUEUE_MAX", 10)
-    monkeypatch.setattr(wire, "RECEIVE_QUEUE_MAX", 10)
+    monkeypatch.setattr(listeners, "SEND_QUEUE_MAX", 10)
+    monkeypatch.setattr(dealers, "RECEIVE_QUEUE_MAX", 10)
     with (
         contextlib.closing(Router(path)) as router,
         contextlib.closing(Dealer(f"ipc://{path}")) as dealer,
@@ -363,8 +366,8 @@ def test_a_peer_that_does_not_read_is_given_up_without_blocking(
 def test_a_peer_that_left_with_frames_unread_does_not_hold_up_the_end(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wire, "SEND_QUEUE_MAX", 10)
-    monkeypatch.setattr(wire, "RECEIVE_QUEUE_MAX", 10)
+    monkeypatch.setattr(listeners, "SEND_QUEUE_MAX", 10)
+    monkeypatch.setattr(dealers, "RECEIVE_QUEUE_MAX", 10)
     for _ in range(ENDS_TRIED):
         router = Router(path)
         with contextlib.closing(Dealer(f"ipc://{path}")) as dealer:
@@ -386,7 +389,7 @@ def test_a_frame_above_the_limit_ends_the_connection_and_no_other(
     with contextlib.closing(Dealer(f"ipc://{path}")) as other:
         connect(router, other)
         assert other.send(bytes(settings.FRAME_BYTES_MAX + 1))
-        assert LinkEvent.LOST in link(router, other, LinkEvent.LOST)
+        assert ConnectionEvent.LOST in link(router, other, ConnectionEvent.LOST)
         assert dealer.send(bytes(settings.FRAME_BYTES_MAX))
         assert len(received(router).data) == settings.FRAME_BYTES_MAX
 
@@ -489,10 +492,10 @@ def test_a_door_that_was_deleted_is_put_back_and_connections_stay(
     router: Router, dealer: Dealer, path: Path
 ) -> None:
     connect(router, dealer)
-    assert not router.put_local_back()
+    assert not router.restore_local_socket()
     for _ in range(3):
         shutil.rmtree(path.parent)
-        assert router.put_local_back()
+        assert router.restore_local_socket()
         assert path.is_socket()
         assert path.stat().st_mode & 0o777 == 0o600
         with contextlib.closing(Dealer(f"ipc://{path}")) as newcomer:
@@ -533,7 +536,7 @@ def test_who_was_turned_away_comes_again_by_himself(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settings, "PEERS_MAX", 0)
-    monkeypatch.setattr(wire, "RECONNECT_SECONDS_MAX", 0.01)
+    monkeypatch.setattr(dealers, "RECONNECT_SECONDS_MAX", 0.01)
     with (
         contextlib.closing(Router(path)) as router,
         contextlib.closing(Dealer(f"ipc://{path}")) as dealer,

@@ -1,4 +1,4 @@
-"""A client's ZeroMQ connection for asyncio: how `AsyncDealer` waits. The rest is in `wire`."""
+"""A client's ZeroMQ connection for asyncio: how `AsyncDealer` waits. The rest is in `dealer`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import asyncio
 import time
 
 from ...storage import keys
-from ..client.session import LinkEvent
-from .wire import BaseDealer
+from ..zmq.connection_event import ConnectionEvent
+from .dealer import BaseDealer
 
 
 class AsyncDealer(BaseDealer):
@@ -27,7 +27,7 @@ class AsyncDealer(BaseDealer):
         self._is_interrupted = True
         self._wake()
 
-    async def receive(self, timeout_seconds: float | None) -> bytes | LinkEvent | None:
+    async def receive(self, timeout_seconds: float | None) -> bytes | ConnectionEvent | None:
         """The next frame or news; None when the time is over or somebody interrupts."""
         end = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         while True:

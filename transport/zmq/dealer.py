@@ -1,0 +1,168 @@
+"""A client's end of its connection, for threads: `Dealer`. `async_dealer` has the one for asyncio.
+
+A monitor socket tells the DEALER of its connection. Frames are lost only with a connection, and
+then the session sends again. So while there is no connection the socket queues nothing
+(IMMEDIATE): every frame would arrive twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+
+import zmq
+
+from ...storage import errors, settings
+from ...storage import keys as key_files
+from .connection_event import ConnectionEvent
+from .sockets import (
+    HANDSHAKE_SECONDS,
+    REFUSED,
+    SEND_QUEUE_MAX,
+    is_readable,
+    new_context,
+    new_monitor,
+    next_event,
+    set_heartbeat,
+)
+
+RECEIVE_QUEUE_MAX = 1_000
+"""Frames waiting to be read by a client, above which the daemon keeps them."""
+
+RECONNECT_SECONDS_MIN, RECONNECT_SECONDS_MAX = 0.05, 0.5
+"""How long a client waits before it tries to connect again: doubled each time."""
+
+LINGER_SECONDS = 0.1
+"""How long a client that is closed may take to get its last frames out."""
+
+
+_CONNECTION_EVENTS: dict[int, ConnectionEvent] = {
+    zmq.EVENT_CONNECTED: ConnectionEvent.REACHED,
+    zmq.EVENT_HANDSHAKE_SUCCEEDED: ConnectionEvent.MADE,
+    zmq.EVENT_DISCONNECTED: ConnectionEvent.LOST,
+    zmq.EVENT_HANDSHAKE_FAILED_AUTH: ConnectionEvent.REFUSED,
+    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: ConnectionEvent.FAILED,
+    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: ConnectionEvent.FAILED,
+}
+
+
+class BaseDealer:
+    """What `Dealer` and `async_dealer.AsyncDealer` share: everything but waiting.
+
+    ``pair`` is the client's own key, with the daemon's public one, for a remote listener.
+    """
+
+    def __init__(self, endpoint: str, pair: key_files.KeyPair | None = None) -> None:
+        self.endpoint = ""
+        self._event: ConnectionEvent | None = None
+        self._retry_at: float | None = None
+        self._context = new_context(LINGER_SECONDS)
+        try:
+            self._socket = self._context.socket(zmq.DEALER)
+            self._socket.immediate = True
+            self._socket.maxmsgsize = settings.FRAME_BYTES_MAX
+            self._socket.sndhwm = SEND_QUEUE_MAX
+            self._socket.rcvhwm = RECEIVE_QUEUE_MAX
+            self._socket.reconnect_ivl = int(RECONNECT_SECONDS_MIN * 1_000)
+            self._socket.reconnect_ivl_max = int(RECONNECT_SECONDS_MAX * 1_000)
+            self._socket.handshake_ivl = HANDSHAKE_SECONDS * 1_000
+            if pair is not None:
+                assert pair.server is not None
+                self._socket.curve_serverkey = pair.server.encode()
+                self._socket.curve_publickey = pair.public.encode()
+                self._socket.curve_secretkey = pair.secret.encode()
+                set_heartbeat(self._socket)
+            self._monitor = new_monitor(self._socket, "line", sum(_CONNECTION_EVENTS))
+            self.move(endpoint)
+        except BaseException:
+            self._context.destroy(linger=0)
+            raise
+
+    def move(self, endpoint: str) -> None:
+        """Connect to ``endpoint`` from now on; to the same one again if it refused."""
+        self._retry_at = None
+        if self.endpoint:
+            with contextlib.suppress(zmq.ZMQError):
+                self._socket.disconnect(self.endpoint)
+        try:
+            self._socket.connect(endpoint)
+        except zmq.ZMQError as error:
+            text = f"endpoint {endpoint!r}: expected ipc://PATH or tcp://HOST:PORT"
+            raise errors.BadRequestError(text) from error
+        self.endpoint = endpoint
+
+    def filenos(self) -> list[int]:
+        """Descriptors to poll for reading, for who waits for other things too: then `receive`."""
+        return [self._socket.fileno(), self._monitor.fileno()]
+
+    def send(self, data: bytes) -> bool:
+        """Send a frame; False while there is no connection (or its queue is full)."""
+        # libzmq looks for news of connections only now and then when it sends, but always when
+        # it has nothing to receive: after `take` found nothing, this knows all there is.
+        try:
+            self._socket.send(data, zmq.NOBLOCK)
+        except zmq.Again:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Close; frames already sent get a moment to leave. Twice is harmless."""
+        self._context.destroy()
+
+    def take(self) -> bytes | ConnectionEvent | None:
+        """The next frame or news of the connection, if there is any now."""
+        if self._retry_at is not None and time.monotonic() >= self._retry_at:
+            self.move(self.endpoint)
+        # Frames go before news. On a connection just made nothing was asked yet, so frames
+        # that are there now belong to the one before, and must not seem to come after it.
+        data = self._data()
+        if data is None and self._event is None:
+            self._event = self._next_news()
+            if self._event is not None:
+                data = self._data()
+        if data is not None:
+            return data
+        event, self._event = self._event, None
+        return event
+
+    def patience_seconds(self, end: float | None) -> float | None:
+        """How long to wait for something to `take` before ``end``; None: as long as it takes."""
+        ends = [each for each in (end, self._retry_at) if each is not None]
+        return max(0.0, min(ends) - time.monotonic()) if ends else None
+
+    def _data(self) -> bytes | None:
+        if not is_readable(self._socket):
+            return None
+        return self._socket.recv_multipart(zmq.NOBLOCK)[0]
+
+    def _next_news(self) -> ConnectionEvent | None:
+        while (event := next_event(self._monitor)) is not None:
+            kind, value, _ = event
+            if kind == zmq.EVENT_HANDSHAKE_FAILED_AUTH and value != int(REFUSED):
+                # libzmq takes every refusal for the last word, and does not come back.
+                self._retry_at = time.monotonic() + RECONNECT_SECONDS_MAX
+                return ConnectionEvent.TURNED_AWAY
+            if kind in _CONNECTION_EVENTS:
+                return _CONNECTION_EVENTS[kind]
+        return None
+
+
+class Dealer(BaseDealer):
+    """A client's connection, for one thread."""
+
+    def __init__(self, endpoint: str, pair: key_files.KeyPair | None = None) -> None:
+        super().__init__(endpoint, pair)
+        self._poller = zmq.Poller()
+        self._poller.register(self._socket, zmq.POLLIN)
+        self._poller.register(self._monitor, zmq.POLLIN)
+
+    def receive(self, timeout_seconds: float | None) -> bytes | ConnectionEvent | None:
+        """The next frame or news of the connection; None when the time is over."""
+        end = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        while True:
+            if (item := self.take()) is not None:
+                return item
+            if end is not None and time.monotonic() >= end:
+                return None
+            patience = self.patience_seconds(end)
+            self._poller.poll(None if patience is None else int(patience * 1_000) + 1)

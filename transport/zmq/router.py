@@ -1,0 +1,309 @@
+"""The daemon's end of all connections: `Router`, with its listeners.
+
+How it works. The daemon has one listener at the local socket (ipc, a file that only its owner can
+reach) and, if wanted, one at a remote endpoint (tcp with CURVE, for clients whose public key it
+knows). Everything a peer is known by (kernel credentials, key) is read from the message itself,
+where libzmq puts it for each connection: nothing is remembered under a peer's name. Monitor
+sockets tell which connections end: `Router.take_left` names the peers that are gone.
+
+Handshakes are answered here, in the same poll as the messages (ZAP, without a thread): the
+remote listener asks for the key on each new connection, so that a key is known as soon as it is
+stored; both listeners turn new peers away when there are too many.
+
+Descriptors are edge-triggered: one that was reported is quiet until everything was read, and
+*sending* may take the report away. So after every send look at `Router.has_more`. Sockets are
+asked whether they have something (`is_readable`): to try in vain raises an error, and costs
+three times as much.
+"""
+
+from __future__ import annotations
+
+import collections
+import enum
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import zmq
+from zmq.utils import z85
+
+from ...storage import descriptors, documents, errors, settings
+from ...storage import keys as key_files
+from .listeners import PREFIXES, Listener, LocalListener, RemoteListener
+from .memory_guard import MemoryGuard, ProcessMemory
+from .peers import Incoming, Kind
+from .sockets import (
+    ADMITTED,
+    REFUSED,
+    TURNED_AWAY,
+    is_readable,
+    new_context,
+    new_key_pair,
+    set_heartbeat,
+)
+
+RECEIVE_FRAMES_MAX = 256
+"""Most messages that one call of `Router.receive` gives."""
+
+
+class Sent(enum.Enum):
+    """What came of `Router.send_between`."""
+
+    SURELY = "the frame is on its way"
+    AND_THERE_IS_MORE = "as well; the owner must be told to `receive`, no descriptor will say so"
+    NOT = "the owner is at work, or the peer is gone or does not read: let the owner `send`"
+
+
+class Router:
+    """The daemon's listeners. One thread owns them; nothing here blocks.
+
+    Any other thread may call `send_between`: it sends if the owner is not at work here.
+
+    ``remote`` is an endpoint such as ``tcp://0.0.0.0:7610``; then ``keys`` must be the
+    directory of its keys (`storage.keys`). A listener uses at most ``descriptors_max`` descriptors,
+    by default its share of what the process may have; when it is full it is deaf until some
+    connections have ended.
+    """
+
+    def __init__(
+        self,
+        local: Path,
+        *,
+        remote: str | None = None,
+        keys: Path | None = None,
+        descriptors_max: int | None = None,
+    ) -> None:
+        self.dropped: collections.Counter[str] = collections.Counter()
+        """How many messages and connections were turned away, by reason."""
+        self.server_key: str | None = None
+        """The public key that remote clients must know; None without a remote listener."""
+        self._local = local
+        self._keys = keys
+        if descriptors_max is None:
+            descriptors_max = descriptors.own_budget(is_remote=remote is not None).listener
+        self._descriptors_max = descriptors_max
+        self._left: list[bytes] = []
+        self._leaving: list[bytes] = []
+        # Held by whoever uses a socket.
+        self._using = threading.Lock()
+        self._listeners: dict[Kind, Listener] = {}
+        self._order: list[Listener] = []
+        self._size = ProcessMemory()
+        self._memory_guard = MemoryGuard(self._size.read())
+        self._context = new_context(0.0)
+        # Frames that are not copied need a thread and sockets of pyzmq, made for the first one:
+        # later there may be no descriptors for them.
+        zmq.Frame(b"first", copy=False, copy_threshold=0)
+        try:
+            self._handshakes = self._context.socket(zmq.ROUTER)
+            self._handshakes.bind("inproc://zeromq.zap.01")
+            self._open_local(local)
+            if remote is not None:
+                self._open_remote(remote)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def endpoints(self) -> list[str]:
+        """Where clients find the listeners, the local one first."""
+        return [listener.endpoint for listener in self._listeners.values()]
+
+    def filenos(self) -> list[int]:
+        """Descriptors to poll for reading; when some are ready, `receive`."""
+        local = self._listeners["local"]
+        assert isinstance(local, LocalListener)
+        return [local.entrance.fileno(), *(each.fileno() for each in self._sockets())]
+
+    @property
+    def has_more(self) -> bool:
+        """Whether `receive` may find something now, whatever the descriptors say."""
+        if self._leaving:
+            return True
+        with self._using:
+            return any(map(is_readable, self._sockets()))
+
+    def receive(self, limit: int | None = None) -> list[Incoming]:
+        """What has come in, up to a limit (then `has_more` stays true); empty if nothing.
+
+        With a ``limit`` of 0 the descriptors are quiet afterwards, whatever there is.
+        """
+        with self._using:
+            return self._receive(RECEIVE_FRAMES_MAX if limit is None else limit)
+
+    def _receive(self, limit: int) -> list[Incoming]:
+        self._follow_connections()
+        leaving, self._leaving = self._leaving, []
+        self._answer_handshakes()
+        # The listeners take turns at being first, so that a flood at one does not close the other.
+        self._order.reverse()
+        incoming: list[Incoming] = []
+        for listener in self._order:
+            incoming += listener.receive(limit - len(incoming))
+        if all(listener.is_emptied for listener in self._order):
+            # All that had come from those who left before has been read.
+            self._left += leaving
+        else:
+            self._leaving += leaving
+        for listener in self._order:
+            # Some are known only now, by what they said last.
+            self._leaving += listener.connections.take_left()
+        return incoming
+
+    @property
+    def has_connections(self) -> bool:
+        """Whether anybody is there; then `guard_memory` and `end_unheard` from time to time."""
+        return any(listener.connections.count or listener.is_paused for listener in self._order)
+
+    @property
+    def look_seconds(self) -> float:
+        """How long to wait before `guard_memory` looks again."""
+        return self._memory_guard.look_seconds
+
+    def guard_memory(self) -> int:
+        """End connections that may keep too much memory, if any does; how many were ended."""
+        silent = {listener: listener.connections.take_silent() for listener in self._order}
+        size, now = self._size.read(), time.monotonic()
+        if not self._memory_guard.is_suspected(size, now):
+            return 0
+        ended = sum(listener.end(found) for listener in self._order for found in silent[listener])
+        if not ended:
+            # What the ones before had kept is free by now.
+            size = self._size.shrink()
+        self._memory_guard.ended(ended, size, now)
+        return ended
+
+    def end_unheard(self) -> int:
+        """End connections that never spoke, at listeners that are full; how many were ended."""
+        before = time.monotonic() - settings.UNHEARD_SECONDS
+        with self._using:
+            self._follow_connections()
+            ended = 0
+            for listener in self._order:
+                if not listener.has_room:
+                    ended += sum(map(listener.end, listener.connections.unheard(before)))
+        return ended
+
+    def take_left(self) -> list[bytes]:
+        """Peers that have left since this was last asked; nothing more comes from them."""
+        left, self._left = self._left, []
+        if left:
+            with self._using:
+                for peer in left:
+                    self._listeners[PREFIXES[peer[:1]]].backlog.forget(peer[1:])
+        return left
+
+    def send(self, peer: bytes, data: bytes) -> bool:
+        """Send a frame to ``peer``; False if it is gone or does not read."""
+        with self._using:
+            listener = self._listener_of(peer)
+            return listener is not None and listener.send(peer[1:], data)
+
+    def send_between(self, peer: bytes, data: bytes) -> Sent:
+        """As `send`, for any thread, unless the owner is at work: then it must send."""
+        if not self._using.acquire(blocking=False):
+            return Sent.NOT
+        try:
+            listener = self._listener_of(peer)
+            if listener is None or not listener.send(peer[1:], data):
+                return Sent.NOT
+            return Sent.AND_THERE_IS_MORE if is_readable(listener.socket) else Sent.SURELY
+        except (OSError, MemoryError, zmq.ZMQError):
+            # No business of whoever answers: the owner will meet it too.
+            return Sent.NOT
+        finally:
+            self._using.release()
+
+    def close(self) -> None:
+        """Close the listeners; frames that wait for peers are lost. Twice is harmless."""
+        # The socket file stays: by now, it might be that of a successor.
+        with self._using:
+            self._context.destroy()
+            self._size.close()
+            for listener in self._order:
+                listener.close()
+            self._listeners.clear()
+            self._order.clear()
+
+    def restore_local_socket(self) -> bool:
+        """Make the file of the local listener again, if it is gone; connections that are open stay.
+
+        Raises `GangerError` if it cannot be made.
+        """
+        if self._local.exists():
+            return False
+        documents.make_private_directory(self._local.parent)
+        local = self._listeners["local"]
+        assert isinstance(local, LocalListener)
+        with self._using, documents.storage_errors(self._local):
+            local.put_back()
+        return True
+
+    def _listener_of(self, peer: bytes) -> Listener | None:
+        kind = PREFIXES.get(peer[:1])
+        return None if kind is None else self._listeners.get(kind)
+
+    def _open_local(self, path: Path) -> None:
+        documents.make_private_directory(path.parent)
+        listener = LocalListener(path, self._context, self.dropped, self._descriptors_max)
+        self._add(listener)
+
+    def _open_remote(self, endpoint: str) -> None:
+        assert self._keys is not None
+        key_files.known_keys(self._keys)
+        pair = key_files.server_pair(self._keys, new_key_pair)
+        self.server_key = pair.public
+        listener = RemoteListener(self._context, self.dropped, self._descriptors_max)
+        self._add(listener)
+        listener.socket.curve_server = True
+        listener.socket.curve_secretkey = pair.secret.encode()
+        set_heartbeat(listener.socket)
+        listener.bind(endpoint)
+
+    def _add(self, listener: Listener) -> Listener:
+        self._listeners[listener.kind] = listener
+        self._order.append(listener)
+        return listener
+
+    def _answer_handshakes(self) -> None:
+        while is_readable(self._handshakes):
+            parts = self._handshakes.recv_multipart(zmq.NOBLOCK)
+            # Sender, empty, version, number, domain, address, identity, mechanism, proof.
+            domain, proof = parts[4], parts[8:]
+            user = z85.encode(proof[0]) if domain == b"remote" and proof else b""
+            status = self._judge(domain, user)
+            user = user if status == ADMITTED else b""
+            self._handshakes.send_multipart([*parts[:4], *status, user, b""])
+
+    def _judge(self, domain: bytes, key: bytes) -> tuple[bytes, bytes]:
+        """Whether a connection may be made: status and text, as ZAP wants them."""
+        listener = self._listeners["local" if domain == b"local" else "remote"]
+        try:
+            # The connection in question may be newer than what is known.
+            self._follow_connections()
+            if listener.connections.count > listener.peers_max:
+                refusal = TURNED_AWAY, b"too many peers"
+            elif domain == b"local" or self._is_known(key.decode()):
+                return ADMITTED
+            else:
+                refusal = REFUSED, b"unknown key"
+        except errors.StorageError as error:
+            refusal = TURNED_AWAY, error.text.encode()
+        self.dropped[refusal[1].decode()] += 1
+        listener.connections.turned_away()
+        return refusal
+
+    def _sockets(self) -> Iterator[zmq.Socket[bytes]]:
+        for listener in self._order:
+            yield from (listener.socket, listener.monitor)
+        if self._order:
+            yield self._handshakes
+
+    def _follow_connections(self) -> None:
+        for listener in self._order:
+            listener.follow_connections()
+            self._leaving += listener.connections.take_left()
+
+    def _is_known(self, key: str) -> bool:
+        return self._keys is not None and key_files.is_known(self._keys, key)
