@@ -1,7 +1,7 @@
-"""Puts what the daemon says as data into words: remedies, and lists of jobs. Pure.
+"""Puts remedies and lists of jobs into words. Pure.
 
-The daemon names no command: its reader may have come in by another door. `Commands` adds the
-commands of the reader's own door.
+The daemon names no command: its client may be the command line, a program, or an HTTP server. Each
+hands in its own `Commands`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _JOBS_SHOWN_MAX = 10
 
 
 class Commands(NamedTuple):
-    """How a door carries out the steps of a remedy: templates, filled in by `remedy`."""
+    """What a user types to carry out the steps of a remedy: templates that `remedy` fills in."""
 
     delete_rule: str = "filter rule {rule} is deleted"
     set_slots: str = ""
