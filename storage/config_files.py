@@ -16,7 +16,7 @@ VERSION = 3_000_000
 
 
 def read(path: Path) -> dict[str, Any] | None:
-    """The configuration; None if there is no file; `DataDirectoryError` if it is not one."""
+    """The configuration; None if there is no file; `DataDirectoryError` if it is malformed."""
     data = documents.read(path)
     if data is None:
         return None

@@ -1,9 +1,9 @@
-"""Whole files, replaced atomically. Holds no knowledge of what is in them.
+"""Reads whole files and replaces them atomically, whatever their content.
 
-A replacement is written into a temporary file in the same directory and renamed over the
-old one; with ``flush`` the data is flushed before the rename and the directory after it, so
-that the new content is there after a power loss. Without ``flush`` the change survives the
-end of the process but not that of the machine: right where a journal record covers it.
+`replace` writes a temporary file in the same directory and renames it over the old one. With
+``flush`` it flushes the data before the rename and the directory after it: the new content
+survives a power loss. Without ``flush`` the new content survives the process, but not a power
+loss: right where a journal record covers it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def replace(
 ) -> None:
     """Make ``data`` the content of ``path``, entirely or not at all; `StorageError` if it fails.
 
-    The temporary file lies in the same directory, or in ``beside``, on the same file system.
+    The temporary file lies in ``beside``, on the same file system, or in the same directory.
     """
     directory, name = os.path.split(os.path.abspath(path))
     with storage_errors(path):
@@ -76,31 +76,31 @@ def replace(
 
 
 def remove_temporaries(folder: str | os.PathLike[str], kept: Callable[[str], bool]) -> None:
-    """Delete what writers left in ``folder`` that did not finish, but for names that are kept."""
+    """Delete the temporary files of unfinished writes, except those that ``kept`` names."""
     with storage_errors(folder):
         for name in os.listdir(folder):
             if name.startswith(TEMPORARY_PREFIX) and not kept(name):
-                # A directory of such a name is somebody's.
+                # A directory of such a name is not ours.
                 with contextlib.suppress(IsADirectoryError, FileNotFoundError):
                     os.unlink(f"{os.fspath(folder)}/{name}")
 
 
 def _make_temporary(start: str, mode: int) -> tuple[str, int]:
-    """A new file whose name begins like this, and its descriptor."""
+    """A new file whose name begins with ``start``, and its descriptor."""
     while True:
         temporary = f"{start}.{os.getpid()}.{next(_numbers)}"
-        # Whoever had our pid before, and was killed, may have left one of that name.
+        # A killed process that had our pid may have left a file of this name.
         with contextlib.suppress(FileExistsError):
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             return temporary, os.open(temporary, flags, mode)
 
 
 def exchange(path: str, data: bytes, spare: str, *, flush: bool) -> bool:
-    """As `replace`, but write into the file ``spare`` and keep the old version there.
+    """As `replace`, but write into the file ``spare`` and keep the old version there (`inodes`).
 
-    Returns whether the old version may be written over: if there is none, the spare was used
-    up. See `inodes`. What is no plain file, but lay in the place of one, is left in ``spare``.
-    If the spare is deleted meanwhile (a new daemon clears up), this is a plain `replace`.
+    Returns whether a later write may reuse ``spare``. It may not if ``path`` did not exist (the
+    spare became the file), or if ``path`` was no plain file: then ``spare`` holds that now. If a
+    new daemon deletes the spare meanwhile, this is a plain `replace`.
     """
     with storage_errors(path):
         descriptor = os.open(spare, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
@@ -122,10 +122,10 @@ def exchange(path: str, data: bytes, spare: str, *, flush: bool) -> bool:
 
 
 def _is_writable_again(spare: str) -> bool:
-    """Whether a replaced version is ours to write into; a file that is not loses this name.
+    """Whether we may write into the replaced version; if it is a file that we may not, unlink it.
 
-    Through a link we would write into a file of somebody else's, a pipe would never be opened,
-    and a file with another name (a copy made of links) must stay as it is.
+    To write through a symbolic link would change another file, to open a pipe would block, and a
+    file with a second hard link (a backup) must keep its content.
     """
     status = os.lstat(spare)
     if not stat.S_ISREG(status.st_mode):
@@ -142,7 +142,7 @@ def _swap(spare: str, path: str) -> bool:
     number = ctypes.get_errno()
     if number not in (errno.ENOENT, errno.EINVAL, errno.ENOSYS):
         raise OSError(number, os.strerror(number))
-    # Nothing to exchange with, or a file system that cannot: the old version goes.
+    # There is no old version, or the file system cannot exchange: rename over it.
     os.rename(spare, path)
     return False
 
@@ -150,11 +150,11 @@ def _swap(spare: str, path: str) -> bool:
 def read(path: str | os.PathLike[str]) -> bytes | None:
     """The content of ``path``; None if there is no such file; `StorageError` if unreadable.
 
-    A link that leads nowhere is unreadable: to take it for nothing would be to write over it.
+    A dangling link counts as unreadable: a caller that finds nothing there writes over it.
     """
     with storage_errors(path):
         try:
-            # Without O_NONBLOCK a FIFO of that name would be waited for until somebody writes.
+            # Without O_NONBLOCK, opening a FIFO of that name waits for a writer.
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except FileNotFoundError:
             if os.path.islink(path):
@@ -171,14 +171,14 @@ def read(path: str | os.PathLike[str]) -> bytes | None:
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """Write the whole of ``data``, however little each call takes."""
+    """Write all of ``data``, in as many system calls as it takes."""
     written = os.write(descriptor, data)
     while written < len(data):
         written += os.write(descriptor, data[written:])
 
 
 def write_all_at(descriptor: int, data: bytes, offset: int) -> None:
-    """As `write_all`, at this place of the file."""
+    """As `write_all`, at this offset of the file."""
     written = os.pwrite(descriptor, data, offset)
     while written < len(data):
         written += os.pwrite(descriptor, data[written:], offset + written)
@@ -208,9 +208,9 @@ def make_data_directory(path: Path) -> None:
 
 
 def make_private_directory(path: Path) -> None:
-    """Create ``path`` for this user alone; refuse one that belongs to somebody else.
+    """Create ``path`` for this user alone; `NotOwnerError` if it belongs to another user.
 
-    For places where anybody may create names, such as a shared memory file system.
+    For places where every user may create names, such as a shared memory file system.
     """
     make_directory(path, 0o700)
     status = path.lstat()
@@ -223,9 +223,9 @@ def make_private_directory(path: Path) -> None:
 
 
 class storage_errors:  # noqa: N801 - used as a function, like those of contextlib
-    """Turn an operating-system error into a `StorageError` that names ``path``.
+    """Turn an `OSError` into a `StorageError` that names ``path``.
 
-    Every write passes here, in every job's process too: a generator would cost much more.
+    A class, because every write of every process passes here, and a generator costs much more.
     """
 
     __slots__ = ("_path",)

@@ -1,9 +1,8 @@
 """Every error Ganger raises on purpose, with its exit code and wire name, in one tree.
 
-Three branches by who must act: the caller (`BadRequestError`), nobody now
-(`TryAgainError`), the operator (`OperatorError`). Programmer mistakes are plain
-exceptions and never caught. An error travels as its class name and its text; the
-receiving side raises the same class again through `from_wire`.
+Three branches say who must act: the caller (`BadRequestError`), the operator (`OperatorError`),
+or nobody (`TryAgainError`). Mistakes of a programmer are plain exceptions and are never caught.
+An error travels as its class name and its text; `from_wire` makes the same class again.
 """
 
 from __future__ import annotations
@@ -107,10 +106,10 @@ class RejectedError(BadRequestError):
     """A filter rule rejects jobs of a submission."""
 
     ids: Sequence[int | None] = ()
-    """The ids of the jobs that are stored all the same, at their places; None: it is not."""
+    """For each job of the submission, its id; None: it is not stored."""
 
     rejected: Mapping[int, str] = MappingProxyType({})
-    """Which jobs are rejected, by their places in the submission, and why."""
+    """Why each rejected job is rejected, by its place in the submission."""
 
 
 class NotAllowedError(BadRequestError):
@@ -119,7 +118,7 @@ class NotAllowedError(BadRequestError):
     http_status = 403
 
 
-# Nobody must act now: the same request may succeed later.
+# Nobody must act: the same request may succeed later.
 
 
 class TryAgainError(GangerError):

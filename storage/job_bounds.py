@@ -1,16 +1,16 @@
-"""How large a job may become, so that whatever is stored fits into a frame. Reads no files.
+"""Limits the size of a job, so that its stored form fits into a frame. Reads no files.
 
-How it works. A job's *stored form* is the JSON text of its file, and at most `JOB_BYTES_MAX`. The
-room is shared out, once and for all opcodes together:
+How it works. A job's *stored form* is the JSON text of its file, of at most `JOB_BYTES_MAX`. All
+opcodes together share these parts of it:
 
-- what is submitted: at most `JOB_SUBMITTED_BYTES_MAX`;
-- the log: at most `JOB_LOG_BYTES_MAX`; one entry then says that it ends there, and only what the
-  job's process says itself still gets in, up to `JOB_LOG_RESERVE_BYTES`;
+- the submitted opcodes: at most `JOB_SUBMITTED_BYTES_MAX`;
+- the log: at most `JOB_LOG_BYTES_MAX`; then one entry says that the log ends there, and only
+  entries of the job's process itself follow, up to `JOB_LOG_RESERVE_BYTES`;
 - time stamps, statuses, and the texts of an end: `JOB_END_BYTES_MAX`;
-- results: what is left, at least a quarter of a MiB.
+- results: the rest, at least a quarter of a MiB.
 
-A job that was stored larger, by an older version or by Ganeti, runs like any other. Readers
-get a shortened copy of it (`shortened`), which says what is left out.
+A larger job, which an older version or Ganeti stored, runs like any other. Readers get a copy of
+it from `shortened`, which says what is left out.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ LOG_MARK = "Log limit of this job reached ({limit} bytes): what follows is not k
 """The last entry of a log that is full."""
 
 CUT_KEY = "ganger_cut"
-"""Extra key of a shortened copy of a job: says what is left out."""
+"""Extra key of a shortened copy of a job: what is left out."""
 
 _ENTRY_BYTES = len('[,[,],"",]') + 18 + 12 + 7
-"""An entry of the log without its kind and its text, at most: serial and time have digits."""
+"""Largest entry of the log without its kind and text: serial and time have this many digits."""
 
 _END_TEXT_BYTES_MIN = 200
 _PLACE_BYTES = 400
@@ -63,7 +63,7 @@ def check_submitted(job: jobs.Job, body: bytes, secrets: Mapping[int, dict[str, 
 
 
 class SizeBudget:
-    """The room that a job's process has left for log and results, in bytes of the stored form."""
+    """The bytes of the stored form that a job's process has left for log and results."""
 
     def __init__(self, job: jobs.Job, body_bytes: int) -> None:
         logged = sum(len(_encode(op.log)) for op in job.ops if op.log)
@@ -78,11 +78,11 @@ class SizeBudget:
         self._is_marked = self._log_bytes < 0
 
     def admit(self, entries: Sequence[Any], kind: str, *, is_own: bool) -> list[tuple[str, Any]]:
-        """Those of the entries that may be logged, with their kinds.
+        """The entries for which the log has room, with their kinds.
 
-        Where the log is full the mark is among them. ``is_own``: the job's process says this
-        itself, not the operation. `TypeError` for what JSON cannot hold, and `ValueError` for what
-        is nested too deep, before any of it is taken.
+        Where the log becomes full, `LOG_MARK` is among them. ``is_own``: the entries come from the
+        job's process, not from the operation. `TypeError` if JSON cannot hold an entry, and
+        `ValueError` if one is nested too deep; then no room is used.
         """
         for entry in entries:
             if not isinstance(entry, str):
@@ -117,7 +117,7 @@ class SizeBudget:
         return [("message", text)]
 
     def takes_result(self, result: object) -> bool:
-        """Whether a result fits; then the room is taken."""
+        """Whether a result fits; if so, use its room."""
         size = 0 if result is None else len(_encode(result))
         if size > self.result_bytes:
             return False
@@ -126,7 +126,7 @@ class SizeBudget:
 
 
 def check_depth(value: object) -> None:
-    """Raise `ValueError` if ``value``, read from JSON, is so deep that a reader might give up."""
+    """Raise `ValueError` if ``value``, read from JSON, is too deep for a reader."""
     level = [value]
     for _ in range(settings.STORED_DEPTH_MAX + 1):
         containers = [item for item in level if isinstance(item, dict | list | tuple)]
@@ -141,7 +141,7 @@ def check_depth(value: object) -> None:
 
 
 def plain(entry: object) -> object:
-    """The entry of a log as JSON can hold it: half of a character pair is spelt out."""
+    """The entry of a log as JSON can hold it: lone surrogates are escaped."""
     if isinstance(entry, list):
         return [plain(part) for part in entry]
     return str(entry).encode("utf-8", "backslashreplace").decode()
@@ -151,13 +151,13 @@ def plain(entry: object) -> object:
 
 
 def end_text(text: str, opcodes: int) -> str:
-    """``text`` so short that each of so many opcodes can tell it twice."""
+    """``text`` cut so that each of so many opcodes can hold it twice."""
     limit = settings.JOB_END_BYTES_MAX // 4 // max(1, opcodes)
     return cut(text, max(limit, _END_TEXT_BYTES_MIN))
 
 
 def cut(text: str, bytes_max: int) -> str:
-    """``text`` if it has at most so many bytes as JSON; else its start, and how much is missing."""
+    """``text`` if it fits into ``bytes_max`` as JSON; else its start, and how long it is."""
     if len(text) * 6 + 2 <= bytes_max or len(_encode(text)) <= bytes_max:
         return text
     mark = f" [{len(text)} characters in all, the rest is cut]"
@@ -186,9 +186,9 @@ def error_result(result: list[Any]) -> list[Any]:
 
 
 def shortened(body: bytes, place: str) -> bytes:
-    """The text of a job file if it fits into a frame; else of a copy with marks for what is cut.
+    """The text of a job file if it fits into a frame; else that of a shortened copy, with marks.
 
-    ``place`` names the file, which has everything.
+    ``place`` names the file itself in the mark.
     """
     if len(body) <= settings.JOB_BYTES_MAX:
         return body
@@ -212,7 +212,7 @@ def shortened(body: bytes, place: str) -> bytes:
 
 
 def _without_large(value: Any, bytes_max: int) -> Any:  # noqa: ANN401 - what JSON holds
-    """The value; what is too large in it has a mark in its place."""
+    """The value, with a mark in place of each part that is too large."""
     size = len(_encode(value))
     if size <= bytes_max:
         return value
@@ -237,7 +237,7 @@ def _is_short(value: object) -> bool:
 
 
 def _last_entries(log: list[jobs.LogEntry], bytes_max: int) -> list[jobs.LogEntry]:
-    """The newest entries that fit, behind one that says how many are left out."""
+    """The newest entries that fit, after one that counts those left out."""
     kept: list[jobs.LogEntry] = []
     left = bytes_max - _PLACE_BYTES
     for serial, stamp, kind, text in reversed(log):
@@ -254,7 +254,7 @@ def _last_entries(log: list[jobs.LogEntry], bytes_max: int) -> list[jobs.LogEntr
 
 
 def log_parts(log: Sequence[jobs.LogEntry]) -> Iterator[list[jobs.LogEntry]]:
-    """The entries in parts of which each fits into a frame; what is too large alone is cut."""
+    """The entries in parts that each fit into a frame; an entry that is too large is cut."""
     limit = settings.FRAME_BYTES_MAX // 4
     if len(log) <= 1_000 and sum(_length(entry[3]) for entry in log) * 6 <= limit:  # noqa: PLR2004
         yield list(log)

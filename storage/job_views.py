@@ -1,7 +1,6 @@
 """Jobs as users of the library see them: frozen values, times in seconds since the epoch.
 
-Holds no messages and no files: `job_info` reads the text of a job file, and `transport`
-makes the same values of summaries.
+`job_info` makes them from the text of a job file, `transport` from summaries.
 """
 
 from __future__ import annotations
@@ -27,12 +26,11 @@ class LogLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OutputChunk(msgspec.Struct, frozen=True, kw_only=True):
-    """Output of one opcode, as it came; or, without ``data``, word that some of it is missing.
+    """Output of one opcode; or, without ``data``, a gap in it of ``missing`` bytes.
 
-    ``stream`` is ``stdout`` or ``stderr``, and empty where something is missing. Why that is says
-    ``gap``: the ``limit`` of the opcode's output was reached (``missing`` is 0 where this begins,
-    and the number of dropped bytes where it ends), the ``disk`` refused so many bytes, or so many
-    bytes of the file are damaged (``damage``).
+    ``stream`` is ``stdout`` or ``stderr``, and empty for a gap. ``gap`` says why bytes are missing:
+    the opcode's output reached its ``limit`` (``missing`` is 0 where the gap begins, and the
+    number of dropped bytes where it ends), the ``disk`` refused them, or the file has ``damage``.
     """
 
     job_id: int
@@ -44,7 +42,7 @@ class OutputChunk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OpInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """One opcode of a job: what was asked for, and what became of it."""
+    """One opcode of a job: its input, status, result and log."""
 
     op_id: str
     summary: str
@@ -59,9 +57,9 @@ class OpInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """One job. ``ops`` and ``depends`` are None where only the summary was asked for.
+    """One job. ``ops`` and ``depends`` are None in a summary.
 
-    ``depends`` holds the jobs the first opcode waits for, with the statuses it accepts.
+    ``depends`` holds the jobs that the first opcode depends on, with the statuses it accepts.
     """
 
     id: int
@@ -86,7 +84,7 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StatusChange(msgspec.Struct, frozen=True, kw_only=True):
-    """A watched job has another status; ``previous`` is None when it is told first."""
+    """A watched job has another status; ``previous`` is None in its first report."""
 
     job_id: int
     status: JobStatus
@@ -95,16 +93,16 @@ class StatusChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 RATE_LIMIT_PREFIX = "rate-limit:"
-"""How a reason begins that limits how many jobs run under it."""
+"""Start of a reason that limits how many jobs with it run at one time."""
 
 _COUNT_DIGITS_MAX = 18
 _ADDED_SOURCE = "gnt:opcode:"
 
 FIELDS = JobInfo.__struct_fields__
-"""What can be asked for of a job."""
+"""The fields of a job that a client may ask for."""
 
 WHOLE_FIELDS = frozenset({"ops", "depends"})
-"""Those that only the whole job has; the others are in its summary."""
+"""The fields that a summary lacks."""
 
 
 def job_info(body: bytes, *, archived: bool = False) -> JobInfo:
@@ -129,7 +127,7 @@ def job_info(body: bytes, *, archived: bool = False) -> JobInfo:
 
 
 def in_listing(text: str) -> str:
-    """A summary, or a reason, so short that a page of them fits into a frame."""
+    """A summary, or a reason, cut so that a page of them fits into a frame."""
     if len(text) * 4 <= settings.SUMMARY_BYTES_MAX:
         return text
     data = text.encode("utf-8", "replace")
@@ -146,8 +144,8 @@ def job_summary(job: jobs.Job) -> str:
 def job_reason(job: jobs.Job) -> str:
     """Why the job was submitted: the first text of its first opcode's reason trail.
 
-    Whoever submits writes the first entries; what the queue adds at submission (its source
-    starts with ``gnt:opcode:``) and later is no reason of a user's.
+    The submitter writes the first entries. Those that the queue adds at submission (their source
+    starts with ``gnt:opcode:``), and later, are no reasons of a user.
     """
     trail = job.ops[0].input.get("reason") if job.ops else None
     for entry in trail if isinstance(trail, list) else ():
@@ -215,7 +213,7 @@ def _depends(job: jobs.Job) -> list[tuple[int, tuple[str, ...]]]:
     depends: list[tuple[int, tuple[str, ...]]] = []
     for entry in found if isinstance(found, list) else ():
         match entry:
-            # What Ganeti or an older version has stored is shown as far as it can be.
+            # Skip malformed entries, which Ganeti or an older version may have stored.
             case [int(job_id), [*statuses]]:
                 depends.append((job_id, tuple(map(str, statuses))))
     return depends

@@ -1,9 +1,9 @@
 """The job model: the JSON of a job file, and statuses of jobs and opcodes.
 
-Holds no files and no clock. The layout, key names and rules are those of Ganeti's job
-files; keys this version does not know are kept in ``extra`` and written back unchanged.
+Has no files and no clock. Layout, keys and rules are those of Ganeti's job files; ``extra``
+holds unknown keys, which are written back unchanged.
 
-Status transitions of one opcode (the table `TRANSITIONS` is the law)::
+Status transitions of one opcode (the table `TRANSITIONS` decides)::
 
     queued -> waiting -> running -> success | error
     queued | waiting -> canceling -> canceled
@@ -32,7 +32,7 @@ PRIORITY_MIN, PRIORITY_MAX = -20, 19
 
 
 STATE_SERIAL_KEY = "ganger_serial"
-"""Extra key of a job file: counts its versions, so that journal replay never goes back."""
+"""Extra key of a job file: its version, so that a replay of the journal never goes back."""
 
 SUBMISSION_KEY = "ganger_key"
 """Extra key of a job file: the idempotency key under which it was submitted."""
@@ -45,13 +45,13 @@ RETRIED_BY_KEY = "ganger_retried_by"
 """Extra key of a job file: the jobs that repeat this one."""
 
 DIGEST_KEY = "ganger_digest"
-"""Extra key of a job file: what tells the job from another one submitted under the same key."""
+"""Extra key of a job file: a digest that tells the job from others with the same key."""
 
 BATCH_KEY = "ganger_batch"
-"""Extra key of a job file: the job's place in its submission, and how many jobs that had."""
+"""Extra key of a job file: the job's place in its submission, and the submission's size."""
 
 REJECTED_KEY = "ganger_rejected"
-"""Extra key of the first job of a submission: which others a filter rule rejected, and why."""
+"""Extra key of the first job of a submission: the others that a filter rule rejected, and why."""
 
 FILTER_SOURCE = "ganger:filter"
 """Source of the reason trail's entry that names the filter rule which canceled the job."""
@@ -60,10 +60,10 @@ RETRY_SOURCE = "ganger:retry"
 """Source of the reason trail's entry that names the job which this one repeats."""
 
 CHECKSUM_KEY = "ganger_crc"
-"""Last key of a job file that we wrote: the CRC-32 of the text without it.
+"""Last key of a job file of ours: the CRC-32 of the text without it.
 
-A file that was written over in place, and not flushed, may be a mixture of two versions after a
-loss of power; one that still is JSON must not be believed.
+A file that was overwritten without a flush may mix two versions after a power loss, and may still
+be JSON.
 """
 
 
@@ -118,7 +118,7 @@ class JobStatus(enum.StrEnum):
 
     @property
     def is_final(self) -> bool:
-        """Whether nothing can follow: the job or opcode has ended."""
+        """Whether the job or opcode has ended."""
         return self in _FINAL
 
 
@@ -153,7 +153,7 @@ TRANSITIONS: dict[tuple[JobStatus, OpcodeEvent], JobStatus] = {
     # The job goes back to the queue before this opcode, which has not begun.
     (JobStatus.QUEUED, OpcodeEvent.RETURN): JobStatus.QUEUED,
     (JobStatus.WAITING, OpcodeEvent.RETURN): JobStatus.QUEUED,
-    # The process of a job is gone: every opcode, even a finished one, becomes an error.
+    # The job's process is gone: every opcode, even a finished one, becomes an error.
     **{(status, OpcodeEvent.LOSE_PROCESS): JobStatus.ERROR for status in JobStatus},
 }
 
@@ -168,7 +168,7 @@ def next_status(status: JobStatus, event: OpcodeEvent) -> JobStatus:
 
 
 class OpcodeEntry(msgspec.Struct, kw_only=True):
-    """One opcode of a job, as in the job file: its input and what became of it."""
+    """One opcode of a job, as in the job file: its input, status, result and log."""
 
     input: dict[str, Any]
     status: JobStatus = JobStatus.QUEUED
@@ -181,7 +181,7 @@ class OpcodeEntry(msgspec.Struct, kw_only=True):
 
     @property
     def judged_input(self) -> dict[str, Any]:
-        """The input as filter rules see it: with the priority that the opcode has now."""
+        """The input as filter rules see it: with the opcode's present priority."""
         if (self.input.get("priority") or 0) == self.priority:
             return self.input
         return {**self.input, "priority": self.priority}
@@ -192,7 +192,7 @@ class OpcodeEntry(msgspec.Struct, kw_only=True):
 
 
 class Job(msgspec.Struct, kw_only=True):
-    """A job, as in its job file. ``extra`` holds the keys this version does not know."""
+    """A job, as in its job file. ``extra`` holds unknown keys."""
 
     id: int
     ops: list[OpcodeEntry]
@@ -229,7 +229,7 @@ class Job(msgspec.Struct, kw_only=True):
 
     @property
     def has_begun(self) -> bool:
-        """Whether any opcode of it runs or has run, as far as was recorded."""
+        """Whether an opcode runs or has run, according to the record."""
         waits = (JobStatus.QUEUED, JobStatus.WAITING, JobStatus.CANCELING)
         return any(op.exec_timestamp is not None or op.status not in waits for op in self.ops)
 
@@ -241,7 +241,7 @@ class Job(msgspec.Struct, kw_only=True):
 
     @property
     def serial(self) -> int:
-        """How many versions of this job were recorded; grows with each state change."""
+        """The number of recorded versions; each state change adds one."""
         serial: int = self.extra.get(STATE_SERIAL_KEY, 0)
         return serial
 
@@ -259,8 +259,8 @@ class Job(msgspec.Struct, kw_only=True):
 def job_status(statuses: list[JobStatus]) -> JobStatus:
     """The job's status from those of its opcodes, in order.
 
-    The first opcode that failed or is (being) canceled decides; else the last one that is
-    waiting or running; else ``success`` if all are, and ``queued`` otherwise.
+    The first opcode that failed or is (being) canceled decides; else the last waiting or running
+    one; else the job is ``success`` if all opcodes are, and ``queued`` otherwise.
     """
     result = JobStatus.QUEUED
     success = 0
@@ -287,7 +287,7 @@ _CHECKSUM_BYTES = len(_CHECKSUM_START) + len('00000000"}')
 
 
 def decode_job(data: bytes) -> Job:
-    """The job in the text of a job file; `StorageError` naming the first thing wrong in it."""
+    """The job in the text of a job file; `StorageError` names the first mistake in it."""
     try:
         _check_sum(data)
         raw = msgspec.json.decode(data)
@@ -313,7 +313,7 @@ def decode_job(data: bytes) -> Job:
 
 
 def _check_sum(data: bytes) -> None:
-    """Compare the text with its checksum, if it ends with one: others write none."""
+    """Compare the text with its checksum, if it has one: Ganeti writes none."""
     end = data[-_CHECKSUM_BYTES:]
     if not end.startswith(_CHECKSUM_START):
         return
@@ -323,7 +323,7 @@ def _check_sum(data: bytes) -> None:
 
 
 def _check_extra(extra: dict[str, Any]) -> None:
-    """Our own extra keys are relied upon; somebody else may have put anything there."""
+    """Check the types of our own extra keys: other programs may write anything there."""
     serial = extra.get(STATE_SERIAL_KEY, 0)
     if not isinstance(serial, int) or isinstance(serial, bool) or serial < 0:
         raise errors.StorageError(f"not a job: {STATE_SERIAL_KEY}: expected a number from 0 on")
@@ -332,7 +332,7 @@ def _check_extra(extra: dict[str, Any]) -> None:
 
 
 def job_document(job: Job) -> dict[str, Any]:
-    """The job as the JSON object of its file, with the unknown keys it was read with."""
+    """The job as the JSON object of its file, unknown keys included."""
     ops = []
     for index, op in enumerate(job.ops):
         entry = {key: getattr(op, key) for key in OpcodeEntry.__struct_fields__}
@@ -376,9 +376,9 @@ PRECEDING_FAILED_RESULT = ["OpExecError", ["Preceding opcode failed"]]
 
 
 def cancel_pending(job: Job, now: Timestamp, *, source: str = "", text: str = "") -> None:
-    """Cancel a job that no process has: what has not ended is ``canceled``, results stay null.
+    """Cancel the unfinished opcodes of a job without a process; their results stay null.
 
-    If it was not a user's wish, ``source`` and ``text`` become an entry of the reason trails.
+    If no user asked for it, ``source`` and ``text`` become an entry of the reason trails.
     """
     for op in job.ops[job.next_index :]:
         op.status = JobStatus.CANCELED
@@ -405,12 +405,12 @@ def fail_whole(job: Job, now: Timestamp, *, source: str, text: str) -> None:
 def _add_reason(op: OpcodeEntry, source: str, text: str, now: Timestamp) -> None:
     trail = op.input.get("reason")
     entry = [source, text, now[0] * 1_000_000_000 + now[1] * 1_000]
-    # An opcode that Ganeti could not read is stored as it came.
+    # Ganeti stores an opcode that it cannot read unchanged, so the trail may be malformed.
     op.input["reason"] = [*(trail if isinstance(trail, list) else ()), entry]
 
 
 def fail_from(job: Job, index: int, now: Timestamp, result: object) -> None:
-    """The opcode at ``index`` failed with ``result``: the ones behind it fail for that reason."""
+    """Record that the opcode at ``index`` failed with ``result``; those behind it fail too."""
     op = job.ops[index]
     op.apply(OpcodeEvent.FAIL)
     op.result = result
@@ -422,7 +422,7 @@ def fail_from(job: Job, index: int, now: Timestamp, result: object) -> None:
 
 
 def cancel_from(job: Job, index: int, now: Timestamp) -> None:
-    """Cancel the opcodes from ``index`` on, as a job process does on request."""
+    """Cancel the opcodes from ``index`` on, as a job's process does on request."""
     for op in job.ops[index:]:
         op.status = JobStatus.CANCELED
         op.result = CANCELED_RESULT

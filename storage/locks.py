@@ -1,9 +1,9 @@
 """Lock names, levels, modes and their order; the owners of locks; the coding of ``locks.data``.
 
-Holds values only. Who gets a lock is decided in ``actors/locking``.
+Holds values only. ``actors/locks/locking`` decides which request gets a lock.
 
 A lock is named by a plain string, ``node/<uuid>`` or ``cluster/BGL``. The lock set of a level
-(``node/[lockset]``) stands for all locks of that level, also for those nobody has named yet.
+(``node/[lockset]``) stands for all locks of that level, whatever their names.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ import msgspec
 from . import errors
 
 NAMES_REMEMBERED_MAX = 65_536
-"""Lock names whose level, group and place in the order are kept at hand."""
+"""Lock names whose level, group and place in the order are cached."""
 
 
 class LockMode(enum.StrEnum):
-    """How a lock is held. Compare by `covers`: as strings they are in the wrong order."""
+    """How a lock is held. Compare with `covers`: the strings are in the wrong order."""
 
     SHARED = "shared"
     EXCLUSIVE = "exclusive"
 
     def covers(self, wanted: LockMode) -> bool:
-        """Whether who holds a lock in this mode needs nothing more to have it as ``wanted``."""
+        """Whether an owner in this mode has everything that ``wanted`` gives."""
         return self is LockMode.EXCLUSIVE or wanted is LockMode.SHARED
 
 
 class LockChange(enum.StrEnum):
-    """What a request wants to become of a lock."""
+    """What a request asks for one lock."""
 
     SHARED = "shared"
     EXCLUSIVE = "exclusive"
@@ -40,7 +40,7 @@ class LockChange(enum.StrEnum):
 
     @property
     def mode(self) -> LockMode | None:
-        """The mode in which the lock is held afterwards; None: not at all."""
+        """The mode in which the owner holds the lock afterwards; None: it does not."""
         return None if self is LockChange.RELEASE else LockMode(self.value)
 
 
@@ -114,7 +114,7 @@ def _parse(name: str) -> _Name:
 
 
 def check_name(name: str) -> None:
-    """Raise `LockRequestError` unless ``name`` names a lock; it need not exist anywhere yet."""
+    """Raise `LockRequestError` unless ``name`` has the form of a lock's name."""
     _parse(name)
 
 
@@ -156,9 +156,9 @@ def show(name: str) -> str:
 
 
 class Owner(msgspec.Struct, frozen=True, array_like=True, cache_hash=True):
-    """Who holds locks: a job id (or the name of a thread), its lock file, its process id.
+    """The owner of locks: a job id (or the name of a thread), its lock file, its process id.
 
-    All three together are the owner. A string that looks like a number is not a job.
+    All three together identify it. A string that looks like a number is not a job.
     """
 
     identifier: int | str
@@ -175,7 +175,7 @@ class Owner(msgspec.Struct, frozen=True, array_like=True, cache_hash=True):
 
 
 Changes = tuple[tuple[str, LockChange], ...]
-"""A request: what is to become of which lock; all of it or nothing."""
+"""A request: a change for each of these locks; all of them or none."""
 
 
 class OwnerLocks(msgspec.Struct, frozen=True, array_like=True):
@@ -194,7 +194,7 @@ class Pending(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LocksFile(msgspec.Struct, frozen=True, array_like=True):
-    """What ``locks.data`` says: who holds what, by owner, and who waits, in order of service."""
+    """The content of ``locks.data``: the locks of each owner, and the waiting requests in order."""
 
     allocation: tuple[OwnerLocks, ...] = ()
     pending: tuple[Pending, ...] = ()
@@ -214,7 +214,7 @@ def encode_locks(file: LocksFile) -> bytes:
 
 
 def decode_locks(data: bytes) -> LocksFile:
-    """What the bytes of a ``locks.data`` say; `StorageError` if they make no sense."""
+    """The content of ``locks.data``; `StorageError` if the bytes are malformed."""
     try:
         file = _decoder.decode(data)
         for holding in file.allocation:

@@ -1,13 +1,13 @@
-"""What judging filters costs: a meter that interrupts an evaluation which takes too long.
+"""Counts what the evaluation of a filter costs, and interrupts one that takes too long.
 
-The unit is a step: about what it takes to look at one byte. A comparison is a few hundred of them,
-a search the text's length times the weight of its regular expression. No clock: the same
+The unit is a step: about the cost of looking at one byte. A comparison costs a few hundred, a
+search the text's length times the weight of its regular expression. There is no clock: the same
 evaluation costs the same on every machine.
 
 How it works
 ------------
-An evaluation is interrupted by an exception and begun again later. What was looked at at length
-(a search, a long list) is remembered until the next object, so that each attempt gets
+The meter interrupts an evaluation by an exception; the caller begins it again later. The meter
+remembers the results of searches and of long lists until the next object, so each attempt gets
 further than the last one.
 """
 
@@ -17,13 +17,13 @@ from collections.abc import Callable
 from typing import Final
 
 COMPARISON_STEPS: Final = 256
-"""What one operator costs beside the lengths of its field and value."""
+"""Cost of one operator, beside the lengths of its field and value."""
 
 PATTERN_STEPS_SIZE: Final = 64
-"""Instructions of a compiled regular expression that make it cost once more for each byte."""
+"""A regular expression costs one more step for each byte with every so many instructions."""
 
 ITEM_STEPS: Final = 16
-"""What it costs to look at one item of a list."""
+"""Cost of looking at one item of a list."""
 
 
 class SliceOverError(Exception):
@@ -35,7 +35,7 @@ class TooMuchWorkError(Exception):
 
 
 class Slice:
-    """What may be done before somebody else has a turn; several meters may share one."""
+    """The steps until other work gets its turn; several meters may share one slice."""
 
     __slots__ = ("is_fresh", "left")
 
@@ -43,7 +43,7 @@ class Slice:
         self.begin(steps)
 
     def begin(self, steps: int) -> None:
-        """Begin another slice. Its first piece of work is granted, whatever its size."""
+        """Begin another slice. It grants the first piece of work, whatever its size."""
         self.left = steps
         self.is_fresh = True
 
@@ -60,18 +60,18 @@ class Meter:
         self._is_paid = False
 
     def begin_object(self) -> None:
-        """Another object is looked at: what was found in the last one does not matter."""
+        """Forget the results of the last object."""
         self._found.clear()
         self._is_paid = False
 
     def charge_once(self, steps: int) -> None:
-        """Pay for what every attempt at this object does; not again when it is begun again."""
+        """Charge for what every attempt at this object does, at the first attempt only."""
         if not self._is_paid:
             self.charge(steps)
             self._is_paid = True
 
     def charge(self, steps: int) -> None:
-        """Pay for ``steps``; raises if there are too few left."""
+        """Charge ``steps``; raises if too few are left."""
         if steps > self.left:
             raise TooMuchWorkError
         current = self._slice

@@ -1,9 +1,9 @@
-"""Whose a data directory is, and who else may write into it.
+"""Which user owns a data directory, and which other users may write into it.
 
-The daemon runs the commands that it finds in the queue. Run by another user than their owner it
-would run them with that user's rights, and leave files that the owner cannot use. So whatever
-starts or writes asks `require_own` first: the queue and what lies in it must belong to the
-present user (or to root, who could change it anyway), and no other user may write into it.
+The daemon runs the commands that it finds in the queue. A daemon of another user than the
+queue's owner would run them with its own rights, and leave files that the owner cannot use. So
+every command that starts a daemon or writes calls `require_own` first: the queue and its files
+must belong to the present user (or to root), and no other user may write into them.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _ROOT = 0
 
 
 def user(uid: int) -> str:
-    """The user with this number, for people: ``alice (uid 1000)``."""
+    """The user as error texts name it: ``alice (uid 1000)``."""
     name = _user_name(uid)
     return f"uid {uid}" if name is None else f"{name} (uid {uid})"
 
 
 def explained(path: str | os.PathLike[str], error: OSError) -> str:
-    """What the system says of ``path``, with the owner of what it denies access to."""
+    """The system's error text for ``path``; if it denies access, with the owner of the file."""
     text = f"{os.fspath(path)}: {error.strerror or error}"
     if error.errno not in (errno.EACCES, errno.EPERM):
         return text
@@ -43,15 +43,15 @@ def explained(path: str | os.PathLike[str], error: OSError) -> str:
 
 
 def command(places: Places, words: str) -> str:
-    """The command line that does ``words`` (such as ``up``) with this data directory."""
+    """The command line for the subcommand ``words`` (such as ``up``) on this data directory."""
     return f"ganger --data {_quoted(places.data)} {words}"
 
 
 def require_own(places: Places, words: str) -> None:
-    """Raise `NotOwnerError` unless the queue belongs to the present user alone.
+    """Raise `NotOwnerError` unless the present user owns the queue, and no other may write to it.
 
-    ``words`` is what its owner should run instead, such as ``up``. What is missing belongs to
-    the user that makes it.
+    ``words`` is the subcommand that the owner should run instead, such as ``up``. Missing files
+    count as owned.
     """
     for path, status in _entries(places):
         if not _is_ours(path, status, places):
@@ -65,7 +65,7 @@ def require_own(places: Places, words: str) -> None:
 
 
 def require_readable(path: str | os.PathLike[str]) -> None:
-    """Raise `StorageError`, with the owner, if the user may not even see what is in this file."""
+    """Raise `StorageError`, with the owner, unless this user may read this file or directory."""
     try:
         os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
     except (FileNotFoundError, NotADirectoryError):
@@ -82,7 +82,7 @@ def require_admitted(socket: str) -> None:
     except PermissionError:
         is_admitted = False
     except OSError:
-        # There is none, which is another matter: the daemon may be about to make it.
+        # There is no socket: the caller finds that out when it connects.
         return
     if not is_admitted:
         denied = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
@@ -92,7 +92,7 @@ def require_admitted(socket: str) -> None:
 def group_warnings(places: Places) -> list[str]:
     """A sentence for each directory into which a whole group of users may write.
 
-    A group of the user's own name or number is taken for the user's private one.
+    A group with the user's own name or number counts as the user's private one.
     """
     return [
         f"{path}: group {_group(status.st_gid)} may write into it, and so run commands as "
@@ -103,7 +103,7 @@ def group_warnings(places: Places) -> list[str]:
 
 
 def queue_owner(places: Places) -> int | None:
-    """The number of the user that the queue belongs to; None if there is no queue."""
+    """The uid of the queue's owner; None if there is no queue."""
     try:
         return os.stat(places.queue).st_uid
     except OSError:
@@ -111,7 +111,7 @@ def queue_owner(places: Places) -> int | None:
 
 
 def misowned_paths(places: Places, owner: int) -> list[tuple[str, int]]:
-    """The paths of what does not belong to ``owner``, the owner of the queue, and whose it is."""
+    """Each path that ``owner``, the owner of the queue, does not own, and the uid that does."""
     return [
         (path, status.st_uid)
         for path, status in _entries(places)
@@ -126,7 +126,7 @@ def world_writable_paths(places: Places) -> list[str]:
 
 
 def _entries(places: Places) -> Iterator[tuple[str, os.stat_result]]:
-    """Everything that decides what the daemon runs, links and what they lead to: what exists."""
+    """Each existing file that decides what the daemon runs; for a link, its target too."""
     yield from _directories(places)
     for path in (places.config, places.locks):
         yield from _statuses(os.fspath(path))
@@ -143,14 +143,14 @@ def _directories(places: Places) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def _statuses(path: str) -> Iterator[tuple[str, os.stat_result]]:
-    """The status of the file, and of the link that leads to it, if there is one."""
+    """The status of the file; if it is a link, that of its target too."""
     try:
         status = os.lstat(path)
         yield path, status
         if stat.S_ISLNK(status.st_mode):
             yield path, os.stat(path)
     except OSError:
-        # It is not there, or its directory is closed to us: whatever opens it says so.
+        # Missing, or in a directory that we may not enter: opening the file fails with a reason.
         return
 
 
@@ -168,7 +168,7 @@ def _is_ours(path: str, status: os.stat_result, places: Places) -> bool:
     me = os.geteuid()
     if status.st_uid == me:
         return True
-    # Root's files inside are unreadable at worst. A queue of root is root's to run.
+    # A file of root inside is unreadable at worst, but only root may run root's queue.
     return status.st_uid == _ROOT and path != os.fspath(places.queue)
 
 
@@ -183,7 +183,7 @@ def _is_private_group(status: os.stat_result) -> bool:
 
 
 def _denying(path: str) -> tuple[str, int] | None:
-    """The part of the path that is another user's and probably the reason; None: there is none."""
+    """The part of the path that another user owns and probably denies; None: there is none."""
     place = path
     while True:
         try:
@@ -191,7 +191,7 @@ def _denying(path: str) -> tuple[str, int] | None:
         except OSError:
             uid = None
         if uid is not None and uid != os.geteuid():
-            # A directory of root that everybody may enter denies only what is in it.
+            # A directory of root that all may enter denies only what is in it.
             return place, uid
         if uid is not None and place != path:
             return None
@@ -209,7 +209,7 @@ def _run_as(uid: int, line: str) -> str:
     return f"sudo -u {name or _quoted(f'#{uid}')} {line}"
 
 
-# What only a refusal needs is imported for it: fork servers and their children do without.
+# Only a refusal imports these modules: fork servers and their children do without.
 
 
 def _quoted(text: str | os.PathLike[str]) -> str:

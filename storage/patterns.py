@@ -10,14 +10,14 @@ from .metering import PATTERN_STEPS_SIZE
 from .wording import brief
 
 PATTERN_MEMORY_BYTES_MAX: Final = 1 << 20
-"""What one compiled regular expression may take, its caches included."""
+"""Memory of one compiled regular expression, its caches included."""
 
 PATTERNS_KEPT_MAX: Final = 1_024
-"""Compiled regular expressions kept for those that need the same ones again."""
+"""Compiled regular expressions that are cached."""
 
 
 class Pattern(NamedTuple):
-    """A compiled regular expression, and what each byte that it looks at costs."""
+    """A compiled regular expression, and the steps that each byte costs."""
 
     search: Callable[[bytes], object]
     weight: int
@@ -25,11 +25,11 @@ class Pattern(NamedTuple):
 
 @functools.lru_cache(PATTERNS_KEPT_MAX)
 def compiled(pattern: str) -> Pattern:
-    """The pattern, compiled; `ValueError` says why it cannot be.
+    """The compiled pattern; `ValueError` says what is wrong with it.
 
-    The engine is loaded here, when the first pattern is met: most processes never see one.
-    Pattern and text go in as bytes, since for strings the binding also counts characters
-    to tell where the match is, which costs more than a short search.
+    Imports the engine here, because most processes never see a pattern. Pattern and text are
+    bytes: for strings the binding also counts characters up to the match, which costs more than a
+    short search.
     """
     import re2  # type: ignore[import-untyped]  # noqa: PLC0415
 

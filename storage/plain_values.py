@@ -1,4 +1,4 @@
-"""Refuses values from outside that JSON, or the store, cannot hold."""
+"""Checks that JSON can hold a value from outside: its depth, integers, numbers and texts."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ DEPTH_MAX = 32
 """Deepest nesting of a parameter."""
 
 INTEGER_MIN, INTEGER_MAX = -(2**63), 2**63 - 1
-"""What every store and every door can carry."""
+"""The integers that job files and frames can hold."""
 
 
 def check_plain(value: object, place: str, depth: int = 0, *, depth_max: int = DEPTH_MAX) -> None:
-    """Raise `ValueError` that names the place unless JSON, and every store, can hold ``value``."""
+    """Raise `ValueError` that names the place unless JSON can hold ``value``."""
     if _is_surely_plain(value, depth_max - depth):
         return
     if not isinstance(value, list | tuple | dict):
@@ -33,7 +33,7 @@ def check_plain(value: object, place: str, depth: int = 0, *, depth_max: int = D
 
 
 def _is_surely_plain(value: object, levels_left: int) -> bool:
-    """Whether there is nothing to look at more closely, found without naming any place."""
+    """Whether the value is plain beyond doubt: a fast test that names no places."""
     if isinstance(value, str):
         return value.isascii()
     if value is None:

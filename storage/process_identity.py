@@ -1,7 +1,7 @@
-"""Which process is meant: its pid, when it started, and in which boot of the machine.
+"""The identity of a process: its pid, its start time, and the boot of the machine.
 
-A pid alone names nobody: it is given to others after a reboot, and when the numbers have come
-round. The three together name one process for ever; they are called its mark.
+The kernel reuses a pid after a reboot, and when the numbers wrap around. All three together
+identify one process for ever.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 _BOOT_CHARACTERS = 8
 _START_FIELD = 19
-"""Place of the start time behind the name of the program in ``/proc/<pid>/stat``."""
+"""Index of the start time in ``/proc/<pid>/stat``, counted behind the program's name."""
 
 _ENDED_STATES = (b"Z", b"X")
 
@@ -26,7 +26,7 @@ class ProcessIdentity(NamedTuple):
     boot: str
 
     def __str__(self) -> str:
-        """As it stands in names of files.
+        """The form used in names of lock files.
 
         >>> str(ProcessIdentity(4711, 88123, "1a2b3c4d"))
         '4711.88123.1a2b3c4d'
@@ -35,7 +35,7 @@ class ProcessIdentity(NamedTuple):
 
 
 def parse(text: str) -> ProcessIdentity | None:
-    """The mark that stands there; None if none does.
+    """The identity from its text form; None if the text is none.
 
     >>> parse("4711.88123.1a2b3c4d")
     ProcessIdentity(pid=4711, start=88123, boot='1a2b3c4d')
@@ -49,12 +49,12 @@ def parse(text: str) -> ProcessIdentity | None:
 
 
 def own() -> ProcessIdentity:
-    """The mark of this process. Raises `OSError` if the system does not tell."""
+    """The identity of this process. Raises `OSError` if the system does not say."""
     return ProcessIdentity(os.getpid(), int(_fields("self")[_START_FIELD]), _boot or boot())
 
 
 def of(pid: int) -> ProcessIdentity | None:
-    """The mark of the process that has this pid now; None if it has ended, or nobody can tell."""
+    """The identity of the process that has this pid now; None if it has ended, or is unknown."""
     try:
         fields = _fields(str(pid))
         return (
@@ -74,21 +74,21 @@ def parent(pid: int) -> int | None:
         return None
 
 
-def lives(mark: ProcessIdentity) -> bool:
-    """Whether the process has not ended, reaped or not. Who cannot tell, says that it lives."""
+def lives(process: ProcessIdentity) -> bool:
+    """Whether the process has not ended, reaped or not. In doubt, it lives."""
     try:
-        if mark.boot != boot():
+        if process.boot != boot():
             return False
-        fields = _fields(str(mark.pid))
+        fields = _fields(str(process.pid))
     except (FileNotFoundError, ProcessLookupError):
         return False
     except OSError:
         return True
-    return int(fields[_START_FIELD]) == mark.start and fields[0] not in _ENDED_STATES
+    return int(fields[_START_FIELD]) == process.start and fields[0] not in _ENDED_STATES
 
 
 def boot() -> str:
-    """The present boot of the machine. Raises `OSError` if the system does not tell."""
+    """The present boot of the machine. Raises `OSError` if the system does not say."""
     global _boot  # noqa: PLW0603 - it does not change while this process lives
     if not _boot:
         text = _read("/proc/sys/kernel/random/boot_id")
@@ -97,7 +97,7 @@ def boot() -> str:
 
 
 def _fields(name: str) -> list[bytes]:
-    """What the kernel says of a process, from its state on: before that stands what it likes."""
+    """The fields of ``/proc/<pid>/stat`` behind the program's name, which may hold any character."""
     return _read(f"/proc/{name}/stat").rpartition(b")")[2].split()
 
 

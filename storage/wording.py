@@ -9,15 +9,15 @@ _SHOWN_CHARACTERS_MAX = 60
 
 
 def counted(count: int, noun: str) -> str:
-    """So many of something, such as ``1 job`` and ``2 jobs``."""
+    """The count with its noun, such as ``1 job`` and ``2 jobs``."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def likeness(word: str, known: Iterable[str]) -> str:
-    """`` (did you mean X?)`` if ``word`` is nearly one of ``known``, else nothing."""
+    """`` (did you mean X?)`` if ``word`` is close to one of ``known``, else an empty text."""
     if len(word) > _SHOWN_CHARACTERS_MAX:
         return ""
-    # Only a mistake costs this import.
+    # Imported only for a mistake.
     from difflib import get_close_matches  # noqa: PLC0415
 
     close = get_close_matches(word, list(known), n=1)
@@ -26,7 +26,7 @@ def likeness(word: str, known: Iterable[str]) -> str:
 
 def shown(text: str) -> str:
     """The text in quotes, cut to a length that fits a sentence."""
-    # Cut first: the quoted form of a huge text would be made only to be thrown away.
+    # Cut first: quoting a huge text costs time and memory.
     return shortened(repr(text[: _SHOWN_CHARACTERS_MAX + 1]))
 
 

@@ -1,6 +1,6 @@
-"""What an opcode is, which there are, and whether a submitted one is right.
+"""Opcodes: how they are declared, the catalogue of all, and the checks of submitted ones.
 
-All other code imports the names from here. An opcode travels and is stored as a plain
+All other code imports these names from here. An opcode travels and is stored as a plain
 dictionary with its ``OP_ID``; inside an operation it is a typed value.
 """
 

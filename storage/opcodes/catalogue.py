@@ -1,7 +1,7 @@
-"""Every opcode there is: Ganeti's from `catalogue.json`, Ganger's own, and users' plug-ins.
+"""All opcodes: Ganeti's from `catalogue.json`, Ganger's own, and users' plug-ins.
 
-Ganeti's are made into types when first asked for, so that importing this file costs
-nothing; those with an operation here are written out as classes. Nothing runs here.
+`find` makes the type of one of Ganeti's opcodes when it is first asked for, so that importing
+this module is cheap. Opcodes with a built-in operation are written out as classes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ENTRY_POINT_GROUP = "ganger.opcodes"
 """Installed packages name their opcode classes under this entry point group."""
 
 MASTER_NODE = "master"
-"""Stands for the master node in lock names until names of nodes are resolved."""
+"""Stands for the master node in lock names, as names of nodes are not resolved yet."""
 
 _CATALOGUE_FILE = f"{__file__.rpartition('/')[0]}/catalogue.json"
 
@@ -47,19 +47,19 @@ class OpExec(Opcode, kw_only=True):
     """Absolute path of the directory to run in; the root directory if unset."""
 
     stdin: str | None = None
-    """What the command reads; nothing if unset."""
+    """The command's standard input; empty if unset."""
 
     stdin_file: NonEmptyStr | None = None
-    """The file beside the job that has a large ``stdin`` in its place. The queue sets it."""
+    """The file beside the job that holds a large ``stdin`` instead. The queue sets it."""
 
     timeout: Annotated[float, msgspec.Meta(gt=0)] | None = None
-    """Seconds after which the command is ended."""
+    """Seconds after which the job ends the command."""
 
     locks: LockNeeds = NO_LOCKS
-    """The locks to be held meanwhile."""
+    """The locks that the job holds while the command runs."""
 
     leave_running: bool = False
-    """Whether processes that leave the command's process group go on when it has ended."""
+    """Whether processes that left the command's process group may run on when it has ended."""
 
     ok_exit_codes: Annotated[list[ExitCode], msgspec.Meta(min_length=1)] = msgspec.field(
         default_factory=lambda: [0]
@@ -67,7 +67,7 @@ class OpExec(Opcode, kw_only=True):
     """Exit codes that mean success."""
 
     output_limit: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    """Bytes of output that are kept, before compression; 1 GiB if unset. The rest is dropped."""
+    """Bytes of output to keep, before compression; 1 GiB if unset. The rest is dropped."""
 
     def __post_init__(self) -> None:
         if not self.argv[0]:
@@ -80,7 +80,7 @@ class OpExec(Opcode, kw_only=True):
             raise ValueError("cwd: expected an absolute path")
 
     def lock_needs(self) -> LockNeeds:
-        """What the submitter declared."""
+        """The locks that the submitter declared."""
         return self.locks
 
     @classmethod
@@ -100,12 +100,11 @@ SUMMARY_CHARACTERS_MAX = 60
 
 
 class OpTestDelay(Opcode, kw_only=True):
-    """Wait for some time: a job that does nothing, for tests."""
+    """Wait for some time, and do nothing else: for tests."""
 
     op_id: ClassVar[str] = "OP_TEST_DELAY"
     summary_field: ClassVar[str | None] = "duration"
     built_in: ClassVar[bool] = True
-    # Waiting again, from the start, harms nobody.
     may_start_again: ClassVar[bool] = True
 
     duration: float
@@ -115,10 +114,10 @@ class OpTestDelay(Opcode, kw_only=True):
     repeat: Annotated[int, msgspec.Meta(ge=0)] = 0
     interruptible: bool = False
     no_locks: bool = True
-    """Has no effect, as in Ganeti: the locks of the nodes are taken all the same."""
+    """Has no effect, as in Ganeti: the job takes the locks of the nodes all the same."""
 
     def lock_needs(self) -> LockNeeds:
-        """Each node alone, and the master node unless told otherwise."""
+        """Each node exclusively, and the master node too by default."""
         nodes = set(self.on_nodes if self.on_node_uuids is None else self.on_node_uuids)
         if self.on_master:
             nodes.add(MASTER_NODE)
@@ -137,14 +136,14 @@ class OpTestDelay(Opcode, kw_only=True):
 
 
 class UserOpcodes(msgspec.Struct, frozen=True):
-    """What `load_user_opcodes` found: ids now known, and one sentence for each broken plug-in."""
+    """Result of `load_user_opcodes`: the ids loaded, and a sentence for each broken plug-in."""
 
     loaded: tuple[str, ...]
     problems: tuple[str, ...]
 
 
 _OWN: dict[str, type[Opcode]] = {"OP_EXEC": OpExec, "OP_TEST_DELAY": OpTestDelay}
-_made: dict[str, type[Opcode]] = {}
+_from_catalogue: dict[str, type[Opcode]] = {}
 _problems: list[str] = []
 _PROBLEM_CHARACTERS_MAX = 1_000
 _from_users: dict[str, type[Opcode]] = {}
@@ -152,9 +151,9 @@ _from_users: dict[str, type[Opcode]] = {}
 
 def find(op_id: str) -> type[Opcode] | None:
     """The type of the opcodes called ``op_id``, if there is one."""
-    found = _OWN.get(op_id) or _from_users.get(op_id) or _made.get(op_id)
+    found = _OWN.get(op_id) or _from_users.get(op_id) or _from_catalogue.get(op_id)
     if found is None and op_id in _stored()["opcodes"]:
-        found = _made[op_id] = _make(op_id)
+        found = _from_catalogue[op_id] = _make(op_id)
     return found
 
 
@@ -164,16 +163,15 @@ def known_ids() -> list[str]:
 
 
 def has_operation(op_id: str) -> bool:
-    """Whether something here can run opcodes called ``op_id``."""
+    """Whether opcodes called ``op_id`` have an operation."""
     found = find(op_id)
     return found is not None and found.has_operation()
 
 
 def load_user_opcodes() -> UserOpcodes:
-    """Make known the opcodes that installed packages declare; broken ones are left out and told.
+    """Load the opcodes of installed packages, and forget earlier ones; leave out broken ones.
 
-    Called once by whoever needs them: it imports other people's code. Calling it again
-    looks afresh.
+    It imports code of other people.
     """
     # Slow to import, and the fork server for built-in operations never needs it.
     from importlib.metadata import entry_points  # noqa: PLC0415
@@ -192,7 +190,7 @@ def load_user_opcodes() -> UserOpcodes:
 
 
 def problems() -> tuple[str, ...]:
-    """One sentence for each opcode of a package that could not be loaded here."""
+    """One sentence for each opcode of a package that could not be loaded."""
     return tuple(_problems)
 
 
@@ -200,19 +198,19 @@ def _load_declared(entry: EntryPoint) -> type[Opcode]:
     place = f"package {entry.dist.name if entry.dist else '?'}: opcode {entry.name!r}"
     try:
         declared = entry.load()
-    # Whatever somebody else's module raises, SystemExit included: only that plug-in is left out.
+    # A foreign module may raise anything, even SystemExit: only this plug-in is left out.
     except (Exception, SystemExit) as error:
         raise errors.OpcodeError(
             f"{place} ({entry.value}) cannot be loaded: {type(error).__name__}: {error}"
         ) from error
-    if fault := _fault(declared):
-        raise errors.OpcodeError(f"{place} ({entry.value}): {fault}")
+    if problem := _problem_of(declared):
+        raise errors.OpcodeError(f"{place} ({entry.value}): {problem}")
     assert isinstance(declared, type)
     assert issubclass(declared, Opcode)
     return declared
 
 
-def _fault(declared: object) -> str | None:
+def _problem_of(declared: object) -> str | None:
     if not (isinstance(declared, type) and issubclass(declared, Opcode)):
         return "it is not a class derived from Opcode"
     if not _is_op_id(declared.op_id):
@@ -224,9 +222,9 @@ def _fault(declared: object) -> str | None:
     try:
         msgspec.convert({}, declared)
     except msgspec.ValidationError:
-        # A required parameter is missing, which is as it should be: the types are sound.
+        # A required parameter is missing, as expected: the types are sound.
         return None
-    except Exception as error:  # noqa: BLE001 - annotations that name nothing raise anything
+    except Exception as error:  # noqa: BLE001 - a broken annotation may raise anything
         return f"its parameters cannot be checked: {type(error).__name__}: {error}"
     return None
 
@@ -329,7 +327,7 @@ _TAG_KINDS = {
 
 
 def _tags_get_summary(_cls: type[Opcode], fields: Mapping[str, Any]) -> str | None:
-    # Ganeti shows its internal word for the kind of object, and its clients print it.
+    # Ganeti shows its internal word for the kind, and its clients print that.
     kind = fields.get("kind")
     return _TAG_KINDS.get(kind) if isinstance(kind, str) else None
 

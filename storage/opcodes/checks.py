@@ -24,15 +24,14 @@ INVALID_SUMMARY = "INVALID_OP"
 _ALWAYS_STORED = ("depends", "comment")
 _FINAL_STATUSES = ("success", "error", "canceled")
 _JOB_ID_DIGITS_MAX = 18
-_PROBLEMS_TOLD_MAX = 3
+_PROBLEMS_SHOWN_MAX = 3
 
 
 def check_opcode(raw: object) -> dict[str, Any]:
-    """The opcode ``raw`` as it is stored: checked, defaults filled in.
+    """The opcode ``raw`` as a job file holds it: checked, with defaults, and with its secrets.
 
-    Raises `OpcodeError` that names the parameter and what was expected, `DependencyError`
-    likewise, and `OperationMissingError` if nothing here can run it. Values of secret
-    parameters are still in it: see `redacted`.
+    Raises `OpcodeError` or `DependencyError`, which name the parameter and what was expected, and
+    `OperationMissingError` if no operation is installed. `redacted` takes the secrets out.
     """
     plain = _mapping(raw)
     declared = _declared(plain)
@@ -46,26 +45,26 @@ def check_opcode(raw: object) -> dict[str, Any]:
             needs.to_changes()
         return _stored_form(opcode)
     except Exception as error:
-        # Lock needs and defaults may be a plug-in's, whose fault must not stop the daemon.
-        raise errors.OpcodeError(f"{declared.op_id}: {_told(error)}") from error
+        # A plug-in's own code may raise anything; that must not stop the daemon.
+        raise errors.OpcodeError(f"{declared.op_id}: {_error_text(error)}") from error
 
 
 def parse(fields: object) -> Opcode:
-    """The typed value of a submitted or stored opcode, whether or not something can run it."""
+    """The typed value of a submitted or stored opcode, with or without an operation."""
     plain = _mapping(fields)
     return _convert(plain, _declared(plain))
 
 
 def redacted(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy with every secret value replaced; unknown opcodes are left as they are."""
+    """A copy with every secret value replaced. An unknown opcode has no known secrets."""
     secrets = secret_fields(fields)
     return {name: _hide(value) if name in secrets else value for name, value in fields.items()}
 
 
 def lost_secret(fields: Mapping[str, Any]) -> str | None:
-    """The parameter of a stored opcode whose secret, or a part of it, is not there; None: none.
+    """A parameter of a stored opcode whose secret, or a part of it, is redacted; None: none is.
 
-    Of an opcode that is not known here every parameter may be secret.
+    In an unknown opcode every parameter may be secret.
     """
     op_id = fields.get("OP_ID")
     is_known = isinstance(op_id, str) and catalogue.find(op_id) is not None
@@ -74,7 +73,7 @@ def lost_secret(fields: Mapping[str, Any]) -> str | None:
 
 
 def _is_redacted(value: object) -> bool:
-    """Whether this is, or holds at any depth, what a job file has in place of a secret."""
+    """Whether the value is, or contains at any depth, the mark for a redacted secret."""
     if isinstance(value, Mapping):
         return any(map(_is_redacted, value.values()))
     if isinstance(value, list | tuple):
@@ -83,7 +82,7 @@ def _is_redacted(value: object) -> bool:
 
 
 def secret_fields(fields: Mapping[str, Any]) -> tuple[str, ...]:
-    """The parameters of this opcode whose values are secret, whether or not it has them."""
+    """The names of this opcode's secret parameters, given or not."""
     op_id = fields.get("OP_ID")
     declared = catalogue.find(op_id) if isinstance(op_id, str) else None
     return declared.secret_fields if declared else ()
@@ -100,13 +99,13 @@ def summary(fields: Mapping[str, Any]) -> str:
         return name
     try:
         value = declared.summary_value(fields)
-    except Exception:  # noqa: BLE001 - a plug-in's fault must not make a job unlistable
+    except Exception:  # noqa: BLE001 - a plug-in may raise anything, and the job must be listed
         return name
     return name if value is None else f"{name}({value})"
 
 
 def dependencies(fields: Mapping[str, Any]) -> list[tuple[int, tuple[str, ...]]]:
-    """The jobs an opcode waits for, each with the final statuses that satisfy it.
+    """The jobs that an opcode depends on, each with the final statuses that satisfy it.
 
     Negative ids count back from the job's own. `DependencyError` names the malformed place.
     """
@@ -162,8 +161,8 @@ def _declared(plain: Mapping[str, Any]) -> type[Opcode]:
     declared = catalogue.find(op_id)
     if declared is None:
         guess = likeness(op_id, catalogue.known_ids())
-        # It may be one of those that nobody here could load.
-        broken = "".join(f"; {problem}" for problem in catalogue.problems()[:_PROBLEMS_TOLD_MAX])
+        # It may be one of the plug-ins that could not be loaded.
+        broken = "".join(f"; {problem}" for problem in catalogue.problems()[:_PROBLEMS_SHOWN_MAX])
         raise errors.OpcodeError(f"unknown opcode {shown(op_id)}{guess}{broken}")
     return declared
 
@@ -183,17 +182,17 @@ def _convert(plain: Mapping[str, Any], declared: type[Opcode]) -> Opcode:
         text = explain(str(error), given, declared)
         raise errors.OpcodeError(f"{declared.op_id}: {text}") from error
     except Exception as error:
-        # Besides our own checks this may be a plug-in's, which must not stop the daemon.
-        raise errors.OpcodeError(f"{declared.op_id}: {_told(error)}") from error
+        # A plug-in's own check may raise anything; that must not stop the daemon.
+        raise errors.OpcodeError(f"{declared.op_id}: {_error_text(error)}") from error
 
 
 class _Names(msgspec.Struct, frozen=True):
-    """The parameters of one kind of opcode, as far as a check of each opcode needs them."""
+    """The names of one kind of opcode's parameters, cached for the check of each opcode."""
 
     known: tuple[str, ...]
     required: tuple[str, ...]
     nullable: tuple[str, ...]
-    """Those that are null unless given, and then not stored, except for some."""
+    """Those whose default is null; of these, most are stored only if given."""
 
 
 @functools.cache
@@ -222,7 +221,7 @@ def _check_names(given: Mapping[str, Any], declared: type[Opcode]) -> None:
 
 
 def _stored_form(opcode: Opcode) -> dict[str, Any]:
-    # Through JSON and back: what passes can be stored, and reads back as the same value.
+    # Through JSON and back: the result can be stored, and reads back as the same value.
     plain = msgspec.json.decode(msgspec.json.encode(opcode, order="deterministic"))
     for name in _names(type(opcode)).nullable:
         if plain[name] is None and name not in _ALWAYS_STORED:
@@ -237,7 +236,7 @@ def _hide(value: object) -> object:
     return None if value is None else REDACTED
 
 
-def _told(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     if isinstance(error, errors.GangerError):
         return error.text
     text = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"

@@ -1,7 +1,7 @@
 """How an opcode is declared: its base class, its lock needs, and what its operation may call.
 
-Holds no list of opcodes (`catalogue`) and checks no submission (`opcodes`). Users declare
-their own opcodes with what is in here; import it from `ganger.storage.opcodes`.
+Holds no list of opcodes (`catalogue`) and checks no submission (`checks`). Users declare their
+own opcodes with these names, which they import from `ganger` or `ganger.storage.opcodes`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .. import errors, jobs
 LockMode = Literal["shared", "exclusive"]
 
 WHOLE_LEVEL = "*"
-"""Stands for every name of a level, those not known yet included: the level's lock set."""
+"""Stands for every name of a level, known or not: the level's lock set."""
 
 _LOCK_SET = "[lockset]"
 _BGL = "BGL"
@@ -29,9 +29,9 @@ ReasonEntry = tuple[str, str, int]
 
 
 class OperationError(Exception):
-    """An operation failed: the error's name as Ganeti spells it, and what it tells.
+    """An operation failed: the error's name as Ganeti spells it, and its details.
 
-    Becomes the opcode's result, ``[name, [*details]]``; every detail must fit into JSON.
+    It becomes the opcode's result, ``[name, [*details]]``; JSON must be able to hold each detail.
     """
 
     def __init__(self, name: str, *details: object) -> None:
@@ -44,17 +44,16 @@ class OperationError(Exception):
 
 
 class KilledError(OperationError):
-    """Raised once in whoever waits through `OperationContext.poll`: the job is to be killed."""
+    """`OperationContext.poll` raises this, once, when the job is to be killed."""
 
     def __init__(self) -> None:
         super().__init__("OpExecError", "killed on request")
 
 
 class OperationContext(Protocol):
-    """What a running operation knows about its job, and the only way it may speak or wait.
+    """What a running operation knows about its job; it logs, writes output and waits only here.
 
-    An operation waits through `poll`, never by sleeping, so that its job goes on hearing
-    messages meanwhile.
+    An operation waits through `poll` and never sleeps: its job handles messages meanwhile.
     """
 
     @property
@@ -69,11 +68,11 @@ class OperationContext(Protocol):
 
     @property
     def dry_run(self) -> bool:
-        """Whether the operation is to check only what it can, and to change nothing."""
+        """Whether the operation must check what it can, and change nothing."""
         ...
 
     def open_input(self, name: str) -> int:
-        """A descriptor to read the file ``name`` beside the job with (`OpExec.stdin_file`)."""
+        """A descriptor of the file ``name`` beside the job, to read (`OpExec.stdin_file`)."""
         ...
 
     def log(self, text: str | list[str], kind: str = "message") -> None:
@@ -87,19 +86,18 @@ class OperationContext(Protocol):
     def output(self, data: bytes, stream: str = "stdout") -> int:
         """Keep ``data`` as output of the opcode, on ``stdout`` or ``stderr``, beside the job.
 
-        Returns how many of its bytes are within the limit of the opcode's output; the others are
-        dropped.
+        Returns how many bytes were kept; the opcode's output limit drops the others.
         """
         ...
 
     def poll(
         self, descriptors: Mapping[int, int] | Sequence[int], timeout_seconds: float | None
     ) -> list[int]:
-        """Wait until one of ``descriptors`` is ready: those which are, or ``[]`` at the time limit.
+        """Wait until some of ``descriptors`` are ready and return these; ``[]`` at the time limit.
 
-        A mapping gives each descriptor its `select.poll` event mask; in a sequence all wait
-        for something to read. ``None`` waits without a limit. Raises `KilledError`, once, when
-        the job is to be killed: there is a short time left to clean up in.
+        A mapping gives each descriptor its `select.poll` event mask; those of a sequence wait for
+        something to read. ``None`` waits without a limit. Raises `KilledError`, once, when the job
+        is to be killed: the operation has a short time left to clean up.
         """
         ...
 
@@ -109,7 +107,7 @@ class OperationContext(Protocol):
 
 
 class LevelNeeds(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The locks needed on one level: names to be shared, names to be had alone."""
+    """The locks needed on one level: the names to share, and the names to hold exclusively."""
 
     shared: tuple[NonEmptyStr, ...] = ()
     exclusive: tuple[NonEmptyStr, ...] = ()
@@ -125,9 +123,9 @@ class LockNeeds(
     omit_defaults=True,
     rename={"node_res": "node-res"},
 ):
-    """The locks an opcode needs, level by level, in lock order.
+    """The locks that an opcode needs, level by level, in lock order.
 
-    ``*`` as the only name of a level is the whole level. As a plain value:
+    ``*`` as the only name of a level means the whole level. As a plain value:
     ``{"node": {"shared": ["n1"], "exclusive": ["n2"]}, "instance": {"exclusive": ["*"]}}``.
     """
 
@@ -144,7 +142,7 @@ class LockNeeds(
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> LockNeeds:
-        """The needs written as a plain value; `OpcodeError` where it is malformed."""
+        """The needs from a plain value; `OpcodeError` names what is malformed in it."""
         try:
             return msgspec.convert(plain, cls)
         except msgspec.ValidationError as error:
@@ -153,8 +151,8 @@ class LockNeeds(
     def to_changes(self) -> list[tuple[str, LockMode]]:
         """Every lock by its name on the wire, with its mode, in lock order.
 
-        Whoever holds any lock shares the cluster's one big lock too, unless it is named
-        itself: holding that one alone keeps everybody else out.
+        Every owner of a lock shares the cluster's big lock too, unless the opcode names it: an
+        exclusive owner of the big lock keeps all others out.
         """
         changes: list[tuple[str, LockMode]] = []
         for level, needs in self._levels():
@@ -166,8 +164,7 @@ class LockNeeds(
         return changes
 
     def _levels(self) -> list[tuple[str, LevelNeeds]]:
-        # Fields stand in lock order, which is not the order of the alphabet. Most levels of
-        # most opcodes are left at their default.
+        # The fields are in lock order, which is not alphabetical. Most levels have their default.
         return [
             (level, needs)
             for level, attribute in _LEVELS
@@ -178,7 +175,7 @@ class LockNeeds(
 _LEVELS = tuple(zip(LockNeeds.__struct_encode_fields__, LockNeeds.__struct_fields__, strict=True))
 
 NO_LOCKS = LockNeeds()
-"""What an opcode needs that needs no lock; every such opcode returns this very value."""
+"""The needs of every opcode that needs no lock: this very object."""
 
 
 def _wire_name(name: str) -> str:
@@ -201,16 +198,16 @@ def _check_level(level: str, needs: LevelNeeds) -> None:
 
 
 def _are_names(names: object) -> bool:
-    # Needs written out in Python were not converted: a lone string would be taken apart.
+    # msgspec does not check values that Python code gives: refuse a string in place of a list.
     return isinstance(names, tuple | list) and all(isinstance(name, str) and name for name in names)
 
 
 class Opcode(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """One step of a job: its parameters as typed fields, and what is known about its kind.
+    """One step of a job: its parameters as typed fields, and facts about its kind.
 
-    A subclass names itself (``op_id``) and declares its parameters; ``__post_init__`` may
-    refuse values by a `ValueError` that starts with the parameter's name. One that brings
-    its own operation defines `run`. The fields below are common to all opcodes.
+    A subclass names itself (``op_id``) and declares its parameters; ``__post_init__`` may refuse
+    values by a `ValueError` that starts with the parameter's name. A subclass with its own
+    operation defines `run`. All opcodes have the fields below.
     """
 
     op_id: ClassVar[str] = ""
@@ -223,13 +220,13 @@ class Opcode(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Parameters whose values are never written to a job file."""
 
     private_fields: ClassVar[tuple[str, ...]] = ()
-    """Parameters whose values are stored, but never put into a log or an error text."""
+    """Parameters whose values are stored, but never appear in a log or an error text."""
 
     may_start_again: ClassVar[bool] = False
-    """Whether the operation may start a second time if it is not known how far it came."""
+    """Whether the operation may start again after it was interrupted at an unknown point."""
 
     built_in: ClassVar[bool] = False
-    """Whether the operation is one of Ganger's own (the table in `actors/operations`)."""
+    """Whether Ganger has the operation (the table in `actors/operations/registry`)."""
 
     dry_run: bool | None = None
     debug_level: Annotated[int, msgspec.Meta(ge=0)] | None = None
@@ -239,21 +236,21 @@ class Opcode(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     reason: list[ReasonEntry] = []
 
     def lock_needs(self) -> LockNeeds:
-        """The locks to be held while the operation runs; none unless a subclass says so."""
+        """The locks that the job holds while the operation runs; none by default."""
         return NO_LOCKS
 
     def run(self, context: OperationContext) -> object:  # noqa: ARG002 - for overriding
-        """Do what the opcode is for and return its result, which must fit into JSON."""
+        """Run the operation and return its result, which JSON must be able to hold."""
         raise errors.OperationMissingError(f"nothing on this system can run {self.op_id}")
 
     @classmethod
     def has_operation(cls) -> bool:
-        """Whether something can run opcodes of this kind."""
+        """Whether opcodes of this kind have an operation."""
         return cls.built_in or cls.run is not Opcode.run
 
     @classmethod
     def summary_value(cls, fields: Mapping[str, Any]) -> str | None:
-        """What a listing shows in parentheses, from stored parameters; they may be malformed."""
+        """What a listing shows in parentheses. The stored parameters may be malformed."""
         if cls.summary_field is None or cls.summary_field not in fields:
             return None
         value = fields[cls.summary_field]
@@ -263,4 +260,4 @@ class Opcode(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 COMMON_FIELDS: tuple[str, ...] = Opcode.__struct_fields__
-"""Names of the parameters which every opcode has."""
+"""Names of the parameters that every opcode has."""

@@ -17,7 +17,7 @@ def explain(complaint: str, given: Mapping[str, Any], declared: type[msgspec.Str
     """
     body, _, path = complaint.rpartition(" - at `")
     if not body:
-        # A check of the opcode's own: it names the parameter itself.
+        # The opcode's own check names the parameter itself.
         return complaint
     place = path.rstrip("`").replace("key` in `", "").removeprefix("$").removeprefix(".")
     field = _field_of(place)
@@ -65,7 +65,7 @@ def _choices(hint: object) -> Iterator[Any]:
 
 
 def _hint_within(hint: object, place: str) -> object:
-    """The type at ``place``, of which the first name has the type ``hint``; None: nobody knows."""
+    """The type at ``place``, whose first name has the type ``hint``; None: unknown."""
     for name in place.split(".")[1:]:
         if not (isinstance(hint, type) and issubclass(hint, msgspec.Struct)):
             return None

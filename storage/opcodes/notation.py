@@ -1,7 +1,6 @@
-"""Ganeti's notation for parameter types, turned into types which msgspec checks.
+"""Turns Ganeti's notation for parameter types into types that msgspec checks.
 
-A small recursive parser, used when a catalogue opcode is first needed. The notation is
-explained in `catalogue.json`, under ``type_notation``.
+A small recursive parser. `catalogue.json` explains the notation, under ``type_notation``.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ _PLAIN: dict[str, object] = {
 }
 
 ADDRESS_NOTATIONS = ("ipv4_cidr", "ipv6_cidr", "ipv4", "ipv6")
-"""Checked by `check_address` beyond being strings; longer names first, they contain the others."""
+"""`check_address` checks these. Longer names come first, because they contain the others."""
 
 
 def parse(notation: str, enums: Enums) -> object:
@@ -67,7 +66,7 @@ def parse(notation: str, enums: Enums) -> object:
 
 def check_address(kind: str, text: str) -> None:
     """Raise `ValueError` unless ``text`` is an address of ``kind``, one of `ADDRESS_NOTATIONS`."""
-    # Costs a module which only the two opcodes with addresses need.
+    # Imported here: only two opcodes have addresses.
     import ipaddress  # noqa: PLC0415
 
     known: dict[str, tuple[Callable[[str], object], str]] = {
