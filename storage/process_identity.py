@@ -97,7 +97,7 @@ def boot() -> str:
 
 
 def _fields(name: str) -> list[bytes]:
-    """The fields of ``/proc/<pid>/stat`` behind the program's name, which may hold any character."""
+    """The fields of ``/proc/<pid>/stat`` behind the program's name, which may hold anything."""
     return _read(f"/proc/{name}/stat").rpartition(b")")[2].split()
 
 
