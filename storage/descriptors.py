@@ -1,8 +1,8 @@
-"""How the descriptors that a daemon may open are shared out: its doors, its run slots, itself.
+"""Shares out the descriptors that a daemon may open: to its listeners, its run slots, its files.
 
-libzmq ends the process when a door of its cannot accept for want of a descriptor, and a component
-that gets none for its file can do nothing. So nothing may take what others need: each door has
-its share, the jobs have theirs, and what is left over belongs to the daemon's files.
+libzmq aborts the process when a socket cannot accept for want of a descriptor, and a component
+without a descriptor cannot open its file. So each listener has its share, the jobs have theirs,
+and the daemon's own files have the rest.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from . import errors, settings
 
 
 class DescriptorBudget(msgspec.Struct, frozen=True, kw_only=True):
-    """Who may have how many descriptors."""
+    """How many descriptors each part of the daemon may use."""
 
     limit: int
     """Descriptors that the process may have open at one time."""
     listener: int
-    """Descriptors that one door may use."""
+    """Descriptors that one listener may use."""
     run_slots: int
     """Jobs that may run at one time."""
 
 
 def raise_limit() -> int:
-    """Take as many descriptors as the system gives; what the limit was before."""
+    """Raise the limit as far as the system permits; returns the former one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = settings.DESCRIPTORS_MAX
     if hard != resource.RLIM_INFINITY:
         wanted = min(wanted, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
-        # Some systems give fewer than they promise; then there are as many as before.
+        # Some systems permit fewer than they say; then the limit stays.
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     return soft
@@ -47,14 +47,14 @@ def set_limit(soft: int, pid: int = 0) -> None:
 
 
 def own_budget(*, is_remote: bool) -> DescriptorBudget:
-    """The budget of this process, with or without a remote door."""
+    """The budget of this process, with or without a remote listener."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = settings.DESCRIPTORS_MAX if soft == resource.RLIM_INFINITY else soft
     return share(limit, is_remote=is_remote)
 
 
 def share(limit: int, *, is_remote: bool) -> DescriptorBudget:
-    """Share ``limit`` descriptors out; an `OperatorError` if they do not do.
+    """Share ``limit`` descriptors out; `OperatorError` if they are too few.
 
     >>> share(256, is_remote=False)
     DescriptorBudget(limit=256, listener=69, run_slots=46)

@@ -1,4 +1,4 @@
-"""Whether a file system is fit for a data directory: its locks must say who lives."""
+"""Checks that a file system suits a data directory: its locks must prove that a process lives."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ NETWORKED = frozenset(
         *("gfs2", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "orangefs", "smb3", "smbfs"),
     }
 )
-"""Kinds of file systems that other machines may use too.
+"""Kinds of file systems that several machines share.
 
-A lock there may be lost while its process lives, and the number of a process on another machine
-says nothing on this one.
+A lock there may be lost while its process lives, and the pid of a process on another machine means
+nothing on this one.
 """
 
 _FLOCK = struct.Struct("hhqqi4x")
@@ -36,7 +36,7 @@ _MOUNT_FIELDS_MIN = 5
 def require_locks(directory: Path) -> None:
     """Raise `DataDirectoryError` unless locks in ``directory`` prove that their owner lives.
 
-    A disk that is full, say, is not the matter here: then nothing is tried.
+    Tries nothing if it cannot create a file, on a full disk for example.
     """
     kind = kind_of(directory)
     if kind in NETWORKED:
@@ -69,16 +69,16 @@ def require_locks(directory: Path) -> None:
 
 
 def _sees_lock(holder: int, asker: int) -> bool:
-    """Whether a lock through the one descriptor is seen through the other."""
+    """Whether the second descriptor sees a lock that the first one holds."""
     fcntl.lockf(holder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    # For locks of open files, what this very process has locked otherwise is somebody else's.
+    # A lock of the open file (OFD) conflicts with a lock of the process, even of the same one.
     question = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
     answer = _FLOCK.unpack(fcntl.fcntl(asker, fcntl.F_OFD_GETLK, question))
     return bool(answer[0] != fcntl.F_UNLCK)
 
 
 def kind_of(directory: Path | str, mounts: str = "/proc/self/mountinfo") -> str | None:
-    """The kind of the file system, as ``mount`` calls it; None if the system does not tell."""
+    """The kind of the file system, as ``mount`` calls it; None if it is unknown."""
     wanted = os.path.realpath(directory)
     best, found = -1, None
     try:

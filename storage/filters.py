@@ -1,21 +1,20 @@
-"""The query filter language: JSON form, parsed tree, and what a tree says of an object.
+"""The query filter language: its JSON form, the parsed tree, and the evaluation for an object.
 
-What the fields mean is the caller's matter: it hands in a function from a field's name to
-its value. No files, no clock.
+The caller knows the fields: it gives a function from a field's name to its value. No files, no
+clock.
 
 How it works
 ------------
-`parse_filter` turns the JSON arrays into a tree of frozen values and refuses whatever can be
-judged without an object, naming the place. `to_raw` writes the tree in the form that is
-stored. `compile_filter` turns it into nested functions, once, for judging many objects.
+`parse_filter` turns the JSON arrays into a tree of frozen values; its errors name the place of a
+mistake. `to_raw` writes the tree in its stored form. `compile_filter` turns the tree into nested
+functions, once, to evaluate it for many objects.
 
-A comparison has three outcomes. Besides true and false it may be *invalid*: the field is
-there, but the operator cannot be applied to its type. An invalid comparison, when it is
-reached (operands are looked at from left to right, and only as far as needed), makes the
-whole filter false, also under ``!``. A *missing* field only makes its comparison false, and
-``!`` of that is true.
+A comparison has three outcomes. Besides true and false it may be *invalid*: the object has the
+field, but the operator does not apply to its type. The evaluation goes from left to right, only
+as far as needed; an invalid comparison that it reaches makes the whole filter false, also under
+``!``. A *missing* field only makes its comparison false, and ``!`` of that is true.
 
-An evaluation may be given a meter, which interrupts it when it has cost too much (``metering``).
+A meter interrupts an evaluation that costs too much (``metering``).
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ INTEGER_BITS_MAX: Final = 63
 
 
 class Missing(enum.Enum):
-    """What a resolver answers for a field that the object does not have."""
+    """A resolver returns this for a field that the object does not have."""
 
     MISSING = enum.auto()
 
@@ -55,7 +54,7 @@ class Missing(enum.Enum):
 MISSING: Final = Missing.MISSING
 
 Value: TypeAlias = str | int
-"""What a field can be compared with."""
+"""The value in a comparison."""
 
 Resolve: TypeAlias = Callable[[str], object]
 """From a field's name to its JSON value, or `MISSING`."""
@@ -152,10 +151,10 @@ class Dialect(NamedTuple):
     """How one use of the language differs from the plain one."""
 
     operand: Callable[[Value], Value | None] = _as_written
-    """What a written value stands for; None makes its comparison invalid."""
+    """Replaces a written value; None makes its comparison invalid."""
 
     rank: Callable[[object], int] = json_rank
-    """The order among values of different types."""
+    """Orders values of different types."""
 
     searches_numbers: bool = False
     """Whether ``=~`` searches whole numbers too, in their decimal form."""
@@ -175,7 +174,7 @@ def parse_filter(raw: object, *, where: str = "filter") -> Filter:
 
 
 def to_raw(tree: Filter) -> list[Any] | None:
-    """The filter in JSON form, as Ganeti stores it (``=`` and ``!=`` are written with ``==``)."""
+    """The filter in JSON form, as Ganeti stores it: with ``==`` for ``=`` and ``!=``."""
     raw: list[Any] | None
     match tree:
         case Always():
@@ -200,9 +199,9 @@ def to_raw(tree: Filter) -> list[Any] | None:
 
 
 def compile_filter(tree: Filter, dialect: Dialect = PLAIN) -> FilterTest:
-    """A test to apply to many objects, each given as a resolver of its fields.
+    """A test for many objects, each given as a resolver of its fields.
 
-    It raises nothing but what its meter raises, if it is given one.
+    The test raises only what its meter raises.
     """
     holds = _compiled(tree, dialect, itertools.count())
     steps = _steps(tree)
@@ -219,7 +218,7 @@ def compile_filter(tree: Filter, dialect: Dialect = PLAIN) -> FilterTest:
 
 
 def searches(raw: object) -> int:
-    """How many regular expressions a filter in JSON form has, whether or not it is a right one."""
+    """The number of regular expressions in a filter in JSON form, even in a malformed one."""
     found = 0
     arrays = [raw]
     while arrays:
@@ -241,7 +240,7 @@ def evaluate(tree: Filter, resolve: Resolve) -> bool:
 
 
 def rule_error(where: str, problem: str) -> errors.FilterRuleError:
-    """The error for a mistake at a place in the structure."""
+    """The error for a mistake at this place of a rule or filter."""
     return errors.FilterRuleError(f"{where}: {problem}")
 
 
@@ -249,7 +248,7 @@ def rule_error(where: str, problem: str) -> errors.FilterRuleError:
 
 
 def _check_size(raw: object, where: str) -> None:
-    """Bound depth and size, level by level, before anything follows the structure down."""
+    """Check depth and size level by level, before any recursion."""
     arrays = [raw] if isinstance(raw, list | tuple) else []
     seen = 0
     for _ in range(DEPTH_MAX):
@@ -289,7 +288,7 @@ def _field(operands: Sequence[object], where: str) -> str:
 
 
 def _value(operands: Sequence[object], where: str) -> Value:
-    """The value to compare with. A float without a fraction is taken as the integer it is."""
+    """The value to compare with. A float without a fraction counts as an integer."""
     raw = operands[1]
     if isinstance(raw, float) and raw.is_integer():
         raw = int(raw)
@@ -317,7 +316,7 @@ def _search(operands: Sequence[object], where: str) -> Filter:
 
 
 def _compiled_pattern(pattern: str, where: str) -> patterns.Pattern:
-    """The pattern, compiled; `FilterRuleError` names ``where`` if it cannot be."""
+    """The compiled pattern; `FilterRuleError` names ``where`` if it is malformed."""
     try:
         return patterns.compiled(pattern)
     except ValueError as error:
@@ -329,7 +328,7 @@ class _Form(NamedTuple):
     build: Callable[[Sequence[object], str], Filter]
 
 
-# One line for each way of writing; `!=` is only a way of writing.
+# One line for each sign. `!=` has no type of its own: it becomes `!` and `==`.
 _FORMS: Final[dict[str, _Form]] = {
     "&": _Form(None, lambda operands, where: AllOf(_parts(operands, where))),
     "|": _Form(None, lambda operands, where: AnyOf(_parts(operands, where))),
@@ -349,7 +348,7 @@ _FORMS: Final[dict[str, _Form]] = {
 
 
 class _InvalidComparisonError(Exception):
-    """The operator cannot be applied to what the field holds."""
+    """The operator does not apply to the field's type."""
 
 
 def _compiled(tree: Filter, dialect: Dialect, keys: Iterator[int]) -> _Holds:
@@ -477,7 +476,7 @@ def _is_whole(item: object) -> bool:
 
 
 def _steps(tree: Filter) -> int:
-    """What an evaluation costs at most beside searches and long lists."""
+    """Highest cost of an evaluation, without searches and long lists."""
     match tree:
         case Always():
             return COMPARISON_STEPS

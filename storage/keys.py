@@ -1,15 +1,15 @@
-"""CURVE keys of the remote door as text files: the daemon's own, and the clients it knows.
+"""CURVE keys of the remote listener as text files: the daemon's own, and those of its clients.
 
-Holds no cryptography: pairs are made where zmq is at home. A file is one comment line, then
-lines of a name and a key in Z85 (40 characters)::
+Has no cryptography: ``transport/zmq`` makes pairs. A file is one comment line, then lines of a
+name and a key in Z85 (40 characters)::
 
     # A key of Ganger. The secret is for its owner alone.
     public rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7
     secret JTKVSB%%)wK0E.X)V>+}o?pNmC{O&4W4b!Ni{Lh6
 
-In a data directory's ``keys``, ``server.key`` is the daemon's pair and ``clients/NAME.pub``
-holds the public key of one client that may come in. Whoever deletes that file takes the
-permission back for connections that are made from then on.
+In a data directory's ``keys``, ``server.key`` is the daemon's pair and ``clients/NAME.pub`` holds
+the public key of one client that may connect. To delete that file revokes the permission for new
+connections.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 KEY_CHARACTERS = 40
 KNOWN_KEYS_MAX = 10_000
-"""Most clients that are looked through."""
+"""Most keys of clients that a daemon reads."""
 
 _COMMENT = "# A key of Ganger. The secret is for its owner alone.\n"
 _CLIENT_COMMENT = "# A client of Ganger that may come in by the remote door.\n"
@@ -47,12 +47,12 @@ class KeyPair(msgspec.Struct, frozen=True, kw_only=True):
     server: str | None = None
 
     def __repr__(self) -> str:
-        """Without the secret: values get into logs."""
+        """Without the secret, because logs show values."""
         return f"KeyPair(public={self.public!r})"
 
 
 def create_key(path: Path, pair: KeyPair) -> None:
-    """Write ``pair`` into the new file ``path``; an existing file is never replaced."""
+    """Write ``pair`` into the new file ``path``; `BadRequestError` if the file exists."""
     text = _COMMENT + f"public {pair.public}\nsecret {pair.secret}\n"
     if pair.server is not None:
         text += f"server {check_key(pair.server, 'the key of the server')}\n"
@@ -61,7 +61,7 @@ def create_key(path: Path, pair: KeyPair) -> None:
 
 
 def read_key(path: Path) -> KeyPair:
-    """The pair in the file ``path``; refused if others may read the secret in it."""
+    """The pair in the file ``path``; `StorageError` if other users may read its secret."""
     lines = _read(path)
     for name in ("public", "secret"):
         if name not in lines:
@@ -73,7 +73,7 @@ def read_key(path: Path) -> KeyPair:
 
 
 def read_public_key(path: Path) -> str:
-    """The public key in the file ``path``, whether or not a secret lies beside it."""
+    """The public key in the file ``path``, with or without a secret in the same file."""
     lines = _read(path)
     if "public" not in lines:
         raise errors.StorageError(f"{path}: expected a line 'public KEY'")
@@ -81,18 +81,18 @@ def read_public_key(path: Path) -> str:
 
 
 def server_pair(keys_directory: Path, make_pair: Callable[[], KeyPair]) -> KeyPair:
-    """The daemon's own pair, made by ``make_pair`` when it is first asked for."""
+    """The daemon's own pair; ``make_pair`` makes it the first time."""
     path = keys_directory / "server.key"
     if not path.exists():
         documents.make_private_directory(keys_directory)
-        # Two that come at once both try to create it; one wins, and both read the winner's.
+        # Of two processes at once, one creates the file; both read it.
         with contextlib.suppress(errors.BadRequestError):
             create_key(path, make_pair())
     return read_key(path)
 
 
 def authorise(keys_directory: Path, public_key: str, name: str) -> None:
-    """Let the client with ``public_key`` come in; ``name`` is for people. Twice is harmless."""
+    """Permit the client with ``public_key`` to connect; ``name`` is for people. Repeatable."""
     check_key(public_key, "the public key")
     if not _NAME.fullmatch(name):
         text = f"name {name!r}: expected up to 64 letters, digits and . _ @ - (not first)"
@@ -108,22 +108,22 @@ def authorise(keys_directory: Path, public_key: str, name: str) -> None:
     if read_public_key(path) != public_key:
         raise errors.BadRequestError(f"name {name!r}: another key has this name already ({path})")
     with documents.storage_errors(path):
-        # An earlier call may have failed after it had made the name.
+        # An earlier call may have made the file and failed before this flush.
         documents.flush_directory(path.parent)
 
 
 def known_keys(keys_directory: Path) -> dict[str, str]:
-    """The name of each client that may come in, by its public key.
+    """The name of each client that may connect, by its public key.
 
-    `StorageError` names the first file that holds no key.
+    `StorageError` names the first file without a valid key.
     """
     return {read_public_key(path): path.stem for path in _client_files(keys_directory)}
 
 
 def is_known(keys_directory: Path, public_key: str) -> bool:
-    """Whether this client may come in, as the files say now.
+    """Whether this client may connect, according to the files now.
 
-    A file that cannot be read admits nobody and keeps nobody else out.
+    An unreadable file permits no client, and does not affect the others.
     """
     for path in _client_files(keys_directory):
         with contextlib.suppress(errors.StorageError):
@@ -144,7 +144,7 @@ def _words(text: str) -> Iterator[str]:
 
 
 def _is_word(word: str) -> bool:
-    # Five digits of base 85 can say more than the 32 bits they stand for.
+    # Five digits of base 85 can exceed the 32 bits that they encode.
     value = 0
     for character in word:
         digit = _ALPHABET.find(character)
@@ -209,7 +209,7 @@ def _write_new(path: Path, text: str) -> bool:
         try:
             documents.flush_directory(path.parent)
         except OSError:
-            # The next attempt must not find a file that a loss of power may take away.
+            # The next attempt must not find a file that a power loss can take away.
             with contextlib.suppress(OSError):
                 os.unlink(path)
             raise

@@ -1,20 +1,19 @@
-"""Proof of life: a lock file is locked for as long as the process that made it lives.
+"""Proof of life: a process locks its lock file for as long as it lives.
 
-How it works. The owner creates the file and holds an exclusive POSIX record lock on it;
-everybody else asks with a shared, non-blocking one. If that is refused, the owner lives. If it
-is granted, or the file is gone, somebody may have cleaned up: the owner is dead only if the
-process whose mark is part of the file's name (`processes`) has ended too. A name without a mark
-(a daemon's, or one of Ganger 1.1 and before) has nothing but the lock.
+How it works. The owner creates the file and holds an exclusive POSIX record lock on it. Other
+processes try a shared, non-blocking lock. If the kernel refuses it, the owner lives. If the kernel
+grants it, or the file is gone, an administrator may have cleaned up: then the owner is dead only if
+the process whose identity is in the file's name (`process_identity`) has ended too. A name without
+an identity (a daemon's, or one of Ganger 1.1 and before) has only the lock.
 
-The files lie in the data directory, where nobody cleans up. To create a file there is slow when
-many were deleted shortly before, so the file of a process that has ended is kept for the next one
-under the name of a spare. If the disk refuses the file, a process has its mark alone.
+The files lie in the data directory. To create a file there is slow when many were deleted shortly
+before, so the file of an ended process becomes a spare, which the next process renames. If the
+disk refuses the file, a job's process has its identity alone.
 
-Two traps of POSIX locks shape this file. They belong to the process, so a process that
-probes its own file would find it free: own files are known here and count as alive. And
-closing *any* descriptor of a file drops the process's lock on it: so no other module opens
-lock files. A child does not inherit the lock (and must not believe in its parent's files:
-`forget_inherited`).
+Two traps of POSIX locks shape this module. A lock belongs to the process, so a process that
+probes its own file finds it free: `_own` lists our own files, which count as alive. And closing
+*any* descriptor of a file drops the process's lock on it: no other module opens lock files. A
+child does not inherit the locks and must call `forget_inherited`.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ _NO_DESCRIPTOR = -1
 
 
 class LockFile:
-    """A lock file this process holds. ``spare``: the name that it is kept under afterwards."""
+    """A lock file that this process holds. ``spare``: its name after `remove`, if it is kept."""
 
     def __init__(self, path: str, descriptor: int, spare: str | None = None) -> None:
         self.path = path
@@ -55,10 +54,10 @@ class LockFile:
         _own[path] = descriptor
 
     def remove(self) -> None:
-        """Give up file and lock: the process says itself that it has ended."""
+        """Give up file and lock: the process is about to end."""
         if _own.pop(self.path, None) is None:
             return
-        # It may be gone, or the disk refuse; then it is removed like that of a killed process.
+        # If this fails, the daemon removes the file like that of a killed process.
         with contextlib.suppress(OSError):
             if self._spare is None:
                 os.unlink(self.path)
@@ -71,10 +70,10 @@ class LockFile:
 def create(directory: str | os.PathLike[str], stem: str, *, spare: str | None = None) -> LockFile:
     """Create and lock ``directory/stem`` (with ``-1``, ``-2``... if that name is taken).
 
-    A name is never used twice, so that whoever reads it cannot take one owner for another.
-    ``spare`` is the path of an unused file in the same directory, which nobody else takes; it need
-    not exist. A directory that somebody has deleted is made again. Raises `StorageError` if the
-    disk refuses, unless the name has a mark, which is proof enough.
+    A name is never used twice: readers must not take one owner for another. ``spare`` is the path
+    of an unused file in the same directory, reserved for this process; it need not exist. Makes
+    the directory again if it was deleted. Raises `StorageError` if the disk refuses, unless the
+    name has an identity, which is proof enough.
     """
     start = f"{os.fspath(directory)}/{stem}"
     if spare is not None and (taken := _take_spare(spare, start)) is not None:
@@ -82,14 +81,14 @@ def create(directory: str | os.PathLike[str], stem: str, *, spare: str | None = 
     try:
         return _create(start, spare)
     except FileNotFoundError:
-        # Somebody has deleted the folder.
+        # The folder was deleted.
         return _create_with_folder(os.fspath(directory), start, spare)
     except OSError as error:
         return _without_file(start, error)
 
 
 def _take_spare(spare: str, path: str) -> LockFile | None:
-    """The spare under another name; None if there is none, or somebody asks who holds it."""
+    """The spare, renamed and locked; None if there is none, or another process probes it."""
     try:
         descriptor = os.open(spare, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
@@ -128,17 +127,17 @@ def _create_with_folder(directory: str, start: str, spare: str | None) -> LockFi
 
 
 def _without_file(path: str, error: OSError) -> LockFile:
-    """A disk that is full must keep no daemon from starting, and no job whose process has a mark.
+    """A lock file without a file: a full disk must not keep a daemon or a job from starting.
 
-    Nobody needs a daemon's file: the lock on the queue directory keeps others out.
+    A job's process has its identity as proof, and a daemon the lock on the queue directory.
     """
-    if mark_of(path) is None and not is_daemons(path):
+    if identity_of(path) is None and not is_daemons(path):
         raise errors.StorageError(ownership.explained(path, error)) from error
     return LockFile(path, _NO_DESCRIPTOR)
 
 
 DAEMON_STEM = "ganger-daemon_"
-"""How the name of a daemon's lock file begins."""
+"""Start of the name of a daemon's lock file."""
 
 
 def daemon_stem(now: float) -> str:
@@ -151,38 +150,38 @@ def is_daemons(path: str) -> bool:
     return os.path.basename(path).startswith(DAEMON_STEM)
 
 
-def job_stem(job_id: int, now: float, mark: ProcessIdentity) -> str:
-    """Name of a job's lock file: as Ganeti's (``job_000001_1795224833``), and the process's mark.
+def job_stem(job_id: int, now: float, identity: ProcessIdentity) -> str:
+    """Name of a job's lock file: as Ganeti's (``job_000001_1795224833``), and the identity.
 
-    Two processes of one job may be made within a second, when the first is refused: what is told
-    late of the one must not be taken for the other.
+    A job may get two processes within a second, if the first is refused: a late message about the
+    first must not count for the second.
     """
-    return f"{_JOB_START}{job_id:06d}_{int(now)}_{mark}"
+    return f"{_JOB_START}{job_id:06d}_{int(now)}_{identity}"
 
 
-def mark_of(path: str | os.PathLike[str]) -> ProcessIdentity | None:
-    """The mark in the name of a job's lock file; None for other names.
+def identity_of(path: str | os.PathLike[str]) -> ProcessIdentity | None:
+    """The process's identity in the name of a job's lock file; None for other names.
 
-    >>> mark_of("/l/job_000007_1795224833_4711.88123.1a2b3c4d")
+    >>> identity_of("/l/job_000007_1795224833_4711.88123.1a2b3c4d")
     ProcessIdentity(pid=4711, start=88123, boot='1a2b3c4d')
-    >>> mark_of("/l/job_000007_1795224833_5e6f7a8b")
+    >>> identity_of("/l/job_000007_1795224833_5e6f7a8b")
     """
     name = os.path.basename(path)
     return process_identity.parse(name.rpartition("_")[2]) if name.startswith(_JOB_START) else None
 
 
 def spare_path(directory: str, server: int, number: int) -> str:
-    """Where the ``number``-th process of the fork server with pid ``server`` finds a spare."""
+    """The path of the spare for the ``number``-th process of the fork server ``server`` (pid)."""
     return f"{directory}/{_SPARE_START}{server}_{number}"
 
 
 def is_spare(path: str | os.PathLike[str]) -> bool:
-    """Whether this is the name of a file that nobody uses now."""
+    """Whether this is the name of a spare, which no process uses now."""
     return os.path.basename(path).startswith(_SPARE_START)
 
 
 def remove_spares(directory: str) -> None:
-    """Delete all spares; whoever wants one makes it anew. A refusing disk is not heeded."""
+    """Delete all spares. Errors of the disk are ignored: processes do without spares."""
     with contextlib.suppress(OSError):
         for name in os.listdir(directory):
             if name.startswith(_SPARE_START):
@@ -191,11 +190,11 @@ def remove_spares(directory: str) -> None:
 
 
 def is_dead(path: str | os.PathLike[str]) -> bool:
-    """Whether the owner of the lock file is dead. Any error while asking means: not dead."""
+    """Whether the owner of the lock file is dead. After any error, it is not."""
     if os.fspath(path) in _own or _is_locked(os.fspath(path)):
         return False
-    mark = mark_of(path)
-    return mark is None or not process_identity.lives(mark)
+    identity = identity_of(path)
+    return identity is None or not process_identity.lives(identity)
 
 
 def _is_locked(path: str) -> bool:
@@ -208,7 +207,7 @@ def _is_locked(path: str) -> bool:
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
-        # Meanwhile it may have become the file of another process, under another name.
+        # Another process may have renamed this file, a spare, for itself meanwhile.
         return _has_name(descriptor, path)
     finally:
         os.close(descriptor)
@@ -225,15 +224,16 @@ def _has_name(descriptor: int, path: str) -> bool:
 
 
 def holder(path: str | os.PathLike[str]) -> int | None:
-    """The pid of the process that holds the lock file, as the kernel knows it; None: nobody.
+    """The pid of the process that holds the lock file, from the kernel; None if none does.
 
-    Who works on a queue directory offline does not hold its lock file (`OfflineLock`).
+    An `OfflineLock` does not count as a holder.
     """
     if os.fspath(path) in _own:
         return os.getpid()
     pid = _locked_by(path)
-    if pid is None and (mark := mark_of(path)) is not None and process_identity.lives(mark):
-        return mark.pid
+    identity = identity_of(path)
+    if pid is None and identity is not None and process_identity.lives(identity):
+        return identity.pid
     return pid
 
 
@@ -251,13 +251,13 @@ def _locked_by(path: str | os.PathLike[str]) -> int | None:
 
 
 def remove_dead(path: str | os.PathLike[str]) -> None:
-    """Delete the lock file of a dead owner; harmless if it is gone, or its owner lives."""
+    """Delete the lock file if its owner is dead; harmless if the file is gone."""
     if is_dead(path):
         remove_known_dead(path)
 
 
 def remove_known_dead(path: str | os.PathLike[str]) -> None:
-    """Delete the lock file of an owner of whom `is_dead` was true; harmless if it is gone."""
+    """Delete a lock file whose owner `is_dead` has found dead; harmless if the file is gone."""
     try:
         os.unlink(path)
     except FileNotFoundError:
@@ -267,11 +267,10 @@ def remove_known_dead(path: str | os.PathLike[str]) -> None:
 
 
 def remove_dead_jobs(directory: str | os.PathLike[str]) -> None:
-    """Delete the lock files in ``directory`` that dead processes of jobs have left behind.
+    """Delete the lock files in ``directory`` that dead processes of jobs have left.
 
-    Not while a process of a job is being made: a file that it has made and not locked yet would
-    count as dead. What cannot be found or deleted now, for want of descriptors say, goes when a
-    daemon starts.
+    Call it only while no job's process starts: a new file that is not locked yet would count as
+    dead. Errors (too few descriptors) are ignored: the next start of a daemon deletes the others.
     """
     try:
         names = os.listdir(directory)
@@ -284,7 +283,7 @@ def remove_dead_jobs(directory: str | os.PathLike[str]) -> None:
 
 
 def forget_inherited() -> None:
-    """In a child: the parent's lock files are not ours. Their descriptors are closed."""
+    """In a forked child: forget the parent's lock files, and close their descriptors."""
     for descriptor in _own.values():
         if descriptor != _NO_DESCRIPTOR:
             os.close(descriptor)
@@ -292,15 +291,15 @@ def forget_inherited() -> None:
 
 
 class DirectoryLock:
-    """The exclusive lock on a queue directory, held for the daemon's life.
+    """The exclusive lock on a queue directory, which the daemon holds while it lives.
 
-    It is on the directory itself too: the lock file can be deleted, and another daemon could lock
-    a new one.
+    It locks the directory itself as well as the lock file, which a user can delete: another daemon
+    could then lock a new file.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        # In this order: whoever holds the directory has nobody to fear when it makes the file.
+        # The directory first: with it locked, no other daemon makes the file meanwhile.
         self._directory = _hold_directory(path.parent, fcntl.LOCK_EX, _taken(path))
         try:
             self._descriptor = _hold_file(path)
@@ -310,11 +309,11 @@ class DirectoryLock:
         _own[os.fspath(path)] = self._descriptor
 
     def keep(self) -> bool:
-        """Make the lock file again if somebody has deleted it; whether that was needed.
+        """Make the lock file again if it was deleted; returns whether that was needed.
 
-        Raises `DirectoryLostError` if the directory was deleted or replaced, or if somebody else
-        holds the lock file: another daemon may use what lies there now. A disk that refuses the
-        file is not heeded: the directory is held.
+        Raises `DirectoryLostError` if the directory was deleted or replaced, or if another process
+        holds the lock file: the directory may be another daemon's now. If the disk refuses the
+        file, the lock on the directory is enough.
         """
         try:
             if _is_same(self._descriptor, self._path):
@@ -342,7 +341,7 @@ class DirectoryLock:
 
 
 def _hold_directory(directory: Path, kind: int, refusal: str) -> int:
-    """A descriptor with a lock on the directory itself; it ends with the last copy of it."""
+    """A descriptor with a lock on the directory itself; the lock ends with its last copy."""
     try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
@@ -377,7 +376,7 @@ def _taken(path: Path) -> str:
 
 
 def _is_same(descriptor: int, path: Path) -> bool:
-    """Whether this is still what has the name."""
+    """Whether the path still names the file of this descriptor."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except (FileNotFoundError, NotADirectoryError):
@@ -385,12 +384,12 @@ def _is_same(descriptor: int, path: Path) -> bool:
 
 
 class OfflineLock:
-    """Keeps every daemon out of a queue directory while somebody looks at it, or repairs it.
+    """Keeps every daemon out of a queue directory while a command checks or repairs it.
 
-    Who only looks changes nothing: it makes no lock file, and needs no right to write. Where
-    there is none, the lock on the directory keeps daemons out. Those of earlier versions do not
-    know that one; `confirm` says whether one has come.
-    The first byte stays free, so that nobody is taken for a daemon (see `holder`).
+    Without ``to_write`` it changes nothing: it makes no lock file, and needs no right to write.
+    If there is no lock file, the lock on the directory keeps daemons out, except those of earlier
+    versions: `confirm` finds out whether one has started. The lock covers the whole directory, but
+    not the lock file's first byte, by which `holder` recognizes a daemon.
     """
 
     def __init__(self, path: Path, *, to_write: bool) -> None:
@@ -422,7 +421,7 @@ class OfflineLock:
         self._descriptor = _own[os.fspath(self._path)] = descriptor
 
     def confirm(self) -> None:
-        """Raise `DirectoryLockedError` if a daemon may have come: what was seen may be wrong."""
+        """Raise `DirectoryLockedError` if a daemon may have started: the findings may be wrong."""
         if self._descriptor is None and self._path.exists():
             raise errors.DirectoryLockedError(self._refusal())
 
@@ -438,5 +437,5 @@ class OfflineLock:
 
     def _refusal(self) -> str:
         pid = holder(self._path)
-        who = "somebody else works on" if pid is None else f"a daemon (pid {pid}) uses"
+        who = "another process works on" if pid is None else f"a daemon (pid {pid}) uses"
         return f"{self._path.parent}: {who} this queue directory"

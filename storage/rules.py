@@ -1,8 +1,7 @@
-"""Job filter rules: the rule as stored, and the tables of its actions and predicates.
+"""Job filter rules: their stored form, and the tables of their actions and predicates.
 
-A rule's JSON is Ganeti's; the window of validity is ours and left out when not set, and keys
-this version does not know are kept. Which rule applies to a job is decided elsewhere
-(``actors/filtering``). No files, no clock.
+A rule's JSON is Ganeti's. The window of validity is ours, and is stored only if it is set. Unknown
+keys are kept. ``actors/rules/filtering`` decides which rule applies to a job. No files, no clock.
 """
 
 from __future__ import annotations
@@ -38,30 +37,30 @@ PREDICATES_MAX: Final = 100
 """Most predicates in one rule."""
 
 RULES_MAX: Final = 1_000
-"""Most rules stored. A job to which none of so many applies takes 1 to 5 ms to be judged."""
+"""Most rules stored. To judge a job to which none of so many applies takes 1 to 5 ms."""
 
 SEARCHES_MAX: Final = 1_000
-"""Most regular expressions in all rules together: each may take 1 MiB, and 2 ms to be compiled."""
+"""Most regular expressions in all rules together: each takes up to 1 MiB, and 2 ms to compile."""
 
 RULES_BYTES_MAX: Final = 4 * 1024 * 1024
-"""Most bytes of all rules stored, as JSON: a listing of all of them fits into a frame."""
+"""Most bytes of all stored rules, as JSON: a listing of all of them fits into a frame."""
 
 INTEGER_MAX: Final = 2**63 - 1
 """Largest number anywhere in a rule: what fits into a frame."""
 
 TIME_MIN: Final = 0.0
 TIME_MAX: Final = 253_402_300_799.0
-"""The end of the year 9999, behind which no calendar goes; who is later gave milliseconds."""
+"""The end of the year 9999. A later time is probably in milliseconds."""
 
 PROPOSED_UUID: Final = "ffffffff-ffff-ffff-ffff-ffffffffffff"
-"""Stands for a rule that is only proposed: last among those of its priority, and never stored."""
+"""UUID of a proposed rule: last among those of its priority, and never stored."""
 
 ReasonEntry: TypeAlias = tuple[str, str, int]
 """Source, text and nanoseconds since the epoch."""
 
 
 class ActionName(enum.StrEnum):
-    """What a rule does with the jobs it applies to."""
+    """What a rule does with the jobs to which it applies."""
 
     ACCEPT = "ACCEPT"
     PAUSE = "PAUSE"
@@ -71,7 +70,7 @@ class ActionName(enum.StrEnum):
 
 
 class Action(msgspec.Struct, frozen=True):
-    """An action with its number, for those that have one."""
+    """An action, with its number if it has one."""
 
     name: ActionName
     limit: int | None = None
@@ -85,7 +84,7 @@ class Predicate(msgspec.Struct, frozen=True):
 
 
 class FilterRule(msgspec.Struct, frozen=True, kw_only=True):
-    """One filter rule. Made by `parse_rule`, which checks it."""
+    """One filter rule. `parse_rule` checks and makes it."""
 
     uuid: str
     watermark: int
@@ -99,11 +98,11 @@ class FilterRule(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def order(self) -> tuple[int, int, str]:
-        """Where the rule stands in the chain."""
+        """The sort key of the rule in the chain."""
         return self.priority, self.watermark, self.uuid
 
     def is_expired(self, now: float) -> bool:
-        """Whether the rule has ceased to apply for good."""
+        """Whether the rule's window has ended."""
         return self.valid_until is not None and self.valid_until <= now
 
     def is_in_force(self, now: float) -> bool:
@@ -112,12 +111,11 @@ class FilterRule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobFacts(msgspec.Struct, frozen=True):
-    """What a rule may look at in a job: its id, the opcodes as stored, their reason trails.
+    """What a rule may look at in a job: its id, its stored opcodes, their reason trails.
 
-    As stored means with their defaults filled in and secrets redacted, but with the priority that
-    each opcode has now, so that a rule says
-    the same of a job at the door, in the queue and between two of its opcodes. At the door the
-    id is the one that the job will get.
+    Stored opcodes have their defaults, redacted secrets, and their present priority. So a rule
+    gives the same result at admission, in the queue and between two opcodes. At admission the id is
+    the one that the job will get.
     """
 
     id: int
@@ -128,9 +126,9 @@ class JobFacts(msgspec.Struct, frozen=True):
     def of(
         cls, job_id: int, inputs: Sequence[Mapping[str, Any]], priority: int | None = None
     ) -> JobFacts:
-        """The facts of a job whose opcodes carry their reason trails, as in a job file.
+        """The facts of a job whose opcodes hold their reason trails, as in a job file.
 
-        ``priority``: what its opcodes would have after a change.
+        ``priority``: the priority that its opcodes would have after a change.
         """
         if priority is not None:
             inputs = [{**opcode, "priority": priority} for opcode in inputs]
@@ -169,9 +167,9 @@ def parse_rule(raw: object, *, where: str = "") -> FilterRule:
 
 
 def check_window(rule: FilterRule) -> None:
-    """`FilterRuleError` for a window that nobody can mean: before 1970, or after the year 9999.
+    """Raise `FilterRuleError` for a window that begins before 1970 or ends after the year 9999.
 
-    For new rules alone: a stored one that is refused would be a rule not obeyed.
+    Only for new rules: a stored rule that was refused would not be obeyed.
     """
     for name, moment in (("valid_from", rule.valid_from), ("valid_until", rule.valid_until)):
         if moment is not None and not TIME_MIN <= moment <= TIME_MAX:
@@ -218,7 +216,7 @@ _KEYS: Final = frozenset(FilterRule.__struct_fields__) - {"extra"}
 
 
 def parse_uuid(raw: object, *, where: str = "uuid") -> str:
-    """The UUID, if it has the one form that Ganeti takes; nobody asks whether it is random."""
+    """The UUID; `FilterRuleError` unless it has the form that Ganeti accepts, random or not."""
     if not isinstance(raw, str) or not _UUID.fullmatch(raw):
         raise rule_error(
             where,
@@ -292,9 +290,9 @@ def action_to_raw(action: Action) -> str | list[Any]:
 
 
 def written_action(raw: object) -> object:
-    """``RATE_LIMIT 5`` and ``rate-limit:5`` as the pair that is stored; all else as it is.
+    """``RATE_LIMIT 5`` and ``rate-limit:5`` as the stored pair; all else unchanged.
 
-    For what people and programs write; what is stored already has the one form of Ganeti.
+    For input of people and programs. Stored rules have Ganeti's form.
 
     >>> written_action("RATE_LIMIT 5")
     ['RATE_LIMIT', 5]
@@ -307,7 +305,7 @@ def written_action(raw: object) -> object:
 
 _LIMIT = re.compile(r"(?:RATE_LIMIT[ =:]|rate-limit:)\s*(\S+)\s*")
 _NUMBER = re.compile(r"-?[0-9]{1,100}")
-"""A whole number that is not too long to be read; whether it is allowed is judged later."""
+"""A whole number of bearable length. `parse_action` checks its range."""
 
 
 def _no_action(raw: object, where: str) -> errors.FilterRuleError:
@@ -332,7 +330,7 @@ def _with_limit(arguments: Sequence[object] | None, where: str) -> int:
             )
 
 
-# One line for each action. What is written behind the name: nothing (None), or a list.
+# One line for each action: the function that parses its arguments (None: it has none).
 ACTIONS: Final[dict[str, Callable[[Sequence[object] | None, str], int | None]]] = {
     ActionName.ACCEPT: _without_limit,
     ActionName.PAUSE: _without_limit,
@@ -346,13 +344,13 @@ ACTIONS: Final[dict[str, Callable[[Sequence[object] | None, str], int | None]]] 
 
 
 class PredicateTest(NamedTuple):
-    """A predicate, compiled: it matches a job if its test is true of one of the candidates."""
+    """A compiled predicate: it matches a job if its test is true of one of the candidates."""
 
     holds: FilterTest
     candidates: Callable[[JobFacts], Iterator[Resolve]]
 
     def matches(self, facts: JobFacts, meter: Meter | None = None) -> bool:
-        """Whether it matches; raises what the meter raises."""
+        """Whether the predicate matches the job; raises what the meter raises."""
         if meter is None:
             return any(map(self.holds, self.candidates(facts)))
         for candidate in self.candidates(facts):
@@ -363,7 +361,7 @@ class PredicateTest(NamedTuple):
 
 
 def compile_predicate(predicate: Predicate, watermark: int) -> PredicateTest:
-    """A test to apply to many jobs."""
+    """A test for many jobs."""
     kind = PREDICATES[predicate.name]
     holds = compile_filter(predicate.expression, kind.dialect(watermark))
     return PredicateTest(holds, kind.candidates)
@@ -407,8 +405,8 @@ def _the_opcodes(facts: JobFacts) -> Iterator[Resolve]:
 def _opcode_field(opcode: Mapping[str, Any], field: str) -> object:
     """A parameter by name, with dots into nested objects.
 
-    A parameter that is null is one that was not set, hence missing: the daemon leaves it out
-    where the job process writes null, and a rule must not see the difference.
+    A null parameter counts as missing: the daemon leaves out unset parameters where the job's
+    process writes null, and a rule must not see the difference.
     """
     name, *path = field.split(".")
     value = opcode.get(name)
@@ -427,7 +425,7 @@ _OTHER_SPELLING: Final = {"depend": "depends", "depends": "depend"}
 
 
 def _the_reasons(facts: JobFacts) -> Iterator[Resolve]:
-    """Each entry of each trail. What is none, in an old file, is nothing that could match."""
+    """Each entry of each trail. Malformed entries in old files never match."""
     for trail in facts.trails:
         for entry in trail if isinstance(trail, list | tuple) else ():
             if isinstance(entry, list | tuple) and len(entry) == len(_REASON_FIELDS):
@@ -443,14 +441,14 @@ _REASON_FIELDS: Final = {"source": 0, "reason": 1, "timestamp": 2}
 
 
 def _id_operand(watermark: int, value: Value) -> int | None:
-    """Ids are compared with integers and with the one word; another string is invalid."""
+    """Ids compare with integers and with ``watermark``; any other string is invalid."""
     if value == "watermark":
         return watermark
     return value if isinstance(value, int) else None
 
 
 def _texts_first(value: object) -> int:
-    """The order in which Ganeti compares the values of a reason: strings before numbers."""
+    """Ganeti's order of the values of a reason: strings before numbers."""
     return -json_rank(value)
 
 
@@ -458,12 +456,12 @@ _REASON_DIALECT: Final = Dialect(rank=_texts_first, searches_numbers=True)
 
 
 class PredicateKind(NamedTuple):
-    """What a predicate looks at (it holds if its expression does for one of them), and how."""
+    """What a predicate looks at, and how. It holds if its expression does for one candidate."""
 
     candidates: Callable[[JobFacts], Iterator[Resolve]]
     dialect: Callable[[int], Dialect]
     reads_opcodes: bool
-    """Whether more than the id is needed to judge a job by it."""
+    """Whether it looks at more than the job's id."""
 
 
 # One line for each predicate; the dialect may depend on the rule's watermark.

@@ -79,7 +79,7 @@ class Child:
     @property
     def mark(self) -> ProcessIdentity | None:
         """Which process it is; None if nobody can tell."""
-        return lock_files.mark_of(self.lock_file) or self.seen_mark
+        return lock_files.identity_of(self.lock_file) or self.seen_mark
 
     @property
     def address(self) -> Address | None:
@@ -298,7 +298,7 @@ class Executor(PollingComponent):
     def _watch_process(self, child: Child, pidfd: int) -> None:
         child.pidfd = pidfd
         child.was_watched = True
-        if child.lock_file and lock_files.mark_of(child.lock_file) is None:
+        if child.lock_file and lock_files.identity_of(child.lock_file) is None:
             # The pidfd holds the number fast: what it names now is the process.
             child.seen_mark = process_identity.of(child.pid)
         self._by_descriptor[pidfd] = child

@@ -260,7 +260,7 @@ class JobActor:
 
     def _choose_group(self, *, is_own: bool) -> None:
         """What is started from now on is found by the daemon if this process is killed, or not."""
-        mark = lock_files.mark_of(self._owner.lock_file)
+        mark = lock_files.identity_of(self._owner.lock_file)
         if not is_own:
             control_groups.leave()
         elif mark is not None:

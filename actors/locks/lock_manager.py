@@ -165,7 +165,7 @@ class LockManager(Component):
     def _end_dead_owners(self) -> None:
         for lock_file in dict.fromkeys(owner.lock_file for owner in self._state.owners()):
             if lock_files.is_dead(lock_file):
-                mark = lock_files.mark_of(lock_file)
+                mark = lock_files.identity_of(lock_file)
                 try:
                     # What it left running must not meet those who get the locks.
                     if mark is not None:

@@ -124,7 +124,7 @@ class QueueCore(Component):
 
     def _end_left_over(self, job: jobs.Job) -> None:
         """End what the dead process left running; its locks are not free before (`LockManager`)."""
-        mark = None if job.livelock is None else lock_files.mark_of(job.livelock)
+        mark = None if job.livelock is None else lock_files.identity_of(job.livelock)
         try:
             if mark is not None:
                 sessions.end_left_over(mark)

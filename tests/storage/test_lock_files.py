@@ -230,7 +230,7 @@ def test_the_name_of_a_job_is_that_of_ganeti_with_the_mark_of_the_process() -> N
     mark = process_identity.own()
     name = lock_files.job_stem(1, 1_795_224_833.9, mark)
     assert name == f"job_000001_1795224833_{mark}"
-    assert lock_files.mark_of(f"/l/{name}") == mark
+    assert lock_files.identity_of(f"/l/{name}") == mark
     assert lock_files.job_stem(12_345_678, 5.0, mark).startswith("job_12345678_5_")
 
 
@@ -238,7 +238,7 @@ def test_the_name_of_a_job_is_that_of_ganeti_with_the_mark_of_the_process() -> N
     "name", ["job_000001_1795224833", "job_000001_1795224833_5e6f7a8b", "ganger-daemon_1.2.3", "x"]
 )
 def test_other_names_have_no_mark(name: str) -> None:
-    assert lock_files.mark_of(name) is None
+    assert lock_files.identity_of(name) is None
 
 
 # When somebody cleans up, or the disk refuses.
@@ -453,7 +453,7 @@ def test_who_works_offline_keeps_daemons_out_and_is_not_taken_for_one(
         assert lock_files.holder(path) is None
         with pytest.raises(errors.DirectoryLockedError) as caught:
             lock_files.OfflineLock(path, to_write=True)
-        told = f"{tmp_path}: somebody else works on this queue directory"
+        told = f"{tmp_path}: another process works on this queue directory"
         assert caught.value.text == told
     finally:
         other.end()
