@@ -27,9 +27,9 @@ LATER = "99.0.0"
 def make_later_version(folder: Path) -> Path:
     """A copy of the package with another version in its source; what PYTHONPATH must name."""
     package = folder / "later" / "ganger"
-    for name in ("actors", "cli", "rapi", "storage", "transport"):
-        shutil.copytree(ROOT / name, package / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copytree(ROOT / "public", package, dirs_exist_ok=True)
+    # Every folder of the package, which .typing links to.
+    links = ROOT / ".typing" / "ganger"
+    shutil.copytree(links, package, ignore=shutil.ignore_patterns("__pycache__"))
     source = package / "storage" / "version.py"
     text = source.read_text()
     assert text.count('metadata.version("ganger")') == 1

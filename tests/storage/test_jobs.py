@@ -75,7 +75,7 @@ def test_what_the_table_does_not_name_is_refused(status: JobStatus, event: Opcod
     assert caught.value.text == f"an opcode in status {status} cannot {event.replace('_', ' ')}"
 
 
-@pytest.mark.parametrize("event", set(OpcodeEvent) - {OpcodeEvent.LOSE_PROCESS})
+@pytest.mark.parametrize("event", sorted(set(OpcodeEvent) - {OpcodeEvent.LOSE_PROCESS}))
 @pytest.mark.parametrize("status", [CANCELED, SUCCESS, ERROR])
 def test_nothing_follows_a_final_status_but_the_loss_of_the_process(
     status: JobStatus, event: OpcodeEvent
