@@ -9,6 +9,8 @@ import multiprocessing
 import os
 import select
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -169,25 +171,34 @@ def test_ending_it_in_the_child_harms_nobody(used: Client, end: str) -> None:
     assert used.submit(OP, timeout=10) == 2
 
 
-def test_a_child_that_ends_as_interpreters_do_ends(used: Client) -> None:
+def test_a_child_that_ends_as_processes_of_a_pool_do_ends(used: Client) -> None:
     process = multiprocessing.get_context("fork").Process(target=used.submit, args=(OP,))
     process.start()
     process.join(PATIENCE_SECONDS)
     assert process.exitcode == 0
-    pid = os.fork()
-    if not pid:
-        # Everything that runs at the end of an interpreter, and its code.
-        import ctypes  # noqa: PLC0415 - in the child alone
 
-        used.submit(OP, timeout=10)
-        ctypes.pythonapi.Py_Exit(7)
-    descriptor = os.pidfd_open(pid)
-    poll = select.poll()
-    poll.register(descriptor, select.POLLIN)
-    if not poll.poll(PATIENCE_SECONDS * 1_000):
-        os.kill(pid, signal.SIGKILL)
-    os.close(descriptor)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+
+# A small process of its own: to take down an interpreter with all that tests have loaded is slow.
+FORKS = """
+import os, sys
+from ganger import Client
+client = Client(sys.argv[1])
+client.submit({"OP_ID": "OP_TEST_DELAY", "duration": 0.0})
+pid = os.fork()
+client.submit({"OP_ID": "OP_TEST_DELAY", "duration": 0.0}, timeout=10)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) if pid else 7)
+"""
+
+
+def test_a_child_that_ends_as_interpreters_do_ends(daemon: FakeDaemon, data: Path) -> None:
+    command = [sys.executable, "-W", "ignore", "-c", FORKS, str(data)]
+    with subprocess.Popen(command, start_new_session=True) as parent:
+        try:
+            assert parent.wait(PATIENCE_SECONDS) == 7
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(parent.pid, signal.SIGKILL)
+    assert len(daemon.store.specs) == 3
 
 
 def test_a_closed_client_stays_closed_in_the_child(used: Client) -> None:
