@@ -15,8 +15,8 @@ from ..messages import Request
 from ..zmq.async_dealer import AsyncDealer
 from . import forks
 from .connection import Connection
-from .exchanges import ReplyT
 from .following import Following, PartT_co
+from .pending_requests import ReplyT
 
 CALLS_MAX = 1_000
 """Most calls under way at once; more wait for their turn."""
@@ -37,12 +37,12 @@ class AsyncCaller:
         self._pumping: asyncio.Task[None] | None = None
         self._is_closed = False
         self._is_inherited = False
-        forks.follow(self._forked)
+        forks.call_in_child(self._forked)
 
     def _forked(self) -> None:
         """In a forked child: the event loop is the parent's, and so is the connection."""
         self._is_inherited = self._is_closed = True
-        forks.keep((self._connection, self._pumping))
+        forks.keep_untouched((self._connection, self._pumping))
 
     async def close(self) -> None:
         """End what is under way, and the connection. Twice is harmless."""
@@ -116,8 +116,8 @@ class AsyncCaller:
                     if not await _happened(news, pause) and session.is_connected:
                         yield None
         finally:
-            for exchange in following.exchanges:
-                session.forget(exchange)
+            for request in following.pending:
+                session.forget(request)
             if not self._is_closed:
                 self._pump()
 
@@ -131,22 +131,22 @@ class AsyncCaller:
         """Have the task look at what is new, or start it."""
         if self._is_inherited:
             raise RuntimeError(forks.INHERITED)
-        line = self._connection.open_line
+        socket = self._connection.open_socket
         if self._pumping is None or self._pumping.done():
             if not self._is_idle():
                 self._pumping = asyncio.get_running_loop().create_task(self._pump_until_idle())
-        elif line is not None:
-            line.interrupt()
+        elif socket is not None:
+            socket.interrupt()
 
     async def _pump_until_idle(self) -> None:
         try:
             while not self._is_idle():
                 now = time.monotonic()
-                line = self._connection.line(now)
-                self._connection.work(line, now)
+                socket = self._connection.socket(now)
+                self._connection.work(socket, now)
                 if self._is_idle():
                     return
-                item = await line.receive(self._connection.wait_seconds(now))
+                item = await socket.receive(self._connection.wait_seconds(now))
                 if item is not None:
                     self._connection.take(item, time.monotonic())
         except Exception as error:  # noqa: BLE001 - every caller that waits raises it

@@ -52,11 +52,11 @@ from ..messages import (
 from ..zmq.async_dealer import AsyncDealer
 from . import requests
 from .async_caller import AsyncCaller
-from .connection import Connection, Whereabouts, client_pair
+from .connection import Connection, EndpointResolver, client_pair
 from .following import OutputFollowing, WatchFollowing
 from .output_reading import OutputReading, checked_reading
 from .session import ConnectionLostError
-from .watches import Part, checked_ids
+from .watch_progress import Part, checked_ids
 
 CALLS_AT_ONCE = 16
 """Whole jobs that are asked for before the first has come."""
@@ -94,7 +94,7 @@ class AsyncClient:
         connect = functools.partial(
             Connection,
             AsyncDealer,
-            Whereabouts(data, endpoint),
+            EndpointResolver(data, endpoint),
             client_pair(endpoint, key_file, server_key),
             timeout_seconds=timeout,
             on_outage=on_outage,

@@ -17,8 +17,8 @@ from ..messages import Request
 from ..zmq.dealer import Dealer
 from . import forks
 from .connection import Connection
-from .exchanges import Call, Exchange, ReplyT
 from .following import Following, PartT_co
+from .pending_requests import PendingCall, PendingRequest, ReplyT
 
 
 class Caller:
@@ -32,13 +32,13 @@ class Caller:
         self._connect = connect
         self._connection = connect()
         self._lock = threading.Lock()
-        self._abandoned: deque[Exchange] = deque()
+        self._abandoned: deque[PendingRequest] = deque()
         self._is_closed = False
-        forks.follow(self._forked)
+        forks.call_in_child(self._forked)
 
     def _forked(self) -> None:
         """In a forked child: make a connection of its own. What is under way is the parent's."""
-        forks.keep(self._connection)
+        forks.keep_untouched(self._connection)
         self._connection = self._connect()
         # Another thread of the parent may hold the old lock.
         self._lock = threading.Lock()
@@ -57,7 +57,7 @@ class Caller:
     def call_all(self, messages: Sequence[Request[ReplyT]], timeout: float | None) -> list[ReplyT]:
         """Make several requests at once and wait for their replies; one deadline is for all."""
         deadline = time.monotonic() + (self._timeout_seconds if timeout is None else timeout)
-        calls: list[Call[ReplyT]] = []
+        calls: list[PendingCall[ReplyT]] = []
         with self._turn(deadline):
             session = self._connection.session
             try:
@@ -99,16 +99,16 @@ class Caller:
                     return
                 yield part
         finally:
-            for exchange in following.exchanges:
-                self._abandon(exchange, connection)
+            for request in following.pending:
+                self._abandon(request, connection)
 
-    def _abandon(self, exchange: Exchange, connection: Connection[Dealer]) -> None:
+    def _abandon(self, request: PendingRequest, connection: Connection[Dealer]) -> None:
         if connection is not self._connection:
             # It is the parent's, and ends there.
             return
         # A generator may be thrown away at any moment, even while this very thread holds the
         # lock: then the next thread that takes the lock cleans up.
-        self._abandoned.append(exchange)
+        self._abandoned.append(request)
         lock = self._lock
         if lock.acquire(blocking=False):
             try:
@@ -141,21 +141,21 @@ class Caller:
             lock.release()
 
     def _pump_for(
-        self, wanted: Exchange | Following[object], patience: float | None = None
+        self, wanted: PendingRequest | Following[object], patience: float | None = None
     ) -> None:
         """Let frames come and go until ``wanted`` has news, or ``patience`` seconds are over."""
         end = math.inf if patience is None else time.monotonic() + patience
         connection = self._connection
-        # A line that was refused is replaced only when the next request comes.
+        # A socket that was refused is replaced only when the next request comes.
         while not wanted.has_news() and (now := time.monotonic()) < end:
             if connection is not self._connection:
                 raise RuntimeError(forks.INHERITED)
-            line = connection.line(now)
-            connection.work(line, now)
+            socket = connection.socket(now)
+            connection.work(socket, now)
             if wanted.has_news():
                 break
             wait = connection.wait_seconds(now)
-            left = None if math.isinf(end) else end - now
-            item = line.receive(left if wait is None else wait if left is None else min(wait, left))
+            waits = (each for each in (wait, end - now) if each is not None and each < math.inf)
+            item = socket.receive(min(waits, default=None))
             if item is not None:
                 connection.take(item, time.monotonic())

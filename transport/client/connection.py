@@ -1,4 +1,4 @@
-"""Finds the daemon, and joins a `Session` with a line to it: what both clients share."""
+"""Finds the daemon, and joins a `Session` with a socket to it: what both clients share."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from ..zmq.connection_event import ConnectionEvent
 from .session import Session
 
 REREAD_SECONDS = 0.25
-"""How often a client without a connection looks whether the daemon is elsewhere now."""
+"""How often a client without a connection reads the endpoint file again."""
 
 ITEMS_MAX = 256
-"""Most frames taken in before due work is looked at."""
+"""Most frames that are taken in before due work is done."""
 
 
 class EndpointFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +32,7 @@ class EndpointFile(msgspec.Struct, frozen=True, kw_only=True):
     socket: str
 
 
-class Whereabouts:
+class EndpointResolver:
     """Where the daemon is now: at a fixed endpoint, or where its endpoint file says."""
 
     def __init__(self, data: str | os.PathLike[str] | None, endpoint: str | None) -> None:
@@ -46,10 +46,10 @@ class Whereabouts:
             if endpoint is None
             else f"no daemon answers at {endpoint}"
         )
-        """The sentence to say when nobody is there."""
+        """The text of the error when no daemon answers."""
 
     def endpoint(self) -> str | None:
-        """Where to connect to; None if no daemon has left word, or a loss of power has torn it."""
+        """Where to connect to; None without an endpoint file, or if a loss of power has torn it."""
         if self._endpoint is not None:
             return self._endpoint
         data = documents.read(self._endpoint_file)
@@ -62,14 +62,14 @@ class Whereabouts:
                 f"{self._endpoint_file}: no daemon wrote this: {error}"
             ) from error
         except msgspec.DecodeError:
-            # It was never flushed. The next daemon writes it anew.
+            # The file was never flushed. The next daemon writes it anew.
             return None
         ownership.require_admitted(socket)
         return f"ipc://{socket}"
 
 
-class Line(Protocol):
-    """What a connection needs of `wire.Dealer` and `async_dealer.AsyncDealer`."""
+class ClientSocket(Protocol):
+    """What a connection needs of `dealer.Dealer` and `async_dealer.AsyncDealer`."""
 
     endpoint: str
 
@@ -88,61 +88,61 @@ class Line(Protocol):
         """Close."""
 
 
-LineT = TypeVar("LineT", bound=Line)
+SocketT = TypeVar("SocketT", bound=ClientSocket)
 
 
-class Connection(Generic[LineT]):
-    """A session on a line to wherever the daemon is. ``line_type`` decides how one waits."""
+class Connection(Generic[SocketT]):
+    """A session on a socket to the daemon. ``socket_type`` decides how the client waits."""
 
     def __init__(
         self,
-        line_type: type[LineT],
-        where: Whereabouts,
+        socket_type: type[SocketT],
+        resolver: EndpointResolver,
         pair: keys.KeyPair | None,
         *,
         timeout_seconds: float,
         on_outage: Callable[[str], None] | None,
     ) -> None:
-        self.session = Session(where.unreachable, timeout_seconds, on_outage)
-        self._line_type = line_type
-        self._where = where
+        self.session = Session(resolver.unreachable, timeout_seconds, on_outage)
+        self._socket_type = socket_type
+        self._resolver = resolver
         self._pair = pair
-        self.open_line: LineT | None = None
-        """The line in use, if there is one."""
+        self.open_socket: SocketT | None = None
+        """The socket in use, if there is one."""
         self._reread_at = math.inf
 
-    def line(self, now: float) -> LineT:
-        """The line to the daemon, opened if need be.
+    def socket(self, now: float) -> SocketT:
+        """The socket to the daemon, opened if need be.
 
-        `DaemonUnreachableError` at once if no daemon has left word where it is.
+        `DaemonUnreachableError` at once if there is no endpoint file.
         """
-        if self.open_line is None or self.session.wants_new_line:
-            self._close_line()
-            endpoint = self._where.endpoint()
+        if self.open_socket is None or self.session.wants_new_socket:
+            self._close_socket()
+            endpoint = self._resolver.endpoint()
             if endpoint is None:
-                raise errors.DaemonUnreachableError(self._where.unreachable)
-            self.open_line = self._line_type(endpoint, self._pair)
+                raise errors.DaemonUnreachableError(self._resolver.unreachable)
+            self.open_socket = self._socket_type(endpoint, self._pair)
             self._opened(now)
         elif not self.session.is_connected and now >= self._reread_at:
-            endpoint = self._where.endpoint() or self.open_line.endpoint
+            endpoint = self._resolver.endpoint() or self.open_socket.endpoint
             self._reread_at = now + REREAD_SECONDS
-            if endpoint != self.open_line.endpoint:
-                self.open_line.move(endpoint)
+            if endpoint != self.open_socket.endpoint:
+                self.open_socket.move(endpoint)
                 self._opened(now)
-        return self.open_line
+        return self.open_socket
 
-    def work(self, line: LineT, now: float) -> None:
+    def work(self, socket: SocketT, now: float) -> None:
         """Take in what has come, do what is due, send what can be sent; never blocks."""
         for _ in range(ITEMS_MAX):
-            item = line.take()
+            item = socket.take()
             if item is None:
                 break
             self.take(item, now)
         self.session.tick(now)
-        self.session.flush(line.send, now)
+        self.session.flush(socket.send, now)
 
     def take(self, item: bytes | ConnectionEvent, now: float) -> None:
-        """Take in one thing that has come over the line."""
+        """Take in one thing that has come over the socket."""
         if isinstance(item, ConnectionEvent):
             if item is ConnectionEvent.LOST:
                 self._reread_at = now + REREAD_SECONDS
@@ -151,7 +151,7 @@ class Connection(Generic[LineT]):
             self.session.received(item, now)
 
     def wait_seconds(self, now: float) -> float | None:
-        """How long to wait for something to come over the line; None: as long as it takes."""
+        """How long to wait for something to come over the socket; None: as long as it takes."""
         seconds = self.session.wait_seconds(now)
         if self.session.is_connected:
             return seconds
@@ -160,30 +160,30 @@ class Connection(Generic[LineT]):
 
     def flush(self, now: float) -> None:
         """Send what can be sent now."""
-        if self.open_line is not None:
-            self.session.flush(self.open_line.send, now)
+        if self.open_socket is not None:
+            self.session.flush(self.open_socket.send, now)
 
     def close(self, error: Exception, now: float) -> None:
-        """End what is under way with ``error``, and the line. Twice is harmless."""
+        """End what is under way with ``error``, and the socket. Twice is harmless."""
         self.session.fail_all(error)
-        # The daemon is told that nobody watches any more.
+        # Tells the daemon to end the watches.
         self.flush(now)
-        self._close_line()
+        self._close_socket()
 
     def _opened(self, now: float) -> None:
         self._reread_at = now + REREAD_SECONDS
         self.session.opened(now)
 
-    def _close_line(self) -> None:
-        line, self.open_line = self.open_line, None
-        if line is not None:
-            line.close()
+    def _close_socket(self) -> None:
+        socket, self.open_socket = self.open_socket, None
+        if socket is not None:
+            socket.close()
 
 
 def client_pair(
     endpoint: str | None, key_file: str | os.PathLike[str] | None, server_key: str | None
 ) -> keys.KeyPair | None:
-    """The keys a client uses: none at the local door; at a remote one they are needed."""
+    """The keys of a client: none at the local socket, needed at a tcp endpoint."""
     if endpoint is None or not endpoint.startswith("tcp:"):
         if key_file is not None or server_key is not None:
             raise errors.BadRequestError("key_file, server_key: only a tcp endpoint has keys")

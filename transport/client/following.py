@@ -14,8 +14,8 @@ from ...storage import errors, settings
 from ...storage.job_views import LogLine, OutputChunk, StatusChange
 from ...storage.queue_files import output_blocks
 from ..messages import OutputPage
-from .exchanges import Call, Exchange
-from .watches import Part
+from .pending_requests import PendingCall, PendingRequest
+from .watch_progress import Part
 
 if TYPE_CHECKING:
     from .output_reading import OutputReading
@@ -43,7 +43,7 @@ class Following(Protocol[PartT_co]):
         """The next part; None if there is none now, or none any more (`is_over`)."""
 
     @property
-    def exchanges(self) -> list[Exchange]:
+    def pending(self) -> list[PendingRequest]:
         """The requests under way, for the session to forget at the end."""
 
 
@@ -84,7 +84,7 @@ class WatchFollowing:
         return part
 
     @property
-    def exchanges(self) -> list[Exchange]:
+    def pending(self) -> list[PendingRequest]:
         return [self._watch]
 
 
@@ -111,7 +111,7 @@ class OutputFollowing:
         self._watch = session.watch(
             [reading.job_id], log=log, is_final_only=not log, now=now, deadline=deadline
         )
-        self._call: Call[OutputPage] | None = None
+        self._call: PendingCall[OutputPage] | None = None
         self._chunks: deque[OutputChunk] = deque()
         self._last: StatusChange | None = None
         self._changed: Callable[[], None] | None = None
@@ -145,7 +145,7 @@ class OutputFollowing:
         return last
 
     @property
-    def exchanges(self) -> list[Exchange]:
+    def pending(self) -> list[PendingRequest]:
         return [self._watch] if self._call is None else [self._watch, self._call]
 
     def _next_of_watch(self, now: float) -> Part | None:
@@ -176,7 +176,7 @@ class OutputFollowing:
         if self._changed is not None:
             self._call.changed = self._changed
 
-    def _take_page(self, call: Call[OutputPage]) -> None:
+    def _take_page(self, call: PendingCall[OutputPage]) -> None:
         self._call = None
         if isinstance(call.error, _WAIT_OUT) and self._last is None:
             return

@@ -13,29 +13,28 @@ from collections.abc import Callable
 
 INHERITED = "this was begun before a fork, in another process; begin it anew in this one"
 
-
-_told: set[weakref.WeakMethod[Callable[[], None]]] = set()
+_methods: set[weakref.WeakMethod[Callable[[], None]]] = set()
 _inherited: list[object] = []
 
 
-def follow(method: Callable[[], None]) -> None:
+def call_in_child(method: Callable[[], None]) -> None:
     """Call this bound method in the child of each fork, for as long as its object lives.
 
     The child has one thread then, in which nothing else has run.
     """
-    _told.add(weakref.WeakMethod(method, _told.discard))
+    _methods.add(weakref.WeakMethod(method, _methods.discard))
 
 
-def keep(inherited: object) -> None:
+def keep_untouched(inherited: object) -> None:
     """Let nothing of ``inherited`` be freed in this process."""
     _inherited.append(inherited)
 
 
-def _tell() -> None:
-    for reference in list(_told):
+def _call_all() -> None:
+    for reference in list(_methods):
         method = reference()
         if method is not None:
             method()
 
 
-os.register_at_fork(after_in_child=_tell)
+os.register_at_fork(after_in_child=_call_all)

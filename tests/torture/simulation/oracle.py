@@ -344,8 +344,8 @@ class Oracle:
     def _look_at_follower(self, queue: JobQueue, follower: Follower) -> None:
         """Told once, in order, and before the end: all that is in the log."""
         job_id, told = follower.job_id, follower.log_serials
-        if not follower.stream.is_done or follower.stream.error is not None:
-            error = follower.stream.error
+        if not follower.watch.is_done or follower.watch.error is not None:
+            error = follower.watch.error
             self._world.problem(f"at the end somebody follows job {job_id} still: {error!r}")
             return
         job = jobs.decode_job(queue._reader.document(job_id).body)

@@ -19,7 +19,7 @@ from tests.torture.simulation.user_rules import RuleChanger
 from ganger.storage import errors
 from ganger.storage.job_views import LogLine, StatusChange
 from ganger.transport import messages
-from ganger.transport.client.exchanges import Call, Stream
+from ganger.transport.client.pending_requests import PendingCall, PendingWatch
 from ganger.transport.client.session import Session
 from ganger.transport.messages import JobSpec, Request
 from ganger.transport.zmq.connection_event import ConnectionEvent
@@ -48,9 +48,9 @@ class KeyedSubmission:
 class Follower:
     """Somebody who follows a job, and what he was told."""
 
-    def __init__(self, job_id: int, stream: Stream) -> None:
+    def __init__(self, job_id: int, watch: PendingWatch) -> None:
         self.job_id = job_id
-        self.stream = stream
+        self.watch = watch
         self.log_serials: list[int] = []
         self.statuses: list[str] = []
 
@@ -71,7 +71,7 @@ class User(Task):
         self.acknowledged: set[int] = set()
         self.archived: set[int] = set()
         self.followers: list[Follower] = []
-        self._calls: list[tuple[Call[Any], Callable[[Any], None]]] = []
+        self._calls: list[tuple[PendingCall[Any], Callable[[Any], None]]] = []
         self._jobs_asked = 0
         self._retries = 0
         self.rules = RuleChanger(self, core.oracle.book)
@@ -106,15 +106,15 @@ class User(Task):
                 self._calls.remove((call, done))
                 self._end(call, done)
         for follower in list(self.followers):
-            while (part := self.session.next_part(follower.stream, now)) is not None:
+            while (part := self.session.next_part(follower.watch, now)) is not None:
                 follower.hear(part)
-            if isinstance(follower.stream.error, errors.RequestFatalError):
+            if isinstance(follower.watch.error, errors.RequestFatalError):
                 # A component did not survive it, so that the library does not repeat it.
                 self.followers.remove(follower)
                 again = functools.partial(self.follow, follower.job_id)
                 self.core.later(RETRY_SECONDS, again, "restart")
 
-    def _end(self, call: Call[Any], done: Callable[[Any], None]) -> None:
+    def _end(self, call: PendingCall[Any], done: Callable[[Any], None]) -> None:
         if call.error is None:
             done(call.reply)
         elif isinstance(call.error, errors.TryAgainError | errors.RequestFatalError):
@@ -136,12 +136,12 @@ class User(Task):
     def follow(self, job_id: int) -> None:
         """Begin to follow a job and its log."""
         now = self._have_line()
-        stream = self.session.watch([job_id], log=True, now=now, deadline=None)
-        self.followers.append(Follower(job_id, stream))
+        watch = self.session.watch([job_id], log=True, now=now, deadline=None)
+        self.followers.append(Follower(job_id, watch))
         self.core.run_as(self.program, self._flush)
 
     def _have_line(self) -> float:
-        if self.session.wants_new_line:
+        if self.session.wants_new_socket:
             self.dealer.close()
             self.core.run_as(self.program, self._connect)
         return self.core.clock.now

@@ -8,7 +8,7 @@ from ganger.storage import errors, settings
 from ganger.storage.job_views import LogLine, StatusChange
 from ganger.storage.jobs import JobStatus, LogEntry
 from ganger.transport import frames, messages
-from ganger.transport.client import exchanges
+from ganger.transport.client import pending_requests
 from ganger.transport.client.session import Session
 from ganger.transport.zmq.connection_event import ConnectionEvent
 
@@ -41,17 +41,17 @@ class Talk:
         return self.turn()
 
     def call(
-        self, message: messages.Request[exchanges.ReplyT], seconds: float = TIMEOUT
-    ) -> exchanges.Call[exchanges.ReplyT]:
+        self, message: messages.Request[pending_requests.ReplyT], seconds: float = TIMEOUT
+    ) -> pending_requests.PendingCall[pending_requests.ReplyT]:
         call = self.session.request(message, now=self.now, deadline=self.now + seconds)
         self.turn()
         return call
 
     def watch(
         self, *ids: int, seconds: float | None = None, is_final_only: bool = False
-    ) -> exchanges.Stream:
+    ) -> pending_requests.PendingWatch:
         deadline = None if seconds is None else self.now + seconds
-        stream = self.session.watch(
+        watch = self.session.watch(
             list(ids) or None,
             log=not is_final_only,
             now=self.now,
@@ -59,7 +59,7 @@ class Talk:
             is_final_only=is_final_only,
         )
         self.turn()
-        return stream
+        return watch
 
     def turn(self, seconds: float = 0.0) -> list[frames.Frame]:
         """Let time pass; returns what was sent."""
@@ -90,10 +90,10 @@ class Talk:
         entries: list[LogEntry] = [(each, (1, 500_000), "message", str(each)) for each in serials]
         self.reply(messages.JobLogged(id=job_id, op_index=0, entries=entries), number)
 
-    def read(self, stream: exchanges.Stream) -> list[str]:
+    def read(self, watch: pending_requests.PendingWatch) -> list[str]:
         """What a reader of the watch is given: ``3:running`` and ``3#1`` for a log line."""
         parts = []
-        while (part := self.session.next_part(stream, self.now)) is not None:
+        while (part := self.session.next_part(watch, self.now)) is not None:
             match part:
                 case StatusChange():
                     parts.append(f"{part.job_id}:{part.status}")
@@ -106,11 +106,11 @@ def row(job_id: int, status: JobStatus = JobStatus.QUEUED) -> messages.JobSummar
     return messages.JobSummary(id=job_id, status=status, summary="EXEC(make)", priority=0)
 
 
-def failed(exchange: exchanges.Exchange) -> str:
-    assert exchange.is_done
-    return type(exchange.error).__name__
+def failed(request: pending_requests.PendingRequest) -> str:
+    assert request.is_done
+    return type(request.error).__name__
 
 
-def ended(exchange: exchanges.Exchange) -> bool:
+def ended(request: pending_requests.PendingRequest) -> bool:
     """Whether it has come to a good end."""
-    return exchange.is_done and exchange.error is None
+    return request.is_done and request.error is None

@@ -144,7 +144,7 @@ def test_a_watch_from_before_the_fork_says_that_it_is_the_parents(used: Client) 
         return used.submit(OP, timeout=10)
 
     assert in_child(drop) == "2"
-    other = Client(used._caller._connection._where._endpoint_file.parent)
+    other = Client(used._caller._connection._resolver._endpoint_file.parent)
     with other:
         other.cancel(1)
         assert next(watch) is not None

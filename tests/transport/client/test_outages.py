@@ -109,7 +109,7 @@ def test_who_cannot_be_told_loses_nothing() -> None:
         raise OSError(text)
 
     talk = Talk(on_outage=refuse)
-    stream = talk.watch(1)
+    watch = talk.watch(1)
     talk.link(ConnectionEvent.LOST)
     with pytest.raises(OSError, match=GONE):
         talk.turn(TOLD_AFTER_SECONDS)
@@ -118,5 +118,5 @@ def test_who_cannot_be_told_loses_nothing() -> None:
         talk.link(ConnectionEvent.REACHED, ConnectionEvent.MADE)
     talk.is_open = True
     (again,) = talk.turn()
-    assert again.number == stream.number
+    assert again.number == watch.number
     assert isinstance(again.message, messages.WatchJobs)

@@ -11,7 +11,7 @@ import pytest
 
 from ganger.storage import errors, rules, settings
 from ganger.storage.jobs import JobStatus
-from ganger.transport.client import requests, watches
+from ganger.transport.client import requests, watch_progress
 from ganger.transport.messages import (
     DeleteFilter,
     FilterRow,
@@ -132,7 +132,7 @@ def test_an_unknown_status_is_named() -> None:
 @pytest.mark.parametrize("wrong", [0, -1, True, "7", 2**63, [7]])
 def test_what_is_no_job_id_is_named(wrong: object) -> None:
     with pytest.raises(errors.BadRequestError, match="expected a positive number"):
-        watches.checked_ids([1, wrong])
+        watch_progress.checked_ids([1, wrong])
 
 
 # Filter rules.

@@ -117,7 +117,7 @@ def test_a_first_connection_nobody_accepts_is_given_up_soon() -> None:
     assert not call.is_done
     talk.turn(0.01)
     assert failed(call) == "DaemonUnreachableError"
-    assert talk.session.wants_new_line
+    assert talk.session.wants_new_socket
 
 
 def test_a_daemon_that_accepts_but_is_slow_gets_all_the_time_there_is() -> None:
@@ -141,10 +141,10 @@ def test_a_first_connection_that_ends_again_and_again_is_given_up() -> None:
 
 def test_a_refused_key_ends_everything_at_once() -> None:
     talk = Talk(connected=False)
-    call, stream = talk.call(messages.ReadInfo()), talk.watch(1)
+    call, watch = talk.call(messages.ReadInfo()), talk.watch(1)
     talk.link(ConnectionEvent.REACHED, ConnectionEvent.REFUSED)
-    assert failed(call) == failed(stream) == "NotAllowedError"
-    assert talk.session.wants_new_line
+    assert failed(call) == failed(watch) == "NotAllowedError"
+    assert talk.session.wants_new_socket
 
 
 def test_a_crowded_daemon_is_waited_for_and_named_at_the_deadline() -> None:

@@ -1,4 +1,4 @@
-"""What a client's `Session` keeps of each request under way. No I/O, and no decisions."""
+"""The requests of a client that wait for a reply, as its `Session` keeps them. No decisions."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Generic, TypeVar
 
 from ...storage import errors
 from ..messages import JobRows, Message, Request
-from .watches import Watch
+from .watch_progress import WatchProgress
 
 ReplyT = TypeVar("ReplyT", bound=Message)
 
 
 def _nothing() -> None:
-    """Stand-in for a callback."""
+    """The callback of a request that nothing follows."""
 
 
-class Exchange:
-    """A request under way. ``changed`` is called when there is something new about it."""
+class PendingRequest:
+    """A request under way. The session calls ``changed`` when `has_news` may have become true."""
 
     def __init__(self, number: int, deadline: float | None) -> None:
         self.number = number
@@ -27,21 +27,21 @@ class Exchange:
         self.changed: Callable[[], None] = _nothing
         self.is_sent = False
         self.may_be_done = False
-        """Whether an earlier sending may have been carried out, though its answer is lost."""
+        """Whether the daemon may have carried out an earlier sending whose reply is lost."""
         self.failure: errors.GangerError | None = None
         self.retries = 0
         self.interruptions = 0
-        """How often its component was restarted before it answered."""
+        """How often its component was restarted before it replied."""
         self.losses = 0
-        """How often the connection was lost before the answer came."""
+        """How often the connection was lost before the reply came."""
         self.retry_at: float | None = None
 
     def has_news(self) -> bool:
-        """Whether something of it, or the end, can be had now."""
+        """Whether the caller can take something now: the reply, a part of a watch, or the end."""
         return self.is_done
 
 
-class Call(Exchange, Generic[ReplyT]):
+class PendingCall(PendingRequest, Generic[ReplyT]):
     """A request with one reply."""
 
     def __init__(self, number: int, message: Request[ReplyT], deadline: float) -> None:
@@ -49,10 +49,10 @@ class Call(Exchange, Generic[ReplyT]):
         self.message = message
         self.frame: bytes | None = None
         self.reply: ReplyT | None = None
-        self.probes: Stream | None = None
+        self.probes: PendingWatch | None = None
 
     def result(self) -> ReplyT:
-        """The reply; raises the error if it is one."""
+        """The reply; raises the error if there is one."""
         assert self.is_done
         if self.error is not None:
             raise self.error
@@ -60,21 +60,22 @@ class Call(Exchange, Generic[ReplyT]):
         return self.reply
 
 
-class Stream(Exchange):
+class PendingWatch(PendingRequest):
     """A watch under way."""
 
-    def __init__(self, number: int, watch: Watch, deadline: float | None, now: float) -> None:
+    def __init__(
+        self, number: int, progress: WatchProgress, deadline: float | None, now: float
+    ) -> None:
         super().__init__(number, deadline)
-        self.watch = watch
+        self.progress = progress
         self.began = self.heard_at = now
         self.failing_since: float | None = None
-        self.probe: Call[JobRows] | None = None
+        self.probe: PendingCall[JobRows] | None = None
         self.is_paused = False
         self.is_expired = False
-        """The deadline is over: only how the jobs stand is asked."""
-        # Parts may still come under a number given up on a connection that lives.
+        """The deadline is over: only a last probe is under way."""
+        # On a connection that lives, parts may still come under a number that was given up.
         self.earlier_numbers: list[int] = []
 
     def has_news(self) -> bool:
-        """As for any other; of a watch, its parts."""
-        return self.is_done or self.watch.waiting_count > 0
+        return self.is_done or self.progress.waiting_count > 0

@@ -30,7 +30,7 @@ _NOT_FINAL = [status for status in JobStatus if not status.is_final]
 Part = StatusChange | LogLine
 
 
-class Watch:
+class WatchProgress:
     """The state of one watch. ``ids`` None stands for all jobs, for ever.
 
     ``is_final_only``: only the ends of jobs are wanted.
