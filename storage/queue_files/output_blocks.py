@@ -1,15 +1,15 @@
-"""The format in which a job's output is stored: blocks that stand for themselves. No files.
+"""The format of a job's stored output: self-contained blocks. No files.
 
-How it works. The output of all commands of a job lies in one file, in the order in which it was
-read. The file is a sequence of blocks, and only ever grows. A block holds a header and segments
-(kind, length, bytes) of one opcode, compressed if that makes them shorter. Its header names its
-own place in the file, and its checksum covers header and segments: so a reader can begin anywhere,
-finds the next block by itself, and takes nothing for a block that is not one (not even output
-that is itself such a file). What a crash has cut off at the end is no block.
+How it works. One file holds the output of all commands of a job, in the order in which the job
+read it. The file is a sequence of blocks, and only grows. A block holds a header and segments
+(kind, length, bytes) of one opcode, compressed if that makes them shorter. The header has the
+block's own place in the file, and a checksum of header and segments: so a reader can begin
+anywhere and finds the next block, and never mistakes other bytes for a block (not even output
+that is such a file itself). A block that a crash has cut off is no block.
 
 Integers are little-endian. Header: ``GOB1``, flags (1: compressed), the opcode's place, the
-block's place in the file, stored bytes, bytes before compression, CRC-32 of all this and of what
-is stored. A segment: kind, number of bytes.
+block's place in the file, stored bytes, bytes before compression, CRC-32 of all this and of the
+stored bytes. A segment: kind, number of bytes.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 STDOUT, STDERR, LIMIT_REACHED, NOT_STORED = 1, 2, 3, 4
-"""Kinds of segments. The last two are marks: they hold a count of bytes that are missing."""
+"""Kinds of segments. The last two are marks: they hold a count of missing bytes."""
 
 STREAMS = {STDOUT: "stdout", STDERR: "stderr"}
 KINDS = {name: kind for kind, name in STREAMS.items()}
 
 ABOUT_OUTPUT = "output"
-"""Kind of entries of the job's log that say what a reader of the output sees for himself."""
+"""Kind of entries of the job's log that repeat what a reader of the output sees."""
 
 BLOCK_BYTES = 256 * 1024
-"""Output that a block holds at most."""
+"""Most output in one block."""
 
 SEGMENTS_MAX = 16_384
 """Most segments of a block."""
@@ -44,7 +44,7 @@ _COMPRESSED = 1
 HEADER_BYTES = _HEADER.size + _CHECKSUM.size
 _RAW_BYTES_MAX = BLOCK_BYTES + SEGMENTS_MAX * _SEGMENT.size
 STORED_BYTES_MAX = HEADER_BYTES + _RAW_BYTES_MAX
-"""No block is larger than this in the file."""
+"""Largest block in the file."""
 
 _COMPRESSION_LEVEL = 1
 _WORTH_COMPRESSING = 64
@@ -52,10 +52,10 @@ _WORTH_COMPRESSING = 64
 
 
 class Segment(msgspec.Struct, frozen=True):
-    """Output as it came, or a mark, whose ``data`` is empty and ``missing`` a count of bytes.
+    """Output, or a mark with the number of ``missing`` bytes and without ``data``.
 
-    A `LIMIT_REACHED` of 0 says that from here on output is dropped; another one follows at the end
-    and says how much.
+    A `LIMIT_REACHED` of 0 means that output is dropped from here on; another one at the end has the
+    number of dropped bytes.
     """
 
     kind: int
@@ -64,7 +64,7 @@ class Segment(msgspec.Struct, frozen=True):
 
 
 class Block(msgspec.Struct, frozen=True):
-    """A block that was found whole; ``start`` and ``end`` are its places in the file."""
+    """A whole block; ``start`` and ``end`` are its offsets in the file."""
 
     op_index: int
     start: int
@@ -74,13 +74,13 @@ class Block(msgspec.Struct, frozen=True):
     is_compressed: bool
 
     def segments(self) -> list[Segment]:
-        """What is in it; segments of kinds that are not known here are left out."""
+        """The segments of the block, without those of unknown kinds."""
         data = zlib.decompress(self.stored, bufsize=self.raw_bytes) if self.is_compressed else None
         return list(_segments(bytes(self.stored) if data is None else data))
 
 
 class Packer:
-    """Makes blocks. What does not get shorter is, for a while, not compressed at all."""
+    """Makes blocks. After one that compression did not shorten, it does not compress for a while."""
 
     SKIPPED_BLOCKS = 15
 
@@ -88,7 +88,7 @@ class Packer:
         self._skips = 0
 
     def pack(self, op_index: int, segments: Sequence[Segment], place: int) -> bytes:
-        """The block with these segments, to be written at ``place`` of the file."""
+        """The block with these segments, for the offset ``place`` of the file."""
         assert len(segments) <= SEGMENTS_MAX
         parts: list[bytes] = []
         for segment in segments:
@@ -115,19 +115,19 @@ class Packer:
 
 
 class ScanResult(msgspec.Struct, frozen=True):
-    """What is in a part of the file: blocks, and bytes between them that are none.
+    """The blocks in a part of the file, and the damaged bytes between them.
 
-    ``end``: where to read on. What lies behind it is not there yet, or no block.
+    ``end``: where to read on. The bytes behind it are an unfinished block, or damaged.
     """
 
     blocks: list[Block]
     damaged: list[tuple[int, int]]
-    """Places (start, end) of bytes that are no block, before one that is."""
+    """Offsets (start, end) of bytes without a block, before one."""
     end: int
 
 
 def find_blocks(data: bytes | memoryview, place: int) -> ScanResult:
-    """The whole blocks in ``data``, which lies at ``place`` of the file."""
+    """The whole blocks in ``data``, which begins at the offset ``place`` of the file."""
     view = memoryview(data)
     blocks: list[Block] = []
     damaged: list[tuple[int, int]] = []

@@ -1,6 +1,6 @@
-"""The file with a job's output: made with the first output, appended to, read in pages.
+"""The file with a job's output: creates it with the first output, appends to it, reads pages.
 
-What is in it is the matter of `output_blocks`, its name and place that of `spool`.
+`output_blocks` defines its content, `spool` its name and place.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ class OutputFile:
         self._packer = output_blocks.Packer()
         self._is_new = False
         self.has_unflushed = False
-        """Whether something was appended that a power loss could take."""
+        """Whether a power loss could take a block that was appended."""
 
     @property
     def end(self) -> int:
-        """How many bytes the file has."""
+        """The size of the file in bytes."""
         return self._end
 
     def append(self, op_index: int, segments: Sequence[Segment]) -> None:
-        """Append a block; `StorageError` if that fails, and then the file is as it was."""
+        """Append a block; after a `StorageError` the file is as it was."""
         with documents.storage_errors(self._path):
             if self._descriptor < 0:
                 self._open()
@@ -47,7 +47,7 @@ class OutputFile:
             try:
                 self._write(block)
             except OSError:
-                # What was written of it is no block, and what comes next is written over it.
+                # A part of a block is no block, and the next append overwrites it.
                 with contextlib.suppress(OSError):
                     os.ftruncate(self._descriptor, self._end)
                 raise
@@ -55,7 +55,7 @@ class OutputFile:
             self.has_unflushed = True
 
     def flush(self) -> None:
-        """Make what was appended durable; `StorageError` if the disk refuses."""
+        """Make the appended blocks durable; `StorageError` if the disk refuses."""
         if not self.has_unflushed:
             return
         with documents.storage_errors(self._path):
@@ -76,14 +76,14 @@ class OutputFile:
         try:
             descriptor = os.open(self._path, flags, documents.FILE_MODE)
         except FileNotFoundError:
-            # The daemon makes it at its start; somebody has removed it since.
+            # The daemon made the folder at its start, and it was deleted since.
             spool.make_folder(os.path.dirname(self._path))
             descriptor = os.open(self._path, flags, documents.FILE_MODE)
         try:
             size = os.fstat(descriptor).st_size
             end = 0
             if size:
-                # The job was here before, and went back to the queue between two opcodes.
+                # An earlier process of the job wrote it, before the job went back to the queue.
                 end = _end_of_blocks(descriptor, size)
                 os.ftruncate(descriptor, end)
         except BaseException:
@@ -100,7 +100,7 @@ class OutputFile:
 
 
 def _end_of_blocks(descriptor: int, size: int) -> int:
-    """Where the last whole block ends."""
+    """The end of the last whole block."""
     place = end = 0
     while place < size:
         data = os.pread(descriptor, _SCAN_BYTES, place)
@@ -108,7 +108,7 @@ def _end_of_blocks(descriptor: int, size: int) -> int:
         if found.blocks:
             place = end = found.end
         elif len(data) > output_blocks.STORED_BYTES_MAX:
-            # Damaged; a block that begins in here may end behind it.
+            # All of it is damaged. A block may begin in its last part and end behind it.
             place += len(data) - output_blocks.STORED_BYTES_MAX
         else:
             break
@@ -118,11 +118,11 @@ def _end_of_blocks(descriptor: int, size: int) -> int:
 def read_page(places: Places, job_id: int, offset: int, count: int) -> tuple[bytes, int]:
     """Up to ``count`` bytes of a job's output file, live or archived, and the size of the file.
 
-    Nothing of a job without output. `StorageError` if the file cannot be read.
+    Empty for a job without output. `StorageError` if the file cannot be read.
     """
     live = spool.output_path(places.queue, job_id)
     archived = spool.output_path(job_files.archive_folder(places.archive, job_id), job_id)
-    # It may move into the archive between two looks.
+    # The file may move into the archive between two attempts.
     for path in (live, archived, live):
         with documents.storage_errors(path):
             try:
@@ -138,12 +138,12 @@ def read_page(places: Places, job_id: int, offset: int, count: int) -> tuple[byt
 
 
 def damage(path: str) -> list[tuple[int, int]]:
-    """Places (start, end) in the file that are no blocks; the last may be one still being written.
+    """The places (start, end) of the file without blocks; the last may be an unfinished write.
 
-    `StorageError` if it cannot be read.
+    `StorageError` if the file cannot be read.
     """
     with documents.storage_errors(path):
-        # A pipe in its place must not be waited for.
+        # Without O_NONBLOCK, opening a pipe in its place waits for a writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             return _damage_in(descriptor)

@@ -1,14 +1,14 @@
-"""Files that belong to a job and lie beside it: large standard input, output of its commands.
+"""Files that lie beside a job's file: large standard input, output of its commands.
 
-What is in them is raw bytes; their places and names, and how they move with the job, are here.
-They lie in the folder ``spool`` beside the job's file, which is ``queue/spool`` while the job is
-live and ``queue/archive/<n>/spool`` when it is archived::
+Names these files and moves them with the job; their content is raw bytes. They lie in the folder
+``spool`` beside the job's file: ``queue/spool`` while the job is live, ``queue/archive/<n>/spool``
+when it is archived::
 
     job-<id>-input-<place of the opcode>
     job-<id>-output
 
 The queue writes inputs, durably, before it answers a submission. The job's process writes the
-output. Both stay when the job ends, move when it is archived, and go when it is removed.
+output. Both stay when the job ends, and move when it is archived.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _TEMPORARY = re.compile(re.escape(documents.TEMPORARY_PREFIX) + r"job-([0-9]{1,1
 
 
 class Spooled(msgspec.Struct, frozen=True):
-    """What the name of a file says: whose it is; ``op_index`` is None for output."""
+    """The job and opcode in a file's name; ``op_index`` is None for output."""
 
     job_id: int
     op_index: int | None
 
 
 def folder(queue: str | os.PathLike[str]) -> str:
-    """Where the files of live jobs lie."""
+    """The folder for the files of live jobs."""
     return f"{os.fspath(queue)}/{FOLDER}"
 
 
@@ -55,7 +55,7 @@ def output_name(job_id: int) -> str:
 
 
 def parse_name(name: str) -> Spooled | None:
-    """What a file of this name is; None if it is nothing of ours."""
+    """The job and opcode of the file with this name; None if the name is not ours."""
     match = _NAME.fullmatch(name)
     if match is None:
         return None
@@ -63,19 +63,19 @@ def parse_name(name: str) -> Spooled | None:
 
 
 def input_path(queue: str | os.PathLike[str], job_id: int, op_index: int) -> str:
-    """Where the standard input of a live job's opcode lies, if it is not in the job's file."""
+    """The path of the standard input of a live job's opcode, if it is not in the job's file."""
     return f"{folder(queue)}/{input_name(job_id, op_index)}"
 
 
 def output_path(queue: str | os.PathLike[str], job_id: int) -> str:
-    """Where the output of a live job lies."""
+    """The path of the output of a live job."""
     return f"{folder(queue)}/{output_name(job_id)}"
 
 
 def make_folder(path: str) -> None:
-    """Make the folder of a spool if it is missing, durably; `StorageError`: it was not made.
+    """Make the folder of a spool durable, and make it if it is missing; else `StorageError`.
 
-    Whoever made one that is there may have ended before its name was durable.
+    An existing folder is flushed too: its maker may have ended before it was durable.
     """
     with documents.storage_errors(path):
         try:
@@ -87,7 +87,7 @@ def make_folder(path: str) -> None:
             documents.flush_directory(os.path.dirname(path))
         except OSError:
             if is_new:
-                # Else the next one would believe that it is durable.
+                # Do not leave a folder that is not durable.
                 with contextlib.suppress(OSError):
                     os.rmdir(path)
             raise
@@ -96,8 +96,8 @@ def make_folder(path: str) -> None:
 class SpoolDirectory:
     """The spool of one queue, for the queue's owner.
 
-    Inputs are few, and only the owner makes them: which there are is kept in memory, so that
-    archiving an ordinary job costs one look for its output, and no listing.
+    Inputs are few, and only the owner makes them, so it remembers their names: to archive an
+    ordinary job costs one look for its output, and no listing.
     """
 
     def __init__(self, queue: str) -> None:
@@ -109,7 +109,7 @@ class SpoolDirectory:
         make_folder(self._folder)
 
     def names(self) -> list[str]:
-        """What lies in the folder of live jobs, whatever it is, in order."""
+        """All names in the folder of live jobs, in order."""
         return names_in(self._folder)
 
     def path(self, name: str) -> str:
@@ -117,7 +117,7 @@ class SpoolDirectory:
         return f"{self._folder}/{name}"
 
     def write_inputs(self, inputs: Iterable[tuple[str, bytes]]) -> None:
-        """Write files (name, content), all durable when this returns; `StorageError`: none is."""
+        """Write files (name, content) durably; after a `StorageError` none of them is there."""
         written: list[str] = []
         if not os.path.isdir(self._folder):
             self.prepare()
@@ -136,17 +136,17 @@ class SpoolDirectory:
             raise
 
     def archive(self, job_id: int, target: str) -> None:
-        """Move the job's files into ``spool`` of the archive's folder ``target``.
+        """Move the job's files into ``spool`` of the archive's folder ``target``. Repeatable.
 
-        To be called before the job's own file moves: a crash between the two leaves the job live,
-        and its archiving is begun again. Harmless if there is nothing to move, or no more.
+        Call it before the job's own file moves: after a crash between the two the job is live, and
+        the queue archives it again.
         """
         for name in (output_name(job_id), *sorted(self._inputs_of(job_id))):
             self._move(name, f"{target}/{FOLDER}")
         self._known().pop(job_id, None)
 
     def remove(self, job_id: int) -> None:
-        """Delete the files of a live job that is not to be, or goes itself."""
+        """Delete the files of a live job whose submission failed."""
         for name in (output_name(job_id), *self._inputs_of(job_id)):
             self.remove_file(name)
 
@@ -187,7 +187,7 @@ class SpoolDirectory:
 
 
 def names_in(path: str) -> list[str]:
-    """What lies in a folder of the spool, in order; nothing if there is no such folder."""
+    """The names in a folder of the spool, in order; none if there is no such folder."""
     with documents.storage_errors(path):
         try:
             return sorted(os.listdir(path))
@@ -203,13 +203,13 @@ def files_in(jobs_folder: str) -> Iterator[tuple[str, str]]:
 
 
 def is_unfinished_input(name: str) -> bool:
-    """Whether this is a temporary file of an input, which only a starting daemon may delete."""
+    """Whether this is the temporary file of an input, which only a starting daemon may delete."""
     match = _TEMPORARY.match(name)
     return match is not None and name[match.end() :].startswith("input-")
 
 
 def owner_of_temporary(name: str) -> int | None:
-    """The job that a temporary file of the spool was to belong to."""
+    """The job in the name of a temporary file of the spool."""
     match = _TEMPORARY.match(name)
     return None if match is None else int(match[1])
 
