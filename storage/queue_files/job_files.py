@@ -1,7 +1,7 @@
 """The queue directory in Ganeti's layout: job files, ``serial``, ``version``, the archive.
 
-Holds no decisions. A file that cannot be read as a job stays where it is, under its own
-name, and is reported: never silently dropped, never overwritten.
+Has no decisions. An unreadable job file stays in its place and is reported: it is never dropped
+silently, and never overwritten.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 VERSION = 1
 ARCHIVE_FOLDER_JOBS = 10_000
 ID_MAX = 10**18 - 1
-"""A file whose name has a higher number is nobody's: such an id would not fit into a frame."""
+"""Highest job id: a higher one does not fit into a frame."""
 
 _JOB_NAME = re.compile(r"job-(0|[1-9][0-9]{0,17})")
 _ID_DIGITS_MAX = 18
@@ -33,33 +33,34 @@ _TEMPORARY_NAME = re.compile(re.escape(documents.TEMPORARY_PREFIX) + r"job-([0-9
 
 
 def path(queue: str | os.PathLike[str], job_id: int) -> str:
-    """Where the live job lies."""
+    """The path of the live job's file."""
     return f"{os.fspath(queue)}/job-{job_id}"
 
 
 def archive_folder(archive: str | os.PathLike[str], job_id: int) -> str:
-    """The folder in which this job lies when it is archived."""
+    """The folder of this job in the archive."""
     return f"{os.fspath(archive)}/{job_id // ARCHIVE_FOLDER_JOBS}"
 
 
 def last_id(vouched: int, named: Iterable[int]) -> int:
-    """The last id handed out, from those that records and readable jobs vouch for, and names.
+    """The last id that the queue gave.
 
-    A name says nothing of whoever gave it: one far above all that is vouched for is not
-    believed, because it would use up all the ids that are left. It is not given again either:
-    it counts as soon as the queue has come near to it.
+    ``vouched`` is the highest id of a journal record or a readable job; ``named`` are the ids in
+    names of files. A name far above ``vouched`` does not count, because any program can make such
+    a file, and it would use up all remaining ids. It counts, and is not given again, when the queue
+    has come near it.
     """
     limit = vouched + settings.JOB_ID_JUMP_MAX
     return max([vouched, *(job_id for job_id in named if job_id <= limit)])
 
 
 def is_queue_of(job_path: str) -> bool:
-    """Whether the directory of this job file is there."""
+    """Whether the directory of this job file exists."""
     return os.path.isdir(os.path.dirname(job_path))
 
 
 def queue_inode(queue: str) -> tuple[int, int] | None:
-    """Which directory has this path now; None: none has. May raise `OSError`."""
+    """The device and inode of the directory at this path; None if there is none. `OSError`."""
     try:
         status = os.stat(queue)
     except (FileNotFoundError, NotADirectoryError):
@@ -77,23 +78,23 @@ class QueueDirectory:
         self._serial: int | None = None
         self._folders: set[str] = set()
         self.spares = inodes.InodePool(self._queue)
-        """Files kept to be written again, also by the processes of jobs."""
+        """Spare files for new versions, also for the processes of jobs."""
         self.spool = spool.SpoolDirectory(self._queue)
-        """Files that lie beside the jobs: large standard input, output."""
+        """Files beside the jobs: large standard input, output."""
 
     def prepare(self) -> None:
-        """Make what is missing; `DataDirectoryError` if the version is not known."""
+        """Make the missing files and folders; `DataDirectoryError` for an unknown version."""
         if not self.has_version():
             self.write_version()
         with documents.storage_errors(self._archive):
             os.makedirs(self._archive, documents.DIRECTORY_MODE, exist_ok=True)
-        # Processes of jobs rely on it that the folder is durable; if the disk refuses that now,
-        # whoever needs the folder makes it.
+        # Jobs' processes rely on a durable folder. If the disk refuses it now, the first process
+        # that needs the folder makes it.
         with contextlib.suppress(errors.StorageError):
             self.spool.prepare()
 
     def has_version(self) -> bool:
-        """Whether the directory has a version; `DataDirectoryError` if that is not known."""
+        """Whether the directory has a version; `DataDirectoryError` if the version is unknown."""
         found = documents.read(f"{self._queue}/version")
         if found is not None and found.strip() != b"%d" % VERSION:
             text = found.strip().decode("utf-8", "replace")
@@ -102,7 +103,7 @@ class QueueDirectory:
         return found is not None
 
     def write_version(self) -> None:
-        """Say that the directory is of the version that this code writes."""
+        """Write the version of this code."""
         documents.replace(f"{self._queue}/version", b"%d\n" % VERSION, flush=True)
 
     def live_ids(self) -> list[int]:
@@ -128,20 +129,20 @@ class QueueDirectory:
         try:
             is_kept = documents.exchange(path(self._queue, job_id), body, spare, flush=flush)
         finally:
-            # Also after a failure: what it left in the spare is written over.
+            # Also after a failure: the next write overwrites the spare.
             if is_kept:
                 self.spares.give_back(spare)
         if not is_kept and os.path.lexists(spare):
-            # Something that is no file lay in the place of this one: it is put aside, not lost.
+            # Something other than a plain file lay in this place: put it aside, do not lose it.
             self.quarantine(spare, name=f"job-{job_id}")
 
     def flush_names(self) -> None:
-        """Make it durable which files the live jobs have."""
+        """Make the names of the live jobs' files durable."""
         with documents.storage_errors(self._queue):
             documents.flush_directory(self._queue)
 
     def archive(self, job_id: int) -> None:
-        """Move the job's file, and what lies beside it, into the archive; harmless if moved."""
+        """Move the job's file, and the files beside it, into the archive. Repeatable."""
         target = self._archive_path(job_id)
         with documents.storage_errors(target):
             self._make_folder(os.path.dirname(target))
@@ -153,26 +154,26 @@ class QueueDirectory:
                 os.rename(live, target)
 
     def _make_way(self, live: str, target: str) -> None:
-        """Something else lies in the archive under the job's name: it is put aside, not lost.
+        """Put aside another file of the job's name in the archive.
 
-        But for a torn copy, as a loss of power leaves it: this file, which is whole, replaces it.
+        A copy, or a torn file from a power loss, stays: the rename of the whole file replaces it.
         """
         try:
             ours, found = documents.read(live) or b"", documents.read(target) or b""
             is_lost = found == ours or (_is_torn(found) and not _is_torn(ours))
         except errors.StorageError:
-            # No file at all, but something in its place.
+            # Something other than a plain file lies in its place.
             is_lost = False
         if not is_lost:
             self.quarantine(target)
 
     @property
     def is_drained(self) -> bool:
-        """Whether submissions are refused: then there is a file called ``drain``, as Ganeti's."""
+        """Whether the queue refuses submissions: the file ``drain`` exists, as in Ganeti."""
         return os.path.exists(f"{self._queue}/drain")
 
     def set_drained(self, *, is_drained: bool) -> None:
-        """Refuse submissions, or take them, also after a restart."""
+        """Refuse or accept submissions, also after a restart."""
         path = f"{self._queue}/drain"
         if is_drained:
             documents.replace(path, b"", flush=True)
@@ -184,32 +185,32 @@ class QueueDirectory:
 
     def write_archived(self, job_id: int, body: bytes, *, flush: bool = True) -> None:
         """Replace the file of an archived job."""
-        # Where a start looks for what was not finished: folders of the archive may be many.
+        # Temporary files lie in the queue directory: a start need not search the archive for them.
         documents.replace(self._archive_path(job_id), body, flush=flush, beside=self._queue)
 
     def _make_folder(self, folder: str) -> None:
-        """A folder of the archive, durable before anything is moved into it."""
+        """Make a folder of the archive durable before a file moves into it."""
         if folder not in self._folders:
             os.makedirs(folder, documents.DIRECTORY_MODE, exist_ok=True)
             documents.flush_directory(self._archive)
             self._folders.add(folder)
 
     def read_serial(self) -> int:
-        """The last id handed out according to the serial file; 0 if it says nothing usable."""
+        """The last id in the serial file; 0 if the file has no usable one."""
         try:
             text = (documents.read(f"{self._queue}/serial") or b"").strip()
         except errors.StorageError:
-            # Something else in its place: the journal and the names of the files know the number.
+            # Something other than a file lies there: journal and file names have the number.
             return 0
         return int(text) if text.isdigit() and len(text) <= _ID_DIGITS_MAX else 0
 
     def write_serial(self, last_id: int) -> None:
-        """Note the last id handed out, in place: the journal makes up for a torn one."""
+        """Write the last id, in place: the journal makes up for a torn serial file."""
         with documents.storage_errors(f"{self._queue}/serial"):
             if self._serial is None:
                 flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
                 self._serial = os.open(f"{self._queue}/serial", flags, documents.FILE_MODE)
-                # What somebody else left there may be longer than what is written over it.
+                # The former content may be longer than the new one.
                 os.ftruncate(self._serial, 0)
             os.pwrite(self._serial, b"%d\n" % last_id, 0)
 
@@ -226,13 +227,13 @@ class QueueDirectory:
         for number in sorted(folders, reverse=True):
             found = (job_id for job_id in _ids_in(folders[number]) if job_id <= limit)
             highest = max(highest, *found, 0)
-            # A job in a folder that is not its own says nothing of those in lower folders.
+            # Stop here, unless the highest job lies in a folder that is not its own.
             if highest >= number * ARCHIVE_FOLDER_JOBS and highest:
                 break
         return highest
 
     def strange_names(self) -> list[str]:
-        """Files that look like live jobs, with numbers that no job can have."""
+        """The names of files like those of live jobs, but with numbers that no job can have."""
         with documents.storage_errors(self._queue):
             names = os.listdir(self._queue)
         return sorted(
@@ -244,7 +245,7 @@ class QueueDirectory:
         )
 
     def highest_quarantined_id(self, limit: int = ID_MAX) -> int:
-        """The highest id, up to ``limit``, of a job whose file was put aside; 0: there is none."""
+        """The highest id, up to ``limit``, of a job in quarantine; 0 if there is none."""
         with documents.storage_errors(self._quarantine):
             try:
                 names = os.listdir(self._quarantine)
@@ -255,17 +256,17 @@ class QueueDirectory:
         return max((job_id for job_id in found if job_id <= limit), default=0)
 
     def quarantine(self, file: str, *, name: str = "") -> str:
-        """Put a file aside, durably, under its name, or one that is free; its new place."""
+        """Move a file durably into quarantine; returns its new path."""
         target = self.free_quarantine(name or os.path.basename(file))
         with documents.storage_errors(file):
             os.rename(file, target)
-            # The new name first: a power loss may leave two names, but never none.
+            # Flush the new name first: a power loss may leave two names, but never none.
             documents.flush_directory(self._quarantine)
             documents.flush_directory(os.path.dirname(file))
         return target
 
     def free_quarantine(self, name: str) -> str:
-        """A place for something of this name among what was put aside."""
+        """A free path in quarantine for a file of this name."""
         with documents.storage_errors(self._quarantine):
             os.makedirs(self._quarantine, documents.DIRECTORY_MODE, exist_ok=True)
             documents.flush_directory(self._queue)
@@ -273,7 +274,7 @@ class QueueDirectory:
         return next(path for path in paths if not os.path.lexists(path))
 
     def read_input(self, job_id: int, name: object) -> bytes | None:
-        """What is in a file of this name beside this job, live or archived; None: it has none."""
+        """The input file ``name`` of this job, live or archived; None if it has none."""
         spooled = spool.parse_name(name) if isinstance(name, str) else None
         if spooled is None or spooled.job_id != job_id or spooled.op_index is None:
             return None
@@ -282,11 +283,10 @@ class QueueDirectory:
         return documents.read(f"{archived}/{name}") if found is None else found
 
     def settle_spool(self, known: Collection[int]) -> list[str]:
-        """Put right what a crash left in the spool; ``known`` are the jobs that are not archived.
+        """Clean up the spool after a crash; ``known`` are the jobs that are not archived.
 
-        What belongs to an archived job follows it. Input whose job is nowhere belongs to a
-        submission that was never answered, and goes. Anything else that has no job stays: its paths
-        are returned.
+        Moves files of archived jobs into the archive. Deletes input without a job: its submission
+        was never answered. Leaves other files without a job, and returns their paths.
         """
         names = self.spool.names()
         aside = self._quarantined_ids() if names else set()
@@ -312,7 +312,7 @@ class QueueDirectory:
         return {int(match[1]) for match in matches if match}
 
     def remove_leftovers(self, living: set[int]) -> None:
-        """Delete temporary files of writers that did not finish; not those of living jobs."""
+        """Delete the temporary files of unfinished writes, except those of living jobs."""
         with documents.storage_errors(self._queue):
             self.spares.clear()
 
@@ -333,7 +333,7 @@ class QueueDirectory:
 
 
 def _is_torn(data: bytes) -> bool:
-    """Whether this is no document of a job: the beginning of one, or zeros, or parts of several."""
+    """Whether this is no job: the beginning of one, zeros, or a mixture of two versions."""
     try:
         jobs.decode_job(data)
     except errors.StorageError:
@@ -342,7 +342,7 @@ def _is_torn(data: bytes) -> bool:
 
 
 def read_job(data: bytes, job_id: int) -> jobs.Job:
-    """The job in ``data``; `StorageError` if it is none, or not the one its name says."""
+    """The job in ``data``; `StorageError` unless it is the job ``job_id``."""
     job = jobs.decode_job(data)
     if job.id != job_id:
         raise errors.StorageError(f"holds job {job.id}, not {job_id}")
@@ -350,11 +350,11 @@ def read_job(data: bytes, job_id: int) -> jobs.Job:
 
 
 def read_inputs(queue: str | os.PathLike[str], job_id: int) -> list[dict[str, Any]]:
-    """What filter rules see of a live job's opcodes, for who does not own the queue directory.
+    """What filter rules see of a live job's opcodes, for components other than the job queue.
 
-    Only their priorities ever change, but the file is replaced now and then, and the one that was
-    opened here is written again a while later: what seems damaged is therefore read once more.
-    `StorageError` for a file that is gone or is no job's.
+    The queue replaces the file now and then, and later writes over the old version, which may be
+    the one that is open here: so a file that seems damaged is read again. `StorageError` if the
+    file is gone or is no job's.
     """
     try:
         return _inputs(queue, job_id)

@@ -1,18 +1,18 @@
-"""The journal: what the queue has acknowledged, appended, checksummed and flushed in groups.
+"""The journal: the states that the queue has acknowledged, with checksums, flushed in groups.
 
-How it works. Records are collected by `append` and made durable together by `commit`: one
-write, one flush, however many records. A segment is a file of records, each with its length
-and checksum in front, and of zeros behind them; a torn tail is cut when it is read. When a
-segment is full the next one begins; a full one is deleted (`cut`) once everything it holds is
-durable in the job files.
+How it works. `append` collects records and `commit` makes them durable together: one write and one
+flush for any number of records. A segment is a file of records, each behind its length and
+checksum, and of zeros behind the last one; a replay ignores a torn tail. When a segment is full,
+the journal begins the next one. `cut` deletes the older ones when the job files hold all their
+states durably.
 
-A failed write or flush is never followed by more records in the same file: what it left
-there is cut off, and the next commit begins a new segment. If even the cutting fails, it is
-done before a new segment begins: a record that was not acknowledged is not acknowledged later.
+After a failed write or flush the journal truncates the segment to the last good record, and the
+next commit begins a new segment. If the truncation fails too, it is repeated before a new segment
+begins: a replay must never find a record whose sender was told that it failed.
 
-After a failed flush of the file system the next one proves nothing: the kernel counts the
-pages that it could not write as clean. So older segments are left lying (`has_older`), also for
-a successor, until everything that they cover has been written anew and flushed.
+After a failed flush of the file system the next flush proves nothing: the kernel counts pages that
+it could not write as clean. So older segments stay (`has_older`), also for a successor, until all
+files that they cover have been written again and flushed.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ if TYPE_CHECKING:
 _HEAD = struct.Struct("<II")
 _SUFFIX = ".journal"
 _NAME = re.compile(r"([0-9]{8}|[1-9][0-9]{8,17})\.journal")
-"""Just the names that a number leads to again: a file of any other is somebody else's."""
+"""The names that `_path` makes. A file of any other name is not ours."""
 
 
 class SegmentBegun(msgspec.Struct, frozen=True, tag="begun", array_like=True):
-    """First record of each segment: format version, and the last job id handed out so far."""
+    """First record of each segment: the format's version, and the last job id given so far."""
 
     version: int
     last_id: int
 
 
 class JobsStored(msgspec.Struct, frozen=True, tag="stored", array_like=True):
-    """A submission: (id, state serial, text of the job file) of each job, all or none."""
+    """A submission: (id, serial of the state, text of the job file) of each job, all or none."""
 
     jobs: list[tuple[int, int, bytes]]
 
 
 class StateStored(msgspec.Struct, frozen=True, tag="state", array_like=True):
-    """A job's whole new state, with its serial."""
+    """A job's new state as a whole, with its serial."""
 
     job_id: int
     serial: int
@@ -61,7 +61,7 @@ class StateStored(msgspec.Struct, frozen=True, tag="state", array_like=True):
 
 
 class JobArchived(msgspec.Struct, frozen=True, tag="archived", array_like=True):
-    """The job was moved to the archive: nothing older may bring its file back."""
+    """The job was archived: no older record may restore its file."""
 
     job_id: int
 
@@ -75,7 +75,7 @@ _decode = msgspec.msgpack.Decoder(Record).decode
 
 
 class Journal:
-    """The journal in one directory. Not shared between threads: it has one writer."""
+    """The journal in one directory. One thread uses it."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -89,11 +89,11 @@ class Journal:
         self._spoilt: tuple[int, int] | None = None
         self._watched: int | None = None
         self.flushes = 0
-        """How many flushes this journal has made, for measuring."""
+        """The number of flushes, for measurements."""
         documents.make_directory(directory)
 
     def replay(self) -> Iterator[Record]:
-        """Every whole record on disk, oldest first. A torn tail ends its segment."""
+        """Every whole record on disk, oldest first, up to the torn tail of each segment."""
         for number in self._segments():
             path = self._path(number)
             for record, _ in _records(documents.read(path) or b"", path):
@@ -104,7 +104,7 @@ class Journal:
         return [self._path(number) for number in self._segments()]
 
     def damaged(self) -> list[Path]:
-        """Segments with whole records behind something that is none: a replay leaves them out."""
+        """The segments with whole records behind damaged bytes: a replay leaves these out."""
         found = []
         for path in self.segments():
             data = documents.read(path)
@@ -115,11 +115,11 @@ class Journal:
 
     @property
     def has_older(self) -> bool:
-        """Whether there are segments beside the newest: no `cut` has gone well since that began."""
+        """Whether there are older segments: no `cut` has succeeded since the newest began."""
         return len(self._segments()) > 1
 
     def begin(self, last_id: int) -> None:
-        """Start a new segment; older ones stay until `cut`. One that fails leaves no file."""
+        """Begin a new segment; older ones stay until `cut`. A failure leaves no file."""
         self._close()
         self._clean_spoilt()
         self._watch_file_system()
@@ -142,11 +142,11 @@ class Journal:
         self._buffer.insert(0, first)
 
     def mark(self, last_id: int) -> None:
-        """Take nothing but the last id into the next commit: it tells whether the disk works."""
+        """Add the last id alone to the next commit, which tests whether the disk works."""
         self.append(SegmentBegun(FORMAT_VERSION, last_id))
 
     def append(self, record: Record) -> None:
-        """Take ``record`` into the next commit."""
+        """Add ``record`` to the next commit."""
         self._buffer.append(_packed(record))
 
     @property
@@ -165,7 +165,7 @@ class Journal:
         return self._size > settings.JOURNAL_SEGMENT_BYTES
 
     def commit(self, last_id: int) -> None:
-        """Make everything appended durable, or raise `StorageError` and keep none of it."""
+        """Make all appended records durable, or drop them and raise `StorageError`."""
         if not self._buffer:
             return
         if self._descriptor is None:
@@ -188,7 +188,7 @@ class Journal:
         self._size += len(data)
 
     def cut(self) -> None:
-        """Delete every segment but the newest, after making the whole file system durable.
+        """Flush the whole file system, then delete every segment but the newest.
 
         The caller has written every job file that the older segments cover.
         """
@@ -197,7 +197,7 @@ class Journal:
             self._is_synced = True
 
     def prepare_cut(self) -> Cut | None:
-        """As `cut`, to be carried out by any thread; None: there is nothing to be done."""
+        """As `cut`, for any thread to carry out; None if there is nothing to do."""
         old = [self._path(number) for number in self._segments() if number < self._number]
         if not old and self._is_synced:
             return None
@@ -209,7 +209,7 @@ class Journal:
         return Cut(self._directory, descriptor, old)
 
     def close(self) -> None:
-        """Close the segment. What was not committed is dropped: nobody was told of it."""
+        """Close the segment, and drop records that were not committed, nor acknowledged."""
         self._buffer.clear()
         self._close()
         watched, self._watched = self._watched, None
@@ -217,27 +217,26 @@ class Journal:
             os.close(watched)
 
     def _watch_file_system(self) -> None:
-        """Keep a descriptor open: it is told of each error once, whoever else was told before."""
+        """Keep a descriptor open: the kernel reports each write error once per open descriptor."""
         if self._watched is None:
             with documents.storage_errors(self._directory):
                 self._watched = os.open(self._directory, os.O_RDONLY | os.O_CLOEXEC)
 
     def _write(self, descriptor: int, data: bytes) -> None:
-        """Write behind the last record, into room that was filled with zeros before.
+        """Write behind the last record, over zeros that were written before.
 
-        A flush that need not make the file longer costs half as much on an idle disk.
+        A flush that does not extend the file costs half as much on an idle disk.
         """
         documents.write_all_at(descriptor, data, self._size)
         end = self._size + len(data)
         if end > self._reserved:
             with contextlib.suppress(OSError):
-                # A full disk may still have had room for the record itself.
+                # If the disk is full now, it had room for the record itself.
                 documents.write_all_at(descriptor, bytes(settings.JOURNAL_RESERVE_BYTES), end)
                 self._reserved = end + settings.JOURNAL_RESERVE_BYTES
 
     def _undo(self) -> None:
-        # What a failed commit left behind must not come back at a replay, since its
-        # senders were told that it failed.
+        # A replay must not find the records of a failed commit: their senders got an error.
         descriptor, self._descriptor = self._descriptor, None
         assert descriptor is not None
         self._spoilt = (self._number, self._size)
@@ -246,7 +245,7 @@ class Journal:
         os.close(descriptor)
 
     def _cut_off(self, descriptor: int, path: str, size: int) -> None:
-        """Take what counts for nothing off a segment, or the segment if it has nothing else."""
+        """Truncate a segment to its good records; delete it if it has none."""
         if size:
             os.ftruncate(descriptor, size)
             os.fdatasync(descriptor)
@@ -255,7 +254,7 @@ class Journal:
         self._spoilt = None
 
     def _clean_spoilt(self) -> None:
-        """Do now what could not be done after a failure: else nothing new is begun."""
+        """Truncate a segment for which that failed before; no new one begins until it succeeds."""
         if self._spoilt is None:
             return
         number, size = self._spoilt
@@ -282,7 +281,7 @@ class Journal:
 
 
 class Cut:
-    """The old segments of a journal, which may go when the file system has been flushed."""
+    """The old segments of a journal, to delete after a flush of the file system."""
 
     def __init__(self, directory: Path, descriptor: int, old: list[Path]) -> None:
         self._directory = directory
@@ -290,11 +289,11 @@ class Cut:
         self._old = old
 
     def carry_out(self) -> None:
-        """Flush, then delete; once. `StorageError` if either fails."""
+        """Flush, then delete. Call it once. `StorageError` if either fails."""
         try:
             flush_file_system(self._directory, self._descriptor)
         finally:
-            # One of its own: the journal may be closed meanwhile.
+            # This descriptor is a duplicate: the journal may close its own meanwhile.
             os.close(self._descriptor)
         for path in self._old:
             with documents.storage_errors(path), contextlib.suppress(FileNotFoundError):
@@ -304,8 +303,8 @@ class Cut:
 def flush_file_system(path: Path, watched: int | None = None) -> None:
     """Make everything on the file system that holds ``path`` durable (syncfs).
 
-    ``watched`` is a descriptor on it that was opened before what is to be flushed was written:
-    of a write that failed meanwhile, a new one may not be told.
+    ``watched`` is a descriptor that was opened before the data was written: the kernel may not
+    report an earlier write error to a new one.
     """
     if watched is not None:
         _sync(path, watched)
@@ -333,15 +332,15 @@ def _packed(record: Record) -> bytes:
 
 
 class Tail(msgspec.Struct, frozen=True):
-    """What lies behind the last record of a segment that can be believed, other than zeros."""
+    """The bytes, other than zeros, behind the last valid record of a segment."""
 
     offset: int
     has_records: bool
-    """Whether whole records are in it, behind something that is none."""
+    """Whether they contain whole records, behind damaged bytes."""
 
 
 def tail(data: bytes, path: Path) -> Tail | None:
-    """What a replay of this segment leaves out; None: it reads all of it."""
+    """The part of a segment that a replay leaves out; None if it reads the whole segment."""
     end = max((after for _, after in _records(data, path)), default=0)
     if not data[end:].strip(b"\0"):
         return None
@@ -350,13 +349,13 @@ def tail(data: bytes, path: Path) -> Tail | None:
 
 
 _PAYLOAD = re.compile(rb"\x93\xa5begun|\x92\xa6stored|\x94\xa5state|\x92\xa8archived")
-"""How the records of this format begin."""
+"""Starts of this format's records."""
 
 
 def _records(data: bytes, path: Path) -> Iterator[tuple[Record, int]]:
-    """Each record with the place behind it, up to the first that is not whole.
+    """Each record with the offset of its end, up to the first that is not whole.
 
-    `DataDirectoryError` for what was written whole, and by a later version.
+    `DataDirectoryError` for a whole record of a later version.
     """
     offset = 0
     while payload := _payload(data, offset):
@@ -364,7 +363,7 @@ def _records(data: bytes, path: Path) -> Iterator[tuple[Record, int]]:
         try:
             record = _decode(payload)
         except msgspec.DecodeError as error:
-            # A torn record has no right checksum: this one is as its writer wanted it.
+            # The checksum is right, so the record is not torn: another version wrote it.
             message = f"{path}: a record of an unknown kind; supported is format {FORMAT_VERSION}"
             raise errors.DataDirectoryError(message) from error
         if isinstance(record, SegmentBegun) and record.version > FORMAT_VERSION:
@@ -374,11 +373,11 @@ def _records(data: bytes, path: Path) -> Iterator[tuple[Record, int]]:
 
 
 def _payload(data: bytes, offset: int) -> bytes | None:
-    """The payload of the record that begins here; None if there is no whole one."""
+    """The payload of the record at ``offset``; None if there is no whole one."""
     if offset + _HEAD.size > len(data):
         return None
     length, checksum = _HEAD.unpack_from(data, offset)
     start = offset + _HEAD.size
     payload = data[start : start + length]
-    # Zeros have the right checksum for nothing at all.
+    # In zeros, length and checksum are right for an empty record: there are no such records.
     return payload if 0 < len(payload) == length and zlib.crc32(payload) == checksum else None

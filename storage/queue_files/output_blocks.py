@@ -80,7 +80,7 @@ class Block(msgspec.Struct, frozen=True):
 
 
 class Packer:
-    """Makes blocks. After one that compression did not shorten, it does not compress for a while."""
+    """Makes blocks. After one that compression did not shorten, it pauses compression."""
 
     SKIPPED_BLOCKS = 15
 

@@ -1,7 +1,6 @@
-"""What the journal says of each job, and whether its word or that of the job file is newer.
+"""The newest state of each job in the journal, and whether it is newer than the job file.
 
-The daemon's start and ``ganger fsck`` bring job files up to the journal by the same rules,
-which are here; what becomes of the jobs then is not.
+The daemon's start and ``ganger fsck`` both use these rules to bring job files up to the journal.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ State = tuple[int, bytes]
 
 
 class JournalContent(msgspec.Struct):
-    """What the journal says: the newest state of each job, and the last id handed out."""
+    """The newest state of each job in the journal, the archived jobs, and the last id given."""
 
     states: dict[int, State]
     archived: dict[int, State | None]
@@ -33,7 +32,7 @@ class JournalContent(msgspec.Struct):
 
 
 def read_journal(queue_journal: Journal) -> JournalContent:
-    """The newest state of each job in the journal."""
+    """Replay the journal."""
     journaled = JournalContent({}, {}, 0)
     for record in queue_journal.replay():
         match record:
@@ -45,7 +44,7 @@ def read_journal(queue_journal: Journal) -> JournalContent:
             case journal.StateStored():
                 _note(journaled, record.job_id, record.serial, record.body)
             case journal.JobArchived():
-                # A job archived once more, for two who asked at the same time, adds nothing.
+                # A second record, after two requests at the same time, adds nothing.
                 known = journaled.archived.get(record.job_id)
                 journaled.archived[record.job_id] = journaled.states.pop(record.job_id, known)
     return journaled
@@ -59,16 +58,16 @@ def _note(journaled: JournalContent, job_id: int, serial: int, body: bytes) -> N
 
 
 def is_ahead(journaled: int | None, in_file: int | None) -> bool:
-    """Whether the journal's state counts, by the serials; None: there is none to be read."""
+    """Whether the journal has the newer state, by the serials; None: there is no readable one."""
     return journaled is not None and (in_file is None or journaled > in_file)
 
 
 def newest(
     directory: QueueDirectory, job_id: int, journaled: State | None
 ) -> tuple[jobs.Job, bytes]:
-    """The job as the file or the journal has it, whichever is newer.
+    """The newer state of the job, from its file or the journal.
 
-    The text is the very object in ``journaled`` if that one counts.
+    The returned text is the object in ``journaled`` if the journal is newer.
     """
     try:
         on_disk = directory.read(job_id)
@@ -85,7 +84,7 @@ def newest(
 
 
 def archive_again(directory: QueueDirectory, job_id: int, state: State | None) -> None:
-    """Move an archived job's file unless that is done; a power loss may have torn or lost it."""
+    """Move an archived job's file again if a power loss has undone that, or has torn the file."""
     live = _readable(lambda: directory.read(job_id))
     archived = _readable(lambda: directory.read_archived(job_id)) if live is None else None
     if not needs_archiving(
@@ -102,10 +101,10 @@ def archive_again(directory: QueueDirectory, job_id: int, state: State | None) -
 def write_anew(
     directory: QueueDirectory, journaled: JournalContent, left_out: Container[int]
 ) -> None:
-    """Write every file that the journal covers once more: what is on the disk is in doubt.
+    """Write every file that the journal covers again, after a failed flush.
 
-    A failed flush leaves pages that can be read, are not on the disk, and count as clean: only
-    what is written again is flushed again. ``left_out`` are jobs whose files others write.
+    The kernel counts pages that it failed to flush as clean, though they are not on the disk: only
+    a new write brings them there. ``left_out`` are jobs whose files other processes write.
     """
     for job_id, state in journaled.states.items():
         if job_id not in left_out:
@@ -116,16 +115,16 @@ def write_anew(
 
 
 def write_file_anew(directory: QueueDirectory, job_id: int, state: State) -> None:
-    """Write a live job's file once more, from the file or the journal; `StorageError`."""
+    """Write a live job's file again, from the file or the journal; may raise `StorageError`."""
     try:
         job, body = newest(directory, job_id, state)
     except errors.StorageError:
-        # No job at all: named when it was loaded, and left alone since.
+        # No readable job: recovery has reported it, and leaves it alone.
         return
     if body is state[1] and _readable(lambda: directory.read_archived(job_id)) is not None:
-        # It was moved there before this journal began.
+        # The job was archived before this journal began.
         return
-    # Of a state that the journal does not have, there must be a whole file at any moment.
+    # If the journal lacks this state, the file must be whole at every moment.
     directory.write(job_id, body, flush=job.serial > state[0])
 
 
@@ -141,7 +140,7 @@ def _write_archived_anew(directory: QueueDirectory, job_id: int, state: State) -
 
 
 def _readable(read: Callable[[], bytes | None]) -> bytes | None:
-    """What ``read`` gives; something in the file's place that cannot be read counts as torn."""
+    """The result of ``read``; an unreadable file counts as torn."""
     try:
         return read()
     except errors.StorageError:
@@ -149,15 +148,15 @@ def _readable(read: Callable[[], bytes | None]) -> bytes | None:
 
 
 def needs_archiving(*, is_live: bool, is_journaled: bool, is_archived: bool) -> bool:
-    """Whether there is something left to do for a job that the journal has archived.
+    """Whether a job that the journal has archived must still be moved.
 
-    ``is_archived`` says that its file lies whole in the archive.
+    ``is_archived``: its file lies whole in the archive.
     """
     return is_live or (is_journaled and not is_archived)
 
 
 def is_whole(body: bytes | None, job_id: int) -> bool:
-    """Whether this is the text of this job's file, at its end."""
+    """Whether this is the whole text of this job's file, with a final status."""
     try:
         return body is not None and job_files.read_job(body, job_id).status.is_final
     except errors.StorageError:
