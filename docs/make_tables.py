@@ -91,7 +91,7 @@ def fates() -> str:
 _REMEDIES = {
     FindingRemedy.REPAIR: "`--repair` ",
     FindingRemedy.OPERATOR: "you: ",
-    FindingRemedy.NONE: "nobody: ",
+    FindingRemedy.NONE: "nothing to do: ",
 }
 
 
@@ -101,7 +101,7 @@ def findings() -> str:
         (f"`{kind}`", info.meaning, f"{_REMEDIES[info.remedy]}{info.how}")
         for kind, info in KINDS.items()
     ]
-    return _table(("kind", "what it means", "who does something about it"), rows)
+    return _table(("kind", "what it means", "what solves it"), rows)
 
 
 # Errors.

@@ -1,7 +1,6 @@
-"""What is wrong with a data directory: facts in, findings out. Reads no files, has no clock.
+"""Decides what is wrong with a data directory: facts in, findings out. No files, no clock.
 
-``survey`` collects the facts, ``repairing`` does what can be done. The kinds of findings are in
-``findings``.
+``survey`` collects the facts, ``findings`` lists the kinds of findings, ``repairing`` repairs.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _JOB_LOCK = re.compile(r"job_0*([0-9]+)_[0-9-]+")
 
 
 class FoundJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A job file, or a state in the journal, and what it says; or the ``problem`` with it."""
+    """The content of a job file, or of a state in the journal; or the ``problem`` with it."""
 
     job_id: int
     path: str
@@ -37,7 +36,7 @@ class FoundJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JournalSegment(msgspec.Struct, frozen=True, kw_only=True):
-    """A segment of the journal. ``is_kept``: there is a copy of it in quarantine."""
+    """A segment of the journal. ``is_kept``: a copy of it is in quarantine."""
 
     path: str
     problem: str | None = None
@@ -46,26 +45,26 @@ class JournalSegment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Archival(msgspec.Struct, frozen=True):
-    """The journal says that the job is archived: what else is known of its file."""
+    """A job that is archived according to the journal: where its file is."""
 
     is_journaled: bool
     is_archived: bool
 
 
 class SpoolFile(msgspec.Struct, frozen=True):
-    """A file beside a job (`spool`): its standard input, or its output."""
+    """A file in the spool: the standard input of a job, or its output."""
 
     path: str
     job_id: int
     is_archived: bool = False
     damage: list[tuple[int, int]] = []
-    """Places (start, end) of an output that cannot be read."""
+    """The unreadable places (start, end) of an output."""
     problem: str | None = None
-    """Why nothing of it can be read."""
+    """Why the whole file is unreadable."""
 
 
 class Facts(msgspec.Struct, kw_only=True):
-    """What lies in a data directory. Problems are (path, text)."""
+    """What `survey` found in a data directory. Problems are (path, text)."""
 
     queue: str
     version: bytes | None = None
@@ -78,19 +77,19 @@ class Facts(msgspec.Struct, kw_only=True):
     quarantined_id: int = 0
     segments: list[JournalSegment] = []
     doubles: dict[int, bool] = {}
-    """Whether the two files of a job in the queue and in the archive say the same."""
+    """For each job with a file in the queue and in the archive, whether both are the same."""
     locks: dict[str, int | None] = {}
-    """Lock files with the pid of the process that holds each; None: it is dead."""
+    """Each lock file, with the pid of its living owner; None: it is dead."""
     alive: set[str] = set()
-    """The lock files, here or elsewhere, whose owners live."""
+    """The lock files, in any directory, whose owners live."""
     closed: list[str] = []
-    """What its owner may not read and write."""
+    """Paths that their owner may not read and write."""
     other_user: str | None = None
-    """The owner of the queue, if it is not the user that looks."""
+    """The owner of the queue, if another user runs the check."""
     misowned: list[tuple[str, str]] = []
-    """Paths of what does not belong to the owner of the queue, and to whom it does."""
+    """Each path that the queue's owner does not own, and its owner."""
     world_writable: list[str] = []
-    """Where every user may write."""
+    """Paths into which every user may write."""
     locks_problem: tuple[str, str] | None = None
     config_problem: tuple[str, str] | None = None
     rule_problems: list[tuple[str, str]] = []
@@ -102,25 +101,25 @@ class Facts(msgspec.Struct, kw_only=True):
 
     @property
     def living(self) -> set[int]:
-        """The jobs whose processes live: nobody else may touch their files."""
+        """The jobs whose processes live: only these may change the jobs' files."""
         found = {
             job.job_id for job in (*self.jobs, *self.states.values()) if job.lock_file in self.alive
         }
-        # A file that says nothing may still have a process: its lock file is named after it.
+        # The job of an unreadable file may have a process: the lock file's name has the job's id.
         named = map(job_of_lock, self.alive)
         return found.union(job_id for job_id in named if job_id is not None)
 
     @property
     def misplaced(self) -> set[int]:
-        """The jobs of which a file lies elsewhere: before it is seen, nothing is known of them.
+        """The jobs with a file in a wrong place, which must be moved before they are judged.
 
-        An older state from the journal would start again what has long ended.
+        To restore an older state from the journal would restart a job that has ended.
         """
         return {job.job_id for job in (*self.jobs, *self.archived) if not job.is_in_place}
 
 
 def check(facts: Facts) -> list[Finding]:
-    """Everything that is to be told of the directory, in the order of `Kind`."""
+    """All findings, in the order of `Kind`."""
     found = [*_version(facts), *_modes(facts), *_owners(facts), *_unreadable_segments(facts)]
     if not any(finding.kind is Kind.JOURNAL_UNREADABLE for finding in found):
         found += _serial(facts)
@@ -134,21 +133,21 @@ def check(facts: Facts) -> list[Finding]:
     found += _other_files(facts)
     places = {kind: place for place, kind in enumerate(Kind)}
     closed = {*facts.closed, *(path for path, _ in facts.misowned)}
-    # What may not be read cannot be judged before that is mended.
+    # A file that its owner may not read is judged after its mode or owner is repaired.
     whole = {Kind.MODE, Kind.OWNER, Kind.OPEN_TO_ALL}
     known = (one for one in found if one.kind in whole or one.path not in closed)
     return sorted(known, key=lambda one: places[one.kind])
 
 
 def highest_id(facts: Facts) -> int:
-    """The highest job id that was given, as a daemon's start finds it (`job_files.last_id`)."""
+    """The highest job id given, by the same rule as a daemon's start (`job_files.last_id`)."""
     ids = (job.job_id for job in (*facts.jobs, *facts.archived))
     named = (job_id for job_id in ids if job_id <= job_files.ID_MAX)
     return job_files.last_id(vouched_id(facts), (*named, facts.quarantined_id))
 
 
 def vouched_id(facts: Facts) -> int:
-    """The highest job id that the journal, or a readable job in the queue, vouches for."""
+    """The highest job id in the journal, or of a readable job in the queue."""
     readable = (job.job_id for job in facts.jobs if job.problem is None)
     return max([facts.journaled_id, *facts.archivals, *readable])
 
@@ -162,7 +161,7 @@ def _version(facts: Facts) -> Iterator[Finding]:
 
 
 def is_torn_version(text: bytes) -> bool:
-    """Whether a version file says nothing at all. Any word in it may be a later version's."""
+    """Whether a version file is blank. Any text in it may come from a later version."""
     return not text.strip(b"\0 \t\r\n")
 
 
@@ -174,7 +173,7 @@ def _modes(facts: Facts) -> Iterator[Finding]:
 def _owners(facts: Facts) -> Iterator[Finding]:
     if facts.other_user is not None:
         yield Finding(Kind.OTHER_USER, facts.queue, f"belongs to {facts.other_user}")
-    # After a copy by another user every file is: one line for each directory will do.
+    # After a copy by another user every file is listed: one line per directory is enough.
     groups: dict[tuple[str, str], list[str]] = {}
     for path, owner in facts.misowned:
         groups.setdefault((path.rpartition("/")[0], owner), []).append(path)
@@ -219,11 +218,11 @@ def _serial(facts: Facts) -> Iterator[Finding]:
     elif said < highest:
         yield Finding(Kind.SERIAL, path, f"says {said}, but {given}")
     elif said > highest + settings.JOB_ID_JUMP_MAX:
-        yield Finding(Kind.SERIAL, path, f"says {said}, which nobody believes; {given}")
+        yield Finding(Kind.SERIAL, path, f"says {said}, which is far too high; {given}")
 
 
 def serial(text: bytes) -> int | None:
-    """The last id according to the text of a serial file; None if it is no id."""
+    """The last id in the text of a serial file; None if it is no id."""
     digits = text.strip()
     is_id = digits.isdigit() and len(digits) <= len(str(job_files.ID_MAX))
     return int(digits) if is_id else None
@@ -237,7 +236,7 @@ def _misplaced(facts: Facts) -> Iterator[Finding]:
 
 
 def _queue(facts: Facts) -> Iterator[Finding]:
-    """What is wrong with the jobs that should be, or are, in the queue."""
+    """Findings about the jobs that are in the queue, or should be."""
     jobs = {job.job_id: job for job in facts.jobs if job.is_in_place}
     archived = {job.job_id: job for job in facts.archived if job.is_in_place}
     misplaced = facts.misplaced
@@ -262,7 +261,7 @@ def _queue(facts: Facts) -> Iterator[Finding]:
 def _job(
     job: FoundJob, state: FoundJob | None, archived: FoundJob | None, doubles: dict[int, bool]
 ) -> Iterator[Finding]:
-    """What is wrong with a job file that no process writes."""
+    """Findings about a job file that no process writes."""
     in_file = None if job.problem is not None else job.serial
     if archived is not None and archived.problem is None:
         if job.problem is not None:
@@ -287,21 +286,21 @@ def _ahead(path: str, state: FoundJob, what: str) -> Finding:
 
 
 def _prospects(job: FoundJob, known: set[int]) -> Iterator[Finding]:
-    """What the next start will make of a job that has no process."""
+    """What the next start of a daemon will do with a job without a process."""
     if job.status is None or job.status.is_final:
         return
     if job.lock_file is not None or job.status in {JobStatus.RUNNING, JobStatus.CANCELING}:
         what = f"{job.status}, but its process is gone"
         yield Finding(Kind.PROCESS_GONE, job.path, what, job.job_id)
     for target in sorted(set(job.depends).difference(known)):
-        what = f"depends on job {target}, which is nowhere"
+        what = f"depends on job {target}, which does not exist"
         yield Finding(Kind.DEPENDENCY_MISSING, job.path, what, job.job_id)
 
 
 def _unarchived(facts: Facts) -> set[int]:
-    """The jobs that the journal has archived, and whose files it must make up for."""
+    """The jobs that the journal has archived, and whose files must still be moved."""
     live = {job.job_id for job in facts.jobs if job.is_in_place}
-    # What lies in the archive is judged by itself first: nothing may be written over it.
+    # A file in the archive is judged first: nothing may overwrite it.
     judged = {
         job.job_id
         for job in facts.archived
@@ -323,7 +322,6 @@ def _archive(facts: Facts) -> Iterator[Finding]:
     unarchived = _unarchived(facts)
     for job in facts.archived:
         if not job.is_in_place or job.job_id in unarchived:
-            # Told already.
             continue
         if job.problem is not None:
             yield Finding(Kind.ARCHIVED_UNREADABLE, job.path, job.problem, job.job_id)
@@ -332,18 +330,18 @@ def _archive(facts: Facts) -> Iterator[Finding]:
 
 
 def _beside(facts: Facts) -> Iterator[Finding]:
-    """Files beside jobs that lie elsewhere, or are nowhere."""
+    """Findings about files in the spool whose job lies elsewhere, or does not exist."""
     misplaced, unarchived = facts.misplaced, _unarchived(facts)
     archived = {job.job_id for job in facts.archived if job.is_in_place}
     live = {job.job_id for job in facts.jobs if job.is_in_place}.union(facts.states) - archived
-    # Where the job itself belongs is settled first.
+    # First it must be settled where the job itself belongs.
     unsettled = facts.living | misplaced | unarchived
     for file in facts.beside:
         yield from _damage_beside(file, facts)
         if file.job_id in unsettled:
             continue
         if file.job_id not in archived and file.job_id not in live:
-            yield Finding(Kind.SPOOL_ORPHAN, file.path, f"job {file.job_id} is nowhere")
+            yield Finding(Kind.SPOOL_ORPHAN, file.path, f"job {file.job_id} does not exist")
         elif file.is_archived and file.job_id not in archived:
             yield Finding(Kind.SPOOL_MISPLACED, file.path, f"job {file.job_id} is not archived")
         elif not file.is_archived and file.job_id not in live:
@@ -354,7 +352,7 @@ def _damage_beside(file: SpoolFile, facts: Facts) -> Iterator[Finding]:
     if file.problem is not None:
         yield Finding(Kind.OUTPUT_DAMAGED, file.path, file.problem)
     elif file.damage and file.job_id not in facts.living:
-        # Of a process that lives, the last block may just be being written.
+        # A living process may be writing the last block.
         count = sum(end - start for start, end in file.damage)
         first = file.damage[0][0]
         text = f"{count} bytes of it cannot be read, the first at byte {first}"
@@ -373,7 +371,7 @@ def _lock_files(facts: Facts) -> Iterator[Finding]:
 
 
 def job_of_lock(path: str) -> int | None:
-    """The job after which a lock file is named."""
+    """The job in a lock file's name; None if there is none."""
     match = _JOB_LOCK.fullmatch(path.rpartition("/")[2])
     return None if match is None else int(match[1])
 
@@ -386,7 +384,7 @@ def _leftovers(facts: Facts) -> Iterator[Finding]:
     for path in facts.quarantined:
         yield Finding(Kind.QUARANTINED, path, "put aside by an earlier repair")
     for path in facts.foreign:
-        yield Finding(Kind.FOREIGN, path, "nothing of Ganger's")
+        yield Finding(Kind.FOREIGN, path, "not a file of Ganger's")
 
 
 def _other_files(facts: Facts) -> Iterator[Finding]:

@@ -1,7 +1,7 @@
-"""What can be found wrong with a data directory: the kinds of findings, as a table.
+"""The kinds of findings about a data directory, as a table.
 
-``checking`` finds them, ``repairing`` does what can be done; the documentation's table is made
-from `KINDS`.
+``checking`` finds them, ``repairing`` repairs; ``docs/make_tables.py`` makes the table of
+``docs/fsck.md`` from `KINDS`.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ import msgspec
 
 
 class FindingRemedy(enum.StrEnum):
-    """Who does something about a finding."""
+    """What solves a finding."""
 
     REPAIR = "repair"
-    """``ganger fsck --repair`` does."""
+    """``ganger fsck --repair``."""
 
     OPERATOR = "operator"
-    """A person must: whatever was done by rule might be wrong."""
+    """An administrator must decide: an automatic repair might be wrong."""
 
     NONE = "none"
-    """Nobody need: it is no error, or the daemon's next start settles it. Only told."""
+    """Nothing is needed: it is no error, or the daemon's next start solves it."""
 
 
 class Kind(enum.StrEnum):
-    """What can be found, in the order in which it is told and repaired."""
+    """The kinds of findings, in the order in which they are shown and repaired."""
 
     VERSION_MISSING = "version-missing"
     VERSION_TORN = "version-torn"
@@ -65,7 +65,7 @@ class Kind(enum.StrEnum):
 
 
 class KindInfo(msgspec.Struct, frozen=True):
-    """What a kind of finding means, who does something about it, and what is done."""
+    """What a kind of finding means, and how it is solved."""
 
     meaning: str
     remedy: FindingRemedy
@@ -79,11 +79,13 @@ KINDS: dict[Kind, KindInfo] = {
         "the queue directory does not say its version", _R, "writes it, as a daemon's start does"
     ),
     Kind.VERSION_TORN: KindInfo(
-        "the version file is empty, so that no daemon starts", _R, "puts it aside, writes it anew"
+        "the version file is empty, so that no daemon starts",
+        _R,
+        "moves it into quarantine, writes a new one",
     ),
     Kind.MODE: KindInfo("its owner may not read and write it", _R, "gives its owner the right to"),
     Kind.OTHER_USER: KindInfo(
-        "the queue belongs to another user than the one that checks it",
+        "the queue belongs to another user than the one who checks it",
         _N,
         "only its owner can start a daemon on it, or repair it",
     ),
@@ -91,18 +93,18 @@ KINDS: dict[Kind, KindInfo] = {
         "a file belongs to another user than the queue: the daemon cannot use it, or does not "
         "start, because it would run that user's commands",
         _O,
-        "see where it comes from, then give it to the queue's owner (chown) or move it away",
+        "find out where it comes from, then give it to the queue's owner (chown) or move it away",
     ),
     Kind.OPEN_TO_ALL: KindInfo(
         "every user may write into it, and so run commands as the daemon's user: no daemon starts",
         _O,
-        "look what is in it, then take the right away (chmod o-w)",
+        "look at its content, then take the right away (chmod o-w)",
     ),
     Kind.JOURNAL_UNREADABLE: KindInfo(
         "a segment of the journal cannot be read: no daemon starts, and no job file can be "
         "judged, because the segment may hold it",
         _O,
-        "find out what the disk has",
+        "check the disk",
     ),
     Kind.SERIAL: KindInfo(
         "the last id is missing, is no number, or is lower than an id that was given",
@@ -110,7 +112,7 @@ KINDS: dict[Kind, KindInfo] = {
         "writes the highest id found anywhere",
     ),
     Kind.MISPLACED: KindInfo(
-        "the file lies where nobody looks for this job",
+        "the file does not lie where this job belongs",
         _R,
         "moves it to its place, or into quarantine if that is taken",
     ),
@@ -125,7 +127,7 @@ KINDS: dict[Kind, KindInfo] = {
         "moves it, as a daemon's start does",
     ),
     Kind.JOURNAL_DAMAGED: KindInfo(
-        "behind a damaged record of the journal lie whole ones: the disk is at fault, or they "
+        "behind a damaged record of the journal lie whole ones: the disk is damaged, or they "
         "were never acknowledged; a replay leaves them out",
         _R,
         "copies the segment into quarantine, before a daemon's start deletes it",
@@ -136,7 +138,7 @@ KINDS: dict[Kind, KindInfo] = {
         "the next start cuts it",
     ),
     Kind.STATE_UNREADABLE: KindInfo(
-        "the newest state of the job in the journal is no job", _O, "look at the job's file"
+        "the newest state of the job in the journal is malformed", _O, "look at the job's file"
     ),
     Kind.JOB_UNREADABLE: KindInfo(
         "the file cannot be read as this job, and the journal does not hold it",
@@ -146,7 +148,7 @@ KINDS: dict[Kind, KindInfo] = {
     Kind.JOB_UNREADABLE_ALIVE: KindInfo(
         "the file cannot be read as this job, but its process lives",
         _N,
-        "its process, the only one that may, writes it anew",
+        "its process writes it again, and no other process may",
     ),
     Kind.PROCESS_GONE: KindInfo(
         "the job is not final, and its process is gone",
@@ -154,15 +156,15 @@ KINDS: dict[Kind, KindInfo] = {
         "the next start ends it in an error, or starts it again if it had not begun",
     ),
     Kind.DEPENDENCY_MISSING: KindInfo(
-        "the job depends on one that is nowhere", _N, "the next start ends it in an error"
+        "the job depends on one that does not exist", _N, "the next start ends it in an error"
     ),
     Kind.DOUBLE: KindInfo(
-        "the job lies in the queue and, the same, in the archive",
+        "the same file of the job lies in the queue and in the archive",
         _R,
         "moves the one in the queue into quarantine",
     ),
     Kind.DOUBLE_DIFFERS: KindInfo(
-        "the job lies in the queue and, different, in the archive",
+        "different files of the job lie in the queue and in the archive",
         _O,
         "move away the one that is wrong",
     ),
@@ -180,13 +182,13 @@ KINDS: dict[Kind, KindInfo] = {
         "moves it there, or into quarantine if that place is taken",
     ),
     Kind.SPOOL_ORPHAN: KindInfo(
-        "input or output of a job that is nowhere: its submission was never answered, or its "
+        "input or output of a job that does not exist: its submission was never answered, or its "
         "file was deleted",
         _R,
         "moves it into quarantine",
     ),
     Kind.OUTPUT_DAMAGED: KindInfo(
-        "a part of a job's output cannot be read: torn off by a crash, or the disk is at fault",
+        "a part of a job's output cannot be read: a crash has torn it off, or the disk is damaged",
         _N,
         "`ganger job logs` shows the rest, and says how much is missing",
     ),
@@ -194,12 +196,14 @@ KINDS: dict[Kind, KindInfo] = {
         "the lock file of a process that is gone", _R, "removes it, as a daemon's start does"
     ),
     Kind.LOCK_UNKNOWN: KindInfo(
-        "a process holds the lock file, but no job names it", _O, "see what the process does"
+        "a process holds the lock file, but no job names it",
+        _O,
+        "find out what the process does",
     ),
     Kind.LOCKS_UNREADABLE: KindInfo(
         "the table of locks is unreadable, and no job's process lives",
         _R,
-        "moves it into quarantine: nobody holds a lock",
+        "moves it into quarantine: no process holds a lock",
     ),
     Kind.LOCKS_UNREADABLE_ALIVE: KindInfo(
         "the table of locks is unreadable while jobs' processes live, so that no daemon starts",
@@ -207,25 +211,25 @@ KINDS: dict[Kind, KindInfo] = {
         "let the jobs end, or end them; then repair",
     ),
     Kind.CONFIG_UNREADABLE: KindInfo(
-        "the configuration is unreadable, so that no daemon starts", _O, "mend it by hand"
+        "the configuration is unreadable, so that no daemon starts", _O, "repair it by hand"
     ),
     Kind.RULE_UNREADABLE: KindInfo(
-        "a filter rule is left out, and not obeyed", _O, "mend it by hand"
+        "a filter rule is malformed, and not obeyed", _O, "repair it by hand"
     ),
-    Kind.KEY_UNREADABLE: KindInfo("the key is of no use", _O, "make the key anew"),
+    Kind.KEY_UNREADABLE: KindInfo("the key cannot be used", _O, "make a new key"),
     Kind.TEMPORARY: KindInfo(
         "left over by a write that was not finished", _R, "removes it, as a daemon's start does"
     ),
     Kind.QUARANTINED: KindInfo(
-        "put aside by an earlier repair", _N, "it is in nobody's way; delete it when you are done"
+        "put aside by an earlier repair", _N, "Ganger does not use it; delete it when you are done"
     ),
-    Kind.FOREIGN: KindInfo("nothing of Ganger's", _N, "it is left alone"),
+    Kind.FOREIGN: KindInfo("not a file of Ganger's", _N, "Ganger leaves it alone"),
 }
-"""Everything that can be found; the documentation's table is made from it."""
+"""Every kind, in the order of `Kind`."""
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """Something to be told. ``job_id`` where it is about one job."""
+    """Something wrong with a data directory. ``job_id`` if it is about one job."""
 
     kind: Kind
     path: str
@@ -234,10 +238,10 @@ class Finding(msgspec.Struct, frozen=True):
 
     @property
     def remedy(self) -> FindingRemedy:
-        """Who does something about it."""
+        """What solves it."""
         return KINDS[self.kind].remedy
 
     @property
     def how(self) -> str:
-        """What is done about it."""
+        """How it is solved."""
         return KINDS[self.kind].how

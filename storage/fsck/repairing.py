@@ -1,7 +1,7 @@
-"""Does what ``ganger fsck --repair`` may do: what a daemon's start does, and what loses nothing.
+"""Repairs that ``ganger fsck --repair`` may do: those of a daemon's start, and those without loss.
 
-Nothing is deleted but lock files of the dead and temporary files; what nobody can read is put
-into quarantine, beside the queue. To be used under an `OfflineLock` that may write.
+Deletes only lock files of dead processes and temporary files; moves unreadable files into
+quarantine, beside the queue. The caller holds an `OfflineLock` to write.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
     from ..settings import Places
     from .checking import Facts
-    from .survey import Tell
+    from .survey import Progress
 
 ROUNDS_MAX = 5
-"""Most times that the directory is looked at again: one repair may bring another to light."""
+"""Most surveys of the directory: a repair may reveal another finding."""
 
 
 class RepairStep(msgspec.Struct, frozen=True):
-    """What came of one repair: what was done, or why it could not be."""
+    """One repair: the action taken, or why it failed."""
 
     finding: Finding
     action: str = ""
@@ -40,19 +40,19 @@ class RepairStep(msgspec.Struct, frozen=True):
 
 
 class Result(msgspec.Struct):
-    """What is there at last, and what is left to be told."""
+    """The facts and findings after the last repair."""
 
     facts: Facts
     findings: list[Finding]
 
 
-def repair(places: Places, told: Callable[[RepairStep], None], tell: Tell) -> Result:
-    """Repair what can be repaired, until nothing more can; ``told`` hears of each step.
+def repair(places: Places, report: Callable[[RepairStep], None], progress: Progress) -> Result:
+    """Repair until nothing more can be repaired; calls ``report`` with each step.
 
-    ``tell`` is that of `survey`.
+    ``progress`` is that of `survey`.
     """
     failed: set[tuple[Kind, str]] = set()
-    result = _look(places, tell)
+    result = _look(places, progress)
     for _ in range(ROUNDS_MAX):
         todo = [
             one
@@ -62,15 +62,15 @@ def repair(places: Places, told: Callable[[RepairStep], None], tell: Tell) -> Re
         if not todo:
             break
         for step in _repair(places, result.facts, todo):
-            told(step)
+            report(step)
             if step.error is not None:
                 failed.add((step.finding.kind, step.finding.path))
-        result = _look(places, tell)
+        result = _look(places, progress)
     return result
 
 
-def _look(places: Places, tell: Tell) -> Result:
-    facts = survey(places, tell)
+def _look(places: Places, progress: Progress) -> Result:
+    facts = survey(places, progress)
     return Result(facts, check(facts))
 
 
@@ -83,18 +83,18 @@ def _repair(places: Places, facts: Facts, findings: list[Finding]) -> Iterator[R
             yield RepairStep(finding, error=error.text)
         else:
             yield RepairStep(finding, action)
-    # What was moved and written without a flush of its own.
+    # The repairs move and write files without flushing each.
     try:
         journal.flush_file_system(places.queue)
     except errors.StorageError:
-        # The files can be read, and need not be on the disk: the next daemon writes them anew.
+        # The files may not be on the disk, though they can be read: the next daemon writes them.
         with contextlib.suppress(errors.StorageError):
             _leave_doubt(places)
         raise
 
 
 def _leave_doubt(places: Places) -> None:
-    """Begin a segment of the journal: the others are then believed to cover what is not flushed."""
+    """Begin a segment of the journal: the next daemon then writes what the older ones cover."""
     kept = journal.Journal(places.journal)
     kept.begin(0)
     kept.close()
@@ -153,7 +153,7 @@ class _Repairer:
         return f"moved into the archive{old}"
 
     def _put_torn_aside(self, finding: Finding) -> str:
-        """Before the journal's word takes its place; what to tell of it."""
+        """Quarantine an unreadable job file that the journal replaces; returns a note about it."""
         if all(job.problem is None for job in self.facts.jobs if job.path == finding.path):
             return ""
         return f"; the old one is {self.directory.quarantine(finding.path)}"
@@ -224,4 +224,4 @@ ACTIONS: dict[Kind, Callable[[_Repairer, Finding], str]] = {
     Kind.LOCKS_UNREADABLE: _Repairer.put_aside,
     Kind.TEMPORARY: _Repairer.remove,
 }
-"""What is done about each kind that can be repaired; a test compares with `findings.KINDS`."""
+"""The repair of each kind that can be repaired; a test compares it with `findings.KINDS`."""

@@ -1,7 +1,7 @@
-"""Reads a data directory as it lies there, into `checking.Facts`. Changes nothing, decides nothing.
+"""Reads a data directory into `checking.Facts`. Changes nothing, decides nothing.
 
-To be read under an `OfflineLock`. Whatever has the name of a job file but is no plain file is
-not opened: to open a pipe would be to wait for somebody to write into it.
+The caller holds an `OfflineLock`. The survey opens only plain files: to open a pipe is to wait for
+a writer.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from ..settings import Places
 
-    Tell = Callable[[int, int], None]
+    Progress = Callable[[int, int], None]
 
 _JOB_NAME = re.compile(r"job-([0-9]+)")
 _TEMPORARY_NAME = re.compile(re.escape(documents.TEMPORARY_PREFIX) + r"(?:job-([0-9]+)\.)?.*")
@@ -56,21 +56,20 @@ _KNOWN_NAMES = {
     "quarantine",
     spool.FOLDER,
 }
-_DAEMON_STEM = "ganger-daemon_"
 
 
-def _nobody(_done: int, _total: int) -> None:
-    """Nobody wants to know how far it is."""
+def _silent(_done: int, _total: int) -> None:
+    pass
 
 
-def survey(places: Places, tell: Tell = _nobody) -> Facts:
-    """What lies in the directory; ``tell`` hears how many job files of how many were read.
+def survey(places: Places, progress: Progress = _silent) -> Facts:
+    """The facts of the directory; calls ``progress`` with the job files read, and with their total.
 
-    `DataDirectoryError` if there is no queue, or one of a version that is not known;
-    `DirectoryLockedError` if a daemon lives that lost hold of its directory.
+    `DataDirectoryError` if there is no queue, or one of an unknown version;
+    `DirectoryLockedError` if a daemon lives whose lock on the directory was lost.
     """
     require_queue(places)
-    return _Survey(places, tell).facts
+    return _Survey(places, progress).facts
 
 
 def require_queue(places: Places) -> None:
@@ -81,9 +80,9 @@ def require_queue(places: Places) -> None:
 
 
 class _Survey:
-    """Collects the facts, one matter after the other."""
+    """Collects the facts, one kind after the other."""
 
-    def __init__(self, places: Places, tell: Tell) -> None:
+    def __init__(self, places: Places, progress: Progress) -> None:
         self._places = places
         self._queue = os.fspath(places.queue)
         self._directory = job_files.QueueDirectory(places)
@@ -92,7 +91,7 @@ class _Survey:
         self._read_version()
         self._list_queue()
         self._read_journal()
-        self._read_jobs(tell)
+        self._read_jobs(progress)
         limit = vouched_id(self.facts) + settings.JOB_ID_JUMP_MAX
         self.facts.quarantined_id = self._directory.highest_quarantined_id(limit)
         self._read_other_files()
@@ -109,14 +108,14 @@ class _Survey:
             if not os.path.isfile(path) or lock_files.is_spare(path):
                 continue
             is_alive = self._is_alive(path)
-            if is_alive and name.startswith(_DAEMON_STEM):
-                # Somebody may have deleted the lock file of the queue under it.
+            if is_alive and lock_files.is_daemons(path):
+                # The queue's lock file may have been deleted under a living daemon.
                 text = f"{path}: a daemon lives (pid {lock_files.holder(path)}); stop it first"
                 raise errors.DirectoryLockedError(text)
             self.facts.locks[path] = lock_files.holder(path) if is_alive else None
 
     def _is_alive(self, path: str) -> bool:
-        # A missing file proves nothing; what is no file is nobody's.
+        # A missing file proves nothing; something other than a file is no lock file.
         may_be = os.path.isfile(path) or not os.path.lexists(path)
         if path not in self.facts.alive and may_be and not lock_files.is_dead(path):
             self.facts.alive.add(path)
@@ -208,18 +207,18 @@ class _Survey:
 
     # ------------------------------------------------------------ job files
 
-    def _read_jobs(self, tell: Tell) -> None:
+    def _read_jobs(self, progress: Progress) -> None:
         live = _jobs_in(self._queue)
         archived = list(self._list_archive())
         total = len(live) + len(archived)
         for done, (job_id, path) in enumerate(live):
-            tell(done, total)
+            progress(done, total)
             self.facts.jobs.append(self._job_file(job_id, path, self._queue))
         for done, (job_id, path) in enumerate(archived, start=len(live)):
-            tell(done, total)
+            progress(done, total)
             folder = f"{self._places.archive}/{job_id // job_files.ARCHIVE_FOLDER_JOBS}"
             self.facts.archived.append(self._job_file(job_id, path, folder))
-        tell(total, total)
+        progress(total, total)
         paths = dict(archived)
         for job_id, path in live:
             if job_id in paths:
@@ -299,7 +298,7 @@ class _Survey:
                 self.facts.key_problems.append((os.fspath(path), _without_path(error, path)))
 
     def _find_closed(self) -> None:
-        """What the owner itself may not use. Whether it is the owner who asks does not matter."""
+        """Find the files whose owner may not use them, whichever user runs the check."""
         found = [job.path for job in (*self.facts.jobs, *self.facts.archived)]
         found += [segment.path for segment in self.facts.segments]
         found += [f"{self._queue}/version", f"{self._queue}/serial"]
@@ -327,7 +326,7 @@ def _is_closed(path: str) -> bool:
 
 
 def _read_small(path: str) -> bytes | None:
-    """The content of a file; None if there is none, or its owner may not read it."""
+    """The content of a file; None if it is missing, or its owner may not read it."""
     try:
         return documents.read(path)
     except errors.StorageError:
@@ -350,7 +349,7 @@ def _jobs_in(folder: str) -> list[tuple[int, str]]:
 
 
 def _read_plain(path: str) -> bytes:
-    """The content of a plain file; `StorageError` for anything else of its name."""
+    """The content of a plain file; `StorageError` if the path is anything else."""
     with documents.storage_errors(path):
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise errors.StorageError(f"{path}: not a plain file")

@@ -20,9 +20,9 @@ from ganger.storage.fsck.repairing import RepairStep
 GANETI = Path(__file__).parents[1] / "compatibility" / "data"
 SERIAL = "says 156, but ids up to 200 were given"
 TORN = "not a job: Input data was truncated"
-CONFIG = "not a configuration: Input data was truncated; mend it by hand"
+CONFIG = "not a configuration: Input data was truncated; repair it by hand"
 UNFINISHED = "the write was not finished"
-NOTE = "it is in nobody's way; delete it when you are done"
+NOTE = "Ganger does not use it; delete it when you are done"
 
 
 @pytest.fixture
