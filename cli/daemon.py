@@ -15,16 +15,18 @@ from typing import TYPE_CHECKING, NoReturn, TextIO, cast
 import click
 
 from ..actors.execution.executor import end_fork_servers
-from ..actors.runtime.component import Surroundings
+from ..actors.runtime.directory import Directory
+from ..actors.runtime.host import Host
 from ..actors.supervision import logs, supervising
 from ..actors.supervision.directory_keeper import Foothold
 from ..actors.supervision.log_writer import LogWriter
+from ..actors.supervision.placement import SUPERVISION
 from ..actors.supervision.supervisor import Ending, Supervisor
 from ..actors.supervision.watchdog import Watchdog
 from ..storage import descriptors, documents, errors, file_systems, lock_files, ownership, settings
 from ..storage.opcodes import catalogue
-from ..transport.addresses import Directory
-from ..transport.messages import Boot, StopRequested
+from ..transport.envelopes import Envelope
+from ..transport.messages import StopRequested
 from . import choices, output
 from .up import READY_VARIABLE
 
@@ -168,7 +170,7 @@ def run(
         stack.callback(daemon_lock.remove)
         foothold = Foothold(places, directory_lock, log)
         ending = Ending()
-        surroundings = Surroundings(
+        host = Host(
             directory=Directory(),
             places=places,
             log=log,
@@ -181,14 +183,14 @@ def run(
         )
 
         def ready() -> None:
-            foothold.announce(surroundings.endpoints)
+            foothold.announce(host.endpoints)
             announce.ready()
 
         _supervise(
-            surroundings,
+            host,
             ending,
             ready,
-            Watchdog(surroundings, ending, foothold, hung_after_seconds),
+            Watchdog(host, ending, foothold, hung_after_seconds),
         )
         if ending.restart_reason is not None:
             _begin_anew(log, ending.restart_reason, descriptors_before)
@@ -262,19 +264,14 @@ def _leave(log: FilteringBoundLogger, writer: LogWriter, error: errors.GangerErr
     os._exit(error.exit_code)
 
 
-def _supervise(
-    surroundings: Surroundings, ending: Ending, ready: object, watchdog: Watchdog
-) -> None:
+def _supervise(host: Host, ending: Ending, ready: object, watchdog: Watchdog) -> None:
     """Start the supervisor and wait, on the main thread, for a signal or the end."""
-    reference = Supervisor.start(surroundings, ending, ready)
-    surroundings.directory.enter(Supervisor.name, reference)
-    supervisor = surroundings.address(Supervisor.name)
 
     def stop(_number: int, _frame: object) -> None:
-        supervisor.notify(StopRequested())
+        host.directory.tell(Supervisor.name, Envelope(StopRequested()))
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    supervisor.notify(Boot())
+    host.start(Supervisor, SUPERVISION, 0, ending, ready)
     watchdog.watch()

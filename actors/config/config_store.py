@@ -23,11 +23,12 @@ import msgspec
 from ...storage import config_files, errors, rules, settings
 from ...transport import messages
 from ..rules import rule_changes
+from ..runtime.addresses import FILTER_EVALUATOR, JOB_QUEUE, SCHEDULER
 from ..runtime.component import Component
 
 if TYPE_CHECKING:
     from ...storage.rules import FilterRule
-    from ...transport.addresses import Envelope
+    from ...transport.envelopes import Envelope
 
 
 class _Changes:
@@ -130,8 +131,9 @@ class ConfigStore(Component):
         self._report_limits()
 
     def _report_rules(self) -> None:
-        self.address("filter_evaluator").notify(
-            messages.RulesChanged(rules=list(self._known.values()), serial=self._rules.serial)
+        self.runtime.tell(
+            FILTER_EVALUATOR,
+            messages.RulesChanged(rules=list(self._known.values()), serial=self._rules.serial),
         )
 
     # ------------------------------------------------------------ limits
@@ -148,7 +150,7 @@ class ConfigStore(Component):
 
     def _run_slots_max(self) -> int:
         """For how many running jobs there are descriptors."""
-        budget = self.surroundings.budget
+        budget = self.runtime.host.budget
         return sys.maxsize if budget is None else budget.run_slots
 
     def _report_limits(self) -> None:
@@ -162,7 +164,7 @@ class ConfigStore(Component):
                 possible=running,
             )
         changed = messages.LimitsChanged(running_jobs_max=running, serial=self._slots.serial)
-        self.address("scheduler").notify(changed)
+        self.runtime.tell(SCHEDULER, changed)
 
     def _set_limits(self, envelope: Envelope, message: messages.SetLimits) -> None:
         self._check_slots(message.running_jobs_max)
@@ -177,7 +179,7 @@ class ConfigStore(Component):
         self._report_limits()
 
     def _check_slots(self, wanted: int | None) -> None:
-        budget = self.surroundings.budget
+        budget = self.runtime.host.budget
         if wanted is None or budget is None or wanted <= budget.run_slots:
             return
         raise errors.BadRequestError(
@@ -196,7 +198,7 @@ class ConfigStore(Component):
         rule_changes.with_rule(self._filters(), rule)
         self._tokens += 1
         self._asked.append(_Asked(self._tokens, envelope, rule))
-        self.address("job_queue").notify(messages.ReportLastId(token=self._tokens))
+        self.runtime.tell(JOB_QUEUE, messages.ReportLastId(token=self._tokens))
 
     def _take_deletion(self, envelope: Envelope, message: messages.DeleteFilter) -> None:
         if self._asked:
@@ -209,7 +211,7 @@ class ConfigStore(Component):
         """Whoever was replaced may have taken an answer with it that a change waits for."""
         if self._asked:
             # The answer to the newest does for all.
-            self.address("job_queue").notify(messages.ReportLastId(token=self._tokens))
+            self.runtime.tell(JOB_QUEUE, messages.ReportLastId(token=self._tokens))
         if self._rules.is_awaited:
             self._report_rules()
         if self._slots.is_awaited:

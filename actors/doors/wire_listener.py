@@ -19,7 +19,7 @@ import msgspec
 
 from ...storage import documents, errors, settings
 from ...transport import frames, messages
-from ...transport.addresses import Envelope, WatchedEnvelope
+from ...transport.envelopes import Envelope, WatchedEnvelope
 from ...transport.messages import (
     JOB_MESSAGES,
     RECEIVERS,
@@ -29,12 +29,14 @@ from ...transport.messages import (
     Request,
 )
 from ...transport.zmq.router import Router, Sent
-from ..runtime.component import PollingComponent
+from ..runtime.addresses import EXECUTOR, JOB_QUEUE, WIRE_LISTENER
+from ..runtime.component import Component
+from ..runtime.directory import Address
 from .job_credentials import Spokesmen
 
 if TYPE_CHECKING:
-    from ...transport.addresses import ComponentAddress
     from ...transport.zmq.peers import Credentials, Incoming
+    from ..runtime.directory import Directory
 
 _LASTING = (messages.WatchJobs, messages.AttachJob, messages.RequestLocks)
 """Requests that may stay open for as long as somebody wants."""
@@ -50,7 +52,7 @@ _AT_ONCE = (messages.JobsSubmitted,)
 class Outlet(msgspec.Struct, frozen=True):
     """What the addresses of one listener's peers share."""
 
-    listener: ComponentAddress
+    directory: Directory
     router: Router
     unanswered: dict[tuple[bytes, int], str]
     """The requests that wait for an answer: peer and number, and the component that has it."""
@@ -71,7 +73,7 @@ class WireAddress(msgspec.Struct, frozen=True):
         if isinstance(envelope.message, _AT_ONCE) and self._is_sent(envelope):
             return
         due = messages.ReplyDue(peer=self.peer, number=envelope.number, message=envelope.message)
-        self.outlet.listener.notify(due)
+        self.outlet.directory.tell(WireListener.name, Envelope(due))
 
     def _is_sent(self, envelope: Envelope) -> bool:
         outlet = self.outlet
@@ -88,7 +90,7 @@ class WireAddress(msgspec.Struct, frozen=True):
             return False
         outlet.unanswered.pop((self.peer, envelope.number), None)
         if sent is Sent.AND_THERE_IS_MORE:
-            outlet.listener.notify(messages.FramesWaiting())
+            outlet.directory.tell(WireListener.name, Envelope(messages.FramesWaiting()))
         return True
 
 
@@ -139,7 +141,7 @@ class OpenFrames:
         os.eventfd_write(self.descriptor, 1)
 
 
-class WireListener(PollingComponent):
+class WireListener(Component):
     """Owns the daemon's ZeroMQ sockets."""
 
     name = "wire_listener"
@@ -154,18 +156,18 @@ class WireListener(PollingComponent):
         self._spokesmen = Spokesmen(self.places.lock_files, self.places.former_lock_files)
         self._open = OpenFrames()
         self._look_at = 0.0
-        self.mailbox.watch(self._open.descriptor)
-        budget = self.surroundings.budget
+        self.runtime.watch(self._open.descriptor)
+        budget = self.runtime.host.budget
         self._router = Router(
             self.places.socket,
-            remote=self.surroundings.remote_endpoint,
+            remote=self.runtime.host.remote_endpoint,
             keys=self.places.keys,
             descriptors_max=None if budget is None else budget.listener,
         )
         for descriptor in self._router.filenos():
-            self.mailbox.watch(descriptor)
-        self._outlet = Outlet(self.address(self.name), self._router, self._unanswered)
-        self.surroundings.endpoints[:] = self._router.endpoints
+            self.runtime.watch(descriptor)
+        self._outlet = Outlet(self.runtime.host.directory, self._router, self._unanswered)
+        self.runtime.host.endpoints[:] = self._router.endpoints
 
     def close(self) -> None:
         """Close the doors."""
@@ -213,7 +215,7 @@ class WireListener(PollingComponent):
             has_connections = self._router.has_connections
             self._look_at = now + self._router.look_seconds if has_connections else math.inf
         is_watchful = self._look_at < math.inf
-        self.mailbox.patience_seconds = self._look_at - now if is_watchful else None
+        self.runtime.patience_seconds = self._look_at - now if is_watchful else None
 
     def _put_door_back(self) -> None:
         """Somebody has deleted the file of the local door, and perhaps its folder."""
@@ -227,8 +229,10 @@ class WireListener(PollingComponent):
     def _read_dry(self) -> None:
         """The sockets' descriptors are edge-triggered, also after a send."""
         # If replies are due, the rest is read at the end of the next turn.
-        while self._router.has_more and self._read_once() and self.mailbox.empty():
-            pass
+        while self._router.has_more and self._read_once() and not self.runtime.has_mail:
+            if self.runtime.have_others_work:
+                # A flood must not keep them from it.
+                self.runtime.tell(WIRE_LISTENER, messages.FramesWaiting())
 
     def _read_once(self) -> bool:
         """Read some of what has come in; False while the components are at too much."""
@@ -261,7 +265,7 @@ class WireListener(PollingComponent):
 
     def _pass_on(self, frame: frames.Frame, peer: bytes, address: WireAddress, size: int) -> None:
         receiver = RECEIVERS[type(frame.message)]
-        if self.surroundings.directory.depth(receiver) > settings.MAILBOX_DEPTH_MAX:
+        if self.runtime.depth(Address(receiver)) > settings.MAILBOX_DEPTH_MAX:
             raise errors.BusyError(f"{receiver} has too much work waiting; try again")
         if isinstance(frame.message, Request):
             if len(self._unanswered) >= settings.REQUESTS_OPEN_PER_PEER_MAX:
@@ -278,7 +282,7 @@ class WireListener(PollingComponent):
             self._open.count(envelope, size, is_lasting=isinstance(frame.message, _LASTING))
         if isinstance(frame.message, messages.AttachJob):
             self._attached[peer] = envelope
-        self.address(receiver).tell(envelope)
+        self.runtime.forward(Address(receiver), envelope)
 
     def _check_share(self, peer: bytes) -> None:
         """There are many unanswered requests: refuse another one, if it is one too many."""
@@ -309,7 +313,7 @@ class WireListener(PollingComponent):
 
     def _forget_peer(self, peer: bytes) -> None:
         """The peer has gone, or does not read: nobody follows anything for it any more."""
-        self.address("job_queue").notify(messages.PeerGone(peer=peer))
+        self.runtime.tell(JOB_QUEUE, messages.PeerGone(peer=peer))
         self._attached.pop(peer, None)
         for key in [key for key in self._unanswered.copy() if key[0] == peer]:
             self._unanswered.pop(key, None)
@@ -317,7 +321,7 @@ class WireListener(PollingComponent):
     def _attach_again(self) -> None:
         """Tell a new executor of the jobs that its predecessor could reach here."""
         for envelope in self._attached.values():
-            self.address("executor").tell(envelope)
+            self.runtime.forward(EXECUTOR, envelope)
 
     def _refuse_forgotten(self, component: str) -> None:
         error = errors.RequestInterruptedError(f"component {component} was restarted")

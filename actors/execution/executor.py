@@ -9,7 +9,6 @@ psutil.
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import signal
 import socket
@@ -22,16 +21,18 @@ import psutil
 
 from ...storage import descriptors, documents, errors, lock_files, process_identity, settings
 from ...transport import frames, messages
-from ...transport.addresses import Envelope
+from ...transport.envelopes import Envelope
 from ...transport.messages import RECEIVERS, JobMessage, Message
 from ..processes import channels, control_groups, fork_protocol, lock_file_owners, sessions
-from ..runtime.component import PollingComponent
+from ..runtime.addresses import JOB_QUEUE, LOCK_MANAGER, SUPERVISOR
+from ..runtime.component import Component
+from ..runtime.directory import Address
 from . import watching
 from .watching import Phase
 
 if TYPE_CHECKING:
     from ...storage.process_identity import ProcessIdentity
-    from ...transport.addresses import Address
+    from ...transport.envelopes import ReplyAddress
 
 
 class ChannelAddress:
@@ -64,7 +65,7 @@ class Child:
         self.needs_user_opcodes = needs_user_opcodes
         self.attempts = 1
         self.channel: ChannelAddress | None = None
-        self.wire: Address | None = None
+        self.wire: ReplyAddress | None = None
         self.pid = 0
         self.pidfd = -1
         self.lock_file = ""
@@ -82,12 +83,12 @@ class Child:
         return lock_files.identity_of(self.lock_file) or self.seen_mark
 
     @property
-    def address(self) -> Address | None:
+    def address(self) -> ReplyAddress | None:
         """Where the process can be told something now."""
         return self.channel or self.wire
 
 
-class Executor(PollingComponent):
+class Executor(Component):
     """Owns the fork servers and every running process."""
 
     name = "executor"
@@ -104,7 +105,7 @@ class Executor(PollingComponent):
         """Processes that died before anybody heard of their lock files may have left some."""
         control_groups.remove_empty()
         self._start_server("lean")
-        self.address("job_queue").notify(messages.ReportRunning())
+        self.runtime.tell(JOB_QUEUE, messages.ReportRunning())
 
     def close(self) -> None:
         """Close every channel: jobs that run go on, those not handed over end."""
@@ -132,7 +133,7 @@ class Executor(PollingComponent):
             case messages.AdoptJobs():
                 for job_id, lock_file, pid in message.jobs:
                     self._adopt(job_id, lock_file, pid)
-                self.address("lock_manager").notify(messages.RecheckOwners())
+                self.runtime.tell(LOCK_MANAGER, messages.RecheckOwners())
             case messages.DeliverToJob():
                 self._tell_job(message)
             case messages.RequestDue():
@@ -148,7 +149,7 @@ class Executor(PollingComponent):
             case messages.ComponentReplaced():
                 if message.component == "job_queue":
                     # The one before it may have died with our question.
-                    self.address("job_queue").notify(messages.ReportRunning())
+                    self.runtime.tell(JOB_QUEUE, messages.ReportRunning())
                 self._tell_all(messages.ResendRequested())
             case messages.StartForkServer():
                 self._start_server(message.template)
@@ -187,14 +188,14 @@ class Executor(PollingComponent):
         except OSError as error:
             self.log.error("no fork server can be started", template=template, error=str(error))
             due = messages.StartForkServer(template=template)
-            self._later(settings.DISK_RETRY_SECONDS, due)
+            self.runtime.later(settings.DISK_RETRY_SECONDS, due)
             return
-        if (limit := self.surroundings.descriptors_before) is not None:
+        if (limit := self.runtime.host.descriptors_before) is not None:
             # Jobs get the limit that the daemon was started with: some commands use the old
             # `select`, others close all descriptors that they might have.
             descriptors.set_limit(limit, process.pid)
         self._servers[template] = (process, ours)
-        self.mailbox.watch(ours.fileno())
+        self.runtime.watch(ours.fileno())
         self.log.info("fork server started", template=template, pid=process.pid)
         for child in self._children.values():
             if child.phase is Phase.ASKED and _template(child) == template:
@@ -216,7 +217,7 @@ class Executor(PollingComponent):
     def _lose_server(
         self, template: str, process: subprocess.Popen[bytes], end: socket.socket
     ) -> None:
-        self.mailbox.forget(end.fileno())
+        self.runtime.forget(end.fileno())
         end.close()
         process.kill()
         status = process.wait()
@@ -228,7 +229,7 @@ class Executor(PollingComponent):
             incarnation=0,
             text=f"the {template} fork server ended with status {status}",
         )
-        self.address("supervisor").notify(failed)
+        self.runtime.tell(SUPERVISOR, failed)
         for child in list(self._children.values()):
             if _template(child) == template and child.phase is not Phase.ASKED:
                 self._watch_unwatched(child)
@@ -264,11 +265,13 @@ class Executor(PollingComponent):
         except OSError as error:
             # No descriptors are left: it is asked for when there may be some again.
             self.log.error("no process can be asked for", job=child.job_id, error=str(error))
-            self._later(settings.DISK_RETRY_SECONDS, messages.RequestDue(job_id=child.job_id))
+            self.runtime.later(
+                settings.DISK_RETRY_SECONDS, messages.RequestDue(job_id=child.job_id)
+            )
             return
         child.channel = ChannelAddress(ours)
         self._by_descriptor[ours.fileno()] = child
-        self.mailbox.watch(ours.fileno())
+        self.runtime.watch(ours.fileno())
         with theirs:
             try:
                 server = self._servers[template][1]
@@ -293,7 +296,7 @@ class Executor(PollingComponent):
             return
         # Nothing is known of it yet: it ends when its channel does, and another is asked for.
         self._drop_channel(child)
-        self._later(settings.DISK_RETRY_SECONDS, messages.RequestDue(job_id=job_id))
+        self.runtime.later(settings.DISK_RETRY_SECONDS, messages.RequestDue(job_id=job_id))
 
     def _watch_process(self, child: Child, pidfd: int) -> None:
         child.pidfd = pidfd
@@ -302,7 +305,7 @@ class Executor(PollingComponent):
             # The pidfd holds the number fast: what it names now is the process.
             child.seen_mark = process_identity.of(child.pid)
         self._by_descriptor[pidfd] = child
-        self.mailbox.watch(pidfd)
+        self.runtime.watch(pidfd)
 
     def _greet(self, message: messages.JobHello) -> None:
         child = self._children.get(message.job_id)
@@ -320,7 +323,7 @@ class Executor(PollingComponent):
             asked = messages.HandOverRequested(
                 job_id=child.job_id, lock_file=child.lock_file, process_id=child.pid
             )
-            self.address("job_queue").tell(Envelope(asked, child.channel))
+            self.runtime.forward(JOB_QUEUE, Envelope(asked, child.channel))
 
     def _confirm(self, message: messages.HandOverConfirmed) -> None:
         child = self._children.get(message.job_id)
@@ -362,14 +365,14 @@ class Executor(PollingComponent):
         if receiver == self.name:
             self.receive(envelope)
         else:
-            self.address(receiver).tell(envelope)
+            self.runtime.forward(Address(receiver), envelope)
 
     def _drop_channel(self, child: Child) -> None:
         address, child.channel = child.channel, None
         if address is None:
             return
         descriptor = address.channel.fileno()
-        self.mailbox.forget(descriptor)
+        self.runtime.forget(descriptor)
         del self._by_descriptor[descriptor]
         address.channel.close()
 
@@ -392,16 +395,11 @@ class Executor(PollingComponent):
             child.address.tell(Envelope(message.message))
             return
         if not isinstance(asked, messages.GateChanged):
-            self.address("job_queue").notify(_unreachable(message, asked))
+            self.runtime.tell(JOB_QUEUE, _unreachable(message, asked))
 
     def _kill_later(self, child: Child) -> None:
         due = messages.KillDue(job_id=child.job_id, lock_file=child.lock_file)
-        self._later(settings.KILL_SECONDS, due)
-
-    def _later(self, seconds: float, message: Message) -> None:
-        timer = threading.Timer(seconds, functools.partial(self.address(self.name).notify, message))
-        timer.daemon = True
-        timer.start()
+        self.runtime.later(settings.KILL_SECONDS, due)
 
     def _kill(self, message: messages.KillDue) -> None:
         """It was asked to end, and did not react; its commands end with it (`_forget`)."""
@@ -453,7 +451,7 @@ class Executor(PollingComponent):
     def _watch_later(self, child: Child, reason: str) -> None:
         self.log.error("no process can be watched", job=child.job_id, error=reason)
         due = messages.WatchDue(job_id=child.job_id, lock_file=child.lock_file)
-        self._later(settings.DISK_RETRY_SECONDS, due)
+        self.runtime.later(settings.DISK_RETRY_SECONDS, due)
 
     def _take_end(self, child: Child) -> None:
         """The process has ended. What it still said lies in the channel: read that first."""
@@ -468,9 +466,7 @@ class Executor(PollingComponent):
                 lock_files.remove_dead(child.lock_file)
                 self._remove_strays(child)
                 text = "its process ended before it could take the job over, several times"
-                self.address("job_queue").notify(
-                    messages.StartFailed(job_id=child.job_id, text=text)
-                )
+                self.runtime.tell(JOB_QUEUE, messages.StartFailed(job_id=child.job_id, text=text))
             case watching.Ending.REPORT if child.has_left or not self._ask_status(child):
                 self._forget(child)
 
@@ -489,7 +485,7 @@ class Executor(PollingComponent):
             return False
         self._forget_descriptors(child)
         due = messages.WatchDue(job_id=child.job_id, lock_file=child.lock_file)
-        self._later(settings.STATUS_SECONDS, due)
+        self.runtime.later(settings.STATUS_SECONDS, due)
         return True
 
     def _note_status(self, pid: int, status: int) -> None:
@@ -519,7 +515,7 @@ class Executor(PollingComponent):
         lock_files.remove_known_dead(child.lock_file)
         self._remove_strays(child)
         if child.has_locks:
-            self.address("lock_manager").notify(messages.OwnerEnded(lock_file=child.lock_file))
+            self.runtime.tell(LOCK_MANAGER, messages.OwnerEnded(lock_file=child.lock_file))
         exited = messages.JobExited(
             job_id=child.job_id,
             lock_file=child.lock_file,
@@ -527,7 +523,7 @@ class Executor(PollingComponent):
             was_killed=child.was_killed,
             exit_code=child.exit_code,
         )
-        self.address("job_queue").notify(exited)
+        self.runtime.tell(JOB_QUEUE, exited)
 
     def _remove_strays(self, child: Child) -> None:
         """Delete what died unheard of, unless this one and all before it went well."""
@@ -540,7 +536,7 @@ class Executor(PollingComponent):
     def _forget_descriptors(self, child: Child) -> None:
         self._drop_channel(child)
         if child.pidfd >= 0:
-            self.mailbox.forget(child.pidfd)
+            self.runtime.forget(child.pidfd)
             del self._by_descriptor[child.pidfd]
             os.close(child.pidfd)
             child.pidfd = -1
@@ -562,7 +558,7 @@ class Executor(PollingComponent):
         found = {name: _memory(pid) for name, pid in pids.items()}
         memory = {name: size for name, size in found.items() if size is not None}
         report = messages.ExecutorReport(token=token, pid=os.getpid(), memory=memory)
-        self.address("supervisor").notify(report)
+        self.runtime.tell(SUPERVISOR, report)
 
 
 def end_fork_servers() -> None:
@@ -610,7 +606,7 @@ def _template(child: Child) -> str:
 
 def _unreachable(
     message: messages.DeliverToJob, asked: messages.CancelRequested | messages.PriorityRequested
-) -> Message:
+) -> messages.CancelAnswered | messages.PriorityAnswered:
     job_id = message.job_id
     text = f"Job {job_id} cannot be reached now; try again"
     match asked:

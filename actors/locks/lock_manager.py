@@ -7,8 +7,6 @@ not survive the machine (docs/decisions/locks-without-flush.md).
 
 from __future__ import annotations
 
-import functools
-import threading
 import time
 from typing import TYPE_CHECKING, assert_never
 
@@ -16,6 +14,7 @@ from ...storage import documents, errors, lock_files, settings
 from ...storage.locks import LocksFile, Owner, decode_locks, encode_locks
 from ...transport import messages
 from ..processes import sessions
+from ..runtime.addresses import JOB_QUEUE
 from ..runtime.component import Component
 from . import lock_remedies
 from .locking import LockState, LockView
@@ -23,7 +22,7 @@ from .locking import LockState, LockView
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ...transport.addresses import Envelope
+    from ...transport.envelopes import Envelope
     from ...transport.messages import Message
 
 _WAITING_SHOWN_MAX = 200
@@ -92,13 +91,7 @@ class LockManager(Component):
         if self._is_disk_awaited:
             return
         self._is_disk_awaited = True
-        self._later(messages.DiskRetried())
-
-    def _later(self, message: messages.DiskRetried | messages.RecheckOwners) -> None:
-        notify = functools.partial(self.address(self.name).notify, message)
-        timer = threading.Timer(settings.DISK_RETRY_SECONDS, notify)
-        timer.daemon = True
-        timer.start()
+        self.runtime.later(settings.DISK_RETRY_SECONDS, messages.DiskRetried())
 
     def _load(self) -> LockState:
         data = documents.read(self.places.locks)
@@ -145,7 +138,7 @@ class LockManager(Component):
         ]
         remedy = lock_remedies.for_owner(self._state, message.lock_file)
         explained = messages.OwnerExplained(token=message.token, locks=wanted, remedy=remedy)
-        self.address("job_queue").notify(explained)
+        self.runtime.tell(JOB_QUEUE, explained)
 
     def _simulate(self, message: messages.SimulateLocks) -> None:
         state, granted = lock_remedies.granted_after(self._state, message.ended)
@@ -160,7 +153,7 @@ class LockManager(Component):
             waiting=waiting,
             count=len(state.waiting()),
         )
-        self.address("job_queue").notify(simulated)
+        self.runtime.tell(JOB_QUEUE, simulated)
 
     def _end_dead_owners(self) -> None:
         for lock_file in dict.fromkeys(owner.lock_file for owner in self._state.owners()):
@@ -172,7 +165,7 @@ class LockManager(Component):
                         sessions.end_left_over(mark)
                 except OSError as error:
                     self.log.error("a dead owner keeps its locks for now", error=str(error))
-                    self._later(messages.RecheckOwners())
+                    self.runtime.later(settings.DISK_RETRY_SECONDS, messages.RecheckOwners())
                     return
                 self.log.info("a dead owner's locks are freed", lock_file=lock_file)
                 self._end_owner(lock_file)

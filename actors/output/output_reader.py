@@ -17,7 +17,7 @@ from ..runtime.component import Component
 from .page_waits import Held, Holding
 
 if TYPE_CHECKING:
-    from ...transport.addresses import Envelope
+    from ...transport.envelopes import Envelope
 
 
 class OutputReader(Component):
@@ -47,7 +47,7 @@ class OutputReader(Component):
             self._answer(held.question)
         due = self._waiting.next_due()
         # A little late rather than early, which would be a turn for nothing.
-        self.mailbox.patience_seconds = None if due is None else _until(due) + 0.001
+        self.runtime.patience_seconds = None if due is None else _until(due) + 0.001
 
     def quiet(self) -> None:
         """Time has passed: the end of this turn looks for whom it is over."""

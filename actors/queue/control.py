@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 from ...storage import errors, jobs, settings
 from ...storage.jobs import JobStatus
 from ...transport import messages
+from ..runtime.addresses import EXECUTOR, FILTER_EVALUATOR
 from . import submitting
 from .job_store import QueueCore
 from .job_table import Phase, Row
 
 if TYPE_CHECKING:
-    from ...transport.addresses import Envelope
+    from ...transport.envelopes import Envelope
 
 
 class QueueWishes(QueueCore):
@@ -73,7 +74,7 @@ class QueueWishes(QueueCore):
             self._moves += 1
             changed = messages.JobReprioritised(id=row.id, priority=priority, number=self._moves)
             # The way the job itself goes, so that it does not get there first.
-            self.address("filter_evaluator").notify(changed)
+            self.runtime.tell(FILTER_EVALUATOR, changed)
             if row.phase is Phase.PENDING:
                 self._moved[row.id] = self._moves
                 self._make_way(row)
@@ -85,7 +86,7 @@ class QueueWishes(QueueCore):
     def _tell_job(
         self, row: Row, message: messages.CancelRequested | messages.PriorityRequested
     ) -> None:
-        self.address("executor").notify(messages.DeliverToJob(job_id=row.id, message=message))
+        self.runtime.tell(EXECUTOR, messages.DeliverToJob(job_id=row.id, message=message))
 
     def _remember(self, envelope: Envelope) -> int:
         self._tokens += 1
@@ -145,7 +146,7 @@ class QueueWishes(QueueCore):
                 row.chosen = messages.ChosenUnder(0, row.chosen.limit)
                 # Rules that limit may count it differently now.
                 told = messages.JobReprioritised(id=row.id, priority=row.priority)
-                self.address("filter_evaluator").notify(told)
+                self.runtime.tell(FILTER_EVALUATOR, told)
         if envelope is not None:
             envelope.reply(answer)
 

@@ -11,6 +11,7 @@ from ...storage import errors, jobs, settings
 from ...storage.jobs import JobStatus
 from ...transport import messages
 from ..rules import rule_changes
+from ..runtime.addresses import FILTER_EVALUATOR, LOCK_MANAGER
 from ..scheduling import simulating
 from . import explaining
 from .job_store import QueueCore
@@ -19,7 +20,7 @@ from .job_table import Phase, Row
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ...transport.addresses import Envelope
+    from ...transport.envelopes import Envelope
 
 _CHAIN_MAX = 50
 """Longest chain of dependencies that is told."""
@@ -38,12 +39,12 @@ class QueueAnswers(QueueCore):
             token = self._ask(envelope, row)
             self._report_jobs([job_id])
             asked = messages.ExplainPending(token=token, id=job_id, job=self._whole(row))
-            self.address("filter_evaluator").notify(asked)
+            self.runtime.tell(FILTER_EVALUATOR, asked)
         elif row.phase is Phase.HANDED_OVER and row.status is JobStatus.WAITING:
             assert row.lock_file is not None
             token = self._ask(envelope, row)
             owner = messages.ExplainOwner(token=token, lock_file=row.lock_file)
-            self.address("lock_manager").notify(owner)
+            self.runtime.tell(LOCK_MANAGER, owner)
         else:
             # It runs, or is about to start, unless the rules have changed since it was chosen.
             obstacles, rules = self._of_rules(row) if row.status is JobStatus.QUEUED else ([], [])
@@ -154,7 +155,7 @@ class QueueAnswers(QueueCore):
             next_after=rows[-1].id if has_more else None,
         )
         forwarded = msgspec.structs.replace(envelope, message=judge)
-        self.address("filter_evaluator").tell(forwarded)
+        self.runtime.forward(FILTER_EVALUATOR, forwarded)
 
     def _simulate(self, envelope: Envelope, message: messages.Simulate) -> None:
         self._check_proposed(message)
@@ -189,7 +190,7 @@ class QueueAnswers(QueueCore):
             running=[self._occupant(row) for row in running if not row.status.is_final],
             next_after=rows[-1].id if has_more else None,
         )
-        self.address("filter_evaluator").notify(page)
+        self.runtime.tell(FILTER_EVALUATOR, page)
 
     def _is_idle(self, row: Row) -> bool:
         """Whether it holds a run slot while no opcode of it runs."""
@@ -215,7 +216,7 @@ class QueueAnswers(QueueCore):
         rows += [row for one in gone if (row := self._table.find(one)) and self._is_idle(row)]
         ended = [row.lock_file for row in rows if row is not None and row.lock_file is not None]
         asked = messages.SimulateLocks(token=message.token, ended=ended)
-        self.address("lock_manager").notify(asked)
+        self.runtime.tell(LOCK_MANAGER, asked)
 
     def _refuse_simulation(self, message: messages.SimulationFailed) -> None:
         envelope, _ = self._simulations.pop(message.token, (None, None))

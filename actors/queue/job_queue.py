@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import threading
 import time
 from typing import TYPE_CHECKING, assert_never
 
@@ -19,6 +18,7 @@ from ...storage import errors, jobs, settings
 from ...storage.jobs import JobStatus
 from ...transport import messages
 from ..rules.rules_in_force import RulesInForce
+from ..runtime.addresses import CONFIG_STORE, EXECUTOR, FILTER_EVALUATOR, SUPERVISOR
 from . import submitting
 from .control import QueueWishes
 from .diagnosis import QueueAnswers
@@ -27,7 +27,7 @@ from .lifecycle import QueueLives
 from .submission_keys import InFlight, QueueKeys
 
 if TYPE_CHECKING:
-    from ...transport.addresses import Envelope
+    from ...transport.envelopes import Envelope
 
 
 class _New(msgspec.Struct, frozen=True):
@@ -46,7 +46,7 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers, QueueKeys):
     def boot(self) -> None:
         """Load the directory, end the jobs that died, tell the others what there is."""
         super().boot()
-        self.address("filter_evaluator").notify(messages.ReportChain())
+        self.runtime.tell(FILTER_EVALUATOR, messages.ReportChain())
         self._report_queue()
 
     def receive(self, envelope: Envelope) -> None:  # noqa: C901, PLR0912, PLR0915
@@ -148,7 +148,7 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers, QueueKeys):
                 reported = messages.LastIdReported(
                     token=message.token, last_id=self._ledger.last_id
                 )
-                self.address("config_store").notify(reported)
+                self.runtime.tell(CONFIG_STORE, reported)
             case messages.ReportCounts():
                 self._report_counts(message.token)
             case messages.DiskRetried():
@@ -175,7 +175,7 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers, QueueKeys):
         if self._ledger.is_read_only and not self._is_disk_awaited:
             self.log.error("the disk refuses writes: the queue takes no changes")
             self._retry_disk_later()
-        self.mailbox.patience_seconds = self._patience_seconds()
+        self.runtime.patience_seconds = self._patience_seconds()
 
     def quiet(self) -> None:
         """Write files of new jobs: the journal has them, and whoever submits need not wait."""
@@ -187,7 +187,7 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers, QueueKeys):
         end = time.monotonic() + settings.FILES_SLICE_SECONDS
 
         def is_enough() -> bool:
-            has_news = not is_urgent and not self.mailbox.empty()
+            has_news = not is_urgent and self.runtime.has_news
             return has_news or time.monotonic() >= end
 
         count = settings.FILES_SLICE_MAX if is_behind else settings.FILES_AT_ONCE
@@ -288,7 +288,7 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers, QueueKeys):
     def _not_submitted(self, envelope: Envelope, new: _New, error: errors.GangerError) -> None:
         self._announce_new()
         gone = [(row.id, JobStatus.CANCELED) for row, _ in new.jobs]
-        self.address("filter_evaluator").notify(messages.JobsFinished(jobs=gone))
+        self.runtime.tell(FILTER_EVALUATOR, messages.JobsFinished(jobs=gone))
         for _, draft in new.jobs if any(draft.inputs for _, draft in new.jobs) else ():
             with contextlib.suppress(errors.StorageError):
                 # What cannot be removed is when a daemon starts.
@@ -322,7 +322,7 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers, QueueKeys):
         pending = [self._arrived(row) for row in live if row.phase is Phase.PENDING]
         running = [self._arrived(row) for row in live if row.phase is not Phase.PENDING]
         notice = messages.JobsArrived(jobs=pending, running=running, is_repeat=True)
-        self.address("filter_evaluator").notify(notice)
+        self.runtime.tell(FILTER_EVALUATOR, notice)
 
     def _report_page(self, message: messages.SweepJobs) -> None:
         rows, has_more = self._table.pending_after(message.after, settings.SWEEP_JOBS)
@@ -332,7 +332,7 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers, QueueKeys):
             sweep=message.chain,
             next_after=rows[-1].id if has_more else None,
         )
-        self.address("filter_evaluator").notify(notice)
+        self.runtime.tell(FILTER_EVALUATOR, notice)
 
     def _arrived(self, row: Row) -> messages.JobToJudge:
         return self._whole(row) if self._reads_opcodes else _bare(row)
@@ -358,7 +358,7 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers, QueueKeys):
         """
         if self._noted_serial == self._chain_serial:
             in_force = messages.RulesInForce(serial=self._chain_serial)
-            tell = functools.partial(self.address("config_store").notify, in_force)
+            tell = functools.partial(self.runtime.tell, CONFIG_STORE, in_force)
             self._ledger.after_commit(tell, lambda _: tell())
 
     def _report_running(self) -> None:
@@ -367,12 +367,12 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers, QueueKeys):
             for row in self._table.in_phase(Phase.HANDED_OVER)
             if row.lock_file is not None and row.id not in self._unended
         ]
-        self.address("executor").notify(messages.AdoptJobs(jobs=running))
+        self.runtime.tell(EXECUTOR, messages.AdoptJobs(jobs=running))
         starting = [
             (row.id, row.needs_user_opcodes) for row in self._table.in_phase(Phase.STARTING)
         ]
         if starting:
-            self.address("executor").notify(messages.StartJobs(jobs=starting))
+            self.runtime.tell(EXECUTOR, messages.StartJobs(jobs=starting))
 
     def _report_counts(self, token: int) -> None:
         report = messages.QueueReport(
@@ -383,7 +383,7 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers, QueueKeys):
             is_read_only=self._ledger.is_read_only,
             is_drained=self._is_drained,
         )
-        self.address("supervisor").notify(report)
+        self.runtime.tell(SUPERVISOR, report)
 
     # ------------------------------------------------------------ a disk that refuses
 
@@ -392,18 +392,10 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers, QueueKeys):
         # What is written anew on each try must not wear out a disk that keeps failing.
         self._doubts = self._doubts + 1 if self._ledger.is_doubtful else 0
         factor = min(2 ** max(0, self._doubts - 1), settings.DISK_RETRY_FACTOR_MAX)
-        self._notify_later(settings.DISK_RETRY_SECONDS * factor, messages.DiskRetried())
+        self.runtime.later(settings.DISK_RETRY_SECONDS * factor, messages.DiskRetried())
 
     def _hear_again_later(self, message: messages.JobExited) -> None:
-        self._notify_later(settings.DISK_RETRY_SECONDS, message)
-
-    def _notify_later(
-        self, seconds: float, message: messages.DiskRetried | messages.JobExited
-    ) -> None:
-        notify = functools.partial(self.address(self.name).notify, message)
-        timer = threading.Timer(seconds, notify)
-        timer.daemon = True
-        timer.start()
+        self.runtime.later(settings.DISK_RETRY_SECONDS, message)
 
     def _retry_disk(self) -> None:
         if not self._ledger.retry():

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from ...storage.queue_files.journal import Journal
 from ...transport import messages
 from ..processes import sessions
 from ..rules.rules_in_force import RulesInForce
+from ..runtime.addresses import FILTER_EVALUATOR, LOCK_MANAGER, SCHEDULER
 from ..runtime.component import Component
 from ..scheduling.depending import dependency_outcome
 from . import recovery
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ...storage.queue_files.journal import Cut
-    from ...transport.addresses import Envelope
+    from ...transport.envelopes import Envelope
+    from ...transport.messages import Message
     from .submission_keys import InFlight
 
 DEATH_SOURCE = "gnt:daemon:luxid:deathdetection"
@@ -45,7 +46,7 @@ class QueueCore(Component):
         directory = QueueDirectory(self.places)
         directory.prepare()
         journal = Journal(self.places.journal)
-        own_lock = self.surroundings.daemon_lock.path
+        own_lock = self.runtime.host.daemon_lock.path
         loaded = recovery.load(directory, journal, own_lock)
         self._ledger = Ledger(directory, journal, self._cut_aside)
         self._ledger.begin(
@@ -68,7 +69,7 @@ class QueueCore(Component):
         self._unstored: dict[int, errors.GangerError] = {}
         # Answers to a queue that was replaced must not be taken for answers to this one.
         self._tokens = time.monotonic_ns()
-        self._reports = self.incarnation << 32
+        self._reports = self.runtime.incarnation << 32
         self._archivals: dict[int, list[Envelope]] = {}
         self._links: dict[int, list[int]] = {}
         self._keys_in_flight: dict[str, InFlight] = {}
@@ -100,26 +101,23 @@ class QueueCore(Component):
         self._ledger.commit()
 
     def _cut_aside(self, cut: Cut) -> None:
-        """Let a thread flush the file system, which may take long; it tells by `JournalCut`."""
-        notify = self.address(self.name).notify
-        incarnation = self.incarnation
+        """Flush the file system in a thread, which may take long; then `JournalCut` comes."""
+        incarnation = self.runtime.incarnation
 
-        def carry_out() -> None:
+        def carry_out() -> Message:
             text = None
             try:
                 cut.carry_out()
             except errors.StorageError as error:
                 text = error.text
-            notify(messages.JournalCut(incarnation=incarnation, error=text))
+            return messages.JournalCut(incarnation=incarnation, error=text)
 
-        thread = threading.Timer(0.0, carry_out)
-        thread.daemon = True
-        thread.start()
+        self.runtime.aside(carry_out)
 
     def _note_cut(self, message: messages.JournalCut) -> None:
         error = None if message.error is None else errors.StorageError(message.error)
         # A failure concerns us, whichever of us flushed.
-        if message.incarnation == self.incarnation or error is not None:
+        if message.incarnation == self.runtime.incarnation or error is not None:
             self._ledger.was_cut(error)
 
     def _end_left_over(self, job: jobs.Job) -> None:
@@ -153,7 +151,7 @@ class QueueCore(Component):
         notice = messages.JobsArrived(
             jobs=arrived, is_all=is_all, running=occupied, report=self._reports
         )
-        self.address("filter_evaluator").notify(notice)
+        self.runtime.tell(FILTER_EVALUATOR, notice)
 
     # ------------------------------------------------------------ ends of jobs
 
@@ -275,10 +273,10 @@ class QueueCore(Component):
             has_slot = row.lock_file is not None and row.phase is Phase.HANDED_OVER
             # A job that holds a slot the scheduler knows. Of any other, word of the end must not
             # get there before the job itself: it goes the same way.
-            self.address("scheduler" if has_slot else "filter_evaluator").notify(finished)
+            self.runtime.tell(SCHEDULER if has_slot else FILTER_EVALUATOR, finished)
             if row.lock_file is not None and has_slot and has_locks:
                 ended = messages.OwnerEnded(lock_file=row.lock_file)
-                self.address("lock_manager").notify(ended)
+                self.runtime.tell(LOCK_MANAGER, ended)
 
     # ------------------------------------------------------------ what a job's process asks for
 
@@ -302,7 +300,7 @@ class QueueCore(Component):
 
     def _report_statuses(self, ids: list[int]) -> None:
         found = [(job_id, self._status(job_id)) for job_id in ids]
-        self.address("scheduler").notify(messages.StatusesReported(jobs=found))
+        self.runtime.tell(SCHEDULER, messages.StatusesReported(jobs=found))
 
     def _read(self, job_id: int) -> jobs.Job:
         body = self._ledger.newest(job_id)

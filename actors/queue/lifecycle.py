@@ -14,6 +14,7 @@ from ...storage import errors, jobs, settings
 from ...storage.jobs import JobStatus
 from ...storage.queue_files import job_files
 from ...transport import messages
+from ..runtime.addresses import EXECUTOR, LOCK_MANAGER
 from .job_store import DEATH_SOURCE, START_SOURCE, death_text, kill_text
 from .job_table import Phase, Row, row_of
 from .start_gate import QueueGate
@@ -21,7 +22,7 @@ from .start_gate import QueueGate
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from ...transport.addresses import Envelope
+    from ...transport.envelopes import Envelope
 
 
 class QueueLives(QueueGate):
@@ -51,7 +52,7 @@ class QueueLives(QueueGate):
                 if self._mark_being_forked(row):
                     starting.append((job_id, row.needs_user_opcodes))
         if starting:
-            self.address("executor").notify(messages.StartJobs(jobs=starting))
+            self.runtime.tell(EXECUTOR, messages.StartJobs(jobs=starting))
         if mistaken:
             # They ended before the scheduler heard of them: it must free their run slots.
             self._report_statuses(mistaken)
@@ -89,7 +90,7 @@ class QueueLives(QueueGate):
     def _mark_being_forked(self, row: Row) -> bool:
         """The job file names the daemon's lock file while a process is being made."""
         job = self._read(row.id)
-        job.livelock = self.surroundings.daemon_lock.path
+        job.livelock = self.runtime.host.daemon_lock.path
         for op in job.ops:
             # A job that waited for dependencies waits no longer.
             if op.status is JobStatus.WAITING:
@@ -113,7 +114,7 @@ class QueueLives(QueueGate):
         if row.phase is Phase.STARTING:
             self._ledger.write_state(row.id)
             starting = [(row.id, row.needs_user_opcodes)]
-            self.address("executor").notify(messages.StartJobs(jobs=starting))
+            self.runtime.tell(EXECUTOR, messages.StartJobs(jobs=starting))
 
     def _unmark(self, row: Row) -> None:
         if row.phase is Phase.STARTING:
@@ -164,7 +165,7 @@ class QueueLives(QueueGate):
             # The disk refuses: the job is offered again when it works.
             row.phase = Phase.PENDING
         refusal = messages.RefuseHandOver(job_id=message.job_id, lock_file=message.lock_file)
-        self.address("executor").notify(refusal)
+        self.runtime.tell(EXECUTOR, refusal)
 
     def _confirm_again(
         self, envelope: Envelope, row: Row, message: messages.HandOverRequested
@@ -178,7 +179,7 @@ class QueueLives(QueueGate):
         if body is None:
             return
         confirmed = messages.HandOverConfirmed(job_id=row.id, lock_file=message.lock_file)
-        self.address("executor").notify(confirmed)
+        self.runtime.tell(EXECUTOR, confirmed)
         go = messages.JobGo(
             body=body if len(body) <= settings.JOB_BYTES_MAX else b"",
             spares=self._ledger.lend_spares(row.id),
@@ -367,7 +368,7 @@ class QueueLives(QueueGate):
         def stored() -> None:
             if row.lock_file is not None:
                 ended = messages.OwnerEnded(lock_file=row.lock_file)
-                self.address("lock_manager").notify(ended)
+                self.runtime.tell(LOCK_MANAGER, ended)
             fresh = row_of(job, Phase.PENDING)
             row.phase = Phase.PENDING
             row.lock_file = row.process_id = None

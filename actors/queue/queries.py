@@ -18,7 +18,7 @@ from .subscriptions import Watch, WatchList
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
-    from ...transport.addresses import Envelope
+    from ...transport.envelopes import Envelope
     from .ledger import Ledger
 
 _TOLD_ENTRIES_MAX = 10_000

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 from ...storage import jobs
 from ...storage.jobs import JobStatus
 from ...transport import messages
+from ..runtime.addresses import CONFIG_STORE, EXECUTOR
 from .job_store import QueueCore
 from .job_table import Phase, Row
 
 if TYPE_CHECKING:
-    from ...transport.addresses import Envelope
+    from ...transport.envelopes import Envelope
 
 
 class QueueGate(QueueCore):
@@ -97,7 +98,7 @@ class QueueGate(QueueCore):
         if beyond := starting[stay:]:
             self._unchoose(beyond)
         in_force = messages.LimitInForce(serial=message.serial)
-        tell = functools.partial(self.address("config_store").notify, in_force)
+        tell = functools.partial(self.runtime.tell, CONFIG_STORE, in_force)
         self._ledger.after_commit(tell, lambda _: tell())
 
     def _unchoose(self, rows: list[Row]) -> None:
@@ -111,7 +112,7 @@ class QueueGate(QueueCore):
         for row in self._table.in_phase(Phase.HANDED_OVER):
             if not row.status.is_final:
                 changed = messages.DeliverToJob(job_id=row.id, message=messages.GateChanged())
-                self.address("executor").notify(changed)
+                self.runtime.tell(EXECUTOR, changed)
 
 
 def _order(row: Row) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from .job_store import QueueCore
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from ...transport.addresses import Envelope
+    from ...transport.envelopes import Envelope
     from ...transport.messages import JobSpec
     from .submitting import Draft
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ...storage.jobs import LogEntry
-    from ...transport.addresses import Envelope
+    from ...transport.envelopes import Envelope
     from ...transport.messages import JobSummary
     from .job_table import Row
 

@@ -12,8 +12,6 @@ that takes more than a slice by itself, tests of rules, simulations.
 
 from __future__ import annotations
 
-import functools
-import threading
 import time
 from collections import deque
 from collections.abc import Generator
@@ -27,11 +25,13 @@ from ...storage.queue_files import job_files
 from ...storage.rules import ActionName, FilterRule
 from ...transport import messages
 from ...transport.messages import JobVerdict
+from ..runtime.addresses import CONFIG_STORE, FILTER_EVALUATOR, JOB_QUEUE, SCHEDULER
 from ..runtime.component import Component
 from . import filtering, rule_changes
 
 if TYPE_CHECKING:
-    from ...transport.addresses import Envelope
+    from ...transport.envelopes import Envelope
+    from ..runtime.dispatcher import Alarm
 
 Work = Generator[object, None, None]
 """What is done in slices: it pauses whenever one is over."""
@@ -68,7 +68,7 @@ class FilterEvaluator(Component):
         """Ask for the rules, then for the queue."""
         self._rules: list[FilterRule] = []
         self._serial: int | None = None
-        self._timer: threading.Timer | None = None
+        self._alarm: Alarm | None = None
         self._simulated: dict[int, tuple[list[JobVerdict], list[JobVerdict]]] = {}
         self._slice = Slice(settings.JUDGE_STEPS_AT_ONCE)
         self._long: dict[int, Judging] = {}
@@ -76,16 +76,14 @@ class FilterEvaluator(Component):
         self._is_due = False
         self._take_chain(filtering.RuleChain())
         # The queue is asked for everything when the rules are known.
-        self.address("config_store").notify(messages.ReportConfiguration())
+        self.runtime.tell(CONFIG_STORE, messages.ReportConfiguration())
 
     def close(self) -> None:
-        """End the timer, and let nobody wait who was not answered."""
+        """Refuse requests that were not answered."""
         error = errors.ComponentRestartedError(f"component {self.name} was restarted")
         for _, envelope in getattr(self, "_asked", ()):
             if envelope is not None:
                 envelope.refuse(error)
-        if getattr(self, "_timer", None) is not None:
-            self._timer.cancel()  # type: ignore[union-attr]
 
     def receive(self, envelope: Envelope) -> None:  # noqa: C901 - a table
         """Handle one message."""
@@ -100,9 +98,9 @@ class FilterEvaluator(Component):
             case messages.JobsFinished():
                 for job_id, _ in message.jobs:
                     self._long.pop(job_id, None)
-                self.address("scheduler").notify(message)
+                self.runtime.tell(SCHEDULER, message)
             case messages.ExplainPending():
-                self.address("scheduler").notify(self._with_rules(message))
+                self.runtime.tell(SCHEDULER, self._with_rules(message))
             case messages.WindowDue():
                 self._look_at_windows()
             case messages.JudgeTest():
@@ -124,7 +122,7 @@ class FilterEvaluator(Component):
         self._serial = message.serial
         self._compile()
         if is_first:
-            self.address("job_queue").notify(messages.ReportAllJobs())
+            self.runtime.tell(JOB_QUEUE, messages.ReportAllJobs())
 
     def _compile(self) -> None:
         self._take_chain(filtering.compile_chain(self._rules, time.time()))
@@ -141,10 +139,10 @@ class FilterEvaluator(Component):
             rules=self._rules,
         )
         # The scheduler first: what it tells the queue from now on holds under this chain.
-        self.address("scheduler").notify(changed)
-        self.address("job_queue").notify(changed)
+        self.runtime.tell(SCHEDULER, changed)
+        self.runtime.tell(JOB_QUEUE, changed)
         if self._can_reject():
-            self.address("job_queue").notify(messages.SweepJobs(after=0, chain=self._number))
+            self.runtime.tell(JOB_QUEUE, messages.SweepJobs(after=0, chain=self._number))
 
     def _take_chain(self, chain: filtering.RuleChain) -> None:
         self._chain = chain
@@ -155,17 +153,14 @@ class FilterEvaluator(Component):
         self._await_window()
 
     def _await_window(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
         if self._chain.changes_at is None:
             return
         # A clock may be set while this waits, so that it is looked at again soon.
         seconds = min(max(0.0, self._chain.changes_at - time.time()), settings.WINDOW_LOOK_SECONDS)
-        notify = functools.partial(self.address(self.name).notify, messages.WindowDue())
-        self._timer = threading.Timer(seconds, notify)
-        self._timer.daemon = True
-        self._timer.start()
+        self._alarm = self.runtime.later(seconds, messages.WindowDue())
 
     def _look_at_windows(self) -> None:
         if self._chain.changes_at is not None and time.time() >= self._chain.changes_at:
@@ -193,12 +188,12 @@ class FilterEvaluator(Component):
             is_repeat=message.is_repeat,
             report=message.report,
         )
-        self.address("scheduler").notify(judged)
+        self.runtime.tell(SCHEDULER, judged)
         self._reject(pending)
         next_after = message.next_after if unjudged is None else unjudged - 1
         if next_after is not None and (message.sweep is not None or self._can_reject()):
             more = messages.SweepJobs(after=next_after, chain=self._number)
-            self.address("job_queue").notify(more)
+            self.runtime.tell(JOB_QUEUE, more)
 
     def _verdicts(
         self,
@@ -270,9 +265,9 @@ class FilterEvaluator(Component):
     def _reprioritise(self, message: messages.JobReprioritised) -> None:
         """The rules may say something else of the job: it is judged anew, wherever it stands."""
         self._long.pop(message.id, None)
-        self.address("scheduler").notify(message)
+        self.runtime.tell(SCHEDULER, message)
         if self._chain.reads_opcodes:
-            self.address("job_queue").notify(messages.ReportJobs(ids=[message.id]))
+            self.runtime.tell(JOB_QUEUE, messages.ReportJobs(ids=[message.id]))
 
     # ------------------------------------------------------------ in slices
 
@@ -298,7 +293,7 @@ class FilterEvaluator(Component):
     def _notify_due(self) -> None:
         if not self._is_due and (self._asked or self._long):
             self._is_due = True
-            self.address(self.name).notify(messages.JudgingDue())
+            self.runtime.tell(FILTER_EVALUATOR, messages.JudgingDue())
 
     def _work_on_asked(self) -> None:
         work, envelope = self._asked.popleft()
@@ -329,7 +324,7 @@ class FilterEvaluator(Component):
             found = [verdict]
             running, pending = (found, []) if begun.is_running else ([], found)
             told = messages.JobsJudged(jobs=pending, running=running, is_repeat=True)
-            self.address("scheduler").notify(told)
+            self.runtime.tell(SCHEDULER, told)
             self._reject(pending)
         else:
             self._long[job_id] = begun
@@ -342,7 +337,7 @@ class FilterEvaluator(Component):
             if found.action == ActionName.REJECT
         ]
         if rejected:
-            self.address("job_queue").notify(messages.JobsRejected(jobs=rejected))
+            self.runtime.tell(JOB_QUEUE, messages.JobsRejected(jobs=rejected))
 
     # ------------------------------------------------------------ why, and what if
 
@@ -401,7 +396,7 @@ class FilterEvaluator(Component):
                 del self._simulated[message.token]
                 text = "simulate: the filter rules would take too much work to be tried on all jobs"
                 failed = messages.SimulationFailed(token=message.token, text=text)
-                self.address("job_queue").notify(failed)
+                self.runtime.tell(JOB_QUEUE, failed)
                 return
             priority = message.simulation.priorities.get(arrived.job.id)
             facts = self._facts(arrived, chain, priority=priority)
@@ -411,13 +406,13 @@ class FilterEvaluator(Component):
             found.append(_verdict_of(arrived, verdict, 1))
         if message.next_after is not None:
             more = messages.SimulationPage(token=message.token, after=message.next_after)
-            self.address("job_queue").notify(more)
+            self.runtime.tell(JOB_QUEUE, more)
             return
         del self._simulated[message.token]
         run = messages.RunSimulation(
             token=message.token, simulation=message.simulation, jobs=judged, running=running
         )
-        self.address("scheduler").notify(run)
+        self.runtime.tell(SCHEDULER, run)
 
     def _facts(
         self,

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, assert_never
 import msgspec
 
 from ...transport import messages
+from ..runtime.addresses import CONFIG_STORE, JOB_QUEUE
 from ..runtime.component import Component
 from . import remedies, simulating
 from .scheduling import Schedule
 
 if TYPE_CHECKING:
-    from ...transport.addresses import Envelope
+    from ...transport.envelopes import Envelope
 
 
 class Scheduler(Component):
@@ -28,8 +29,8 @@ class Scheduler(Component):
         self._priorities = 0
         self._is_due = False
         self._explained: list[messages.ExplainPending] = []
-        self.address("config_store").notify(messages.ReportConfiguration())
-        self.address("job_queue").notify(messages.ReportAllJobs())
+        self.runtime.tell(CONFIG_STORE, messages.ReportConfiguration())
+        self.runtime.tell(JOB_QUEUE, messages.ReportAllJobs())
 
     def receive(self, envelope: Envelope) -> None:  # noqa: C901 - a table
         """Note what has changed; the pass follows at the end of the turn."""
@@ -53,16 +54,16 @@ class Scheduler(Component):
                 limit = messages.LimitAcknowledged(
                     serial=message.serial, running_jobs_max=message.running_jobs_max
                 )
-                self.address("job_queue").notify(limit)
+                self.runtime.tell(JOB_QUEUE, limit)
             case messages.RuleChainChanged():
                 self._schedule.change_chain(message.chain, reads_opcodes=message.reads_opcodes)
                 # Behind everything that was decided under older rules.
                 noted = messages.RuleChainAcknowledged(serial=message.serial)
-                self.address("job_queue").notify(noted)
+                self.runtime.tell(JOB_QUEUE, noted)
             case messages.RunSimulation():
                 outcome = simulating.outcome(self._schedule, message)
                 done = messages.SimulationDone(token=message.token, outcome=outcome)
-                self.address("job_queue").notify(done)
+                self.runtime.tell(JOB_QUEUE, done)
             case messages.ExplainPending():
                 # Behind the pass of this turn: what could start has started.
                 self._explained.append(message)
@@ -76,9 +77,9 @@ class Scheduler(Component):
         self._is_due = False
         decided = self._schedule.decide()
         if decided.unknown:
-            self.address("job_queue").notify(messages.ReportStatuses(ids=decided.unknown))
+            self.runtime.tell(JOB_QUEUE, messages.ReportStatuses(ids=decided.unknown))
         if decided.unjudged:
-            self.address("job_queue").notify(messages.ReportJobs(ids=decided.unjudged))
+            self.runtime.tell(JOB_QUEUE, messages.ReportJobs(ids=decided.unjudged))
         if decided.start or decided.doomed or decided.eligible:
             chosen = messages.JobsChosen(
                 start=decided.start,
@@ -89,12 +90,12 @@ class Scheduler(Component):
                 unsatisfiable=[(one.id, one.verdict, one.text) for one in decided.doomed],
                 eligible=decided.eligible,
             )
-            self.address("job_queue").notify(chosen)
+            self.runtime.tell(JOB_QUEUE, chosen)
         explained, self._explained = self._explained, []
         for asked in explained:
             position = self._position(asked)
             answer = messages.PendingExplained(token=asked.token, position=position)
-            self.address("job_queue").notify(answer)
+            self.runtime.tell(JOB_QUEUE, answer)
 
     def _position(self, asked: messages.ExplainPending) -> messages.QueuePosition | None:
         position = self._schedule.position(asked.id)

@@ -1,4 +1,4 @@
-"""The supervision tree as a table: which components there are, in the order of their start."""
+"""Which components there are, in the order of their start, and which dispatcher runs each."""
 
 from __future__ import annotations
 
@@ -21,11 +21,23 @@ COMPONENTS = (
     Executor,
     WireListener,
 )
-"""Started one after the other, each when the one before it is ready; stopped in reverse.
+"""The supervisor starts one after the other, each when the one before it is ready, and stops them
+in reverse. The listener starts last: no request arrives before its receiver is ready."""
 
-The listener comes last, so that nobody is let in before everything is there, and stops
-first. When one is replaced, those in `TOLD_OF_REPLACEMENT` hear of it.
-"""
+PLACEMENT = {
+    "config_store": "config_store",
+    "lock_manager": "lock_manager",
+    "filter_evaluator": "filter_evaluator",
+    "scheduler": "scheduler",
+    "job_queue": "job_queue",
+    "output_reader": "output_reader",
+    "executor": "executor",
+    "wire_listener": "wire_listener",
+}
+"""The dispatcher of each component. Components with the same dispatcher share a thread."""
+
+SUPERVISION = "supervision"
+"""The dispatcher of the supervisor, which no component shares: it stops them all."""
 
 TOLD_OF_REPLACEMENT = ("executor", "wire_listener", "config_store", "job_queue")
-"""They stand for somebody outside, whose requests the replaced component has forgotten."""
+"""They act for clients or jobs, whose requests the replaced component has forgotten."""

@@ -6,7 +6,6 @@ themselves (`base`) and by the executor (fork servers).
 
 from __future__ import annotations
 
-import functools
 import sys
 import threading
 import time
@@ -16,15 +15,18 @@ from ...storage import errors, settings
 from ...storage.opcodes import catalogue
 from ...storage.version import version
 from ...transport import messages
-from ..runtime.component import Component, Surroundings, stop_all
+from ..runtime.addresses import EXECUTOR
+from ..runtime.component import Component
+from ..runtime.directory import Address
 from . import supervising
-from .placement import COMPONENTS, TOLD_OF_REPLACEMENT
+from .placement import COMPONENTS, PLACEMENT, TOLD_OF_REPLACEMENT
 from .supervising import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ...transport.addresses import Envelope
+    from ...transport.envelopes import Envelope
+    from ..runtime.runtime import Runtime
 
 _Report = messages.QueueReport | messages.ExecutorReport
 
@@ -62,10 +64,8 @@ class Supervisor(Component):
 
     name = "supervisor"
 
-    def __init__(
-        self, surroundings: Surroundings, ending: Ending, when_ready: Callable[[], None]
-    ) -> None:
-        super().__init__(surroundings, incarnation=0)
+    def __init__(self, runtime: Runtime, ending: Ending, when_ready: Callable[[], None]) -> None:
+        super().__init__(runtime)
         self._ending = ending
         self._when_ready = when_ready
         self._started = time.time()
@@ -123,7 +123,7 @@ class Supervisor(Component):
         name = component.name
         incarnation = self._incarnations[name] = self._incarnations.get(name, 0) + 1
         try:
-            reference = component.start(self.surroundings, incarnation)
+            self.runtime.host.start(component, PLACEMENT[name], incarnation)
         except (OSError, RuntimeError) as error:
             # No descriptors for its mailbox, or no thread: that is not the component's failure.
             self.log.error("component cannot be started", name=name, error=str(error))
@@ -131,8 +131,6 @@ class Supervisor(Component):
                 raise
             self._restart_later(name, settings.DISK_RETRY_SECONDS)
             return
-        self.surroundings.directory.enter(name, reference)
-        self.address(name).notify(messages.Boot())
 
     def _note_ready(self, message: messages.ComponentReady) -> None:
         name = message.component
@@ -141,7 +139,7 @@ class Supervisor(Component):
         self._ready[name] = message.incarnation
         if message.incarnation > 1:
             for told in TOLD_OF_REPLACEMENT:
-                self.address(told).notify(messages.ComponentReplaced(component=name))
+                self.runtime.tell(Address(told), messages.ComponentReplaced(component=name))
             self._ask_again(name)
         if self._is_up:
             return
@@ -166,10 +164,11 @@ class Supervisor(Component):
         for component in reversed(COMPONENTS):
             self._stop_component(component)
         self._ending.is_over.set()
-        self.stop()
+        self.runtime.stop()
 
     def _stop_component(self, component: type[Component]) -> None:
-        if not stop_all(component, settings.STOP_SECONDS):
+        actor = self.runtime.host.actors.get(component.name)
+        if actor is not None and not actor.stop_within(settings.STOP_SECONDS):
             self.log.error("component does not stop", name=component.name)
 
     # ------------------------------------------------------------ failure
@@ -197,11 +196,11 @@ class Supervisor(Component):
 
     def _take_hang(self, message: messages.ComponentHung) -> None:
         name = message.component
-        component = self.surroundings.components[name]
-        if self._is_stopping or message.incarnation != component.incarnation:
+        actor = self.runtime.host.actors[name]
+        if self._is_stopping or message.incarnation != actor.incarnation:
             return
         refusal = errors.ComponentRestartedError(f"component {name} hung and is replaced")
-        component.abandon(refusal)
+        actor.abandon(refusal)
         if supervising.policy_of(name).when_hung == "replace":
             self._take_failure(messages.ComponentFailed(name, message.incarnation, message.text))
             return
@@ -216,11 +215,7 @@ class Supervisor(Component):
         if delay_seconds <= 0:
             self._restart(name)
             return
-        timer = threading.Timer(
-            delay_seconds, functools.partial(self.address(self.name).notify, due)
-        )
-        timer.daemon = True
-        timer.start()
+        self.runtime.later(delay_seconds, due)
 
     def _restart(self, name: str) -> None:
         if self._is_stopping:
@@ -229,15 +224,15 @@ class Supervisor(Component):
             self._start(_CLASSES[name])
         else:
             _, _, template = name.partition(":")
-            self.address("executor").notify(messages.StartForkServer(template=template))
+            self.runtime.tell(EXECUTOR, messages.StartForkServer(template=template))
 
     def _crash_component(self, envelope: Envelope, message: messages.CrashComponent) -> None:
-        if not self.surroundings.has_test_hooks:
+        if not self.runtime.host.has_test_hooks:
             raise errors.NotAllowedError("the daemon was not started with test hooks")
         if message.component not in _CLASSES:
             known = ", ".join(_CLASSES)
             raise errors.BadRequestError(f"component: expected one of {known}")
-        self.address(message.component).notify(message)
+        self.runtime.tell(Address(message.component), message)
         envelope.reply(messages.Done())
 
     # ------------------------------------------------------------ information
@@ -246,14 +241,14 @@ class Supervisor(Component):
         self._tokens += 1
         self._questions[self._tokens] = (envelope, None)
         for name in _REPORTERS:
-            self.address(name).notify(messages.ReportCounts(token=self._tokens))
+            self.runtime.tell(Address(name), messages.ReportCounts(token=self._tokens))
         self._forget_old_questions()
 
     def _ask_again(self, name: str) -> None:
         """What was asked of a component that was replaced is asked of the new one."""
         if name in _REPORTERS:
             for token in self._questions:
-                self.address(name).notify(messages.ReportCounts(token=token))
+                self.runtime.tell(Address(name), messages.ReportCounts(token=token))
 
     def _forget_old_questions(self) -> None:
         # A component that is being replaced does not answer; its askers have deadlines.
@@ -285,7 +280,7 @@ class Supervisor(Component):
             protocol=messages.PROTOCOL,
             data=str(self.places.data),
             started=self._started,
-            endpoints=self.surroundings.endpoints,
+            endpoints=self.runtime.host.endpoints,
             components=[
                 messages.ComponentState(
                     name=name,

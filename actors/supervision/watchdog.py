@@ -14,13 +14,14 @@ import traceback
 from typing import TYPE_CHECKING
 
 from ...storage import errors, settings
-from ...transport.addresses import Envelope
+from ...transport.envelopes import Envelope
 from ...transport.messages import Boot, ComponentHung, LocalSocketMissing
 from . import supervising
 from .supervising import Sight
 
 if TYPE_CHECKING:
-    from ..runtime.component import Component, Surroundings
+    from ..runtime.actor import ComponentActor
+    from ..runtime.host import Host
     from .directory_keeper import Foothold
     from .supervisor import Ending
 
@@ -29,16 +30,16 @@ DOOR_KEEPER = "wire_listener"
 
 
 class Watchdog:
-    """Looks at the components of ``surroundings``, once every `settings.WATCHDOG_SECONDS`."""
+    """Looks at the components of ``host``, once every `settings.WATCHDOG_SECONDS`."""
 
     def __init__(
         self,
-        surroundings: Surroundings,
+        host: Host,
         ending: Ending,
         foothold: Foothold,
         hung_after_seconds: float,
     ) -> None:
-        self._surroundings = surroundings
+        self._host = host
         self._foothold = foothold
         self._ending = ending
         self._seconds = hung_after_seconds
@@ -54,8 +55,8 @@ class Watchdog:
 
     def look_at_door(self) -> None:
         """Nobody tells of the deletion of a file: look for that of the local door."""
-        if DOOR_KEEPER in self._surroundings.components and not self._door_exists():
-            self._surroundings.address(DOOR_KEEPER).notify(LocalSocketMissing())
+        if DOOR_KEEPER in self._host.actors and not self._door_exists():
+            self._host.directory.tell(DOOR_KEEPER, Envelope(LocalSocketMissing()))
 
     def look_at_foothold(self) -> None:
         """Keep what others know the daemon by; without its directory the daemon ends."""
@@ -66,7 +67,7 @@ class Watchdog:
 
     def _door_exists(self) -> bool:
         try:
-            self._surroundings.places.socket.stat()
+            self._host.places.socket.stat()
         except FileNotFoundError:
             return False
         except OSError:
@@ -77,35 +78,35 @@ class Watchdog:
     def look(self) -> None:
         """Look once, and tell of what hangs."""
         working = {}
-        for name, component in list(self._surroundings.components.items()):
-            sight = _sight(component)
+        for name, actor in list(self._host.actors.items()):
+            sight = _sight(actor)
             if sight is not None:
                 working[name] = sight
         self._seen, hung = supervising.after_look(self._seen, working, self._looks_max)
         for name in hung:
-            self._tell(self._surroundings.components[name])
+            self._tell(self._host.actors[name])
 
-    def _tell(self, component: Component) -> None:
+    def _tell(self, actor: ComponentActor) -> None:
         text = f"it has worked at one message for {self._seconds:g} seconds"
-        self._surroundings.log.error(
-            "component hangs", name=component.name, stack=_stack(component.vitals.thread)
+        self._host.log.error(
+            "component hangs", name=actor.name, stack=_stack(actor.heartbeat.thread)
         )
-        if component.name == SUPERVISOR:
+        if actor.name == SUPERVISOR:
             self._ending.restart(f"component {SUPERVISOR} hangs: {text}")
             return
-        hung = ComponentHung(component=component.name, incarnation=component.incarnation, text=text)
-        self._surroundings.address(SUPERVISOR).notify(hung)
+        hung = ComponentHung(component=actor.name, incarnation=actor.incarnation, text=text)
+        self._host.directory.tell(SUPERVISOR, Envelope(hung))
 
 
-def _sight(component: Component) -> Sight | None:
+def _sight(actor: ComponentActor) -> Sight | None:
     """What the component works at; None if it waits, or nobody waits for it."""
-    vitals = component.vitals
-    handled, handling = vitals.handled, vitals.handling
-    if handling is None or vitals.is_abandoned:
+    heartbeat = actor.heartbeat
+    handled, handling = heartbeat.handled, heartbeat.handling
+    if handling is None or heartbeat.is_abandoned:
         return None
     is_booting = isinstance(handling, Envelope) and isinstance(handling.message, Boot)
     # A new incarnation begins to count anew.
-    return Sight((component.incarnation << 48) + handled, is_booting)
+    return Sight((actor.incarnation << 48) + handled, is_booting)
 
 
 def _stack(thread: int) -> str:

@@ -54,7 +54,7 @@ def expected(folder: Path) -> dict[str, Any]:
 @pytest.fixture
 def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     # A queue that a test leaves behind must not leave a timer behind.
-    Timer.made = []
+    Timer.made.clear()
     monkeypatch.setattr(threading, "Timer", Timer)
     made = Stage(tmp_path)
     yield made

@@ -33,8 +33,7 @@ ID_MAX = job_files.ID_MAX
 
 @pytest.fixture
 def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Queue]:
-    Timer.made = []
-    monkeypatch.setattr("threading.Timer", Timer)
+    Timer.made.clear()
     # What was replaced is written over at once.
     monkeypatch.setattr(settings, "TEMPORARY_REST_SECONDS", 0.0)
     stage = Stage(tmp_path)

@@ -10,8 +10,8 @@ Time is virtual: timers run out when the test lets them.
 
 from __future__ import annotations
 
+import functools
 import random
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator
@@ -20,20 +20,21 @@ from pathlib import Path
 from unittest.mock import patch
 
 import msgspec
-from tests.actors.runtime.stage import Asker, Stage
+from tests.actors.runtime.stage import Asker, Stage, StageDispatcher
 
 from ganger.actors.config.config_store import ConfigStore
 from ganger.actors.locks.lock_manager import LockManager
 from ganger.actors.queue.job_queue import JobQueue
 from ganger.actors.rules.filter_evaluator import FilterEvaluator
-from ganger.actors.runtime import component as base
+from ganger.actors.runtime.actor import QUIET, TURN_ENDED, ComponentActor
 from ganger.actors.runtime.component import Component
+from ganger.actors.runtime.dispatcher import Alarm
 from ganger.actors.scheduling.scheduler import Scheduler
 from ganger.actors.supervision import placement
 from ganger.storage import documents, errors, jobs, lock_files, opcodes, settings
 from ganger.storage.jobs import JobStatus, OpcodeEvent
 from ganger.transport import messages
-from ganger.transport.addresses import Envelope
+from ganger.transport.envelopes import Envelope
 from ganger.transport.messages import Message, Request
 
 CAST: dict[str, type[Component]] = {
@@ -47,23 +48,33 @@ DELIVERIES_MAX = 20_000
 TIMERS_MAX = 100
 
 
-class ModelTimer:
-    """A timer that runs out when the world's clock gets there."""
+class Ringing(Alarm):
+    """An alarm that rings when the world's clock gets there."""
 
-    world: ModelWorld
-
-    def __init__(self, seconds: float, function: Callable[[], None]) -> None:
-        self.due = ModelTimer.world.now + seconds
-        self.function = function
-        self.daemon = False
-
-    def start(self) -> None:
-        assert self.daemon
-        ModelTimer.world.timers.append(self)
+    def __init__(self, world: ModelWorld, seconds: float, ring: Callable[[], None]) -> None:
+        self.due = world.now + seconds
+        self.function = ring
+        self._world = world
+        world.timers.append(self)
 
     def cancel(self) -> None:
-        if self in ModelTimer.world.timers:
-            ModelTimer.world.timers.remove(self)
+        if self in self._world.timers:
+            self._world.timers.remove(self)
+
+
+class WorldDispatcher(StageDispatcher):
+    """Sets alarms on the world's clock."""
+
+    def __init__(self, world: ModelWorld) -> None:
+        super().__init__(world)
+        self._world = world
+
+    def later(self, seconds: float, actor: ComponentActor, message: Message) -> Alarm:
+        tell = functools.partial(self._world.tell, actor.name, Envelope(message))
+        return Ringing(self._world, seconds, tell)
+
+    def aside(self, _name: str, work: Callable[[], None]) -> None:
+        Ringing(self._world, 0.0, work)
 
 
 class ModelWorld(Stage):
@@ -72,15 +83,15 @@ class ModelWorld(Stage):
     def __init__(self, root: Path, seed: int) -> None:
         self.now = BEGAN
         self.dice = random.Random(seed)
-        self.timers: list[ModelTimer] = []
+        self.timers: list[Ringing] = []
         self.patches = ExitStack()
-        ModelTimer.world = self
         self._patch()
         super().__init__(root)
-        self.surroundings = msgspec.structs.replace(self.surroundings, has_test_hooks=True)
+        self.host = msgspec.structs.replace(self.host, has_test_hooks=True)
+        self.dispatcher = WorldDispatcher(self)
         self.mail: dict[str, deque[Envelope]] = {name: deque() for name in PLAYED}
         self.turns: set[str] = set()
-        self.living: dict[str, Component] = {}
+        self.living: dict[str, ComponentActor] = {}
         self.incarnations = dict.fromkeys(CAST, 0)
         self.processes: dict[int, ModelProcess] = {}
         self.handed_over: list[int] = []
@@ -96,7 +107,6 @@ class ModelWorld(Stage):
         replaced = [
             (time, "time", lambda: self.now),
             (time, "time_ns", lambda: int(self.now * 1_000_000_000)),
-            (threading, "Timer", ModelTimer),
             (settings, "JOURNAL_RESERVE_BYTES", 4_096),
         ]
         for place, name, instead in replaced:
@@ -106,8 +116,8 @@ class ModelWorld(Stage):
 
     def close(self) -> None:
         """Nothing of it is left."""
-        for component in self.living.values():
-            component.on_stop()
+        for actor in self.living.values():
+            actor.on_stop()
         for process in self.processes.values():
             process.held.remove()
         self.daemon_lock.remove()
@@ -115,14 +125,14 @@ class ModelWorld(Stage):
 
     # ------------------------------------------------------------ mail
 
-    def tell(self, name: str, envelope: Envelope) -> bool:
+    def tell(self, name: str, envelope: Envelope) -> None:
         if name == "job_queue":
             self._note_rejections(envelope.message)
         if name not in self.mail:
-            # Nobody of that name is here, or it is being replaced: the mail is lost.
-            return False
+            # It is not played here, or is being replaced: the mail is lost.
+            envelope.refuse(errors.ComponentRestartedError("it is restarted"))
+            return
         self.mail[name].append(envelope)
-        return True
 
     def remove(self, name: str) -> None:
         self.living.pop(name, None)
@@ -163,22 +173,22 @@ class ModelWorld(Stage):
 
     def _rest(self) -> None:
         """Now and then nothing comes for as long as somebody's patience."""
-        for component in self.living.values():
-            if component.mailbox.patience_seconds is not None and self.dice.random() < 0.5:
-                component.on_receive(base._QUIET.message)
-                component.on_receive(base._TURN_ENDED.message)
+        for actor in self.living.values():
+            if actor.patience_seconds is not None and self.dice.random() < 0.5:
+                actor.handle(QUIET)
+                actor.handle(TURN_ENDED)
 
     def _deliver(self, name: str) -> None:
-        component = self.living.get(name)
+        actor = self.living.get(name)
         if not self.mail[name]:
             self.turns.discard(name)
-            assert component is not None
-            component.on_receive(base._TURN_ENDED.message)
+            assert actor is not None
+            actor.handle(TURN_ENDED)
             return
         envelope = self.mail[name].popleft()
-        if component is not None:
+        if actor is not None:
             self.turns.add(name)
-            component.on_receive(envelope)
+            actor.handle(envelope)
         elif name == "executor":
             self._execute(envelope.message)
         elif name == "supervisor":
@@ -206,13 +216,13 @@ class ModelWorld(Stage):
         """A component starts."""
         self.incarnations[name] += 1
         self.mail[name] = deque([Envelope(messages.Boot())])
-        self.living[name] = CAST[name](self.surroundings, self.incarnations[name])
+        self.living[name] = self.make(CAST[name], incarnation=self.incarnations[name]).actor
 
     def crash(self, name: str) -> None:
         """A component dies in the middle of whatever it does; its mail is lost."""
         order = messages.CrashComponent(component=name)
         if name in self.living:
-            self.living[name].on_receive(Envelope(order))
+            self.living[name].handle(Envelope(order))
 
     def _burn_out(self) -> None:
         assert self.fuse is not None

@@ -13,7 +13,7 @@ from ganger.actors.config.config_store import ConfigStore
 from ganger.storage import config_files, settings
 from ganger.storage.rules import RULES_MAX, parse_rule, to_raw
 from ganger.transport import messages
-from ganger.transport.addresses import Envelope
+from ganger.transport.envelopes import Envelope
 
 RULE = {"uuid": "aaaaaaaa-0000-4000-8000-000000000000", "watermark": 1, "action": "PAUSE"}
 
@@ -62,8 +62,7 @@ def test_what_is_not_configured_has_its_default(stage: Stage, data: bytes) -> No
 
 
 def test_it_tells_without_being_asked_when_it_starts(stage: Stage) -> None:
-    component = ConfigStore(stage.surroundings, 1)
-    component.on_receive(Envelope(messages.Boot()))
+    stage.make(ConfigStore, incarnation=1).actor.handle(Envelope(messages.Boot()))
     assert [type(message) for _, message in stage.told] == [
         messages.RulesChanged,
         messages.LimitsChanged,
@@ -73,8 +72,7 @@ def test_it_tells_without_being_asked_when_it_starts(stage: Stage) -> None:
 
 def test_a_broken_configuration_is_no_configuration(stage: Stage) -> None:
     stage.places.config.write_bytes(b'{"cluster": {"max_running_jobs": 0}}')
-    component = ConfigStore(stage.surroundings, 1)
-    component.on_receive(Envelope(messages.Boot()))
+    stage.make(ConfigStore, incarnation=1).actor.handle(Envelope(messages.Boot()))
     failed = stage.take_one(messages.ComponentFailed, to="supervisor")
     assert failed.text == (
         f"{stage.places.config}: cluster.max_running_jobs: expected a positive integer, got 0"

@@ -15,7 +15,7 @@ from ganger.actors.doors import wire_listener
 from ganger.actors.doors.wire_listener import WireListener
 from ganger.storage import settings
 from ganger.transport import frames, messages
-from ganger.transport.addresses import Envelope
+from ganger.transport.envelopes import Envelope
 from ganger.transport.zmq.peers import Credentials, Incoming
 from ganger.transport.zmq.router import Sent
 
@@ -77,9 +77,9 @@ class KeepingStage(Stage):
         super().__init__(*given)
         self.busy_with: list[Envelope] = []
 
-    def tell(self, name: str, envelope: Envelope) -> bool:
+    def tell(self, name: str, envelope: Envelope) -> None:
         self.busy_with.append(envelope)
-        return super().tell(name, envelope)
+        super().tell(name, envelope)
 
 
 class ListenerStage:

@@ -17,7 +17,7 @@ from ganger.actors.execution.watching import Phase
 from ganger.actors.processes import control_groups, fork_protocol
 from ganger.storage import lock_files, process_identity, settings
 from ganger.transport import messages
-from ganger.transport.addresses import Envelope
+from ganger.transport.envelopes import Envelope
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,22 +27,30 @@ JOB = 22
 DEAD = process_identity.ProcessIdentity(1, 0, "anotherboot")
 
 
-class Address:
-    def __init__(self, name: str, told: list[tuple[str, Any]]) -> None:
-        self._name = name
-        self._told = told
+class FakeRuntime:
+    """Notes what the executor tells, and lets an alarm ring at once if ``rings``."""
 
-    def notify(self, message: Any) -> None:
-        self._told.append((self._name, message))
+    def __init__(self, told: list[tuple[str, Any]]) -> None:
+        self.told = told
+        self.rings = False
+        self.host = types.SimpleNamespace(descriptors_before=None)
+        self.watch = self.forget = mock.Mock()
 
-    def tell(self, envelope: Any) -> None:
-        self._told.append((self._name, envelope.message))
+    def tell(self, to: Any, message: Any) -> None:
+        self.told.append((to.name, message))
+
+    def forward(self, to: Any, envelope: Any) -> None:
+        self.tell(to, envelope.message)
+
+    def later(self, seconds: float, message: Any) -> None:
+        if self.rings:
+            assert seconds in {settings.DISK_RETRY_SECONDS, settings.STATUS_SECONDS}
+            self.told.append(("executor", message))
 
 
 class WatchedExecutor(executor.Executor):
     """An executor whose mailbox and fork servers are not there."""
 
-    mailbox = mock.Mock()
     log = mock.Mock()
 
     def __init__(self, folder: Path) -> None:
@@ -55,14 +63,11 @@ class WatchedExecutor(executor.Executor):
         self._places = types.SimpleNamespace(
             lock_files=folder, former_lock_files=folder / "former", dry_runs=folder
         )
-        self.surroundings = types.SimpleNamespace(descriptors_before=None)  # type: ignore[assignment]
+        self.runtime: Any = FakeRuntime(self.told)
 
     @property
     def places(self) -> Any:
         return self._places
-
-    def address(self, name: str) -> Any:
-        return Address(name, self.told)
 
 
 @pytest.fixture
@@ -221,7 +226,7 @@ def test_an_end_is_told_though_nobody_says_how(
 ) -> None:
     confirmed(subject, process)
     due: list[Any] = []
-    monkeypatch.setattr(subject, "_later", lambda _, message: due.append(message))
+    monkeypatch.setattr(subject.runtime, "later", lambda _, message: due.append(message))
     process.end()
     subject._take_end(subject._children[JOB])
     assert exits(subject) == []
@@ -273,22 +278,16 @@ def test_the_lock_manager_hears_nothing_of_a_process_that_never_asked_for_locks(
 # When no descriptors are left.
 
 
-class Later:
-    """Stands for the timers: what is to be done later, and when."""
-
-    def __init__(self, seconds: float, function: Any) -> None:
-        assert seconds in {settings.DISK_RETRY_SECONDS, settings.STATUS_SECONDS}
-        self.start = function
-
-
 def refuse(*_: object, **__: object) -> Any:
     raise OSError(errno.EMFILE, "Too many open files")
 
 
 @pytest.fixture(name="exhausted")
-def without_descriptors(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    """Timers run out at once; whoever wants a descriptor of a process is refused."""
-    monkeypatch.setattr("ganger.actors.execution.executor.threading.Timer", Later)
+def without_descriptors(
+    subject: WatchedExecutor, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[pytest.MonkeyPatch]:
+    """Alarms ring at once; every request for a descriptor of a process is refused."""
+    subject.runtime.rings = True
     with monkeypatch.context() as patch:
         patch.setattr(os, "pidfd_open", refuse)
         yield patch

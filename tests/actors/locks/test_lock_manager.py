@@ -13,7 +13,7 @@ from ganger.actors.locks.lock_manager import LockManager
 from ganger.storage import lock_files, process_identity
 from ganger.storage.locks import LocksFile, Owner, decode_locks
 from ganger.transport import messages
-from ganger.transport.addresses import Envelope
+from ganger.transport.envelopes import Envelope
 from ganger.transport.messages import LocksGranted, LocksPending, RequestLocks
 
 NODE_A, NODE_B = "node/a", "node/b"
@@ -256,8 +256,7 @@ def test_a_torn_file_is_started_afresh_when_nobody_lives(locks: Locks) -> None:
 def test_a_torn_file_is_not_passed_over_while_a_job_lives(locks: Locks) -> None:
     locks.owner(1)
     locks.stage.places.locks.write_bytes(b"torn")
-    component = LockManager(locks.stage.surroundings, 2)
-    component.on_receive(Envelope(messages.Boot()))
+    locks.stage.make(LockManager, incarnation=2).actor.handle(Envelope(messages.Boot()))
     failed = locks.stage.take_one(messages.ComponentFailed, to="supervisor")
     assert failed.text.startswith("locks.data is not readable: ")
     assert locks.stage.places.locks.read_bytes() == b"torn"

@@ -37,7 +37,7 @@ class ReaderStage:
 
     @property
     def patience(self) -> float | None:
-        return self.actor.component.mailbox.patience_seconds
+        return self.actor.component.runtime.patience_seconds
 
 
 @pytest.fixture

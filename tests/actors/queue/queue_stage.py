@@ -15,7 +15,7 @@ from ganger.actors.queue.job_queue import JobQueue
 from ganger.storage import jobs, lock_files
 from ganger.storage.jobs import JobStatus
 from ganger.transport import messages
-from ganger.transport.addresses import Envelope
+from ganger.transport.envelopes import Envelope
 from ganger.transport.messages import JobSpec, SubmitJobs
 
 SUCCESS = JobStatus.SUCCESS
@@ -82,7 +82,7 @@ class Queue:
 
     def rest(self) -> None:
         """Nothing comes for so long that every file is written, unless the disk refuses."""
-        while self.actor.component.mailbox.patience_seconds is not None:
+        while self.actor.component.runtime.patience_seconds is not None:
             self.actor.be_quiet()
 
     def greet(self, job_id: int) -> str:

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from tests.actors.operations.unlock import PIN, OpUnlock
 from tests.actors.queue.queue_stage import ENDED, Queue, refuse, spec
-from tests.actors.runtime.stage import Stage, Staged, Timer
+from tests.actors.runtime.stage import Stage, Timer
 from tests.actors.scheduling.schedules import schedule, verdict
 
 from ganger.actors.queue import recovery
@@ -208,9 +208,10 @@ def written(serial: int, status: JobStatus, *, livelock: str) -> bytes:
 def test_word_of_an_earlier_incarnation_does_not_restart_the_present_one(
     stage: Stage, timers: list[Timer]
 ) -> None:
-    supervisor = Staged(Supervisor(stage.surroundings, Ending(), lambda: None), stage)
+    supervisor = stage.make(Supervisor, Ending(), lambda: None, incarnation=0)
     subject = supervisor.component
-    subject._is_booted = subject._is_up = True
+    supervisor.begin()
+    subject._is_up = True
     subject._incarnations["scheduler"] = 2
     late = messages.ComponentFailed(component="scheduler", incarnation=1, text="it failed")
     supervisor.notify(late)

@@ -165,14 +165,14 @@ def test_the_files_of_pending_jobs_follow_some_at_a_time_when_nothing_else_comes
     once = settings.FILES_AT_ONCE
     last = 2 * once + 1
     queue.submitted(*[spec()] * last)
-    mailbox = queue.actor.component.mailbox
+    runtime = queue.actor.component.runtime
     # The newest go first: the oldest may start soon, and are written then.
     for written in (0, once, 2 * once):
         assert file_numbers(queue) == list(range(last - written + 1, last + 1))
-        assert mailbox.patience_seconds == settings.FILES_REST_SECONDS
+        assert runtime.patience_seconds == settings.FILES_REST_SECONDS
         queue.actor.be_quiet()
     assert file_numbers(queue) == list(range(1, last + 1))
-    assert mailbox.patience_seconds is None
+    assert runtime.patience_seconds is None
     assert queue.file_of("serial") == f"{last}\n"
 
 
@@ -196,15 +196,15 @@ def test_a_queue_that_is_never_quiet_writes_files_too(
     queue.submitted(*[spec()] * 20)
     assert len(file_numbers(queue)) == once
     # There are still too many: it goes on as soon as nothing waits.
-    mailbox = queue.actor.component.mailbox
-    assert mailbox.patience_seconds == 0
+    runtime = queue.actor.component.runtime
+    assert runtime.patience_seconds == 0
     queue.submitted(spec())
     assert len(file_numbers(queue)) == 2 * once
     # What comes is not kept waiting.
-    mailbox.put(None)
+    queue.stage.dispatcher.has_work = True
     queue.actor.component.quiet()
     assert len(file_numbers(queue)) == 2 * once + 1
-    mailbox.drain()
+    queue.stage.dispatcher.has_work = False
     queue.rest()
     assert file_numbers(queue) == list(range(1, 5 + 20 + 2))
 
@@ -216,9 +216,9 @@ def test_a_journal_that_grows_on_and_on_has_files_written_whatever_waits(
     monkeypatch.setattr(settings, "JOURNAL_SEGMENT_BYTES", 1_000)
     monkeypatch.setattr(settings, "JOURNAL_SEGMENTS_FACTOR_MAX", 2)
     monkeypatch.setattr(settings, "FILES_SLICE_SECONDS", 60.0)
-    queue.actor.component.mailbox.put(None)
+    queue.stage.dispatcher.has_work = True
     queue.actor.end_turn()
-    queue.actor.component.mailbox.drain()
+    queue.stage.dispatcher.has_work = False
     assert file_numbers(queue) == list(range(1, 21))
 
 
@@ -228,10 +228,9 @@ def test_files_wait_for_the_disk_and_not_for_ever(
     queue.submitted(spec(), spec())
     full = errors.StorageError("job-2: no space left")
     with monkeypatch.context() as patch:
-        patch.setattr("threading.Timer", mock.Mock())
         patch.setattr(queue.actor.component._ledger.directory, "write", mock.Mock(side_effect=full))
         queue.actor.be_quiet()
-        assert queue.actor.component.mailbox.patience_seconds is None
+        assert queue.actor.component.runtime.patience_seconds is None
         assert queue.submit(spec()).refusal[0] == "ReadOnlyError"
     queue.actor.notify(messages.DiskRetried())
     queue.actor.end_turn()

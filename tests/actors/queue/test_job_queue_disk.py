@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -361,29 +360,22 @@ def test_a_whole_job_is_never_shown_ahead_of_the_listing(
 def test_a_file_system_that_cannot_be_flushed_is_tried_less_and_less_often(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    waits: list[float] = []
-
-    class Noted(Timer):
-        def __init__(self, seconds: float, function: Callable[[], None]) -> None:
-            waits.append(seconds / settings.DISK_RETRY_SECONDS)
-            super().__init__(seconds, function)
-
     def fail(path: Path, _: int | None = None) -> None:
         raise errors.StorageError(f"{path}: no")
 
-    monkeypatch.setattr("threading.Timer", Noted)
     with monkeypatch.context() as patch:
         patch.setattr("ganger.storage.queue_files.journal.flush_file_system", fail)
         queue.actor.component._ledger.retry()
         queue.actor.end_turn()
         for _ in range(5):
             queue.actor.notify(messages.DiskRetried())
+    waits = [timer.seconds / settings.DISK_RETRY_SECONDS for timer in Timer.made]
     assert waits == [1, 2, 4, 8, 8, 8]
     queue.actor.notify(messages.DiskRetried())
     queue.actor.end_turn()
     refuse(monkeypatch, "fdatasync")
     queue.submit(spec())
-    assert waits[6:] == [1]
+    assert [timer.seconds for timer in Timer.made[6:]] == [settings.DISK_RETRY_SECONDS]
 
 
 def test_nothing_is_archived_while_the_disk_refuses(
@@ -425,7 +417,6 @@ def test_a_pending_job_that_cannot_be_read_for_a_moment_waits_for_the_disk(
         queue.choose(*(() if doomed else (1,)), **choice)
 
     with monkeypatch.context() as patch:
-        patch.setattr("threading.Timer", Timer)
         full = errors.StorageError("job-1: Too many open files")
         patch.setattr(queue.actor.component._ledger.directory, "read", mock.Mock(side_effect=full))
         choose()
@@ -448,7 +439,6 @@ def test_a_pending_job_that_cannot_be_read_again_either_is_damaged(
 ) -> None:
     queue.submitted(spec())
     queue.rest()
-    monkeypatch.setattr("threading.Timer", Timer)
     gone = errors.StorageError("job-1: Input/output error")
     monkeypatch.setattr(
         queue.actor.component._ledger.directory, "read", mock.Mock(side_effect=gone)

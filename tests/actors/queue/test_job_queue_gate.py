@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.actors.queue.queue_stage import Queue, spec
-from tests.actors.runtime.stage import Asker, Staged
+from tests.actors.runtime.stage import Asker
 
 from ganger.actors.queue.job_queue import JobQueue
 from ganger.storage.jobs import JobStatus
@@ -128,7 +128,7 @@ def test_no_opcode_begins_before_a_new_queue_knows_the_rules(queue: Queue) -> No
     queue.submitted(spec())
     queue.start(1)
     queue.actor.close()
-    queue.actor = Staged(JobQueue(queue.stage.surroundings, 2), queue.stage)
+    queue.actor = queue.stage.make(JobQueue, incarnation=2)
     queue.actor.notify(messages.Boot())
     queue.actor.end_turn()
     asker = begin(queue, 1, 10, RUNNING, chain=6)

@@ -7,7 +7,6 @@ from unittest import mock
 
 import pytest
 from tests.actors.queue.queue_stage import DELAY, Queue, spec
-from tests.actors.runtime.stage import Staged
 
 from ganger.actors.queue.job_queue import JobQueue
 from ganger.storage import errors, settings
@@ -173,7 +172,7 @@ def test_of_changes_that_overlap_the_newest_is_in_force_last(queue: Queue) -> No
 
 def test_a_new_queue_lets_nobody_in_before_it_knows_the_rules(queue: Queue) -> None:
     queue.actor.close()
-    queue.actor = Staged(JobQueue(queue.stage.surroundings, 2), queue.stage)
+    queue.actor = queue.stage.make(JobQueue, incarnation=2)
     queue.actor.notify(messages.Boot())
     queue.stage.take_one(messages.ReportChain, to="filter_evaluator")
     asker = queue.submit(spec())

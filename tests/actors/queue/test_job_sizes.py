@@ -23,7 +23,7 @@ from ganger.storage.locks import Owner
 from ganger.storage.opcodes import Opcode, OperationContext, catalogue
 from ganger.storage.queue_files import job_files, spool
 from ganger.transport import frames, messages
-from ganger.transport.addresses import Envelope
+from ganger.transport.envelopes import Envelope
 from ganger.transport.messages import JobSpec, SubmitJobs
 
 SUCCESS, ERROR, QUEUED = JobStatus.SUCCESS, JobStatus.ERROR, JobStatus.QUEUED

@@ -10,7 +10,7 @@ from ganger.actors.queue.subscriptions import Watch, WatchList
 from ganger.storage import errors, settings
 from ganger.storage.jobs import JobStatus, LogEntry
 from ganger.transport import messages
-from ganger.transport.addresses import Envelope
+from ganger.transport.envelopes import Envelope
 
 ENTRY: LogEntry = (1, (5, 6), "stdout", "x")
 

@@ -9,10 +9,12 @@ import pytest
 from tests.actors.runtime.stage import Stage, Staged, Timer
 
 from ganger.actors.rules.filter_evaluator import FilterEvaluator
+from ganger.actors.runtime.actor import ComponentActor
+from ganger.actors.runtime.dispatcher import Alarm
 from ganger.storage import jobs, settings
 from ganger.storage.rules import FilterRule, parse_rule
 from ganger.transport import messages
-from ganger.transport.addresses import Envelope
+from ganger.transport.envelopes import Envelope
 from ganger.transport.messages import JobsArrived, JobToJudge, JobVerdict, PendingJob, RulesChanged
 
 UUID = "aaaaaaaa-0000-4000-8000-000000000000"
@@ -53,15 +55,15 @@ def obey(stage: Stage, *rules: FilterRule) -> tuple[Staged[FilterEvaluator], int
 
 
 def test_a_new_evaluator_asks_for_the_rules_and_then_for_the_queue(stage: Stage) -> None:
-    component = FilterEvaluator(stage.surroundings, 1)
-    component.on_receive(Envelope(messages.Boot()))
+    actor = stage.make(FilterEvaluator).actor
+    actor.handle(Envelope(messages.Boot()))
     stage.take_one(messages.ReportConfiguration, to="config_store")
     assert stage.take(messages.ReportAllJobs) == []
-    component.on_receive(Envelope(RulesChanged(rules=[], serial=1)))
+    actor.handle(Envelope(RulesChanged(rules=[], serial=1)))
     stage.take_one(messages.ReportAllJobs, to="job_queue")
-    component.on_receive(Envelope(RulesChanged(rules=[], serial=2)))
+    actor.handle(Envelope(RulesChanged(rules=[], serial=2)))
     assert stage.take(messages.ReportAllJobs) == []
-    component.on_stop()
+    actor.on_stop()
 
 
 def test_without_rules_every_job_may_start(stage: Stage) -> None:
@@ -217,32 +219,33 @@ def test_a_page_that_was_asked_for_under_older_rules_leads_to_nothing(stage: Sta
 
 
 class WindowClock:
-    """The wall clock and the timers of the evaluator."""
+    """The wall clock and the alarms of the evaluator."""
 
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+    def __init__(self, stage: Stage, patch: pytest.MonkeyPatch) -> None:
         self.now = 1_000.0
-        self.waits: list[float] = []
-        self.canceled = 0
-        self.run_out: Any = None
+        self.alarms: list[Alarm] = []
         patch.setattr("ganger.actors.rules.filter_evaluator.time.time", lambda: self.now)
-        patch.setattr("ganger.actors.rules.filter_evaluator.threading.Timer", self.timer)
+        later = stage.dispatcher.later
 
-    def timer(self, seconds: float, function: Any) -> Timer:
-        self.waits.append(seconds)
-        self.run_out = function
-        clock = self
+        def note(seconds: float, actor: ComponentActor, message: messages.Message) -> Alarm:
+            self.alarms.append(later(seconds, actor, message))
+            return self.alarms[-1]
 
-        class Kept(Timer):
-            def cancel(self) -> None:
-                clock.canceled += 1
+        patch.setattr(stage.dispatcher, "later", note)
 
-        return Kept(seconds, function)
+    @property
+    def waits(self) -> list[float]:
+        return [alarm.due for alarm in self.alarms]
+
+    @property
+    def canceled(self) -> int:
+        return sum(alarm.is_canceled for alarm in self.alarms)
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> WindowClock:
-    monkeypatch.setattr(Timer, "made", [], raising=False)
-    return WindowClock(monkeypatch)
+def clock(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> WindowClock:
+    Timer.made.clear()
+    return WindowClock(stage, monkeypatch)
 
 
 def test_without_windows_nobody_looks_at_the_clock(stage: Stage, clock: WindowClock) -> None:
@@ -256,7 +259,7 @@ def test_a_rule_begins_and_ends_with_its_window(stage: Stage, clock: WindowClock
     for now, action in ((1_010.0, "PAUSE"), (1_020.0, "ACCEPT")):
         assert clock.waits[-1] == 10.0
         clock.now = now
-        clock.run_out()
+        Timer.made[-1].run_out()
         stage.take_one(messages.WindowDue, to="filter_evaluator")
         evaluator.notify(messages.WindowDue())
         chains.append(stage.take_one(messages.RuleChainChanged, to="scheduler").chain)
@@ -288,9 +291,7 @@ def test_a_window_that_opens_may_reject_what_is_in_the_queue(
     assert stage.take_one(messages.SweepJobs, to="job_queue").after == 0
 
 
-def test_new_rules_and_the_end_stop_the_timer(stage: Stage, clock: WindowClock) -> None:
+def test_new_rules_cancel_the_alarm(stage: Stage, clock: WindowClock) -> None:
     evaluator, _ = obey(stage, rule(valid_from=1_010.0))
     evaluator.notify(RulesChanged(rules=[rule(valid_from=1_020.0)]))
     assert (clock.canceled, clock.waits) == (1, [10.0, 20.0])
-    evaluator.close()
-    assert clock.canceled == 2

@@ -9,17 +9,22 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from ganger.actors.queue.job_queue import JobQueue
-from ganger.actors.runtime import component
-from ganger.actors.runtime.component import Component, Surroundings
+from ganger.actors.runtime import actor
+from ganger.actors.runtime.actor import ComponentActor
+from ganger.actors.runtime.component import Component
+from ganger.actors.runtime.directory import Directory
+from ganger.actors.runtime.dispatcher import Alarm, Dispatcher
+from ganger.actors.runtime.host import Host
+from ganger.actors.runtime.mailbox import Mailbox
 from ganger.actors.scheduling.scheduler import Scheduler
 from ganger.actors.supervision import logs
 from ganger.storage import lock_files, settings
 from ganger.storage.settings import Places
 from ganger.transport import messages
-from ganger.transport.addresses import Directory, Envelope
+from ganger.transport.envelopes import Envelope
 from ganger.transport.messages import Message
 
 MessageT = TypeVar("MessageT", bound=Message)
@@ -57,6 +62,41 @@ class Asker:
         return failure.error, failure.text
 
 
+class StageDispatcher(Dispatcher):
+    """Runs nothing by itself: the test hands out messages, and lets alarms ring."""
+
+    def __init__(self, stage: Stage) -> None:
+        super().__init__("stage")
+        self.stage = stage
+        self.has_work = False
+        """What components hear when they ask whether something waits."""
+
+    def make_mailbox(self, _actor: ComponentActor) -> Mailbox:
+        return Mailbox(lambda: None)
+
+    def add(self, actor: ComponentActor) -> None:
+        """Nothing to do."""
+
+    def remove(self, actor: ComponentActor) -> None:
+        """Nothing to do."""
+
+    def watch(self, descriptor: int, actor: ComponentActor) -> None:
+        """Nothing to do."""
+
+    def forget(self, descriptor: int) -> None:
+        """Nothing to do."""
+
+    def has_news(self, _actor: ComponentActor) -> bool:
+        return self.has_work
+
+    def later(self, seconds: float, actor: ComponentActor, message: Message) -> Alarm:
+        Timer(seconds, lambda: self.stage.tell(actor.name, Envelope(message)))
+        return Alarm(seconds, actor, message)
+
+    def aside(self, _name: str, work: Callable[[], None]) -> None:
+        Timer(0.0, work)
+
+
 class Stage(Directory):
     """The other components, as far as the actor on the stage can see."""
 
@@ -68,20 +108,27 @@ class Stage(Directory):
             directory.mkdir(parents=True, exist_ok=True)
         self.daemon_lock = lock_files.create(self.places.lock_files, "ganger-daemon_1")
         self.log_stream = io.StringIO()
-        self.surroundings = Surroundings(
+        self.dispatcher = StageDispatcher(self)
+        self.host = Host(
             directory=self,
             places=self.places,
             log=logs.to_file(self.log_stream),
             daemon_lock=self.daemon_lock,
         )
 
-    def tell(self, name: str, envelope: Envelope) -> bool:
+    def tell(self, name: str, envelope: Envelope) -> None:
         self.told.append((name, envelope.message))
-        return True
+
+    def make(
+        self, component: type[ComponentT], *arguments: Any, incarnation: int = 1
+    ) -> Staged[ComponentT]:
+        """An actor that has heard nothing yet."""
+        actor = ComponentActor(component, self.host, incarnation, self.dispatcher, *arguments)
+        return Staged(actor, component, self)
 
     def start(self, component: type[ComponentT], incarnation: int = 1) -> Staged[ComponentT]:
         """An actor that has built its state; what it told meanwhile is forgotten."""
-        staged = Staged(component(self.surroundings, incarnation), self)
+        staged = self.make(component, incarnation=incarnation)
         staged.say(messages.Boot())
         if component is JobQueue:
             # It lets nobody in before it knows the filter rules: there are none.
@@ -114,9 +161,14 @@ class Stage(Directory):
 class Staged(Generic[ComponentT]):
     """The actor on the stage."""
 
-    def __init__(self, component: ComponentT, stage: Stage) -> None:
-        self.component = component
+    def __init__(self, actor: ComponentActor, _kind: type[ComponentT], stage: Stage) -> None:
+        self.actor = actor
+        self.component: ComponentT = actor.component  # type: ignore[assignment]
         self._stage = stage
+
+    def begin(self) -> None:
+        """Let it be as if it had built its state."""
+        self.actor._is_booted = True
 
     def say(self, message: Message, *, number: int = 0, peer: bytes = b"") -> Asker:
         """Let it handle a message; the turn goes on."""
@@ -130,11 +182,11 @@ class Staged(Generic[ComponentT]):
             self.handle(Envelope(message))
 
     def end_turn(self) -> None:
-        self.handle(component._TURN_ENDED.message)
+        self.handle(actor.TURN_ENDED)
 
     def be_quiet(self) -> None:
         """Nothing comes for as long as the actor's patience."""
-        self.handle(component._QUIET.message)
+        self.handle(actor.QUIET)
         self.end_turn()
 
     def ask(self, message: Message) -> Asker:
@@ -144,24 +196,21 @@ class Staged(Generic[ComponentT]):
         return asker
 
     def handle(self, message: object) -> None:
-        self.component.on_receive(message)
+        self.actor.handle(message)
         failed = self._stage.take(messages.ComponentFailed)
         assert not failed, f"{failed[0].text}\n{self._stage.log_stream.getvalue()}"
 
     def close(self) -> None:
         """End it as a crash of the daemon does not: in order."""
-        self.component.on_stop()
+        self.actor.on_stop()
 
 
 class Timer:
-    """Stands for a timer: runs out when the test says so."""
+    """An alarm, or work of another thread: runs when the test says so."""
 
-    made: list[Timer]
+    made: ClassVar[list[Timer]] = []
 
-    def __init__(self, _seconds: float, function: Callable[[], None]) -> None:
+    def __init__(self, seconds: float, function: Callable[[], None]) -> None:
+        self.seconds = seconds
         self.run_out = function
-        self.daemon = False
         Timer.made.append(self)
-
-    def start(self) -> None:
-        assert self.daemon

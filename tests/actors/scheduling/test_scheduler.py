@@ -11,7 +11,7 @@ from ganger.actors.scheduling.scheduler import Scheduler
 from ganger.storage import settings
 from ganger.storage.jobs import JobStatus
 from ganger.transport import messages
-from ganger.transport.addresses import Envelope
+from ganger.transport.envelopes import Envelope
 from ganger.transport.messages import JobsChosen, JobsFinished, JobsJudged, JobVerdict, PendingJob
 
 SUCCESS, ERROR, CANCELED = JobStatus.SUCCESS, JobStatus.ERROR, JobStatus.CANCELED
@@ -34,8 +34,7 @@ def start(stage: Stage) -> Staged[Scheduler]:
 
 
 def test_a_new_scheduler_asks_for_everything(stage: Stage) -> None:
-    component = Scheduler(stage.surroundings, 1)
-    component.on_receive(Envelope(messages.Boot()))
+    stage.make(Scheduler, incarnation=1).actor.handle(Envelope(messages.Boot()))
     stage.take_one(messages.ReportConfiguration, to="config_store")
     stage.take_one(messages.ReportAllJobs, to="job_queue")
 

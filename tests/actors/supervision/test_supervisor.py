@@ -5,18 +5,16 @@ from __future__ import annotations
 import errno
 
 import pytest
-from tests.actors.runtime.stage import Stage, Staged, Timer
+from tests.actors.runtime.stage import Stage, Timer
 
+from ganger.actors.runtime.component import Component
+from ganger.actors.runtime.host import Host
 from ganger.actors.scheduling.scheduler import Scheduler
-from ganger.actors.supervision.placement import COMPONENTS
+from ganger.actors.supervision.placement import COMPONENTS, PLACEMENT
 from ganger.actors.supervision.supervisor import Ending, Supervisor
 from ganger.storage import errors
 from ganger.transport import messages
-from ganger.transport.addresses import Envelope
-
-
-class Started:
-    """Stands for a component's reference."""
+from ganger.transport.envelopes import Envelope
 
 
 def test_a_component_is_started_again_when_there_are_descriptors_for_it(
@@ -25,15 +23,16 @@ def test_a_component_is_started_again_when_there_are_descriptors_for_it(
     entered: list[str] = []
     refusals = [None, OSError(errno.EMFILE, "Too many open files"), RuntimeError("no thread"), None]
 
-    def start(_surroundings: object, _incarnation: int) -> Started:
+    def start(_host: Host, component: type[Component], dispatcher: str, _: int) -> None:
+        assert dispatcher == PLACEMENT[component.name]
         if (error := refusals.pop(0)) is not None:
             raise error
-        return Started()
+        entered.append(component.name)
 
-    monkeypatch.setattr(Scheduler, "start", start)
-    monkeypatch.setattr(Stage, "enter", lambda _, name, __: entered.append(name), raising=False)
-    supervisor = Staged(Supervisor(stage.surroundings, Ending(), lambda: None), stage)
-    supervisor.component._is_booted = supervisor.component._is_up = True
+    monkeypatch.setattr(Host, "start", start)
+    supervisor = stage.make(Supervisor, Ending(), lambda: None, incarnation=0)
+    supervisor.begin()
+    supervisor.component._is_up = True
     supervisor.component._start(Scheduler)
     assert entered == ["scheduler"]
     failed = messages.ComponentFailed(component="scheduler", incarnation=1, text="it failed")
@@ -56,10 +55,9 @@ def test_a_daemon_that_cannot_tell_where_it_is_says_what_the_disk_refuses(
         raise errors.StorageError("/data/daemon.json: Input/output error")
 
     ending = Ending()
-    supervisor = Staged(Supervisor(stage.surroundings, ending, refuse), stage)
-    monkeypatch.setattr(supervisor.component, "stop", lambda: None)
+    supervisor = stage.make(Supervisor, ending, refuse, incarnation=0)
     monkeypatch.setattr(supervisor.component, "_stop_component", lambda _: None)
-    supervisor.component._is_booted = True
+    supervisor.begin()
     for component in COMPONENTS:
         supervisor.component._incarnations[component.name] = 1
         ready = messages.ComponentReady(component=component.name, incarnation=1)
@@ -75,11 +73,12 @@ def test_a_supervisor_that_fails_says_of_what(stage: Stage) -> None:
     def fail() -> None:
         raise ZeroDivisionError("the number")
 
-    component = Supervisor(stage.surroundings, ending, fail)
-    component._is_booted = True
+    supervisor = stage.make(Supervisor, ending, fail, incarnation=0)
+    supervisor.begin()
+    component = supervisor.component
     for each in COMPONENTS:
         component._incarnations[each.name] = 1
         ready = messages.ComponentReady(component=each.name, incarnation=1)
-        component.on_receive(Envelope(ready))
+        supervisor.actor.handle(Envelope(ready))
     assert ending.error is not None
     assert ending.error.text == "the supervisor itself failed: the number"

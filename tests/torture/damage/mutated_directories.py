@@ -51,7 +51,7 @@ def run_mutated_directories(count: int, seed: int, folder: Path) -> Tally:
         mock.patch("threading.Timer", Timer),
         mock.patch.object(settings, "TEMPORARY_REST_SECONDS", 0.0),
     ):
-        Timer.made = []
+        Timer.made.clear()
         healthy = make_healthy(folder / "healthy")
         for case in range(count):
             _run_case(tally, seed, case, folder, healthy)
@@ -211,7 +211,7 @@ def _boot(
     stage: Stage, component: type[ComponentT]
 ) -> tuple[Staged[ComponentT], messages.Failure | None]:
     """A component on the stage, and why it does not start, if so."""
-    actor = Staged(component(stage.surroundings, 1), stage)
+    actor = stage.make(component, incarnation=1)
     answers = actor.say(messages.Boot()).answers
     if not answers:
         actor.end_turn()

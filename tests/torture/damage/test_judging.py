@@ -16,9 +16,8 @@ from ganger.storage import settings
 
 @pytest.fixture
 def healthy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[int, KnownJob]:
-    monkeypatch.setattr("threading.Timer", Timer)
     monkeypatch.setattr(settings, "TEMPORARY_REST_SECONDS", 0.0)
-    monkeypatch.setattr(Timer, "made", [], raising=False)
+    Timer.made.clear()
     return make_healthy(tmp_path / "healthy")
 
 

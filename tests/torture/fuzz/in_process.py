@@ -26,7 +26,7 @@ from ganger.actors.locks.lock_manager import LockManager
 from ganger.actors.queue.job_queue import JobQueue
 from ganger.storage import errors
 from ganger.transport import frames, messages
-from ganger.transport.addresses import Envelope
+from ganger.transport.envelopes import Envelope
 from ganger.transport.messages import JobSpec
 from ganger.transport.zmq.peers import Credentials, Incoming
 from ganger.transport.zmq.router import Sent
@@ -54,8 +54,7 @@ def fuzz_doors(count: int, seed: int, folder: Path) -> Iterator[str]:
 
 def _fuzz_round(numbers: range, seed: int, folder: Path) -> Iterator[str]:
     with ExitStack() as stack:
-        stack.enter_context(mock.patch("threading.Timer", Timer))
-        Timer.made = []
+        Timer.made.clear()
         door = FuzzedListener(folder / "door")
         stack.callback(door.close)
         writers = _Writers(folder)
@@ -187,9 +186,9 @@ class _Passing(Stage):
         super().__init__(root)
         self.passed: list[tuple[str, Envelope]] = []
 
-    def tell(self, name: str, envelope: Envelope) -> bool:
+    def tell(self, name: str, envelope: Envelope) -> None:
         self.passed.append((name, envelope))
-        return super().tell(name, envelope)
+        super().tell(name, envelope)
 
 
 class _Writers:

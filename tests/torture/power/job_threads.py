@@ -23,7 +23,7 @@ from ganger.storage.locks import Owner
 from ganger.storage.opcodes import OperationContext
 from ganger.storage.opcodes.catalogue import OpExec
 from ganger.transport import messages
-from ganger.transport.addresses import Envelope
+from ganger.transport.envelopes import Envelope
 from ganger.transport.messages import Message
 
 BATON_SECONDS = 60

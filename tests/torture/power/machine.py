@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.actors.runtime.stage import Stage, Staged
+from tests.actors.runtime.stage import Stage, Staged, StageDispatcher
 from tests.torture.power import promises
 from tests.torture.power.job_threads import JobThread, KilledError, MachineClock
 from tests.torture.power.promises import Event, Found
@@ -25,7 +25,8 @@ from ganger.actors.job.daemon_link import Received
 from ganger.actors.locks.lock_manager import LockManager
 from ganger.actors.queue.job_queue import JobQueue
 from ganger.actors.queue.job_table import Phase
-from ganger.actors.runtime.component import Surroundings
+from ganger.actors.runtime.directory import Directory
+from ganger.actors.runtime.host import Host
 from ganger.actors.supervision import logs
 from ganger.storage import config_files, documents, errors, jobs, keys, lock_files, settings
 from ganger.storage.locks import Owner
@@ -33,8 +34,8 @@ from ganger.storage.process_identity import ProcessIdentity
 from ganger.storage.queue_files import job_files, output_files, spool
 from ganger.storage.settings import Places
 from ganger.transport import messages
-from ganger.transport.addresses import Directory, Envelope
 from ganger.transport.client.output_reading import OutputReading
+from ganger.transport.envelopes import Envelope
 from ganger.transport.messages import JobSpec, Message
 
 _REFUSED = os.strerror(errno.EIO)
@@ -68,7 +69,8 @@ class _Told(Stage):
         """A new daemon, with a lock file of its own."""
         stem = f"ganger-daemon_{int(self._machine.clock.read())}"
         self.daemon_lock = lock_files.create(self.places.lock_files, stem)
-        self.surroundings = Surroundings(
+        self.dispatcher = StageDispatcher(self)
+        self.host = Host(
             directory=self,
             places=self.places,
             log=logs.to_file(self.log_stream),
@@ -80,12 +82,12 @@ class _Told(Stage):
         if hasattr(self, "daemon_lock"):
             self.daemon_lock.remove()
 
-    def tell(self, name: str, envelope: Envelope) -> bool:
+    def tell(self, name: str, envelope: Envelope) -> None:
         message = envelope.message
         if isinstance(message, messages.JobsFinished):
             for job_id, status in message.jobs:
                 self._machine.note(promises.Ended(job_id, status))
-        return super().tell(name, envelope)
+        super().tell(name, envelope)
 
 
 class _User:
@@ -333,7 +335,7 @@ class Machine:
 
     def rest(self) -> None:
         """Nothing comes for a while: new jobs get their files."""
-        if self.queue.component.mailbox.patience_seconds is not None:
+        if self.queue.component.runtime.patience_seconds is not None:
             self.queue.be_quiet()
 
     def cancel(self, job_id: int) -> None:

@@ -24,8 +24,7 @@ from ganger.actors.execution import executor
 from ganger.actors.job import daemon_link, job
 from ganger.actors.operations import registry
 from ganger.actors.processes import channels, fork_protocol, lock_file_owners
-from ganger.actors.runtime import component
-from ganger.actors.supervision import supervisor
+from ganger.actors.runtime.actor import ComponentActor
 from ganger.storage import documents, lock_files, process_identity, settings
 from ganger.storage.opcodes import KilledError, OperationContext, OperationError
 from ganger.storage.opcodes.catalogue import OpExec
@@ -153,10 +152,7 @@ def simulated() -> Iterator[None]:
         (job, "JobActor", ObservedJobActor),
         # What is told again reaches not all the way back: the rest must be in the file.
         (job, "_TOLD_AGAIN_MAX", 2),
-        (supervisor, "stop_all", simulated_daemon.stop_all),
-        (component.Component, "_start_actor_loop", simulated_daemon.start_loop),
-        (component.Component, "_create_actor_inbox", staticmethod(simulated_daemon.Mailbox)),
-        (component.PollingComponent, "_create_actor_inbox", staticmethod(simulated_daemon.Mailbox)),
+        (ComponentActor, "stop_within", simulated_daemon.stop_within),
     ]
     with ExitStack() as stack:
         for place, name, instead in replaced:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ganger.actors.queue.job_table import Phase
 from ganger.transport import messages
-from ganger.transport.addresses import Envelope
+from ganger.transport.envelopes import Envelope
 
 if TYPE_CHECKING:
     from tests.torture.simulation.simulated_daemon import ActorTask

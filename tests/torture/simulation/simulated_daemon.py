@@ -9,22 +9,35 @@ from __future__ import annotations
 import functools
 import math
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pykka
-from tests.torture.simulation.core import Core, Killed, Program, Task
+from tests.torture.simulation.core import Core, Killed, Program, Task, VirtualTimer
 
 from ganger.actors.queue.job_queue import JobQueue
-from ganger.actors.runtime import component as base
-from ganger.actors.runtime.component import Component, InjectedCrashError, Surroundings
+from ganger.actors.runtime.actor import (
+    QUIET,
+    TURN_ENDED,
+    ComponentActor,
+    InjectedCrashError,
+    Quiet,
+    Readable,
+    TurnEnded,
+)
+from ganger.actors.runtime.directory import Directory
+from ganger.actors.runtime.dispatcher import Alarm, Dispatcher
+from ganger.actors.runtime.host import Host
+from ganger.actors.runtime.mailbox import InboxItem, Mailbox
 from ganger.actors.supervision import logs
+from ganger.actors.supervision.placement import SUPERVISION
 from ganger.actors.supervision.supervisor import Ending, Supervisor
 from ganger.cli import daemon as daemon_command
 from ganger.storage import lock_files, settings
 from ganger.storage.settings import Places
-from ganger.transport.addresses import Directory, Envelope, Parcel
-from ganger.transport.messages import Boot, ComponentHung, CrashComponent, StopRequested
+from ganger.transport.envelopes import Envelope
+from ganger.transport.messages import ComponentHung, CrashComponent, Message, StopRequested
 
 ELSEWHERE = {"lock_manager", "config_store"}
 """Components that may live in a process of their own one day."""
@@ -33,15 +46,15 @@ TURN_GOES_ON = 0.8
 """How likely a turn goes on while there are messages."""
 
 
-class Mailbox(base.PollingMailbox):
+class WorldMailbox(Mailbox):
     """Delivers with a delay: in one line, or in one for each sender."""
 
-    def __init__(self) -> None:
-        # Nothing of the real one is wanted but its type.
+    def __init__(self, actor: ComponentActor) -> None:
+        super().__init__(lambda: None)
         self.core = Core.active
         self.watched: list[int] = []
         self.name = ""
-        self.patience_seconds = None
+        self._actor = actor
         self._lines: dict[str, deque[tuple[float, Any]]] = {}
         self._handled = 0
         self._turn_ended_at = 0.0
@@ -78,20 +91,20 @@ class Mailbox(base.PollingMailbox):
             if not goes_on or self.core.dice.random() >= TURN_GOES_ON:
                 self._handled = 0
                 self._turn_ended_at = now
-                return base._TURN_ENDED
+                return InboxItem(TURN_ENDED)
         else:
             handles = [self.core.handles.get(number) for number in self.watched]
             ready = [found.number for found in handles if found is not None and found.due() <= now]
             if ready:
                 self._handled = 1
                 self.core.dice.shuffle(ready)
-                return Parcel(base._Readable(ready))
+                return InboxItem(Readable(ready))
         lines = [line for line in self._lines.values() if line and line[0][0] <= now]
         if not lines and (self._handled or self._quiet_at() > now):
             return None
         self._handled += 1
         if not lines:
-            return base._QUIET
+            return InboxItem(QUIET)
         return self.core.dice.choice(lines).popleft()[1]
 
     def empty(self) -> bool:
@@ -100,16 +113,6 @@ class Mailbox(base.PollingMailbox):
     def qsize(self) -> int:
         return sum(map(len, self._lines.values()))
 
-    def watch(self, descriptor: int) -> None:
-        assert descriptor in self.core.handles
-        self.watched.append(descriptor)
-
-    def forget(self, descriptor: int) -> None:
-        self.watched.remove(descriptor)
-
-    def close(self) -> None:
-        self.watched.clear()
-
     def drain(self) -> list[Any]:
         waiting = [entry for line in self._lines.values() for entry in line]
         self._lines.clear()
@@ -117,7 +120,7 @@ class Mailbox(base.PollingMailbox):
 
     def _quiet_at(self) -> float:
         """When the owner loses its patience, if nothing comes."""
-        patience = self.patience_seconds
+        patience = self._actor.patience_seconds
         return math.inf if patience is None else self._turn_ended_at + patience
 
     def _next_message(self) -> float:
@@ -131,13 +134,14 @@ class Mailbox(base.PollingMailbox):
 class ActorTask(Task):
     """A component, one message at a time."""
 
-    def __init__(self, core: Core, daemon: SimulatedDaemon, component: Component) -> None:
-        super().__init__(core, component.name, daemon.program)
+    def __init__(self, core: Core, daemon: SimulatedDaemon, actor: ComponentActor) -> None:
+        super().__init__(core, actor.name, daemon.program)
         self.daemon = daemon
-        self.component = component
-        assert isinstance(component.actor_inbox, Mailbox)
-        self.mailbox: Mailbox = component.actor_inbox
-        self.mailbox.name = component.name
+        self.actor = actor
+        self.component = actor.component
+        assert isinstance(actor.mailbox, WorldMailbox)
+        self.mailbox: WorldMailbox = actor.mailbox
+        self.mailbox.name = actor.name
         self.is_hung = False
         self.handled: object = None
         """What it was at in its last step."""
@@ -145,7 +149,7 @@ class ActorTask(Task):
     @property
     def is_over(self) -> bool:
         """Whether it has stopped for good."""
-        return self.component.actor_stopped.is_set()
+        return self.actor.is_over
 
     @property
     def is_able(self) -> bool:
@@ -163,20 +167,20 @@ class ActorTask(Task):
         if self.core.trace is not None:
             said = message.message if isinstance(message, Envelope) else message
             self.core.note(f"{self.name:16}", shown(said))
-        if isinstance(message, Envelope | base._TurnEnded | base._Quiet | base._Readable):
-            try:
-                self.component.on_receive(message)
-            except InjectedCrashError:
-                # It came while an error was answered, which itself never fails.
-                self.component._crash(message)
-        else:
-            self.component._handle_receive(message)
+        try:
+            if isinstance(message, TurnEnded | Quiet | Readable):
+                self.actor.handle(message)
+            else:
+                self.actor.handle_item(parcel)
+        except InjectedCrashError:
+            # It came while an error was answered, which itself never fails.
+            self.actor.crash(message)
 
     def crash(self) -> None:
         """Fail between two messages."""
         self.core.injected["component crashed"] += 1
         self.core.note(self.name, "is made to crash")
-        self.component.on_receive(Envelope(CrashComponent(component=self.name)))
+        self.actor.handle(Envelope(CrashComponent(component=self.name)))
 
     def hang(self, seconds: float) -> None:
         """Do nothing any more; after so long it is noticed."""
@@ -192,10 +196,10 @@ class ActorTask(Task):
             self.daemon.ending.restart("the supervisor hangs")
             return
         hung = ComponentHung(
-            component=self.name, incarnation=self.component.incarnation, text="it hangs"
+            component=self.name, incarnation=self.actor.incarnation, text="it hangs"
         )
-        notify = self.daemon.surroundings.address(Supervisor.name).notify
-        self.core.run_as(self.program, functools.partial(notify, hung))
+        tell = functools.partial(self.daemon.host.directory.tell, Supervisor.name, Envelope(hung))
+        self.core.run_as(self.program, tell)
 
     def fail(self) -> None:
         if self.core.dice.random() < self.daemon.death_share:
@@ -258,28 +262,28 @@ class SimulatedDaemon:
         daemon_command._prepare(self.places)
         daemon_command._remove_dead_lock_files(self.places)
         stem = f"ganger-daemon_{int(self.core.clock.time())}"
-        surroundings = Surroundings(
+        self.host = Host(
             directory=Directory(),
+            make_dispatcher=lambda _: WorldDispatcher(self),
+            actors={},
+            dispatchers={},
             places=self.places,
             log=logs.to_file(self.log_stream),
             daemon_lock=lock_files.create(self.places.lock_files, stem),
             has_test_hooks=True,
         )
-        self.surroundings = surroundings
-        reference = Supervisor.start(surroundings, self.ending, self._ready)
-        surroundings.directory.enter(Supervisor.name, reference)
-        surroundings.address(Supervisor.name).notify(Boot())
+        self.host.start(Supervisor, SUPERVISION, 0, self.ending, self._ready)
 
     def _ready(self) -> None:
         self.is_ready = True
 
-    def enter(self, component: Component) -> None:
-        """A component has been made: it takes steps from now on."""
-        old = self.actors.get(component.name)
+    def enter(self, actor: ComponentActor) -> None:
+        """An actor begins: it takes steps from now on."""
+        old = self.actors.get(actor.name)
         if old is not None and old in self.core.tasks:
             self.core.tasks.remove(old)
-        task = ActorTask(self.core, self, component)
-        self.actors[component.name] = task
+        task = ActorTask(self.core, self, actor)
+        self.actors[actor.name] = task
         self.core.add(task)
 
     def component(self, name: str) -> Any:
@@ -307,15 +311,15 @@ class SimulatedDaemon:
 
     def stop(self) -> None:
         """Ask it to stop in order."""
-        self.surroundings.address(Supervisor.name).notify(StopRequested())
+        self.host.directory.tell(Supervisor.name, Envelope(StopRequested()))
 
     def die(self) -> None:
         """It is gone without a word."""
         self.core.note("daemon", "dies")
         self.program.end()
         for task in self.actors.values():
-            task.component.actor_stopped.set()
-            pykka.ActorRegistry.unregister(task.component.actor_ref)
+            task.actor.actor_stopped.set()
+            pykka.ActorRegistry.unregister(task.actor.actor_ref)
             if task in self.core.tasks:
                 self.core.tasks.remove(task)
             if isinstance(task.component, JobQueue) and hasattr(task.component, "_ledger"):
@@ -323,35 +327,75 @@ class SimulatedDaemon:
                 task.component._ledger.directory.close()
 
 
-def stop_all(component: type[Component], _timeout_seconds: float) -> bool:
-    """Stands for `base.stop_all`: it handles what it has been told, then stops."""
+def stop_within(actor: ComponentActor, _seconds: float) -> bool:
+    """Stands for `ComponentActor.stop_within`: it handles what it has been told, then stops."""
     core = Core.active
     supervisor = core.current
     assert isinstance(supervisor, ActorTask)
-    task = supervisor.daemon.actors.get(component.name)
+    task = supervisor.daemon.actors.get(actor.name)
     if task is None or task.is_over:
         return True
     core.current = task
     try:
-        for parcel in task.mailbox.drain():
+        for item in task.mailbox.drain():
             if not task.is_over:
-                task.component.on_receive(parcel.message)
+                actor.handle_item(item)
         if not task.is_over:
-            task.component.on_receive(base._TURN_ENDED.message)
+            actor.handle(TURN_ENDED)
         if not task.is_over:
-            task.component._stop()
+            actor._stop()
     finally:
         core.current = supervisor
     return True
 
 
-def start_loop(component: Component) -> None:
-    """Stands for the start of an actor's thread."""
-    task = Core.active.current
-    assert task is not None
-    daemon = task.program.owner
-    assert isinstance(daemon, SimulatedDaemon)
-    daemon.enter(component)
+class WorldDispatcher(Dispatcher):
+    """Lets the world run the turns of its actors, and its clock ring their alarms."""
+
+    def __init__(self, daemon: SimulatedDaemon) -> None:
+        super().__init__("world")
+        self._daemon = daemon
+
+    def make_mailbox(self, actor: ComponentActor) -> WorldMailbox:
+        return WorldMailbox(actor)
+
+    def add(self, actor: ComponentActor) -> None:
+        self._daemon.enter(actor)
+
+    def remove(self, actor: ComponentActor) -> None:
+        mailbox = actor.mailbox
+        assert isinstance(mailbox, WorldMailbox)
+        mailbox.watched.clear()
+
+    def leave_behind(self, actor: ComponentActor) -> None:
+        self.remove(actor)
+
+    def watch(self, descriptor: int, actor: ComponentActor) -> None:
+        assert descriptor in self._daemon.core.handles
+        mailbox = actor.mailbox
+        assert isinstance(mailbox, WorldMailbox)
+        mailbox.watched.append(descriptor)
+
+    def forget(self, descriptor: int) -> None:
+        for task in self._daemon.actors.values():
+            if descriptor in task.mailbox.watched:
+                task.mailbox.watched.remove(descriptor)
+
+    def has_news(self, actor: ComponentActor) -> bool:
+        return not actor.mailbox.empty()
+
+    def later(self, seconds: float, actor: ComponentActor, message: Message) -> Alarm:
+        alarm = Alarm(seconds, actor, message)
+
+        def ring() -> None:
+            if not alarm.is_canceled:
+                actor.tell(Envelope(message))
+
+        VirtualTimer(seconds, ring).start()
+        return alarm
+
+    def aside(self, _name: str, work: Callable[[], None]) -> None:
+        VirtualTimer(0.0, work).start()
 
 
 def make_folder(root: Path) -> Places:

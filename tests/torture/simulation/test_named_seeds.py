@@ -15,6 +15,7 @@ from tests.torture.simulation.world import World, playground, world
 
 from ganger.storage import lock_files, process_identity
 from ganger.transport import messages
+from ganger.transport.envelopes import Envelope
 from ganger.transport.messages import JobSpec, Message
 
 CALM = Character(
@@ -74,8 +75,8 @@ class Scene:
     def tell(self, name: str, message: Message) -> None:
         """Say what another component says to it when that begins anew, or its timer."""
         task = self.actor(name)
-        address = task.daemon.surroundings.address(name)
-        self.world.run_as(task.program, lambda: address.notify(message))
+        directory = task.daemon.host.directory
+        self.world.run_as(task.program, lambda: directory.tell(name, Envelope(message)))
 
     def count(self, kind: type[Message], name: str) -> int:
         """How many of these it has been told since the scene began."""

@@ -37,6 +37,7 @@ from tests.torture.simulation.simulated_processes import ForkServer, JobTask
 from tests.torture.simulation.user import User
 
 from ganger.actors.queue.job_queue import JobQueue
+from ganger.actors.runtime.addresses import CONFIG_STORE
 from ganger.storage import config_files, rules, settings
 from ganger.transport.messages import ReportConfiguration
 
@@ -231,8 +232,8 @@ class World(Core):
         if rules is not None:
             filters = {rule["uuid"]: rule for rule in rules}
         self._write_configuration(filters)
-        store._load(config_files.read(self.places.config))
-        store.address("config_store").notify(ReportConfiguration())
+        store._configuration = config_files.read(self.places.config)
+        store.runtime.tell(CONFIG_STORE, ReportConfiguration())
 
     def stored_rules(self) -> tuple[rules.FilterRule, ...]:
         """The filter rules that the configuration store has."""

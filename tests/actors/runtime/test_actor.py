@@ -13,14 +13,17 @@ import msgspec
 import pykka
 import pytest
 
-from ganger.actors.runtime import component
-from ganger.actors.runtime.component import Component, PollingComponent, Surroundings
-from ganger.actors.supervision import logs, placement
-from ganger.actors.supervision.supervisor import Supervisor
+from ganger.actors.runtime.actor import ComponentActor
+from ganger.actors.runtime.addresses import SUPERVISOR
+from ganger.actors.runtime.component import Component
+from ganger.actors.runtime.directory import Directory
+from ganger.actors.runtime.host import Host
+from ganger.actors.runtime.runtime import AbandonedError, Runtime
+from ganger.actors.supervision import logs
 from ganger.storage import errors, lock_files
 from ganger.storage.settings import Places
 from ganger.transport import messages
-from ganger.transport.addresses import Directory, Envelope
+from ganger.transport.envelopes import Envelope
 from ganger.transport.messages import CancelJob, Message
 
 DEADLINE = 10.0
@@ -51,11 +54,11 @@ class Recorder(Directory):
         self.told: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self.made: list[Any] = []
 
-    def tell(self, name: str, envelope: Envelope) -> bool:
+    def tell(self, name: str, envelope: Envelope) -> None:
         if name == "supervisor":
             self.told.put(envelope.message)
-            return True
-        return super().tell(name, envelope)
+            return
+        super().tell(name, envelope)
 
     def next(self) -> Message:
         return self.told.get(timeout=DEADLINE)
@@ -83,10 +86,10 @@ class Subject(Component):
 
     name = "subject"
 
-    def __init__(self, surroundings: Surroundings, incarnation: int) -> None:
-        super().__init__(surroundings, incarnation)
-        assert isinstance(surroundings.directory, Recorder)
-        surroundings.directory.made.append(self)
+    def __init__(self, runtime: Runtime) -> None:
+        super().__init__(runtime)
+        assert isinstance(runtime.host.directory, Recorder)
+        runtime.host.directory.made.append(self)
         self.went_on = threading.Event()
         self.blocked = threading.Event()
         self.closed = 0
@@ -149,20 +152,20 @@ class Failing(Subject):
         raise errors.StorageError("no disk")
 
 
-class Ears(PollingComponent):
+class Ears(Component):
     """Reads from a pipe."""
 
     name = "ears"
 
-    def __init__(self, surroundings: Surroundings, incarnation: int) -> None:
-        super().__init__(surroundings, incarnation)
-        assert isinstance(surroundings.directory, Recorder)
-        surroundings.directory.made.append(self)
+    def __init__(self, runtime: Runtime) -> None:
+        super().__init__(runtime)
+        assert isinstance(runtime.host.directory, Recorder)
+        runtime.host.directory.made.append(self)
         self.heard: queue.SimpleQueue[bytes] = queue.SimpleQueue()
 
     def receive(self, envelope: Envelope) -> None:
         assert isinstance(envelope.message, CancelJob)
-        self.mailbox.watch(envelope.message.id)
+        self.runtime.watch(envelope.message.id)
 
     def readable(self, descriptors: list[int]) -> None:
         for descriptor in descriptors:
@@ -173,40 +176,53 @@ class Ears(PollingComponent):
 
 
 class Scene:
-    """Real actors on threads of their own."""
+    """Real actors, all served by one dispatcher or each by its own."""
 
-    def __init__(self, surroundings: Surroundings, directory: Recorder, log: io.StringIO) -> None:
-        self.surroundings = surroundings
+    def __init__(self, host: Host, directory: Recorder, log: io.StringIO, *, shared: bool) -> None:
+        self.host = host
         self.directory = directory
         self.log = log
+        self.shared = shared
+
+    def make(self, kind: type[Component]) -> ComponentActor:
+        """An actor that has not begun to build its state."""
+        dispatcher = self.host.dispatcher("shared" if self.shared else kind.name)
+        actor = ComponentActor(kind, self.host, 5, dispatcher)
+        actor.begin()
+        self.directory.enter(kind.name, actor)
+        return actor
+
+    def boot(self, kind: type[Component]) -> None:
+        self.directory.tell(kind.name, Envelope(messages.Boot()))
 
     def start(self, kind: type[Component]) -> Any:
-        """An actor that is ready: the object itself, to look inside."""
-        reference = kind.start(self.surroundings, 5)
-        self.directory.enter(kind.name, reference)
-        self.directory.address(kind.name).notify(messages.Boot())
+        """A component whose actor builds its state: the object itself, to look inside."""
+        self.host.start(kind, "shared" if self.shared else kind.name, 5)
         return self.directory.made[-1]
+
+    def actor(self, kind: type[Component]) -> ComponentActor:
+        return self.host.actors[kind.name]
+
+    def notify(self, kind: type[Component], message: Message) -> None:
+        self.directory.tell(kind.name, Envelope(message))
 
     def tell(self, kind: type[Component], what: int) -> Asker:
         asker = Asker()
-        self.directory.address(kind.name).tell(Envelope(CancelJob(id=what), asker, number=9))
+        self.directory.tell(kind.name, Envelope(CancelJob(id=what), asker, number=9))
         return asker
 
 
-@pytest.fixture
-def scene(tmp_path: Any) -> Iterator[Scene]:
+@pytest.fixture(params=[False, True], ids=["a dispatcher each", "one dispatcher"])
+def scene(tmp_path: Any, request: pytest.FixtureRequest) -> Iterator[Scene]:
     directory, log = Recorder(), io.StringIO()
     lock = lock_files.create(tmp_path, "daemon")
-    yield Scene(
-        Surroundings(
-            directory=directory,
-            places=Places(tmp_path, tmp_path),
-            log=logs.to_file(log),
-            daemon_lock=lock,
-        ),
-        directory,
-        log,
+    host = Host(
+        directory=directory,
+        places=Places(tmp_path, tmp_path),
+        log=logs.to_file(log),
+        daemon_lock=lock,
     )
+    yield Scene(host, directory, log, shared=request.param)
     lock.remove()
     assert pykka.ActorRegistry.stop_all(timeout=DEADLINE) is not None
 
@@ -216,32 +232,29 @@ READY = messages.ComponentReady(component="subject", incarnation=5)
 
 @pytest.mark.parametrize("what", [ANSWER, REFUSE, LATER])
 def test_a_message_that_is_faster_than_the_first_waits_for_it(scene: Scene, what: int) -> None:
-    reference = Subject.start(scene.surroundings, 5)
-    scene.directory.enter("subject", reference)
+    scene.make(Subject)
     early = scene.tell(Subject, what)
     subject = scene.directory.made[-1]
     assert (early.has_none, subject.turns) == (True, 0)
-    scene.directory.address("subject").notify(messages.Boot())
+    scene.boot(Subject)
     assert scene.directory.next() == READY
     refusal = messages.Failure("JobStateError", "not now")
     assert early.next() == (refusal if what == REFUSE else messages.Done())
 
 
 def test_a_message_that_was_too_early_is_refused_if_there_is_no_beginning(scene: Scene) -> None:
-    reference = Unready.start(scene.surroundings, 5)
-    scene.directory.enter("unready", reference)
+    scene.make(Unready)
     early = scene.tell(Unready, ANSWER)
-    scene.directory.address("unready").notify(messages.Boot())
+    scene.boot(Unready)
     answer = early.next()
     assert isinstance(answer, messages.Failure)
     assert answer.error == "ComponentRestartedError"
 
 
 def test_a_mistake_with_an_early_message_refuses_the_ones_behind_it(scene: Scene) -> None:
-    reference = Subject.start(scene.surroundings, 5)
-    scene.directory.enter("subject", reference)
+    scene.make(Subject)
     early = [scene.tell(Subject, what) for what in (ANSWER, FAIL, ANSWER)]
-    scene.directory.address("subject").notify(messages.Boot())
+    scene.boot(Subject)
     assert scene.directory.next() == READY
     assert early[0].next() == messages.Done()
     for asker, error in zip(
@@ -271,7 +284,7 @@ def test_the_end_of_a_turn_does_together_what_the_turn_collected(scene: Scene) -
     askers = [scene.tell(Subject, LATER) for _ in range(5)]
     subject.went_on.set()
     assert [asker.next() for asker in askers] == [messages.Done()] * 5
-    subject.actor_ref.stop(timeout=DEADLINE)
+    assert scene.actor(Subject).stop_within(DEADLINE)
     assert subject.turns == before + 1
 
 
@@ -287,7 +300,7 @@ def test_an_expected_error_answers_the_request_and_the_actor_lives(scene: Scene)
 
 
 def test_an_unexpected_error_answers_the_request_and_stops_the_actor(scene: Scene) -> None:
-    subject = scene.start(Subject)
+    scene.start(Subject)
     assert scene.directory.next() == READY
     answer = scene.tell(Subject, FAIL).next()
     assert isinstance(answer, messages.Failure)
@@ -295,7 +308,7 @@ def test_an_unexpected_error_answers_the_request_and_stops_the_actor(scene: Scen
     assert answer.error == "RequestFatalError"
     assert "component subject did not survive this request (ValueError: a mistake)" in answer.text
     assert scene.directory.next() == failed("ValueError: a mistake")
-    assert not subject.actor_ref.is_alive()
+    assert scene.actor(Subject).is_over
     assert "a mistake" in scene.log.getvalue()
 
 
@@ -303,11 +316,11 @@ def test_an_unexpected_error_answers_the_request_and_stops_the_actor(scene: Scen
 
 
 def test_an_error_that_nobody_waits_for_is_told_to_the_supervisor(scene: Scene) -> None:
-    subject = scene.start(Subject)
+    scene.start(Subject)
     assert scene.directory.next() == READY
-    scene.directory.address("subject").notify(CancelJob(id=REFUSE))
+    scene.notify(Subject, CancelJob(id=REFUSE))
     assert scene.directory.next() == failed("not now")
-    assert not subject.actor_ref.is_alive()
+    assert scene.actor(Subject).is_over
 
 
 def test_an_error_at_the_end_of_a_turn_is_told_to_the_supervisor(scene: Scene) -> None:
@@ -322,17 +335,13 @@ def test_an_error_at_the_end_of_a_turn_is_told_to_the_supervisor(scene: Scene) -
 def test_a_component_that_cannot_start_is_told_to_the_supervisor(scene: Scene) -> None:
     unready = scene.start(Unready)
     assert scene.directory.next() == failed("nothing is there", "unready")
-    assert not unready.actor_ref.is_alive()
+    assert scene.actor(Unready).is_over
     assert unready.closed == 1
 
 
-@pytest.mark.parametrize("component", [*placement.COMPONENTS, Supervisor])
-def test_no_component_does_anything_where_pykka_would_not_tell(
-    component: type[Component],
-) -> None:
-    for hook in ("on_start", "on_failure"):
-        assert getattr(component, hook) is getattr(pykka.ThreadingActor, hook)
-    assert component.on_receive is Component.on_receive
+def test_an_actor_does_nothing_where_pykka_would_not_tell() -> None:
+    for hook in ("on_start", "on_failure", "on_receive"):
+        assert getattr(ComponentActor, hook) is getattr(pykka.Actor, hook)
 
 
 # Trap 4: a mailbox has no bound.
@@ -346,7 +355,7 @@ def test_who_lets_work_in_can_see_how_much_waits(scene: Scene) -> None:
         scene.tell(Subject, ANSWER)
     assert scene.directory.depth("subject") == 7
     subject.went_on.set()
-    subject.actor_ref.stop(timeout=DEADLINE)
+    assert scene.actor(Subject).stop_within(DEADLINE)
     assert scene.directory.depth("subject") == 0
 
 
@@ -359,12 +368,13 @@ def test_who_lets_work_in_can_see_how_much_waits(scene: Scene) -> None:
 def test_nothing_that_is_raised_stops_other_actors(scene: Scene, what: int, text: str) -> None:
     scene.start(Ears)
     assert isinstance(scene.directory.next(), messages.ComponentReady)
-    subject = scene.start(Subject)
+    scene.start(Subject)
     assert scene.directory.next() == READY
     scene.tell(Subject, what)
     assert scene.directory.next() == failed(text)
-    assert not subject.actor_ref.is_alive()
-    assert [found.actor_class for found in pykka.ActorRegistry.get_all()] == [Ears]
+    assert scene.actor(Subject).is_over
+    assert not scene.actor(Ears).is_over
+    assert len(pykka.ActorRegistry.get_all()) == 1
 
 
 # A crash, and the end.
@@ -401,7 +411,7 @@ def test_a_crash_frees_what_the_component_holds_once(scene: Scene) -> None:
     assert scene.directory.next() == READY
     scene.tell(Subject, FAIL)
     assert isinstance(scene.directory.next(), messages.ComponentFailed)
-    component.stop_all(Subject, DEADLINE)
+    scene.actor(Subject).stop_within(DEADLINE)
     assert subject.closed == 1
 
 
@@ -414,11 +424,11 @@ def test_trouble_while_closing_is_logged_and_told_all_the_same(scene: Scene) -> 
 
 
 def test_a_test_hook_crashes_only_the_component_it_names(scene: Scene) -> None:
-    scene.surroundings = msgspec.structs.replace(scene.surroundings, has_test_hooks=True)
+    scene.host = msgspec.structs.replace(scene.host, has_test_hooks=True)
     scene.start(Subject)
     assert scene.directory.next() == READY
     crash = messages.CrashComponent(component="subject")
-    scene.directory.address("subject").notify(crash)
+    scene.notify(Subject, crash)
     told = scene.directory.next()
     assert isinstance(told, messages.ComponentFailed)
     assert told.text.startswith("InjectedCrashError")
@@ -427,7 +437,7 @@ def test_a_test_hook_crashes_only_the_component_it_names(scene: Scene) -> None:
 def test_without_test_hooks_nobody_can_crash_a_component(scene: Scene) -> None:
     subject = scene.start(Subject)
     assert scene.directory.next() == READY
-    scene.directory.address("subject").notify(messages.CrashComponent(component="subject"))
+    scene.notify(Subject, messages.CrashComponent(component="subject"))
     told = scene.directory.next()
     # It reaches the component's own handler, which does not know it.
     assert isinstance(told, messages.ComponentFailed)
@@ -442,21 +452,25 @@ def test_a_component_that_hangs_is_abandoned_and_ends_when_it_goes_on(scene: Sce
     scene.directory.tell("subject", Envelope(CancelJob(id=BLOCK), asker))
     scene.directory.tell("subject", Envelope(CancelJob(id=ANSWER), waiting))
     wait(subject.blocked)
-    assert isinstance(subject.vitals.handling, Envelope)
-    subject.abandon(errors.ComponentRestartedError("subject hung"))
+    assert isinstance(scene.actor(Subject).heartbeat.handling, Envelope)
+    scene.actor(Subject).abandon(errors.ComponentRestartedError("subject hung"))
     # Everybody who waited is told: who was served must not repeat it, who was next may.
     served = asker.next()
     assert isinstance(served, messages.Failure)
     assert served.error == "RequestFatalError"
     assert waiting.next() == messages.Failure("ComponentRestartedError", "subject hung")
     later = Asker()
-    scene.directory.address("subject").tell(Envelope(CancelJob(id=ANSWER), later))
+    scene.directory.tell("subject", Envelope(CancelJob(id=ANSWER), later))
     assert isinstance(later.next(), messages.Failure)
     # What it would say from now on reaches nobody.
-    with pytest.raises(component.AbandonedError):
-        subject.address("supervisor")
+    with pytest.raises(AbandonedError):
+        subject.runtime.tell(SUPERVISOR, READY)
     subject.went_on.set()
-    thread = next(found for found in threading.enumerate() if found.ident == subject.vitals.thread)
+    thread = next(
+        found
+        for found in threading.enumerate()
+        if found.ident == scene.actor(Subject).heartbeat.thread
+    )
     thread.join(DEADLINE)
     assert not thread.is_alive()
     assert scene.directory.told.empty()
@@ -464,9 +478,9 @@ def test_a_component_that_hangs_is_abandoned_and_ends_when_it_goes_on(scene: Sce
 
 def test_stopping_frees_what_the_component_holds_and_twice_is_harmless(scene: Scene) -> None:
     subject = scene.start(Subject)
-    assert component.stop_all(Subject, DEADLINE)
-    assert component.stop_all(Subject, DEADLINE)
-    subject.actor_ref.stop(timeout=DEADLINE)
+    assert scene.actor(Subject).stop_within(DEADLINE)
+    assert scene.actor(Subject).stop_within(DEADLINE)
+    assert scene.actor(Subject).stop_within(DEADLINE)
     assert subject.closed == 1
 
 
@@ -474,15 +488,15 @@ def test_a_component_that_does_not_stop_in_time_is_reported(scene: Scene) -> Non
     subject = scene.start(Subject)
     scene.tell(Subject, BLOCK)
     wait(subject.blocked)
-    assert not component.stop_all(Subject, 0.0)
+    assert not scene.actor(Subject).stop_within(0.0)
     subject.went_on.set()
-    assert subject.actor_stopped.wait(DEADLINE)
+    assert scene.actor(Subject).actor_stopped.wait(DEADLINE)
 
 
 def test_a_component_may_wait_for_descriptors_too(scene: Scene, pipe: tuple[int, int]) -> None:
     ears = scene.start(Ears)
     reader, writer = pipe
-    scene.directory.address("ears").notify(CancelJob(id=reader))
+    scene.notify(Ears, CancelJob(id=reader))
     for data in (b"one", b"two"):
         os.write(writer, data)
         assert ears.heard.get(timeout=DEADLINE) == data
@@ -493,7 +507,7 @@ def test_an_error_while_reading_a_descriptor_is_told_to_the_supervisor(scene: Sc
     assert isinstance(scene.directory.next(), messages.ComponentReady)
     reader, writer = os.pipe()
     os.close(writer)
-    scene.directory.address("ears").notify(CancelJob(id=reader))
+    scene.notify(Ears, CancelJob(id=reader))
     told = scene.directory.next()
     assert isinstance(told, messages.ComponentFailed)
     assert told.text.startswith("EOFError")

@@ -1,0 +1,26 @@
+"""The typed addresses of all components: a message to the wrong one is a type error."""
+
+from __future__ import annotations
+
+from ...transport.messages import (
+    ConfigMessage,
+    ExecutorMessage,
+    FilterMessage,
+    ListenerMessage,
+    LockMessage,
+    QueueMessage,
+    ReaderMessage,
+    SchedulerMessage,
+    SupervisorMessage,
+)
+from .directory import Address
+
+CONFIG_STORE = Address[ConfigMessage]("config_store")
+EXECUTOR = Address[ExecutorMessage]("executor")
+FILTER_EVALUATOR = Address[FilterMessage]("filter_evaluator")
+JOB_QUEUE = Address[QueueMessage]("job_queue")
+LOCK_MANAGER = Address[LockMessage]("lock_manager")
+OUTPUT_READER = Address[ReaderMessage]("output_reader")
+SCHEDULER = Address[SchedulerMessage]("scheduler")
+SUPERVISOR = Address[SupervisorMessage]("supervisor")
+WIRE_LISTENER = Address[ListenerMessage]("wire_listener")

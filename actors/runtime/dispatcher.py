@@ -1,0 +1,269 @@
+"""A dispatcher: a thread that runs the turns of one or several actors.
+
+How it works. An actor with something to do stands in ``_ready`` once; the thread takes the
+first, runs one turn of it, and goes on with the next. In between it looks at the descriptors that
+its actors watch, and at alarms. It sleeps in one ``epoll``; another thread that schedules an actor
+wakes it up.
+
+If an actor hangs, the thread hangs in it. The actor is abandoned, and a new thread serves the
+others, whose state is whole: none of them was in the middle of a turn. Should the old thread come
+back, it finds that its time is over, and ends.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import select
+import threading
+import time
+from collections import deque
+from typing import TYPE_CHECKING
+
+from ...transport.envelopes import Envelope
+from .mailbox import InboxItem, Mailbox
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...transport.messages import Message
+    from .actor import ComponentActor
+
+_CLOSED = -1
+
+
+class Alarm:
+    """A message that an actor gets at ``due``, in seconds of the monotonic clock."""
+
+    __slots__ = ("actor", "due", "is_canceled", "message")
+
+    def __init__(self, due: float, actor: ComponentActor, message: Message) -> None:
+        self.due = due
+        self.actor = actor
+        self.message = message
+        self.is_canceled = False
+
+    def __lt__(self, other: Alarm) -> bool:
+        return self.due < other.due
+
+    def cancel(self) -> None:
+        """Do not ring."""
+        self.is_canceled = True
+
+
+class Dispatcher:
+    """Runs the turns of its actors in one thread, which lives as long as there are any."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._actors: list[ComponentActor] = []
+        self._ready: deque[ComponentActor] = deque()
+        self._watched: dict[int, ComponentActor] = {}
+        self._alarms: list[Alarm] = []
+        self._generation = 0
+        self._running: ComponentActor | None = None
+        self._is_asleep = False
+        self._poll: select.epoll | None = None
+        self._wake = _CLOSED
+        # Held to change threads, and to wake one: the descriptor may be another file's afterwards.
+        self._lock = threading.Lock()
+
+    # ------------------------------------------------------------ from any thread
+
+    def make_mailbox(self, actor: ComponentActor) -> Mailbox:
+        """A mailbox that asks for a turn of ``actor``."""
+        return Mailbox(lambda: self.schedule(actor))
+
+    def schedule(self, actor: ComponentActor) -> None:
+        """Run a turn of ``actor`` soon."""
+        self._ready.append(actor)
+        if self._is_asleep:
+            # Lowered by the thread that wakes it up, so that a burst does it once.
+            self._is_asleep = False
+            with self._lock:
+                if self._wake != _CLOSED:
+                    os.eventfd_write(self._wake, 1)
+
+    def add(self, actor: ComponentActor) -> None:
+        """Serve ``actor`` from now on. Raises `OSError` or `RuntimeError` for want of resources."""
+        with self._lock:
+            if not self._actors:
+                self._open()
+                try:
+                    self._start_thread()
+                except RuntimeError:
+                    self._close()
+                    raise
+            self._actors.append(actor)
+
+    def remove(self, actor: ComponentActor) -> None:
+        """Serve ``actor`` no longer; the thread ends with its last actor."""
+        with self._lock:
+            self._remove(actor)
+
+    def leave_behind(self, actor: ComponentActor) -> None:
+        """Serve the others in a new thread if the present one hangs in a turn of ``actor``."""
+        with self._lock:
+            is_stuck = self._running is actor
+            self._remove(actor)
+            if is_stuck and self._actors:
+                self._start_thread()
+
+    # ------------------------------------------------------------ from its own thread
+
+    def watch(self, descriptor: int, actor: ComponentActor) -> None:
+        """Run a turn of ``actor`` whenever ``descriptor`` is readable or at its end."""
+        assert self._poll is not None
+        self._poll.register(descriptor, select.EPOLLIN)
+        self._watched[descriptor] = actor
+
+    def forget(self, descriptor: int) -> None:
+        """No longer watch ``descriptor``."""
+        assert self._poll is not None
+        del self._watched[descriptor]
+        self._poll.unregister(descriptor)
+
+    def later(self, seconds: float, actor: ComponentActor, message: Message) -> Alarm:
+        """Put ``message`` into the mailbox of ``actor`` after so many seconds."""
+        alarm = Alarm(time.monotonic() + seconds, actor, message)
+        heapq.heappush(self._alarms, alarm)
+        return alarm
+
+    def aside(self, name: str, work: Callable[[], None]) -> None:
+        """Do ``work`` in a thread of its own, for the component ``name``."""
+        threading.Thread(target=work, name=f"aside-{name}", daemon=True).start()
+
+    def have_others_work(self) -> bool:
+        """Whether an actor waits for its turn."""
+        return bool(self._ready)
+
+    def has_news(self, actor: ComponentActor) -> bool:
+        """Whether ``actor`` or one beside it has something to do."""
+        if self._ready or not actor.mailbox.empty():
+            return True
+        if self._alarms and self._alarms[0].due <= time.monotonic():
+            return True
+        return bool(self._watched and self._poll is not None and self._poll.poll(0, 1))
+
+    def _run(self, generation: int) -> None:
+        try:
+            self._serve(generation)
+        except BaseException:  # noqa: BLE001 - an error of ours, not of an actor
+            if generation == self._generation:
+                for actor in self._actors.copy():
+                    actor.crash(None)
+
+    def _serve(self, generation: int) -> None:
+        while generation == self._generation:
+            self._look()
+            if generation != self._generation:
+                return
+            actor = self._next()
+            if actor is None:
+                continue
+            self._running = actor
+            if actor.quiet_at is None:
+                actor.run_turn()
+            else:
+                actor.quiet_at = None
+                actor.run_quiet_turn()
+            if generation == self._generation:
+                self._running = None
+                self._after_turn(actor)
+
+    def _next(self) -> ComponentActor | None:
+        """The actor whose turn it is; its ``quiet_at`` is set if it has to be a quiet one."""
+        if self._ready:
+            actor = self._ready.popleft()
+            actor.quiet_at = None
+            return actor if not actor.is_over else None
+        now = time.monotonic()
+        for actor in self._actors:
+            if actor.quiet_at is not None and actor.quiet_at <= now:
+                return actor
+        return None
+
+    def _after_turn(self, actor: ComponentActor) -> None:
+        if actor.is_over:
+            return
+        patience = actor.patience_seconds
+        actor.quiet_at = None if patience is None else time.monotonic() + patience
+        if not actor.mailbox.empty() and not actor.mailbox.is_scheduled:
+            actor.mailbox.is_scheduled = True
+            self._ready.append(actor)
+
+    def _look(self) -> None:
+        """Look at alarms and descriptors; sleep if there is nothing to do."""
+        if self._alarms:
+            self._ring()
+        if self._ready and not self._watched:
+            return
+        # The flag goes up before the line is looked at, so that an actor that is scheduled in
+        # between either is seen here or wakes the poll.
+        self._is_asleep = True
+        seconds = 0.0 if self._ready else self._seconds_to_sleep()
+        assert self._poll is not None
+        found = self._poll.poll(seconds)
+        self._is_asleep = False
+        for descriptor, _ in found:
+            if descriptor == self._wake:
+                os.eventfd_read(self._wake)
+            elif (actor := self._watched.get(descriptor)) is not None:
+                if not actor.readable and not actor.mailbox.is_scheduled:
+                    actor.mailbox.is_scheduled = True
+                    self._ready.append(actor)
+                if descriptor not in actor.readable:
+                    actor.readable.append(descriptor)
+
+    def _ring(self) -> None:
+        now = time.monotonic()
+        while self._alarms and self._alarms[0].due <= now:
+            alarm = heapq.heappop(self._alarms)
+            if not alarm.is_canceled and not alarm.actor.is_over:
+                alarm.actor.mailbox.put(InboxItem(Envelope(alarm.message)))
+
+    def _seconds_to_sleep(self) -> float | None:
+        due = [actor.quiet_at for actor in self._actors if actor.quiet_at is not None]
+        if self._alarms:
+            due.append(self._alarms[0].due)
+        return max(0.0, min(due) - time.monotonic()) if due else None
+
+    # ------------------------------------------------------------ with the lock
+
+    def _open(self) -> None:
+        self._poll = select.epoll()
+        # If there is no descriptor left for this one, the other goes with the object.
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._poll.register(self._wake, select.EPOLLIN)
+
+    def _start_thread(self) -> None:
+        self._generation += 1
+        self._running = None
+        self._is_asleep = False
+        thread = threading.Thread(
+            target=self._run, args=(self._generation,), name=f"dispatcher-{self.name}", daemon=True
+        )
+        thread.start()
+
+    def _remove(self, actor: ComponentActor) -> None:
+        if actor not in self._actors:
+            return
+        self._actors.remove(actor)
+        self._alarms = [alarm for alarm in self._alarms if alarm.actor is not actor]
+        heapq.heapify(self._alarms)
+        for descriptor in [number for number, owner in self._watched.items() if owner is actor]:
+            del self._watched[descriptor]
+        if not self._actors:
+            self._generation += 1
+            if self._wake != _CLOSED:
+                os.eventfd_write(self._wake, 1)
+            self._close()
+
+    def _close(self) -> None:
+        self._is_asleep = False
+        wake, self._wake = self._wake, _CLOSED
+        if self._poll is not None:
+            self._poll.close()
+            self._poll = None
+        if wake != _CLOSED:
+            os.close(wake)

@@ -1,0 +1,69 @@
+"""What the components of one process share, and how one of them is started."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ...storage import descriptors, settings
+from ...transport.envelopes import Envelope
+from ...transport.messages import Boot
+from .actor import ComponentActor
+from .directory import Directory
+from .dispatcher import Dispatcher
+
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
+
+    from ...storage.lock_files import LockFile
+    from .component import Component
+
+
+class Host(msgspec.Struct, frozen=True, kw_only=True):
+    """What the components of one process share."""
+
+    directory: Directory
+    places: settings.Places
+    log: FilteringBoundLogger
+    daemon_lock: LockFile
+    remote_endpoint: str | None = None
+    has_test_hooks: bool = False
+    endpoints: list[str] = []
+    """The endpoints of the listeners, which fill them in."""
+
+    budget: descriptors.DescriptorBudget | None = None
+    """Who may have how many descriptors; None: as the system's limit has it."""
+    descriptors_before: int | None = None
+    """The limit of descriptors that processes of jobs get; None: this process's."""
+
+    make_dispatcher: Callable[[str], Dispatcher] = Dispatcher
+    dispatchers: dict[str, Dispatcher] = {}
+    actors: dict[str, ComponentActor] = {}
+    """The newest actor of each component, for the watchdog and the supervisor."""
+
+    def dispatcher(self, name: str) -> Dispatcher:
+        """The dispatcher of this name, made when it is first asked for."""
+        found = self.dispatchers.get(name)
+        if found is None:
+            found = self.dispatchers[name] = self.make_dispatcher(name)
+        return found
+
+    def start(
+        self,
+        component: type[Component],
+        dispatcher: str,
+        incarnation: int,
+        *arguments: Any,  # noqa: ANN401 - what this component's class takes
+    ) -> ComponentActor:
+        """Start an actor, enter it into the directory, and let it build its state.
+
+        Raises `OSError` or `RuntimeError` if there is no descriptor or thread for it.
+        """
+        served_by = self.dispatcher(dispatcher)
+        actor = ComponentActor(component, self, incarnation, served_by, *arguments)
+        actor.begin()
+        self.directory.enter(component.name, actor)
+        actor.tell(Envelope(Boot()))
+        return actor

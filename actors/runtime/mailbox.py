@@ -1,0 +1,65 @@
+"""The mailbox of an actor: messages from any thread, taken out by the actor's dispatcher."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class InboxItem:
+    """What pykka expects in an inbox: a message without a future for the answer."""
+
+    __slots__ = ("message", "reply_to")
+
+    def __init__(self, message: object) -> None:
+        self.message = message
+        self.reply_to = None
+
+
+class Mailbox:
+    """The messages that wait for one actor. ``schedule`` asks the dispatcher for a turn."""
+
+    __slots__ = ("_items", "_schedule", "is_scheduled")
+
+    def __init__(self, schedule: Callable[[], None]) -> None:
+        self._items: deque[Any] = deque()
+        self._schedule = schedule
+        self.is_scheduled = False
+        """The dispatcher will run a turn that has not begun yet."""
+
+    def put(self, item: Any, /) -> None:  # noqa: ANN401 - pykka's own envelope
+        """Add an item; any thread may call this."""
+        self._items.append(item)
+        # The turn lowers the flag before it takes the first item, so it finds this one.
+        if not self.is_scheduled:
+            self.is_scheduled = True
+            self._schedule()
+
+    def take(self) -> Any:  # noqa: ANN401 - likewise
+        """The oldest item, taken out; None if there is none."""
+        try:
+            return self._items.popleft()
+        except IndexError:
+            return None
+
+    def get(self) -> Any:  # noqa: ANN401 - pykka asks for this method; the dispatcher never waits
+        """The oldest item. Raises `IndexError` if there is none."""
+        return self._items.popleft()
+
+    def empty(self) -> bool:
+        """Whether no item waits."""
+        return not self._items
+
+    def qsize(self) -> int:
+        """How many items wait."""
+        return len(self._items)
+
+    def drain(self) -> list[Any]:
+        """All items, taken out; any thread may call this."""
+        items = []
+        while (item := self.take()) is not None:
+            items.append(item)
+        return items

@@ -1,0 +1,421 @@
+"""Dispatchers: turns, descriptors, alarms, patience, and actors that share a thread."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from ganger.actors.runtime.actor import ComponentActor
+from ganger.actors.runtime.component import Component
+from ganger.actors.runtime.directory import Address, Directory
+from ganger.actors.runtime.dispatcher import Dispatcher
+from ganger.actors.runtime.host import Host
+from ganger.actors.supervision import logs
+from ganger.storage import errors, lock_files, settings
+from ganger.storage.settings import Places
+from ganger.transport import messages
+from ganger.transport.envelopes import Envelope
+from ganger.transport.messages import CancelJob, Message, OutputGrew
+
+DEADLINE = 10.0
+BLOCK = 1_000
+DO = 2_000
+
+
+class Log(Component):
+    """Notes what happens to it: numbers of messages, ``T`` for a turn's end, ``Q`` for quiet."""
+
+    name = "log"
+
+    def boot(self) -> None:
+        self.seen: queue.SimpleQueue[object] = queue.SimpleQueue()
+        self.to_do: list[Callable[[], object]] = []
+        self.blocked, self.went_on = threading.Event(), threading.Event()
+
+    def receive(self, envelope: Envelope) -> None:
+        message = envelope.message
+        if isinstance(message, OutputGrew):
+            self.runtime.watch(message.size)
+        elif isinstance(message, CancelJob) and message.id == BLOCK:
+            self.blocked.set()
+            assert self.went_on.wait(DEADLINE)
+        elif isinstance(message, CancelJob) and message.id == DO:
+            self.to_do.pop()()
+        elif isinstance(message, CancelJob):
+            self.seen.put(message.id)
+
+    def readable(self, descriptors: list[int]) -> None:
+        for descriptor in descriptors:
+            self.seen.put(os.read(descriptor, 100))
+
+    def turn_ended(self) -> None:
+        self.seen.put("T")
+
+    def quiet(self) -> None:
+        self.seen.put("Q")
+        self.runtime.patience_seconds = None
+
+    def next(self) -> object:
+        return self.seen.get(timeout=DEADLINE)
+
+    def take(self, count: int) -> list[object]:
+        return [self.next() for _ in range(count)]
+
+    def numbers(self, count: int) -> list[object]:
+        """The next so many numbers and pieces of data, whatever turns they come in."""
+        found: list[object] = []
+        while len(found) < count:
+            found += [one for one in [self.next()] if one != "T"]
+        return found
+
+
+class Other(Log):
+    """Another one beside it."""
+
+    name = "other"
+
+
+class Deaf(Directory):
+    """The supervisor is not there, and what it would be told is kept."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failed: queue.SimpleQueue[messages.ComponentFailed] = queue.SimpleQueue()
+
+    def tell(self, name: str, envelope: Envelope) -> None:
+        if isinstance(envelope.message, messages.ComponentFailed):
+            self.failed.put(envelope.message)
+        super().tell(name, envelope)
+
+
+class Scene:
+    """Components that share one dispatcher."""
+
+    def __init__(self, root: Path) -> None:
+        self.directory = Deaf()
+        self.lock = lock_files.create(root, "ganger-daemon_1")
+        self.host = Host(
+            directory=self.directory,
+            places=Places(root, root),
+            log=logs.to_file(io.StringIO()),
+            daemon_lock=self.lock,
+            actors={},
+            dispatchers={},
+        )
+
+    @property
+    def dispatcher(self) -> Dispatcher:
+        return self.host.dispatcher("shared")
+
+    def start(self, kind: type[Log]) -> Log:
+        """A component that has built its state."""
+        actor = self.host.start(kind, "shared", 1)
+        assert isinstance(actor.component, Log)
+        while not hasattr(actor.component, "went_on"):
+            threading.Event().wait(0.001)
+        assert actor.component.next() == "T"
+        return actor.component
+
+    def actor(self, kind: type[Log]) -> ComponentActor:
+        return self.host.actors[kind.name]
+
+    def tell(self, kind: type[Log], *told: Message) -> None:
+        for message in told:
+            self.directory.tell(kind.name, Envelope(message))
+
+    def say(self, kind: type[Log], *numbers: int) -> None:
+        self.tell(kind, *(CancelJob(id=number) for number in numbers))
+
+    def do(self, kind: type[Log], *work: Callable[[], object]) -> None:
+        """Let a component do this in its own thread."""
+        component = self.actor(kind).component
+        assert isinstance(component, Log)
+        for one in work:
+            component.to_do.append(one)
+            self.say(kind, DO)
+
+    def block(self, kind: type[Log]) -> Log:
+        """Let a component work at a message until ``went_on`` is set."""
+        component = self.host.actors[kind.name].component
+        assert isinstance(component, Log)
+        self.say(kind, BLOCK)
+        assert component.blocked.wait(DEADLINE)
+        return component
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    made = Scene(tmp_path)
+    yield made
+    for actor in made.host.actors.values():
+        if not actor.is_over:
+            assert actor.stop_within(DEADLINE)
+    made.lock.remove()
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    reader, writer = os.pipe()
+    yield reader, writer
+    os.close(reader)
+    os.close(writer)
+
+
+def test_what_waits_is_one_turn(scene: Scene) -> None:
+    log = scene.start(Log)
+    scene.block(Log)
+    scene.say(Log, 1, 2, 3)
+    log.went_on.set()
+    assert log.take(4) == [1, 2, 3, "T"]
+
+
+def test_a_turn_ends_after_so_many_messages_at_the_latest(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "TURN_MESSAGES_MAX", 2)
+    log = scene.start(Log)
+    scene.block(Log)
+    scene.say(Log, 1, 2, 3, 4)
+    log.went_on.set()
+    assert log.take(7) == [1, "T", 2, 3, "T", 4, "T"]
+
+
+def test_actors_of_one_dispatcher_take_turns(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "TURN_MESSAGES_MAX", 1)
+    log, other = scene.start(Log), scene.start(Other)
+    other.seen = log.seen
+    scene.block(Log)
+    scene.say(Log, 1, 2)
+    scene.say(Other, 11, 12)
+    log.went_on.set()
+    assert log.take(9) == ["T", 1, "T", 11, "T", 2, "T", 12, "T"]
+
+
+def test_a_message_wakes_a_dispatcher_that_sleeps(scene: Scene) -> None:
+    log = scene.start(Log)
+    for number in range(300):
+        scene.say(Log, number)
+        assert log.take(2) == [number, "T"]
+
+
+def test_a_watched_descriptor_begins_a_turn(scene: Scene, pipe: tuple[int, int]) -> None:
+    reader, writer = pipe
+    log = scene.start(Log)
+    scene.tell(Log, OutputGrew(job_id=1, size=reader))
+    assert log.next() == "T"
+    os.write(writer, b"x")
+    assert log.take(2) == [b"x", "T"]
+    log.runtime.forget(reader)
+    os.write(writer, b"y")
+    scene.say(Log, 1)
+    assert log.take(2) == [1, "T"]
+
+
+def test_descriptors_are_not_starved_by_messages(
+    scene: Scene, pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "TURN_MESSAGES_MAX", 2)
+    reader, writer = pipe
+    log = scene.start(Log)
+    scene.tell(Log, OutputGrew(job_id=1, size=reader))
+    assert log.next() == "T"
+    scene.block(Log)
+    scene.say(Log, 1, 2, 3, 4)
+    os.write(writer, b"x")
+    log.went_on.set()
+    assert log.take(8) == [1, "T", b"x", 2, "T", 3, 4, "T"]
+
+
+def test_an_alarm_rings_once_and_a_canceled_one_never(scene: Scene) -> None:
+    log = scene.start(Log)
+
+    def set_alarms() -> None:
+        log.runtime.later(0.02, CancelJob(id=3))
+        log.runtime.later(0.0, CancelJob(id=1)).cancel()
+        log.runtime.later(0.01, CancelJob(id=2))
+
+    scene.do(Log, set_alarms)
+    assert log.numbers(2) == [2, 3]
+    scene.say(Log, 4)
+    assert log.numbers(1) == [4]
+
+
+def test_an_alarm_of_an_actor_that_has_ended_reaches_no_successor(scene: Scene) -> None:
+    log = scene.start(Log)
+    other = scene.start(Other)
+    scene.do(Log, lambda: log.runtime.later(0.01, CancelJob(id=1)))
+    assert scene.actor(Log).stop_within(DEADLINE)
+    successor = scene.start(Log)
+    scene.do(Other, lambda: other.runtime.later(0.02, CancelJob(id=2)))
+    assert other.numbers(1) == [2]
+    scene.say(Log, 3)
+    assert successor.numbers(1) == [3]
+
+
+def test_a_component_with_patience_is_called_though_nothing_came(scene: Scene) -> None:
+    log = scene.start(Log)
+    for patience in (0.001, 0.0):
+        log.runtime.patience_seconds = patience
+        scene.say(Log, 1)
+        assert log.take(4) == [1, "T", "Q", "T"]
+
+
+def test_what_comes_before_patience_is_at_its_end_begins_it_anew(scene: Scene) -> None:
+    log = scene.start(Log)
+    log.runtime.patience_seconds = 3_600.0
+    scene.say(Log, 1)
+    assert log.take(2) == [1, "T"]
+    log.runtime.patience_seconds = 0.0
+    scene.say(Log, 2)
+    assert log.take(4) == [2, "T", "Q", "T"]
+
+
+def test_a_component_can_see_that_another_one_waits(scene: Scene) -> None:
+    log, other = scene.start(Log), scene.start(Other)
+    before = log.runtime.has_news, log.runtime.have_others_work
+    assert before == (False, False)
+    scene.block(Log)
+    scene.say(Other, 1)
+    assert log.runtime.has_news
+    assert log.runtime.have_others_work
+    assert not log.runtime.has_mail
+    log.went_on.set()
+    assert other.take(2) == [1, "T"]
+
+
+def test_work_aside_is_told_to_the_component_of_that_name(scene: Scene) -> None:
+    log = scene.start(Log)
+    log.runtime.aside(lambda: CancelJob(id=7))
+    assert log.take(2) == [7, "T"]
+
+
+# Neighbours.
+
+
+def test_the_neighbours_of_a_component_that_crashed_go_on(scene: Scene) -> None:
+    scene.start(Log)
+    other = scene.start(Other)
+    scene.tell(Log, OutputGrew(job_id=1, size=-1))
+    assert scene.directory.failed.get(timeout=DEADLINE).component == "log"
+    scene.say(Other, 1)
+    assert other.take(2) == [1, "T"]
+    log = scene.start(Log)
+    scene.say(Log, 2)
+    assert log.take(2) == [2, "T"]
+
+
+def test_the_neighbours_of_a_component_that_hangs_go_on_in_another_thread(
+    scene: Scene, pipe: tuple[int, int]
+) -> None:
+    reader, writer = pipe
+    scene.start(Log)
+    other = scene.start(Other)
+    scene.tell(Other, OutputGrew(job_id=1, size=reader))
+    assert other.next() == "T"
+    scene.do(Other, lambda: other.runtime.later(0.0, CancelJob(id=3)))
+    assert other.numbers(1) == [3]
+    stuck = scene.block(Log)
+    hung = scene.actor(Log)
+    scene.say(Other, 1)
+    os.write(writer, b"x")
+    hung.abandon(errors.ComponentRestartedError("it hung"))
+    assert set(other.numbers(2)) == {1, b"x"}
+    before = hung.heartbeat.thread
+    successor = scene.start(Log)
+    scene.say(Log, 2)
+    assert successor.take(2) == [2, "T"]
+    assert scene.actor(Log).heartbeat.thread == scene.actor(Other).heartbeat.thread != before
+    # It comes back, finds that its time is over, and ends.
+    stuck.went_on.set()
+    for thread in [one for one in threading.enumerate() if one.ident == before]:
+        thread.join(DEADLINE)
+        assert not thread.is_alive()
+    scene.say(Other, 4)
+    assert other.numbers(1) == [4]
+
+
+def test_a_component_that_is_given_up_between_two_messages_leaves_the_thread_alone(
+    scene: Scene,
+) -> None:
+    scene.start(Log)
+    other = scene.start(Other)
+    thread = scene.actor(Other).heartbeat.thread
+    scene.actor(Log).abandon(errors.ComponentRestartedError("it hung"))
+    scene.say(Other, 1)
+    assert other.take(2) == [1, "T"]
+    assert scene.actor(Other).heartbeat.thread == thread
+
+
+def test_an_error_of_the_dispatcher_itself_ends_its_actors_and_is_told(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.start(Log)
+    scene.start(Other)
+    monkeypatch.setattr(scene.dispatcher, "_next", mock.Mock(side_effect=MemoryError))
+    scene.say(Log, 1)
+    failed = {scene.directory.failed.get(timeout=DEADLINE).component for _ in range(2)}
+    assert failed == {"log", "other"}
+    monkeypatch.undo()
+    log = scene.start(Log)
+    scene.say(Log, 2)
+    assert log.take(2) == [2, "T"]
+
+
+# Its thread.
+
+
+def threads() -> list[str]:
+    return [one.name for one in threading.enumerate() if one.name == "dispatcher-shared"]
+
+
+def test_a_dispatcher_has_a_thread_and_descriptors_as_long_as_it_has_actors(scene: Scene) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        scene.start(Log)
+        scene.start(Other)
+        [thread] = [one for one in threading.enumerate() if one.name == "dispatcher-shared"]
+        for kind in (Log, Other):
+            assert threads() == ["dispatcher-shared"]
+            assert scene.actor(kind).stop_within(DEADLINE)
+        thread.join(DEADLINE)
+        assert threads() == []
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EMFILE, "none left"), RuntimeError("no thread")])
+def test_an_actor_without_descriptors_or_threads_for_it_is_not_started(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    what = "select.epoll" if isinstance(error, OSError) else "threading.Thread.start"
+    with monkeypatch.context() as patch:
+        patch.setattr(what, mock.Mock(side_effect=error))
+        with pytest.raises(type(error)):
+            scene.host.start(Log, "shared", 1)
+    scene.host.actors.clear()
+    assert len(os.listdir("/proc/self/fd")) == before
+    log = scene.start(Log)
+    scene.say(Log, 1)
+    assert log.take(2) == [1, "T"]
+
+
+def test_a_dispatcher_without_actors_is_not_woken(scene: Scene) -> None:
+    scene.start(Log)
+    actor = scene.actor(Log)
+    assert actor.stop_within(DEADLINE)
+    # As seen by a sender that was held up between its two steps.
+    scene.dispatcher._is_asleep = True
+    scene.dispatcher.schedule(actor)
+    assert not actor.tell(Envelope(CancelJob(id=1)))
+
+
+def test_the_address_of_a_component_shows_its_name() -> None:
+    assert repr(Address("queue")) == "Address('queue')"

@@ -1,0 +1,49 @@
+"""Envelopes: a message with the address that its answer goes to.
+
+That address may be a mailbox of this process, the end of a channel or a peer of a ZeroMQ socket.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from .messages import Failure, Message
+
+if TYPE_CHECKING:
+    from ..storage import errors
+
+
+class ReplyAddress(Protocol):
+    """Somebody to whom an envelope can be sent. Never blocks, never raises for a dead one."""
+
+    def tell(self, envelope: Envelope) -> None:
+        """Send ``envelope``; it may be lost if the receiver is gone."""
+
+
+class Envelope(msgspec.Struct, frozen=True):
+    """A message on its way: who wants the reply, under which number, and until when.
+
+    ``deadline`` is monotonic seconds of the receiving process. ``peer`` is a key of the
+    sender that stays the same while its connection lasts.
+    """
+
+    message: Message
+    reply_to: ReplyAddress | None = None
+    number: int = 0
+    deadline: float | None = None
+    peer: bytes = b""
+
+    def reply(self, message: Message) -> None:
+        """Answer the request in this envelope; does nothing if nobody asked."""
+        if self.reply_to is not None:
+            self.reply_to.tell(Envelope(message, number=self.number))
+
+    def refuse(self, error: errors.GangerError) -> None:
+        """Answer with an error."""
+        self.reply(Failure(error.name, error.text))
+
+
+class WatchedEnvelope(Envelope, frozen=True, weakref=True):
+    """An envelope of which somebody wants to know when it is no more (`weakref.finalize`)."""
