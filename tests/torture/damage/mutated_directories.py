@@ -47,10 +47,7 @@ def run_mutated_directories(count: int, seed: int, folder: Path) -> Tally:
     """Start a queue on ``count`` damaged directories."""
     tally = Tally()
     # What was replaced is written over at once, so that it shows whether it may be.
-    with (
-        mock.patch("threading.Timer", Timer),
-        mock.patch.object(settings, "TEMPORARY_REST_SECONDS", 0.0),
-    ):
+    with mock.patch.object(settings, "TEMPORARY_REST_SECONDS", 0.0):
         Timer.made.clear()
         healthy = make_healthy(folder / "healthy")
         for case in range(count):

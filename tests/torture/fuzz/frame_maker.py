@@ -78,10 +78,14 @@ _CONTAINED = {"ids", "ops"}
 """Fields whose elements, rather than themselves, have such a value."""
 
 
+NEVER_PACKED = {messages.RulesChanged, messages.RuleChainChanged}
+"""They carry parsed rules, which have no form on the wire."""
+
+
 def _kinds() -> dict[str, type[Message]]:
     """Every message that there is, by its tag, also those that nobody may say at the door."""
     found = (kind for kind in vars(messages).values() if isinstance(kind, type))
-    kinds = {kind for kind in found if issubclass(kind, Message)}
+    kinds = {kind for kind in found if issubclass(kind, Message)} - NEVER_PACKED
     tags = {kind: kind.__struct_config__.tag for kind in kinds}
     return {str(tag): kind for kind, tag in tags.items() if tag is not None}
 

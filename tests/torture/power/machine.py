@@ -25,7 +25,9 @@ from ganger.actors.job.daemon_link import Received
 from ganger.actors.locks.lock_manager import LockManager
 from ganger.actors.queue.job_queue import JobQueue
 from ganger.actors.queue.job_table import Phase
+from ganger.actors.runtime.actor import ComponentActor
 from ganger.actors.runtime.directory import Directory
+from ganger.actors.runtime.dispatcher import Alarm
 from ganger.actors.runtime.host import Host
 from ganger.actors.supervision import logs
 from ganger.storage import config_files, documents, errors, jobs, keys, lock_files, settings
@@ -69,7 +71,7 @@ class _Told(Stage):
         """A new daemon, with a lock file of its own."""
         stem = f"ganger-daemon_{int(self._machine.clock.read())}"
         self.daemon_lock = lock_files.create(self.places.lock_files, stem)
-        self.dispatcher = StageDispatcher(self)
+        self.dispatcher = _MachineDispatcher(self, self._machine.timers)
         self.host = Host(
             directory=self,
             places=self.places,
@@ -100,16 +102,19 @@ class _User:
         self._take(envelope.message)
 
 
-class _Timer:
-    """Runs out when the machine says so."""
+class _MachineDispatcher(StageDispatcher):
+    """Alarms ring, and work of other threads is done, when the machine says so."""
 
-    def __init__(self, started: list[_Timer], function: Callable[[], None]) -> None:
-        self.function = function
-        self.daemon = False
+    def __init__(self, stage: Stage, started: list[Callable[[], None]]) -> None:
+        super().__init__(stage)
         self._started = started
 
-    def start(self) -> None:
-        self._started.append(self)
+    def later(self, seconds: float, actor: ComponentActor, message: Message) -> Alarm:
+        self._started.append(lambda: self.stage.tell(actor.name, Envelope(message)))
+        return Alarm(seconds, actor, message)
+
+    def aside(self, _name: str, work: Callable[[], None]) -> None:
+        self._started.append(work)
 
 
 class Machine:
@@ -134,7 +139,7 @@ class Machine:
         self.refusal = 0.0
         """How likely it is that a flush fails."""
         self.disk_dice = dice
-        self._timers: list[_Timer] = []
+        self.timers: list[Callable[[], None]] = []
         self._unauthorised: list[tuple[str, str]] = []
 
     @property
@@ -174,7 +179,7 @@ class Machine:
 
     def _forget_daemon(self) -> None:
         self.is_up = False
-        self._timers.clear()
+        self.timers.clear()
         ledger = self.queue.component._ledger
         ledger._journal.close()
         ledger.directory.close()
@@ -202,15 +207,11 @@ class Machine:
     fails_next_sync = False
     """Whether the next flush of the file system fails."""
 
-    def timer(self, _: float, function: Callable[[], None]) -> _Timer:
-        """Stands for `threading.Timer`."""
-        return _Timer(self._timers, function)
-
     def run_timers(self) -> None:
         """The time has come for everything that waits for it: the disk is tried again."""
-        timers, self._timers[:] = list(self._timers), []
-        for timer in timers:
-            timer.function()
+        timers, self.timers[:] = list(self.timers), []
+        for run in timers:
+            run()
         self._deliver_told()
 
     def power_off(self) -> None:

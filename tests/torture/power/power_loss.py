@@ -138,7 +138,6 @@ class _Run:
             machine = Machine(self._root, self._dice, self._clock, recorder.happened)
             recorder.before_change = machine.interrupt
             recorder.is_flush_refused = machine.refuses_flush
-            patch.setattr("threading.Timer", machine.timer)
             try:
                 machine.boot()
                 play(machine)
@@ -220,7 +219,6 @@ class _Run:
             machine = Machine(self._root, dice, self._clock, recorder.happened)
             recorder.before_change = machine.interrupt
             recorder.is_flush_refused = machine.refuses_flush
-            patch.setattr("threading.Timer", machine.timer)
             try:
                 self._tell(where, _judge(machine, past))
                 if is_recorded:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 import select
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,7 +13,7 @@ from unittest.mock import patch
 
 from tests import own_children
 from tests.torture.simulation import network, simulated_daemon, simulated_processes, sockets
-from tests.torture.simulation.core import Core, VirtualTimer
+from tests.torture.simulation.core import Core
 from tests.torture.simulation.oracle import Needs
 from tests.torture.simulation.simulated_processes import JobTask
 from tests.torture.simulation.user import LARGE_INPUT
@@ -123,7 +122,6 @@ def simulated() -> Iterator[None]:
         (time, "monotonic", _asks_clock("monotonic")),
         (time, "monotonic_ns", _asks_clock("monotonic_ns")),
         (time, "time_ns", _asks_clock("time_ns")),
-        (threading, "Timer", VirtualTimer),
         (os, "getpid", simulated_processes.own_pid),
         (lock_files, "create", create_lock_file),
         (lock_files.LockFile, "remove", remove_lock_file),

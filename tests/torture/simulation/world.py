@@ -232,7 +232,7 @@ class World(Core):
         if rules is not None:
             filters = {rule["uuid"]: rule for rule in rules}
         self._write_configuration(filters)
-        store._configuration = config_files.read(self.places.config)
+        store._load(config_files.read(self.places.config))
         store.runtime.tell(CONFIG_STORE, ReportConfiguration())
 
     def stored_rules(self) -> tuple[rules.FilterRule, ...]:
