@@ -6,14 +6,14 @@ import math
 from collections.abc import Callable
 
 TOLD_AFTER_SECONDS = 1.0
-"""How long a lost connection is kept quiet: a restart of the daemon usually takes less."""
+"""How long an outage goes unreported: a restart of the daemon usually takes less."""
 
 GONE = "the daemon has gone away; jobs that run go on. Waiting for it to come back"
 BACK = "the daemon is back"
 
 
 class Outage:
-    """A connection that was lost, as it is told in words. Times are monotonic seconds."""
+    """A lost connection, and what the user hears of it. Times are monotonic seconds."""
 
     def __init__(self, tell: Callable[[str], None] | None) -> None:
         self._tell = tell
@@ -26,12 +26,12 @@ class Outage:
             self._tell_at = now + TOLD_AFTER_SECONDS
 
     def put_off(self, now: float) -> None:
-        """Another connection is being tried."""
+        """The client tries another connection."""
         if self._tell_at < math.inf:
             self._tell_at = now + TOLD_AFTER_SECONDS
 
     def deny(self) -> None:
-        """There is a daemon, though it lets nobody in now."""
+        """There is a daemon, though it refuses connections now."""
         self._tell_at = math.inf
 
     def end(self) -> None:
@@ -42,7 +42,7 @@ class Outage:
             self._tell(BACK)
 
     def look(self, now: float) -> float:
-        """Say what is to be said while somebody waits; when to look again (infinite: never)."""
+        """Report the outage when it is time to; when to look again (infinite: never)."""
         if now >= self._tell_at and self._tell is not None:
             self._tell_at = math.inf
             self._is_told = True

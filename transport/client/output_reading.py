@@ -1,7 +1,7 @@
-"""Reads a job's stored output page by page: what to ask for next, and what a page holds. No I/O.
+"""Reads a job's stored output page by page: which page to request, and what it holds. No I/O.
 
-A reader knows its place in the file, so that nothing comes twice and nothing is left out, whoever
-answers. To begin with the last lines it first looks through the file from its end.
+A reader keeps its place in the file. So nothing comes twice and nothing is left out, even if the
+daemon restarts between two pages. For the last lines it first searches the file from its end.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class OutputReading:
     ) -> None:
         self.job_id = job_id
         self.is_at_end = False
-        """The last page had nothing new, and there was nothing behind it."""
+        """The last page held nothing new, and the file ended with it."""
         self._stream = stream
         self._op_index = op_index
         self._place = self._known = self._skip = 0
@@ -56,11 +56,11 @@ class OutputReading:
 
     @property
     def is_done(self) -> bool:
-        """Whether all was read that was there at the first look; more may have come since."""
+        """Whether everything was read that the first page counted; more may have come since."""
         return self.is_at_end or (self._first_size is not None and self._place >= self._first_size)
 
     def request(self, wait_seconds: float = 0.0) -> ReadOutput:
-        """What to ask for next; ``wait_seconds``: how long to wait if there is nothing new."""
+        """The next request; ``wait_seconds``: how long the daemon waits if nothing is new."""
         if self._search is not None:
             start, count = self._search.window()
             return ReadOutput(id=self.job_id, offset=start, bytes_max=count)
@@ -69,7 +69,7 @@ class OutputReading:
         )
 
     def take(self, page: OutputPage) -> list[OutputChunk]:
-        """What is in the page that was asked for."""
+        """The output in the page that was requested."""
         if self._search is not None:
             self._look_for_tail(self._search, page)
             return []
@@ -80,13 +80,13 @@ class OutputReading:
         chunks = self._chunks(found)
         self._place, self._known = found.end, page.size
         if not found.blocks and len(page.data) >= STORED_BYTES_MAX:
-            # A block would have been whole: there is none.
+            # A block would have fit into the page: there is none.
             chunks.append(self._damage(page_end - STORED_BYTES_MAX + 1))
         self.is_at_end = page_end >= page.size and not chunks and not found.blocks
         return chunks
 
     def finish(self) -> list[OutputChunk]:
-        """Nothing more will come: a rest that is no block was torn off by a crash."""
+        """Nothing more will come: a crash has cut off a rest that is no block."""
         return [self._damage(self._known)] if self._place < self._known else []
 
     def _chunks(self, found: output_blocks.ScanResult) -> list[OutputChunk]:
@@ -167,7 +167,7 @@ class _TailSearch:
         return start, max(1, self._end - start)
 
     def take(self, page: OutputPage, wanted: Callable[[Block], bytes]) -> tuple[int, int] | None:
-        """The block where they begin, and how many wanted bytes lie before; None: look further."""
+        """The block where the last lines begin, and the wanted bytes before them; None: go on."""
         if self._end is None:
             self._end = page.size
             return (self._end, 0) if not (self._end and self._left) else None
@@ -179,7 +179,7 @@ class _TailSearch:
                 return block.start, skip
         if start == 0:
             return 0, 0
-        # What begins in this window and ends behind it, or the other way round, is looked at next.
+        # The next window holds the blocks that lie across the edges of this one.
         before = min(start + STORED_BYTES_MAX, self._end - 1)
         self._end = blocks[0].start if blocks else before
         return None

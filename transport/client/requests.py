@@ -1,4 +1,4 @@
-"""The verbs of the client library as messages, and its values out of the replies. No I/O."""
+"""Makes messages from the verbs of the client library, and its values from replies. No I/O."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ USER_SOURCE = "gnt:user"
 _IDS_SHOWN_MAX = 10
 
 _RULE_DEPTH_MAX = 100
-"""Deepest nesting of what is looked through; how deep a filter may be the daemon says."""
+"""Deepest nesting that the client checks; the daemon limits the depth of a filter."""
 
 RULE_KEYS: Final = ReplaceFilter.__struct_fields__
-"""What a rule that somebody writes may have."""
+"""The keys of a rule as a user writes it."""
 
 _STORED_KEYS: Final = ("watermark", "state", "reason_trail")
-"""What a stored rule has besides, so that one that was listed can be proposed as it is."""
+"""Further keys of a stored rule: a listed rule may be proposed as it is."""
 
 _NULLABLE_KEYS: Final = ("uuid", "reason", "valid_from", "valid_until")
 
@@ -70,9 +70,9 @@ def submission(
     dry_run: bool,
     now_nanoseconds: int,
 ) -> SubmitJobs:
-    """The request that stores ``jobs``; what a job says itself goes before the rest.
+    """The request that stores ``jobs``; a job's own fields go before the arguments.
 
-    ``key`` must be given unless nothing is stored: only with it the request can be repeated.
+    ``key`` may be None only for a dry run: without it the request cannot be repeated.
     """
     trail = _trail(reason, "reason", now_nanoseconds)
     priority = None if priority is None else checked_priority(priority)
@@ -101,15 +101,15 @@ def _check_key(key: object) -> None:
 
 
 def fresh_key() -> str:
-    """A key that nobody else has: with it, a submission can be sent twice and is stored once."""
+    """A unique key: with it, a submission can be sent twice and is stored once."""
     return os.urandom(16).hex()
 
 
 def submitted(reply: JobsSubmitted, count: int) -> list[int]:
     """The ids of ``count`` jobs; `RejectedError` if a filter rule rejects some of them.
 
-    `BadRequestError` if the answer is about another submission, which has the same key. A
-    rehearsal has no ids.
+    `BadRequestError` if the reply is about another submission with the same key. A dry run has
+    no ids.
     """
     if reply.ids and len(reply.ids) + len(reply.rejected) != count:
         text = f"key: another submission is stored under it (ids {_shown(reply.ids)})"
@@ -136,7 +136,7 @@ def new_filter(
     """The request that stores a filter rule. It names the rule, so that it can be repeated."""
     valid_from, valid_until = window
     if fields.get("reason", "") is None:
-        # As in a rule that is only proposed: no reason.
+        # None stands for no reason, as in a rule that is only proposed.
         fields["reason"] = ""
     if uuid == rules.PROPOSED_UUID:
         raise errors.FilterRuleError(f"uuid: {uuid} stands for a rule that is only proposed")
@@ -153,10 +153,10 @@ def new_filter(
 
 
 def proposed_filter(rule: Mapping[str, Any]) -> ReplaceFilter:
-    """A rule that is only thought of, from the arguments of `Client.add_filter`.
+    """A rule to try out, from the arguments of `Client.add_filter` or from a listed rule.
 
-    Or from a rule that was listed: what it has only because it is stored does not count. Without
-    a UUID it gets `rules.PROPOSED_UUID`.
+    The keys that only a stored rule has are left out. Without a UUID it gets
+    `rules.PROPOSED_UUID`.
     """
     if not isinstance(rule, Mapping):
         raise errors.FilterRuleError(f"rule: expected a rule (a dictionary), got {_type(rule)}")
@@ -181,14 +181,14 @@ def _unknown_key(key: object) -> errors.FilterRuleError:
 
 
 def _rule_fields(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a rule, in the form that is sent; `FilterRuleError` names one that is wrong.
+    """The fields of a rule, in the form that is sent; `FilterRuleError` names a wrong one.
 
-    Only their types are judged, as far as the daemon could not name the argument any more.
+    Only types are checked here, where the daemon could not name the argument any more.
     """
     fields = dict(given)
     if "predicates" in fields:
         found = fields["predicates"]
-        # An empty dictionary would else be an empty list, and that means every job.
+        # Otherwise an empty dictionary would become an empty list, which means every job.
         if isinstance(found, str | bytes | Mapping) or not isinstance(found, Iterable):
             text = f"predicates: expected a list of predicates, got {_type(found)}"
             raise errors.FilterRuleError(text)

@@ -84,11 +84,11 @@ class Session:
         self._notices: deque[bytes] = deque()
         self._wake_at = math.inf
 
-    # What is asked.
+    # Requests of the caller.
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is under way or waits to be sent."""
+        """Whether no request is under way and nothing waits to be sent."""
         return not self._pending and not self._notices
 
     def request(
@@ -109,7 +109,7 @@ class Session:
         deadline: float | None,
         is_final_only: bool = False,
     ) -> PendingWatch:
-        """Begin a watch; ``is_final_only``: only of the ends of jobs."""
+        """Begin a watch; ``is_final_only``: only of final statuses."""
         progress = WatchProgress(ids, log=log, is_final_only=is_final_only)
         watch = PendingWatch(next(self._numbers), progress, deadline, now)
         self._begin(watch, now)
@@ -136,10 +136,10 @@ class Session:
             if not request.is_done:
                 self._finish(request, error)
 
-    # What happens.
+    # Events of the connection, and time.
 
     def opened(self, now: float) -> None:
-        """A new connection is being tried, to a daemon that may be another one."""
+        """The client tries a new connection, maybe to another daemon."""
         self._opened_at = now
         self._handshakes_failed = 0
         self._is_reached = self.is_connected = self.wants_new_socket = False
@@ -147,7 +147,7 @@ class Session:
         self._wake_by(now + GRACE_SECONDS)
 
     def connection_changed(self, event: ConnectionEvent, now: float) -> None:
-        """There is news of the connection."""
+        """The socket tells an event of the connection."""
         match event:
             case ConnectionEvent.REACHED:
                 self._is_reached = True
@@ -164,7 +164,7 @@ class Session:
                 self.wants_new_socket = True
                 self.fail_all(errors.NotAllowedError("the daemon does not know this key"))
             case ConnectionEvent.TURNED_AWAY:
-                # There is a daemon, so it is worth waiting for.
+                # There is a daemon: wait for it.
                 self._outage.deny()
                 self.was_connected = True
                 for request in self._pending.values():
@@ -182,7 +182,7 @@ class Session:
                 self._finish(request, error)
             return
         except errors.FrameError:
-            # Not even a number: nobody can be told. The deadline of the request will tell.
+            # Without a number no request can fail over it; its deadline will end it.
             return
         match self._pending.get(frame.number):
             case PendingCall() as call:
@@ -220,7 +220,7 @@ class Session:
             self._wake_by(self._outage.look(now))
 
     def wait_seconds(self, now: float) -> float | None:
-        """How long until `tick` has something to do; None if that depends on events alone."""
+        """How long until `tick` has something to do; None if only events bring work."""
         return None if math.isinf(self._wake_at) else max(0.0, self._wake_at - now)
 
     # Requests with one reply.
@@ -275,7 +275,7 @@ class Session:
                     self._drop_earlier_numbers(watch)
                 self._take_news(watch, message, now)
             case _ if not is_current:
-                # The end of what was given up already.
+                # The end of a watch that was given up already.
                 watch.earlier_numbers.remove(number)
                 del self._pending[number]
             case WatchEnded() if watch.progress.is_complete:
@@ -301,12 +301,12 @@ class Session:
             return
         watch.failing_since, watch.retries = None, 0
         if watch.progress.is_final_only and watch.progress.is_complete:
-            # Nothing can follow but that the watch has ended, which nobody need wait for.
+            # Only the end of the watch can follow: do not wait for it.
             self._finish(watch, is_ended=True)
             return
         if watch.progress.waiting_count > PARTS_MAX:
-            # It goes on from here when it was read; what lies between is not lost, but told
-            # as it then is.
+            # The watch goes on from here when these parts were read; the daemon then tells each
+            # job as it stands.
             watch.is_paused = True
             self._stop(watch)
             self._drop_numbers(watch)
@@ -323,7 +323,7 @@ class Session:
             self._retry_later(watch, error, now)
 
     def _resume(self, watch: PendingWatch, now: float) -> None:
-        """Ask for the watch anew, under a new number."""
+        """Request the watch anew, under a new number."""
         if watch.progress.is_complete:
             self._finish(watch)
             return
@@ -404,7 +404,7 @@ class Session:
     def _expire(self, request: PendingRequest, now: float) -> None:
         error: errors.GangerError
         if isinstance(request, PendingWatch):
-            if self._asks_how_they_stand(request, now):
+            if self._starts_last_probe(request, now):
                 return
             if request.progress.is_complete:
                 self._finish(request)
@@ -423,8 +423,8 @@ class Session:
         if isinstance(request, PendingCall) and request.probes is not None:
             self._take_probe(request.probes, request, now)
 
-    def _asks_how_they_stand(self, watch: PendingWatch, now: float) -> bool:
-        """At the end of a wait: who was told of ends alone asks once what became of the others."""
+    def _starts_last_probe(self, watch: PendingWatch, now: float) -> bool:
+        """Whether a wait that timed out begins a last probe: it was told of final statuses only."""
         if watch.is_expired or not watch.progress.is_final_only or not self.is_connected:
             return False
         watch.is_expired = True
@@ -467,11 +467,11 @@ class Session:
                 self._outbox[request] = None
 
     def _renumber(self, call: PendingCall[Any]) -> None:
-        """Let only the answer to what is sent now count.
+        """Accept only the reply to the sending that follows.
 
-        The first sending may have reached this daemon too. Were it refused, and the second not,
-        there would be a job that nobody knows of; if both are carried out, the key makes one of
-        them, and the second answer is as good.
+        The first sending may have reached this daemon too. If the daemon refused the first and
+        carried out the second, the caller would get an error for a job that exists. If it carries
+        out both, the key makes one job of them, and the second reply is as good.
         """
         del self._pending[call.number]
         call.number = next(self._numbers)
@@ -481,7 +481,7 @@ class Session:
         self._notices.clear()
         for request in list(self._pending.values()):
             if self.is_connected:
-                # What a daemon said before it went does not matter any more.
+                # What a daemon said before it went counts no more.
                 request.failure = None
             if not isinstance(request, PendingCall) or not request.is_sent:
                 continue
@@ -497,11 +497,11 @@ class Session:
 
     def _begin(self, request: PendingRequest, now: float) -> None:
         if not self._pending:
-            # That the daemon was gone while nobody wanted anything is no news.
+            # An outage while the client had no request is not reported.
             self._outage.put_off(now)
         self._pending[request.number] = request
         self._outbox[request] = None
-        # The first look at it sets the time of the next one.
+        # The next `tick` works out when this request needs another one.
         self._wake_by(now)
 
     def _finish(

@@ -1,7 +1,8 @@
-"""What a client's watch has seen, and what it must ask for to go on from there. No I/O.
+"""What a client's watch has seen, and the request that goes on from there. No I/O.
 
-Each status change and log line is given once, whatever comes twice: a watch that was cut off
-asks again from where it stands, and the daemon first tells each job as it is.
+A watch gives each status change and log line once, even if the daemon sends it twice. After a lost
+connection the client repeats the watch from where it stands, and the daemon first sends the status
+of each job.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from ..messages import JobChanged, JobLogged, JobSummary, ListJobs, WatchJobs
 from .requests import summary_view
 
 PARTS_MAX = 10_000
-"""Parts that wait to be read above which the watch rests, to go on when they are read."""
+"""Unread parts above which the watch pauses until they are read."""
 
 FINISHED_MAX = 50_000
-"""Ended jobs that a watch of all jobs remembers, so as not to tell them again."""
+"""Ended jobs that a watch of all jobs remembers, to give each end once."""
 
 PROBE_IDS_MAX = 1_000
 """Most jobs that one probe asks for."""
@@ -33,7 +34,7 @@ Part = StatusChange | LogLine
 class WatchProgress:
     """The state of one watch. ``ids`` None stands for all jobs, for ever.
 
-    ``is_final_only``: only the ends of jobs are wanted.
+    ``is_final_only``: only final statuses are wanted.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class WatchProgress:
     def message(self) -> WatchJobs:
         """The request that goes on from here."""
         if self._is_of_all:
-            # The ends of these jobs are wanted, even if they are over by now.
+            # These jobs may be final by now; their final statuses are still wanted.
             after = {id_: self._serials.get(id_, 0) for id_ in self._statuses}
             return WatchJobs(log=self._log, log_after=after, is_final_only=self.is_final_only)
         ids = list(self._remaining)
@@ -70,20 +71,20 @@ class WatchProgress:
         return WatchJobs(ids=ids, log=self._log, log_after=after, is_final_only=self.is_final_only)
 
     def probe(self) -> ListJobs:
-        """A cheap question whose answer shows whether the watch still lives (`differs`)."""
+        """A cheap request whose reply shows whether the watch still lives (`differs`)."""
         if self._is_of_all:
-            # Jobs that ended before the watch began are not told.
+            # A watch gives no job that ended before it began.
             return ListJobs(after=self._id_max, limit=1, statuses=_NOT_FINAL)
         ids = list(self._remaining)[:PROBE_IDS_MAX]
         return ListJobs(ids=ids, limit=PROBE_IDS_MAX)
 
     def differs(self, rows: Iterable[JobSummary]) -> bool:
-        """Whether ``rows`` hold something that a living watch would have told before."""
+        """Whether ``rows`` hold a status that a living watch would have sent before."""
         told = (row for row in rows if row.status.is_final or not self.is_final_only)
         return any(self._status(row.id) != row.status for row in told)
 
     def note(self, rows: Iterable[JobSummary]) -> None:
-        """How jobs stand now, as a probe has shown."""
+        """Take in the statuses that a probe has shown."""
         for row in rows:
             if row.status.is_final:
                 self._add_change(row)
@@ -95,7 +96,7 @@ class WatchProgress:
         return self._parts.popleft() if self._parts else None
 
     def add(self, message: JobChanged | JobLogged) -> bool:
-        """Take in what the daemon told; False if nothing of it was new."""
+        """Take in what the daemon sent; False if nothing of it was new."""
         match message:
             case JobChanged():
                 return self._add_change(message.job)

@@ -1,7 +1,7 @@
-"""Makes a listening TCP socket deaf for a while, whoever accepts on it.
+"""Stops a listening TCP socket from accepting for a while, also when libzmq owns it.
 
-A packet filter that drops everything: a client that wants to connect gets no answer, and asks again
-by itself. Connections that were made before are not touched.
+It is a packet filter that drops everything: a client that wants to connect gets no answer, and
+tries again by itself. Connections made before go on.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _DROP = struct.pack("HBBI", _RETURN, 0, 0, 0)
 
 
 class AcceptFilter:
-    """Of the socket at ``descriptor``; keeps a descriptor of its own."""
+    """A filter of the socket at ``descriptor``; keeps a descriptor of its own."""
 
     def __init__(self, descriptor: int) -> None:
         self._socket = socket.socket(fileno=os.dup(descriptor))
 
     def set(self, *, is_paused: bool) -> None:
-        """Be deaf or not. `OSError` if the system cannot."""
+        """Stop accepting, or go on. `OSError` if the system cannot."""
         if not is_paused:
             self._socket.setsockopt(socket.SOL_SOCKET, _SO_DETACH_FILTER, 0)
             return

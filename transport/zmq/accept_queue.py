@@ -1,10 +1,10 @@
-"""The listening socket of the local door, which lets connections in by the batch.
+"""The listening socket of the local listener, which hands connections to libzmq by the batch.
 
-libzmq accepts whatever comes to a socket that it listens on, and ends the process when there is no
-descriptor for it. So it never listens where clients can come: the socket at the path of the
-door belongs to us, and the kernel keeps those who come to it, up to the backlog. To let them in,
-a new socket takes its place at the path, and the old one, to which no client can come any
-more, goes to libzmq. While the door has no room nothing is let in, and clients wait.
+libzmq accepts every connection on a socket that it listens on, and ends the process when there is
+no descriptor for one. So it never listens where clients can connect. The socket at the path is
+ours, and the kernel queues the connections to it, up to the backlog. To accept them, a new socket
+takes the place at the path, and the old one, to which no client can connect any more, goes to
+libzmq. While the listener has no room it hands over nothing, and clients wait.
 
 libzmq ends the connections of a listening socket with that socket. So a batch stays as long as
 one of its connections does.
@@ -29,7 +29,7 @@ _NAMES += [name + digit for name in _NAMES for digit in string.digits]
 
 
 class Batch:
-    """Connections let in together. ``endpoint`` is where libzmq listens for them."""
+    """Connections handed over together. ``endpoint`` is where libzmq listens for them."""
 
     def __init__(self, listening: socket.socket) -> None:
         self.endpoint = f"ipc://{listening.getsockname()}"
@@ -39,7 +39,7 @@ class Batch:
         self._listening: socket.socket | None = listening
 
     def came(self) -> None:
-        """One of them is in."""
+        """Libzmq has accepted one of them."""
         self.count += 1
         self._has_begun = True
 
@@ -49,17 +49,17 @@ class Batch:
 
     @property
     def is_over(self) -> bool:
-        """Whether all of them have come, and have ended."""
+        """Whether all of them were accepted, and have ended."""
         return self._listening is None and self._has_begun and self.count == 0
 
     def look(self) -> None:
-        """See whether all have come; then the descriptor is freed."""
+        """See whether libzmq has accepted all; then free the descriptor."""
         if self._listening is not None and not _has_waiting(self._listening):
             self.close()
 
     @property
     def is_in(self) -> bool:
-        """Whether all of them have come, as far as `look` has seen."""
+        """Whether all of them were accepted, as far as `look` has seen."""
         return self._listening is None
 
     def close(self) -> None:
@@ -70,7 +70,7 @@ class Batch:
 
 
 class AcceptQueue:
-    """The listening socket at ``path``; at most ``backlog`` and one wait there."""
+    """The listening socket at ``path``; at most ``backlog`` + 1 connections wait there."""
 
     def __init__(self, path: Path, backlog: int) -> None:
         longest = max(path, path.with_name(_NAMES[-1]), key=lambda each: len(os.fsencode(each)))
@@ -79,9 +79,9 @@ class AcceptQueue:
             raise errors.DataDirectoryError(text)
         self._path = path
         self._backlog = backlog
-        # One for each batch that there may be; the oldest is used again first.
+        # A name for each batch that there may be; the oldest is used again first.
         self._names = itertools.cycle(_NAMES)
-        # A poll of its own, so that its owner need not know which socket listens now.
+        # A poll of its own, so that its owner need not follow which socket listens now.
         self._poll = select.epoll()
         self._is_watched = False
         try:
@@ -93,11 +93,11 @@ class AcceptQueue:
         self.watch(is_wanted=True)
 
     def fileno(self) -> int:
-        """Readable while some wait to be let in and `watch` wants to know."""
+        """Readable while connections wait and `watch` wants to know."""
         return self._poll.fileno()
 
     def watch(self, *, is_wanted: bool) -> None:
-        """Whether to report those who wait."""
+        """Whether to report connections that wait."""
         if is_wanted and not self._is_watched:
             self._poll.register(self._listening, select.EPOLLIN)
         elif self._is_watched and not is_wanted:
@@ -106,14 +106,14 @@ class AcceptQueue:
 
     @property
     def has_waiting(self) -> bool:
-        """Whether somebody waits to be let in."""
+        """Whether a connection waits."""
         return bool(self._poll.poll(0)) if self._is_watched else _has_waiting(self._listening)
 
     def take(self, endpoints_in_use: dict[str, Batch]) -> tuple[Batch, int]:
-        """Those who wait now, and a listening descriptor with them for libzmq.
+        """The connections that wait now, and a listening descriptor with them for libzmq.
 
         Raises `OSError` if no other socket can take its place, or if there are no descriptors for
-        all who may wait: the limit may have been lowered meanwhile.
+        all that may wait: the limit may have been lowered meanwhile.
         """
         _require_descriptors(self._listening, self._backlog + 4)
         theirs = os.dup(self._listening.fileno())
@@ -127,7 +127,7 @@ class AcceptQueue:
         return batch, theirs
 
     def replace(self, endpoints_in_use: dict[str, Batch]) -> None:
-        """Make the file at the path again, whatever is there; those who waited come again."""
+        """Make the file at the path again; clients that waited connect again."""
         fresh = self._listen(endpoints_in_use)
         is_wanted = self._is_watched
         self.watch(is_wanted=False)
@@ -136,11 +136,11 @@ class AcceptQueue:
         self.watch(is_wanted=is_wanted)
 
     def has_accepted(self, name: object) -> bool:
-        """Whether a socket with this name of its own end may have come in here."""
+        """Whether a socket with this name of its own end may have been accepted here."""
         return isinstance(name, str) and Path(name).parent == self._path.parent
 
     def close(self) -> None:
-        """Free the descriptors. The socket file stays: it might be a successor's by now."""
+        """Free the descriptors. The socket file stays: it may be a successor's by now."""
         self._listening.close()
         self._poll.close()
 

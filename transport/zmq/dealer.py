@@ -1,4 +1,4 @@
-"""A client's end of its connection, for threads: `Dealer`. `async_dealer` has the one for asyncio.
+"""A client's end of its connection, for threads: `Dealer`. `async_dealer` waits in asyncio.
 
 A monitor socket tells the DEALER of its connection. Frames are lost only with a connection, and
 then the session sends again. So while there is no connection the socket queues nothing
@@ -92,13 +92,13 @@ class BaseDealer:
         self.endpoint = endpoint
 
     def filenos(self) -> list[int]:
-        """Descriptors to poll for reading, for who waits for other things too: then `receive`."""
+        """Descriptors to poll for reading beside others; when one is ready, `receive`."""
         return [self._socket.fileno(), self._monitor.fileno()]
 
     def send(self, data: bytes) -> bool:
         """Send a frame; False while there is no connection (or its queue is full)."""
-        # libzmq looks for news of connections only now and then when it sends, but always when
-        # it has nothing to receive: after `take` found nothing, this knows all there is.
+        # When libzmq sends it reads its news of connections only now and then, but always when it
+        # has nothing to receive: after a `take` in vain this knows the state of the connection.
         try:
             self._socket.send(data, zmq.NOBLOCK)
         except zmq.Again:
@@ -113,8 +113,8 @@ class BaseDealer:
         """The next frame or news of the connection, if there is any now."""
         if self._retry_at is not None and time.monotonic() >= self._retry_at:
             self.move(self.endpoint)
-        # Frames go before news. On a connection just made nothing was asked yet, so frames
-        # that are there now belong to the one before, and must not seem to come after it.
+        # Frames go before news. Nothing was sent yet on a connection that was just made, so frames
+        # that are here now belong to the connection before it.
         data = self._data()
         if data is None and self._event is None:
             self._event = self._next_news()
@@ -139,7 +139,7 @@ class BaseDealer:
         while (event := next_event(self._monitor)) is not None:
             kind, value, _ = event
             if kind == zmq.EVENT_HANDSHAKE_FAILED_AUTH and value != int(REFUSED):
-                # libzmq takes every refusal for the last word, and does not come back.
+                # libzmq takes every refusal as final, and does not connect again.
                 self._retry_at = time.monotonic() + RECONNECT_SECONDS_MAX
                 return ConnectionEvent.TURNED_AWAY
             if kind in _CONNECTION_EVENTS:

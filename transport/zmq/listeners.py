@@ -1,9 +1,10 @@
 """The daemon's listening sockets, local and remote, and the connections that they have let in.
 
-Each is one ROUTER socket and a monitor. It lets in only as many as have descriptors
-(`accept_queue`, `accept_filter`): libzmq ends the process when it cannot accept. A message is one
-frame each way; anything else is dropped and counted. libzmq numbers the peers. A peer that chose
-its own number is ignored: it could choose the number of one that has left, and get its answers.
+A listener is one ROUTER socket and its monitor. It accepts only as many connections as have
+descriptors (`accept_queue`, `accept_filter`): libzmq ends the process when it cannot accept. A
+message is one frame each way; the listener drops and counts anything else. libzmq numbers the
+peers. The listener ignores a peer that chose its own number: it could be the number of a peer that
+has left, and get that one's replies.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ RECEIVE_BYTES_MAX = settings.FRAMES_BYTES_OPEN_MAX
 """Bytes after which one call of `Router.receive` gives no further message."""
 
 SEND_QUEUE_BYTES_MAX = 4 * settings.FRAME_BYTES_MAX
-"""Bytes waiting for one peer above which it counts as gone."""
+"""Bytes waiting for one peer, above which it counts as gone."""
 
 SEND_QUEUES_BYTES_MAX = 8 * settings.FRAME_BYTES_MAX
-"""Bytes waiting for all peers together, above which those that read slowly count as gone."""
+"""Bytes waiting for all peers together, above which slow readers count as gone."""
 
 LISTENER_QUEUE_MAX = 8
 """Frames of one peer that libzmq reads ahead for the daemon; each may be of the largest size."""
@@ -46,9 +47,9 @@ class Listener:
 
     kind: Kind
     events = int(zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
-    """What the monitor tells of."""
+    """The events that the monitor tells."""
     events_unread_max = 0
-    """Events above which libzmq waits until they are read, beside its own 1,000; 0: no limit."""
+    """Unread events above which libzmq waits, beside its own 1,000; 0: no limit."""
 
     def __init__(
         self,
@@ -63,9 +64,9 @@ class Listener:
         self.peers_max = min(
             settings.PEERS_MAX, (descriptors_max - 2 * self._batch_max - 2) // per_connection
         )
-        """Connections above which further ones are told that there are too many."""
+        """Connections above which the handshake of a further one is refused."""
         self.is_paused = False
-        """Whether nobody is let in now."""
+        """Whether the listener accepts no connection now."""
         self.endpoint = ""
         self._dropped = dropped
         self._prefix = next(prefix for prefix, name in PREFIXES.items() if name == kind)
@@ -86,18 +87,18 @@ class Listener:
 
     @property
     def has_room(self) -> bool:
-        """Whether some connections more have descriptors."""
+        """Whether there are descriptors for some more connections."""
         return self.connections.open_count + self._batch_max <= self._descriptors_max
 
     def let_in(self) -> None:
-        """Let in those who wait if there is room; be deaf until there is some again."""
+        """Accept the connections that wait if there is room; otherwise pause until there is."""
         raise NotImplementedError
 
     def close(self) -> None:
         """Free what the listener has beside its sockets."""
 
     def follow_connections(self) -> None:
-        """Read what the monitor has to tell, and let in those for whom there is room now."""
+        """Read the events of the monitor, and accept connections for which there is room now."""
         while (event := next_event(self.monitor)) is not None:
             kind, descriptor, endpoint = event
             if kind == zmq.EVENT_ACCEPTED:
@@ -133,7 +134,7 @@ class Listener:
         descriptor = int(frame.get("__fd"))
         self.connections.spoke(descriptor)
         if self.connections.is_new(descriptor, peer):
-            # The descriptor may have been another's, whose end has not been read.
+            # The event that ended the descriptor's earlier connection may be unread.
             self.follow_connections()
             self.connections.heard(descriptor, peer)
         address, user = str(frame.get("Peer-Address")), str(frame.get("User-Id"))
@@ -142,14 +143,14 @@ class Listener:
     def end(self, descriptor: int) -> bool:
         """End a connection; False if it has ended already.
 
-        libzmq has the descriptor, and notices the end as if it were the other side's.
+        libzmq owns the descriptor, and reads the end as if the other side had closed.
         """
         try:
             connection = socket.socket(fileno=descriptor)
         except OSError:
             return False
         try:
-            # The number may be another file's by now.
+            # The number may belong to another file by now.
             is_ours = self._has_accepted(connection)
             if is_ours:
                 connection.shutdown(socket.SHUT_RDWR)
@@ -167,7 +168,7 @@ class Listener:
                 self.socket.send(receiver, _NOBLOCK_MORE)
                 self.socket.send(data, zmq.NOBLOCK)
             elif self._has_room(receiver, len(data)):
-                # What can fail comes first: half a message would spoil the next one.
+                # Making the frame can fail: do it first, as half a message spoils the next one.
                 frame = zmq.Frame(data, copy=False, track=True)
                 self.socket.send(receiver, _NOBLOCK_MORE)
                 self.socket.send(frame, zmq.NOBLOCK, copy=False, track=True)
@@ -209,7 +210,7 @@ class Listener:
 
 
 class LocalListener(Listener):
-    """The listener at a socket file. libzmq gets connections by the batch (`entrance`)."""
+    """The listener at a socket file. libzmq gets connections by the batch (`accept_queue`)."""
 
     kind = "local"
 
@@ -220,23 +221,23 @@ class LocalListener(Listener):
         dropped: collections.Counter[str],
         descriptors_max: int,
     ) -> None:
-        # A connection that comes alone has a batch of its own.
+        # A connection that comes alone needs a second descriptor, for its batch.
         super().__init__(context, dropped, descriptors_max, per_connection=2)
         self._batches: dict[str, Batch] = {}
         self._batch_of: dict[int, Batch] = {}
         self._last: Batch | None = None
-        self.entrance = AcceptQueue(path, self._batch_max - 1)
+        self.accept_queue = AcceptQueue(path, self._batch_max - 1)
         self.endpoint = f"ipc://{path}"
         self.follow_connections()
 
     @property
     def has_room(self) -> bool:
-        """Whether another batch has descriptors."""
+        """Whether there are descriptors for another batch."""
         used = self.connections.open_count + len(self._batches)
         return used + self._batch_max + 2 <= self._descriptors_max
 
     def let_in(self) -> None:
-        """Hand the next batch over when the one before is in."""
+        """Hand the next batch to libzmq when the one before is in."""
         for batch in [batch for batch in self._batches.values() if batch.is_over]:
             self.socket.unbind(batch.endpoint)
             del self._batches[batch.endpoint]
@@ -244,29 +245,29 @@ class LocalListener(Listener):
             self._last.look()
         is_ready = self._last is None or self._last.is_in
         self.is_paused = not self.has_room
-        if is_ready and not self.is_paused and self.entrance.has_waiting:
+        if is_ready and not self.is_paused and self.accept_queue.has_waiting:
             is_ready = False
             try:
                 self._hand_over()
             except OSError:
-                # There is no socket for now, or no place for its file: we look again.
+                # There is no socket now, or no place for its file: the next event tries again.
                 self.is_paused = True
-        self.entrance.watch(is_wanted=is_ready and not self.is_paused)
+        self.accept_queue.watch(is_wanted=is_ready and not self.is_paused)
 
     def put_back(self) -> None:
         """Make the socket file again; `OSError` if it cannot be made."""
-        self.entrance.replace(self._batches)
+        self.accept_queue.replace(self._batches)
 
     def _hand_over(self) -> None:
-        batch, descriptor = self.entrance.take(self._batches)
+        batch, descriptor = self.accept_queue.take(self._batches)
         self._batches[batch.endpoint] = self._last = batch
         self.socket.setsockopt(zmq.USE_FD, descriptor)
         # libzmq closes the descriptor.
         self.socket.bind(batch.endpoint)
 
     def close(self) -> None:
-        """Free the entrance."""
-        self.entrance.close()
+        """Free the accept queue."""
+        self.accept_queue.close()
         if self._last is not None:
             self._last.close()
 
@@ -283,14 +284,14 @@ class LocalListener(Listener):
             batch.went()
 
     def _has_accepted(self, connection: socket.socket) -> bool:
-        return self.entrance.has_accepted(connection.getsockname())
+        return self.accept_queue.has_accepted(connection.getsockname())
 
 
 class RemoteListener(Listener):
-    """The listener for clients elsewhere, which is made deaf when it is full.
+    """The listener for clients on other machines. A full one gets an `AcceptFilter`.
 
     libzmq accepts until then, or until so many of its events are unread that it waits: the
-    budget knows of them (`settings.ACCEPTED_UNSEEN_MAX`).
+    descriptor budget covers them (`settings.ACCEPTED_UNSEEN_MAX`).
     """
 
     kind = "remote"
@@ -304,15 +305,15 @@ class RemoteListener(Listener):
         except zmq.ZMQError as error:
             raise errors.OperatorError(f"{endpoint}: {error.strerror}") from error
         self.endpoint = self.socket.getsockopt_string(zmq.LAST_ENDPOINT)
-        # A descriptor reports nothing before somebody has looked and found nothing.
+        # A descriptor reports nothing before a first read has found nothing.
         self.follow_connections()
         assert self._listens_at is not None
         self._accept_filter = AcceptFilter(self._listens_at)
 
     def let_in(self) -> None:
-        """Listen or not."""
+        """Set or remove the filter."""
         if self.has_room is self.is_paused:
-            # Where the system knows no filters only the limit of unread events remains.
+            # On a system without filters only the limit of unread events remains.
             with contextlib.suppress(OSError):
                 self._accept_filter.set(is_paused=not self.is_paused)
             self.is_paused = not self.is_paused

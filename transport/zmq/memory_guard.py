@@ -1,12 +1,12 @@
-"""Which memory is kept by connections whose message does not end, and when to end them.
+"""Decides when to end connections that keep memory with a message that does not end.
 
-libzmq reads a message into memory as it comes and hands it over when it is complete. How
-large a message may be it limits, not how many parts of one it keeps, nor how much all
-connections together. Nobody is told of what it keeps; it only shows in the size of the process.
-So that is looked at often: when it has grown too much, the connections on which no message was
-completed lately are ended. One that keeps much is always among them, because nothing else can be
-said on it meanwhile; the others connect again, and send again what was not answered. If the
-process is as large afterwards, it was something else that grew.
+libzmq reads a message into memory as it comes and hands it over when it is complete. It limits
+the size of a message, but neither the number of its parts nor the memory of all connections
+together. What it keeps shows only in the size of the process. So the guard reads that size often.
+When it has grown too much, the router ends the connections on which no message was completed
+lately. A connection that keeps much is always among them: nothing else can come on it meanwhile.
+The other clients connect again and repeat their requests. If the process is as large afterwards,
+something else has grown.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ import os
 from ...storage import settings
 
 LOOK_SECONDS = 0.025
-"""How often to look. A fast sender fills some 40 MiB meanwhile."""
+"""How often to read the size. A fast sender fills some 40 MiB meanwhile."""
 
 LOOK_SECONDS_SUSPECTED = 0.01
-"""How often while connections are being ended."""
+"""How often while the router ends connections."""
 
 GROWTH_MAX_BYTES = 6 * settings.FRAME_BYTES_MAX
-"""How much the process may grow before connections are ended."""
+"""How much the process may grow before the router ends connections."""
 
 CALM_SECONDS = 60.0
-"""For how long a size that was explained otherwise counts, after it has shrunk again."""
+"""How long a size with another cause stays the level after the process has shrunk."""
 
 
 class MemoryGuard:
@@ -36,7 +36,7 @@ class MemoryGuard:
 
     def __init__(self, size: int) -> None:
         self._level, self._level_until = size, -math.inf
-        self._found_nobody = False
+        self._found_none = False
         self.look_seconds = LOOK_SECONDS
         """How long to wait before the next look."""
 
@@ -45,20 +45,20 @@ class MemoryGuard:
         if size < self._level and now >= self._level_until:
             self._level = size
         is_suspected = size - self._level > GROWTH_MAX_BYTES
-        self._found_nobody = self._found_nobody and is_suspected
+        self._found_none = self._found_none and is_suspected
         self.look_seconds = LOOK_SECONDS_SUSPECTED if is_suspected else LOOK_SECONDS
         return is_suspected
 
     def ended(self, count: int, size: int, now: float) -> None:
-        """So many connections were ended because of the suspicion."""
-        if count or not self._found_nobody:
-            self._found_nobody = not count
+        """The router has ended ``count`` connections because of the suspicion."""
+        if count or not self._found_none:
+            self._found_none = not count
             return
         if not self.is_suspected(size, now):
             return
-        # Twice in a row nobody was there who could keep it: the daemon itself has grown.
+        # Twice in a row there was no connection that could keep it: the daemon itself has grown.
         self._level, self._level_until = size, now + CALM_SECONDS
-        self._found_nobody = False
+        self._found_none = False
 
 
 class ProcessMemory:

@@ -1,7 +1,7 @@
-"""Who is connected to the daemon's doors, as far as libzmq tells. No sockets.
+"""Which peers are connected to the daemon's listeners, as far as libzmq tells. No sockets.
 
-A monitor tells of connections by descriptor, a message carries the descriptor of the
-connection it came by: together they say which peer has left.
+A monitor names connections by descriptor, and a message carries the descriptor of its connection:
+together they say which peer has left.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Kind = Literal["local", "remote"]
 
 
 class Credentials(msgspec.Struct, frozen=True, kw_only=True):
-    """Who sent a message: the kernel says it of a local peer, CURVE of a remote one."""
+    """The sender of a message: the kernel names a local peer, CURVE a remote one."""
 
     kind: Kind
     uid: int | None = None
@@ -26,15 +26,15 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Incoming(msgspec.Struct, frozen=True):
-    """A message that came in. ``peer`` names the connection, and never another one."""
+    """A message from a peer. ``peer`` names the connection, and never names another one."""
 
     peer: bytes
     data: bytes
     identity: Credentials
 
 
-class Mark(Protocol):
-    """Tells whether a frame has left this process, and all that were sent before it."""
+class SendTracker(Protocol):
+    """Tells whether a frame, and all that were sent before it, has left this process."""
 
     @property
     def done(self) -> bool:
@@ -42,7 +42,7 @@ class Mark(Protocol):
 
 
 class Backlog:
-    """How many bytes wait to be read by each peer.
+    """How many bytes wait for each peer to read them.
 
     Only some frames are marked, so that the others cost nothing: up to ``MARK_BYTES`` of a peer
     are not counted.
@@ -52,20 +52,20 @@ class Backlog:
 
     def __init__(self) -> None:
         self._unmarked: collections.Counter[bytes] = collections.Counter()
-        self._marked: dict[bytes, collections.deque[tuple[int, Mark]]] = {}
+        self._marked: dict[bytes, collections.deque[tuple[int, SendTracker]]] = {}
 
     def wants_mark(self, peer: bytes, size: int) -> bool:
-        """Count a frame for ``peer``; whether it is one of those to be marked."""
+        """Count a frame for ``peer``; whether this one is to be marked."""
         self._unmarked[peer] += size
         return self._unmarked[peer] >= self.MARK_BYTES
 
-    def marked(self, peer: bytes, mark: Mark) -> None:
+    def marked(self, peer: bytes, mark: SendTracker) -> None:
         """The frame counted last was sent with this mark."""
         line = self._marked.setdefault(peer, collections.deque())
         line.append((self._unmarked.pop(peer, 0), mark))
 
     def waiting(self, peer: bytes) -> int:
-        """Bytes that wait for this peer, without those that nobody has marked yet."""
+        """Bytes that wait for this peer, without those that are not marked yet."""
         line = self._marked.get(peer)
         if line is None:
             return 0
@@ -86,12 +86,12 @@ class Backlog:
 
 
 class Connections:
-    """The connections of one door."""
+    """The connections of one listener."""
 
     def __init__(self) -> None:
         self._peers: dict[int, bytes | None] = {}
         self._last_peers: dict[int, bytes] = {}
-        # Turned away, but still connected; nobody says which connection it was.
+        # Turned away, but still connected; libzmq does not say which connection it was.
         self._leaving_count = 0
         self._left: list[bytes] = []
         # Since the last `take_silent`.
@@ -101,7 +101,7 @@ class Connections:
 
     @property
     def count(self) -> int:
-        """How many there are, without those that were turned away."""
+        """How many there are, without those whose handshake was refused."""
         return len(self._peers) - self._leaving_count
 
     @property
@@ -110,7 +110,7 @@ class Connections:
         return len(self._peers)
 
     def accepted(self, descriptor: int, now: float = 0.0) -> None:
-        """There is a connection more, since ``now``."""
+        """A connection was made at ``now``."""
         self._peers[descriptor] = None
         self._spoke.add(descriptor)
         self._unheard[descriptor] = now
@@ -124,7 +124,7 @@ class Connections:
         self._leaving_count = min(len(self._peers), self._leaving_count + 1)
 
     def ended(self, descriptor: int) -> None:
-        """There is a connection less."""
+        """A connection has ended."""
         peer = self._peers.pop(descriptor, None)
         self._unheard.pop(descriptor, None)
         self._leaving_count = max(0, self._leaving_count - 1)
@@ -132,7 +132,7 @@ class Connections:
             self._name_left(descriptor, peer)
 
     def is_new(self, descriptor: int, peer: bytes) -> bool:
-        """Whether nothing was heard of ``peer`` before, at this descriptor."""
+        """Whether no message of ``peer`` came before, at this descriptor."""
         return self._peers.get(descriptor) != peer
 
     def spoke(self, descriptor: int) -> None:
@@ -141,12 +141,12 @@ class Connections:
         self._unheard.pop(descriptor, None)
 
     def take_silent(self) -> list[int]:
-        """Connections that neither began nor completed a message since this was last asked."""
+        """Connections that neither began nor completed a message since the last call."""
         spoke, self._spoke = self._spoke, set()
         return [descriptor for descriptor in self._peers if descriptor not in spoke]
 
     def heard(self, descriptor: int, peer: bytes) -> None:
-        """A message of ``peer`` came by this descriptor; maybe its last one, read late."""
+        """A message of ``peer`` came by this descriptor; it may be its last one, read late."""
         gone = peer
         if descriptor in self._peers:
             booked = self._peers[descriptor]
@@ -155,12 +155,12 @@ class Connections:
                 gone = booked or peer
             if gone == self._peers[descriptor]:
                 return
-        # Of two that had the descriptor, the earlier one has left.
+        # Two peers have had the descriptor: the earlier one has left.
         if self._last_peers.get(descriptor) != gone:
             self._name_left(descriptor, gone)
 
     def take_left(self) -> list[bytes]:
-        """The peers that have left since this was last asked."""
+        """The peers that have left since the last call."""
         left, self._left = self._left, []
         return left
 
@@ -177,7 +177,7 @@ def _is_later(peer: bytes, other: bytes) -> bool:
 
 @functools.lru_cache(maxsize=4_096)
 def credentials(kind: Kind, address: str, user: str) -> Credentials:
-    """What libzmq says of a connection, read: its address, and the user our check named."""
+    """The identity in what libzmq says of a connection: its address, and the key it showed."""
     if kind == "remote":
         return Credentials(kind=kind, key=user, address=address)
     match address.split(":"):

@@ -2,18 +2,18 @@
 
 How it works. The daemon has one listener at the local socket (ipc, a file that only its owner can
 reach) and, if wanted, one at a remote endpoint (tcp with CURVE, for clients whose public key it
-knows). Everything a peer is known by (kernel credentials, key) is read from the message itself,
-where libzmq puts it for each connection: nothing is remembered under a peer's name. Monitor
-sockets tell which connections end: `Router.take_left` names the peers that are gone.
+knows). The router reads the identity of a peer (kernel credentials, key) from each message, where
+libzmq puts it for the connection: it remembers nothing under a peer's name. Monitor sockets tell
+which connections end: `Router.take_left` names the peers that are gone.
 
-Handshakes are answered here, in the same poll as the messages (ZAP, without a thread): the
-remote listener asks for the key on each new connection, so that a key is known as soon as it is
-stored; both listeners turn new peers away when there are too many.
+The router answers handshakes itself, in the same poll as the messages (ZAP, without a thread). It
+looks up the key of each new remote connection, so a key counts as soon as it is stored. Both
+listeners turn new peers away when there are too many.
 
-Descriptors are edge-triggered: one that was reported is quiet until everything was read, and
-*sending* may take the report away. So after every send look at `Router.has_more`. Sockets are
-asked whether they have something (`is_readable`): to try in vain raises an error, and costs
-three times as much.
+Descriptors are edge-triggered: after a report a descriptor is quiet until everything was read, and
+*sending* may take the report away. So after every send look at `Router.has_more`. The router asks a
+socket whether it has a message (`is_readable`): a receive in vain raises an error, and costs three
+times as much.
 """
 
 from __future__ import annotations
@@ -51,19 +51,19 @@ class Sent(enum.Enum):
     """What came of `Router.send_between`."""
 
     SURELY = "the frame is on its way"
-    AND_THERE_IS_MORE = "as well; the owner must be told to `receive`, no descriptor will say so"
+    AND_THERE_IS_MORE = "the frame is on its way; have the owner `receive`: no descriptor reports"
     NOT = "the owner is at work, or the peer is gone or does not read: let the owner `send`"
 
 
 class Router:
     """The daemon's listeners. One thread owns them; nothing here blocks.
 
-    Any other thread may call `send_between`: it sends if the owner is not at work here.
+    Any other thread may call `send_between`: it sends unless the owner is at work here.
 
     ``remote`` is an endpoint such as ``tcp://0.0.0.0:7610``; then ``keys`` must be the
     directory of its keys (`storage.keys`). A listener uses at most ``descriptors_max`` descriptors,
-    by default its share of what the process may have; when it is full it is deaf until some
-    connections have ended.
+    by default its share of what the process may have. A full listener accepts no connection until
+    some have ended.
     """
 
     def __init__(
@@ -85,15 +85,15 @@ class Router:
         self._descriptors_max = descriptors_max
         self._left: list[bytes] = []
         self._leaving: list[bytes] = []
-        # Held by whoever uses a socket.
+        # A thread holds it while it uses a socket.
         self._using = threading.Lock()
         self._listeners: dict[Kind, Listener] = {}
         self._order: list[Listener] = []
         self._size = ProcessMemory()
         self._memory_guard = MemoryGuard(self._size.read())
         self._context = new_context(0.0)
-        # Frames that are not copied need a thread and sockets of pyzmq, made for the first one:
-        # later there may be no descriptors for them.
+        # pyzmq makes a thread and sockets for the first frame that is not copied. Later there may
+        # be no descriptors for them.
         zmq.Frame(b"first", copy=False, copy_threshold=0)
         try:
             self._handshakes = self._context.socket(zmq.ROUTER)
@@ -114,7 +114,7 @@ class Router:
         """Descriptors to poll for reading; when some are ready, `receive`."""
         local = self._listeners["local"]
         assert isinstance(local, LocalListener)
-        return [local.entrance.fileno(), *(each.fileno() for each in self._sockets())]
+        return [local.accept_queue.fileno(), *(each.fileno() for each in self._sockets())]
 
     @property
     def has_more(self) -> bool:
@@ -142,40 +142,40 @@ class Router:
         for listener in self._order:
             incoming += listener.receive(limit - len(incoming))
         if all(listener.is_emptied for listener in self._order):
-            # All that had come from those who left before has been read.
+            # Everything from the peers that left before has been read.
             self._left += leaving
         else:
             self._leaving += leaving
         for listener in self._order:
-            # Some are known only now, by what they said last.
+            # A late message has just shown that these peers left.
             self._leaving += listener.connections.take_left()
         return incoming
 
     @property
     def has_connections(self) -> bool:
-        """Whether anybody is there; then `guard_memory` and `end_unheard` from time to time."""
+        """Whether there is a connection; then call `guard_memory` and `end_unheard` regularly."""
         return any(listener.connections.count or listener.is_paused for listener in self._order)
 
     @property
     def look_seconds(self) -> float:
-        """How long to wait before `guard_memory` looks again."""
+        """How long to wait before the next `guard_memory`."""
         return self._memory_guard.look_seconds
 
     def guard_memory(self) -> int:
-        """End connections that may keep too much memory, if any does; how many were ended."""
+        """If the process has grown too much, end the silent connections; how many were ended."""
         silent = {listener: listener.connections.take_silent() for listener in self._order}
         size, now = self._size.read(), time.monotonic()
         if not self._memory_guard.is_suspected(size, now):
             return 0
         ended = sum(listener.end(found) for listener in self._order for found in silent[listener])
         if not ended:
-            # What the ones before had kept is free by now.
+            # What earlier ended connections had kept is free by now.
             size = self._size.shrink()
         self._memory_guard.ended(ended, size, now)
         return ended
 
     def end_unheard(self) -> int:
-        """End connections that never spoke, at listeners that are full; how many were ended."""
+        """At full listeners, end the connections that never sent a message; how many were ended."""
         before = time.monotonic() - settings.UNHEARD_SECONDS
         with self._using:
             self._follow_connections()
@@ -186,7 +186,7 @@ class Router:
         return ended
 
     def take_left(self) -> list[bytes]:
-        """Peers that have left since this was last asked; nothing more comes from them."""
+        """Peers that have left since the last call; nothing more comes from them."""
         left, self._left = self._left, []
         if left:
             with self._using:
@@ -201,7 +201,7 @@ class Router:
             return listener is not None and listener.send(peer[1:], data)
 
     def send_between(self, peer: bytes, data: bytes) -> Sent:
-        """As `send`, for any thread, unless the owner is at work: then it must send."""
+        """As `send`, for any thread, unless the owner is at work: then the owner must send."""
         if not self._using.acquire(blocking=False):
             return Sent.NOT
         try:
@@ -210,14 +210,14 @@ class Router:
                 return Sent.NOT
             return Sent.AND_THERE_IS_MORE if is_readable(listener.socket) else Sent.SURELY
         except (OSError, MemoryError, zmq.ZMQError):
-            # No business of whoever answers: the owner will meet it too.
+            # The owner meets the same error, and handles it.
             return Sent.NOT
         finally:
             self._using.release()
 
     def close(self) -> None:
         """Close the listeners; frames that wait for peers are lost. Twice is harmless."""
-        # The socket file stays: by now, it might be that of a successor.
+        # The socket file stays: it may be a successor's by now.
         with self._using:
             self._context.destroy()
             self._size.close()
@@ -227,7 +227,7 @@ class Router:
             self._order.clear()
 
     def restore_local_socket(self) -> bool:
-        """Make the file of the local listener again, if it is gone; connections that are open stay.
+        """Make the file of the local listener again, if it is gone; open connections stay.
 
         Raises `GangerError` if it cannot be made.
         """
@@ -280,7 +280,7 @@ class Router:
         """Whether a connection may be made: status and text, as ZAP wants them."""
         listener = self._listeners["local" if domain == b"local" else "remote"]
         try:
-            # The connection in question may be newer than what is known.
+            # The monitors may not have been read since the connection came.
             self._follow_connections()
             if listener.connections.count > listener.peers_max:
                 refusal = TURNED_AWAY, b"too many peers"

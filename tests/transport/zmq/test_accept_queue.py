@@ -177,7 +177,7 @@ def test_connections_that_come_and_go_leave_nothing_behind(router: Router, path:
     assert os.listdir(path.parent) == ["socket"]
 
 
-def test_an_entrance_that_cannot_be_renewed_waits(router: Router, path: Path) -> None:
+def test_an_accept_queue_that_cannot_be_renewed_waits(router: Router, path: Path) -> None:
     folder, aside = path.parent, path.parent.with_name("aside")
     with SilentCrowd(str(path), 1):
         folder.rename(aside)
