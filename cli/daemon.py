@@ -47,7 +47,7 @@ RESTARTS_VARIABLE = "GANGER_BEGUN_ANEW"
 @choices.daemon_options
 @click.pass_obj
 def daemon(call: Call, *, remote: str | None, hung_after: float, test_hooks: bool) -> None:
-    """Run the daemon in the foreground until it is told to stop.
+    """Run the daemon in the foreground until it is stopped.
 
     Prints a line when it is ready and when it has stopped. Stops on SIGTERM or SIGINT (Ctrl-C),
     and by `ganger down`; jobs that run go on, and the next daemon takes them over.
@@ -67,9 +67,9 @@ def daemon(call: Call, *, remote: str | None, hung_after: float, test_hooks: boo
             announce.failed(error)
             raise
         hint = f"check the directory: {ownership.command(places, 'fsck')}"
-        told = type(error)(f"{error.text}; {hint}")
-        announce.failed(told)
-        raise told from error
+        with_hint = type(error)(f"{error.text}; {hint}")
+        announce.failed(with_hint)
+        raise with_hint from error
     announce.stopped()
 
 
@@ -109,7 +109,7 @@ class _Announcement:
             _print(f"ganger: {text}")
 
     def stopped(self) -> None:
-        """The daemon has ended as it was told to."""
+        """The daemon has stopped in order."""
         if self._is_for_people:
             _print("The daemon has stopped; jobs that run go on")
 

@@ -148,13 +148,15 @@ def _exit_code(job: job_views.JobInfo) -> int:
                 return _SIGNAL_BASE + int(details["signal"])
             if isinstance(details.get("exit_code"), int):
                 return int(details["exit_code"])
-            told, code = text, int(details.get("shell_code") or 1)
+            reason, code = text, int(details.get("shell_code") or 1)
         case [_, [str(text), *_]]:
-            told = text
+            reason = text
         case _:
-            told = str(result) if result is not None else "no result"
-    hint = hints.shell(job.ops[0].input.get("argv") or []) if told.startswith(_NOT_STARTED) else ""
-    output.echo(f"ganger: job {job.id} ended with status {job.status}: {told}{hint}", err=True)
+            reason = str(result) if result is not None else "no result"
+    hint = (
+        hints.shell(job.ops[0].input.get("argv") or []) if reason.startswith(_NOT_STARTED) else ""
+    )
+    output.echo(f"ganger: job {job.id} ended with status {job.status}: {reason}{hint}", err=True)
     return code
 
 

@@ -174,8 +174,8 @@ def test(call: Call, *, rule: str | None, without: str | None, output_kind: str)
     for row in rows:
         output.echo(_tested(row, is_asked=is_asked))
     changed = sum(row.now != row.then for row in rows)
-    told = f", {changed} would be under another rule" if is_asked else ""
-    output.echo(f"{len(rows)} {'job' if len(rows) == 1 else 'jobs'}{told}")
+    changes = f", {changed} would be under another rule" if is_asked else ""
+    output.echo(f"{len(rows)} {'job' if len(rows) == 1 else 'jobs'}{changes}")
 
 
 def _tested(row: RuleTest, *, is_asked: bool) -> str:

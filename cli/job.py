@@ -245,7 +245,7 @@ def cancel(call: Call, *, ids: Sequence[int], kill: bool) -> int:
 
         def cancel_one(job_id: int) -> tuple[bool, str]:
             outcome = client.cancel(job_id, kill=kill)
-            return _told(client, job_id, outcome, "; --kill ends it" if not kill else "")
+            return _outcome(client, job_id, outcome, "; --kill ends it" if not kill else "")
 
         return _one_by_one(ids, cancel_one)
 
@@ -265,7 +265,7 @@ def change_priority(call: Call, ids: Sequence[int], priority: int) -> int:
     with call.client() as client:
 
         def change_one(job_id: int) -> tuple[bool, str]:
-            return _told(client, job_id, client.set_priority(job_id, priority))
+            return _outcome(client, job_id, client.set_priority(job_id, priority))
 
         return _one_by_one(ids, change_one)
 
@@ -287,7 +287,7 @@ def _one_by_one(ids: Sequence[int], act: Callable[[int], tuple[bool, str]]) -> i
     return code
 
 
-def _told(
+def _outcome(
     client: Client, job_id: int, outcome: CancelOutcome | PriorityOutcome, hint: str = ""
 ) -> tuple[bool, str]:
     """The outcome as a line. Ganeti's text for an ended job is the one for an unknown job."""

@@ -1,4 +1,4 @@
-"""``ganger lock``: who holds which lock, and who waits."""
+"""``ganger lock``: which jobs hold each lock, and which wait for it."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _COLUMNS = {
 
 @click.group()
 def lock() -> None:
-    """See who holds which lock."""
+    """See which jobs hold which locks."""
 
 
 @lock.command("list", short_help="List every lock that is held or wanted.")
 @output.style_options
 @click.pass_obj
 def list_locks(call: Call, style: output.Style) -> None:
-    """List every lock that is held or wanted: its mode, its owners (jobs), and who waits."""
+    """List every lock that is held or wanted: its mode, its owners and the jobs that wait."""
     names = output.chosen_fields(style, tuple(_COLUMNS), tuple(_COLUMNS))
     with call.client() as client:
         rows = client.locks()

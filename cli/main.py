@@ -31,7 +31,7 @@ _COMMANDS = {
     "job": ("ganger.cli.job", "job", "Submit, list, follow and change jobs."),
     "filter": ("ganger.cli.filter", "filter_rules", "Hold, reject or limit jobs by rules."),
     "queue": ("ganger.cli.queue", "queue", "Drain, limit and simulate the queue."),
-    "lock": ("ganger.cli.lock", "lock", "See who holds which lock."),
+    "lock": ("ganger.cli.lock", "lock", "See which jobs hold which locks."),
     "key": ("ganger.cli.key", "key", "Make and authorise keys for remote clients."),
     "completion": ("ganger.cli.completion", "completion", "Print a shell completion script."),
 }

@@ -60,10 +60,10 @@ def read_option(text: str, option: str, root: str = "") -> Any:  # noqa: ANN401 
 
 def _about_operators(error: errors.PlanError, text: str) -> str:
     """The error's text, with advice if YAML has misread an operator of a filter."""
-    told = 'in YAML operators stand in quotes, as in ["=", OP_ID, OP_EXEC]'
+    advice = 'in YAML operators stand in quotes, as in ["=", OP_ID, OP_EXEC]'
     if error.text.endswith(": expected str as key, got null"):
         # The question mark of YAML begins a key.
-        return f"{error.text}; {told}"
+        return f"{error.text}; {advice}"
     problem = getattr(error.__cause__, "problem", None)
     mark = getattr(error.__cause__, "problem_mark", None)
     if problem is None or mark is None or not error.text.endswith(f": {problem}"):
@@ -75,7 +75,7 @@ def _about_operators(error: errors.PlanError, text: str) -> str:
     line = lines[mark.line] if mark.line < len(lines) else ""
     if not _OPERATOR_SIGNS.intersection(line[max(0, mark.column - 1) : mark.column + 1]):
         return error.text
-    return f"{error.text.removesuffix(problem)}{told}"
+    return f"{error.text.removesuffix(problem)}{advice}"
 
 
 _OPERATOR_SIGNS = frozenset("=!<>&|?")

@@ -30,7 +30,7 @@ def edited(client: Client, job_id: int, *, whole: bool) -> int:
         _edit(path, job_id)
         new_id = client.retry(job_id, ops=read(_saved(path), "the edited opcodes"))
     except (errors.GangerError, click.ClickException) as error:
-        raise _told_where(error, path, text, job_id) from error
+        raise _with_place(error, path, text, job_id) from error
     except (KeyboardInterrupt, click.Abort):
         output.echo(f"ganger: the edited text is kept in {path}", err=True)
         raise
@@ -60,8 +60,8 @@ def read(text: str, source: str) -> list[dict[str, Any]]:
             raise errors.PlanError(f"{source}: expected one list of opcodes")
     for index, op in enumerate(ops):
         if (name := opcodes.lost_secret(op)) is not None:
-            told = f"{source}: opcode {index}: {name} is secret and was not stored; give it"
-            raise errors.PlanError(told)
+            text = f"{source}: opcode {index}: {name} is secret and was not stored; give it"
+            raise errors.PlanError(text)
     return ops
 
 
@@ -116,7 +116,7 @@ def _saved(path: Path) -> str:
     return text
 
 
-def _told_where(
+def _with_place(
     error: errors.GangerError | click.ClickException, path: Path, text: str, job_id: int
 ) -> Exception:
     """The error, with the file that keeps the edited text, if the user has changed it."""

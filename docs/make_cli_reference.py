@@ -21,20 +21,20 @@ The descriptions of the commands, and the exit codes, are written by `docs/make_
 from the help of the commands; a test compares the two. `ganger COMMAND --help` shows the same.
 Shell completion: `ganger completion --help`.
 
-## What goes for all commands
+## All commands
 
 **Where.** `--data DIR`, which stands before the command, or `GANGER_DATA` names the data
-directory; without them it is `/var/lib/ganger` for root and `~/.local/share/ganger` for everybody
-else. Commands find the running daemon through it. The local door lets in the user whose daemon it
-is, and root.
+directory; without them it is `/var/lib/ganger` for root and `~/.local/share/ganger` for other
+users. Commands find the running daemon through it. Its local socket admits the daemon's own user,
+and root.
 
-**Output.** What was asked for is on standard output; errors and progress are on standard error.
-On a terminal a listing has colours and relative times. In a pipe it is plain: one row a line,
-times in UTC. `-o json` is for programs; its times are seconds since the epoch.
+**Output.** Results are on standard output; errors and progress are on standard error. On a terminal
+a listing has colours and relative times. In a pipe it is plain: one row a line, times in UTC. `-o
+json` is for programs; its times are seconds since the epoch.
 
-**Errors.** Every error is one line on standard error, `ganger: ...`, that names what is wrong and
-where. What was refused has stored nothing; of a batch, nothing at all, unless a filter rule rejects
-some of its jobs (see `ganger job submit`): then each of these has a line.
+**Errors.** Every error is one line on standard error, `ganger: ...`, that names the error and its
+place. A refused request has stored nothing; of a refused batch no job is stored. The exception is a
+batch of which a filter rule rejects some jobs (see `ganger job submit`): each of these has a line.
 
 ```text
 $ ganger job list
@@ -55,7 +55,7 @@ JSON or YAML, in one of these forms. One job, by its opcodes:
 - {OP_ID: OP_EXEC, argv: [make, check]}
 ```
 
-One job, with what goes for all of it:
+One job, with options for all of it:
 
 ```yaml
 ops: [{OP_ID: OP_EXEC, argv: [make, backup]}]
@@ -79,23 +79,23 @@ jobs:
 ```
 
 `after` names jobs of the same file, `depends` the ids of jobs submitted before. Both wait for
-success, or for the statuses that are named. Ids are given so that each job comes behind those it
-waits for. `--reason`, `--priority` and `--depend` go for each job of the file that says nothing
-of its own about it (for `--depend`: neither `after` nor `depends`).
+success, or for the statuses that they name. Each job gets a higher id than the jobs that it waits
+for. `--reason`, `--priority` and `--depend` apply to each job of the file that does not set them
+itself (for `--depend`: that has neither `after` nor `depends`).
 
 ## What `exec` runs
 
-A job with one `OP_EXEC`. The command runs as the daemon's user, not as the one who submits it; in
+A job with one `OP_EXEC`. The command runs as the daemon's user, not as the user that submits it; in
 the root directory unless `--cwd` says otherwise; and with a clean environment: `PATH`, `HOME` and
 `LANG`, `LC_ALL`, `LOGNAME`, `TZ` and `USER` if the daemon has them, `GANGER_JOB_ID`,
-`GANGER_OPCODE_INDEX`, `GANGER_JOB_PROCESS`, and what `--env` sets. Past its time limit it gets
-SIGTERM, and SIGKILL five seconds later; both go to its whole process group. When it has ended,
-everything that it started and that still runs is ended too, also what has left its session
-(`setsid`), before the locks are free. What is to stay, a daemon say, is better started by the
-machine's own manager: `ganger exec -- systemd-run --unit NAME COMMAND`. Where there is none,
-`--leave-running` (`leave_running` of the opcode) leaves alone what has left the command's process
-group. All of its output, up to 1 GiB, is kept beside the job (`ganger job logs`); the first 1,000
-lines (64 KiB) go into the job's log too, and the last 4 KiB of each stream into the result.
+`GANGER_OPCODE_INDEX`, `GANGER_JOB_PROCESS`, and the variables of `--env`. Past its time limit its
+whole process group gets SIGTERM, and SIGKILL five seconds later. When the command has ended, all
+processes that it has started end too, before the locks are free, even those that have left its
+session (`setsid`). To start a process that is to stay, such as a daemon, use the machine's own
+manager: `ganger exec -- systemd-run --unit NAME COMMAND`. Without such a manager, `--leave-running`
+(`leave_running` of the opcode) spares processes that have left the command's process group. All of
+the output, up to 1 GiB, is kept beside the job (`ganger job logs`); the first 1,000 lines (64 KiB)
+go into the job's log too, and the last 4 KiB of each stream into the result.
 
 `ganger exec` ends with 127 if there is no such command, with 126 if it cannot be executed, with 1
 if it never ran for another reason (`--cwd` is no directory, say, or the job was canceled), with 124

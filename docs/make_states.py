@@ -26,11 +26,11 @@ JOB = """\
 
 ## A job
 
-Its status follows from those of its opcodes, in order: the first one that failed or is being, or
-was, canceled decides; else the last one that is waiting or running; else `success` if all are, and
-`queued` otherwise. A job whose dependencies are not final is `waiting`, without a process.
+Its status follows from those of its opcodes: the first opcode that failed, or that is or was being
+canceled, decides; else the last one that is waiting or running; else the job is `success` if all
+opcodes are, and `queued` otherwise. A job whose dependencies are not final is `waiting`, without a process.
 
-What becomes of a job that is found after a restart is in [reconciliation](reconciliation.md).
+The fate of a job after a restart is in [reconciliation](reconciliation.md).
 """
 
 

@@ -1,6 +1,6 @@
-"""Writes those tables of the documents that stand amid prose anew from the code.
+"""Writes the generated tables in the documents anew from the code.
 
-Run it after changing what they tell; tests/test_pages.py compares. Such a part stands
+Run it after changing the code that they describe; tests/test_pages.py compares. Each table stands
 between two comments, of which the first names it::
 
     <!-- made by docs/make_tables.py: fates -->

@@ -12,7 +12,7 @@ from ganger.storage.job_views import LogLine
 
 
 def main() -> None:
-    """Submit a few jobs, follow them, and look at what became of them."""
+    """Submit a few jobs, follow them, and look at their results."""
     # Finds the local daemon: that of GANGER_DATA, else of the default data directory.
     with Client() as client:
         print(f"The daemon has pid {client.info().pid}")
@@ -43,7 +43,7 @@ def main() -> None:
             depends=[[check, ["error"]]],
         )
 
-        # Status changes and lines of output come as they happen; nobody polls.
+        # The daemon sends changes of status and lines of output as they happen.
         for part in client.watch(backup, check, alarm):
             if isinstance(part, LogLine):
                 print(f"job {part.job_id} {part.kind}: {part.text}")
@@ -56,7 +56,7 @@ def main() -> None:
             results = [op.result for op in job.ops]
             print(f"job {job.id}: {job.summary} ended with {job.status}: {results[-1]}")
 
-        # What is wrong is refused at once, in one sentence, and nothing is stored.
+        # A wrong job is refused at once, in one sentence, and nothing is stored.
         try:
             client.submit({"OP_ID": "OP_EXEC", "argv": "ls -l"})
         except OpcodeError as error:

@@ -1,4 +1,4 @@
-"""An opcode of one's own: ``OP_FILE_CHECKSUM`` tells the checksum of a file."""
+"""An opcode of your own: ``OP_FILE_CHECKSUM`` computes the checksum of a file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class OpFileChecksum(Opcode, kw_only=True):
 
     op_id: ClassVar[str] = "OP_FILE_CHECKSUM"
     summary_field: ClassVar[str | None] = "path"
-    # Reading a file a second time harms nobody.
+    # Reading a file a second time does no harm.
     may_start_again: ClassVar[bool] = True
 
     path: Annotated[str, msgspec.Meta(min_length=1)]
@@ -31,7 +31,7 @@ class OpFileChecksum(Opcode, kw_only=True):
     """How the checksum is computed."""
 
     node: str | None = None
-    """The node that must not be changed by others meanwhile, if any."""
+    """The node that no other job may change meanwhile, if any."""
 
     def __post_init__(self) -> None:
         """Refuse, at submission, what types cannot express; begin with the parameter's name."""
@@ -39,7 +39,7 @@ class OpFileChecksum(Opcode, kw_only=True):
             raise ValueError("path: expected an absolute path")
 
     def lock_needs(self) -> LockNeeds:
-        """Share the node, so that who wants it alone waits for us, and we for them."""
+        """Share the node, so that a job that needs it alone waits for us, and we for that job."""
         if self.node is None:
             return LockNeeds()
         return LockNeeds(node=LevelNeeds(shared=(self.node,)))
@@ -55,7 +55,7 @@ class OpFileChecksum(Opcode, kw_only=True):
                 while block := file.read(_BLOCK_BYTES):
                     checksum.update(block)
                     size += len(block)
-                    # Long work lets the job hear its messages from time to time.
+                    # Lets the job take its messages during long work.
                     context.poll([], 0)
         except OSError as error:
             reason = f"{self.path}: {error.strerror}"
