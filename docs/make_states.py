@@ -28,7 +28,8 @@ JOB = """\
 
 Its status follows from those of its opcodes: the first opcode that failed, or that is or was being
 canceled, decides; else the last one that is waiting or running; else the job is `success` if all
-opcodes are, and `queued` otherwise. A job whose dependencies are not final is `waiting`, without a process.
+opcodes are, and `queued` otherwise. A job whose dependencies are not final is `waiting`, without
+a process.
 
 The fate of a job after a restart is in [reconciliation](reconciliation.md).
 """
