@@ -1,4 +1,4 @@
-"""``make bench``: floors, Ganger and RQ side by side in one run; ratios are what counts."""
+"""``make bench``: measures floors, Ganger and RQ side by side in one run; compare the ratios."""
 
 from __future__ import annotations
 

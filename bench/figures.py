@@ -1,4 +1,4 @@
-"""Collects timings and prints them. Holds no measurement."""
+"""Collects timings and prints them."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ class Timings:
 
     @contextmanager
     def one(self) -> Iterator[None]:
-        """Measure one."""
+        """Measure one step."""
         start = time.perf_counter()
         yield
         self.seconds.append(time.perf_counter() - start)
 
     def milliseconds(self, quantile: float) -> float:
-        """The duration below which this share of all lies."""
+        """The duration at this quantile."""
         ordered = sorted(self.seconds)
         return ordered[min(len(ordered) - 1, int(len(ordered) * quantile))] * 1_000
 
     def __str__(self) -> str:
-        """Half and nearly all of them."""
+        """The median and the 99th percentile."""
         return f"p50 {self.milliseconds(0.5):8.3f} ms   p99 {self.milliseconds(0.99):8.3f} ms"
 
 
@@ -39,10 +39,10 @@ def row(name: str, value: object) -> None:
 
 
 def heading(text: str) -> None:
-    """Print what the next figures are about."""
+    """Print the heading of the next figures."""
     print(f"\n{text}", flush=True)
 
 
 def median(values: Sequence[float]) -> float:
-    """The middle one."""
+    """The middle value."""
     return sorted(values)[len(values) // 2]

@@ -1,4 +1,4 @@
-"""What this machine's disk, kernel and sockets cost without Ganger."""
+"""Measures this machine's disk, kernel and sockets without Ganger."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _RECORD = b"x" * 600
 
 
 def measure(folder: Path, count: int) -> None:
-    """Print the floors; ``folder`` lies on the disk that Ganger would use."""
+    """Print the floors; ``folder`` lies on the disk that Ganger uses."""
     heading(f"Floors of this machine ({count} each)")
     row("atomic file replace (flush file + directory)", _replace(folder, count))
     row("append 600 bytes + flush", _append(folder, count))
@@ -74,7 +74,7 @@ def _round_trip(folder: Path, count: int) -> Timings:
 
 
 def _fork(folder: str, count: int) -> Timings:
-    """In a process that holds what a fork server holds, and nothing else."""
+    """Time forks of a process with the memory of a fork server."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NO_OP = {"OP_ID": "OP_TEST_DELAY", "duration": 0.000001, "on_master": False}
-"""A job that does nothing, in a process of its own, without locks."""
+"""A job that does nothing, in its own process, without locks."""
 
 
 class Submissions(NamedTuple):
-    """Each call's time, all calls per second, flushes per acknowledged job."""
+    """The time of each call, calls per second, flushes per acknowledged job."""
 
     timings: Timings
     per_second: float
@@ -49,11 +49,11 @@ class Ganger:
         subprocess.run([*self._command, "down"], check=True, stdout=subprocess.DEVNULL)
 
     def flushes(self) -> int:
-        """How many flushes the daemon has made."""
+        """The number of flushes that the daemon has made."""
         return self.client.info().flushes
 
     def memory(self) -> dict[str, int]:
-        """Bytes in memory of the daemon, its fork servers and one running job's process."""
+        """Resident bytes of the daemon, its fork servers and the process of one job."""
         job_id = self.client.submit(NO_OP | {"duration": 3600.0})
         for part in self.client.watch(job_id, log=False):
             if isinstance(part, StatusChange) and part.status is JobStatus.RUNNING:
@@ -71,7 +71,7 @@ class Ganger:
     def submit(self, count: int, clients: int) -> Submissions:
         """Submit jobs one at a time from several clients.
 
-        The jobs wait for one that fails at the end, so that nothing else runs meanwhile.
+        The jobs depend on one that fails at the end, so that no job starts meanwhile.
         """
         blocker = self.client.submit(
             {"OP_ID": "OP_TEST_DELAY", "duration": 3600.0, "on_master": False}
@@ -99,10 +99,10 @@ class Ganger:
         elapsed = time.perf_counter() - begin
         flushes = self.flushes() - flushes
         self._remove_held(blocker)
-        everyone = Timings()
+        total = Timings()
         for mine in timings:
-            everyone.seconds.extend(mine.seconds)
-        return Submissions(everyone, len(everyone.seconds) / elapsed, flushes / count)
+            total.seconds.extend(mine.seconds)
+        return Submissions(total, len(total.seconds) / elapsed, flushes / count)
 
     def _remove_held(self, blocker: int) -> None:
         held = [job.id for job in self.client.jobs() if job.id > blocker]
@@ -117,14 +117,14 @@ class Ganger:
             subprocess.run(["kill", "-9", str(process_id)], check=True)
 
     def throughput(self, count: int) -> float:
-        """No-op jobs per second, a process each, from the submission to the last end."""
+        """No-op jobs per second, each in its own process, from submission to the last end."""
         begin = time.perf_counter()
         ids = self.client.submit_many([[NO_OP]] * count)
         self.client.wait(*ids, fields=["id"])
         return count / (time.perf_counter() - begin)
 
     def idle(self, count: int, pause_seconds: float) -> tuple[Timings, Timings]:
-        """One job at a time after a pause: until acknowledged, and until seen as finished."""
+        """Submit one job at a time after a pause: the times to the ids, and to the end."""
         acknowledged, finished = Timings(), Timings()
         for _ in range(count):
             time.sleep(pause_seconds)

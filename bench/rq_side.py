@@ -1,4 +1,4 @@
-"""RQ on Redis, at the same durability: the append-only file is flushed at every write."""
+"""RQ on Redis with the same durability: Redis flushes its append-only file at every write."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WORKERS = 2
 
 
 def missing() -> str | None:
-    """Why RQ cannot be measured here; None if it can."""
+    """Why RQ cannot be measured; None if it can."""
     if shutil.which("redis-server") is None:
         return "redis-server is not installed"
     try:
@@ -29,7 +29,7 @@ def missing() -> str | None:
 
 
 def no_op() -> None:
-    """What RQ's jobs do."""
+    """The function of RQ's jobs."""
 
 
 class Rq:
@@ -40,7 +40,7 @@ class Rq:
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Self:
-        """Start Redis and the workers; returns when they work."""
+        """Start Redis and the workers, and wait until they work."""
         import redis  # noqa: PLC0415
         import rq  # noqa: PLC0415
 
@@ -58,7 +58,7 @@ class Rq:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End what was started."""
+        """End all processes."""
         for process in reversed(self._processes):
             process.terminate()
             process.wait()
@@ -73,10 +73,10 @@ class Rq:
         return count / (time.perf_counter() - begin)
 
     def submit(self, count: int) -> Timings:
-        """Each call's time, while no worker listens to the queue."""
+        """The time of each call, on a queue without workers."""
         import rq  # noqa: PLC0415
 
-        queue = rq.Queue("unheard", connection=self._redis)
+        queue = rq.Queue("without-workers", connection=self._redis)
         timings = Timings()
         for _ in range(count):
             with timings.one():
@@ -85,7 +85,7 @@ class Rq:
         return timings
 
     def idle(self, count: int, pause_seconds: float) -> Timings:
-        """One job at a time after a pause, until it is seen as finished."""
+        """Submit one job at a time after a pause: the times to the end."""
         timings = Timings()
         for _ in range(count):
             time.sleep(pause_seconds)

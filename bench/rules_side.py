@@ -1,4 +1,4 @@
-"""What filter rules cost: twenty of them next to none, and one more on a long queue."""
+"""Measures filter rules: twenty beside none, and a new one on a long queue."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BATCH = 5_000
 
 
 def rules(count: int = RULES) -> list[dict[str, Any]]:
-    """Rules as people write them, each asked of every job, none of which applies to a no-op."""
+    """Realistic rules that look at every job and do not apply to a no-op."""
     shapes: list[tuple[list[Any], Any]] = [
         (["opcode", ["=~", "OP_ID", "^OP_INSTANCE_(MIGRATE|FAILOVER){n}$"]], "PAUSE"),
         (["reason", ["=~", "reason", "maintenance {n}"]], "PAUSE"),
@@ -40,7 +40,7 @@ def _numbered(value: Any, number: int) -> Any:  # noqa: ANN401 - a part of a pre
 
 @contextmanager
 def twenty_rules(ganger: Ganger) -> Iterator[None]:
-    """Within, the rules are in force."""
+    """Keep the rules in force within the block."""
     uuids = [ganger.client.add_filter(**rule) for rule in rules()]
     yield
     for uuid in uuids:
@@ -48,9 +48,10 @@ def twenty_rules(ganger: Ganger) -> Iterator[None]:
 
 
 class LongQueue(NamedTuple):
-    """Jobs stored per second, each new rule's time, and each later call's while it is obeyed.
+    """Jobs stored per second, and timings of three kinds of calls.
 
-    ``after`` are the submissions, one by one, in the seconds after the jobs were stored.
+    ``after``: submissions right after the jobs were stored; ``added``: new rules; ``calls``:
+    submissions while the daemon compares the new rules with all jobs.
     """
 
     stored_per_second: float
@@ -60,7 +61,7 @@ class LongQueue(NamedTuple):
 
 
 def long_queue(ganger: Ganger, pending: int, seconds: float = 5.0) -> LongQueue:
-    """Hold this many jobs, then add rules that are compared with each of them."""
+    """Store ``pending`` jobs that a rule pauses, then add rules that look at each of them."""
     client = ganger.client
     holding = client.add_filter(priority=1_000, predicates=[], action="PAUSE", reason="bench")
     begin = time.perf_counter()

@@ -40,7 +40,7 @@ def raise_limit() -> int:
 
 
 def set_limit(soft: int, pid: int = 0) -> None:
-    """Set the limit of this process, or of another one, back to what it was."""
+    """Restore the limit of this process, or of another one."""
     with contextlib.suppress(ProcessLookupError, PermissionError, ValueError):
         _, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
@@ -61,7 +61,7 @@ def share(limit: int, *, is_remote: bool) -> DescriptorBudget:
     """
     needed = settings.DESCRIPTORS_REMOTE_MIN if is_remote else settings.DESCRIPTORS_MIN
     if limit < needed:
-        what = "a daemon with a remote door" if is_remote else "a daemon"
+        what = "a daemon with a remote listener" if is_remote else "a daemon"
         raise errors.OperatorError(
             f"only {limit} files may be open at one time, and {what} needs {needed}; raise the "
             "hard limit (`ulimit -Hn`, or LimitNOFILE= of the service)"

@@ -193,10 +193,10 @@ def shortened(body: bytes, place: str) -> bytes:
     if len(body) <= settings.JOB_BYTES_MAX:
         return body
     job = jobs.decode_job(body)
-    told = f"{len(body)} bytes, too large to be sent: this is a shortened copy of {place}"
+    note = f"{len(body)} bytes, too large to be sent: this is a shortened copy of {place}"
     job.extra = {
         **_without_large(job.extra, settings.JOB_END_BYTES_MAX // 8),
-        CUT_KEY: cut(told, 2 * _PLACE_BYTES),
+        CUT_KEY: cut(note, 2 * _PLACE_BYTES),
     }
     room = settings.JOB_BYTES_MAX - settings.JOB_END_BYTES_MAX
     if len(job.ops) > settings.OPCODES_PER_JOB_MAX:

@@ -32,7 +32,7 @@ KNOWN_KEYS_MAX = 10_000
 """Most keys of clients that a daemon reads."""
 
 _COMMENT = "# A key of Ganger. The secret is for its owner alone.\n"
-_CLIENT_COMMENT = "# A client of Ganger that may come in by the remote door.\n"
+_CLIENT_COMMENT = "# A client of Ganger that may connect to the remote listener.\n"
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 _FILE_BYTES_MAX = 4096

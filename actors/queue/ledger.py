@@ -404,7 +404,7 @@ class Ledger:
         self._bring_up_files()
         is_fresh, self._is_fresh = self._is_fresh, False
         if is_fresh:
-            self._journal.mark(self.last_id)
+            self._journal.append_last_id(self.last_id)
             self._journal.commit(self.last_id)
         else:
             self._begin_segment()

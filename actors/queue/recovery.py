@@ -73,15 +73,15 @@ def load(directory: QueueDirectory, queue_journal: Journal, daemon_lock: str) ->
         if journaled is not None and _is_handed_in(job, body, journaled[0]):
             loaded.handed_in[job_id] = journaled
         _add(loaded, job, body, life)
-    vouched = max([said.last_id, *said.archived, *(row.id for row in loaded.table)])
-    limit = vouched + settings.JOB_ID_JUMP_MAX
+    recorded = max([said.last_id, *said.archived, *(row.id for row in loaded.table)])
+    limit = recorded + settings.JOB_ID_JUMP_MAX
     named = (
         directory.read_serial(),
         directory.highest_archived_id(limit),
         directory.highest_quarantined_id(limit),
         *ids,
     )
-    loaded.last_id = job_files.last_id(vouched, named)
+    loaded.last_id = job_files.last_id(recorded, named)
     directory.remove_leftovers(set(loaded.living))
     directory.settle_spool(ids)
     return loaded

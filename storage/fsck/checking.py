@@ -143,10 +143,10 @@ def highest_id(facts: Facts) -> int:
     """The highest job id given, by the same rule as a daemon's start (`job_files.last_id`)."""
     ids = (job.job_id for job in (*facts.jobs, *facts.archived))
     named = (job_id for job_id in ids if job_id <= job_files.ID_MAX)
-    return job_files.last_id(vouched_id(facts), (*named, facts.quarantined_id))
+    return job_files.last_id(recorded_id(facts), (*named, facts.quarantined_id))
 
 
-def vouched_id(facts: Facts) -> int:
+def recorded_id(facts: Facts) -> int:
     """The highest job id in the journal, or of a readable job in the queue."""
     readable = (job.job_id for job in facts.jobs if job.problem is None)
     return max([facts.journaled_id, *facts.archivals, *readable])

@@ -33,7 +33,7 @@ from .checking import (
     JournalSegment,
     SpoolFile,
     is_torn_version,
-    vouched_id,
+    recorded_id,
 )
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class _Survey:
         self._list_queue()
         self._read_journal()
         self._read_jobs(progress)
-        limit = vouched_id(self.facts) + settings.JOB_ID_JUMP_MAX
+        limit = recorded_id(self.facts) + settings.JOB_ID_JUMP_MAX
         self.facts.quarantined_id = self._directory.highest_quarantined_id(limit)
         self._read_other_files()
         self._find_closed()

@@ -42,16 +42,16 @@ def archive_folder(archive: str | os.PathLike[str], job_id: int) -> str:
     return f"{os.fspath(archive)}/{job_id // ARCHIVE_FOLDER_JOBS}"
 
 
-def last_id(vouched: int, named: Iterable[int]) -> int:
+def last_id(recorded: int, named: Iterable[int]) -> int:
     """The last id that the queue gave.
 
-    ``vouched`` is the highest id of a journal record or a readable job; ``named`` are the ids in
-    names of files. A name far above ``vouched`` does not count, because any program can make such
+    ``recorded`` is the highest id of a journal record or a readable job; ``named`` are the ids in
+    names of files. A name far above ``recorded`` does not count, because any program can make such
     a file, and it would use up all remaining ids. It counts, and is not given again, when the queue
     has come near it.
     """
-    limit = vouched + settings.JOB_ID_JUMP_MAX
-    return max([vouched, *(job_id for job_id in named if job_id <= limit)])
+    limit = recorded + settings.JOB_ID_JUMP_MAX
+    return max([recorded, *(job_id for job_id in named if job_id <= limit)])
 
 
 def is_queue_of(job_path: str) -> bool:

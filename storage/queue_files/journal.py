@@ -8,7 +8,7 @@ states durably.
 
 After a failed write or flush the journal truncates the segment to the last good record, and the
 next commit begins a new segment. If the truncation fails too, it is repeated before a new segment
-begins: a replay must never find a record whose sender was told that it failed.
+begins: a replay must never find a record that was reported as failed.
 
 After a failed flush of the file system the next flush proves nothing: the kernel counts pages that
 it could not write as clean. So older segments stay (`has_older`), also for a successor, until all
@@ -141,7 +141,7 @@ class Journal:
         first = _packed(SegmentBegun(FORMAT_VERSION, last_id))
         self._buffer.insert(0, first)
 
-    def mark(self, last_id: int) -> None:
+    def append_last_id(self, last_id: int) -> None:
         """Add the last id alone to the next commit, which tests whether the disk works."""
         self.append(SegmentBegun(FORMAT_VERSION, last_id))
 
