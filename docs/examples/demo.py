@@ -1,4 +1,4 @@
-"""`make demo`: runs rolling-maintenance.yaml on a daemon of its own and checks what came of it.
+"""`make demo`: runs rolling-maintenance.yaml on a daemon of its own and checks the outcome.
 
     .venv/bin/python docs/examples/demo.py [--chaos [WHAT]] [--seed N] [--keep] [--data DIR]
 
@@ -49,7 +49,7 @@ PLANNED_FAILURES = {
     "verify-node05": "store/node05.tar.gz: FAILED",
     "restore-last-year": "store/last-year.tar.gz: Cannot open: No such file or directory",
 }
-"""The jobs that are meant to fail by themselves, and what their command has to say."""
+"""The jobs that are meant to fail by themselves, and the text that their command must print."""
 
 HOT_FIX = "hot-fix"
 NODES = [f"node{number:02}" for number in range(1, 13)]
@@ -61,7 +61,7 @@ INTERRUPTED_EXIT_CODE = 130
 PIPE_WIDTH = 120
 STOP_SECONDS = 30.0
 CHAOS_FIRST_JOBS, CHAOS_NEXT_JOBS = 3, 10
-"""With ``--chaos``: something fails when so many jobs have ended, and then so many more."""
+"""With ``--chaos``: after how many ended jobs the first part fails, and each further one."""
 
 COMPONENTS = (
     "config_store",
@@ -88,7 +88,7 @@ COLOURS = {
 
 
 def load_plan(scratch: Path) -> list[PlannedJob]:
-    """The plan with ``scratch`` in place of $DEMO, each job behind those it waits for."""
+    """The plan with ``scratch`` in place of $DEMO, each job after those it waits for."""
     return read(PLAN.read_text().replace("$DEMO", str(scratch)), PLAN.name)
 
 
@@ -99,7 +99,7 @@ def name_of(job: PlannedJob) -> str:
 
 
 def needed_by(plan: Sequence[PlannedJob], number: int) -> list[tuple[str, list[str]]]:
-    """What the job at place ``number`` waits for: names, and statuses it accepts."""
+    """The jobs that the one at place ``number`` waits for: names, and statuses it accepts."""
     return [(name_of(plan[number + back]), accepted) for back, accepted in plan[number].depends]
 
 
@@ -128,7 +128,7 @@ def step_of(op: dict[str, object]) -> str:
 
 @dataclass
 class Progress:
-    """What is known of the jobs while they run."""
+    """The state of the jobs while they run."""
 
     plan: Sequence[PlannedJob]
     ids: Sequence[int]
@@ -137,14 +137,14 @@ class Progress:
     incidents: list[str] = field(default_factory=list)
 
     def note(self, change: StatusChange) -> str:
-        """Take in a change and say whose it is."""
+        """Record a change and return the name of its job."""
         name = name_of(self.plan[self.ids.index(change.job_id)])
         self.jobs[name] = change.job
         return name
 
     @property
     def seconds(self) -> float:
-        """Since the plan was submitted."""
+        """Seconds since the plan was submitted."""
         return time.monotonic() - self.began
 
     @property
@@ -217,7 +217,7 @@ def follow(client: Client, progress: Progress, console: Console, chaos: Chaos | 
 
 
 def summary(plan: Sequence[PlannedJob], jobs: dict[str, JobInfo]) -> Table:
-    """What became of each job."""
+    """The outcome of each job."""
     table = Table(title="What became of each job", title_justify="left")
     for heading in ("id", "job", "status", "took", "of it for locks", "waited for"):
         table.add_column(heading, justify="right" if heading in {"id", "took"} else "left")
@@ -236,7 +236,7 @@ def summary(plan: Sequence[PlannedJob], jobs: dict[str, JobInfo]) -> Table:
 
 
 def victims(what: str, seed: int) -> list[str]:
-    """Who is to fail, in order. Any: two components, the fork servers and the whole daemon."""
+    """The parts that fail, in order. Any: two components, the fork servers, the whole daemon."""
     if what != "any":
         return [what] * 3
     chance = random.Random(seed)
@@ -256,7 +256,7 @@ class Chaos:
         print(f"Chaos: seed {seed}, in this order: {', '.join(self._left)}")
 
     def strike(self, ended: int) -> str | None:
-        """Let something fail if it is time; says what."""
+        """Make the next part fail if it is time; return its name."""
         if not self._left or ended < self._due:
             return None
         self._due = ended + CHAOS_NEXT_JOBS
@@ -273,7 +273,7 @@ class Chaos:
         return f"{victim} was made to fail"
 
     def doubts(self) -> list[str]:
-        """What was to fail and did not, or was not replaced, as the daemon's log has it."""
+        """The parts that did not fail, or were not replaced, according to the daemon's log."""
         faults = [f"it was too late for {victim}" for victim in self._left]
         told: Counter[str] = Counter()
         for line in (self._daemon.places.data / "daemon.log").read_text().splitlines():
@@ -289,7 +289,7 @@ class Chaos:
         ]
 
     def _crash(self, component: str) -> None:
-        # Not through `Client`, which would ask again if the listener fails with the request.
+        # Not through `Client`, which would repeat the request if the listener fails with it.
         dealer = Dealer(f"ipc://{self._daemon.places.socket}")
         try:
             deadline = time.monotonic() + STOP_SECONDS
@@ -320,7 +320,7 @@ class Daemon:
         print(self._ganger("up", *self._options))
 
     def down(self) -> None:
-        """``ganger down``, unless that was done."""
+        """``ganger down``, unless the daemon was stopped."""
         if self._is_up:
             self._is_up = False
             print(self._ganger("down"))
@@ -342,7 +342,7 @@ class Daemon:
             os.close(descriptor)
 
     def _pid(self) -> int:
-        # Not asked of the daemon, which may be busy with replacing what was made to fail.
+        # From the file, not from the daemon, which may be busy with replacing a failed part.
         pid = lock_files.holder(self.places.queue / "lock")
         assert pid is not None
         return pid
@@ -364,15 +364,15 @@ class Daemon:
         return psutil.Process(self._pid()).children()
 
     def end(self, ids: Sequence[int]) -> None:
-        """However things stand: cancel what has not started, stop, leave no process."""
+        """In any state: cancel jobs that have not started, stop, leave no process."""
         if self._is_up:
             with suppress(GangerError), Client(self.places.data, timeout=5.0) as client:
                 for job_id in ids:
                     client.cancel(job_id)
-        # The terminal may be gone, and printing fail.
+        # The terminal may be closed, so that printing fails.
         with suppress(GangerError, OSError):
             self.down()
-        # One that was just being started is found the next time.
+        # The next call finds a process that was just being started.
         deadline = time.monotonic() + STOP_SECONDS
         while (left := self.processes()) and time.monotonic() < deadline:
             for process in left:
@@ -381,12 +381,12 @@ class Daemon:
             still_running(left, seconds=1.0)
 
     def leftovers(self) -> list[psutil.Process]:
-        """The processes that are still there after a fair time to leave."""
+        """The processes that have not ended after a fair time."""
         return still_running(self.processes(), seconds=10.0)
 
 
 def still_running(processes: Sequence[psutil.Process], seconds: float) -> list[psutil.Process]:
-    """Which of these do not end within this time. One that nobody reaps has ended, too."""
+    """The processes that do not end within this time. A zombie counts as ended."""
     deadline = time.monotonic() + seconds
     left = []
     for process in processes:
@@ -420,7 +420,7 @@ class Holding:
 
 
 class Findings:
-    """Compares what became of the plan with what should have. A check returns its faults."""
+    """Compares the outcome of the plan with the expected one. A check returns its faults."""
 
     def __init__(self, plan: Sequence[PlannedJob], jobs: dict[str, JobInfo], scratch: Path) -> None:
         self._plan = plan
@@ -429,7 +429,7 @@ class Findings:
         self._ends, self._stopped = foresee(plan)
 
     def all(self) -> Iterator[tuple[str, list[str]]]:
-        """Every claim, and what speaks against it."""
+        """Every claim, and the faults that refute it."""
         wrong = len(self._plan) - len(PLANNED_FAILURES) - len(self._stopped)
         yield f"{wrong} jobs succeeded, {len(PLANNED_FAILURES)} failed as planned", self._statuses()
         yield f"{len(self._stopped)} dependants of failures never started", self._dependants()
@@ -458,7 +458,7 @@ class Findings:
         for name in sorted(self._stopped):
             ops = self._jobs[name].ops or []
             faults += [f"{name}: {op.summary} started" for op in ops if op.executed is not None]
-            # As in Ganeti, the first opcode says why, and the others that it was not theirs.
+            # As in Ganeti, the first opcode has the cause; the others say that it was another's.
             if "Dependency job" not in str(ops[0].result):
                 faults.append(f"{name} does not name the failed dependency, but {ops[0].result}")
         return faults
@@ -546,7 +546,7 @@ def sha256(file: Path) -> str:
 
 @dataclass
 class Demonstration:
-    """One run of the plan on one daemon. ``holds`` until something speaks against it."""
+    """One run of the plan on one daemon. ``holds`` until a claim is refuted."""
 
     daemon: Daemon
     console: Console
@@ -578,7 +578,7 @@ class Demonstration:
         print("Everything held." if self.holds else "NOT everything held.")
 
     def claim(self, claim: str, faults: Sequence[str]) -> None:
-        """Say whether a claim holds: it does if nothing speaks against it."""
+        """Print whether a claim holds: it does if there are no faults."""
         self.holds = self.holds and not faults
         mark = "[bold red]FAILED[/]" if faults else "[green]ok[/]    "
         self.console.print(f"  {mark} {claim}", highlight=False)
