@@ -129,12 +129,11 @@ class AsyncClient:
         dry_run: bool = False,
         timeout: float | None = None,
     ) -> int:
-        """Submit one job and return its id: it is stored, and will run whatever happens.
+        """Submit one job and return its id: the job is on disk then, and survives a restart.
 
-        ``ops`` is one opcode or a list of them; ``depends`` names jobs that must succeed
-        first, or pairs such as ``[17, ["success", "error"]]``. A second submission with the
-        same ``key`` stores nothing and gives the id of the first. ``dry_run`` only checks,
-        and returns 0.
+        ``ops`` is one opcode or a list of them. ``depends`` names jobs that must succeed first, or
+        pairs such as ``[17, ["success", "error"]]``. A second submission with the same ``key``
+        stores nothing and gives the id of the first. ``dry_run`` only checks, and returns 0.
         """
         job = JobSpec(ops=requests.checked_ops(ops, "ops"))
         ids = await self.submit_many(
@@ -161,13 +160,12 @@ class AsyncClient:
     ) -> list[int]:
         """Submit jobs and return their ids in order: all or none, but for what rules reject.
 
-        A job is its opcodes, or a dictionary of ``ops``, ``reason``, ``priority`` and
-        ``depends``, where -1 stands for the job before it in the list; what it leaves out is
-        taken from the arguments.
+        A job is its opcodes, or a dictionary of ``ops``, ``reason``, ``priority`` and ``depends``,
+        where -1 stands for the job before it in the list. The arguments fill in missing keys.
 
-        If a filter rule rejects some of the jobs, the others are stored all the same, but for
-        those that depend on a rejected one: `RejectedError`, whose ``ids`` has the ids of those
-        that are stored, and None in the places of the rest.
+        If a filter rule rejects some of the jobs, these and the jobs that depend on them are not
+        stored, and the others are. Then `RejectedError` is raised: its ``ids`` has the id of each
+        stored job, and None in the place of each other one.
         """
         message = requests.submission(
             jobs,
@@ -189,10 +187,10 @@ class AsyncClient:
         archived: bool = False,
         timeout: float | None = None,
     ) -> AsyncIterator[JobInfo]:
-        """The jobs there are, or those with these ``ids``, in id order.
+        """All jobs, or those with these ``ids``, in id order.
 
-        Without ``fields`` each comes with its summary alone; name ``ops`` or ``depends``
-        among them to have whole jobs read. ``timeout`` is that of each page.
+        Without ``fields`` a job has its summary only. With ``ops`` or ``depends`` among them whole
+        jobs are read. ``timeout`` is the deadline of each page.
         """
         is_whole = requests.needs_whole(fields)
         wanted = None if ids is None else checked_ids(ids)
@@ -212,8 +210,8 @@ class AsyncClient:
     ) -> list[JobInfo]:
         """Wait until these jobs have ended and return them whole, in the order given.
 
-        `DeadlineError` names the jobs that have not ended after ``timeout`` seconds; None
-        waits as long as it takes. With ``fields`` as in `jobs`, only those are fetched.
+        `DeadlineError` names the jobs that have not ended after ``timeout`` seconds; None sets no
+        limit. With ``fields`` as in `jobs`, only those are fetched.
         """
         is_whole = fields is None or requests.needs_whole(fields)
         final: dict[int, JobInfo] = {}
@@ -244,15 +242,15 @@ class AsyncClient:
         timeout: float | None = None,
         pause: float | None = None,
     ) -> AsyncIterator[StatusChange | LogLine | None]:
-        """Follow these jobs (all jobs, for ever, if none is named) as things happen.
+        """Follow these jobs (all jobs, for ever, if none is named): status changes and log lines.
 
-        First comes the status of each job as it is, and the log so far unless ``log`` is
-        false. Ends when all jobs have ended, with `DeadlineError` after ``timeout`` seconds.
-        Other calls may be made between two parts. A reader who falls far behind is told of
-        the jobs as they then are, without the statuses in between.
+        First comes the present status of each job, and its log so far unless ``log`` is false. The
+        iterator ends when all jobs have ended, with `DeadlineError` after ``timeout`` seconds.
+        Other calls may be made between two parts. A reader that falls far behind gets the jobs as
+        they then are, without the statuses in between.
 
-        With ``pause``, None comes whenever the daemon is there and nothing else has come for that
-        many seconds.
+        With ``pause``, None comes after each so many seconds in which the daemon was there and
+        sent nothing.
         """
         checked = checked_ids(ids) if ids else None
         return self._follow(checked, log=log, timeout=timeout, pause=pause)
@@ -277,8 +275,8 @@ class AsyncClient:
     ) -> AsyncIterator[StatusChange | LogLine | OutputChunk | None]:
         """Follow one job as `watch` does, with all of its output as it comes.
 
-        The lines of output in the job's log are left out. Whatever the pace of the reader, no
-        output is dropped for it. The final status comes last.
+        The log comes without its lines of output. A slow reader loses no output. The final status
+        comes last.
         """
         (job_id,) = checked_ids([job_id])
         return self._follow_output(OutputReading(job_id), log=log, timeout=timeout, pause=pause)
@@ -293,12 +291,12 @@ class AsyncClient:
         op: int | None = None,
         timeout: float | None = None,
     ) -> AsyncIterator[OutputChunk]:
-        """The output of a job, live or archived, as it came: of all opcodes, in order.
+        """The output of a job, live or archived, in the order in which the job wrote it.
 
-        ``follow`` goes on until the job has ended, and waits for one that has not begun; then
-        ``timeout`` is how long this may take, without it that of each page. ``tail`` begins with
-        the last so many lines; ``stream`` (``stdout`` or ``stderr``) and ``op`` (from 0) choose.
-        A chunk with a ``gap`` says that output is missing there.
+        With ``follow`` it goes on until the job has ended, and waits for a job that has not begun;
+        ``timeout`` then limits the whole, otherwise each page. ``tail`` begins with the last so
+        many lines. ``stream`` (``stdout`` or ``stderr``) and ``op`` (an opcode, from 0) choose.
+        A chunk with a ``gap`` marks missing output.
         """
         reading = checked_reading(job_id, stream=stream, op=op, tail=tail)
         if not follow:
@@ -308,9 +306,9 @@ class AsyncClient:
     async def cancel(
         self, job_id: int, *, kill: bool = False, timeout: float | None = None
     ) -> CancelOutcome:
-        """Cancel a job that has not started; says whether that was accepted.
+        """Cancel a job that has not started; the outcome says whether that was accepted.
 
-        With ``kill`` also one that runs: its command gets SIGTERM, then SIGKILL.
+        With ``kill`` also a running job: its command gets SIGTERM, then SIGKILL.
         """
         (job_id,) = checked_ids([job_id])
         return await self._caller.call(CancelJob(id=job_id, kill=kill), timeout)
@@ -318,7 +316,7 @@ class AsyncClient:
     async def set_priority(
         self, job_id: int, priority: int, *, timeout: float | None = None
     ) -> PriorityOutcome:
-        """Change the priority (-20, most urgent, to 19) of what has not started."""
+        """Change the priority (-20, most urgent, to 19) of the opcodes that have not started."""
         (job_id,) = checked_ids([job_id])
         asked = ChangeJobPriority(id=job_id, priority=requests.checked_priority(priority))
         return await self._caller.call(asked, timeout)
@@ -331,7 +329,7 @@ class AsyncClient:
     async def autoarchive(self, age: float, *, timeout: float | None = None) -> ArchiveOutcome:
         """Archive the jobs that ended more than ``age`` seconds ago (negative: all that ended)."""
         seconds = self._timeout if timeout is None else timeout
-        # The daemon stops before we do, so that its answer still finds us.
+        # The daemon stops before our deadline, so that its reply comes in time.
         message = AutoArchiveJobs(
             age_seconds=requests.checked_age(age), timeout_seconds=seconds * 0.8
         )
@@ -348,8 +346,8 @@ class AsyncClient:
     ) -> int:
         """Submit a new job like an ended one and return its id; each of the two names the other.
 
-        It begins with the first opcode that did not succeed, with ``whole`` with the first one.
-        ``ops`` replaces its opcodes.
+        The new job has the opcodes from the first that did not succeed; all with ``whole``.
+        ``ops`` replaces them.
         """
         (job_id,) = checked_ids([job_id])
         replaced = None if ops is None else requests.checked_ops(ops, "ops")
@@ -380,12 +378,12 @@ class AsyncClient:
         ended: Mapping[int, str] | None = None,
         timeout: float | None = None,
     ) -> Simulated:
-        """What would start now, wait and be rejected, if all this were so. Changes nothing.
+        """Which jobs would start now, wait and be rejected after these changes. Changes nothing.
 
-        ``rule`` has the arguments of `add_filter`, or is one that was listed; the rule with the
-        UUID ``without`` would be gone, ``priorities`` be changed, ``running`` the number of run
-        slots, and the jobs ``ended`` have ended with the given statuses. A rule without a UUID is
-        called ``ffffffff-ffff-ffff-ffff-ffffffffffff`` in the answer.
+        ``rule`` would be stored: it has the arguments of `add_filter`, or was listed. The rule with
+        the UUID ``without`` would be deleted. Jobs would have these ``priorities``, the queue
+        ``running`` run slots, and the jobs ``ended`` the given final statuses. In the reply a rule
+        without a UUID is called ``ffffffff-ffff-ffff-ffff-ffffffffffff``.
         """
         message = requests.simulation(
             rule, without=without, priorities=priorities, running=running, ended=ended
@@ -401,7 +399,7 @@ class AsyncClient:
     ) -> list[RuleTest]:
         """For each job that has not ended: which rule applies to it, and which would.
 
-        ``rule`` and ``without`` as for `simulate`. Nothing is changed.
+        ``rule`` and ``without`` as for `simulate`. Changes nothing.
         """
         message: TestFilters | None = requests.filter_test(rule, without)
         rows: list[RuleTest] = []
@@ -435,9 +433,9 @@ class AsyncClient:
     ) -> str:
         """Store a filter rule and return its UUID; when this returns the rule is in force.
 
-        Rules are looked at by ``priority`` (lowest first), then age. The first whose
-        ``predicates`` all match a job, and whose ``action`` is not ``CONTINUE``, applies to
-        it. Actions: ``ACCEPT``, ``PAUSE``, ``REJECT``, ``CONTINUE``, ``["RATE_LIMIT", n]`` (also
+        The daemon tries rules by ``priority`` (lowest first), then age. The first rule whose
+        ``predicates`` all match a job, and whose ``action`` is not ``CONTINUE``, applies to the
+        job. Actions: ``ACCEPT``, ``PAUSE``, ``REJECT``, ``CONTINUE``, ``["RATE_LIMIT", n]`` (also
         ``"RATE_LIMIT n"``).
         Predicates: ``["jobid", FILTER]``, ``["opcode", FILTER]``, ``["reason", FILTER]``. Outside
         of its window (seconds since the epoch) a rule does not apply.
@@ -484,14 +482,14 @@ class AsyncClient:
     async def filters(
         self, uuids: Iterable[str] | None = None, *, timeout: float | None = None
     ) -> list[FilterRow]:
-        """The filter rules, or those with these UUIDs, in the order in which they are looked at."""
+        """The filter rules, or those with these UUIDs, in the order of their evaluation."""
         listed = await self._caller.call(requests.listed_filters(uuids), timeout)
         return listed.filters
 
     # The daemon.
 
     async def info(self, *, timeout: float | None = None) -> DaemonInfo:
-        """What daemon this is, and how it is."""
+        """The version, health and figures of the daemon."""
         return await self._caller.call(ReadInfo(), timeout)
 
     async def locks(self, *, timeout: float | None = None) -> list[LockRow]:
@@ -502,7 +500,7 @@ class AsyncClient:
 
     async def stop(self, *, timeout: float | None = None) -> None:
         """Stop the daemon; running jobs go on."""
-        # The connection may end before the answer has come out: then it has stopped as well.
+        # The connection may end before the reply comes: then the daemon has stopped as well.
         with contextlib.suppress(ConnectionLostError):
             await self._caller.call(StopDaemon(), timeout)
 
@@ -564,7 +562,7 @@ class AsyncClient:
     async def _read_output(
         self, reading: OutputReading, timeout: float | None
     ) -> AsyncIterator[OutputChunk]:
-        # An error if there is no such job: of that the pages say nothing.
+        # Raises an error if there is no such job; the pages do not.
         job = await anext(self.jobs([reading.job_id], timeout=timeout))
         while not reading.is_done:
             for chunk in reading.take(await self._caller.call(reading.request(), timeout)):

@@ -1,7 +1,7 @@
 """What a client follows until it ends: watched jobs, or one job with its output. No sockets.
 
 The watch of a job says when the job has ended. The pages of its output come one at a time, each
-when the client asks for it: a slow reader delays nobody, and loses no output.
+when the client requests it: a slow reader delays neither job nor daemon, and loses no output.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class AsyncDealer(BaseDealer):
         self._wake()
 
     async def receive(self, timeout_seconds: float | None) -> bytes | ConnectionEvent | None:
-        """The next frame or news; None when the time is over or somebody interrupts."""
+        """The next frame or news; None when the time is over, or after `interrupt`."""
         end = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         while True:
             if (item := self.take()) is not None:
@@ -39,8 +39,8 @@ class AsyncDealer(BaseDealer):
             await self._readable(self.patience_seconds(end))
 
     async def _readable(self, seconds: float | None) -> None:
-        # The descriptors are watched only while somebody waits here: once ready, they stay
-        # so until the sockets are read.
+        # The loop watches the descriptors only during this wait: a ready one stays ready until
+        # the sockets are read.
         loop = asyncio.get_running_loop()
         self._waiter = loop.create_future()
         timer = None if seconds is None else loop.call_later(seconds, self._wake)

@@ -457,7 +457,7 @@ def test_several_threads_may_use_a_client(client: Client) -> None:
     assert sorted(ids) == list(range(1, 81))
 
 
-# The remote door.
+# The remote listener.
 
 
 def test_a_remote_client_needs_an_authorised_key(

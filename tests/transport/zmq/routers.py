@@ -1,4 +1,4 @@
-"""Runs a daemon's doors and clients' ends in one thread, each step waited for."""
+"""Runs a daemon's router and clients' dealers in one thread, each step waited for."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 def serve(router: Router, until: Callable[[], T]) -> T:
-    """Run the doors as the daemon does, on their descriptors alone, until there is a result."""
+    """Run the router as the daemon does, on their descriptors alone, until there is a result."""
     poll = select.poll()
     for descriptor in router.filenos():
         poll.register(descriptor, select.POLLIN)

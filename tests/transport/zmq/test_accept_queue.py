@@ -78,7 +78,7 @@ def descriptors_open() -> int:
 
 
 def serve_for(router: Router, seconds: float, *crowds: SilentCrowd) -> int:
-    """Run the doors, without ending silent connections; the most descriptors used meanwhile."""
+    """Run the router, without ending silent connections; the most descriptors used meanwhile."""
     end = time.monotonic() + seconds
     most = 0
 
@@ -94,41 +94,41 @@ def serve_for(router: Router, seconds: float, *crowds: SilentCrowd) -> int:
     return most
 
 
-def test_a_local_crowd_takes_no_more_than_its_door_may_have(router: Router, path: Path) -> None:
+def test_a_local_crowd_takes_no_more_than_its_listener_may_have(router: Router, path: Path) -> None:
     before = descriptors_open() + CROWD
     with SilentCrowd(str(path), CROWD) as crowd:
         most = serve_for(router, 0.5, crowd)
     assert FEW / 2 < most - before <= FEW + 1
 
 
-def test_a_remote_door_is_deaf_when_it_is_full(router: Router) -> None:
-    door = router._listeners["remote"]
+def test_a_full_remote_listener_pauses(router: Router) -> None:
+    listener = router._listeners["remote"]
     with SilentCrowd(where(router, "remote"), CROWD):
-        serve(router, lambda: router.receive() or door.is_paused)
+        serve(router, lambda: router.receive() or listener.is_paused)
         serve_for(router, 0.2)
-        inside = door.connections.open_count
+        inside = listener.connections.open_count
         with SilentCrowd(where(router, "remote"), CROWD):
             serve_for(router, 0.2)
-            assert door.connections.open_count == inside
-    serve(router, lambda: router.receive() or not door.is_paused)
+            assert listener.connections.open_count == inside
+    serve(router, lambda: router.receive() or not listener.is_paused)
 
 
 @pytest.mark.parametrize("kind", ["local", "remote"])
-def test_a_full_door_ends_the_silent_and_lets_others_in(router: Router, kind: str) -> None:
-    door = router._listeners[kind]  # type: ignore[index]
+def test_a_full_listener_ends_the_silent_and_lets_others_in(router: Router, kind: str) -> None:
+    listener = router._listeners[kind]  # type: ignore[index]
     address = where(router, kind)
     with (
         SilentCrowd(address, CROWD) as crowd,
         contextlib.closing(Dealer(router.endpoints[0])) as dealer,
     ):
         if kind == "remote":
-            # The one door does not know of the other's crowd.
+            # Neither listener counts the crowd of the other.
             connect(router, dealer)
 
         def is_full() -> bool:
             crowd.push()
             router.receive()
-            return not door.has_room
+            return not listener.has_room
 
         serve(router, is_full)
         if kind == "remote":
@@ -143,7 +143,7 @@ def test_a_full_door_ends_the_silent_and_lets_others_in(router: Router, kind: st
 
         serve(router, look)
         assert received(router).data == b"x"
-        serve(router, lambda: router.end_unheard() or door.has_room)
+        serve(router, lambda: router.end_unheard() or listener.has_room)
 
 
 def test_peers_that_speak_stay_when_silent_ones_are_ended(router: Router, path: Path) -> None:
@@ -264,7 +264,7 @@ def test_a_large_answer_needs_no_descriptors(path: Path) -> None:
     assert "it came" in done.stdout, done.stderr
 
 
-def test_the_longest_path_of_a_socket_can_be_that_of_a_door(tmp_path: Path) -> None:
+def test_the_longest_path_of_a_socket_can_be_that_of_a_listener(tmp_path: Path) -> None:
     name = "n" * (PATH_BYTES_MAX - len(os.fsencode(tmp_path)) - 1)
     with (
         contextlib.closing(Router(tmp_path / name)),
@@ -276,7 +276,7 @@ def test_the_longest_path_of_a_socket_can_be_that_of_a_door(tmp_path: Path) -> N
 
 
 def where(router: Router, kind: str) -> str | tuple[str, int]:
-    """The address of a door."""
+    """The address of a listener."""
     if kind == "local":
         return router.endpoints[0].removeprefix("ipc://")
     return "127.0.0.1", int(router.endpoints[1].rpartition(":")[2])

@@ -96,7 +96,7 @@ def test_a_waiting_task_is_woken_by_a_frame_by_news_and_by_an_interruption(path:
         got: list[object] = []
         loop = asyncio.get_running_loop()
         with contextlib.closing(AsyncDealer(f"ipc://{path}")) as dealer:
-            # Until somebody opens the door there is nothing to wake it but this.
+            # Before a router listens only this can wake it.
             loop.call_soon(dealer.interrupt)
             got.append(await dealer.receive(PATIENCE_SECONDS))
             with contextlib.closing(Router(path)) as router:

@@ -146,7 +146,7 @@ def test_remote_connections_are_ended_too(size: list[int], remote: Router, tmp_p
 
 
 def test_a_number_that_is_another_files_by_now_is_left_alone(router: Router) -> None:
-    door = router._listeners["local"]
+    listener = router._listeners["local"]
     reader, writer = os.pipe()
     ours, theirs = socket.socketpair()
     listening = socket.create_server(("127.0.0.1", 0))
@@ -154,7 +154,7 @@ def test_a_number_that_is_another_files_by_now_is_left_alone(router: Router) -> 
     accepted, _ = listening.accept()
     with ours, theirs, listening, caller, accepted:
         for descriptor in (reader, ours.fileno(), accepted.fileno(), 2**20):
-            assert not door.end(descriptor)
+            assert not listener.end(descriptor)
         os.write(writer, b"x")
         assert os.read(reader, 1) == b"x"
         for sender, receiver in ((ours, theirs), (caller, accepted)):

@@ -1,4 +1,4 @@
-"""The local door on real sockets: what gets through, who is let in, who has left."""
+"""The local listener on real sockets: what gets through, and which peers have left."""
 
 from __future__ import annotations
 
@@ -414,7 +414,7 @@ def test_a_peer_that_chose_its_own_name_is_not_heard(router: Router, path: Path)
     assert router.dropped == {"a name of its own": 1}
 
 
-def test_garbage_at_the_door_disturbs_nobody(router: Router, dealer: Dealer, path: Path) -> None:
+def test_garbage_ends_no_other_connection(router: Router, dealer: Dealer, path: Path) -> None:
     connect(router, dealer)
     with socket.socket(socket.AF_UNIX) as raw:
         raw.connect(str(path))
@@ -428,7 +428,7 @@ def test_garbage_at_the_door_disturbs_nobody(router: Router, dealer: Dealer, pat
     assert received(router).data == b"still here"
 
 
-# The local door.
+# The local listener.
 
 
 def test_the_kernel_says_who_a_local_peer_is(router: Router, dealer: Dealer) -> None:
@@ -488,7 +488,7 @@ def test_the_socket_file_of_a_killed_daemon_is_no_hindrance(path: Path) -> None:
     Router(path).close()
 
 
-def test_a_door_that_was_deleted_is_put_back_and_connections_stay(
+def test_a_local_socket_that_was_deleted_is_put_back_and_connections_stay(
     router: Router, dealer: Dealer, path: Path
 ) -> None:
     connect(router, dealer)

@@ -1,4 +1,4 @@
-"""The remote door on loopback: known keys come in, others learn why they do not."""
+"""The remote listener on loopback: it accepts known keys, and tells others why not."""
 
 from __future__ import annotations
 
@@ -59,17 +59,17 @@ def test_a_client_without_a_key_does_not_get_in(remote: Router) -> None:
         assert ConnectionEvent.MADE not in link(remote, dealer, ConnectionEvent.FAILED)
 
 
-def test_a_bad_key_file_is_named_when_the_door_opens(path: Path, tmp_path: Path) -> None:
+def test_a_bad_key_file_is_named_when_the_listener_opens(path: Path, tmp_path: Path) -> None:
     keys.authorise(tmp_path / "keys", new_key_pair().public, "good")
     (tmp_path / "keys" / "clients" / "bad.pub").write_text("rubbish")
     with pytest.raises(errors.StorageError, match=r"bad\.pub"):
         Router(path, remote=LOOPBACK, keys=tmp_path / "keys")
-    # The local door does not stay open behind it.
+    # The local listener is closed again.
     with contextlib.closing(Dealer(f"ipc://{path}")) as dealer:
         assert dealer.receive(0.1) is None
 
 
-def test_both_doors_are_open_at_once(remote: Router, dealer: Dealer, tmp_path: Path) -> None:
+def test_both_listeners_are_open_at_once(remote: Router, dealer: Dealer, tmp_path: Path) -> None:
     pair = new_key_pair()
     keys.authorise(tmp_path / "keys", pair.public, "somebody")
     connect(remote, dealer)
