@@ -1,4 +1,4 @@
-"""The configuration on disk: read as it is, refused when it is none."""
+"""The configuration on disk: read unchanged, refused when it is malformed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def test_there_may_be_none(tmp_path: Path) -> None:
     assert config_files.read(tmp_path / "config.data") is None
 
 
-def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+def test_a_written_file_is_read_again(tmp_path: Path) -> None:
     path = tmp_path / "config.data"
     first = config_files.first_configuration("uuid", 1_700_000_000.5)
     first["of_a_later_version"] = {"x": [1, None]}
@@ -39,7 +39,7 @@ def test_the_first_configuration_has_the_schema_of_ganeti() -> None:
         b'{"cluster": {"max_running_jobs": 1}, "other": null}',
     ],
 )
-def test_what_is_missing_gets_its_default_elsewhere(tmp_path: Path, data: bytes) -> None:
+def test_missing_keys_get_their_default_elsewhere(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "config.data").write_bytes(data)
     assert config_files.read(tmp_path / "config.data") == msgspec.json.decode(data)
 
@@ -63,7 +63,7 @@ LIMIT = "cluster.max_running_jobs: expected a positive integer, got"
         (b'{"cluster": {"max_running_jobs": null}}', f"{LIMIT} None"),
     ],
 )
-def test_what_is_no_configuration_is_refused_by_name(
+def test_a_malformed_configuration_is_refused_with_its_path(
     tmp_path: Path, data: bytes, text: str
 ) -> None:
     path = tmp_path / "config.data"

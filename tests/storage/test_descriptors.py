@@ -1,4 +1,4 @@
-"""Descriptors are shared out so that nothing takes what others need."""
+"""Descriptors are shared out: no part of the daemon takes those of another."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_all_shares_together_are_never_more_than_there_are(limit: int, *, is_rem
 @pytest.mark.parametrize(
     ("limit", "is_remote", "needed"), [(64, False, 128), (127, False, 128), (1_024, True, 4_096)]
 )
-def test_too_few_are_refused_with_what_is_needed(
+def test_too_few_descriptors_are_refused_with_the_number_needed(
     limit: int, needed: int, *, is_remote: bool
 ) -> None:
     with pytest.raises(errors.OperatorError, match=f"only {limit} files .* needs {needed}"):

@@ -91,7 +91,7 @@ def test_a_refused_replacement_leaves_the_old_version_and_nothing_else(
     assert os.listdir(tmp_path) == ["file"]
 
 
-def test_what_a_killed_process_of_the_same_pid_has_left_does_not_matter(tmp_path: Path) -> None:
+def test_a_file_left_by_a_killed_process_of_the_same_pid_does_no_harm(tmp_path: Path) -> None:
     path = tmp_path / "file"
     names = documents._numbers
     left = [
@@ -106,7 +106,9 @@ def test_what_a_killed_process_of_the_same_pid_has_left_does_not_matter(tmp_path
     assert sorted(tmp_path.iterdir()) == sorted([path, *left])
 
 
-def test_little_by_little_is_written_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_data_is_written_in_many_small_calls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write = os.write
 
     def write_little(descriptor: int, data: bytes) -> int:
@@ -211,7 +213,7 @@ def test_a_private_directory_must_not_be_a_link(tmp_path: Path) -> None:
         documents.make_private_directory(tmp_path / "link")
 
 
-def test_a_private_directory_of_somebody_else_is_refused(
+def test_a_private_directory_of_another_user_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)

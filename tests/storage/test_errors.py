@@ -50,7 +50,7 @@ def test_the_names_are_unique() -> None:
 
 
 @pytest.mark.parametrize("kind", KNOWN.values())
-def test_codes_are_what_shells_and_browsers_take(kind: type[errors.GangerError]) -> None:
+def test_codes_are_valid_for_shells_and_browsers(kind: type[errors.GangerError]) -> None:
     assert 0 < kind.exit_code < 126
     assert 400 <= kind.http_status <= 599
     is_callers = issubclass(kind, errors.BadRequestError)

@@ -71,7 +71,7 @@ def test_a_file_system_without_locks_is_refused(
     assert os.listdir(tmp_path) == []
 
 
-def test_other_trouble_of_the_disk_is_told_as_it_is(
+def test_other_errors_of_the_disk_keep_their_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:

@@ -171,7 +171,7 @@ RAW = st.recursive(
 
 
 @given(RAW)
-def test_what_is_stored_reads_back_as_the_same_filter(raw: object) -> None:
+def test_a_stored_filter_reads_back_as_the_same_filter(raw: object) -> None:
     tree = filters.parse_filter(raw)
     assert filters.parse_filter(filters.to_raw(tree)) == tree
 

@@ -45,7 +45,7 @@ def test_the_parts_of_a_job_together_fit_into_a_frame() -> None:
 # At submission.
 
 
-def test_what_counts_is_the_stored_form() -> None:
+def test_the_limit_applies_to_the_stored_form() -> None:
     made = job({"argv": [NULS]})
     body = jobs.encode_job(made)
     with pytest.raises(errors.BadRequestError) as caught:
@@ -86,7 +86,7 @@ def test_a_log_ends_with_one_mark_and_stays_within_its_room() -> None:
     assert room.admit(["small"], "stdout", is_own=False) == []
 
 
-def test_what_the_process_says_itself_still_gets_in_for_a_while() -> None:
+def test_a_full_log_takes_some_entries_of_the_process_itself() -> None:
     room = budget(job())
     room.admit(["x" * settings.JOB_LOG_BYTES_MAX], "stdout", is_own=False)
     said = [room.admit(["x" * 4_000], "message", is_own=True) for _ in range(100)]
@@ -121,7 +121,7 @@ def test_of_entries_that_json_cannot_hold_none_is_taken() -> None:
         room.admit(["fine", object()], "message", is_own=False)
 
 
-def test_results_share_what_is_left() -> None:
+def test_results_share_the_remaining_room() -> None:
     room = budget(job())
     left = room.result_bytes
     assert left > 4 * MEGABYTE
@@ -180,7 +180,7 @@ def shortened(made: jobs.Job) -> jobs.Job:
     return jobs.decode_job(body)
 
 
-def test_what_fits_is_read_as_it_is() -> None:
+def test_a_job_that_fits_is_read_unchanged() -> None:
     body = jobs.encode_job(job({"argv": ["x" * MEGABYTE]}))
     assert job_bounds.shortened(body, "job-7") is body
 

@@ -73,12 +73,12 @@ def test_dependencies_are_those_of_the_first_opcode() -> None:
     assert job_views.job_info(document(EXEC)).depends == []
 
 
-def test_opcodes_nobody_knows_are_shown_too() -> None:
+def test_unknown_opcodes_are_shown_too() -> None:
     job = job_views.job_info(document({"OP_ID": "OP_FROM_ELSEWHERE", "x": 1}))
     assert job.summary == "FROM_ELSEWHERE"
 
 
-def test_what_is_no_job_is_an_error() -> None:
+def test_a_malformed_job_is_an_error() -> None:
     with pytest.raises(errors.StorageError, match="not a job"):
         job_views.job_info(b"[]")
 

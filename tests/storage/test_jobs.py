@@ -65,7 +65,9 @@ def test_the_status_of_a_job_follows_from_its_opcodes(
 
 @pytest.mark.parametrize("status", JobStatus)
 @pytest.mark.parametrize("event", OpcodeEvent)
-def test_what_the_table_does_not_name_is_refused(status: JobStatus, event: OpcodeEvent) -> None:
+def test_a_transition_that_is_not_in_the_table_is_refused(
+    status: JobStatus, event: OpcodeEvent
+) -> None:
     expected = jobs.TRANSITIONS.get((status, event))
     if expected is not None:
         assert jobs.next_status(status, event) is expected
@@ -143,7 +145,7 @@ def test_a_mixture_of_two_versions_is_not_believed() -> None:
         jobs.decode_job(mixed)
 
 
-def test_a_file_that_somebody_else_wrote_needs_no_checksum() -> None:
+def test_a_file_of_another_program_needs_no_checksum() -> None:
     job = jobs.decode_job(msgspec.json.encode(FOREIGN))
     assert jobs.CHECKSUM_KEY not in job.extra
     written = jobs.encode_job(job)
@@ -158,7 +160,7 @@ def test_unknown_keys_stay_with_their_opcode_when_the_job_goes_on() -> None:
     assert again["ops"][1]["status"] == "running"
 
 
-def test_what_may_be_missing_gets_its_default() -> None:
+def test_optional_keys_get_their_default() -> None:
     read = jobs.decode_job(b'{"id": 3, "ops": [{"input": {}, "priority": null}]}')
     assert read == jobs.Job(id=3, ops=[jobs.OpcodeEntry(input={})], op_extras=[{}])
 
@@ -202,7 +204,7 @@ def test_a_number_larger_than_a_machine_word_is_kept() -> None:
         (b"[" * 100_000, "recursion"),
     ],
 )
-def test_what_is_no_job_is_refused_with_a_reason(data: bytes, text: str) -> None:
+def test_a_malformed_job_is_refused_with_a_reason(data: bytes, text: str) -> None:
     with pytest.raises(errors.StorageError, match=text) as caught:
         jobs.decode_job(data)
     assert caught.value.text.startswith("not a job: ")

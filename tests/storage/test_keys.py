@@ -76,7 +76,7 @@ def test_a_secret_is_not_shown_by_accident() -> None:
         ("x" * 5000, "too large for a key file"),
     ],
 )
-def test_what_is_wrong_in_a_file_is_named_with_the_file(
+def test_a_mistake_in_a_file_is_named_with_the_file(
     tmp_path: Path, text: str, expected: str
 ) -> None:
     path = tmp_path / "bad.key"
@@ -164,7 +164,7 @@ def test_a_name_that_is_no_file_name_is_refused(tmp_path: Path, name: str) -> No
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_no_key_is_not_authorised(tmp_path: Path) -> None:
+def test_a_malformed_key_is_not_authorised(tmp_path: Path) -> None:
     with pytest.raises(errors.BadRequestError, match="the public key: expected 40 characters"):
         keys.authorise(tmp_path, "short", "a")
 
@@ -177,7 +177,7 @@ def test_a_bad_file_is_named_but_keeps_only_its_own_client_out(tmp_path: Path) -
         keys.known_keys(tmp_path)
 
 
-def test_a_client_whose_file_is_deleted_is_not_known_any_more(tmp_path: Path) -> None:
+def test_a_client_whose_file_is_deleted_may_not_connect_any_more(tmp_path: Path) -> None:
     keys.authorise(tmp_path, PUBLIC, "a")
     (tmp_path / "clients" / "a.pub").unlink()
     assert not keys.is_known(tmp_path, PUBLIC)

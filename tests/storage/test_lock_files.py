@@ -1,4 +1,4 @@
-"""Proof of life: who holds a lock file is alive, whatever else may be said of it."""
+"""Proof of life: the process that holds a lock file is alive."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_a_file_that_is_missing_means_dead(tmp_path: Path) -> None:
     lock_files.remove_dead(tmp_path / "job_000009_1")
 
 
-def test_what_dead_processes_of_jobs_have_left_is_deleted(other: Other, tmp_path: Path) -> None:
+def test_lock_files_of_dead_processes_of_jobs_are_deleted(other: Other, tmp_path: Path) -> None:
     for name in ("job_000007_1_aa", "job_000007_2_bb", "job_1000071_1_aa", "ganger-daemon_1"):
         (tmp_path / name).touch()
     lock_files.remove_dead_jobs(tmp_path)
@@ -168,7 +168,7 @@ def test_what_dead_processes_of_jobs_have_left_is_deleted(other: Other, tmp_path
     assert left == {os.path.basename(other.line), "ganger-daemon_1"}
 
 
-def test_what_cannot_be_deleted_does_not_hold_the_others_up(tmp_path: Path) -> None:
+def test_an_undeletable_file_does_not_keep_the_others(tmp_path: Path) -> None:
     (tmp_path / "job_000007_1_aa").mkdir()
     (tmp_path / "job_000007_2_bb").touch()
     lock_files.remove_dead_jobs(tmp_path)
@@ -241,7 +241,7 @@ def test_other_names_have_no_mark(name: str) -> None:
     assert lock_files.identity_of(name) is None
 
 
-# When somebody cleans up, or the disk refuses.
+# Deleted lock files, and a disk that refuses them.
 
 
 HOLD_MARKED = """
@@ -318,7 +318,7 @@ def test_a_file_serves_the_next_process_under_another_name(tmp_path: Path) -> No
     assert os.listdir(tmp_path) == []
 
 
-def test_a_spare_that_somebody_asks_about_is_left_alone(tmp_path: Path) -> None:
+def test_a_spare_that_another_process_probes_is_left_alone(tmp_path: Path) -> None:
     spare = tmp_path / "spare_1_1"
     spare.touch()
     other = Other(HOLD_OFFLINE, spare)
@@ -332,7 +332,7 @@ def test_a_spare_that_somebody_asks_about_is_left_alone(tmp_path: Path) -> None:
         other.end()
 
 
-def test_who_looked_at_a_file_before_it_served_another_process_is_not_misled(
+def test_a_file_that_serves_another_process_meanwhile_misleads_no_prober(
     marked: Other, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stem = lock_files.job_stem(6, 1.0, process_identity.ProcessIdentity(1, 0, "boot"))
@@ -367,7 +367,7 @@ def test_a_disk_that_refuses_the_file_leaves_the_mark_as_proof(
     held.remove()
 
 
-def test_a_child_does_not_believe_in_what_it_inherited(own: lock_files.LockFile) -> None:
+def test_a_child_does_not_own_the_lock_files_of_its_parent(own: lock_files.LockFile) -> None:
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -425,7 +425,7 @@ def test_the_queue_directory_must_exist(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("to_write", ["", "?"])
-def test_a_daemon_keeps_out_who_works_offline(tmp_path: Path, to_write: str) -> None:
+def test_a_daemon_keeps_offline_commands_out(tmp_path: Path, to_write: str) -> None:
     path = tmp_path / "lock"
     held = lock_files.DirectoryLock(path)
     other = Other(HOLD_OFFLINE, f"{path}{to_write}")
@@ -440,7 +440,7 @@ def test_a_daemon_keeps_out_who_works_offline(tmp_path: Path, to_write: str) -> 
 
 
 @pytest.mark.parametrize("to_write", ["", "?"])
-def test_who_works_offline_keeps_daemons_out_and_is_not_taken_for_one(
+def test_an_offline_lock_keeps_daemons_out_and_is_not_taken_for_one(
     tmp_path: Path, to_write: str
 ) -> None:
     path = tmp_path / "lock"
@@ -471,7 +471,7 @@ def test_two_may_look_at_a_time(tmp_path: Path) -> None:
         other.end()
 
 
-def test_who_looks_makes_no_lock_file_and_keeps_daemons_out(tmp_path: Path) -> None:
+def test_a_check_makes_no_lock_file_and_keeps_daemons_out(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     looking = lock_files.OfflineLock(path, to_write=False)
     also_looking = lock_files.OfflineLock(path, to_write=False)
@@ -483,7 +483,7 @@ def test_who_looks_makes_no_lock_file_and_keeps_daemons_out(tmp_path: Path) -> N
     assert held_elsewhere(path) == "held"
 
 
-def test_who_looks_sees_that_a_daemon_of_an_earlier_version_has_come(tmp_path: Path) -> None:
+def test_a_check_notices_a_daemon_of_an_earlier_version(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     looking = lock_files.OfflineLock(path, to_write=False)
     looking.confirm()
@@ -497,7 +497,7 @@ def test_who_looks_sees_that_a_daemon_of_an_earlier_version_has_come(tmp_path: P
         looking.release()
 
 
-def test_who_repairs_makes_the_lock_file(tmp_path: Path) -> None:
+def test_a_repair_makes_the_lock_file(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     repairing = lock_files.OfflineLock(path, to_write=True)
     repairing.confirm()
@@ -506,7 +506,7 @@ def test_who_repairs_makes_the_lock_file(tmp_path: Path) -> None:
     repairing.release()
 
 
-# Somebody deletes the lock file of a queue directory, or the directory.
+# The lock file of a queue directory is deleted, or the directory.
 
 
 def test_without_its_lock_file_a_directory_is_held_all_the_same(tmp_path: Path) -> None:
@@ -569,7 +569,7 @@ def test_a_directory_that_is_gone_is_lost(tmp_path: Path, becomes: str) -> None:
     held.release()
 
 
-def test_a_directory_whose_lock_file_somebody_else_holds_is_lost(tmp_path: Path) -> None:
+def test_a_directory_whose_lock_file_another_process_holds_is_lost(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     held = lock_files.DirectoryLock(path)
     path.unlink()

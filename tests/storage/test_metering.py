@@ -1,4 +1,4 @@
-"""What judging filters costs, and how it is interrupted."""
+"""The cost of evaluating filters, and its interruption."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_list_costs_its_items() -> None:
     assert steps == 1_000 * ITEM_STEPS + COMPARISON_STEPS + 2
 
 
-def test_what_is_not_there_is_not_paid_for() -> None:
+def test_a_missing_field_costs_nothing() -> None:
     assert spent(["=~", "t", "z"], {}) == COMPARISON_STEPS + 1
 
 

@@ -68,7 +68,7 @@ def test_a_directory_that_is_not_there_belongs_to_the_user_that_makes_it(tmp_pat
 
 
 @pytest.mark.parametrize("part", PARTS.values(), ids=PARTS)
-def test_root_does_not_run_what_belongs_to_another_user(
+def test_root_does_not_run_the_queue_of_another_user(
     places: Places, part: Callable[[Places], Path]
 ) -> None:
     path = part(places)
@@ -90,7 +90,7 @@ def test_the_refusal_says_how_to_run_it_as_the_owner(
     assert refusal(places).endswith(ending)
 
 
-def test_a_link_of_another_user_is_refused_and_so_is_what_a_link_leads_to(places: Places) -> None:
+def test_a_link_of_another_user_is_refused_and_so_is_a_links_target(places: Places) -> None:
     elsewhere = places.data / "elsewhere"
     elsewhere.write_text("{}")
     link = places.queue / "job-3"
@@ -121,7 +121,7 @@ def test_a_queue_in_a_directory_of_root_may_be_used_by_its_owner(
 
 
 @pytest.mark.parametrize("part", PARTS.values(), ids=PARTS)
-def test_what_every_user_may_write_into_is_refused(
+def test_files_into_which_every_user_may_write_are_refused(
     places: Places, part: Callable[[Places], Path]
 ) -> None:
     path = part(places)
@@ -142,7 +142,7 @@ def test_a_group_that_may_write_is_named_but_a_private_one_is_not(places: Places
     )
 
 
-def test_a_denied_access_names_the_owner_of_what_denies_it(
+def test_a_denied_access_names_the_owner_of_the_denying_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "closed" / "file"
@@ -160,7 +160,7 @@ def test_a_denied_access_names_the_owner_of_what_denies_it(
     assert f"(it belongs to uid {NAMELESS}," in told
 
 
-def test_other_errors_and_own_files_are_told_as_the_system_does(tmp_path: Path) -> None:
+def test_other_errors_and_own_files_have_the_text_of_the_system(tmp_path: Path) -> None:
     assert ownership.explained("/x", OSError(28, "No space left")) == "/x: No space left"
     own = ownership.explained(tmp_path, PermissionError(13, "Permission denied"))
     assert own == f"{tmp_path}: Permission denied"
@@ -171,7 +171,7 @@ def findings(places: Places) -> list[Finding]:
     return [one for one in checking.check(survey.survey(places)) if one.kind in kinds]
 
 
-def test_a_check_names_what_does_not_belong_to_the_owner_of_the_queue(places: Places) -> None:
+def test_a_check_names_files_that_the_owner_of_the_queue_does_not_own(places: Places) -> None:
     for name in ("job-1", "job-2"):
         os.chown(places.queue / name, OTHER, -1)
     places.config.chmod(0o666)
@@ -181,7 +181,7 @@ def test_a_check_names_what_does_not_belong_to_the_owner_of_the_queue(places: Pl
     assert (second.kind, second.path) == (Kind.OPEN_TO_ALL, str(places.config))
 
 
-def test_a_check_by_another_user_says_whose_the_queue_is(places: Places) -> None:
+def test_a_check_by_another_user_names_the_owner_of_the_queue(places: Places) -> None:
     everything = [places.data, *places.data.rglob("*")]
     for path in everything:
         os.chown(path, OTHER, -1)

@@ -221,7 +221,7 @@ def test_a_malformed_rule_is_refused_naming_the_place(raw: object, text: str) ->
         rules.parse_rule(raw)
 
 
-def test_a_field_nobody_knows_is_accepted_in_a_predicate() -> None:
+def test_an_unknown_field_is_accepted_in_a_predicate() -> None:
     rule = rules.parse_rule(raw_rule(predicates=[["jobid", ["=", "zzz", 1]]]))
     assert rule.predicates == (Predicate("jobid", Comparison("==", "zzz", 1)),)
 

@@ -1,4 +1,4 @@
-"""Where everything lies."""
+"""The paths of a data directory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_DATA_HOME", raising=False)
 
 
-def test_what_is_given_counts_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_given_directory_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GANGER_DATA", "/elsewhere")
     assert settings.data_directory(tmp_path) == tmp_path
     assert settings.data_directory(os.fspath(tmp_path)) == tmp_path

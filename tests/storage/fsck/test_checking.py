@@ -1,4 +1,4 @@
-"""What is found wrong with a data directory, from facts alone."""
+"""The findings about a data directory, from facts alone."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ CASES: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
         {"misowned": [("/q/job-1", "al (uid 7)"), ("/q/job-2", "bo (uid 8)")]},
         [*at("owner", "job-1"), *at("owner", "job-2")],
     ),
-    "a file into which everybody may write": (
+    "a file into which every user may write": (
         {"world_writable": ["/q/job-3"]},
         at("open-to-all", "job-3"),
     ),
@@ -187,7 +187,7 @@ CASES: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
         },
         [],
     ),
-    "a dependency that is nowhere": (
+    "a dependency that does not exist": (
         {"jobs": [job(6, QUEUED, depends=(3,))]},
         at("dependency-missing", "job-6"),
     ),
@@ -234,7 +234,7 @@ CASES: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
         {"archived": [ARCHIVED_TORN], "archivals": {3: JOURNALED}},
         at("archived-unreadable", "archive/0/job-3"),
     ),
-    "a job that somebody removed from the archive": (
+    "a job that was removed from the archive": (
         {"archivals": {3: LOST}},
         [],
     ),
@@ -302,7 +302,7 @@ CASES: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
         },
         at("output-damaged", "spool/job-3-output"),
     ),
-    "input of a job that is nowhere": (
+    "input of a job that does not exist": (
         {"beside": [SpoolFile("/q/spool/job-3-input-0", 3)]},
         at("spool-orphan", "spool/job-3-input-0"),
     ),
@@ -342,7 +342,7 @@ CASES: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
         {"locks": {LOCK: 7}, "alive": {LOCK}, "states": state(1, lock_file=LOCK)},
         [],
     ),
-    "a lock file of nobody": (
+    "a lock file that no job names": (
         {"locks": {LOCK: 7}, "alive": {LOCK}, "jobs": [job(3, SUCCESS, lock_file="/other")]},
         [("lock-unknown", LOCK)],
     ),
@@ -399,12 +399,12 @@ def test_every_kind_is_found_by_some_case_and_none_is_without_a_line() -> None:
     assert list(KINDS) == list(Kind)
 
 
-def test_findings_are_told_in_the_order_in_which_they_are_repaired() -> None:
+def test_findings_come_in_the_order_in_which_they_are_repaired() -> None:
     kinds = [kind for kind, _ in found(serial=b"1", version=None, jobs=[torn()], foreign=["/q/x"])]
     assert kinds == ["version-missing", "serial", "job-unreadable", "foreign"]
 
 
-def test_damaged_output_is_told_in_bytes_unless_it_is_being_written() -> None:
+def test_damaged_output_is_counted_in_bytes_unless_a_job_is_writing_it() -> None:
     beside = SpoolFile("/q/spool/job-3-output", 3, damage=[(5, 9), (20, 21)])
     [finding] = checking.check(facts(jobs=[job()], beside=[beside]))
     assert finding.what == "5 bytes of it cannot be read, the first at byte 5"

@@ -1,4 +1,4 @@
-"""A damaged data directory: what is found in it, that looking changes nothing, and its repair."""
+"""A damaged data directory: its findings, a check that changes nothing, and its repair."""
 
 from __future__ import annotations
 
@@ -335,7 +335,7 @@ def test_after_a_repair_the_jobs_are_all_there(
 
 
 @damages
-def test_a_repair_deletes_nothing_but_what_means_nothing(
+def test_a_repair_deletes_only_files_without_meaning(
     disk: Damaged, damage: Callable[[Damaged], None]
 ) -> None:
     damage(disk)
@@ -364,7 +364,7 @@ def test_a_quarantined_file_keeps_its_name_and_gives_way_to_none(disk: Damaged) 
     assert job_files.QueueDirectory(disk.places).highest_quarantined_id() == 9
 
 
-def test_an_id_in_quarantine_is_not_given_again_whatever_else_is_lost(
+def test_an_id_in_quarantine_is_not_given_again_though_all_else_is_lost(
     disk: Damaged,
 ) -> None:
     add_torn_job(disk)
@@ -432,7 +432,7 @@ def test_locks_that_are_unreadable_stay_while_a_job_lives(disk: Damaged) -> None
         ("queue/archive/0/job-2", body(2, 9, ERROR), Kind.DOUBLE_DIFFERS),
     ],
 )
-def test_what_is_for_people_to_decide_is_left_alone(
+def test_findings_for_the_operator_are_left_alone(
     disk: Damaged, name: str, data: bytes, kind: Kind
 ) -> None:
     path = disk.places.data / name
@@ -445,7 +445,7 @@ def test_what_is_for_people_to_decide_is_left_alone(
         assert path.read_bytes() == data
 
 
-def test_an_archived_job_that_has_not_ended_is_told(disk: Damaged) -> None:
+def test_an_archived_job_that_has_not_ended_is_reported(disk: Damaged) -> None:
     (disk.places.archive / "0/job-5").write_bytes(body(5, 1, RUNNING))
     _, left = disk.repair()
     assert left == [Kind.ARCHIVED_UNFINISHED]
@@ -460,7 +460,7 @@ def test_a_segment_that_cannot_be_read_stops_repairs_of_job_files(disk: Damaged)
     assert disk.file(9).read_bytes() == b'{"id": 9'
 
 
-def test_foreign_and_kept_files_are_told_or_ignored_and_left(disk: Damaged) -> None:
+def test_foreign_files_are_reported_kept_ones_ignored_and_both_left(disk: Damaged) -> None:
     for name in ("notes", "job-1.bak", "archive/readme", "archive/0/job-x", "journal/old"):
         (disk.queue / name).write_bytes(b"mine")
     for name in (".spare-1-1-1", "drain"):
@@ -470,7 +470,7 @@ def test_foreign_and_kept_files_are_told_or_ignored_and_left(disk: Damaged) -> N
     assert disk.content() == before
 
 
-def test_a_repair_that_the_disk_refuses_is_told_and_tried_once(
+def test_a_repair_that_the_disk_refuses_is_reported_and_tried_once(
     disk: Damaged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add_torn_job(disk)
@@ -535,7 +535,7 @@ def test_only_the_owner_may_repair(disk: Damaged, monkeypatch: pytest.MonkeyPatc
         ownership.require_own(disk.places, "fsck --repair")
 
 
-def test_the_reader_is_told_how_far_it_is(disk: Damaged) -> None:
+def test_a_survey_reports_its_progress(disk: Damaged) -> None:
     told: list[tuple[int, int]] = []
     survey.survey(disk.places, lambda done, total: told.append((done, total)))
     assert told == [(0, 4), (1, 4), (2, 4), (3, 4), (4, 4)]

@@ -133,7 +133,7 @@ def test_only_our_own_opcodes_have_an_operation() -> None:
 
 
 @pytest.mark.parametrize("fields", FROM_GANETI, ids=lambda fields: fields["OP_ID"])
-def test_what_ganeti_wrote_is_read(fields: dict[str, Any]) -> None:
+def test_files_of_ganeti_are_read(fields: dict[str, Any]) -> None:
     opcode = opcodes.parse(fields)
     for name, value in fields.items():
         if name not in ("OP_ID", "depends", "reason"):
@@ -260,7 +260,7 @@ def test_a_delay_nowhere_locks_nothing() -> None:
     assert opcodes.parse(delay).lock_needs().to_changes() == []
 
 
-def test_a_command_locks_what_was_declared_for_it() -> None:
+def test_a_command_takes_the_locks_that_were_declared() -> None:
     command = {"OP_ID": "OP_EXEC", "argv": ["a"], "locks": {"instance": {"shared": ["*"]}}}
     assert opcodes.parse(command).lock_needs().to_changes() == [
         ("cluster/BGL", "shared"),
@@ -355,7 +355,7 @@ def test_loading_again_finds_the_same(declare: Any) -> None:
         ("plug_ins_of_a_test:OpUntyped", "its parameters cannot be checked: NameError"),
     ],
 )
-def test_a_broken_plug_in_is_told_by_its_package_and_left_out(
+def test_a_broken_plug_in_is_reported_with_its_package_and_left_out(
     declare: Any, value: str, words: str
 ) -> None:
     declare("a-good-one = plug_ins_of_a_test:OpGood", f"broken = {value}")

@@ -147,7 +147,7 @@ def test_optional_parameters_that_are_set_are_stored() -> None:
     assert (stored["dry_run"], stored["debug_level"], stored["comment"]) == (False, 2, "c")
 
 
-def test_what_is_stored_passes_the_check_again_unchanged() -> None:
+def test_a_stored_opcode_passes_the_check_again_unchanged() -> None:
     submitted = {
         **EXEC,
         "env": {"B": "2", "A": "1"},
@@ -164,7 +164,7 @@ def test_what_is_stored_passes_the_check_again_unchanged() -> None:
     assert stored["locks"] == {"node": {"shared": ["n1"]}}
 
 
-def test_what_the_check_returns_does_not_share_state_with_what_was_submitted() -> None:
+def test_a_checked_opcode_shares_no_state_with_the_submitted_one() -> None:
     submitted = {**EXEC, "argv": ["echo", "a"]}
     opcodes.check_opcode(submitted)["argv"].append("b")
     assert submitted == {**EXEC, "argv": ["echo", "a"]}
@@ -247,7 +247,7 @@ def test_a_refusal_names_the_parameter_and_what_was_expected(raw: object, words:
     assert "\n" not in caught.value.text
 
 
-def test_a_refusal_quotes_no_more_than_a_line_of_what_was_given() -> None:
+def test_a_refusal_quotes_at_most_a_line_of_the_value() -> None:
     for raw in (
         {"OP_ID": "O" * 10**6},
         {**EXEC, "k" * 10**6: 1},
@@ -258,7 +258,7 @@ def test_a_refusal_quotes_no_more_than_a_line_of_what_was_given() -> None:
         assert len(caught.value.text) < 300
 
 
-def test_a_choice_that_is_none_is_answered_with_the_choices() -> None:
+def test_an_unknown_choice_is_refused_with_the_choices() -> None:
     with pytest.raises(errors.OpcodeError) as caught:
         opcodes.parse({"OP_ID": "OP_TAGS_SET", "kind": "disk", "tags": []})
     assert caught.value.text == (
@@ -439,7 +439,7 @@ def test_a_malformed_dependency_is_refused_by_its_place(fields: dict[str, Any], 
         ({}, "INVALID_OP"),
     ],
 )
-def test_a_summary_shows_the_opcodes_name_and_what_it_is_about(
+def test_a_summary_shows_the_opcodes_name_and_its_summary_field(
     fields: dict[str, Any], shown: str
 ) -> None:
     assert opcodes.summary(fields) == shown

@@ -129,7 +129,7 @@ def test_a_file_must_hold_the_job_that_its_name_says() -> None:
 # The quarantine.
 
 
-def test_what_is_put_aside_keeps_its_name_unless_that_is_taken(
+def test_a_quarantined_file_keeps_its_name_unless_that_is_taken(
     places: settings.Places, queue: QueueDirectory
 ) -> None:
     assert queue.highest_quarantined_id() == 0

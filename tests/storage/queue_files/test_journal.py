@@ -1,4 +1,4 @@
-"""The journal: what was committed is replayed, what was not never is."""
+"""The journal: a replay finds committed records, and never others."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_after_a_torn_tail_the_next_segment_counts(directory: Path) -> None:
     assert replayed(directory) == [SECOND]
 
 
-def test_a_successor_never_appends_to_what_it_found(directory: Path) -> None:
+def test_a_successor_never_appends_to_a_segment_of_its_predecessor(directory: Path) -> None:
     for record in RECORDS:
         kept = Journal(directory)
         kept.append(record)
@@ -333,7 +333,7 @@ def test_after_a_refused_commit_the_next_one_counts(
 
 
 @pytest.mark.parametrize("call", ["pwrite", "fdatasync"])
-def test_what_was_refused_does_not_come_back(
+def test_a_refused_record_does_not_come_back(
     directory: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     kept = Journal(directory)
@@ -347,7 +347,7 @@ def test_what_was_refused_does_not_come_back(
     assert replayed(directory) == [FIRST]
 
 
-def test_what_was_written_in_part_does_not_come_back(
+def test_a_record_written_in_part_does_not_come_back(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = Journal(directory)
@@ -374,7 +374,7 @@ def test_what_was_written_in_part_does_not_come_back(
 
 
 @pytest.mark.parametrize("call", ["open", "fsync"])
-def test_what_was_refused_with_its_segment_does_not_come_back(
+def test_a_record_refused_with_its_segment_does_not_come_back(
     directory: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     kept = Journal(directory)
@@ -432,7 +432,7 @@ def test_a_start_that_fails_again_and_again_leaves_no_file(
     assert replayed(directory) == [FIRST, SECOND]
 
 
-def test_what_could_not_be_cut_off_is_cut_off_before_anything_new_is_stored(
+def test_a_failed_truncation_is_repeated_before_anything_new_is_stored(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = Journal(directory)

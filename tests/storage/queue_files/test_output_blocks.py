@@ -40,7 +40,9 @@ def unpacked(found: output_blocks.ScanResult) -> list[tuple[int, list[Segment]]]
 
 
 @given(st.lists(st.tuples(st.integers(0, 999), SEGMENTS), max_size=5), st.integers(0, 2**40))
-def test_what_was_packed_is_found(blocks: list[tuple[int, list[Segment]]], place: int) -> None:
+def test_packed_segments_are_found_again(
+    blocks: list[tuple[int, list[Segment]]], place: int
+) -> None:
     data = packed(blocks, place)
     found = output_blocks.find_blocks(data, place)
     assert unpacked(found) == blocks

@@ -113,7 +113,7 @@ def test_pages_are_read_of_live_and_archived_jobs(tmp_path: Path) -> None:
     assert output_files.read_page(places, 12_345, 2, 5) == (b"23456", 10)
 
 
-def test_what_is_not_a_file_is_told(tmp_path: Path) -> None:
+def test_an_output_that_is_no_file_is_an_error(tmp_path: Path) -> None:
     places = settings.places(tmp_path)
     Path(spool.output_path(places.queue, 1)).mkdir(parents=True)
     with pytest.raises(errors.StorageError):

@@ -30,7 +30,7 @@ def content(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_names_tell_whose_they_are() -> None:
+def test_names_hold_the_job_and_the_opcode() -> None:
     assert spool.parse_name(spool.input_name(7, 12)) == spool.Spooled(7, 12)
     assert spool.parse_name(spool.output_name(7)) == spool.Spooled(7, None)
 
@@ -38,7 +38,7 @@ def test_names_tell_whose_they_are() -> None:
 @pytest.mark.parametrize(
     "name", ["job-7", "job-7-input-", "job-07-output", "job-7-input-01", "job-7-output.2", "x"]
 )
-def test_other_names_are_nobodys(name: str) -> None:
+def test_other_names_belong_to_no_job(name: str) -> None:
     assert spool.parse_name(name) is None
 
 
@@ -102,15 +102,13 @@ def test_files_are_removed_with_their_job(queue: QueueDirectory, places: setting
     assert content(places.spool) == {"job-33-input-1": b"in"}
 
 
-def test_a_start_puts_right_what_a_crash_left(
-    queue: QueueDirectory, places: settings.Places
-) -> None:
+def test_a_start_cleans_up_after_a_crash(queue: QueueDirectory, places: settings.Places) -> None:
     names = [
         "job-1-input-0",  # of a live job
         "job-2-output",  # of a job that was archived
         "job-3-input-0",  # never answered
         "job-4-input-0",  # of a job that was put aside
-        "job-5-output",  # of a job that is nowhere: somebody may want it
+        "job-5-output",  # of a job that does not exist: a user may want it
         ".tmp-job-6-input-0.7.1",
     ]
     for name in names:
