@@ -18,6 +18,7 @@ import pytest
 from tests.transport.client.fake_daemon import PATIENCE_SECONDS
 
 from ganger import AsyncClient, Client
+from ganger.storage.job_views import LogLine, StatusChange
 
 T = TypeVar("T")
 
@@ -105,6 +106,12 @@ async def _no_task_hangs() -> None:
     if others := asyncio.all_tasks() - {cast("asyncio.Task[Any]", asyncio.current_task())}:
         _, hanging = await asyncio.wait(others, timeout=PATIENCE_SECONDS)
         assert not hanging
+
+
+def shown(part: StatusChange | LogLine) -> str:
+    if isinstance(part, StatusChange):
+        return f"{part.job_id}:{part.status}"
+    return f"{part.job_id}#{part.text}"
 
 
 class Aside:

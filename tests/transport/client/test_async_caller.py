@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from tests.transport.client.both_clients import shown
 from tests.transport.client.fake_daemon import PATIENCE_SECONDS, FakeDaemon
 
 from ganger import AsyncClient
@@ -41,12 +42,6 @@ async def aside(call: Callable[[], T]) -> T:
 
 async def some(parts: AsyncIterator[StatusChange | LogLine], count: int) -> list[str]:
     return [shown(await anext(parts)) for _ in range(count)]
-
-
-def shown(part: StatusChange | LogLine) -> str:
-    if isinstance(part, StatusChange):
-        return f"{part.job_id}:{part.status}"
-    return f"{part.job_id}#{part.text}"
 
 
 @pytest.mark.usefixtures("daemon")
@@ -95,8 +90,9 @@ def test_calls_end_at_their_deadlines_each_at_its_own(start: Start, data: Path) 
 
 
 def test_other_tasks_run_while_a_call_waits_for_a_connection(
-    daemon: FakeDaemon, data: Path
+    daemon: FakeDaemon, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(session, "GRACE_SECONDS", 0.5)
     daemon.kill()
 
     async def scene(client: AsyncClient) -> None:

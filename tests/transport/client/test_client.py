@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.transport.client.both_clients import Aside, Connect
+from tests.transport.client.both_clients import Aside, Connect, shown
 from tests.transport.client.fake_daemon import PATIENCE_SECONDS, FakeDaemon
 
 from ganger import Client
@@ -23,12 +23,6 @@ from ganger.transport.zmq.sockets import new_key_pair
 
 OP = {"OP_ID": "OP_TEST_DELAY", "duration": 0}
 Start = Callable[..., FakeDaemon]
-
-
-def shown(part: StatusChange | LogLine) -> str:
-    if isinstance(part, StatusChange):
-        return f"{part.job_id}:{part.status}"
-    return f"{part.job_id}#{part.text}"
 
 
 def some(parts: Iterator[StatusChange | LogLine], count: int) -> list[str]:
@@ -202,8 +196,13 @@ def test_the_data_directory_of_the_environment_is_used(
 
 @pytest.mark.parametrize("has_socket", ["has socket", ""])
 def test_the_word_left_by_a_dead_daemon_is_seen_through(
-    daemon: FakeDaemon, data: Path, client: Client, has_socket: str
+    daemon: FakeDaemon,
+    data: Path,
+    client: Client,
+    has_socket: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(session, "GRACE_SECONDS", 0.5)
     daemon.kill()
     if not has_socket:
         settings.places(data).socket.unlink()
@@ -478,8 +477,9 @@ def test_a_remote_client_needs_an_authorised_key(
 
 
 def test_a_remote_client_with_another_servers_key_is_told_what_to_look_at(
-    start: Start, connect: Connect, tmp_path: Path
+    start: Start, connect: Connect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(session, "GRACE_SECONDS", 0.5)
     daemon = start(remote="tcp://127.0.0.1:*")
     keys.create_key(tmp_path / "key", new_key_pair())
     client = connect(
