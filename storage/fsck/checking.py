@@ -76,7 +76,7 @@ class Facts(msgspec.Struct, kw_only=True):
     journaled_id: int = 0
     quarantined_id: int = 0
     segments: list[JournalSegment] = []
-    doubles: dict[int, bool] = {}
+    duplicates: dict[int, bool] = {}
     """For each job with a file in the queue and in the archive, whether both are the same."""
     locks: dict[str, int | None] = {}
     """Each lock file, with the pid of its living owner; None: it is dead."""
@@ -94,7 +94,7 @@ class Facts(msgspec.Struct, kw_only=True):
     config_problem: tuple[str, str] | None = None
     rule_problems: list[tuple[str, str]] = []
     key_problems: list[tuple[str, str]] = []
-    beside: list[SpoolFile] = []
+    spool_files: list[SpoolFile] = []
     temporaries: list[tuple[str, int | None]] = []
     quarantined: list[str] = []
     foreign: list[str] = []
@@ -252,21 +252,21 @@ def _queue(facts: Facts) -> Iterator[Finding]:
             what = "not in the archive" if found is None else "still in the queue"
             yield Finding(Kind.NOT_ARCHIVED, path, f"archived, but {what}", job_id)
         elif found is not None:
-            wrong = list(_job(found, state, archived.get(job_id), facts.doubles))
+            wrong = list(_job(found, state, archived.get(job_id), facts.duplicates))
             yield from wrong or _prospects(found, known)
         elif state is not None and job_id not in archived:
             yield _ahead(path, state, "no file yet")
 
 
 def _job(
-    job: FoundJob, state: FoundJob | None, archived: FoundJob | None, doubles: dict[int, bool]
+    job: FoundJob, state: FoundJob | None, archived: FoundJob | None, duplicates: dict[int, bool]
 ) -> Iterator[Finding]:
     """Findings about a job file that no process writes."""
     in_file = None if job.problem is not None else job.serial
     if archived is not None and archived.problem is None:
         if job.problem is not None:
             yield Finding(Kind.JOB_UNREADABLE, job.path, job.problem, job.job_id)
-        elif doubles.get(job.job_id, False):
+        elif duplicates.get(job.job_id, False):
             yield Finding(Kind.DOUBLE, job.path, "lies in the archive too", job.job_id)
         else:
             what = "lies in the archive too, and is different there"
@@ -336,7 +336,7 @@ def _beside(facts: Facts) -> Iterator[Finding]:
     live = {job.job_id for job in facts.jobs if job.is_in_place}.union(facts.states) - archived
     # First it must be settled where the job itself belongs.
     unsettled = facts.living | misplaced | unarchived
-    for file in facts.beside:
+    for file in facts.spool_files:
         yield from _damage_beside(file, facts)
         if file.job_id in unsettled:
             continue

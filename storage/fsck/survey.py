@@ -149,10 +149,9 @@ class _Survey:
             spooled = spool.parse_name(name)
             if spooled is not None:
                 is_archived = folder != self._queue
-                beside = SpoolFile(path, spooled.job_id, is_archived=is_archived)
-                self.facts.beside.append(
-                    _with_damage(beside) if spooled.op_index is None else beside
-                )
+                file = SpoolFile(path, spooled.job_id, is_archived=is_archived)
+                is_output = spooled.op_index is None
+                self.facts.spool_files.append(_with_damage(file) if is_output else file)
             elif name.startswith(documents.TEMPORARY_PREFIX):
                 self.facts.temporaries.append((path, spool.owner_of_temporary(name)))
             else:
@@ -222,7 +221,7 @@ class _Survey:
         paths = dict(archived)
         for job_id, path in live:
             if job_id in paths:
-                self.facts.doubles[job_id] = _is_same(path, paths[job_id])
+                self.facts.duplicates[job_id] = _is_same(path, paths[job_id])
 
     def _list_archive(self) -> Iterator[tuple[int, str]]:
         for name in _names(self._places.archive):

@@ -86,7 +86,7 @@ class Journal:
         self._is_synced = False
         self._size = 0
         self._reserved = 0
-        self._spoilt: tuple[int, int] | None = None
+        self._untruncated: tuple[int, int] | None = None
         self._watched: int | None = None
         self.flushes = 0
         """The number of flushes, for measurements."""
@@ -121,7 +121,7 @@ class Journal:
     def begin(self, last_id: int) -> None:
         """Begin a new segment; older ones stay until `cut`. A failure leaves no file."""
         self._close()
-        self._clean_spoilt()
+        self._repeat_truncation()
         self._watch_file_system()
         numbers = self._segments()
         number = (numbers[-1] if numbers else 0) + 1
@@ -135,7 +135,7 @@ class Journal:
             with documents.storage_errors(self._directory):
                 documents.flush_directory(self._directory)
         except errors.StorageError:
-            self._undo()
+            self._abandon_segment()
             raise
         self.flushes += 1
         first = _packed(SegmentBegun(FORMAT_VERSION, last_id))
@@ -182,7 +182,7 @@ class Journal:
                 self._write(self._descriptor, data)
                 os.fdatasync(self._descriptor)
         except errors.StorageError:
-            self._undo()
+            self._abandon_segment()
             raise
         self.flushes += 1
         self._size += len(data)
@@ -235,34 +235,34 @@ class Journal:
                 documents.write_all_at(descriptor, bytes(settings.JOURNAL_RESERVE_BYTES), end)
                 self._reserved = end + settings.JOURNAL_RESERVE_BYTES
 
-    def _undo(self) -> None:
+    def _abandon_segment(self) -> None:
         # A replay must not find the records of a failed commit: their senders got an error.
         descriptor, self._descriptor = self._descriptor, None
         assert descriptor is not None
-        self._spoilt = (self._number, self._size)
+        self._untruncated = (self._number, self._size)
         with contextlib.suppress(OSError):
-            self._cut_off(descriptor, self._newest, self._size)
+            self._truncate(descriptor, self._newest, self._size)
         os.close(descriptor)
 
-    def _cut_off(self, descriptor: int, path: str, size: int) -> None:
+    def _truncate(self, descriptor: int, path: str, size: int) -> None:
         """Truncate a segment to its good records; delete it if it has none."""
         if size:
             os.ftruncate(descriptor, size)
             os.fdatasync(descriptor)
         else:
             os.unlink(path)
-        self._spoilt = None
+        self._untruncated = None
 
-    def _clean_spoilt(self) -> None:
+    def _repeat_truncation(self) -> None:
         """Truncate a segment for which that failed before; no new one begins until it succeeds."""
-        if self._spoilt is None:
+        if self._untruncated is None:
             return
-        number, size = self._spoilt
+        number, size = self._untruncated
         path = os.fspath(self._path(number))
         with documents.storage_errors(path):
             descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
             try:
-                self._cut_off(descriptor, path, size)
+                self._truncate(descriptor, path, size)
             finally:
                 os.close(descriptor)
 

@@ -255,11 +255,11 @@ CASES: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
         at("misplaced", "archive/7/job-3"),
     ),
     "a job in both places": (
-        {"jobs": [job()], "archived": [archived()], "doubles": {3: True}},
+        {"jobs": [job()], "archived": [archived()], "duplicates": {3: True}},
         at("double", "job-3"),
     ),
     "a different job in both places": (
-        {"jobs": [job()], "archived": [archived()], "doubles": {3: False}},
+        {"jobs": [job()], "archived": [archived()], "duplicates": {3: False}},
         at("double-differs", "job-3"),
     ),
     "a job is not moved over another one": (
@@ -267,12 +267,12 @@ CASES: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
             "jobs": [job()],
             "archived": [archived()],
             "archivals": {3: MOVED},
-            "doubles": {3: False},
+            "duplicates": {3: False},
         },
         at("double-differs", "job-3"),
     ),
     "a torn job beside a whole one in the archive": (
-        {"jobs": [torn()], "archived": [archived()], "doubles": {3: False}},
+        {"jobs": [torn()], "archived": [archived()], "duplicates": {3: False}},
         at("job-unreadable", "job-3"),
     ),
     # Files beside jobs.
@@ -280,7 +280,7 @@ CASES: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
         {
             "jobs": [job()],
             "archived": [archived(4)],
-            "beside": [
+            "spool_files": [
                 SpoolFile("/q/spool/job-3-input-0", 3),
                 SpoolFile("/q/spool/job-3-output", 3),
                 SpoolFile("/q/archive/0/spool/job-4-output", 4, is_archived=True),
@@ -291,45 +291,49 @@ CASES: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
     "output of which a part is damaged": (
         {
             "jobs": [job()],
-            "beside": [SpoolFile("/q/spool/job-3-output", 3, damage=[(5, 9), (20, 21)])],
+            "spool_files": [SpoolFile("/q/spool/job-3-output", 3, damage=[(5, 9), (20, 21)])],
         },
         at("output-damaged", "spool/job-3-output"),
     ),
     "output that is no file": (
         {
             "jobs": [job()],
-            "beside": [SpoolFile("/q/spool/job-3-output", 3, problem="Is a directory")],
+            "spool_files": [SpoolFile("/q/spool/job-3-output", 3, problem="Is a directory")],
         },
         at("output-damaged", "spool/job-3-output"),
     ),
     "input of a job that does not exist": (
-        {"beside": [SpoolFile("/q/spool/job-3-input-0", 3)]},
+        {"spool_files": [SpoolFile("/q/spool/job-3-input-0", 3)]},
         at("spool-orphan", "spool/job-3-input-0"),
     ),
     "output beside live jobs of one that is archived": (
-        {"archived": [archived()], "beside": [SpoolFile("/q/spool/job-3-output", 3)]},
+        {"archived": [archived()], "spool_files": [SpoolFile("/q/spool/job-3-output", 3)]},
         at("spool-misplaced", "spool/job-3-output"),
     ),
     "output in the archive of a job that is live": (
         {
             "jobs": [job()],
-            "beside": [SpoolFile("/q/archive/0/spool/job-3-output", 3, is_archived=True)],
+            "spool_files": [SpoolFile("/q/archive/0/spool/job-3-output", 3, is_archived=True)],
         },
         at("spool-misplaced", "archive/0/spool/job-3-output"),
     ),
     "input of a job that only the journal knows": (
-        {"states": state(1), "beside": [SpoolFile("/q/spool/job-3-input-0", 3)]},
+        {"states": state(1), "spool_files": [SpoolFile("/q/spool/job-3-input-0", 3)]},
         at("journal-ahead", "job-3"),
     ),
     "output of a job that was put into the wrong place": (
         {
             "jobs": [job(3, path="/q/job-03", is_in_place=False)],
-            "beside": [SpoolFile("/q/spool/job-3-output", 3)],
+            "spool_files": [SpoolFile("/q/spool/job-3-output", 3)],
         },
         at("misplaced", "job-03"),
     ),
     "output of a job whose process lives": (
-        {"alive": {LOCK}, "locks": {LOCK: 7}, "beside": [SpoolFile("/q/spool/job-3-output", 3)]},
+        {
+            "alive": {LOCK},
+            "locks": {LOCK: 7},
+            "spool_files": [SpoolFile("/q/spool/job-3-output", 3)],
+        },
         [("lock-unknown", LOCK)],
     ),
     # Lock files and the rest.
@@ -405,11 +409,11 @@ def test_findings_come_in_the_order_in_which_they_are_repaired() -> None:
 
 
 def test_damaged_output_is_counted_in_bytes_unless_a_job_is_writing_it() -> None:
-    beside = SpoolFile("/q/spool/job-3-output", 3, damage=[(5, 9), (20, 21)])
-    [finding] = checking.check(facts(jobs=[job()], beside=[beside]))
+    output = SpoolFile("/q/spool/job-3-output", 3, damage=[(5, 9), (20, 21)])
+    [finding] = checking.check(facts(jobs=[job()], spool_files=[output]))
     assert finding.what == "5 bytes of it cannot be read, the first at byte 5"
     running = job(3, RUNNING, lock_file=LOCK)
-    assert found(jobs=[running], beside=[beside], locks={LOCK: 7}, alive={LOCK}) == []
+    assert found(jobs=[running], spool_files=[output], locks={LOCK: 7}, alive={LOCK}) == []
 
 
 def test_a_finding_names_the_job_and_what_is_wrong() -> None:
