@@ -126,7 +126,7 @@ class ReturnedError(Exception):
     """The job goes back to the queue before its opcode; the text says why."""
 
 
-class RejectedError(Exception):
+class JobRejectedError(Exception):
     """A filter rule rejects the job, which has executed nothing; the text says which."""
 
 
@@ -189,7 +189,7 @@ class JobActor:
         except CanceledError:
             jobs.cancel_from(self._job, self._index, self._now())
             return False
-        except RejectedError as rejected:
+        except JobRejectedError as rejected:
             now = self._now()
             text = job_bounds.end_text(str(rejected), len(self._job.ops))
             jobs.cancel_pending(self._job, now, source=jobs.FILTER_SOURCE, text=text)
@@ -299,7 +299,7 @@ class JobActor:
         self._postponed = deque()
         try:
             self._record(begins=True)
-        except (ReturnedError, RejectedError):
+        except (ReturnedError, JobRejectedError):
             op.status, op.exec_timestamp = before, None
             raise
         finally:
@@ -345,7 +345,7 @@ class JobActor:
 
     def _obey(self, gate: messages.GateAnswered) -> None:
         if gate.is_rejected:
-            raise RejectedError(gate.text)
+            raise JobRejectedError(gate.text)
         if not gate.is_open:
             raise ReturnedError(gate.text)
         self._chosen = messages.ChosenUnder(gate.chain, self._chosen.limit)

@@ -332,7 +332,7 @@ class FilterEvaluator(Component):
     def _reject(self, judged: list[messages.JobVerdict]) -> None:
         """Tell of those that a rule rejects, wherever they stand: returned jobs wait again too."""
         rejected = [
-            (found.job.id, filtering.told(self._rules, _rejection(found)))
+            (found.job.id, filtering.describe(self._rules, _rejection(found)))
             for found in judged
             if found.action == ActionName.REJECT
         ]

@@ -1,13 +1,13 @@
 """Decides which filter rule applies to a job. Pure: rules, time and facts in, a verdict out.
 
-What a rule and its predicates are is in ``storage/rules``; what becomes of a verdict is the
-matter of the queue's door (REJECT), the scheduler (PAUSE, RATE_LIMIT) and the running job.
+``storage/rules`` defines rules and predicates. The admission of the queue (REJECT), the scheduler
+(PAUSE, RATE_LIMIT) and the running job act on a verdict.
 
 How it works
 ------------
-What it takes to judge a job is bounded, and measured in steps (``storage/metering``). `judge` does
-it at once, `judging` in slices. A job that would take more is held by the rule at which it was:
-it may neither start past a rule that might hold it nor keep all others waiting.
+The work to judge a job has a limit in steps (``storage/metering``). `judge` does it at once,
+`judging` in slices. A job that exceeds the limit is held by the rule that was being evaluated: it
+must not start past a rule that might hold it, and must not keep all others waiting.
 """
 
 from __future__ import annotations
@@ -33,15 +33,16 @@ __all__ = [
     "RuleChain",
     "Verdict",
     "compile_chain",
+    "describe",
+    "describe",
     "held_unjudged",
     "judge",
     "judging",
-    "told",
 ]
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What happens to a job: the rule that applies (none: accepted), its action and number."""
+    """The rule that applies to a job (None: accepted), its action and its number."""
 
     rule: str | None
     action: ActionName
@@ -52,8 +53,8 @@ ACCEPTED: Final = Verdict(None, ActionName.ACCEPT)
 """The verdict on a job to which no rule applies."""
 
 
-class Link(msgspec.Struct, frozen=True):
-    """One rule of a chain: the tests that must all hold, and the verdict if they do."""
+class ChainedRule(msgspec.Struct, frozen=True):
+    """One rule of a chain, compiled: tests that must all hold, and the verdict if they do."""
 
     tests: tuple[PredicateTest, ...]
     verdict: Verdict
@@ -66,17 +67,17 @@ class Link(msgspec.Struct, frozen=True):
 class RuleChain(msgspec.Struct, frozen=True):
     """The rules in force at one time, in order, compiled."""
 
-    links: tuple[Link, ...] = ()
+    links: tuple[ChainedRule, ...] = ()
 
     reads_opcodes: bool = False
-    """Whether a verdict takes more than job ids: if not, no job's body is needed."""
+    """Whether a verdict needs more of a job than its id."""
 
     changes_at: float | None = None
-    """When the next window opens or closes, and the chain has to be compiled again."""
+    """When the next window opens or closes: then the chain must be compiled again."""
 
 
 def compile_chain(rules: Iterable[FilterRule], now: float) -> RuleChain:
-    """The chain of those rules that can apply at ``now``, by priority, watermark and UUID."""
+    """The chain of the rules that can apply at ``now``, by priority, watermark and UUID."""
     known = sorted(rules, key=lambda rule: rule.order)
     able = [
         rule
@@ -90,7 +91,7 @@ def compile_chain(rules: Iterable[FilterRule], now: float) -> RuleChain:
         if moment is not None and moment > now
     ]
     return RuleChain(
-        links=tuple(_link(rule) for rule in able),
+        links=tuple(_chained(rule) for rule in able),
         reads_opcodes=any(
             PREDICATES[predicate.name].reads_opcodes
             for rule in able
@@ -101,9 +102,9 @@ def compile_chain(rules: Iterable[FilterRule], now: float) -> RuleChain:
 
 
 def judge(chain: RuleChain, facts: JobFacts, meter: Meter | None = None) -> Verdict:
-    """The verdict of the first rule whose predicates all match; none of them: accepted.
+    """The verdict of the first rule whose predicates all match, else `ACCEPTED`.
 
-    Raises what the meter raises, if there is one.
+    Raises what the meter raises.
     """
     for link in chain.links:
         if link.matches(facts, meter):
@@ -112,7 +113,7 @@ def judge(chain: RuleChain, facts: JobFacts, meter: Meter | None = None) -> Verd
 
 
 def judging(chain: RuleChain, facts: JobFacts, meter: Meter) -> Generator[Verdict, None, Verdict]:
-    """As `judge`, with a pause whenever the meter's slice is over; told is what holds meanwhile.
+    """As `judge`, but yields at the end of each slice of the meter, with the verdict meanwhile.
 
     A job that takes more work than the meter grants is held.
     """
@@ -125,7 +126,7 @@ def judging(chain: RuleChain, facts: JobFacts, meter: Meter) -> Generator[Verdic
     return ACCEPTED
 
 
-def _matching(link: Link, facts: JobFacts, meter: Meter) -> Generator[Verdict, None, bool]:
+def _matching(link: ChainedRule, facts: JobFacts, meter: Meter) -> Generator[Verdict, None, bool]:
     for test in link.tests:
         for candidate in test.candidates(facts):
             meter.begin_object()
@@ -143,15 +144,15 @@ def _matching(link: Link, facts: JobFacts, meter: Meter) -> Generator[Verdict, N
     return True
 
 
-def held_unjudged(link: Link) -> Verdict:
-    """The verdict on a job of which it is not known whether this rule applies to it."""
+def held_unjudged(link: ChainedRule) -> Verdict:
+    """The verdict on a job while it is unknown whether this rule applies."""
     return Verdict(link.verdict.rule, ActionName.PAUSE)
 
 
 def holding(chain: RuleChain, facts: JobFacts, meter: Meter) -> tuple[list[str], Verdict]:
-    """The rules that keep a job from starting, one behind the other; the verdict without them.
+    """The rules that keep a job from starting, in order, and the verdict without them.
 
-    Where the meter ends it, the last one is that at which it ended.
+    If the meter interrupts the evaluation, the last rule is the one that it was evaluating.
     """
     found: list[str] = []
     for link in chain.links:
@@ -174,8 +175,8 @@ _DONE_BY = {
 }
 
 
-def told(rules: Iterable[FilterRule], verdict: Verdict) -> str:
-    """What is told of a job under this verdict: the rule, its priority, its reason."""
+def describe(rules: Iterable[FilterRule], verdict: Verdict) -> str:
+    """The text about a job with this verdict: the rule, its priority, its reason."""
     done = _DONE_BY.get(verdict.action, "accepted")
     for rule in rules:
         if rule.uuid == verdict.rule:
@@ -185,8 +186,8 @@ def told(rules: Iterable[FilterRule], verdict: Verdict) -> str:
     return f"{done} by filter rule {verdict.rule}"
 
 
-def _link(rule: FilterRule) -> Link:
-    return Link(
+def _chained(rule: FilterRule) -> ChainedRule:
+    return ChainedRule(
         tuple(compile_predicate(predicate, rule.watermark) for predicate in rule.predicates),
         Verdict(rule.uuid, rule.action.name, rule.action.limit),
     )

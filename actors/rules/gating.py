@@ -1,8 +1,8 @@
 """Decides whether the next opcode of a chosen job may start under the rules in force. Pure.
 
-The scheduler chooses by the rules of that moment; the rules may change before the opcode starts.
-So they are asked again when the job gets its process, when it has its locks, and when `running`
-is about to be recorded: by the queue, and by the job's process itself when no daemon answers.
+The scheduler chooses a job by the present rules, which may change before the opcode starts. So the
+queue evaluates the rules again when the job gets its process, when it has its locks, and before it
+records `running`; the job's process does so itself when no daemon answers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .filtering import Verdict
 
 
-class Decision(msgspec.Struct, frozen=True):
+class GateDecision(msgspec.Struct, frozen=True):
     """``open``: the opcode may start; else the rule ``rule`` stops it.
 
     ``held`` and ``limited``: the job goes back to the queue; ``rejected``: it is canceled.
@@ -32,27 +32,27 @@ class Decision(msgspec.Struct, frozen=True):
         return self.outcome == "open"
 
 
-OPEN = Decision("open")
+OPEN = GateDecision("open")
 
 
 def limit_name(rule: str | None, limit: int | None) -> str:
-    """How a limiting rule is named in `ChosenUnder`; with another number it is another limit."""
+    """The name of a rate limit in `ChosenUnder`; with another number it is another limit."""
     return f"{rule} {limit}"
 
 
-def decide(verdict: Verdict, *, has_executed: bool, limit: str) -> Decision:
+def decide(verdict: Verdict, *, has_executed: bool, limit: str) -> GateDecision:
     """What ``verdict``, under the rules in force, means for a job whose next opcode is due.
 
-    A job that has executed something runs: rejections leave it alone, and limits count it as it
-    is. One that has not must have been chosen under the limit that applies now (``limit``), or
-    it has no place there yet and is chosen anew.
+    A job with an executed opcode runs: rejections do not affect it, and limits count it. Another
+    job must have been chosen under the limit that applies now (``limit``); otherwise it has no
+    place under that limit, and the scheduler chooses it again.
     """
     match verdict.action:
         case ActionName.PAUSE:
-            return Decision("held", verdict.rule)
+            return GateDecision("held", verdict.rule)
         case ActionName.REJECT if not has_executed:
-            return Decision("rejected", verdict.rule)
+            return GateDecision("rejected", verdict.rule)
         case ActionName.RATE_LIMIT if not has_executed:
             if limit != limit_name(verdict.rule, verdict.limit):
-                return Decision("limited", verdict.rule)
+                return GateDecision("limited", verdict.rule)
     return OPEN

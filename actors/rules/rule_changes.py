@@ -1,4 +1,4 @@
-"""From a request to a filter rule, and from the stored rules to what is shown: pure."""
+"""Makes filter rules from requests, and rows of listings from filter rules. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ...transport.messages import ReplaceFilter
 
 _OWN_SOURCE = "luxid"
-"""As Ganeti's daemon signs the entry that it adds; tools look for it."""
+"""The source of the entry that Ganeti's daemon adds; tools look for it."""
 
 _USER_SOURCE = "gnt:user"
 
@@ -53,9 +53,9 @@ def build_rule(message: ReplaceFilter, *, watermark: int, now_nanoseconds: int) 
 
 
 def with_rule(filters: Mapping[str, Any], rule: rules.FilterRule) -> dict[str, Any]:
-    """The stored rules with this one among them; `FilterRuleError` if they are too many.
+    """The stored rules with this one added or replaced; `FilterRuleError` if they are too many.
 
-    Where they are too many already, those that are there may be replaced by no larger ones.
+    If they exceed a limit already, a rule may still be replaced by one that is no larger.
     """
     changed = {**filters, rule.uuid: rules.to_raw(rule)}
     if len(changed) > max(rules.RULES_MAX, len(filters)):

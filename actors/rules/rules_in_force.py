@@ -1,8 +1,7 @@
-"""The filter rules where the queue itself must obey them: at the door, and before each opcode.
+"""The filter rules that the queue itself enforces: at admission, and before each opcode.
 
-A submission that a rule rejects is refused before it is a job; a chosen job does not begin an
-opcode that the rules in force do not let start (`gating`). Everything else about rules is the
-scheduler's matter.
+The queue refuses a submission that a rule rejects, and does not start an opcode that the rules in
+force forbid (`gating`). The scheduler enforces everything else.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _STOPPING = frozenset({ActionName.PAUSE, ActionName.REJECT, ActionName.RATE_LIMI
 class RulesInForce:
     """The rules in force. Knows the wall clock, for their windows.
 
-    ``chain_number`` names them; 0 when a window has opened or closed since they were told.
+    ``chain_number`` names them; 0 when a window has opened or closed since the filter evaluator sent them.
     """
 
     def __init__(self, known: Iterable[rules.FilterRule], chain: int = 0) -> None:
@@ -38,14 +37,14 @@ class RulesInForce:
         self.chain_number = chain
 
     def lets_all_start(self, chosen: ChosenUnder) -> bool:
-        """Whether no job chosen so need be looked at: nothing can have changed for it."""
+        """Whether nothing can have changed for jobs that were chosen under these rules."""
         self._look_at_windows()
         return self._actions.isdisjoint(_STOPPING) or 0 != chosen.chain == self.chain_number
 
     def gate(self, job: jobs.Job, chosen: ChosenUnder, *, has_begun: bool) -> GateAnswered:
-        """Whether the job's next opcode may start, given under which rules the job was chosen.
+        """Whether the job's next opcode may start; ``chosen`` are the rules at its choice.
 
-        ``has_begun``: earlier opcodes of it have run.
+        ``has_begun``: earlier opcodes of the job have run.
         """
         if self.lets_all_start(chosen):
             return GateAnswered(is_open=True, chain=self.chain_number)
@@ -53,7 +52,7 @@ class RulesInForce:
         try:
             verdict = filtering.judge(self._chain, facts, Meter(settings.ADMISSION_STEPS_MAX))
         except TooMuchWorkError:
-            # The filter evaluator does it, in slices; here all others would wait.
+            # The filter evaluator judges it in slices; here all other jobs would wait.
             text = "it takes too long to judge it here by the filter rules that have changed"
             return GateAnswered(is_open=False, text=text)
         decided = gating.decide(verdict, has_executed=has_begun, limit=chosen.limit)
@@ -61,16 +60,16 @@ class RulesInForce:
             return GateAnswered(is_open=True, chain=self.chain_number)
         return GateAnswered(
             is_open=False,
-            text=filtering.told(self._rules, verdict),
+            text=filtering.describe(self._rules, verdict),
             is_rejected=decided.outcome == "rejected",
         )
 
     def rejections(self, submitted: Sequence[jobs.Job]) -> dict[int, str]:
         """Why jobs of a submission are not stored, by their places in it.
 
-        With a rejected job go those that depend on it: it will never be there. The work is bounded,
-        since the queue does nothing else meanwhile: jobs that are left when it is done are let in,
-        and judged by the filter evaluator before they may start.
+        Jobs that depend on a rejected job are rejected too. The work has a limit, because the queue
+        does nothing else meanwhile: the remaining jobs are admitted, and the filter evaluator
+        judges them before they may start.
         """
         rejected: dict[int, str] = {}
         if not self._has(ActionName.REJECT):
@@ -93,35 +92,35 @@ class RulesInForce:
         return rejected
 
     def knows(self, uuid: str) -> bool:
-        """Whether there is a rule ``uuid``."""
+        """Whether a rule has this UUID."""
         return any(rule.uuid == uuid for rule in self._rules)
 
     def stopping(self, job: jobs.Job) -> list[str]:
-        """The rules that do not let the next opcode of a chosen job start, one behind the other."""
+        """The rules that keep the next opcode of a chosen job from starting, in order."""
         facts = filtering.JobFacts.of(job.id, job.judged_inputs)
         found, _ = filtering.holding(self._chain, facts, Meter(settings.ADMISSION_STEPS_MAX))
         if not job.has_begun:
             return found
         pauses = {rule.uuid for rule in self._rules if rule.action.name is ActionName.PAUSE}
-        # A rule that rejects leaves running jobs alone.
+        # A rule that rejects does not affect running jobs.
         return list(itertools.takewhile(pauses.__contains__, found))
 
     def priority(self, uuid: str) -> int:
-        """The priority of the rule ``uuid``; 0 if it is gone."""
+        """The priority of the rule ``uuid``; 0 if it does not exist any more."""
         return next((rule.priority for rule in self._rules if rule.uuid == uuid), 0)
 
     def ends_at(self, uuid: str) -> str:
-        """When the rule ``uuid`` ceases to apply by itself, in words; "" if it does not."""
+        """When the window of the rule ``uuid`` ends, in words; "" if it does not end."""
         until = next((rule.valid_until for rule in self._rules if rule.uuid == uuid), None)
         if until is None or not rules.TIME_MIN <= until <= rules.TIME_MAX:
             return ""
         return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(until))
 
     def told(self, uuid: str) -> str:
-        """What is told of a job to which the rule ``uuid`` applies."""
+        """The text about a job to which the rule ``uuid`` applies."""
         action = next((rule.action.name for rule in self._rules if rule.uuid == uuid), None)
         verdict = filtering.Verdict(uuid, action or ActionName.ACCEPT)
-        return filtering.told(self._rules, verdict)
+        return filtering.describe(self._rules, verdict)
 
     def _has(self, action: ActionName) -> bool:
         self._look_at_windows()
@@ -137,7 +136,7 @@ class RulesInForce:
         verdict = filtering.judge(self._chain, filtering.JobFacts.of(job_id, inputs), meter)
         if verdict.action is not action:
             return None
-        return filtering.told(self._rules, verdict)
+        return filtering.describe(self._rules, verdict)
 
     def _compile(self) -> None:
         self._chain = filtering.compile_chain(self._rules, time.time())
