@@ -34,7 +34,6 @@ __all__ = [
     "Verdict",
     "compile_chain",
     "describe",
-    "describe",
     "held_unjudged",
     "judge",
     "judging",

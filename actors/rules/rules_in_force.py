@@ -28,7 +28,7 @@ _STOPPING = frozenset({ActionName.PAUSE, ActionName.REJECT, ActionName.RATE_LIMI
 class RulesInForce:
     """The rules in force. Knows the wall clock, for their windows.
 
-    ``chain_number`` names them; 0 when a window has opened or closed since the filter evaluator sent them.
+    ``chain_number`` names them; 0 when a window has opened or closed since they arrived.
     """
 
     def __init__(self, known: Iterable[rules.FilterRule], chain: int = 0) -> None:
