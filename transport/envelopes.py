@@ -1,4 +1,4 @@
-"""Envelopes: a message with the address that its answer goes to.
+"""Envelopes: a message with the address for its reply.
 
 That address may be a mailbox of this process, the end of a channel or a peer of a ZeroMQ socket.
 """
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 class ReplyAddress(Protocol):
-    """Somebody to whom an envelope can be sent. Never blocks, never raises for a dead one."""
+    """Where an envelope can be sent. Never blocks, never raises for a receiver that is gone."""
 
     def tell(self, envelope: Envelope) -> None:
         """Send ``envelope``; it may be lost if the receiver is gone."""
 
 
 class Envelope(msgspec.Struct, frozen=True):
-    """A message on its way: who wants the reply, under which number, and until when.
+    """A message on its way: where the reply goes, under which number, and until when.
 
     ``deadline`` is monotonic seconds of the receiving process. ``peer`` is a key of the
     sender that stays the same while its connection lasts.
@@ -36,7 +36,7 @@ class Envelope(msgspec.Struct, frozen=True):
     peer: bytes = b""
 
     def reply(self, message: Message) -> None:
-        """Answer the request in this envelope; does nothing if nobody asked."""
+        """Answer the request in this envelope; does nothing for a notice."""
         if self.reply_to is not None:
             self.reply_to.tell(Envelope(message, number=self.number))
 
@@ -46,4 +46,4 @@ class Envelope(msgspec.Struct, frozen=True):
 
 
 class WatchedEnvelope(Envelope, frozen=True, weakref=True):
-    """An envelope of which somebody wants to know when it is no more (`weakref.finalize`)."""
+    """An envelope whose garbage collection a component wants to know (`weakref.finalize`)."""

@@ -85,11 +85,11 @@ class WireAddress(msgspec.Struct, frozen=True):
         except errors.FrameError:
             # The listener has an answer for that.
             return False
-        sent = outlet.router.send_between(self.peer, data)
-        if sent is Sent.NOT:
+        sent = outlet.router.try_send(self.peer, data)
+        if sent is Sent.NO:
             return False
         outlet.unanswered.pop((self.peer, envelope.number), None)
-        if sent is Sent.AND_THERE_IS_MORE:
+        if sent is Sent.YES_AND_READ_ON:
             outlet.directory.tell(WireListener.name, Envelope(messages.FramesWaiting()))
         return True
 

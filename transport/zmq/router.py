@@ -48,17 +48,17 @@ RECEIVE_FRAMES_MAX = 256
 
 
 class Sent(enum.Enum):
-    """What came of `Router.send_between`."""
+    """Whether `Router.try_send` has sent the frame."""
 
-    SURELY = "the frame is on its way"
-    AND_THERE_IS_MORE = "the frame is on its way; have the owner `receive`: no descriptor reports"
-    NOT = "the owner is at work, or the peer is gone or does not read: let the owner `send`"
+    YES = "the frame is on its way"
+    YES_AND_READ_ON = "the frame is on its way; have the owner `receive`: no descriptor reports"
+    NO = "the owner is at work, or the peer is gone or does not read: let the owner `send`"
 
 
 class Router:
     """The daemon's listeners. One thread owns them; nothing here blocks.
 
-    Any other thread may call `send_between`: it sends unless the owner is at work here.
+    Any other thread may call `try_send`: it sends unless the owner is at work here.
 
     ``remote`` is an endpoint such as ``tcp://0.0.0.0:7610``; then ``keys`` must be the
     directory of its keys (`storage.keys`). A listener uses at most ``descriptors_max`` descriptors,
@@ -200,18 +200,18 @@ class Router:
             listener = self._listener_of(peer)
             return listener is not None and listener.send(peer[1:], data)
 
-    def send_between(self, peer: bytes, data: bytes) -> Sent:
+    def try_send(self, peer: bytes, data: bytes) -> Sent:
         """As `send`, for any thread, unless the owner is at work: then the owner must send."""
         if not self._using.acquire(blocking=False):
-            return Sent.NOT
+            return Sent.NO
         try:
             listener = self._listener_of(peer)
             if listener is None or not listener.send(peer[1:], data):
-                return Sent.NOT
-            return Sent.AND_THERE_IS_MORE if is_readable(listener.socket) else Sent.SURELY
+                return Sent.NO
+            return Sent.YES_AND_READ_ON if is_readable(listener.socket) else Sent.YES
         except (OSError, MemoryError, zmq.ZMQError):
             # The owner meets the same error, and handles it.
-            return Sent.NOT
+            return Sent.NO
         finally:
             self._using.release()
 

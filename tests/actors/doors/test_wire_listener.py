@@ -31,7 +31,7 @@ class Sockets:
     def __init__(self, *_: object, **__: object) -> None:
         self.coming: deque[Incoming] = deque()
         self.sent: list[bytes] = []
-        self.between = Sent.NOT
+        self.between = Sent.NO
 
     def filenos(self) -> list[int]:
         return []
@@ -61,8 +61,8 @@ class Sockets:
         self.sent.append(data)
         return True
 
-    def send_between(self, _peer: bytes, data: bytes) -> Sent:
-        if self.between is not Sent.NOT:
+    def try_send(self, _peer: bytes, data: bytes) -> Sent:
+        if self.between is not Sent.NO:
             self.sent.append(data)
         return self.between
 
@@ -181,7 +181,7 @@ SUBMITTED = messages.JobsSubmitted(ids=[7])
 
 def test_a_submission_is_answered_at_once_while_the_listener_sleeps(door: ListenerStage) -> None:
     envelope = door.asked(large())
-    door.sockets.between = Sent.SURELY
+    door.sockets.between = Sent.YES
     envelope.reply(SUBMITTED)
     assert door.answers() == [SUBMITTED]
     assert door.stage.told == []
@@ -192,7 +192,7 @@ def test_a_submission_is_answered_at_once_while_the_listener_sleeps(door: Listen
 
 def test_the_listener_is_told_of_what_no_descriptor_will_report(door: ListenerStage) -> None:
     envelope = door.asked(large())
-    door.sockets.between = Sent.AND_THERE_IS_MORE
+    door.sockets.between = Sent.YES_AND_READ_ON
     envelope.reply(SUBMITTED)
     assert door.stage.told == [("wire_listener", messages.FramesWaiting())]
     door.come(messages.ReadInfo())
@@ -214,7 +214,7 @@ def test_an_answer_that_is_larger_than_a_frame_is_the_listeners_matter(
     door: ListenerStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     envelope = door.asked(large())
-    door.sockets.between = Sent.SURELY
+    door.sockets.between = Sent.YES
     monkeypatch.setattr(settings, "FRAME_BYTES_MAX", 100)
     envelope.reply(messages.JobsSubmitted(ids=list(range(100))))
     [(_, due)] = door.stage.told
@@ -225,7 +225,7 @@ def test_an_answer_that_is_larger_than_a_frame_is_the_listeners_matter(
 def test_who_was_told_that_no_answer_will_come_gets_it_in_turn(door: ListenerStage) -> None:
     envelope = door.asked(large())
     door.actor.notify(messages.ComponentReplaced(component="job_queue"))
-    door.sockets.between = Sent.SURELY
+    door.sockets.between = Sent.YES
     envelope.reply(SUBMITTED)
     assert door.errors() == ["component job_queue was restarted"]
     [(name, _)] = door.stage.told

@@ -134,8 +134,8 @@ class _Sockets:
         self.sent.append(data)
         return True
 
-    def send_between(self, _peer: bytes, _data: bytes) -> Sent:
-        return Sent.NOT
+    def try_send(self, _peer: bytes, _data: bytes) -> Sent:
+        return Sent.NO
 
     def close(self) -> None:
         """There is nothing to close."""

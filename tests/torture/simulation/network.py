@@ -245,11 +245,11 @@ class Router:
         dealer.arrive(data)
         return True
 
-    def send_between(self, peer: bytes, data: bytes) -> Sent:
+    def try_send(self, peer: bytes, data: bytes) -> Sent:
         """As the real one, whose owner is at work now and then."""
         if self.core.dice.random() < 0.3 or not self.send(peer, data):
-            return Sent.NOT
-        return Sent.AND_THERE_IS_MORE if self.has_more else Sent.SURELY
+            return Sent.NO
+        return Sent.YES_AND_READ_ON if self.has_more else Sent.YES
 
     def close(self) -> None:
         if not self.is_closed:

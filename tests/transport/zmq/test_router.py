@@ -103,8 +103,8 @@ def test_an_answer_that_cannot_be_marked_spoils_no_other_one(
         assert router.receive() == []
         with monkeypatch.context() as patch:
             patch.setattr(zmq, "Frame", mock.Mock(side_effect=OSError("no descriptors are left")))
-            assert router.send_between(peers[0], bytes(Backlog.MARK_BYTES)) is Sent.NOT
-        assert router.send_between(peers[1], b"for the other one") is Sent.SURELY
+            assert router.try_send(peers[0], bytes(Backlog.MARK_BYTES)) is Sent.NO
+        assert router.try_send(peers[1], b"for the other one") is Sent.YES
         assert other.receive(PATIENCE_SECONDS) == b"for the other one"
         assert router.send(peers[0], b"for the first")
         assert dealer.receive(PATIENCE_SECONDS) == b"for the first"
@@ -169,13 +169,13 @@ def test_another_thread_may_answer_unless_the_owner_is_at_work(
     peer = received(router).peer
     # There is nothing that a descriptor would not report.
     assert router.receive() == []
-    assert router.send_between(peer, b"answer") is Sent.SURELY
+    assert router.try_send(peer, b"answer") is Sent.YES
     assert dealer.receive(PATIENCE_SECONDS) == b"answer"
     with router._using:
-        assert router.send_between(peer, b"answer") is Sent.NOT
-    assert router.send_between(b"Lnobody", b"answer") is Sent.NOT
+        assert router.try_send(peer, b"answer") is Sent.NO
+    assert router.try_send(b"Lnobody", b"answer") is Sent.NO
     router.close()
-    assert router.send_between(peer, b"answer") is Sent.NOT
+    assert router.try_send(peer, b"answer") is Sent.NO
 
 
 def test_whoever_answers_is_told_of_what_no_descriptor_reports_any_more(
@@ -187,7 +187,7 @@ def test_whoever_answers_is_told_of_what_no_descriptor_reports_any_more(
     for number in range(200):
         dealer.send(b"%d" % number)
         end = time.monotonic() + PATIENCE_SECONDS
-        while router.send_between(peer, b"x") is not Sent.AND_THERE_IS_MORE:
+        while router.try_send(peer, b"x") is not Sent.YES_AND_READ_ON:
             assert time.monotonic() < end
         assert router.has_more
         assert [one.data for one in router.receive()] == [b"%d" % number]
@@ -237,12 +237,12 @@ class Owner:
 
     def _answer(self) -> None:
         while (one := self._asked.get()) is not None:
-            sent = self._router.send_between(one.peer, one.data)
-            if sent is Sent.NOT:
+            sent = self._router.try_send(one.peer, one.data)
+            if sent is Sent.NO:
                 self._due.put(one)
             else:
                 self.between += 1
-            if sent is not Sent.SURELY:
+            if sent is not Sent.YES:
                 os.eventfd_write(self._wake, 1)
 
 
