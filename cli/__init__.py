@@ -1,1 +1,1 @@
-"""How people come in. Imports transport and storage; only ``daemon`` imports actors."""
+"""The commands. They import transport and storage; only ``daemon`` imports actors."""

@@ -26,7 +26,7 @@ class Call(msgspec.Struct, frozen=True):
 
     @property
     def places(self) -> Places:
-        """Where everything of the data directory lies."""
+        """The paths in the data directory."""
         from ..storage import settings  # noqa: PLC0415
 
         return settings.places(self.data)

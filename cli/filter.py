@@ -1,4 +1,4 @@
-"""``ganger filter``: rules that hold, reject or limit exactly the jobs that are meant."""
+"""``ganger filter``: rules that hold, reject or limit the jobs that they match."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _known_uuids(
 
 @click.group("filter")
 def filter_rules() -> None:
-    """Hold, reject or limit exactly the jobs that are meant.
+    """Hold, reject or limit the jobs that match a rule.
 
     The first rule in order whose predicates all match a job, and whose action is not CONTINUE,
     applies to it. docs/queue-control.md teaches it with examples.

@@ -1,8 +1,8 @@
-"""How help is wrapped: between words, and not within an option's name, a date or a command.
+"""Wraps help texts between words, and not within the name of an option, a date or a command.
 
-click breaks a line at any hyphen and at any space, so that ``--dry-run`` or `` `ganger up` `` end
-up on two lines, and leaves lines that are kept apart as long as they are, so that a narrow terminal
-breaks them anywhere.
+click breaks a line at any hyphen or space, so that ``--dry-run`` or `` `ganger up` `` may stand on
+two lines. It does not wrap lines that must not be joined, so that a narrow terminal breaks them
+anywhere.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WORD_HYPHEN = re.compile(r"(?<=\S)-|-(?=\S)")
 # An apostrophe within a word quotes nothing.
 _SPAN = re.compile(r"`[^`]+`|(?<![^\s(])'[^']+'(?!\w)|\[default: [^]]+\]")
 _APART = "\b\n"
-"""Before lines that are kept apart (click's own mark)."""
+"""click's mark before lines that must not be joined."""
 
 _HEAD = re.compile(r"\s*(?:\S+(?: \S+)* {2,})?")
 
@@ -67,7 +67,7 @@ def _paragraph(text: str, width: int) -> str:
 
 
 def _goes_on(before: str, line: str) -> bool:
-    """Whether the line stands below the text of the one before, behind its first word and gap."""
+    """Whether the line continues the one before: it begins below that one's text."""
     indent = len(line) - len(line.lstrip())
     return indent > 0 and indent == _head(before)
 
@@ -78,7 +78,7 @@ def _head(line: str) -> int:
 
 
 def _hanging(line: str, width: int) -> list[str]:
-    """The line, or several below its text if it is too long: below the word behind the gap."""
+    """The line, wrapped if it is too long: the further lines begin below its text."""
     if len(line) <= width:
         return [line]
     indent = " " * _head(line)
@@ -89,7 +89,7 @@ def _hanging(line: str, width: int) -> list[str]:
 
 
 def _unbroken(text: str, width: int) -> str:
-    """The text with signs in it at which no line is broken, where words belong together."""
+    """The text, with non-breaking hyphens and spaces where words belong together."""
 
     def joined(found: re.Match[str]) -> str:
         span = found[0]

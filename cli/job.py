@@ -261,7 +261,7 @@ def cancel(call: Call, *, ids: Sequence[int], kill: bool) -> int:
 )
 @click.pass_obj
 def change_priority(call: Call, ids: Sequence[int], priority: int) -> int:
-    """Set the priority (-20, most urgent, to 19) of what has not started of these jobs."""
+    """Set the priority (-20, most urgent, to 19) of the opcodes of jobs that have not started."""
     with call.client() as client:
 
         def change_one(job_id: int) -> tuple[bool, str]:

@@ -18,7 +18,7 @@ GAP = 2
 """Characters between two columns."""
 
 INDENT = 4
-"""How far the further lines of a row are moved in."""
+"""Indentation of the further lines of a row."""
 
 PLAIN_WIDTH_MAX = 40
 """Widest padding of a plain listing: a longer cell moves the rest of its own row only."""
@@ -81,7 +81,7 @@ def padded(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def cells(text: str) -> int:
-    """How many characters wide a terminal shows it."""
+    """The width of ``text`` on a terminal, in characters."""
     if text.isascii():
         return len(text)
     return sum(_character_cells(one) for one in text)

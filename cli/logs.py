@@ -37,11 +37,11 @@ _KEPT = "\n\t\r"
 def logs(
     call: Call, *, job_id: int, follow: bool, tail: int | None, stream: str | None, op: int | None
 ) -> int:
-    """Show all that the commands of a job have written, to standard output and error as they did.
+    """Show all output of a job's commands, on standard output and standard error.
 
-    With --follow also what is still to come; a job that has not begun is waited for. Interrupting
-    (Ctrl-C) ends this, not the job. Bytes come as they were written; on a terminal control
-    characters are shown instead of sent.
+    With --follow also the output still to come, even of a job that has not begun. Interrupting
+    (Ctrl-C) stops following; the job goes on. Bytes come as they were written; on a terminal
+    control characters are shown instead of sent.
     """
     printer = Printer()
     with call.client() as client:
@@ -62,7 +62,7 @@ class Printer:
         self._decoders: dict[str, codecs.IncrementalDecoder] = {}
 
     def show(self, chunk: OutputChunk) -> None:
-        """Pass one piece on, or say what is missing in its place."""
+        """Print one piece, or how much output is missing in its place."""
         if chunk.gap:
             output.echo(f"ganger: job {chunk.job_id}: {_missing(chunk)}", err=True)
             return
@@ -76,7 +76,7 @@ class Printer:
         stream.buffer.flush()
 
     def finish(self) -> None:
-        """Nothing follows: show a character that was cut off."""
+        """The output has ended: print a character that was cut off."""
         for name, decoder in self._decoders.items():
             rest = decoder.decode(b"", final=True)
             if rest:

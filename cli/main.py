@@ -126,7 +126,7 @@ def _show_version(context: click.Context, _: click.Parameter, value: bool) -> No
 )
 @click.pass_context
 def ganger(context: click.Context, data: str | None) -> None:
-    """Run operations as durable, supervised jobs that know what they lock.
+    """Run operations as durable, supervised jobs that declare their locks.
 
     \b
     Start:    ganger up

@@ -170,9 +170,9 @@ class Column(msgspec.Struct, frozen=True):
     plain: Any
     pretty: Any = None
     width_least: int = 20
-    """On a narrow terminal what is wider than this is cut, but not to less.
+    """A narrow terminal cuts wider values, but not below this width.
 
-    Columns that have no room even so stand on further lines of each row.
+    Columns that still do not fit stand on further lines of each row.
     """
 
 

@@ -1,4 +1,4 @@
-"""``ganger queue``: drain and limit the queue, and ask what would happen if."""
+"""``ganger queue``: drain and limit the queue, and ask what a change would do."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SLOTS = choices.Whole(least=1, most=plain_values.INTEGER_MAX)
 
 @click.group()
 def queue() -> None:
-    """Drain and limit the queue, and ask what would happen if."""
+    """Drain and limit the queue, and ask what a change would do."""
 
 
 @queue.command(short_help="Tell whether it takes jobs, and its limits.")
@@ -58,7 +58,7 @@ def info(call: Call, *, output_kind: str) -> None:
 @queue.command(short_help="Refuse all submissions from now on.")
 @click.pass_obj
 def drain(call: Call) -> None:
-    """Refuse all submissions from now on, also after a restart. Jobs in the queue go on.
+    """Refuse all submissions from now on, even after a restart. Jobs in the queue go on.
 
     To hold only some jobs, use a filter rule (`ganger filter`).
     """
@@ -81,7 +81,7 @@ def undrain(call: Call) -> None:
 @click.option("--tracked", type=_SLOTS, metavar="N", help="Kept for Ganeti's tools alone.")
 @click.pass_obj
 def limit(call: Call, slots: int | None, tracked: int | None) -> None:
-    """Set how many jobs run at once (SLOTS), or tell it. Jobs that run go on."""
+    """Set how many jobs run at once (SLOTS), or show it. Running jobs go on."""
     with call.client() as client:
         limits = client.limits(running=slots, tracked=tracked)
     output.echo(f"Run slots: {limits.running_jobs_max} (tracked jobs: {limits.tracked_jobs_max})")

@@ -79,7 +79,7 @@ def _stored(text: str, job_id: int) -> Path:
         descriptor, name = tempfile.mkstemp(prefix=f"ganger-retry-{job_id}-", suffix=".json")
         with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
             stream.write(text)
-        # An old time, so that a save within the same clock tick is noticed.
+        # An old time: every save changes it.
         os.utime(name, (0, 0))
     except OSError as error:
         text = f"the opcodes cannot be put into a file to be edited: {error.strerror}"
