@@ -170,6 +170,15 @@ def read(path: str | os.PathLike[str]) -> bytes | None:
     return b"".join(parts)
 
 
+def names_in(folder: str | os.PathLike[str]) -> list[str]:
+    """The names in a directory, in order; none if there is no such directory."""
+    with storage_errors(folder):
+        try:
+            return sorted(os.listdir(folder))
+        except FileNotFoundError:
+            return []
+
+
 def write_all(descriptor: int, data: bytes) -> None:
     """Write all of ``data``, in as many system calls as it takes."""
     written = os.write(descriptor, data)

@@ -160,11 +160,7 @@ def _client_file(keys_directory: Path, name: str) -> Path:
 
 def _client_files(keys_directory: Path) -> list[Path]:
     directory = keys_directory / "clients"
-    with documents.storage_errors(directory):
-        try:
-            names = sorted(os.listdir(directory))
-        except FileNotFoundError:
-            return []
+    names = documents.names_in(directory)
     wanted = [name for name in names if name.endswith(".pub") and not name.startswith(".")]
     return [directory / name for name in wanted[:KNOWN_KEYS_MAX]]
 

@@ -166,16 +166,9 @@ class _Repairer:
     def move_to_place(self, finding: Finding) -> str:
         folder = os.path.dirname(finding.path)
         number = int(os.path.basename(finding.path).removeprefix("job-"))
-        target = job_files.path(folder, number)
         if folder != os.fspath(self.places.queue):
-            part = number // job_files.ARCHIVE_FOLDER_JOBS
-            target = job_files.path(f"{self.places.archive}/{part}", number)
-        if os.path.lexists(target):
-            return self.put_aside(finding)
-        with documents.storage_errors(target):
-            os.makedirs(os.path.dirname(target), documents.DIRECTORY_MODE, exist_ok=True)
-            os.rename(finding.path, target)
-        return f"moved to {target}"
+            folder = job_files.archive_folder(self.places.archive, number)
+        return self._move(finding, job_files.path(folder, number))
 
     def move_beside_job(self, finding: Finding) -> str:
         name = os.path.basename(finding.path)
@@ -183,9 +176,10 @@ class _Repairer:
         assert spooled is not None
         folder = os.fspath(self.places.queue)
         if finding.path == f"{spool.folder(folder)}/{name}":
-            part = spooled.job_id // job_files.ARCHIVE_FOLDER_JOBS
-            folder = f"{self.places.archive}/{part}"
-        target = f"{spool.folder(folder)}/{name}"
+            folder = job_files.archive_folder(self.places.archive, spooled.job_id)
+        return self._move(finding, f"{spool.folder(folder)}/{name}")
+
+    def _move(self, finding: Finding, target: str) -> str:
         if os.path.lexists(target):
             return self.put_aside(finding)
         with documents.storage_errors(target):

@@ -103,7 +103,7 @@ class _Survey:
             self._read_lock_files_in(folder)
 
     def _read_lock_files_in(self, folder: Path) -> None:
-        for name in _names(folder):
+        for name in documents.names_in(folder):
             path = f"{folder}/{name}"
             if not os.path.isfile(path) or lock_files.is_spare(path):
                 continue
@@ -128,7 +128,7 @@ class _Survey:
         self.facts.serial = _read_small(f"{self._queue}/serial")
 
     def _list_queue(self) -> None:
-        for name in _names(self._places.queue):
+        for name in documents.names_in(self._places.queue):
             path = f"{self._queue}/{name}"
             if match := _TEMPORARY_NAME.fullmatch(name):
                 self.facts.temporaries.append((path, int(match[1]) if match[1] else None))
@@ -136,10 +136,10 @@ class _Survey:
                 name in _KNOWN_NAMES or name.startswith(inodes.PREFIX) or _JOB_NAME.fullmatch(name)
             ):
                 self.facts.foreign.append(path)
-        for name in _names(self._places.data):
+        for name in documents.names_in(self._places.data):
             if name.startswith(documents.TEMPORARY_PREFIX):
                 self.facts.temporaries.append((f"{self._places.data}/{name}", None))
-        for name in _names(self._places.quarantine):
+        for name in documents.names_in(self._places.quarantine):
             self.facts.quarantined.append(f"{self._places.quarantine}/{name}")
         self._list_spool(self._queue)
 
@@ -168,7 +168,7 @@ class _Survey:
         known = {path.name for path in paths}
         self.facts.foreign += [
             f"{self._places.journal}/{name}"
-            for name in _names(self._places.journal)
+            for name in documents.names_in(self._places.journal)
             if name not in known
         ]
         if any(segment.problem is not None for segment in self.facts.segments):
@@ -215,7 +215,7 @@ class _Survey:
             self.facts.jobs.append(self._job_file(job_id, path, self._queue))
         for done, (job_id, path) in enumerate(archived, start=len(live)):
             progress(done, total)
-            folder = f"{self._places.archive}/{job_id // job_files.ARCHIVE_FOLDER_JOBS}"
+            folder = job_files.archive_folder(self._places.archive, job_id)
             self.facts.archived.append(self._job_file(job_id, path, folder))
         progress(total, total)
         paths = dict(archived)
@@ -224,13 +224,13 @@ class _Survey:
                 self.facts.duplicates[job_id] = _is_same(path, paths[job_id])
 
     def _list_archive(self) -> Iterator[tuple[int, str]]:
-        for name in _names(self._places.archive):
+        for name in documents.names_in(self._places.archive):
             folder = f"{self._places.archive}/{name}"
             if not name.isdecimal() or not os.path.isdir(folder):
                 self.facts.foreign.append(folder)
                 continue
             yield from _jobs_in(folder)
-            for other in _names(folder):
+            for other in documents.names_in(folder):
                 if _TEMPORARY_NAME.fullmatch(other) is not None:
                     self.facts.temporaries.append((f"{folder}/{other}", None))
                 elif _JOB_NAME.fullmatch(other) is None and other != spool.FOLDER:
@@ -334,16 +334,8 @@ def _read_small(path: str) -> bytes | None:
         raise
 
 
-def _names(folder: str | os.PathLike[str]) -> list[str]:
-    with documents.storage_errors(folder):
-        try:
-            return sorted(os.listdir(folder))
-        except FileNotFoundError:
-            return []
-
-
 def _jobs_in(folder: str) -> list[tuple[int, str]]:
-    matches = map(_JOB_NAME.fullmatch, _names(folder))
+    matches = map(_JOB_NAME.fullmatch, documents.names_in(folder))
     return [(int(match[1]), f"{folder}/{match[0]}") for match in matches if match]
 
 

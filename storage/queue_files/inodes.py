@@ -22,12 +22,29 @@ PREFIX = ".spare-"
 _THINNED_AT_ONCE = 2
 
 
-class InodePool:
+class BorrowedInodes:
+    """The few spares lent to a process that replaces one file again and again."""
+
+    def __init__(self, paths: list[str]) -> None:
+        self._resting = deque((0.0, path) for path in paths)
+
+    def take(self) -> str | None:
+        """A rested spare; None if there is none."""
+        if self._resting and self._resting[0][0] <= time.monotonic():
+            return self._resting.popleft()[1]
+        return None
+
+    def give_back(self, path: str) -> None:
+        """Take back the spare; it is free after a rest."""
+        self._resting.append((time.monotonic() + settings.TEMPORARY_REST_SECONDS, path))
+
+
+class InodePool(BorrowedInodes):
     """The spares of one directory, owned by one process."""
 
     def __init__(self, directory: str) -> None:
+        super().__init__([])
         self._directory = directory
-        self._resting: deque[tuple[float, str]] = deque()
         # Not the pid alone: a successor may get the same one, while a job of the predecessor
         # still writes into a borrowed spare.
         self._stem = f"{PREFIX}{os.getpid()}-{time.time_ns():x}"
@@ -43,18 +60,17 @@ class InodePool:
 
     def take(self) -> str:
         """The path of a rested spare, or of a file that does not exist yet."""
-        if self._resting and self._resting[0][0] <= time.monotonic():
-            return self._resting.popleft()[1]
+        if (rested := super().take()) is not None:
+            return rested
         self._made += 1
         return f"{self._directory}/{self._stem}-{self._made}"
 
     def give_back(self, path: str) -> None:
-        """Take back the spare at ``path``; it is free after a rest."""
         if len(self._resting) >= settings.SPARE_INODES_MAX:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
             return
-        self._resting.append((time.monotonic() + settings.TEMPORARY_REST_SECONDS, path))
+        super().give_back(path)
         self._thin_out()
 
     def close(self) -> None:
@@ -74,20 +90,3 @@ class InodePool:
         # It is not needed any more: a failure to delete it harms nothing.
         with contextlib.suppress(OSError):
             os.unlink(path)
-
-
-class BorrowedInodes:
-    """The few spares lent to a process that replaces one file again and again."""
-
-    def __init__(self, paths: list[str]) -> None:
-        self._resting = deque((0.0, path) for path in paths)
-
-    def take(self) -> str | None:
-        """A rested spare; None if there is none."""
-        if self._resting and self._resting[0][0] <= time.monotonic():
-            return self._resting.popleft()[1]
-        return None
-
-    def give_back(self, path: str) -> None:
-        """Take back the spare; it is free after a rest."""
-        self._resting.append((time.monotonic() + settings.TEMPORARY_REST_SECONDS, path))

@@ -246,14 +246,7 @@ class QueueDirectory:
 
     def highest_quarantined_id(self, limit: int = ID_MAX) -> int:
         """The highest id, up to ``limit``, of a job in quarantine; 0 if there is none."""
-        with documents.storage_errors(self._quarantine):
-            try:
-                names = os.listdir(self._quarantine)
-            except FileNotFoundError:
-                return 0
-        matches = map(_QUARANTINED_NAME.fullmatch, names)
-        found = (int(match[1]) for match in matches if match)
-        return max((job_id for job_id in found if job_id <= limit), default=0)
+        return max((job_id for job_id in self._quarantined_ids() if job_id <= limit), default=0)
 
     def quarantine(self, file: str, *, name: str = "") -> str:
         """Move a file durably into quarantine; returns its new path."""
@@ -308,7 +301,7 @@ class QueueDirectory:
         return strange
 
     def _quarantined_ids(self) -> set[int]:
-        matches = map(_QUARANTINED_NAME.fullmatch, spool.names_in(self._quarantine))
+        matches = map(_QUARANTINED_NAME.fullmatch, documents.names_in(self._quarantine))
         return {int(match[1]) for match in matches if match}
 
     def remove_leftovers(self, living: set[int]) -> None:

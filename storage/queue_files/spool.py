@@ -110,7 +110,7 @@ class SpoolDirectory:
 
     def names(self) -> list[str]:
         """All names in the folder of live jobs, in order."""
-        return names_in(self._folder)
+        return documents.names_in(self._folder)
 
     def path(self, name: str) -> str:
         """The path of a live job's file of this name."""
@@ -186,19 +186,10 @@ class SpoolDirectory:
             self._known().setdefault(spooled.job_id, set()).add(name)
 
 
-def names_in(path: str) -> list[str]:
-    """The names in a folder of the spool, in order; none if there is no such folder."""
-    with documents.storage_errors(path):
-        try:
-            return sorted(os.listdir(path))
-        except FileNotFoundError:
-            return []
-
-
 def files_in(jobs_folder: str) -> Iterator[tuple[str, str]]:
     """Each file (path, name) beside the jobs of the queue, or of one folder of the archive."""
     path = folder(jobs_folder)
-    for name in names_in(path):
+    for name in documents.names_in(path):
         yield f"{path}/{name}", name
 
 
