@@ -158,7 +158,7 @@ def make_earlier_version(folder: Path) -> Path:
     package = make_later_version(folder) / "ganger" / "storage"
     for name, now, then in (
         ("settings.py", 'return self.data / "livelocks"', 'return self.run / "livelocks"'),
-        ("lock_files.py", "{int(now)}_{mark}", "{int(now)}_{os.urandom(4).hex()}"),
+        ("lock_files.py", "{int(now)}_{identity}", "{int(now)}_{os.urandom(4).hex()}"),
     ):
         text = (package / name).read_text()
         assert text.count(now) == 1
