@@ -132,6 +132,9 @@ def test_the_smaller_verbs_give_the_daemons_answers(client: Client) -> None:
         (lambda client: client.jobs(statuses=["done"]), errors.BadRequestError),
         (lambda client: client.job("1"), errors.BadRequestError),
         (lambda client: client.watch(0), errors.BadRequestError),
+        (lambda client: client.follow("1"), errors.BadRequestError),
+        (lambda client: client.logs(1, stream="both"), errors.BadRequestError),
+        (lambda client: client.logs(1, follow=True, tail=-1), errors.BadRequestError),
         (
             lambda client: client.submit({**OP, "comment": "x" * settings.FRAME_BYTES_MAX}),
             errors.FrameError,
@@ -393,9 +396,12 @@ def test_all_jobs_can_be_followed(daemon: FakeDaemon, client: Client) -> None:
     assert some(parts, 1) == ["2:waiting"]
 
 
-def test_the_daemon_learns_that_a_watch_was_left(daemon: FakeDaemon, client: Client) -> None:
+@pytest.mark.parametrize("verb", ["watch", "follow"])
+def test_the_daemon_learns_that_a_watch_was_left(
+    daemon: FakeDaemon, client: Client, verb: str
+) -> None:
     client.submit(OP)
-    for _ in client.watch(1):
+    for _ in getattr(client, verb)(1):
         break
     daemon.wait_for(messages.StopWatch)
 
