@@ -169,7 +169,7 @@ def test_only_what_has_ended_is_retried_and_what_succeeded_only_whole(
     gate.write_text("open\n")
     assert client.wait(job_id, timeout=30)[0].status is SUCCESS
     for words in ([str(job_id)], [str(job_id), "--edit"]):
-        told = f"ganger: every opcode of job {job_id} succeeded; --all repeats them all the same"
+        told = f"ganger: every opcode of job {job_id} succeeded; retry all of it to repeat them"
         assert refusal(daemon, client, *words) == (1, told)
     assert refusal(daemon, client, "999") == (1, "ganger: there is no job 999")
     assert refusal(daemon, client, "999", "--edit") == (1, "ganger: there is no job 999")

@@ -1,7 +1,7 @@
 """The client's side of the conversation with a daemon, without sockets and without a clock.
 
 A `Session` numbers requests, matches replies to them, ends what takes too long, and sends again
-what a lost connection or a restarted component has swallowed (`repeating` says what may be sent
+what a lost connection or a restarted component has swallowed (`resending` says what may be sent
 again). A request that its component did not survive is never sent again (`RequestFatalError`); a
 request that may have been the cause is sent again a few times.
 
@@ -23,10 +23,10 @@ from ...storage import errors, settings
 from .. import frames, messages
 from ..messages import JobChanged, JobLogged, JobRows, Message, Request, WatchEnded
 from ..zmq.connection_event import ConnectionEvent
-from . import repeating
+from . import resending
 from .outages import Outage
 from .pending_requests import PendingCall, PendingRequest, PendingWatch, ReplyT
-from .repeating import name_of
+from .resending import name_of
 from .watch_progress import PARTS_MAX, Part, WatchProgress
 
 RETRY_SECONDS_MIN, RETRY_SECONDS_MAX = 0.05, 1.0
@@ -96,7 +96,7 @@ class Session:
     ) -> PendingCall[ReplyT]:
         """Begin a request; `BadRequestError` if it cannot be put into a frame."""
         call = PendingCall(next(self._numbers), message, deadline)
-        call.frame = repeating.encode(message, call.number, deadline - now)
+        call.frame = resending.encode(message, call.number, deadline - now)
         self._begin(call, now)
         return call
 
@@ -234,8 +234,8 @@ class Session:
                     f"{name_of(call.message)}: {error.text}, {call.interruptions} times over this "
                     "request; it is not repeated, and whether it took effect is unknown"
                 )
-            retried = repeating.RETRIED if call.probes is None else repeating.WATCH_RETRIED
-            lost = repeating.settled(call.message, error) if call.may_be_done else None
+            retried = resending.RETRIED if call.probes is None else resending.WATCH_RETRIED
+            lost = resending.settled(call.message, error) if call.may_be_done else None
             if lost is not None:
                 call.reply = lost
                 self._finish(call)
@@ -243,9 +243,9 @@ class Session:
                 self._retry_later(call, error, now)
             else:
                 self._finish(call, error)
-        elif isinstance(message, repeating.reply_types(type(call.message))):
+        elif isinstance(message, resending.reply_types(type(call.message))):
             if call.may_be_done and isinstance(message, messages.CancelOutcome):
-                message = repeating.canceled(call.message, message)
+                message = resending.canceled(call.message, message)
             call.reply = message
             self._finish(call)
         else:
@@ -285,7 +285,7 @@ class Session:
                 self._watch_failed(watch, lost, now)
             case messages.Failure():
                 error = errors.from_wire(message.error, message.text)
-                if isinstance(error, repeating.WATCH_RETRIED):
+                if isinstance(error, resending.WATCH_RETRIED):
                     self._watch_failed(watch, error, now)
                 else:
                     self._finish(watch, error, is_ended=True)
@@ -397,7 +397,7 @@ class Session:
             del self._pending[request.number]
             self._resume(request, now)
         elif isinstance(request, PendingCall):
-            if isinstance(request.message, repeating.KEYED):
+            if isinstance(request.message, resending.KEYED):
                 self._renumber(request)
             self._outbox[request] = None
 
@@ -462,7 +462,7 @@ class Session:
                 self._drop_numbers(request)
                 self._resume(request, now)
             elif isinstance(request, PendingCall) and not request.is_done:
-                if was_sent and isinstance(request.message, repeating.KEYED):
+                if was_sent and isinstance(request.message, resending.KEYED):
                     self._renumber(request)
                 self._outbox[request] = None
 
@@ -485,7 +485,7 @@ class Session:
                 request.failure = None
             if not isinstance(request, PendingCall) or not request.is_sent:
                 continue
-            if isinstance(request.message, repeating.SENT_ONCE):
+            if isinstance(request.message, resending.SENT_ONCE):
                 self._finish(request, ConnectionLostError())
                 continue
             request.losses += self.is_connected
@@ -526,7 +526,7 @@ class Session:
         if frame is not None:
             return frame
         assert request.deadline is not None
-        return repeating.encode(request.message, request.number, request.deadline - now)
+        return resending.encode(request.message, request.number, request.deadline - now)
 
     def _wake_by(self, time: float) -> None:
         self._wake_at = min(self._wake_at, time)
