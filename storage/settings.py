@@ -171,6 +171,9 @@ DISK_RETRY_SECONDS = 1.0
 DISK_RETRY_FACTOR_MAX = 8
 """At most so many times as long, when flushes fail again and again: each try is expensive."""
 
+ASK_SECONDS = 60.0
+"""How long a component waits for the reply of another one, through restarts of that one."""
+
 QUESTIONS_MAX = 1_000
 """Most unanswered questions about the daemon's state."""
 

@@ -12,6 +12,7 @@ goes on when one of them is answered: what it asks for next must not be undone b
 
 from __future__ import annotations
 
+import functools
 import sys
 import time
 import uuid
@@ -58,13 +59,12 @@ class _Changes:
                 self._unanswered.append((number, envelope, answer))
 
 
-class _Asked(msgspec.Struct, frozen=True):
+class _Asked(msgspec.Struct, frozen=True, eq=False):
     """A change of the rules that waits for its turn: a rule to store, or a UUID to delete.
 
-    ``token``: the queue's answer to it, or to a later one, gives a new rule its watermark.
+    A new rule waits for its watermark, which the queue knows; a deletion for the rules before it.
     """
 
-    token: int
     envelope: Envelope
     change: FilterRule | str
 
@@ -84,11 +84,10 @@ class ConfigStore(Component):
         # Different from those of an earlier incarnation, whose answers may still come.
         self._rules = _Changes(time.monotonic_ns())
         self._slots = _Changes(time.monotonic_ns())
-        self._tokens = time.monotonic_ns()
         self._asked: deque[_Asked] = deque()
         self._report()
 
-    def receive(self, envelope: Envelope) -> None:  # noqa: C901 - a table
+    def receive(self, envelope: Envelope) -> None:
         """Handle one message."""
         message: messages.ConfigMessage = envelope.message  # type: ignore[assignment]
         match message:
@@ -100,8 +99,6 @@ class ConfigStore(Component):
                 self._take_deletion(envelope, message)
             case messages.ListFilters():
                 self._list_rules(envelope, message)
-            case messages.LastIdReported():
-                self._change_rules(message)
             case messages.RulesInForce():
                 self._rules.in_force(message.serial)
             case messages.LimitInForce():
@@ -111,7 +108,7 @@ class ConfigStore(Component):
             case messages.SetLimits():
                 self._set_limits(envelope, message)
             case messages.ComponentReplaced():
-                self._ask_again()
+                self._tell_again()
             case _:
                 assert_never(message)
 
@@ -196,39 +193,58 @@ class ConfigStore(Component):
         # A wrong rule is refused now. The queue knows its watermark.
         rule = rule_changes.build_rule(message, watermark=0, now_nanoseconds=time.time_ns())
         rule_changes.with_rule(self._filters(), rule)
-        self._tokens += 1
-        self._asked.append(_Asked(self._tokens, envelope, rule))
-        self.runtime.tell(JOB_QUEUE, messages.ReportLastId(token=self._tokens))
+        asked = _Asked(envelope, rule)
+        self._asked.append(asked)
+        answered = functools.partial(self._change_rules, asked)
+        failed = functools.partial(self._forget_rule, asked)
+        self.runtime.ask(JOB_QUEUE, messages.ReadLastId(), answered, failed)
 
     def _take_deletion(self, envelope: Envelope, message: messages.DeleteFilter) -> None:
         if self._asked:
             # Behind the rules that were asked for before, of which it may be one.
-            self._asked.append(_Asked(self._tokens, envelope, message.uuid))
+            self._asked.append(_Asked(envelope, message.uuid))
         else:
             self._delete_rule(envelope, message.uuid)
 
-    def _ask_again(self) -> None:
-        """Whoever was replaced may have taken an answer with it that a change waits for."""
-        if self._asked:
-            # The answer to the newest does for all.
-            self.runtime.tell(JOB_QUEUE, messages.ReportLastId(token=self._tokens))
+    def _tell_again(self) -> None:
+        """Repeat what a component that was replaced has not confirmed."""
         if self._rules.is_awaited:
             self._report_rules()
         if self._slots.is_awaited:
             self._report_limits()
 
-    def _change_rules(self, reported: messages.LastIdReported) -> None:
-        """Everything that was asked for up to this token, in order."""
-        while self._asked and self._asked[0].token <= reported.token:
+    def _change_rules(self, newest: _Asked, reported: messages.LastId) -> None:
+        """Make all changes that were asked for up to this one, in order."""
+        if newest not in self._asked:
+            # A later reply was faster, and did for this change as well.
+            return
+        asked = None
+        while asked is not newest:
             asked = self._asked.popleft()
-            try:
-                if isinstance(asked.change, str):
-                    self._delete_rule(asked.envelope, asked.change)
-                else:
-                    self._store_rule(asked.envelope, asked.change, reported.last_id)
-            except errors.GangerError as error:
-                # Others have been changed since it was asked for. Nobody waits for this message.
-                asked.envelope.refuse(error)
+            self._change(asked, reported.last_id)
+        self._delete_next()
+
+    def _forget_rule(self, asked: _Asked, error: errors.GangerError) -> None:
+        """The queue has not answered in time."""
+        if asked in self._asked:
+            self._asked.remove(asked)
+            asked.envelope.refuse(error)
+            self._delete_next()
+
+    def _delete_next(self) -> None:
+        """Make deletions that wait for no rule any more."""
+        while self._asked and isinstance(self._asked[0].change, str):
+            self._change(self._asked.popleft(), 0)
+
+    def _change(self, asked: _Asked, last_id: int) -> None:
+        try:
+            if isinstance(asked.change, str):
+                self._delete_rule(asked.envelope, asked.change)
+            else:
+                self._store_rule(asked.envelope, asked.change, last_id)
+        except errors.GangerError as error:
+            # Others have been changed since it was asked for. This message has no sender to refuse.
+            asked.envelope.refuse(error)
 
     def _store_rule(self, envelope: Envelope, asked: FilterRule, last_id: int) -> None:
         rule = msgspec.structs.replace(asked, watermark=last_id)

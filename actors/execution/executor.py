@@ -153,8 +153,8 @@ class Executor(Component):
                 self._tell_all(messages.ResendRequested())
             case messages.StartForkServer():
                 self._start_server(message.template)
-            case messages.ReportCounts():
-                self._report(message.token)
+            case messages.ReadProcesses():
+                envelope.reply(self._report())
             case messages.JobHello():
                 self._greet(message)
             case messages.JobLeft():
@@ -551,14 +551,13 @@ class Executor(Component):
         ):
             self.log.warning("ended a left-over process", pid=left, job_pid=child.mark.pid)
 
-    def _report(self, token: int) -> None:
+    def _report(self) -> messages.ExecutorReport:
         pids = {"daemon": os.getpid()}
         for template, (process, _) in self._servers.items():
             pids[f"fork_server:{template}"] = process.pid
         found = {name: _memory(pid) for name, pid in pids.items()}
         memory = {name: size for name, size in found.items() if size is not None}
-        report = messages.ExecutorReport(token=token, pid=os.getpid(), memory=memory)
-        self.runtime.tell(SUPERVISOR, report)
+        return messages.ExecutorReport(pid=os.getpid(), memory=memory)
 
 
 def end_fork_servers() -> None:

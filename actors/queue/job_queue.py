@@ -18,7 +18,7 @@ from ...storage import errors, jobs, settings
 from ...storage.jobs import JobStatus
 from ...transport import messages
 from ..rules.rules_in_force import RulesInForce
-from ..runtime.addresses import CONFIG_STORE, EXECUTOR, FILTER_EVALUATOR, SUPERVISOR
+from ..runtime.addresses import CONFIG_STORE, EXECUTOR, FILTER_EVALUATOR
 from . import submitting
 from .control import QueueWishes
 from .diagnosis import QueueAnswers
@@ -144,13 +144,10 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers, QueueKeys):
                 self._explain(envelope, message.id)
             case messages.PendingExplained() | messages.OwnerExplained():
                 self._take_explanation(message)
-            case messages.ReportLastId():
-                reported = messages.LastIdReported(
-                    token=message.token, last_id=self._ledger.last_id
-                )
-                self.runtime.tell(CONFIG_STORE, reported)
-            case messages.ReportCounts():
-                self._report_counts(message.token)
+            case messages.ReadLastId():
+                envelope.reply(messages.LastId(last_id=self._ledger.last_id))
+            case messages.ReadQueueState():
+                envelope.reply(self._report())
             case messages.DiskRetried():
                 self._retry_disk()
             case messages.JournalCut():
@@ -374,16 +371,14 @@ class JobQueue(QueueLives, QueueWishes, QueueAnswers, QueueKeys):
         if starting:
             self.runtime.tell(EXECUTOR, messages.StartJobs(jobs=starting))
 
-    def _report_counts(self, token: int) -> None:
-        report = messages.QueueReport(
-            token=token,
+    def _report(self) -> messages.QueueReport:
+        return messages.QueueReport(
             counts={**self._table.counts(), "last_id": self._ledger.last_id},
             quarantined=[*self._quarantined, *self._reader.unreadable.values()],
             flushes=self._ledger.flushes,
             is_read_only=self._ledger.is_read_only,
             is_drained=self._is_drained,
         )
-        self.runtime.tell(SUPERVISOR, report)
 
     # ------------------------------------------------------------ a disk that refuses
 

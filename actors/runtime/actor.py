@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 import traceback
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,18 @@ from ...transport.messages import (
     CrashComponent,
 )
 from .addresses import SUPERVISOR
-from .mailbox import InboxItem, Mailbox
+from .mailbox import (
+    QUIET,
+    TURN_ENDED,
+    Answer,
+    Expired,
+    InboxItem,
+    Mailbox,
+    Quiet,
+    Readable,
+    Replaced,
+    TurnEnded,
+)
 from .runtime import Runtime
 
 if TYPE_CHECKING:
@@ -52,27 +64,6 @@ class Heartbeat:
         self.thread = 0
         self.is_abandoned = False
         """It hung, and another actor has taken its place."""
-
-
-class TurnEnded:
-    """Ends a turn."""
-
-
-class Quiet:
-    """No message came for as long as the component's patience."""
-
-
-class Readable:
-    """Watched descriptors are readable."""
-
-    __slots__ = ("descriptors",)
-
-    def __init__(self, descriptors: list[int]) -> None:
-        self.descriptors = descriptors
-
-
-TURN_ENDED = TurnEnded()
-QUIET = Quiet()
 
 
 class ComponentActor(pykka.Actor):
@@ -148,8 +139,12 @@ class ComponentActor(pykka.Actor):
         # As `pykka.ActorRef.tell`, without a call for each step and an error to be caught.
         if self.actor_stopped.is_set():
             return False
-        self.actor_inbox.put(InboxItem(envelope))  # type: ignore[arg-type]
+        self.put(envelope)
         return True
+
+    def put(self, item: object) -> None:
+        """Put an item of any kind into the mailbox."""
+        self.actor_inbox.put(InboxItem(item))  # type: ignore[arg-type]
 
     def depth(self) -> int:
         """How many messages wait."""
@@ -186,7 +181,7 @@ class ComponentActor(pykka.Actor):
     def handle_item(self, item: Any) -> None:  # noqa: ANN401 - pykka's envelope, or an `InboxItem`
         """Handle what was in the mailbox: ours, or a word of pykka's own."""
         message = item.message
-        if isinstance(message, Envelope):
+        if isinstance(message, Envelope | Answer | Expired | Replaced):
             self.handle(message)
             return
         answer = self._handle_receive(message)
@@ -206,10 +201,8 @@ class ComponentActor(pykka.Actor):
                     pass
                 case TurnEnded():
                     self.component.turn_ended()
-                case Quiet():
-                    self.component.quiet()
-                case Readable():
-                    self.component.readable(message.descriptors)
+                case _:
+                    self._take_item(message)
         except errors.GangerError as error:
             if isinstance(message, Envelope) and message.reply_to is not None:
                 message.refuse(error)
@@ -220,6 +213,20 @@ class ComponentActor(pykka.Actor):
         finally:
             heartbeat.handled += 1
             heartbeat.handling = None
+
+    def _take_item(self, item: object) -> None:
+        runtime = self.component.runtime
+        match item:
+            case Readable():
+                self.component.readable(item.descriptors)
+            case Quiet():
+                self.component.quiet()
+            case Answer():
+                runtime.take_answer(item.number, item.message)
+            case Expired():
+                runtime.expire(item.number)
+            case Replaced():
+                runtime.ask_again()
 
     def _take(self, envelope: Envelope) -> None:
         match envelope.message:
@@ -237,6 +244,8 @@ class ComponentActor(pykka.Actor):
             case _ if not self._is_booted:
                 # Its sender may be faster than the supervisor's first message.
                 self._early.append(envelope)
+            case _ if envelope.deadline is not None and envelope.deadline < time.monotonic():
+                envelope.refuse(errors.DeadlineError("the request waited until its deadline"))
             case _:
                 self.component.receive(envelope)
 

@@ -20,27 +20,25 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
-from ...transport.envelopes import Envelope
 from .mailbox import InboxItem, Mailbox
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ...transport.messages import Message
     from .actor import ComponentActor
 
 _CLOSED = -1
 
 
 class Alarm:
-    """A message that an actor gets at ``due``, in seconds of the monotonic clock."""
+    """An item that an actor's mailbox gets at ``due``, in seconds of the monotonic clock."""
 
-    __slots__ = ("actor", "due", "is_canceled", "message")
+    __slots__ = ("actor", "due", "is_canceled", "item")
 
-    def __init__(self, due: float, actor: ComponentActor, message: Message) -> None:
+    def __init__(self, due: float, actor: ComponentActor, item: object) -> None:
         self.due = due
         self.actor = actor
-        self.message = message
+        self.item = item
         self.is_canceled = False
 
     def __lt__(self, other: Alarm) -> bool:
@@ -123,9 +121,9 @@ class Dispatcher:
         del self._watched[descriptor]
         self._poll.unregister(descriptor)
 
-    def later(self, seconds: float, actor: ComponentActor, message: Message) -> Alarm:
-        """Put ``message`` into the mailbox of ``actor`` after so many seconds."""
-        alarm = Alarm(time.monotonic() + seconds, actor, message)
+    def later(self, seconds: float, actor: ComponentActor, item: object) -> Alarm:
+        """Put ``item`` into the mailbox of ``actor`` after so many seconds."""
+        alarm = Alarm(time.monotonic() + seconds, actor, item)
         heapq.heappush(self._alarms, alarm)
         return alarm
 
@@ -220,7 +218,7 @@ class Dispatcher:
         while self._alarms and self._alarms[0].due <= now:
             alarm = heapq.heappop(self._alarms)
             if not alarm.is_canceled and not alarm.actor.is_over:
-                alarm.actor.mailbox.put(InboxItem(Envelope(alarm.message)))
+                alarm.actor.mailbox.put(InboxItem(alarm.item))
 
     def _seconds_to_sleep(self) -> float | None:
         due = [actor.quiet_at for actor in self._actors if actor.quiet_at is not None]

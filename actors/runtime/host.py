@@ -13,6 +13,7 @@ from ...transport.messages import Boot
 from .actor import ComponentActor
 from .directory import Directory
 from .dispatcher import Dispatcher
+from .mailbox import Replaced
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
@@ -66,4 +67,8 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
         actor.begin()
         self.directory.enter(component.name, actor)
         actor.tell(Envelope(Boot()))
+        if incarnation > 1:
+            for other in list(self.actors.values()):
+                if other.component.runtime.asks:
+                    other.put(Replaced(component.name))
         return actor

@@ -1,12 +1,17 @@
-"""The mailbox of an actor: messages from any thread, taken out by the actor's dispatcher."""
+"""The mailbox of an actor, and the items in it that are no envelopes.
+
+Any thread puts items in; the actor's dispatcher takes them out.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from ...transport.messages import Message
 
 
 class InboxItem:
@@ -17,6 +22,46 @@ class InboxItem:
     def __init__(self, message: object) -> None:
         self.message = message
         self.reply_to = None
+
+
+class TurnEnded:
+    """Ends a turn."""
+
+
+class Quiet:
+    """No message came for as long as the component's patience."""
+
+
+class Readable:
+    """Watched descriptors are readable."""
+
+    __slots__ = ("descriptors",)
+
+    def __init__(self, descriptors: list[int]) -> None:
+        self.descriptors = descriptors
+
+
+class Answer(NamedTuple):
+    """The reply to request ``number`` of this actor."""
+
+    number: int
+    message: Message
+
+
+class Replaced(NamedTuple):
+    """This component was replaced."""
+
+    component: str
+
+
+class Expired(NamedTuple):
+    """The reply to request ``number`` has not come in time."""
+
+    number: int
+
+
+TURN_ENDED = TurnEnded()
+QUIET = Quiet()
 
 
 class Mailbox:

@@ -3,20 +3,47 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+import msgspec
+
+from ...storage import errors, settings
 from ...transport.envelopes import Envelope
+from ...transport.messages import Failure
+from .mailbox import Answer, Expired
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ...transport.messages import Message
+    from ...transport.messages import Message, Request
     from .actor import ComponentActor
     from .directory import Address
     from .dispatcher import Alarm
     from .host import Host
 
 MessageT = TypeVar("MessageT", bound="Message")
+ReplyT = TypeVar("ReplyT", bound="Message")
+
+
+class Asked(NamedTuple):
+    """A request that waits for its reply."""
+
+    to: Address[Any]
+    envelope: Envelope
+    then: Callable[[Any], None]
+    otherwise: Callable[[errors.GangerError], None]
+    alarm: Alarm
+
+
+class ReplyTo:
+    """Takes the replies to an actor's requests. Any thread may call it."""
+
+    def __init__(self, actor: ComponentActor) -> None:
+        self._actor = actor
+
+    def tell(self, envelope: Envelope) -> None:
+        """Put the reply into the actor's mailbox."""
+        self._actor.put(Answer(envelope.number, envelope.message))
 
 
 class Runtime:
@@ -27,6 +54,10 @@ class Runtime:
         self.incarnation = actor.incarnation
         self.log = host.log.bind(component=actor.name)
         self._actor = actor
+        self._reply_to = ReplyTo(actor)
+        self._asked: dict[int, Asked] = {}
+        # Numbers start at the clock, so that late replies to a predecessor match none.
+        self._asked_last = time.monotonic_ns()
 
     # ------------------------------------------------------------ messages
 
@@ -44,6 +75,61 @@ class Runtime:
         """How many messages wait in the mailbox of a component."""
         return self.host.directory.depth(to.name)
 
+    # ------------------------------------------------------------ requests
+
+    def ask(
+        self,
+        to: Address[Any],
+        request: Request[ReplyT],
+        then: Callable[[ReplyT], None],
+        otherwise: Callable[[errors.GangerError], None],
+        seconds: float = settings.ASK_SECONDS,
+    ) -> None:
+        """Send ``request``; later call ``then`` with its reply, or ``otherwise`` with an error.
+
+        A component that was restarted may have lost the request, or a reply that it needed itself:
+        so the request is sent again whenever a component was replaced. `DeadlineError`: no reply
+        came within ``seconds``. Later replies are ignored, and so are replies to a predecessor of
+        this component.
+        """
+        alarm = self._later(seconds, Expired(self._asked_last + 1))
+        envelope = Envelope(request, self._reply_to, deadline=self.clock() + seconds)
+        self._send(Asked(to, envelope, then, otherwise, alarm))
+
+    def take_answer(self, number: int, message: Message) -> None:
+        """The reply to request ``number`` has come."""
+        asked = self._asked.get(number)
+        if asked is None or _is_restart(message):
+            return
+        del self._asked[number]
+        asked.alarm.cancel()
+        if isinstance(message, Failure):
+            asked.otherwise(errors.from_wire(message.error, message.text))
+        else:
+            asked.then(message)
+
+    def expire(self, number: int) -> None:
+        """The reply to request ``number`` has not come in time."""
+        if (asked := self._asked.pop(number, None)) is not None:
+            asked.otherwise(errors.DeadlineError("no reply in time"))
+
+    def ask_again(self) -> None:
+        """Repeat all requests that wait: a component was replaced."""
+        waiting, self._asked = self._asked, {}
+        for asked in waiting.values():
+            self._send(asked)
+
+    def _send(self, asked: Asked) -> None:
+        self._asked_last += 1
+        self._asked[self._asked_last] = asked
+        asked.alarm.item = Expired(self._asked_last)
+        self.forward(asked.to, msgspec.structs.replace(asked.envelope, number=self._asked_last))
+
+    @property
+    def asks(self) -> bool:
+        """Whether this component waits for a reply."""
+        return bool(self._asked)
+
     # ------------------------------------------------------------ time
 
     def clock(self) -> float:
@@ -52,7 +138,10 @@ class Runtime:
 
     def later(self, seconds: float, message: Message) -> Alarm:
         """Tell this component ``message`` after so many seconds, unless the alarm is canceled."""
-        return self._actor.dispatcher.later(seconds, self._actor, message)
+        return self._later(seconds, Envelope(message))
+
+    def _later(self, seconds: float, item: object) -> Alarm:
+        return self._actor.dispatcher.later(seconds, self._actor, item)
 
     def aside(self, work: Callable[[], Message]) -> None:
         """Do ``work`` in a thread, and tell this component, or its successor, the result."""
@@ -104,3 +193,8 @@ class Runtime:
 
 class AbandonedError(BaseException):
     """This component hung and was replaced; nothing it does has an effect."""
+
+
+def _is_restart(message: Message) -> bool:
+    """Whether the request was refused because its receiver is being restarted."""
+    return isinstance(message, Failure) and message.error == errors.ComponentRestartedError().name

@@ -15,7 +15,7 @@ from ...storage import errors, settings
 from ...storage.opcodes import catalogue
 from ...storage.version import version
 from ...transport import messages
-from ..runtime.addresses import EXECUTOR
+from ..runtime.addresses import EXECUTOR, JOB_QUEUE
 from ..runtime.component import Component
 from ..runtime.directory import Address
 from . import supervising
@@ -23,15 +23,10 @@ from .placement import COMPONENTS, PLACEMENT, TOLD_OF_REPLACEMENT
 from .supervising import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from ...transport.envelopes import Envelope
     from ..runtime.runtime import Runtime
-
-_Report = messages.QueueReport | messages.ExecutorReport
-
-_REPORTERS = ("job_queue", "executor")
-"""They say what the daemon tells of itself."""
 
 _CLASSES = {component.name: component for component in COMPONENTS}
 
@@ -76,8 +71,6 @@ class Supervisor(Component):
         self._incarnations: dict[str, int] = {}
         self._is_up = False
         self._is_stopping = False
-        self._questions: dict[int, tuple[Envelope, _Report | None]] = {}
-        self._tokens = 0
 
     def boot(self) -> None:
         """Start the first component; the others follow as each gets ready."""
@@ -104,8 +97,6 @@ class Supervisor(Component):
                 self._stop_tree()
             case messages.CrashComponent():
                 self._crash_component(envelope, message)
-            case messages.QueueReport() | messages.ExecutorReport():
-                self._take_report(message)
             case messages.ComponentReady():
                 self._note_ready(message)
             case messages.ComponentFailed():
@@ -140,7 +131,6 @@ class Supervisor(Component):
         if message.incarnation > 1:
             for told in TOLD_OF_REPLACEMENT:
                 self.runtime.tell(Address(told), messages.ComponentReplaced(component=name))
-            self._ask_again(name)
         if self._is_up:
             return
         missing = [found for found in COMPONENTS if found.name not in self._ready]
@@ -238,36 +228,16 @@ class Supervisor(Component):
     # ------------------------------------------------------------ information
 
     def _ask_for_info(self, envelope: Envelope) -> None:
-        self._tokens += 1
-        self._questions[self._tokens] = (envelope, None)
-        for name in _REPORTERS:
-            self.runtime.tell(Address(name), messages.ReportCounts(token=self._tokens))
-        self._forget_old_questions()
+        """The reply needs a report of the queue and one of the executor."""
 
-    def _ask_again(self, name: str) -> None:
-        """What was asked of a component that was replaced is asked of the new one."""
-        if name in _REPORTERS:
-            for token in self._questions:
-                self.runtime.tell(Address(name), messages.ReportCounts(token=token))
+        def queue_reported(queue: messages.QueueReport) -> None:
+            def executor_reported(executor: messages.ExecutorReport) -> None:
+                envelope.reply(self._info(queue, executor))
 
-    def _forget_old_questions(self) -> None:
-        # A component that is being replaced does not answer; its askers have deadlines.
-        while len(self._questions) > settings.QUESTIONS_MAX:
-            del self._questions[next(iter(self._questions))]
+            asked = messages.ReadProcesses()
+            self.runtime.ask(EXECUTOR, asked, executor_reported, envelope.refuse)
 
-    def _take_report(self, message: _Report) -> None:
-        question = self._questions.get(message.token)
-        if question is None:
-            return
-        envelope, other = question
-        if other is None or type(other) is type(message):
-            self._questions[message.token] = (envelope, message)
-            return
-        del self._questions[message.token]
-        reports: Sequence[_Report] = (message, other)
-        queue = next(found for found in reports if isinstance(found, messages.QueueReport))
-        executor = next(found for found in reports if isinstance(found, messages.ExecutorReport))
-        envelope.reply(self._info(queue, executor))
+        self.runtime.ask(JOB_QUEUE, messages.ReadQueueState(), queue_reported, envelope.refuse)
 
     def _info(
         self, queue: messages.QueueReport, executor: messages.ExecutorReport

@@ -77,9 +77,9 @@ def test_the_queue_opens_with_every_job_and_its_status(queue: Staged[JobQueue]) 
     }
 
 
-def test_nothing_is_quarantined_or_lost(stage: Stage, queue: Staged[JobQueue]) -> None:
-    queue.notify(messages.ReportCounts(token=1))
-    report = stage.take_one(messages.QueueReport)
+def test_nothing_is_quarantined_or_lost(queue: Staged[JobQueue]) -> None:
+    asker = queue.say(messages.ReadQueueState())
+    report = asker.answer_as(messages.QueueReport)
     assert report.quarantined == []
     assert report.counts["last_id"] == 156
     assert sum(report.counts[str(status)] for status in JobStatus) == len(JOBS)

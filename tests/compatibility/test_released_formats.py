@@ -99,8 +99,8 @@ def test_every_job_is_found_with_its_status(stage: Stage, folder: Path) -> None:
     told = expected(folder)
     assert listed(queue) == told["jobs"]
     assert sorted(map(int, listed(queue, archived=True))) == told["archived"]
-    queue.notify(messages.ReportCounts(token=1))
-    report = stage.take_one(messages.QueueReport)
+    asker = queue.say(messages.ReadQueueState())
+    report = asker.answer_as(messages.QueueReport)
     assert report.quarantined == []
     assert report.counts["last_id"] == told["last_id"]
     queue.close()

@@ -45,8 +45,7 @@ def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Queue]:
 
 
 def report(queue: Queue) -> messages.QueueReport:
-    queue.actor.ask(messages.ReportCounts(token=1))
-    return queue.stage.take_one(messages.QueueReport, to="supervisor")
+    return queue.actor.ask(messages.ReadQueueState()).answer_as(messages.QueueReport)
 
 
 def cut_journal(queue: Queue) -> None:

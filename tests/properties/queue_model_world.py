@@ -10,7 +10,6 @@ Time is virtual: timers run out when the test lets them.
 
 from __future__ import annotations
 
-import functools
 import random
 import time
 from collections import deque
@@ -26,9 +25,10 @@ from ganger.actors.config.config_store import ConfigStore
 from ganger.actors.locks.lock_manager import LockManager
 from ganger.actors.queue.job_queue import JobQueue
 from ganger.actors.rules.filter_evaluator import FilterEvaluator
-from ganger.actors.runtime.actor import QUIET, TURN_ENDED, ComponentActor
+from ganger.actors.runtime.actor import ComponentActor
 from ganger.actors.runtime.component import Component
 from ganger.actors.runtime.dispatcher import Alarm
+from ganger.actors.runtime.mailbox import QUIET, TURN_ENDED, Replaced
 from ganger.actors.scheduling.scheduler import Scheduler
 from ganger.actors.supervision import placement
 from ganger.storage import documents, errors, jobs, lock_files, opcodes, settings
@@ -69,9 +69,10 @@ class WorldDispatcher(StageDispatcher):
         super().__init__(world)
         self._world = world
 
-    def later(self, seconds: float, actor: ComponentActor, message: Message) -> Alarm:
-        tell = functools.partial(self._world.tell, actor.name, Envelope(message))
-        return Ringing(self._world, seconds, tell)
+    def later(self, seconds: float, actor: ComponentActor, item: object) -> Alarm:
+        if isinstance(item, Envelope):
+            return Ringing(self._world, seconds, lambda: self._world.tell(actor.name, item))
+        return Ringing(self._world, seconds, lambda: actor.handle(item))
 
     def aside(self, _name: str, work: Callable[[], None]) -> None:
         Ringing(self._world, 0.0, work)
@@ -159,7 +160,7 @@ class ModelWorld(Stage):
     def settle(self) -> None:
         """Hand out mail until there is none, and every turn is over."""
         delivered = 0
-        while ready := sorted(name for name in self.mail if self.mail[name] or name in self.turns):
+        while ready := sorted(filter(self._is_ready, self.mail)):
             delivered += 1
             assert delivered < DELIVERIES_MAX, "the actors talk for ever"
             self._deliver(self.dice.choice(ready))
@@ -178,8 +179,17 @@ class ModelWorld(Stage):
                 actor.handle(QUIET)
                 actor.handle(TURN_ENDED)
 
+    def _is_ready(self, name: str) -> bool:
+        actor = self.living.get(name)
+        has_replies = actor is not None and not actor.mailbox.empty()
+        return bool(self.mail[name]) or name in self.turns or has_replies
+
     def _deliver(self, name: str) -> None:
         actor = self.living.get(name)
+        if actor is not None and not actor.mailbox.empty():
+            self.turns.add(name)
+            actor.handle_item(actor.mailbox.take())
+            return
         if not self.mail[name]:
             self.turns.discard(name)
             assert actor is not None
@@ -217,6 +227,10 @@ class ModelWorld(Stage):
         self.incarnations[name] += 1
         self.mail[name] = deque([Envelope(messages.Boot())])
         self.living[name] = self.make(CAST[name], incarnation=self.incarnations[name]).actor
+        if self.incarnations[name] > 1:
+            for actor in self.living.values():
+                if actor.component.runtime.asks:
+                    actor.put(Replaced(name))
 
     def crash(self, name: str) -> None:
         """A component dies in the middle of whatever it does; its mail is lost."""

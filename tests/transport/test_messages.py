@@ -81,7 +81,8 @@ def test_what_is_declared_for_several_components_has_several_receivers() -> None
 
 
 def test_every_message_has_a_receiver() -> None:
-    named = {messages.Boot, *get_args(messages.ToJob), *get_args(messages.ClientReply)}
+    replies = messages.ToJob | messages.ClientReply | messages.ComponentReply
+    named = {messages.Boot, *get_args(replies)}
     assert named.union(*map(get_args, messages.ACCEPTED.values())) == set(ALL)
 
 

@@ -77,7 +77,7 @@ ToJob = (
 
 ConfigMessage = (
     ConfigRequest
-    | ReportConfiguration | LastIdReported | RulesInForce | LimitInForce | ComponentReplaced
+    | ReportConfiguration | RulesInForce | LimitInForce | ComponentReplaced
 )
 LockMessage = (
     ListLocks | LockRequestOfJob
@@ -94,7 +94,7 @@ SchedulerMessage = (
 QueueMessage = (
     QueueRequest | QueueReportOfJob
     | JobsChosen | JobsRejected | ReportStatuses | ReportAllJobs | ReportRunning | ReportJobs
-    | ReportLastId | ReportCounts | SweepJobs
+    | ReadLastId | ReadQueueState | SweepJobs
     | RuleChainChanged | RuleChainAcknowledged | LimitAcknowledged | HandOverRequested
     | JobExited | StartFailed | PeerGone | ComponentReplaced
     | SimulationPage | SimulationDone | SimulationFailed | LocksSimulated
@@ -104,14 +104,18 @@ ReaderMessage = ReadOutput | OutputGrew
 ExecutorMessage = (
     ExecutorReportOfJob
     | StartJobs | AdoptJobs | HandOverConfirmed | RefuseHandOver | DeliverToJob
-    | StartForkServer | ReportCounts | ComponentReplaced | RequestDue | WatchDue | KillDue
+    | StartForkServer | ReadProcesses | ComponentReplaced | RequestDue | WatchDue | KillDue
 )
 ListenerMessage = ReplyDue | FramesWaiting | LocalSocketMissing | ComponentReplaced
 SupervisorMessage = (
     SupervisorRequest
-    | ComponentReady | ComponentFailed | ComponentHung | QueueReport | ExecutorReport
+    | ComponentReady | ComponentFailed | ComponentHung
     | RestartDue | StopRequested
 )
+
+# ---------------------------------------------------------------- what components answer each other
+
+ComponentReply = LastId | QueueReport | ExecutorReport
 # fmt: on
 
 ACCEPTED: dict[str, UnionType] = {

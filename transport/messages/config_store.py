@@ -13,13 +13,6 @@ class ReportConfiguration(Notice, frozen=True):
     """From a component that starts: send what concerns you of the configuration."""
 
 
-class LastIdReported(Notice, frozen=True):
-    """From the job queue: the last job id that it has assigned."""
-
-    token: int
-    last_id: int
-
-
 class RulesInForce(Notice, frozen=True):
     """From the job queue: no decision under older rules than these takes effect from now on."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .base import Done, Notice, Request
+from .base import Done, Notice, Reply, Request
 from .job import CancelRequested, GateChanged, PriorityRequested
 
 
@@ -90,3 +90,17 @@ class AttachJob(Request[Done], frozen=True):
     job_id: int
     lock_file: str
     process_id: int
+
+
+class ExecutorReport(Reply, frozen=True):
+    """From the executor: its share of `DaemonInfo`.
+
+    ``memory``: bytes by process; 0: unknown.
+    """
+
+    pid: int
+    memory: dict[str, int]
+
+
+class ReadProcesses(Request[ExecutorReport], frozen=True):
+    """From the supervisor: the executor's share of `DaemonInfo`."""

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from .base import Notice
+from .base import Notice, Reply, Request
 from .job_queue_from_clients import Simulated
 from .values import Remedy, WaitingJob
 
@@ -162,10 +162,28 @@ class LimitAcknowledged(Notice, frozen=True):
     running_jobs_max: int
 
 
-class ReportLastId(Notice, frozen=True):
-    """From the configuration store: reply with a `LastIdReported`."""
+class LastId(Reply, frozen=True):
+    """The last job id that the queue has assigned."""
 
-    token: int
+    last_id: int
+
+
+class ReadLastId(Request[LastId], frozen=True):
+    """From the configuration store: the last job id is wanted, as the watermark of a new rule."""
+
+
+class QueueReport(Reply, frozen=True):
+    """From the job queue: its share of `DaemonInfo`."""
+
+    counts: dict[str, int]
+    quarantined: list[str]
+    flushes: int
+    is_read_only: bool
+    is_drained: bool = False
+
+
+class ReadQueueState(Request[QueueReport], frozen=True):
+    """From the supervisor: the queue's share of `DaemonInfo`."""
 
 
 class ReportRunning(Notice, frozen=True):

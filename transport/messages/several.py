@@ -22,12 +22,6 @@ class ComponentReplaced(Notice, frozen=True):
     component: str
 
 
-class ReportCounts(Notice, frozen=True):
-    """From the supervisor: reply with a `QueueReport` or an `ExecutorReport`."""
-
-    token: int
-
-
 class DiskRetried(Notice, frozen=True):
     """From the receiver's own timer: try whether the disk takes writes again."""
 

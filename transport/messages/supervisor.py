@@ -51,28 +51,6 @@ class CrashComponent(Request[Done], frozen=True):
     how: Literal["crash", "hang"] = "crash"
 
 
-class QueueReport(Notice, frozen=True):
-    """From the job queue: its share of `DaemonInfo`."""
-
-    token: int
-    counts: dict[str, int]
-    quarantined: list[str]
-    flushes: int
-    is_read_only: bool
-    is_drained: bool = False
-
-
-class ExecutorReport(Notice, frozen=True):
-    """From the executor: its share of `DaemonInfo`.
-
-    ``memory``: bytes by process; 0: unknown.
-    """
-
-    token: int
-    pid: int
-    memory: dict[str, int]
-
-
 class ComponentReady(Notice, frozen=True):
     """From a component: it has built its state and accepts messages."""
 

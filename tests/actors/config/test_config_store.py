@@ -10,6 +10,7 @@ from tests.actors.queue.queue_stage import refuse
 from tests.actors.runtime.stage import Asker, Stage, Staged
 
 from ganger.actors.config.config_store import ConfigStore
+from ganger.actors.runtime.mailbox import Expired
 from ganger.storage import config_files, settings
 from ganger.storage.rules import RULES_MAX, parse_rule, to_raw
 from ganger.transport import messages
@@ -91,8 +92,9 @@ def replace(**fields: Any) -> messages.ReplaceFilter:
 def store_rule(stage: Stage, store: Staged[ConfigStore], *, last_id: int, **fields: Any) -> Asker:
     """Through to the evaluator: the rule is on disk, and not yet in force."""
     asker = store.say(replace(**fields))
-    token = stage.take_one(messages.ReportLastId, to="job_queue").token
-    store.notify(messages.LastIdReported(token=token, last_id=last_id))
+    [request] = stage.take_requests(messages.ReadLastId)
+    request.reply(messages.LastId(last_id=last_id))
+    store.handle_mail()
     return asker
 
 
@@ -103,9 +105,10 @@ def stored(stage: Stage) -> Any:
 def test_a_rule_is_answered_when_it_is_on_disk_and_in_force(stage: Stage) -> None:
     store = stage.start(ConfigStore)
     asker = store.say(replace(priority=2, predicates=[["jobid", [">", "id", "watermark"]]]))
-    token = stage.take_one(messages.ReportLastId, to="job_queue").token
+    [request] = stage.take_requests(messages.ReadLastId)
     assert stored(stage) == {}
-    store.notify(messages.LastIdReported(token=token, last_id=41))
+    request.reply(messages.LastId(last_id=41))
+    store.handle_mail()
     rule = stored(stage)[UUID]
     assert (rule["watermark"], rule["priority"], rule["action"]) == (41, 2, "PAUSE")
     told = stage.take_one(messages.RulesChanged, to="filter_evaluator")
@@ -130,7 +133,7 @@ def test_a_rule_too_many_is_refused_and_nothing_is_changed(stage: Stage) -> None
     name, text = store.say(replace()).refusal
     assert name == "FilterRuleError"
     assert f"no more than {RULES_MAX} are kept" in text
-    assert stage.take(messages.ReportLastId) == []
+    assert stage.take_requests(messages.ReadLastId) == []
     assert stage.places.config.read_bytes() == before
 
 
@@ -138,8 +141,9 @@ def test_of_two_that_ask_for_the_last_place_one_is_refused(stage: Stage) -> None
     full(stage, RULES_MAX - 1)
     store = stage.start(ConfigStore)
     askers = [store.say(replace(uuid=None)) for _ in range(2)]
-    for asked in stage.take(messages.ReportLastId):
-        store.notify(messages.LastIdReported(token=asked.token, last_id=1))
+    for request in stage.take_requests(messages.ReadLastId):
+        request.reply(messages.LastId(last_id=1))
+    store.handle_mail()
     assert len(stored(stage)) == RULES_MAX
     told = stage.take_one(messages.RulesChanged)
     store.notify(messages.RulesInForce(serial=told.serial))
@@ -198,7 +202,6 @@ def test_what_is_in_force_of_an_earlier_incarnation_answers_nobody(stage: Stage)
     successor = stage.start(ConfigStore, 2)
     asker = store_rule(stage, successor, last_id=1)
     successor.notify(messages.RulesInForce(serial=old))
-    successor.notify(messages.LastIdReported(token=99, last_id=1))
     assert asker.answers == []
     assert stage.take_one(messages.RulesChanged).serial > old
 
@@ -267,8 +270,9 @@ def test_a_deletion_does_not_overtake_a_rule_that_was_asked_for_before(stage: St
     store_rule(stage, store, last_id=1)
     repeated = store.say(replace())
     deleted = store.say(messages.DeleteFilter(uuid=UUID))
-    token = stage.take_one(messages.ReportLastId).token
-    store.notify(messages.LastIdReported(token=token, last_id=1))
+    [request] = stage.take_requests(messages.ReadLastId)
+    request.reply(messages.LastId(last_id=1))
+    store.handle_mail()
     assert stored(stage) == {}
     told = stage.take(messages.RulesChanged)[-1]
     assert told.rules == []
@@ -281,11 +285,14 @@ def test_changes_of_rules_are_made_in_the_order_in_which_they_were_asked_for(sta
     # The queue that was asked first is gone, and its successor was asked for the second rule.
     store = stage.start(ConfigStore)
     askers = [store.say(replace()), store.say(replace(action="REJECT"))]
-    _, second = stage.take(messages.ReportLastId)
-    store.notify(messages.LastIdReported(token=second.token, last_id=4))
-    store.notify(messages.ComponentReplaced(component="job_queue"))
-    for asked in stage.take(messages.ReportLastId):
-        store.notify(messages.LastIdReported(token=asked.token, last_id=5))
+    first, second = stage.take_requests(messages.ReadLastId)
+    for request, last_id in ((second, 4), (first, 3)):
+        request.reply(messages.LastId(last_id=last_id))
+    store.handle_mail()
+    store.hear_of_restart("job_queue")
+    for request in stage.take_requests(messages.ReadLastId):
+        request.reply(messages.LastId(last_id=5))
+    store.handle_mail()
     rule = stored(stage)[UUID]
     assert (rule["action"], rule["watermark"]) == ("REJECT", 4)
     told = stage.take(messages.RulesChanged)[-1]
@@ -300,10 +307,11 @@ def test_what_waits_for_the_queue_is_asked_for_again_when_the_queue_is_replaced(
     store.say(replace())
     other = UUID.replace("c", "d")
     store.say(replace(uuid=other))
-    stage.take(messages.ReportLastId)
-    store.notify(messages.ComponentReplaced(component="job_queue"))
-    for asked in stage.take(messages.ReportLastId):
-        store.notify(messages.LastIdReported(token=asked.token, last_id=5))
+    stage.take_requests(messages.ReadLastId)
+    store.hear_of_restart("job_queue")
+    for request in stage.take_requests(messages.ReadLastId):
+        request.reply(messages.LastId(last_id=5))
+    store.handle_mail()
     assert set(stored(stage)) == {UUID, other}
 
 
@@ -311,12 +319,32 @@ def test_what_the_queue_told_an_earlier_incarnation_is_no_watermark(stage: Stage
     store = stage.start(ConfigStore)
     for _ in range(3):
         store.say(replace())
-    old = stage.take(messages.ReportLastId)
+    old = stage.take_requests(messages.ReadLastId)
     successor = stage.start(ConfigStore, 2)
     successor.say(replace())
-    for asked in old:
-        successor.notify(messages.LastIdReported(token=asked.token, last_id=1))
+    for request in old:
+        request.reply(messages.LastId(last_id=1))
+    successor.handle_mail()
     assert stored(stage) == {}
+
+
+def test_a_rule_that_the_queue_does_not_answer_is_refused_and_holds_up_nothing(
+    stage: Stage,
+) -> None:
+    store = stage.start(ConfigStore)
+    store_rule(stage, store, last_id=1)
+    other = UUID.replace("c", "d")
+    late, deleted = store.say(replace(uuid=other)), store.say(messages.DeleteFilter(uuid=UUID))
+    store.handle(Expired(store.component.runtime._asked_last))
+    assert late.refusal[0] == "DeadlineError"
+    assert stored(stage) == {}
+    [request] = stage.take_requests(messages.ReadLastId)
+    request.reply(messages.LastId(last_id=2))
+    store.handle_mail()
+    assert stored(stage) == {}
+    told = stage.take(messages.RulesChanged)[-1]
+    store.notify(messages.RulesInForce(serial=told.serial))
+    assert deleted.answer == messages.Done()
 
 
 def test_a_deletion_that_waited_for_its_turn_is_refused_to_the_one_that_asked(
@@ -325,8 +353,9 @@ def test_a_deletion_that_waited_for_its_turn_is_refused_to_the_one_that_asked(
     store = stage.start(ConfigStore)
     asker = store.say(replace())
     deleted = store.say(messages.DeleteFilter(uuid=UUID.replace("c", "d")))
-    token = stage.take_one(messages.ReportLastId).token
-    store.notify(messages.LastIdReported(token=token, last_id=1))
+    [request] = stage.take_requests(messages.ReadLastId)
+    request.reply(messages.LastId(last_id=1))
+    store.handle_mail()
     assert deleted.refusal[0] == "UnknownFilterError"
     told = stage.take_one(messages.RulesChanged)
     store.notify(messages.RulesInForce(serial=told.serial))

@@ -381,9 +381,8 @@ def test_a_report_does_not_need_descriptors(
     subject: WatchedExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ganger.actors.execution.executor.psutil.Process", refuse)
-    subject._report(7)
-    report = messages.ExecutorReport(token=7, pid=os.getpid(), memory={"daemon": 0})
-    assert subject.told == [("supervisor", report)]
+    report = messages.ExecutorReport(pid=os.getpid(), memory={"daemon": 0})
+    assert subject._report() == report
 
 
 def test_word_of_an_earlier_process_does_not_concern_the_next_one(

@@ -440,8 +440,8 @@ def test_an_archived_job_stays_so_after_a_crash(queue: Queue) -> None:
 def test_quarantined_files_are_named(queue: Queue) -> None:
     (queue.stage.places.queue / "job-7").write_bytes(b"torn")
     queue.restart()
-    queue.actor.notify(messages.ReportCounts(token=5))
-    report = queue.stage.take_one(messages.QueueReport)
+    asker = queue.actor.say(messages.ReadQueueState())
+    report = asker.answer_as(messages.QueueReport)
     [quarantined] = report.quarantined
     assert quarantined.startswith("job-7: not a job: ")
     assert report.counts["last_id"] == 7
@@ -452,8 +452,8 @@ def test_quarantined_files_are_named(queue: Queue) -> None:
 def test_jobs_are_counted(queue: Queue) -> None:
     queue.submitted(spec(), spec(), spec((-1, [])))
     queue.actor.ask(messages.CancelJob(id=1))
-    queue.actor.notify(messages.ReportCounts(token=5))
-    counts = queue.stage.take_one(messages.QueueReport).counts
+    asker = queue.actor.say(messages.ReadQueueState())
+    counts = asker.answer_as(messages.QueueReport).counts
     assert (counts["queued"], counts["waiting"], counts["canceled"]) == (1, 1, 1)
 
 

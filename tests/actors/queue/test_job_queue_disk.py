@@ -188,9 +188,8 @@ def test_the_queue_says_that_it_is_read_only(queue: Queue, monkeypatch: pytest.M
     with monkeypatch.context() as patch:
         refuse(patch, "fdatasync")
         queue.submit(spec())
-        queue.actor.notify(messages.ReportCounts(token=5))
-    report = queue.stage.take_one(messages.QueueReport, to="supervisor")
-    assert (report.token, report.is_read_only) == (5, True)
+        asker = queue.actor.say(messages.ReadQueueState())
+    assert asker.answer_as(messages.QueueReport).is_read_only
 
 
 def test_a_job_file_that_cannot_be_written_makes_the_queue_try_again(

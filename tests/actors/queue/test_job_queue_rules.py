@@ -185,9 +185,7 @@ def test_a_new_queue_lets_nobody_in_before_it_knows_the_rules(queue: Queue) -> N
 
 def test_the_last_id_is_told_with_the_question(queue: Queue) -> None:
     queue.submitted(spec(), spec())
-    queue.actor.notify(messages.ReportLastId(token=3))
-    told = queue.stage.take_one(messages.LastIdReported, to="config_store")
-    assert told == messages.LastIdReported(token=3, last_id=2)
+    assert queue.actor.say(messages.ReadLastId()).answer == messages.LastId(last_id=2)
 
 
 # Jobs to be judged.

@@ -227,8 +227,8 @@ class WindowClock:
         patch.setattr("ganger.actors.rules.filter_evaluator.time.time", lambda: self.now)
         later = stage.dispatcher.later
 
-        def note(seconds: float, actor: ComponentActor, message: messages.Message) -> Alarm:
-            self.alarms.append(later(seconds, actor, message))
+        def note(seconds: float, actor: ComponentActor, item: object) -> Alarm:
+            self.alarms.append(later(seconds, actor, item))
             return self.alarms[-1]
 
         patch.setattr(stage.dispatcher, "later", note)

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 from ganger.actors.queue.job_queue import JobQueue
-from ganger.actors.runtime import actor
 from ganger.actors.runtime.actor import ComponentActor
 from ganger.actors.runtime.component import Component
 from ganger.actors.runtime.directory import Directory
 from ganger.actors.runtime.dispatcher import Alarm, Dispatcher
 from ganger.actors.runtime.host import Host
-from ganger.actors.runtime.mailbox import Mailbox
+from ganger.actors.runtime.mailbox import QUIET, TURN_ENDED, Mailbox, Replaced
+from ganger.actors.runtime.runtime import ReplyTo
 from ganger.actors.scheduling.scheduler import Scheduler
 from ganger.actors.supervision import logs
 from ganger.storage import lock_files, settings
@@ -89,9 +89,10 @@ class StageDispatcher(Dispatcher):
     def has_news(self, _actor: ComponentActor) -> bool:
         return self.has_work
 
-    def later(self, seconds: float, actor: ComponentActor, message: Message) -> Alarm:
-        Timer(seconds, lambda: self.stage.tell(actor.name, Envelope(message)))
-        return Alarm(seconds, actor, message)
+    def later(self, seconds: float, actor: ComponentActor, item: object) -> Alarm:
+        if isinstance(item, Envelope):
+            Timer(seconds, lambda: self.stage.tell(actor.name, item))
+        return Alarm(seconds, actor, item)
 
     def aside(self, _name: str, work: Callable[[], None]) -> None:
         Timer(0.0, work)
@@ -103,6 +104,7 @@ class Stage(Directory):
     def __init__(self, root: Path) -> None:
         super().__init__()
         self.told: list[tuple[str, Message]] = []
+        self.requests: list[Envelope] = []
         self.places = Places(root / "data", root / "run")
         for directory in (self.places.queue, self.places.lock_files):
             directory.mkdir(parents=True, exist_ok=True)
@@ -118,6 +120,15 @@ class Stage(Directory):
 
     def tell(self, name: str, envelope: Envelope) -> None:
         self.told.append((name, envelope.message))
+        if isinstance(envelope.reply_to, ReplyTo):
+            self.requests.append(envelope)
+
+    def take_requests(self, kind: type[MessageT]) -> list[Envelope]:
+        """The requests of this kind that components sent since the last time, in order."""
+        self.take(kind)
+        found = [one for one in self.requests if isinstance(one.message, kind)]
+        self.requests = [one for one in self.requests if one not in found]
+        return found
 
     def make(
         self, component: type[ComponentT], *arguments: Any, incarnation: int = 1
@@ -182,11 +193,11 @@ class Staged(Generic[ComponentT]):
             self.handle(Envelope(message))
 
     def end_turn(self) -> None:
-        self.handle(actor.TURN_ENDED)
+        self.handle(TURN_ENDED)
 
     def be_quiet(self) -> None:
         """Nothing comes for as long as the actor's patience."""
-        self.handle(actor.QUIET)
+        self.handle(QUIET)
         self.end_turn()
 
     def ask(self, message: Message) -> Asker:
@@ -194,6 +205,17 @@ class Staged(Generic[ComponentT]):
         asker = self.say(message)
         self.end_turn()
         return asker
+
+    def handle_mail(self) -> None:
+        """Let it handle what lies in its mailbox: replies to its requests."""
+        for item in self.actor.mailbox.drain():
+            self.actor.handle_item(item)
+
+    def hear_of_restart(self, component: str) -> None:
+        """Another component was replaced."""
+        self.actor.put(Replaced(component))
+        self.handle_mail()
+        self.notify(messages.ComponentReplaced(component=component))
 
     def handle(self, message: object) -> None:
         self.actor.handle(message)

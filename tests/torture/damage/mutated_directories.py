@@ -195,8 +195,7 @@ class Opened:
 
     def report(self) -> messages.QueueReport:
         """What `ganger status` shows."""
-        self.actor.ask(messages.ReportCounts(token=1))
-        return self.stage.take_one(messages.QueueReport, to="supervisor")
+        return self.actor.ask(messages.ReadQueueState()).answer_as(messages.QueueReport)
 
     def close(self) -> None:
         """Stop it in order."""

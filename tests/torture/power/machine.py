@@ -63,6 +63,7 @@ class _Told(Stage):
     def __init__(self, machine: Machine, root: Path) -> None:
         Directory.__init__(self)
         self.told = []
+        self.requests = []
         self.places = Places(root / "disk", root / "run")
         self.log_stream = io.StringIO()
         self._machine = machine
@@ -109,9 +110,10 @@ class _MachineDispatcher(StageDispatcher):
         super().__init__(stage)
         self._started = started
 
-    def later(self, seconds: float, actor: ComponentActor, message: Message) -> Alarm:
-        self._started.append(lambda: self.stage.tell(actor.name, Envelope(message)))
-        return Alarm(seconds, actor, message)
+    def later(self, seconds: float, actor: ComponentActor, item: object) -> Alarm:
+        if isinstance(item, Envelope):
+            self._started.append(lambda: self.stage.tell(actor.name, item))
+        return Alarm(seconds, actor, item)
 
     def aside(self, _name: str, work: Callable[[], None]) -> None:
         self._started.append(work)

@@ -17,19 +17,19 @@ import pykka
 from tests.torture.simulation.core import Core, Killed, Program, Task, VirtualTimer
 
 from ganger.actors.queue.job_queue import JobQueue
-from ganger.actors.runtime.actor import (
+from ganger.actors.runtime.actor import ComponentActor, InjectedCrashError
+from ganger.actors.runtime.directory import Directory
+from ganger.actors.runtime.dispatcher import Alarm, Dispatcher
+from ganger.actors.runtime.host import Host
+from ganger.actors.runtime.mailbox import (
     QUIET,
     TURN_ENDED,
-    ComponentActor,
-    InjectedCrashError,
+    InboxItem,
+    Mailbox,
     Quiet,
     Readable,
     TurnEnded,
 )
-from ganger.actors.runtime.directory import Directory
-from ganger.actors.runtime.dispatcher import Alarm, Dispatcher
-from ganger.actors.runtime.host import Host
-from ganger.actors.runtime.mailbox import InboxItem, Mailbox
 from ganger.actors.supervision import logs
 from ganger.actors.supervision.placement import SUPERVISION
 from ganger.actors.supervision.supervisor import Ending, Supervisor
@@ -37,7 +37,7 @@ from ganger.cli import daemon as daemon_command
 from ganger.storage import lock_files, settings
 from ganger.storage.settings import Places
 from ganger.transport.envelopes import Envelope
-from ganger.transport.messages import ComponentHung, CrashComponent, Message, StopRequested
+from ganger.transport.messages import ComponentHung, CrashComponent, StopRequested
 
 ELSEWHERE = {"lock_manager", "config_store"}
 """Components that may live in a process of their own one day."""
@@ -384,12 +384,12 @@ class WorldDispatcher(Dispatcher):
     def has_news(self, actor: ComponentActor) -> bool:
         return not actor.mailbox.empty()
 
-    def later(self, seconds: float, actor: ComponentActor, message: Message) -> Alarm:
-        alarm = Alarm(seconds, actor, message)
+    def later(self, seconds: float, actor: ComponentActor, item: object) -> Alarm:
+        alarm = Alarm(seconds, actor, item)
 
         def ring() -> None:
-            if not alarm.is_canceled:
-                actor.tell(Envelope(message))
+            if not alarm.is_canceled and not actor.is_over:
+                actor.put(alarm.item)
 
         VirtualTimer(seconds, ring).start()
         return alarm
