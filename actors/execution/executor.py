@@ -69,8 +69,8 @@ class Child:
         self.pid = 0
         self.pidfd = -1
         self.lock_file = ""
-        self.seen_mark: ProcessIdentity | None = None
-        """The mark of the process, if the name of its lock file has none."""
+        self.seen_identity: ProcessIdentity | None = None
+        """The identity of the process, if the name of its lock file has none."""
         self.was_watched = self.is_adopted = False
         self.has_left = False
         self.has_locks = self.has_group = True
@@ -78,9 +78,9 @@ class Child:
         self.exit_code: int | None = None
 
     @property
-    def mark(self) -> ProcessIdentity | None:
+    def identity(self) -> ProcessIdentity | None:
         """Which process it is; None if nobody can tell."""
-        return lock_files.identity_of(self.lock_file) or self.seen_mark
+        return lock_files.identity_of(self.lock_file) or self.seen_identity
 
     @property
     def address(self) -> ReplyAddress | None:
@@ -303,7 +303,7 @@ class Executor(Component):
         child.was_watched = True
         if child.lock_file and lock_files.identity_of(child.lock_file) is None:
             # The pidfd holds the number fast: what it names now is the process.
-            child.seen_mark = process_identity.of(child.pid)
+            child.seen_identity = process_identity.of(child.pid)
         self._by_descriptor[pidfd] = child
         self.runtime.watch(pidfd)
 
@@ -509,8 +509,8 @@ class Executor(Component):
             self._watch_later(child, str(error))
             return
         del self._children[child.job_id]
-        if child.has_group and child.mark is not None:
-            control_groups.remove(child.mark)
+        if child.has_group and child.identity is not None:
+            control_groups.remove(child.identity)
         # Whoever lives has been found by now (`_watch_holder`).
         lock_files.remove_known_dead(child.lock_file)
         self._remove_strays(child)
@@ -543,13 +543,13 @@ class Executor(Component):
 
     def _end_left_over(self, child: Child) -> None:
         """End what a process that died left running, before its locks are free."""
-        if child.mark is None:
+        if child.identity is None:
             self.log.warning("nobody knows what it left running", job=child.job_id)
             return
         for left in sessions.end_left_over(
-            child.mark, was_seen_ending=child.was_watched, is_own=not child.is_adopted
+            child.identity, was_seen_ending=child.was_watched, is_own=not child.is_adopted
         ):
-            self.log.warning("ended a left-over process", pid=left, job_pid=child.mark.pid)
+            self.log.warning("ended a left-over process", pid=left, job_pid=child.identity.pid)
 
     def _report(self) -> messages.ExecutorReport:
         pids = {"daemon": os.getpid()}

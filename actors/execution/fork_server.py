@@ -195,7 +195,7 @@ class ForkServer:
 
     def _serve_request(self, end: socket.socket, number: int) -> None:
         """In a spare child: wait for a job, then live its life. Returns when there is none."""
-        mark = process_identity.own()
+        identity = process_identity.own()
         received = fork_protocol.receive_request(end)
         while received is not None and received[0] == fork_protocol.WARM_UP:
             # A disk that is full, say, must not cost the spare its life.
@@ -207,7 +207,7 @@ class ForkServer:
             job_id, descriptor = received
             channel = channels.Channel(socket.socket(*channels.KIND, fileno=descriptor))
             spare = lock_files.spare_path(self._lock_files, self._pid, number)
-            job.run_process(job_id, Link(channel), self._lock_files, spare=spare, mark=mark)
+            job.run_process(job_id, Link(channel), self._lock_files, spare=spare, identity=identity)
 
     def _status_of(self, pid: int) -> int:
         """How a child has ended, which may not have been noticed here yet."""

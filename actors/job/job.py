@@ -66,13 +66,13 @@ def run_process(
     lock_directory: str,
     *,
     spare: str,
-    mark: process_identity.ProcessIdentity | None = None,
+    identity: process_identity.ProcessIdentity | None = None,
 ) -> None:
     """The life of a job process: prove to be alive, wait for the hand-over, run the job.
 
-    ``spare`` is where a lock file that is not used may lie, ``mark`` this process's own.
+    ``spare`` is where a lock file that is not used may lie, ``identity`` this process's own.
     """
-    stem = lock_files.job_stem(job_id, time.time(), mark or process_identity.own())
+    stem = lock_files.job_stem(job_id, time.time(), identity or process_identity.own())
     lock_file = lock_files.create(lock_directory, stem, spare=spare)
     pid = os.getpid()
     try:
@@ -260,12 +260,12 @@ class JobActor:
 
     def _choose_group(self, *, is_own: bool) -> None:
         """What is started from now on is found by the daemon if this process is killed, or not."""
-        mark = lock_files.identity_of(self._owner.lock_file)
+        identity = lock_files.identity_of(self._owner.lock_file)
         if not is_own:
             control_groups.leave()
-        elif mark is not None:
+        elif identity is not None:
             self._has_group = True
-            control_groups.enter(mark)
+            control_groups.enter(identity)
 
     def _prepare(self, op: jobs.OpcodeEntry) -> opcodes.Opcode:
         """Everything that must be true before the operation may start."""

@@ -158,11 +158,11 @@ class LockManager(Component):
     def _end_dead_owners(self) -> None:
         for lock_file in dict.fromkeys(owner.lock_file for owner in self._state.owners()):
             if lock_files.is_dead(lock_file):
-                mark = lock_files.identity_of(lock_file)
+                identity = lock_files.identity_of(lock_file)
                 try:
                     # What it left running must not meet those who get the locks.
-                    if mark is not None:
-                        sessions.end_left_over(mark)
+                    if identity is not None:
+                        sessions.end_left_over(identity)
                 except OSError as error:
                     self.log.error("a dead owner keeps its locks for now", error=str(error))
                     self.runtime.later(settings.DISK_RETRY_SECONDS, messages.RecheckOwners())

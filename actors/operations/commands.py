@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...storage import process_identity
 from ...storage.opcodes import KilledError, OperationError
-from ..processes.sessions import MARK_VARIABLE
+from ..processes.sessions import IDENTITY_VARIABLE
 from .command_output import Output, OutputLog
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ def _environment(opcode: OpExec, context: OperationContext) -> dict[str, str]:
         **inherited,
         "GANGER_JOB_ID": str(context.job_id),
         "GANGER_OPCODE_INDEX": str(context.op_index),
-        **({} if opcode.leave_running else {MARK_VARIABLE: str(process_identity.own())}),
+        **({} if opcode.leave_running else {IDENTITY_VARIABLE: str(process_identity.own())}),
         **opcode.env,
     }
 

@@ -3,7 +3,7 @@
 How it works. Before its first command the process of a job makes a group within the one that it is
 in, and moves there; whatever it starts belongs to the group, whatever becomes of its session, its
 environment and its parents. If the job's process is killed, the daemon finds the group by the
-process's mark and ends all that is in it. Both versions of control groups will do; of the first,
+process's identity and ends all processes in it. Both versions of control groups work; of the first,
 one of the hierarchies that change nothing by themselves.
 
 Where no group can be made (in most containers, and for users without a delegated one),
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ...storage.process_identity import ProcessIdentity
 
 PREFIX = "ganger-job-"
-"""How the names of groups begin; the mark of the job's process follows."""
+"""How the names of groups begin; the identity of the job's process follows."""
 
 LOOK_SECONDS = 0.01
 """How often to look whether the killed processes of a group have ended."""
@@ -60,13 +60,13 @@ def places() -> tuple[str, ...]:
     return tuple(found)
 
 
-def enter(mark: ProcessIdentity) -> bool:
+def enter(identity: ProcessIdentity) -> bool:
     """Move this process into a group of its own; whether it is in one now."""
     global _entered  # noqa: PLW0603 - as it is in the kernel: one for the process
     if _entered is not None:
         return True
     for place in places():
-        path = f"{place}/{PREFIX}{mark}"
+        path = f"{place}/{PREFIX}{identity}"
         with contextlib.suppress(OSError):
             os.mkdir(path)  # noqa: PTH102 - pathlib is slow to import
             try:
@@ -88,11 +88,11 @@ def leave() -> None:
             _entered = None
 
 
-def remove(mark: ProcessIdentity) -> None:
+def remove(identity: ProcessIdentity) -> None:
     """Remove the group of a process that has ended in order, if there is one and it is empty."""
     for place in places():
         with contextlib.suppress(OSError):
-            os.rmdir(f"{place}/{PREFIX}{mark}")  # noqa: PTH106 - once for each job
+            os.rmdir(f"{place}/{PREFIX}{identity}")  # noqa: PTH106 - once for each job
 
 
 def remove_empty() -> None:
@@ -105,14 +105,14 @@ def remove_empty() -> None:
                         os.rmdir(f"{place}/{name}")  # noqa: PTH106 - likewise
 
 
-def end(mark: ProcessIdentity, deadline: float, *, is_near: bool = False) -> list[int]:
+def end(identity: ProcessIdentity, deadline: float, *, is_near: bool = False) -> list[int]:
     """Kill what is left in the group of a dead process until it is empty, or ``deadline``.
 
     Those that were found. ``is_near``: it can only be where this process makes groups. Raises
     `OSError` if that is refused.
     """
     found: list[int] = []
-    for group in _groups(f"{PREFIX}{mark}", is_near=is_near):
+    for group in _groups(f"{PREFIX}{identity}", is_near=is_near):
         while members := _members(group):
             found += [pid for pid in members if pid not in found]
             _kill(group, members)
@@ -151,15 +151,16 @@ def _kill(group: str, members: list[int]) -> None:
     with contextlib.suppress(FileNotFoundError):
         _write(f"{group}/cgroup.kill", b"1")
         return
-    # The first version: one by one. A number may be another's by then, so it is looked at again.
+    # The first version: one by one. Another process may have got the pid, so check it again.
     import signal  # noqa: PLC0415 - rarely needed
 
     for pid in members:
-        mark = process_identity.of(pid)
+        identity = process_identity.of(pid)
         with contextlib.suppress(ProcessLookupError):
             pidfd = os.pidfd_open(pid)
             try:
-                if mark is not None and pid in _members(group) and process_identity.lives(mark):
+                is_alive = identity is not None and process_identity.lives(identity)
+                if is_alive and pid in _members(group):
                     signal.pidfd_send_signal(pidfd, signal.SIGKILL)
             finally:
                 os.close(pidfd)

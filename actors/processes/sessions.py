@@ -1,15 +1,14 @@
-"""Ends what the dead process of a job has left running, and nobody else.
+"""Ends the processes that a dead job's process has left running, and no others.
 
-A job's process is the leader of a session of its own, which everything that its command starts
-belongs to unless that makes one of its own; and what a command starts has the mark of the job's
-process in its environment, unless it is taken out. Either leads to what was left.
+A job's process leads its own session. Every process that its command starts belongs to that
+session, unless it makes another, and has the identity of the job's process in its environment,
+unless the command removes it. Either leads to the processes that are left.
 
-A stored number is never believed alone. The mark says which process was meant, and in which boot.
-A session keeps its leader's number from being given to others, but when the session is over, too,
-the number may be that of a stranger's session. So a session counts as the job's if the daemon saw
-its leader end, or if one of its processes can only be the job's: one with the mark in its
-environment, or a copy of the leader that runs no other program.
-All must have ended before the job's locks are free.
+A stored pid alone proves nothing: the identity says which process it was, and in which boot. While
+a session lives, the kernel does not reuse its leader's pid; afterwards the pid may be that of a
+foreign session. So a session counts as the job's if the daemon saw its leader end, or if one of its
+processes can only be the job's: one with the identity in its environment, or a copy of the leader
+that runs no other program. All must have ended before the job's locks are free.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ END_SECONDS = 1.0
 """How long processes may take to end: the kernel does it at once, unless one of them waits in
 the kernel for a device."""
 
-MARK_VARIABLE = "GANGER_JOB_PROCESS"
-"""In the environment of what a job starts: the mark of the job's process."""
+IDENTITY_VARIABLE = "GANGER_JOB_PROCESS"
+"""In the environment of what a job starts: the identity of the job's process."""
 
 _TEMPLATES = (b"\0ganger.actors.execution.template\0", b"\0ganger.actors.template\0")
 """In the command line of a fork server and its children: of this version, and of earlier ones."""
@@ -59,49 +58,51 @@ def end_left_over(
         found = _left_over(leader, is_session_known=was_seen_ending)
         if not found:
             break
-        # Once a session is known it stays known: what is left of it may prove nothing alone.
-        was_seen_ending = was_seen_ending or any(_session(mark.pid) == leader.pid for mark in found)
-        killed += [mark.pid for mark in found]
+        # A session that was recognized stays so: the remaining processes alone may prove nothing.
+        was_seen_ending = was_seen_ending or any(
+            _session(identity.pid) == leader.pid for identity in found
+        )
+        killed += [identity.pid for identity in found]
         kill_all(found, deadline)
     return killed
 
 
 def _left_over(leader: ProcessIdentity, *, is_session_known: bool) -> list[ProcessIdentity]:
-    marked, members = [], []
-    proof = f"{MARK_VARIABLE}={leader}".encode()
+    tagged, members = [], []
+    proof = f"{IDENTITY_VARIABLE}={leader}".encode()
     for pid in _pids():
-        mark = process_identity.of(pid)
-        # One that is older than the leader, or is the number's next owner, is none of its own.
-        if mark is None or mark.start < leader.start or mark.pid == leader.pid:
+        identity = process_identity.of(pid)
+        # A process older than the leader, or with its pid, is not the job's.
+        if identity is None or identity.start < leader.start or identity.pid == leader.pid:
             continue
-        is_marked = proof in _read(pid, "environ").split(b"\0")
+        is_tagged = proof in _read(pid, "environ").split(b"\0")
         if _session(pid) == leader.pid:
-            members.append(mark)
-            is_session_known |= is_marked or _is_forked(pid)
-        elif is_marked:
-            marked.append(mark)
+            members.append(identity)
+            is_session_known |= is_tagged or _is_forked(pid)
+        elif is_tagged:
+            tagged.append(identity)
     if process_identity.of(leader.pid) is not None:
-        # The number has another owner: the session of the old one is over.
-        return marked
-    return [*marked, *members] if is_session_known else marked
+        # Another process has the pid: the old session is over.
+        return tagged
+    return [*tagged, *members] if is_session_known else tagged
 
 
-def kill_all(marks: Iterable[ProcessIdentity], deadline: float) -> None:
+def kill_all(identities: Iterable[ProcessIdentity], deadline: float) -> None:
     """Kill these processes, and wait for their ends until ``deadline``.
 
-    Raises `OSError` if that is refused: for want of descriptors, or to a user who is not root.
+    Raises `OSError` if the kernel refuses: for want of descriptors, or of rights.
     """
     with contextlib.ExitStack() as stack:
         poll = select.poll()
         waited_for = 0
-        for mark in marks:
+        for identity in identities:
             try:
-                pidfd = os.pidfd_open(mark.pid)
+                pidfd = os.pidfd_open(identity.pid)
             except ProcessLookupError:
                 continue
             stack.callback(os.close, pidfd)
-            # Looked at again: the number may have become another's before it was held.
-            if process_identity.lives(mark):
+            # Check again: another process may have got the pid before `pidfd_open`.
+            if process_identity.lives(identity):
                 with contextlib.suppress(ProcessLookupError):
                     signal.pidfd_send_signal(pidfd, signal.SIGKILL)
                     poll.register(pidfd, select.POLLIN)

@@ -16,13 +16,13 @@ START = """
 import subprocess, sys
 from ganger.actors.processes import control_groups
 from ganger.storage import process_identity
-mark = process_identity.own()
+identity = process_identity.own()
 control_groups.places = lambda: (sys.argv[1],)
-assert control_groups.enter(mark)
+assert control_groups.enter(identity)
 child = subprocess.Popen(
     ["/bin/sleep", "600"], env={}, start_new_session=True, stdout=subprocess.DEVNULL
 )
-print(mark, child.pid, flush=True)
+print(identity, child.pid, flush=True)
 sys.stdin.readline()
 """
 
@@ -56,15 +56,15 @@ def test_what_a_killed_process_left_in_its_group_is_ended(
     )
     assert process.stdout is not None
     text, child = process.stdout.readline().split()
-    mark = process_identity.parse(text)
-    assert mark is not None
+    identity = process_identity.parse(text)
+    assert identity is not None
     process.kill()
     process.communicate()
     assert process_identity.of(int(child)) is not None
-    assert control_groups.end(mark, time.monotonic() + 10) == [int(child)]
+    assert control_groups.end(identity, time.monotonic() + 10) == [int(child)]
     assert process_identity.of(int(child)) is None
-    assert not os.path.exists(f"{place}/{control_groups.PREFIX}{mark}")
-    assert control_groups.end(mark, time.monotonic() + 10) == []
+    assert not os.path.exists(f"{place}/{control_groups.PREFIX}{identity}")
+    assert control_groups.end(identity, time.monotonic() + 10) == []
 
 
 def test_without_a_place_that_may_be_written_there_is_no_group(

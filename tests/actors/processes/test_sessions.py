@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 LEAD = """
 import os, subprocess, sys
 from ganger.storage import process_identity
-mark = process_identity.own()
+identity = process_identity.own()
 how, *words = sys.argv[1].split()
-env = {"GANGER_JOB_PROCESS": str(mark)} if "marked" in words else {}
+env = {"GANGER_JOB_PROCESS": str(identity)} if "marked" in words else {}
 kind = {"group": {"process_group": 0}, "session": {"start_new_session": True}}[how]
 child = subprocess.Popen(["/bin/sleep", "600"], env=env, stdout=subprocess.DEVNULL, **kind)
-print(mark, child.pid, flush=True)
+print(identity, child.pid, flush=True)
 sys.stdin.read()
 """
 
@@ -43,10 +43,10 @@ class Leader:
             start_new_session=True,
         )
         assert self._process.stdout is not None
-        mark, member = self._process.stdout.readline().split()
-        found = process_identity.parse(mark)
+        identity, member = self._process.stdout.readline().split()
+        found = process_identity.parse(identity)
         assert found is not None
-        self.mark, self.member = found, int(member)
+        self.identity, self.member = found, int(member)
         self._member = os.pidfd_open(self.member)
 
     def die(self) -> None:
@@ -74,23 +74,23 @@ def leader(request: pytest.FixtureRequest) -> Iterator[Leader]:
 @pytest.mark.parametrize("leader", ["group marked", "session marked"], indirect=True)
 def test_what_has_the_mark_of_a_dead_leader_is_ended(leader: Leader) -> None:
     leader.die()
-    assert sessions.end_left_over(leader.mark) == [leader.member]
+    assert sessions.end_left_over(leader.identity) == [leader.member]
     # Ended, and not only asked to.
     assert not leader.has_member
-    assert sessions.end_left_over(leader.mark) == []
+    assert sessions.end_left_over(leader.identity) == []
 
 
 @pytest.mark.parametrize("leader", ["group"], indirect=True)
 def test_a_session_whose_leader_was_seen_ending_is_ended_without_any_mark(leader: Leader) -> None:
     leader.die()
-    assert sessions.end_left_over(leader.mark, was_seen_ending=True) == [leader.member]
+    assert sessions.end_left_over(leader.identity, was_seen_ending=True) == [leader.member]
     assert not leader.has_member
 
 
 @pytest.mark.parametrize("leader", ["group"], indirect=True)
 def test_a_session_of_which_nothing_is_known_is_a_strangers(leader: Leader) -> None:
     leader.die()
-    assert sessions.end_left_over(leader.mark) == []
+    assert sessions.end_left_over(leader.identity) == []
     assert leader.has_member
 
 
@@ -98,26 +98,30 @@ def test_a_session_of_which_nothing_is_known_is_a_strangers(leader: Leader) -> N
 @pytest.mark.parametrize("other", ["start", "boot"])
 def test_a_number_that_was_anothers_before_touches_nobody(leader: Leader, other: str) -> None:
     leader.die()
-    mark = leader.mark
-    mark = mark._replace(start=mark.start - 1) if other == "start" else mark._replace(boot="0ther")
-    assert sessions.end_left_over(mark) == []
+    identity = leader.identity
+    identity = (
+        identity._replace(start=identity.start - 1)
+        if other == "start"
+        else identity._replace(boot="0ther")
+    )
+    assert sessions.end_left_over(identity) == []
     assert leader.has_member
 
 
 @pytest.mark.parametrize("leader", ["group"], indirect=True)
 def test_a_session_that_began_before_the_process_did_is_a_strangers(leader: Leader) -> None:
     leader.die()
-    later = leader.mark._replace(start=leader.mark.start + 1_000_000)
+    later = leader.identity._replace(start=leader.identity.start + 1_000_000)
     assert sessions.end_left_over(later, was_seen_ending=True) == []
     assert leader.has_member
 
 
 def test_while_the_leader_lives_nobody_is_touched(leader: Leader) -> None:
-    assert sessions.end_left_over(leader.mark, was_seen_ending=True) == []
+    assert sessions.end_left_over(leader.identity, was_seen_ending=True) == []
     assert leader.has_member
 
 
 def test_the_next_owner_of_the_number_is_not_touched(leader: Leader) -> None:
-    earlier = leader.mark._replace(start=leader.mark.start - 1)
+    earlier = leader.identity._replace(start=leader.identity.start - 1)
     assert sessions.end_left_over(earlier, was_seen_ending=True) == []
     assert leader.has_member
