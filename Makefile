@@ -98,13 +98,19 @@ check-client: $(INSTALLED_DEV) ## check that client.py is made (repair: .venv/bi
 	@echo "== client made from async_client"
 	@$(BIN)/python docs/make_client.py --check
 
+# The tests wait much, so there is work for more processes than processors. They start hundreds of
+# commands and daemons, each of which would compile the package anew without its cache.
+unexport PYTHONDONTWRITEBYTECODE
+TEST_PROCESSES ?= 3
+PYTEST = $(BIN)/pytest -rs -n $(TEST_PROCESSES) --dist loadgroup
+
 test: $(INSTALLED_DEV) ## run the tests; what was skipped is named at the end, with its reason
 	$(call install_system_packages,$(SYSTEM_PACKAGES))
-	@$(BIN)/pytest -rs
+	@$(PYTEST)
 
 coverage: $(INSTALLED_DEV) ## run the tests and list the lines that none of them reached
 	$(call install_system_packages,$(SYSTEM_PACKAGES))
-	@$(BIN)/pytest -rs --cov --cov-report=term-missing:skip-covered
+	@$(PYTEST) --cov --cov-report=term-missing:skip-covered
 
 demo: $(INSTALLED) ## start a daemon, run a few jobs, show what happens
 	@$(BIN)/python docs/examples/demo.py

@@ -1,4 +1,4 @@
-"""What all tests share: how hypothesis runs, and that played jobs leave the tests alone.
+"""What all tests share: how hypothesis runs, their order, and that played jobs leave them alone.
 
 It draws the same examples in each run; ``GANGER_SEED=random`` lets it draw others.
 """
@@ -17,6 +17,23 @@ from tests.seeds import explores
 settings.register_profile("ganger", deadline=None, print_blob=True, derandomize=True)
 settings.register_profile("explore", deadline=None, print_blob=True)
 settings.load_profile("explore" if explores() else "ganger")
+
+LONGEST_FIRST = (
+    "torture/test_share", "system/test_demo", "scenarios", "properties", "torture", "faults",
+    "system",
+)  # fmt: skip
+"""Parts of names of files: what takes long begins first where several processes share the tests."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put the tests that take long before the others."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: _rank(item.nodeid))
+
+
+def _rank(name: str) -> int:
+    ranks = (rank for rank, part in enumerate(LONGEST_FIRST) if f"tests/{part}" in name)
+    return next(ranks, len(LONGEST_FIRST))
 
 
 @pytest.fixture(autouse=True, scope="session")

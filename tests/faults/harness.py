@@ -125,9 +125,11 @@ class Daemon:
         return psutil.Process(self.pid()).children()
 
 
-def until(client: Client, ids: Iterable[int], *statuses: JobStatus, seconds: float = 30.0) -> None:
+def until(
+    client: Client, ids: int | Iterable[int], *statuses: JobStatus, seconds: float = 30.0
+) -> None:
     """Wait until each of these jobs has been in one of these states; fail if one ends without."""
-    missing = set(ids)
+    missing = {ids} if isinstance(ids, int) else set(ids)
     for part in client.watch(*missing, log=False, timeout=seconds):
         if isinstance(part, StatusChange) and part.status in statuses:
             missing.discard(part.job_id)

@@ -10,8 +10,8 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.faults.harness import GANGER, Daemon, wait_for_end
-from tests.faults.test_death_of_a_job import lock_job, start_gated, until
+from tests.faults.harness import GANGER, Daemon, until, wait_for_end
+from tests.faults.test_death_of_a_job import lock_job, start_gated
 
 from ganger import JobStatus
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 from tests.actors.processes.test_control_groups import WRITABLE
-from tests.faults.harness import Daemon, wait_for_end
+from tests.faults.harness import Daemon, until, wait_for_end
 
 from ganger import Client, JobStatus
 from ganger.storage.job_views import LogLine, StatusChange
@@ -45,13 +45,6 @@ def start_gated(daemon: Daemon, client: Client, lock: str = "n1") -> tuple[int, 
         if isinstance(part, LogLine):
             return job_id, fifo
     raise AssertionError("the command did not start")
-
-
-def until(client: Client, job_id: int, status: JobStatus) -> None:
-    for change in client.watch(job_id, log=False, timeout=30):
-        if isinstance(change, StatusChange) and change.status is status:
-            return
-    raise AssertionError(f"job {job_id} ended without being {status}")
 
 
 def lock_job(client: Client, lock: str = "n1") -> int:

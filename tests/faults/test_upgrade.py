@@ -11,10 +11,9 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.faults.harness import Daemon, wait_for_end
+from tests.faults.harness import Daemon, until, wait_for_end
 
 from ganger import Client, JobStatus
-from ganger.storage.job_views import StatusChange
 from ganger.storage.version import version
 
 if TYPE_CHECKING:
@@ -61,13 +60,6 @@ class WorkAcrossVersions:
             path.name.removeprefix("ran-"): len(path.read_text().splitlines())
             for path in sorted(self._folder.glob("ran-*"))
         }
-
-
-def until(client: Client, job_id: int, status: JobStatus) -> None:
-    for change in client.watch(job_id, log=False, timeout=30):
-        if isinstance(change, StatusChange) and change.status is status:
-            return
-    raise AssertionError(f"job {job_id} ended without being {status}")
 
 
 def exclusive(lock: str) -> dict[str, Any]:

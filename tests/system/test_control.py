@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.faults.harness import GANGER, Daemon
+from tests.faults.harness import GANGER, Daemon, until
 from tests.system.gates import Gate
 
 from ganger import JobStatus
@@ -36,13 +36,6 @@ def notes(folder: Path) -> list[str]:
     return path.read_text().split() if path.exists() else []
 
 
-def await_status(client: Client, job_id: int, *statuses: JobStatus) -> None:
-    for part in client.watch(job_id, log=False, timeout=30):
-        if isinstance(part, StatusChange) and part.status in statuses:
-            return
-    raise AssertionError(f"job {job_id} never was {statuses}")
-
-
 def statuses_of(client: Client, job_id: int) -> list[JobStatus]:
     return [op.status for op in client.job(job_id).ops or ()]
 
@@ -57,10 +50,10 @@ def test_a_paused_job_gives_up_everything_before_its_next_opcode_and_goes_on_the
             note(tmp_path, "three"),
         ]
     )
-    await_status(client, job_id, RUNNING)
+    until(client, job_id, RUNNING)
     rule = client.add_filter(action="PAUSE", reason="switch replacement")
     gate.let_through()
-    await_status(client, job_id, QUEUED)
+    until(client, job_id, QUEUED)
     paused = client.job(job_id)
     assert statuses_of(client, job_id) == [SUCCESS, QUEUED, QUEUED]
     assert paused.process_id is None
@@ -84,7 +77,7 @@ def test_a_paused_job_leaves_its_run_slot_to_others(
 ) -> None:
     client.limits(running=1)
     job_id = client.submit([gate.job(), note(tmp_path, "later")])
-    await_status(client, job_id, RUNNING)
+    until(client, job_id, RUNNING)
     client.add_filter(action="PAUSE", predicates=[["jobid", ["=", "id", job_id]]])
     other = client.submit(note(tmp_path, "other"))
     gate.let_through()
@@ -98,11 +91,11 @@ def test_a_job_that_waits_for_a_lock_when_it_is_paused_goes_back_to_the_queue(
 ) -> None:
     client.limits(running=2)
     holder = client.submit(gate.job(locks=NODE))
-    await_status(client, holder, RUNNING)
+    until(client, holder, RUNNING)
     waiter = client.submit(note(tmp_path, "waiter", locks=NODE))
-    await_status(client, waiter, WAITING)
+    until(client, waiter, WAITING)
     rule = client.add_filter(action="PAUSE", predicates=[["jobid", ["=", "id", waiter]]])
-    await_status(client, waiter, QUEUED)
+    until(client, waiter, QUEUED)
     paused = client.job(waiter)
     assert (paused.process_id, paused.started) == (None, None)
     assert not any(lock.pending for lock in client.locks())
@@ -120,9 +113,9 @@ def test_a_job_that_waits_for_a_lock_when_it_is_rejected_is_canceled(
     client: Client, tmp_path: Path, gate: Gate
 ) -> None:
     holder = client.submit(gate.job(locks=NODE))
-    await_status(client, holder, RUNNING)
+    until(client, holder, RUNNING)
     waiter = client.submit(note(tmp_path, "waiter", locks=NODE))
-    await_status(client, waiter, WAITING)
+    until(client, waiter, WAITING)
     rule = client.add_filter(action="REJECT")
     assert client.wait(waiter, timeout=30)[0].status is CANCELED
     [op] = client.job(waiter).ops or []
@@ -137,10 +130,10 @@ def test_a_paused_job_can_be_canceled_and_keeps_what_it_has_done(
     client: Client, tmp_path: Path, gate: Gate
 ) -> None:
     job_id = client.submit([gate.job(), note(tmp_path, "never"), note(tmp_path, "never")])
-    await_status(client, job_id, RUNNING)
+    until(client, job_id, RUNNING)
     client.add_filter(action="PAUSE")
     gate.let_through()
-    await_status(client, job_id, QUEUED)
+    until(client, job_id, QUEUED)
     # Its process may still be about to leave; then it is not there to be asked.
     while not client.cancel(job_id).accepted:
         assert client.job(job_id).status is QUEUED
@@ -154,7 +147,7 @@ def test_a_rule_that_rejects_cancels_what_is_queued_and_leaves_what_runs(
 ) -> None:
     client.limits(running=1)
     running = client.submit(gate.job())
-    await_status(client, running, RUNNING)
+    until(client, running, RUNNING)
     queued = client.submit_many([[note(tmp_path, "never")]] * 3)
     held = client.submit(note(tmp_path, "never"), depends=[running])
     client.add_filter(action="REJECT", reason="site is closing", priority=4)
@@ -172,14 +165,14 @@ def test_a_dependency_of_a_later_opcode_holds_that_opcode_alone(
 ) -> None:
     client.limits(running=2)
     first = client.submit(gate.job())
-    await_status(client, first, RUNNING)
+    until(client, first, RUNNING)
     second = client.submit(
         [
             note(tmp_path, "begun", locks=NODE),
             note(tmp_path, "after", locks=NODE, depends=[[first, ["success"]]]),
         ]
     )
-    await_status(client, second, WAITING)
+    until(client, second, WAITING)
     assert statuses_of(client, second) == [SUCCESS, WAITING]
     assert client.job(second).process_id is None
     assert [(row.name, row.pending) for row in client.locks()] == [
@@ -197,11 +190,11 @@ def test_a_later_opcode_whose_dependency_failed_fails_and_the_earlier_ones_stay(
     client: Client, tmp_path: Path, gate: Gate
 ) -> None:
     first = client.submit([gate.job(), {"OP_ID": "OP_EXEC", "argv": ["false"]}])
-    await_status(client, first, RUNNING)
+    until(client, first, RUNNING)
     second = client.submit(
         [note(tmp_path, "begun"), note(tmp_path, "never", depends=[[first, ["success"]]])]
     )
-    await_status(client, second, WAITING)
+    until(client, second, WAITING)
     gate.let_through()
     [ended] = client.wait(second, timeout=30)
     assert ended.status is ERROR
@@ -213,7 +206,7 @@ def test_a_later_opcode_whose_dependency_failed_fails_and_the_earlier_ones_stay(
 
 def test_a_running_command_is_killed_on_request(client: Client, tmp_path: Path, gate: Gate) -> None:
     job_id = client.submit([gate.job(locks=NODE), note(tmp_path, "never")])
-    await_status(client, job_id, RUNNING)
+    until(client, job_id, RUNNING)
     assert not client.cancel(job_id).accepted
     outcome = client.cancel(job_id, kill=True)
     assert outcome.accepted
@@ -244,7 +237,7 @@ def test_a_job_that_does_not_react_at_all_is_killed_by_the_daemon(
     client: Client, gate: Gate
 ) -> None:
     job_id = client.submit(gate.job(locks=NODE))
-    await_status(client, job_id, RUNNING)
+    until(client, job_id, RUNNING)
     process_id = client.job(job_id).process_id
     assert process_id is not None
     os.kill(process_id, signal.SIGSTOP)
@@ -284,7 +277,7 @@ def test_a_job_is_tried_again_from_where_it_failed(client: Client, tmp_path: Pat
 
 def test_only_what_has_ended_is_tried_again(client: Client, gate: Gate) -> None:
     job_id = client.submit(gate.job())
-    await_status(client, job_id, RUNNING)
+    until(client, job_id, RUNNING)
     with pytest.raises(errors.JobStateError, match="only an ended job"):
         client.retry(job_id)
     with pytest.raises(errors.UnknownJobError):
@@ -320,7 +313,7 @@ def test_the_number_of_run_slots_is_kept(
     limits = client.limits()
     assert (limits.running_jobs_max, limits.tracked_jobs_max) == (1, 7)
     running = client.submit(gate.job())
-    await_status(client, running, RUNNING)
+    until(client, running, RUNNING)
     queued = client.submit(note(tmp_path, "queued"))
     why = client.explain(queued)
     assert why.text == f"job {queued} is queued: all 1 run slots are taken, by job {running}"
@@ -331,9 +324,9 @@ def test_the_number_of_run_slots_is_kept(
 
 def test_why_a_job_waits_for_a_lock(client: Client, tmp_path: Path, gate: Gate) -> None:
     holder = client.submit(gate.job(locks=NODE))
-    await_status(client, holder, RUNNING)
+    until(client, holder, RUNNING)
     waiter = client.submit(note(tmp_path, "one", locks=NODE))
-    await_status(client, waiter, WAITING)
+    until(client, waiter, WAITING)
     dependant = client.submit(note(tmp_path, "two"), depends=[waiter])
     why = client.explain(waiter)
     [obstacle] = why.obstacles
@@ -352,7 +345,7 @@ def test_why_a_job_waits_for_a_lock(client: Client, tmp_path: Path, gate: Gate) 
 def test_what_is_simulated_comes_true(client: Client, tmp_path: Path, gate: Gate) -> None:
     client.limits(running=1)
     running = client.submit(gate.job())
-    await_status(client, running, RUNNING)
+    until(client, running, RUNNING)
     one, two = client.submit_many([[note(tmp_path, "one")], [note(tmp_path, "two")]])
     assert client.simulate().start == []
     assert client.simulate(running=2).start == [one]
@@ -372,7 +365,7 @@ def test_what_is_simulated_comes_true(client: Client, tmp_path: Path, gate: Gate
 def test_a_command_that_waits_tells_what_for(daemon: Daemon, client: Client, gate: Gate) -> None:
     """And tells it to standard error: standard output is the command's."""
     holder = client.submit(gate.job(locks=NODE))
-    await_status(client, holder, RUNNING)
+    until(client, holder, RUNNING)
     follower = subprocess.Popen(
         [*GANGER, "--data", str(daemon.data), "exec", "--lock", "node/n1", "--", "echo", "mine"],
         stdout=subprocess.PIPE,
@@ -433,10 +426,10 @@ def test_a_job_that_waits_for_a_lock_keeps_its_new_priority_over_a_restart(
     daemon: Daemon, client: Client, tmp_path: Path, restart: str, gate: Gate
 ) -> None:
     holder = client.submit(gate.job(locks=NODE))
-    await_status(client, holder, RUNNING)
+    until(client, holder, RUNNING)
     first, second = (client.submit(note(tmp_path, word, locks=NODE)) for word in ("1", "2"))
     for job_id in (first, second):
-        await_status(client, job_id, WAITING)
+        until(client, job_id, WAITING)
     assert client.set_priority(first, 5).accepted
     match restart:
         case "down and up":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.actors.rules.test_filter_evaluator import OTHER, UUID, obey
 from tests.actors.runtime.stage import Asker, Stage, Staged
 
 from ganger.actors.rules.filter_evaluator import FilterEvaluator
@@ -13,8 +14,6 @@ from ganger.storage.rules import FilterRule, parse_rule
 from ganger.transport import messages
 from ganger.transport.messages import JobsArrived, JobToJudge, JobVerdict, PendingJob, RulesChanged
 
-UUID = "aaaaaaaa-0000-4000-8000-000000000000"
-OTHER = "bbbbbbbb-0000-4000-8000-000000000000"
 SEARCHES = 50
 TEXT = 100_000
 
@@ -32,14 +31,6 @@ def rule(uuid: str = UUID, **fields: Any) -> FilterRule:
 def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """A slice is enough for three searches of a large text, and for many small jobs."""
     monkeypatch.setattr(settings, "JUDGE_STEPS_AT_ONCE", 3 * TEXT)
-
-
-def obey(stage: Stage, *rules: FilterRule) -> tuple[Staged[FilterEvaluator], int]:
-    evaluator = stage.start(FilterEvaluator)
-    evaluator.notify(RulesChanged(rules=list(rules), serial=4))
-    chain = stage.take_one(messages.RuleChainChanged, to="scheduler").chain
-    stage.told.clear()
-    return evaluator, chain
 
 
 def job(job_id: int, op: dict[str, Any], priority: int = 0) -> JobToJudge:

@@ -119,6 +119,7 @@ class _Run:
         self._clock = MachineClock()
         self._actions_after = ACTIONS_AFTER_RECOVERY
         self._entries: list[Entry] = []
+        self._judged: set[object] | None = None
         self.second_losses = 0
 
     @property
@@ -157,8 +158,12 @@ class _Run:
         self._lose_at(moments)
 
     def lose_power_everywhere(self, losses: int) -> None:
-        """Lose it so many times at every moment; after a recovery nothing else happens."""
+        """Lose it so many times at every moment; after a recovery nothing else happens.
+
+        What the same promises and the same rest of the disk come to is looked at once.
+        """
         self._actions_after = (0,)
+        self._judged = set()
         moments: list[tuple[int, str, random.Random]] = []
         for moment in range(len(self._entries) + 1):
             for number in range(losses):
@@ -179,10 +184,19 @@ class _Run:
             image = disk.crash(dice, loss)
             where = f"{name} ({moment} of {len(self._entries)}, {loss})"
             is_recorded = dice.random() < SECOND_LOSS_CHANCE
+            if not is_recorded and self._is_judged(image, past):
+                continue
             recorder = self._restart(where, image, past, dice, is_recorded=is_recorded)
             if is_recorded and recorder is not None:
                 recorder.check()
                 self._lose_again(where, recorder, past)
+
+    def _is_judged(self, image: Image, past: Sequence[Event]) -> bool:
+        if self._judged is None:
+            return False
+        known = len(self._judged)
+        self._judged.add((len(past), frozenset(image.tree().items())))
+        return len(self._judged) == known
 
     @property
     def _is_enough(self) -> bool:
