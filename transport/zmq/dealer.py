@@ -8,7 +8,9 @@ then the session sends again. So while there is no connection the socket queues 
 from __future__ import annotations
 
 import contextlib
+import os
 import time
+import weakref
 
 import zmq
 
@@ -77,6 +79,10 @@ class BaseDealer:
         except BaseException:
             self._context.destroy(linger=0)
             raise
+        # Not at the end of the process, and not in a child of it.
+        sockets = (self._socket, self._monitor)
+        self._forgotten = weakref.finalize(self, _end, self._context, sockets, os.getpid())
+        self._forgotten.atexit = False
 
     def move(self, endpoint: str) -> None:
         """Connect to ``endpoint`` from now on; to the same one again if it refused."""
@@ -107,6 +113,7 @@ class BaseDealer:
 
     def close(self) -> None:
         """Close; frames already sent get a moment to leave. Twice is harmless."""
+        self._forgotten.detach()
         self._context.destroy()
 
     def take(self) -> bytes | ConnectionEvent | None:
@@ -145,6 +152,20 @@ class BaseDealer:
             if kind in _CONNECTION_EVENTS:
                 return _CONNECTION_EVENTS[kind]
         return None
+
+
+def _end(
+    context: zmq.Context[zmq.Socket[bytes]], sockets: tuple[zmq.Socket[bytes], ...], pid: int
+) -> None:
+    """End a connection that was garbage-collected without having been closed.
+
+    pyzmq would do that itself, but in no certain order: a context that goes before its sockets
+    waits for them for ever. This call holds them both until they are closed.
+    """
+    if os.getpid() == pid:
+        for socket in sockets:
+            socket.close(linger=0)
+        context.term()
 
 
 class Dealer(BaseDealer):

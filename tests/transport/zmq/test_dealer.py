@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -129,3 +131,26 @@ def test_a_waiting_task_is_woken_by_a_frame_by_news_and_by_an_interruption(path:
     assert asyncio.run(scene()) == [
         None, ConnectionEvent.REACHED, ConnectionEvent.MADE, b"x", ConnectionEvent.LOST, None,
     ]  # fmt: skip
+
+
+COLLECTED = """
+import asyncio, gc, sys
+from ganger.transport.zmq.async_dealer import AsyncDealer
+from ganger.transport.zmq.dealer import Dealer
+async def forget():
+    for kind in (Dealer, AsyncDealer):
+        for _ in range(3):
+            dealer = kind("ipc://" + sys.argv[1])
+            # A cycle: the collector ends its parts in whatever order it likes.
+            dealer.itself = dealer
+            del dealer
+            gc.collect()
+asyncio.run(forget())
+print("done")
+"""
+
+
+def test_a_connection_that_was_never_closed_can_be_collected(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", COLLECTED, str(tmp_path / "socket")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.returncode) == ("done\n", 0), done.stderr
