@@ -1,4 +1,4 @@
-"""What users ask the queue to change: cancel, priority, archive."""
+"""What users ask of jobs: cancel, kill, priority, retry, archive."""
 
 from __future__ import annotations
 
@@ -11,17 +11,49 @@ from ...storage.jobs import JobStatus
 from ...transport import messages
 from ..runtime.addresses import EXECUTOR, FILTER_EVALUATOR
 from . import submitting
-from .job_store import QueueCore
-from .job_table import Phase, Row
+from .job_table import Phase
 
 if TYPE_CHECKING:
     from ...transport.envelopes import Envelope
+    from ..runtime.runtime import Runtime
+    from .hand_over import HandOver
+    from .job_store import JobStore
+    from .job_table import Row
+    from .lifecycle import Lifecycle
 
 
-class QueueWishes(QueueCore):
-    """Does what users ask for, or passes it on to the job's process."""
+class Control:
+    """Carries out what users ask for, or passes it on to the job's process."""
 
-    def _cancel(self, envelope: Envelope, message: messages.CancelJob) -> None:
+    def __init__(
+        self, runtime: Runtime, store: JobStore, hand_over: HandOver, lifecycle: Lifecycle
+    ) -> None:
+        self._runtime = runtime
+        self._log = runtime.log
+        self._store = store
+        self._table = store.table
+        self._ledger = store.ledger
+        self._hand_over = hand_over
+        self._lifecycle = lifecycle
+        # Request numbers start at the clock, so late replies to our predecessor match none.
+        self._tokens = time.monotonic_ns()
+        self._requests: dict[int, Envelope] = {}
+        self._archivals: dict[int, list[Envelope]] = {}
+        self._retries: dict[int, list[int]] = {}
+        store.when_ended(self._ended)
+        store.when_returned(self._repeat_requests)
+
+    def _ended(self, row: Row) -> None:
+        self._repeat_requests(row)
+        for retried_by in self._retries.pop(row.id, ()):
+            self.link_retry(row.id, retried_by)
+        for envelope in self._archivals.pop(row.id, ()):
+            self.archive(envelope, row.id)
+
+    # ------------------------------------------------------------ cancel and priority
+
+    def cancel(self, envelope: Envelope, message: messages.CancelJob) -> None:
+        """Cancel a pending job, or ask its process to end."""
         job_id = message.id
         row = self._table.find(job_id)
         if row is None or row.phase is Phase.ENDED or row.status.is_final:
@@ -30,17 +62,18 @@ class QueueWishes(QueueCore):
             outcome = messages.CancelOutcome(accepted=False, text=text, was_canceled=was_canceled)
             envelope.reply(outcome)
         elif row.phase is Phase.HANDED_OVER:
-            # What is killed while it runs needs no record: a loss of power kills it, too.
+            # To kill a running job needs no record: a loss of power kills it, too.
             if not (message.kill and row.status is JobStatus.RUNNING):
                 self._refuse_if_read_only()
             token = self._remember(envelope)
             self._tell_job(row, messages.CancelRequested(token=token, kill=message.kill))
         else:
-            job = self._read(job_id)
+            job = self._store.read(job_id)
             jobs.cancel_pending(job, jobs.timestamp(time.time()))
-            self._store_end(row, job, envelope)
+            self._store.store_end(row, job, envelope)
 
-    def _change_priority(self, envelope: Envelope, message: messages.ChangeJobPriority) -> None:
+    def change_priority(self, envelope: Envelope, message: messages.ChangeJobPriority) -> None:
+        """Change the priority of a job, or ask its process to do so."""
         jobs.check_priority(message.priority, "priority")
         row = self._table.find(message.id)
         if row is None or row.phase is Phase.ENDED or row.status.is_final:
@@ -55,14 +88,12 @@ class QueueWishes(QueueCore):
             self._reprioritise(envelope, row, message.priority)
 
     def _reprioritise(self, envelope: Envelope, row: Row, priority: int) -> None:
-        job = self._read(row.id)
+        job = self._store.read(row.id)
         row.is_reprioritised = True
         row.chosen = messages.ChosenUnder(0, row.chosen.limit)
         for op in job.ops:
             op.priority = priority
-        row.serial = max(row.serial, job.serial) + 1
-        job.extra[jobs.STATE_SERIAL_KEY] = row.serial
-        text = _changed_text(row.id, priority)
+        state = self._store.next_state(row, job)
 
         def stored() -> None:
             row.priority = priority
@@ -70,65 +101,64 @@ class QueueWishes(QueueCore):
                 self._ledger.write_state(row.id)
             elif row.phase is not Phase.HANDED_OVER:
                 self._ledger.write_file(row.id)
+            text = _changed_text(row.id, priority)
             envelope.reply(messages.PriorityOutcome(accepted=True, text=text))
-            self._moves += 1
-            changed = messages.JobReprioritised(id=row.id, priority=priority, number=self._moves)
-            # The way the job itself goes, so that it does not get there first.
-            self.runtime.tell(FILTER_EVALUATOR, changed)
+            self._store.announcements.reprioritised(row)
             if row.phase is Phase.PENDING:
-                self._moved[row.id] = self._moves
-                self._make_way(row)
-            self._reader.watches.changed(row)
+                self._hand_over.make_way(row)
+            self._store.reader.watches.changed(row)
 
-        state = (row.id, row.serial, jobs.encode_job(job))
         self._ledger.store_state(state, stored, envelope.refuse)
+
+    # ------------------------------------------------------------ requests to processes
 
     def _tell_job(
         self, row: Row, message: messages.CancelRequested | messages.PriorityRequested
     ) -> None:
-        self.runtime.tell(EXECUTOR, messages.DeliverToJob(job_id=row.id, message=message))
+        self._runtime.tell(EXECUTOR, messages.DeliverToJob(job_id=row.id, message=message))
 
     def _remember(self, envelope: Envelope) -> int:
         self._tokens += 1
         self._requests[self._tokens] = envelope
         while len(self._requests) > settings.QUESTIONS_MAX:
-            # A process that died before it answered: its asker had a deadline.
+            # The process died before it replied, and the client's deadline has passed.
             del self._requests[next(iter(self._requests))]
         return self._tokens
 
-    def _repeat_wishes(self, job_id: int) -> None:
+    def _repeat_requests(self, row: Row) -> None:
+        """Handle requests anew that the job's process did not answer before it left."""
         asked = {
             token: envelope
             for token, envelope in self._requests.items()
-            if getattr(envelope.message, "id", None) == job_id
+            if getattr(envelope.message, "id", None) == row.id
         }
         for token, envelope in asked.items():
             del self._requests[token]
             match envelope.message:
                 case messages.CancelJob():
-                    self._cancel(envelope, envelope.message)
+                    self.cancel(envelope, envelope.message)
                 case messages.ChangeJobPriority():
-                    self._change_priority(envelope, envelope.message)
+                    self.change_priority(envelope, envelope.message)
 
-    def _pass_answer(self, message: messages.CancelAnswered | messages.PriorityAnswered) -> None:
-        """The job's process has done what was asked; it is told when its state is stored.
+    def pass_answer(self, message: messages.CancelAnswered | messages.PriorityAnswered) -> None:
+        """Send the client the answer of the job's process when the process's state is stored.
 
-        The state came before this answer. If the disk refused it, the wish may come true, but
-        nothing vouches for it after a loss of power.
+        The state came before this answer. If the disk refused it, the request may be carried out
+        all the same, but a loss of power may undo it.
         """
         envelope = self._requests.pop(message.token, None)
 
         def answer() -> None:
-            refused = self._unstored.get(message.job_id) if message.accepted else None
+            refused = self._lifecycle.refusal_of(message.job_id) if message.accepted else None
             if refused is None:
-                self._wish_granted(envelope, message)
+                self._answered(envelope, message)
             elif envelope is not None:
                 envelope.refuse(refused)
 
         failed = (lambda _: None) if envelope is None else envelope.refuse
         self._ledger.after_commit(answer, failed)
 
-    def _wish_granted(
+    def _answered(
         self,
         envelope: Envelope | None,
         message: messages.CancelAnswered | messages.PriorityAnswered,
@@ -145,20 +175,23 @@ class QueueWishes(QueueCore):
                 row.priority = message.priority
                 row.chosen = messages.ChosenUnder(0, row.chosen.limit)
                 # Rules that limit may count it differently now.
-                told = messages.JobReprioritised(id=row.id, priority=row.priority)
-                self.runtime.tell(FILTER_EVALUATOR, told)
+                changed = messages.JobReprioritised(id=row.id, priority=row.priority)
+                self._runtime.tell(FILTER_EVALUATOR, changed)
         if envelope is not None:
             envelope.reply(answer)
 
     def _end_overtaken(self, granted: messages.PriorityAnswered) -> None:
-        """Older wishes of this kind, that an executor took with it: they must not come true now."""
+        """End older requests for a priority: an executor that died has lost them.
+
+        Repeated now, they would undo the newer one.
+        """
         for token, envelope in list(self._requests.items()):
             asked = envelope.message
             if not isinstance(asked, messages.ChangeJobPriority):
                 continue
             if asked.id == granted.job_id and token < granted.token:
                 del self._requests[token]
-                # As if it had come true a moment before.
+                # As if it had been carried out a moment before.
                 text = _changed_text(asked.id, asked.priority)
                 envelope.reply(messages.PriorityOutcome(accepted=True, text=text))
 
@@ -166,23 +199,27 @@ class QueueWishes(QueueCore):
         if self._ledger.is_read_only:
             raise self._ledger.refusal()
 
-    def _archive(self, envelope: Envelope, job_id: int) -> None:
+    # ------------------------------------------------------------ archive
+
+    def archive(self, envelope: Envelope, job_id: int) -> None:
+        """Archive a final job, now or when its process has gone."""
         row = self._table.find(job_id)
         if row is None:
             text = f"there is no live job {job_id}"
-            if self._ledger.directory.read_archived(job_id) is not None:
+            if self._store.is_archived(job_id):
                 raise errors.ArchivedJobError(text)
             raise errors.UnknownJobError(text)
         if not row.status.is_final:
             text = f"job {job_id} has status {row.status}: only a final job can be archived"
             raise errors.JobStateError(text)
         if row.phase is not Phase.ENDED:
-            # Its process is about to leave; the file is moved when nobody writes it.
+            # Its process is about to leave, and may still write the file.
             self._archivals.setdefault(job_id, []).append(envelope)
             return
         self._store_archived([row], envelope, left=0)
 
-    def _autoarchive(self, envelope: Envelope, message: messages.AutoArchiveJobs) -> None:
+    def autoarchive(self, envelope: Envelope, message: messages.AutoArchiveJobs) -> None:
+        """Archive the final jobs of some age, so many at a time."""
         limit = time.time() - message.age_seconds
         old = [
             row
@@ -194,64 +231,6 @@ class QueueWishes(QueueCore):
         taken = old[: settings.AUTOARCHIVE_JOBS_MAX]
         self._store_archived(taken, envelope, left=len(old) - len(taken))
 
-    def _retry(self, message: messages.RetryJob) -> messages.SubmitJobs:
-        """The submission that repeats an ended job."""
-        row = self._table.find(message.id)
-        if row is not None and not row.status.is_final:
-            text = f"job {message.id} has status {row.status}: only an ended job can be retried"
-            raise errors.JobStateError(text)
-        job = self._ended(message.id)
-        now_nanoseconds = time.time_ns()
-        spec = submitting.retried(
-            job, message.ops, is_whole=message.is_whole, now_nanoseconds=now_nanoseconds
-        )
-        return messages.SubmitJobs(jobs=[spec], key=message.key)
-
-    def _ended(self, job_id: int) -> jobs.Job:
-        if self._table.find(job_id) is not None:
-            return self._read(job_id)
-        data = self._ledger.directory.read_archived(job_id)
-        if data is None:
-            raise errors.UnknownJobError(f"there is no job {job_id}")
-        return jobs.decode_job(data)
-
-    def _link_retry(self, job_id: int, retried_by: int) -> None:
-        """Let a final job name the one that repeats it. A courtesy: a crash may lose it."""
-        row = self._table.find(job_id)
-        if row is not None and row.phase is not Phase.ENDED:
-            # Its process is about to leave; until then the file is the process's.
-            self._links.setdefault(job_id, []).append(retried_by)
-            return
-        job = self._ended(job_id)
-        known = job.extra.get(jobs.RETRIED_BY_KEY)
-        repeats = [*(known if isinstance(known, list) else ()), retried_by]
-        job.extra[jobs.RETRIED_BY_KEY] = repeats[-settings.RETRIES_NOTED_MAX :]
-        if row is None:
-            try:
-                self._ledger.directory.write_archived(job_id, jobs.encode_job(job))
-            except errors.StorageError as error:
-                self.log.warning("retry is not noted", job=job_id, error=error.text)
-        else:
-            row.serial = max(row.serial, job.serial) + 1
-            job.extra[jobs.STATE_SERIAL_KEY] = row.serial
-            state = (job_id, row.serial, jobs.encode_job(job))
-            write = functools.partial(self._ledger.write_file, job_id)
-            self._ledger.store_state(state, write)
-
-    def _dependency_rows(self) -> list[messages.LockRow]:
-        """Who waits for which job, in the form of the chained-jobs document."""
-        found: dict[int, list[tuple[str, list[str]]]] = {}
-        for row in self._table.in_phase(Phase.PENDING):
-            for target, wanted in row.depends:
-                other = self._table.find(target)
-                if other is not None and not other.status.is_final:
-                    entry = (",".join(wanted) or "any", [f"job/{row.id}"])
-                    found.setdefault(target, []).append(entry)
-        return [
-            messages.LockRow(name=f"job/{target}", mode=None, owners=[], pending=pending)
-            for target, pending in sorted(found.items())
-        ]
-
     def _store_archived(self, rows: list[Row], envelope: Envelope, *, left: int) -> None:
         if self._ledger.is_read_only:
             envelope.refuse(self._ledger.refusal())
@@ -261,6 +240,49 @@ class QueueWishes(QueueCore):
             self._ledger.store_archived(job_id, functools.partial(self._table.remove, job_id))
         outcome = messages.ArchiveOutcome(archived=archived, left=left)
         self._ledger.after_commit(functools.partial(envelope.reply, outcome), envelope.refuse)
+
+    # ------------------------------------------------------------ retry
+
+    def retry(self, message: messages.RetryJob) -> messages.SubmitJobs:
+        """The submission that repeats an ended job."""
+        row = self._table.find(message.id)
+        if row is not None and not row.status.is_final:
+            text = f"job {message.id} has status {row.status}: only an ended job can be retried"
+            raise errors.JobStateError(text)
+        job = self._read_ended(message.id)
+        now_nanoseconds = time.time_ns()
+        spec = submitting.retried(
+            job, message.ops, is_whole=message.is_whole, now_nanoseconds=now_nanoseconds
+        )
+        return messages.SubmitJobs(jobs=[spec], key=message.key)
+
+    def _read_ended(self, job_id: int) -> jobs.Job:
+        if self._table.find(job_id) is not None:
+            return self._store.read(job_id)
+        job = self._store.read_archived(job_id)
+        if job is None:
+            raise errors.UnknownJobError(f"there is no job {job_id}")
+        return job
+
+    def link_retry(self, job_id: int, retried_by: int) -> None:
+        """Let a final job name the one that repeats it. A crash may lose that."""
+        row = self._table.find(job_id)
+        if row is not None and row.phase is not Phase.ENDED:
+            # Its process is about to leave; until then the process writes the file.
+            self._retries.setdefault(job_id, []).append(retried_by)
+            return
+        job = self._read_ended(job_id)
+        known = job.extra.get(jobs.RETRIED_BY_KEY)
+        repeats = [*(known if isinstance(known, list) else ()), retried_by]
+        job.extra[jobs.RETRIED_BY_KEY] = repeats[-settings.RETRIES_NOTED_MAX :]
+        if row is None:
+            try:
+                self._ledger.directory.write_archived(job_id, jobs.encode_job(job))
+            except errors.StorageError as error:
+                self._log.warning("retry is not noted", job=job_id, error=error.text)
+        else:
+            state = self._store.next_state(row, job)
+            self._ledger.store_state(state, functools.partial(self._ledger.write_file, job_id))
 
 
 def _changed_text(job_id: int, priority: int) -> str:

@@ -1,8 +1,9 @@
-"""What the queue must ask others for before it can answer: why a job waits, and what if."""
+"""Queries that need the scheduler or the lock manager: why a job waits, and what if."""
 
 from __future__ import annotations
 
 import functools
+import time
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,64 +15,79 @@ from ..rules import rule_changes
 from ..runtime.addresses import FILTER_EVALUATOR, LOCK_MANAGER
 from ..scheduling import simulating
 from . import explaining
-from .job_store import QueueCore
-from .job_table import Phase, Row
+from .job_table import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ...transport.envelopes import Envelope
+    from ..runtime.runtime import Runtime
+    from .job_store import JobStore
+    from .job_table import Row
+    from .start_gate import StartGate
 
 _CHAIN_MAX = 50
-"""Longest chain of dependencies that is told."""
+"""Longest chain of dependencies that is shown."""
 
 
-class QueueAnswers(QueueCore):
+class Diagnosis:
     """Explains why jobs do not run, and what would happen if."""
 
-    def _explain(self, envelope: Envelope, job_id: int) -> None:
+    def __init__(self, runtime: Runtime, store: JobStore, gate: StartGate) -> None:
+        self._runtime = runtime
+        self._store = store
+        self._table = store.table
+        self._announcements = store.announcements
+        self._gate = gate
+        # Request numbers start at the clock, so late replies to our predecessor match none.
+        self._tokens = time.monotonic_ns()
+        self._unexplained: dict[int, tuple[Envelope, int]] = {}
+        self._simulations: dict[int, tuple[Envelope, messages.Simulate]] = {}
+        self._simulated: dict[int, messages.Simulated] = {}
+
+    def explain(self, envelope: Envelope, job_id: int) -> None:
+        """Say why the job does not run, and what would let it."""
         row = self._table.find(job_id)
         if row is None:
-            if self._ledger.directory.read_archived(job_id) is None:
+            if not self._store.is_archived(job_id):
                 raise errors.UnknownJobError(f"there is no job {job_id}")
             raise errors.JobStateError(f"job {job_id} has ended, and is archived")
         if row.phase is Phase.PENDING:
-            token = self._ask(envelope, row)
-            self._report_jobs([job_id])
-            asked = messages.ExplainPending(token=token, id=job_id, job=self._whole(row))
-            self.runtime.tell(FILTER_EVALUATOR, asked)
+            token = self._remember(envelope, row)
+            self._announcements.again([job_id])
+            job = self._announcements.whole(row)
+            asked = messages.ExplainPending(token=token, id=job_id, job=job)
+            self._runtime.tell(FILTER_EVALUATOR, asked)
         elif row.phase is Phase.HANDED_OVER and row.status is JobStatus.WAITING:
             assert row.lock_file is not None
-            token = self._ask(envelope, row)
+            token = self._remember(envelope, row)
             owner = messages.ExplainOwner(token=token, lock_file=row.lock_file)
-            self.runtime.tell(LOCK_MANAGER, owner)
+            self._runtime.tell(LOCK_MANAGER, owner)
         else:
             # It runs, or is about to start, unless the rules have changed since it was chosen.
             obstacles, rules = self._of_rules(row) if row.status is JobStatus.QUEUED else ([], [])
             remedy = explaining.without_rules(messages.Remedy(), rules)
             envelope.reply(explaining.explained(row, obstacles, remedy))
 
-    def _ask(self, envelope: Envelope, row: Row) -> int:
+    def _remember(self, envelope: Envelope, row: Row) -> int:
         self._tokens += 1
         self._unexplained[self._tokens] = envelope, row.id
         while len(self._unexplained) > settings.QUESTIONS_MAX:
-            # More than can be answered; the asker has a deadline.
+            # Too many are open; the client's deadline ends its wait.
             del self._unexplained[next(iter(self._unexplained))]
         return self._tokens
 
-    def _ask_anew(self, component: str) -> None:
-        """This one was replaced, and may have taken answers with it that questions wait for."""
-        if component == self.name:
-            return
+    def ask_again(self) -> None:
+        """Ask anew: a restarted component may have lost a reply that we wait for."""
         unexplained, self._unexplained = self._unexplained, {}
         simulations, self._simulations = self._simulations, {}
         self._simulated.clear()
         asked: list[tuple[Envelope, Callable[[], None]]] = [
-            (envelope, functools.partial(self._explain, envelope, job_id))
+            (envelope, functools.partial(self.explain, envelope, job_id))
             for envelope, job_id in unexplained.values()
         ]
         asked += [
-            (envelope, functools.partial(self._simulate, envelope, message))
+            (envelope, functools.partial(self.simulate, envelope, message))
             for envelope, message in simulations.values()
         ]
         for envelope, ask in asked:
@@ -80,9 +96,10 @@ class QueueAnswers(QueueCore):
             except errors.GangerError as error:
                 envelope.refuse(error)
 
-    def _take_explanation(
+    def take_explanation(
         self, message: messages.PendingExplained | messages.OwnerExplained
     ) -> None:
+        """Answer why a job does not run: the scheduler or the lock manager has sent its part."""
         envelope, job_id = self._unexplained.pop(message.token, (None, 0))
         row = self._table.find(job_id)
         if envelope is None:
@@ -105,7 +122,7 @@ class QueueAnswers(QueueCore):
             obstacles += self._chain_behind(row, position.open)
             remedy = explaining.remedy_of_pending(position, rules)
             ahead = position.ahead
-        if self._ledger.is_read_only:
+        if self._store.ledger.is_read_only:
             text = "the disk refuses writes, and nothing starts until it takes them"
             disk = messages.Remedy(is_disk=True)
             obstacles.insert(0, messages.Obstacle(kind="disk", held=job_id, text=text, remedy=disk))
@@ -113,25 +130,28 @@ class QueueAnswers(QueueCore):
         envelope.reply(explaining.explained(row, obstacles, remedy, ahead))
 
     def _of_rules(self, row: Row) -> tuple[list[messages.Obstacle], list[explaining.HoldingRule]]:
-        """What sends a chosen job back, or cancels it, before its next opcode."""
-        if self._door is None or self._door.lets_all_start(row.chosen):
+        """The rules that send a chosen job back, or cancel it, before its next opcode."""
+        known = self._gate.rules
+        if known is None or known.lets_all_start(row.chosen):
             return [], []
-        job = self._read(row.id)
-        rules = self._holding(self._door.stopping(job))
+        job = self._store.read(row.id)
+        rules = self._holding(known.stopping(job))
         found = [explaining.of_rule(row, rule) for rule in rules]
-        gate = self._door.gate(job, row.chosen, has_begun=job.has_begun)
+        gate = known.gate(job, row.chosen, has_begun=job.has_begun)
         if not found and not gate.is_open:
             text = f"it goes back to the queue, {gate.text}"
             found.append(messages.Obstacle(kind="limit", held=row.id, text=text))
         return found, rules
 
     def _holding(self, uuids: Iterable[str]) -> list[explaining.HoldingRule]:
-        door = self._door
-        if door is None:
-            # Not told yet, after a restart of the queue; the scheduler knows them already.
+        known = self._gate.rules
+        if known is None:
+            # After a restart of the queue: the scheduler has the rules already, the queue has not.
             return [explaining.HoldingRule(uuid, f"filter rule {uuid}", 0) for uuid in uuids]
         return [
-            explaining.HoldingRule(uuid, door.told(uuid), door.priority(uuid), door.ends_at(uuid))
+            explaining.HoldingRule(
+                uuid, known.describe(uuid), known.priority(uuid), known.ends_at(uuid)
+            )
             for uuid in uuids
         ]
 
@@ -140,24 +160,26 @@ class QueueAnswers(QueueCore):
     def _check_proposed(self, message: messages.TestFilters | messages.Simulate) -> None:
         if message.rule is not None:
             rule_changes.build_rule(message.rule, watermark=0, now_nanoseconds=0)
-        assert self._door is not None
-        if message.without is not None and not self._door.knows(message.without):
+        assert self._gate.rules is not None
+        if message.without is not None and not self._gate.rules.knows(message.without):
             raise errors.UnknownFilterError(f"without: there is no rule {message.without}")
 
-    def _test_filters(self, envelope: Envelope, message: messages.TestFilters) -> None:
+    def test_filters(self, envelope: Envelope, message: messages.TestFilters) -> None:
+        """Let the filter evaluator judge a page of jobs with and without a proposed rule."""
         self._check_proposed(message)
         rows, has_more = self._table.unfinished_after(message.after, settings.SWEEP_JOBS)
         judge = messages.JudgeTest(
             test=message,
-            last_id=self._ledger.last_id,
-            jobs=[self._whole(row) for row in rows],
+            last_id=self._store.ledger.last_id,
+            jobs=[self._announcements.whole(row) for row in rows],
             statuses=[row.status for row in rows],
             next_after=rows[-1].id if has_more else None,
         )
         forwarded = msgspec.structs.replace(envelope, message=judge)
-        self.runtime.forward(FILTER_EVALUATOR, forwarded)
+        self._runtime.forward(FILTER_EVALUATOR, forwarded)
 
-    def _simulate(self, envelope: Envelope, message: messages.Simulate) -> None:
+    def simulate(self, envelope: Envelope, message: messages.Simulate) -> None:
+        """Find out what would happen if; the outcome follows after several messages."""
         self._check_proposed(message)
         for job_id, priority in message.priorities.items():
             jobs.check_priority(priority, f"priorities[{job_id}]")
@@ -174,9 +196,10 @@ class QueueAnswers(QueueCore):
             oldest = next(iter(self._simulations))
             del self._simulations[oldest]
             self._simulated.pop(oldest, None)
-        self._simulate_page(self._tokens, 0)
+        self.simulate_page(self._tokens, 0)
 
-    def _simulate_page(self, token: int, after: int) -> None:
+    def simulate_page(self, token: int, after: int) -> None:
+        """Send a page of jobs to be judged for a simulation."""
         if token not in self._simulations:
             return
         _, simulation = self._simulations[token]
@@ -185,61 +208,48 @@ class QueueAnswers(QueueCore):
         page = messages.JudgeSimulation(
             token=token,
             simulation=simulation,
-            last_id=self._ledger.last_id,
-            jobs=[self._whole(row) for row in rows],
+            last_id=self._store.ledger.last_id,
+            jobs=[self._announcements.whole(row) for row in rows],
             running=[self._occupant(row) for row in running if not row.status.is_final],
             next_after=rows[-1].id if has_more else None,
         )
-        self.runtime.tell(FILTER_EVALUATOR, page)
-
-    def _is_idle(self, row: Row) -> bool:
-        """Whether it holds a run slot while no opcode of it runs."""
-        return row.status in (JobStatus.QUEUED, JobStatus.WAITING)
+        self._runtime.tell(FILTER_EVALUATOR, page)
 
     def _occupant(self, row: Row) -> messages.JobToJudge:
-        """A job that holds a run slot, with what a rule for it would find."""
-        arrived = self._whole(row)
-        is_idle = self._is_idle(row)
-        is_unbegun = is_idle and not self._read(row.id).has_begun
+        """A job that holds a run slot, with all that rules look at."""
+        arrived = self._announcements.whole(row)
+        is_idle = _is_idle(row)
+        is_unbegun = is_idle and not self._store.read(row.id).has_begun
         job = msgspec.structs.replace(arrived.job, is_idle=is_idle, is_unbegun=is_unbegun)
         return msgspec.structs.replace(arrived, job=job)
 
-    def _end_simulation(self, message: messages.SimulationDone) -> None:
-        """The scheduler has said its part; the rest is the lock manager's."""
+    def end_simulation(self, message: messages.SimulationDone) -> None:
+        """Ask the lock manager for its part: the scheduler has sent its own."""
         _, simulation = self._simulations.get(message.token, (None, None))
         if simulation is None:
             return
         self._simulated[message.token] = message.outcome
         gone = [*message.outcome.paused, *(job_id for job_id, _ in message.outcome.ended)]
         rows = [self._table.find(job_id) for job_id in simulation.ended]
-        # Those that would be sent back or canceled while they wait, wait no more.
-        rows += [row for one in gone if (row := self._table.find(one)) and self._is_idle(row)]
+        # Jobs that would be sent back or canceled while they wait for locks give up their place.
+        rows += [row for one in gone if (row := self._table.find(one)) and _is_idle(row)]
         ended = [row.lock_file for row in rows if row is not None and row.lock_file is not None]
         asked = messages.SimulateLocks(token=message.token, ended=ended)
-        self.runtime.tell(LOCK_MANAGER, asked)
+        self._runtime.tell(LOCK_MANAGER, asked)
 
-    def _refuse_simulation(self, message: messages.SimulationFailed) -> None:
+    def refuse_simulation(self, message: messages.SimulationFailed) -> None:
+        """Refuse a simulation that costs too much work."""
         envelope, _ = self._simulations.pop(message.token, (None, None))
         self._simulated.pop(message.token, None)
         if envelope is not None:
             envelope.refuse(errors.BadRequestError(message.text))
 
-    def _answer_simulation(self, message: messages.LocksSimulated) -> None:
+    def answer_simulation(self, message: messages.LocksSimulated) -> None:
+        """Answer a simulation: the lock manager has sent its part."""
         envelope, _ = self._simulations.pop(message.token, (None, None))
         outcome = self._simulated.pop(message.token, None)
         if envelope is not None and outcome is not None:
             envelope.reply(simulating.with_locks(outcome, message))
-
-    def _whole(self, row: Row) -> messages.JobToJudge:
-        """A job with the inputs of its opcodes, or word that its file has them.
-
-        Files are not read here: a thread that often gives up the interpreter, as reading does, gets
-        it back late from one that judges jobs, and all others would wait for this one.
-        """
-        if (body := self._ledger.in_memory(row.id)) is None:
-            return messages.JobToJudge(job=row.as_pending(), inputs=None, is_in_file=True)
-        inputs = jobs.decode_job(body).judged_inputs
-        return messages.JobToJudge(job=row.as_pending(), inputs=inputs)
 
     def _chain_behind(self, row: Row, open_jobs: list[int]) -> list[messages.Obstacle]:
         """The jobs that it waits for, those that these wait for, and so on."""
@@ -258,6 +268,7 @@ class QueueAnswers(QueueCore):
                 unseen += [(other, deeper) for deeper, _ in other.depends]
         return found
 
-    def _report_jobs(self, ids: list[int]) -> None:
-        """Send these jobs to be judged anew."""
-        raise NotImplementedError
+
+def _is_idle(row: Row) -> bool:
+    """Whether a job with a run slot runs no opcode now."""
+    return row.status in (JobStatus.QUEUED, JobStatus.WAITING)

@@ -22,7 +22,7 @@ class HoldingRule(NamedTuple):
     """A filter rule that holds a job: its text, its priority, and when it ends by itself."""
 
     uuid: str
-    told: str
+    text: str
     priority: int
     until: str = ""
     """A time in words; "": it does not end."""
@@ -66,7 +66,7 @@ def holding(position: QueuePosition) -> list[str]:
 
 def of_rule(row: Row, rule: HoldingRule) -> Obstacle:
     """The rule holds the job, or will when it has what it waits for."""
-    text = f"{rule.told}; that ends by itself at {rule.until}" if rule.until else rule.told
+    text = f"{rule.text}; that ends by itself at {rule.until}" if rule.until else rule.text
     remedy = without_rules(Remedy(), [rule])
     return Obstacle(kind="rule", held=row.id, text=text, rule=rule.uuid, remedy=remedy)
 

@@ -1,108 +1,288 @@
-"""What the parts of the job queue share: its state, its announcements, and the ends of jobs.
+"""The store of the queue: its jobs in memory and on disk, their transitions and their ends.
 
-`job_queue` is the actor; `queue_lives` follows jobs from the scheduler's choice to the end of
-their processes; `queue_wishes` does what users ask for; `queue_reading` answers questions.
+The other parts of the queue change jobs through the store, which announces each change. A part
+that must know of a transition made by another part registers a listener (`when_ended`,
+`when_returned`, `settle_with`).
 """
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from typing import TYPE_CHECKING, Any
 
-from ...storage import errors, job_bounds, jobs, lock_files
+from ...storage import errors, job_bounds, jobs, settings
 from ...storage.jobs import JobStatus
-from ...storage.queue_files.job_files import QueueDirectory
-from ...storage.queue_files.journal import Journal
 from ...transport import messages
-from ..processes import sessions
-from ..rules.rules_in_force import RulesInForce
-from ..runtime.addresses import FILTER_EVALUATOR, LOCK_MANAGER, SCHEDULER
-from ..runtime.component import Component
-from ..scheduling.depending import dependency_outcome
-from . import recovery
-from .job_table import JobTable, Phase, Row
+from ..runtime.addresses import LOCK_MANAGER, SCHEDULER
+from .announcements import Announcements
+from .job_table import Phase
 from .ledger import Ledger
 from .queries import QueueReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable
 
-    from ...storage.queue_files.journal import Cut
+    from ...storage.queue_files.job_files import QueueDirectory
+    from ...storage.queue_files.journal import Cut, Journal
     from ...transport.envelopes import Envelope
     from ...transport.messages import Message
-    from .submission_keys import InFlight
+    from ..runtime.runtime import Runtime
+    from .job_table import JobTable, Row
+    from .recovery import Loaded
 
-DEATH_SOURCE = "gnt:daemon:luxid:deathdetection"
-START_SOURCE = "gnt:daemon:luxid:startjobs"
+    Listener = Callable[[Row], None]
 
 
-class QueueCore(Component):
-    """The state of the queue, and what every part of it does with it."""
+class JobStore:
+    """The table of live jobs and their ledger: every part of the queue stands on it."""
 
-    def boot(self) -> None:
-        """Load the directory, and end the jobs that died."""
-        directory = QueueDirectory(self.places)
-        directory.prepare()
-        journal = Journal(self.places.journal)
-        own_lock = self.runtime.host.daemon_lock.path
-        loaded = recovery.load(directory, journal, own_lock)
-        self._ledger = Ledger(directory, journal, self._cut_aside)
-        self._ledger.begin(
+    def __init__(
+        self, runtime: Runtime, table: JobTable, directory: QueueDirectory, journal: Journal
+    ) -> None:
+        self.table = table
+        self.ledger = Ledger(directory, journal, self._cut_aside)
+        self.reader = QueueReader(table, self.ledger, runtime.log)
+        self.announcements = Announcements(runtime, table, self.ledger)
+        self.quarantined: list[str] = []
+        """Files that could not be read when the daemon started."""
+
+        self._runtime = runtime
+        self._log = runtime.log
+        self._secrets: dict[int, dict[int, dict[str, Any]]] = {}
+        self._unsettled: list[int] = []
+        self._is_retry_due = False
+        self._failed_retries = 0
+        self._ended: list[Listener] = []
+        self._returned: list[Listener] = []
+        self._settlers: list[Listener] = []
+
+    def begin(self, loaded: Loaded) -> None:
+        """Start with what the directory holds."""
+        self.ledger.begin(
             loaded.last_id,
             loaded.living,
             unwritten=loaded.unwritten,
             unarchived=loaded.unarchived,
         )
-        self._table: JobTable = loaded.table
-        self._quarantined = loaded.quarantined
-        self._reads_opcodes = False
-        self._is_drained = directory.is_drained
-        self._door: RulesInForce | None = None
-        self._before_rules: list[Envelope] = []
-        self._chain_serial = 0
-        self._noted_serial = -1
-        self._reader = QueueReader(self._table, self._ledger, self.log)
-        self._unread: set[int] = set()
-        self._requests: dict[int, Envelope] = {}
-        self._unstored: dict[int, errors.GangerError] = {}
-        # Answers to a queue that was replaced must not be taken for answers to this one.
-        self._tokens = time.monotonic_ns()
-        self._reports = self.runtime.incarnation << 32
-        self._archivals: dict[int, list[Envelope]] = {}
-        self._links: dict[int, list[int]] = {}
-        self._keys_in_flight: dict[str, InFlight] = {}
-        self._unended: list[int] = []
-        self._arriving: list[tuple[Row, list[dict[str, object]] | None]] = []
-        self._is_disk_awaited = False
-        self._doubts = 0
-        self._simulations: dict[int, tuple[Envelope, messages.Simulate]] = {}
-        self._simulated: dict[int, messages.Simulated] = {}
-        self._unexplained: dict[int, tuple[Envelope, int]] = {}
-        self._secrets: dict[int, dict[int, dict[str, Any]]] = {}
-        self._forked: dict[int, tuple[bytes, jobs.Job]] = {}
-        # New priorities that the scheduler may not know of yet, each by its number.
-        self._moved: dict[int, int] = {}
-        self._moves = 0
-        self._queue_path = os.fspath(self.places.queue)
-        self._socket_path = os.fspath(self.places.socket)
-        if self._ledger.is_read_only:
-            # Nothing was flushed: what the journal does not have may be lost yet.
-            for job_id, state in loaded.handed_in.items():
-                self._withhold_end(job_id, state)
-        for name in self._quarantined:
-            self.log.error("job file is quarantined", file=name)
-        for job in loaded.died:
-            row = self._table.find(job.id)
-            assert row is not None
-            self._end_left_over(job)
-            self._fail(row, job, DEATH_SOURCE, death_text(job))
-        self._ledger.commit()
+        self.quarantined = loaded.quarantined
+        for name in self.quarantined:
+            self._log.error("job file is quarantined", file=name)
+        if self.ledger.is_read_only:
+            # Nothing was flushed: a loss of power may still undo what the journal does not have.
+            for job_id, journaled in loaded.unflushed_finals.items():
+                self._withhold_end(job_id, journaled)
+
+    # ------------------------------------------------------------ listeners
+
+    def when_ended(self, listener: Listener) -> None:
+        """Call ``listener`` with each job that has ended, when no process writes its file."""
+        self._ended.append(listener)
+
+    def when_returned(self, listener: Listener) -> None:
+        """Call ``listener`` with each job that had a process and is pending again."""
+        self._returned.append(listener)
+
+    def settle_with(self, listener: Listener) -> None:
+        """Call ``listener`` with each unsettled job when the disk works again (`settle_later`)."""
+        self._settlers.append(listener)
+
+    # ------------------------------------------------------------ reading
+
+    def read(self, job_id: int) -> jobs.Job:
+        """The newest state of a live job, flushed or not."""
+        body = self.ledger.newest(job_id)
+        if body is None:
+            raise errors.StorageError(f"job {job_id} has no file")
+        return jobs.decode_job(body)
+
+    def read_archived(self, job_id: int) -> jobs.Job | None:
+        """A job from the archive; None if there is no such job."""
+        data = self.ledger.directory.read_archived(job_id)
+        return None if data is None else jobs.decode_job(data)
+
+    def is_archived(self, job_id: int) -> bool:
+        """Whether the job lies in the archive."""
+        return self.ledger.directory.read_archived(job_id) is not None
+
+    def status(self, job_id: int) -> JobStatus | None:
+        """The status of a live or archived job; None if there is no such job."""
+        row = self.table.find(job_id)
+        if row is not None:
+            return row.status
+        try:
+            job = self.read_archived(job_id)
+        except errors.StorageError as error:
+            # Nothing says how it ended: a job that depends on it fails as if it were missing.
+            self._log.error("archived job cannot be read", job=job_id, error=error.text)
+            return None
+        return None if job is None else job.status
+
+    def report_statuses(self, ids: list[int]) -> None:
+        """Send the scheduler the statuses of these jobs."""
+        found = [(job_id, self.status(job_id)) for job_id in ids]
+        self._runtime.tell(SCHEDULER, messages.StatusesReported(jobs=found))
+
+    # ------------------------------------------------------------ new jobs and secrets
+
+    def add(self, row: Row, secrets: dict[int, dict[str, Any]]) -> None:
+        """Take in a new job that is durable; memory alone keeps its secrets."""
+        self.table.add(row)
+        if secrets:
+            self._secrets[row.id] = secrets
+
+    def secrets_of(self, job_id: int) -> dict[int, dict[str, Any]]:
+        """The secret parameters of a job's opcodes, by their places."""
+        return self._secrets.get(job_id, {})
+
+    # ------------------------------------------------------------ transitions
+
+    def move(self, row: Row, status: JobStatus, *, has_locks: bool = True) -> None:
+        """Announce that the job has this status now, durably.
+
+        ``has_locks``: its process may have locks.
+        """
+        was_final = row.status.is_final
+        if row.status is not status:
+            row.status = status
+            self.reader.watches.changed(row)
+        if not status.is_final or was_final:
+            return
+        if row.lock_file is None or row.phase is not Phase.HANDED_OVER:
+            # The scheduler may not know the job yet: its end must not arrive before the job.
+            self.announcements.finished([(row.id, status)])
+            return
+        self._runtime.tell(SCHEDULER, messages.JobsFinished(jobs=[(row.id, status)]))
+        if has_locks:
+            self._runtime.tell(LOCK_MANAGER, messages.OwnerEnded(lock_file=row.lock_file))
+
+    def back_to_pending(self, row: Row, job: jobs.Job, status: JobStatus) -> None:
+        """Announce that a job whose process has gone is pending again."""
+        self.move(row, status)
+        self.announcements.pending([(row, job.judged_inputs)])
+        for listener in self._returned:
+            listener(row)
+
+    def fail(self, row: Row, job: jobs.Job, source: str, text: str) -> None:
+        """End a job without a process in an error."""
+        self._log.warning("job failed", job=row.id, reason=text)
+        shown = job_bounds.end_text(text, len(job.ops))
+        jobs.fail_whole(job, jobs.timestamp(time.time()), source=source, text=shown)
+        self.store_end(row, job)
+
+    def end_pending(self, job_id: int, verdict: str, text: str) -> None:
+        """End a pending job that can never start, or that a rule rejects."""
+        row = self.table.find(job_id)
+        if row is None or row.phase is not Phase.PENDING:
+            return
+        job = self.read(job_id)
+        now = jobs.timestamp(time.time())
+        match verdict:
+            case "canceled":
+                jobs.cancel_from(job, job.next_index, now)
+            case "rejected":
+                self._log.info("pending job is rejected", job=job_id, reason=text)
+                shown = job_bounds.end_text(text, len(job.ops))
+                jobs.cancel_pending(job, now, source=jobs.FILTER_SOURCE, text=shown)
+            case _:
+                result = job_bounds.error_result(["OpExecError", [text]])
+                jobs.fail_from(job, job.next_index, now, result)
+        self.store_end(row, job)
+
+    def store_end(self, row: Row, job: jobs.Job, envelope: Envelope | None = None) -> None:
+        """Make the end of a job without a process durable, then announce it.
+
+        ``envelope`` has the request that cancels it.
+        """
+        before, row.phase = row.phase, Phase.ENDED
+        state = self.next_state(row, job)
+
+        def stored() -> None:
+            self.ledger.write_file(row.id)
+            row.ended = jobs.seconds(job.end_timestamp)
+            if envelope is not None:
+                text = f"Dequeued job {row.id}"
+                envelope.reply(messages.CancelOutcome(accepted=True, text=text))
+            self.reader.log_reaches(row, job.last_log_serial)
+            self.move(row, job.status)
+            self.end(row)
+
+        def failed(error: errors.GangerError) -> None:
+            if before in (Phase.PENDING, Phase.STARTING):
+                row.phase = Phase.PENDING
+            else:
+                # It had begun, so it must never be pending again.
+                self.settle_later(row)
+            if envelope is not None:
+                envelope.refuse(error)
+
+        self.ledger.store_state(state, stored, failed)
+
+    def next_state(self, row: Row, job: jobs.Job) -> tuple[int, int, bytes]:
+        """The job under the next serial, as the ledger takes it."""
+        row.serial = max(row.serial, job.serial) + 1
+        job.extra[jobs.STATE_SERIAL_KEY] = row.serial
+        return row.id, row.serial, jobs.encode_job(job)
+
+    def end(self, row: Row) -> None:
+        """Note that no process writes the job's file any more."""
+        row.phase = Phase.ENDED
+        self._secrets.pop(row.id, None)
+        self.reader.forget_appended(row.id, None)
+        for listener in self._ended:
+            listener(row)
+
+    # ------------------------------------------------------------ a disk that refuses
+
+    def settle_later(self, row: Row) -> None:
+        """Keep for later a job whose process has gone, because the disk refuses its new state."""
+        if row.id not in self._unsettled:
+            self._unsettled.append(row.id)
+
+    def is_unsettled(self, job_id: int) -> bool:
+        """Whether the job waits until the disk works, because its process has gone."""
+        return job_id in self._unsettled
+
+    def _withhold_end(self, job_id: int, journaled: tuple[int, bytes]) -> None:
+        """Show the job as the journal knows it until the disk works."""
+        row = self.table.find(job_id)
+        assert row is not None
+        try:
+            status = jobs.decode_job(journaled[1]).status
+        except errors.StorageError:
+            # The journal has no state that could be shown.
+            return
+        if row.phase is Phase.ENDED:
+            self.settle_later(row)
+        row.phase, row.status, row.ended = Phase.HANDED_OVER, status, None
+        self.ledger.note(job_id, *journaled)
+
+    def retry_disk(self) -> None:
+        """Find out whether the disk takes writes again, and if so, make up for what it refused."""
+        if not self.ledger.retry():
+            self._retry_later()
+            return
+        self._log.info("the disk takes writes again")
+        self._is_retry_due = False
+        self._failed_retries = 0
+        unsettled, self._unsettled = self._unsettled, []
+        for job_id in unsettled:
+            row = self.table.find(job_id)
+            # If its end was announced and its file has it not, something is left to do.
+            if row is not None and not (row.phase is Phase.ENDED and row.status.is_final):
+                for listener in self._settlers:
+                    listener(row)
+        self.announcements.whole_queue()
+
+    def _retry_later(self) -> None:
+        self._is_retry_due = True
+        # Each attempt may write files anew: pauses grow, to spare a disk that keeps failing.
+        self._failed_retries = self._failed_retries + 1 if self.ledger.is_doubtful else 0
+        factor = min(2 ** max(0, self._failed_retries - 1), settings.DISK_RETRY_FACTOR_MAX)
+        self._runtime.later(settings.DISK_RETRY_SECONDS * factor, messages.DiskRetried())
 
     def _cut_aside(self, cut: Cut) -> None:
-        """Flush the file system in a thread, which may take long; then `JournalCut` comes."""
-        incarnation = self.runtime.incarnation
+        """Flush the file system in a thread, which may take long; `JournalCut` follows."""
+        incarnation = self._runtime.incarnation
 
         def carry_out() -> Message:
             text = None
@@ -112,225 +292,43 @@ class QueueCore(Component):
                 text = error.text
             return messages.JournalCut(incarnation=incarnation, error=text)
 
-        self.runtime.aside(carry_out)
+        self._runtime.aside(carry_out)
 
-    def _note_cut(self, message: messages.JournalCut) -> None:
+    def note_cut(self, message: messages.JournalCut) -> None:
+        """A thread of this queue, or of its predecessor, has flushed the file system or failed."""
         error = None if message.error is None else errors.StorageError(message.error)
-        # A failure concerns us, whichever of us flushed.
-        if message.incarnation == self.runtime.incarnation or error is not None:
-            self._ledger.was_cut(error)
+        # A failure of the predecessor's flush concerns this queue as well.
+        if message.incarnation == self._runtime.incarnation or error is not None:
+            self.ledger.was_cut(error)
 
-    def _end_left_over(self, job: jobs.Job) -> None:
-        """End what the dead process left running; its locks are not free before (`LockManager`)."""
-        mark = None if job.livelock is None else lock_files.identity_of(job.livelock)
-        try:
-            if mark is not None:
-                sessions.end_left_over(mark)
-        except OSError as error:
-            self.log.error("what a dead process left runs on", job=job.id, error=str(error))
+    # ------------------------------------------------------------ turns
 
-    def close(self) -> None:
-        """Write and close what is open."""
-        if hasattr(self, "_ledger"):
-            self._ledger.close()
+    def end_turn(self) -> None:
+        """Make all of the turn durable with one flush, and then announce it."""
+        self.ledger.commit()
+        if self.ledger.is_far_behind:
+            self.write_files(is_urgent=True)
+        elif self.ledger.is_behind:
+            self.ledger.write_newest(settings.FILES_PER_TURN)
+        if self.ledger.is_read_only and not self._is_retry_due:
+            self._log.error("the disk refuses writes: the queue takes no changes")
+            self._retry_later()
+        self._runtime.patience_seconds = self._patience_seconds()
 
-    def _announce(
-        self,
-        arrivals: Iterable[tuple[Row, list[dict[str, object]] | None]],
-        *,
-        is_all: bool = False,
-        running: Iterable[Row] = (),
-    ) -> None:
-        arrived = [
-            messages.JobToJudge(
-                job=row.as_pending(), inputs=inputs if self._reads_opcodes else None
-            )
-            for row, inputs in arrivals
-        ]
-        occupied = [messages.JobToJudge(job=row.as_pending(), inputs=None) for row in running]
-        notice = messages.JobsArrived(
-            jobs=arrived, is_all=is_all, running=occupied, report=self._reports
-        )
-        self.runtime.tell(FILTER_EVALUATOR, notice)
+    def write_files(self, *, is_urgent: bool = False) -> None:
+        """Write files of new jobs until the time is up or, unless it is urgent, a message waits."""
+        is_behind = self.ledger.is_behind
+        end = time.monotonic() + settings.FILES_SLICE_SECONDS
 
-    # ------------------------------------------------------------ ends of jobs
+        def is_enough() -> bool:
+            has_news = not is_urgent and self._runtime.has_news
+            return has_news or time.monotonic() >= end
 
-    def _fail(self, row: Row, job: jobs.Job, source: str, text: str) -> None:
-        self.log.warning("job failed", job=row.id, reason=text)
-        told = job_bounds.end_text(text, len(job.ops))
-        jobs.fail_whole(job, jobs.timestamp(time.time()), source=source, text=told)
-        self._store_end(row, job)
+        count = settings.FILES_SLICE_MAX if is_behind else settings.FILES_AT_ONCE
+        self.ledger.write_newest(count, is_enough)
 
-    def _end_doomed(self, job_id: int, verdict: str, text: str) -> None:
-        row = self._table.find(job_id)
-        if row is None or row.phase is not Phase.PENDING:
-            return
-        job = self._read(job_id)
-        now = jobs.timestamp(time.time())
-        match verdict:
-            case "canceled":
-                jobs.cancel_from(job, job.next_index, now)
-            case "rejected":
-                self.log.info("pending job is rejected", job=job_id, reason=text)
-                told = job_bounds.end_text(text, len(job.ops))
-                jobs.cancel_pending(job, now, source=jobs.FILTER_SOURCE, text=told)
-            case _:
-                result = job_bounds.error_result(["OpExecError", [text]])
-                jobs.fail_from(job, job.next_index, now, result)
-        self._store_end(row, job)
-
-    def _store_end(self, row: Row, job: jobs.Job, envelope: Envelope | None = None) -> None:
-        """Make the end of a job without a process durable, then tell of it."""
-        before, row.phase = row.phase, Phase.ENDED
-        row.serial = max(row.serial, job.serial) + 1
-        job.extra[jobs.STATE_SERIAL_KEY] = row.serial
-        state = (row.id, row.serial, jobs.encode_job(job))
-
-        def stored() -> None:
-            self._ledger.write_file(row.id)
-            row.ended = jobs.seconds(job.end_timestamp)
-            if envelope is not None:
-                text = f"Dequeued job {row.id}"
-                envelope.reply(messages.CancelOutcome(accepted=True, text=text))
-            self._reader.log_reaches(row, job.last_log_serial)
-            self._move(row, job.status)
-            self._end(row)
-
-        def failed(error: errors.GangerError) -> None:
-            if before in (Phase.PENDING, Phase.STARTING):
-                row.phase = Phase.PENDING
-            else:
-                # It had begun, so it must never be pending again.
-                self._judge_later(row.id)
-            if envelope is not None:
-                envelope.refuse(error)
-
-        self._ledger.store_state(state, stored, failed)
-
-    def _end(self, row: Row) -> None:
-        """Nobody works on the job's file any more."""
-        row.phase = Phase.ENDED
-        self._secrets.pop(row.id, None)
-        self._unstored.pop(row.id, None)
-        self._forked.pop(row.id, None)
-        self._reader.forget_told(row.id, None)
-        self._repeat_wishes(row.id)
-        for retried_by in self._links.pop(row.id, ()):
-            self._link_retry(row.id, retried_by)
-        for envelope in self._archivals.pop(row.id, ()):
-            self._archive(envelope, row.id)
-
-    def _withhold_end(self, job_id: int, journaled: tuple[int, bytes]) -> None:
-        """The job is shown as the journal knows it until the disk works."""
-        row = self._table.find(job_id)
-        assert row is not None
-        try:
-            status = jobs.decode_job(journaled[1]).status
-        except errors.StorageError:
-            # Nothing that could be shown.
-            return
-        if row.phase is Phase.ENDED:
-            self._judge_later(row.id)
-        row.phase, row.status, row.ended = Phase.HANDED_OVER, status, None
-        self._ledger.note(job_id, *journaled)
-
-    def _judge_later(self, job_id: int) -> None:
-        """The job's process is gone; what became of the job is stored when the disk works."""
-        if job_id not in self._unended:
-            self._unended.append(job_id)
-
-    def _hear_again_later(self, message: messages.JobExited) -> None:
-        """Take in this message once more when there has been time for things to get better."""
-        raise NotImplementedError
-
-    def _repeat_wishes(self, job_id: int) -> None:
-        """Do what was asked of the job's process, and not answered before it left."""
-        raise NotImplementedError
-
-    def _make_way(self, row: Row) -> None:
-        """A pending job has become more urgent than chosen ones without a process may be."""
-        raise NotImplementedError
-
-    def _link_retry(self, job_id: int, retried_by: int) -> None:
-        """Let a final job name the one that repeats it, now or when its process has gone."""
-        raise NotImplementedError
-
-    def _archive(self, envelope: Envelope, job_id: int) -> None:
-        """Archive a final job, now or when its process has gone."""
-        raise NotImplementedError
-
-    def _move(self, row: Row, status: JobStatus, *, has_locks: bool = True) -> None:
-        """The job has this status now, durably; tell everybody whom it concerns.
-
-        ``has_locks``: its process may have locks.
-        """
-        was_final = row.status.is_final
-        if row.status is not status:
-            row.status = status
-            self._reader.watches.changed(row)
-        if status.is_final and not was_final:
-            finished = messages.JobsFinished(jobs=[(row.id, status)])
-            has_slot = row.lock_file is not None and row.phase is Phase.HANDED_OVER
-            # A job that holds a slot the scheduler knows. Of any other, word of the end must not
-            # get there before the job itself: it goes the same way.
-            self.runtime.tell(SCHEDULER if has_slot else FILTER_EVALUATOR, finished)
-            if row.lock_file is not None and has_slot and has_locks:
-                ended = messages.OwnerEnded(lock_file=row.lock_file)
-                self.runtime.tell(LOCK_MANAGER, ended)
-
-    # ------------------------------------------------------------ what a job's process asks for
-
-    def _dependencies_of(self, message: messages.AskDependencies) -> messages.DependencyOutcome:
-        statuses = {target: self._status(target) for target, _ in message.depends}
-        outcome = dependency_outcome(message.depends, statuses)
-        return messages.DependencyOutcome(verdict=outcome.verdict, text=outcome.text)
-
-    def _status(self, job_id: int) -> JobStatus | None:
-        """The status of a live or archived job; None if there is no such job."""
-        row = self._table.find(job_id)
-        if row is not None:
-            return row.status
-        try:
-            data = self._ledger.directory.read_archived(job_id)
-            return None if data is None else jobs.decode_job(data).status
-        except errors.StorageError as error:
-            # Who depends on it fails as if it were missing: nobody can tell how it ended.
-            self.log.error("archived job cannot be read", job=job_id, error=error.text)
+    def _patience_seconds(self) -> float | None:
+        """How long to wait for a message before the queue writes files."""
+        if not self.ledger.has_unwritten or self.ledger.is_read_only:
             return None
-
-    def _report_statuses(self, ids: list[int]) -> None:
-        found = [(job_id, self._status(job_id)) for job_id in ids]
-        self.runtime.tell(SCHEDULER, messages.StatusesReported(jobs=found))
-
-    def _read(self, job_id: int) -> jobs.Job:
-        body = self._ledger.newest(job_id)
-        if body is None:
-            raise errors.StorageError(f"job {job_id} has no file")
-        return jobs.decode_job(body)
-
-
-def kill_text(job: jobs.Job) -> str:
-    """What is told of a job that did not end when it was asked to, and was made to."""
-    return f"job {job.id} was killed on request at {_now()}, with SIGKILL"
-
-
-def death_text(job: jobs.Job, exit_code: int | None = None) -> str:
-    """What is told of a job whose process died; a negative exit code is that of a signal."""
-    text = f"detected death of job {job.id} at {_now()}: its process ended without a result"
-    if exit_code is None:
-        return text
-    if exit_code >= 0:
-        return f"{text} (it exited with code {exit_code})"
-    return f"{text} (it was ended by {_signal_name(-exit_code)})"
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
-def _now() -> str:
-    # Without an argument it asks a coarse clock, which may be still in the second before.
-    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(time.time()))
+        return 0 if self.ledger.is_behind else settings.FILES_REST_SECONDS

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from ...transport.envelopes import Envelope
     from .ledger import Ledger
 
-_TOLD_ENTRIES_MAX = 10_000
+_APPENDED_ENTRIES_MAX = 10_000
 
 GAP_SECONDS = 5.0
 """How long log entries are waited for that are missing before others."""
 
 
-class _Told(msgspec.Struct, frozen=True):
+class _Appended(msgspec.Struct, frozen=True):
     """A log entry that came after the newest state of its job."""
 
     op_index: int
@@ -42,7 +42,7 @@ class QueueReader:
         self.watches = WatchList()
         self._table = table
         self._ledger = ledger
-        self._told: dict[int, deque[_Told]] = {}
+        self._appended: dict[int, deque[_Appended]] = {}
         self._gaps: dict[int, float] = {}
         self.unreadable: dict[int, str] = {}
         """Archived jobs that were found to be damaged, each with what is wrong."""
@@ -77,7 +77,7 @@ class QueueReader:
             place = f"job-{job_id} in the archive"
             body = job_bounds.shortened(archived, place)
             return messages.JobDocument(id=job_id, body=body, archived=True, summary=summary)
-        if job_id in self._told or row.status is jobs.JobStatus.WAITING:
+        if job_id in self._appended or row.status is jobs.JobStatus.WAITING:
             body = jobs.encode_job(self._job_of(row)[0])
         else:
             body = self._body(job_id)
@@ -85,8 +85,23 @@ class QueueReader:
         summary = job_views.in_listing(row.summary)
         return messages.JobDocument(id=job_id, body=body, summary=summary)
 
+    def dependencies(self) -> messages.DependenciesListed:
+        """Which jobs wait for which, in the form of the chained-jobs document."""
+        found: dict[int, list[tuple[str, list[str]]]] = {}
+        for row in self._table.in_phase(Phase.PENDING):
+            for target, wanted in row.depends:
+                other = self._table.find(target)
+                if other is not None and not other.status.is_final:
+                    entry = (",".join(wanted) or "any", [f"job/{row.id}"])
+                    found.setdefault(target, []).append(entry)
+        rows = [
+            messages.LockRow(name=f"job/{target}", mode=None, owners=[], pending=pending)
+            for target, pending in sorted(found.items())
+        ]
+        return messages.DependenciesListed(rows=rows)
+
     def watch(self, envelope: Envelope, message: messages.WatchJobs) -> None:
-        """Tell each job as it is, then follow it."""
+        """Send each job as it is now, then its changes."""
         ids = message.ids
         summaries = (
             [
@@ -114,26 +129,26 @@ class QueueReader:
             if message.log:
                 row = self._table.find(summary.id)
                 if row is None:
-                    _tell_log(watch, self._archived(summary.id)[1], math.inf)
+                    _send_log(watch, self._archived(summary.id)[1], math.inf)
                 else:
-                    _tell_log(watch, *self._job_of(row))
+                    _send_log(watch, *self._job_of(row))
             if summary.status.is_final or not message.is_final_only:
                 watch.tell_change(summary)
         self.watches.open(watch)
 
-    def told(self, message: messages.JobLogAppended) -> None:
-        """A running job has new log entries."""
+    def log_appended(self, message: messages.JobLogAppended) -> None:
+        """Keep and send new log entries of a running job."""
         job_id, entries = message.job_id, message.entries
         row = self._table.find(job_id)
         if row is None or row.phase is not Phase.HANDED_OVER or not entries:
             return
         if row.status.is_final:
-            # Everything was told before the end was.
+            # All log entries are sent before the final status.
             return
-        kept = self._told.setdefault(job_id, deque(maxlen=_TOLD_ENTRIES_MAX))
-        new = [_Told(message.op_index, entry) for entry in entries]
+        kept = self._appended.setdefault(job_id, deque(maxlen=_APPENDED_ENTRIES_MAX))
+        new = [_Appended(message.op_index, entry) for entry in entries]
         if kept and kept[-1].entry[0] >= entries[0][0]:
-            # Told again, and perhaps some that were lost before.
+            # Repeated, perhaps with some that were lost before.
             known = {each.entry[0]: each for each in (*kept, *new)}
             kept.clear()
             new = [known[serial] for serial in sorted(known)]
@@ -147,42 +162,42 @@ class QueueReader:
     def _close_gap(self, row: Row, lacking: list[Watch]) -> None:
         """Entries are missing before those that came: the file may have them, or they come soon.
 
-        A process tells again what it has told to a queue that was replaced. What does not come
-        within a moment is not waited for.
+        A process repeats what it has sent to a queue that was replaced. The rest is given up after
+        a moment.
         """
         now = time.monotonic()
         since = self._gaps.setdefault(row.id, now)
         if since == now:
-            self._tell_logs(row, lacking)
+            self._send_logs(row, lacking)
         elif now - since >= GAP_SECONDS:
             del self._gaps[row.id]
-            self._tell_logs(row, lacking, is_all=True)
+            self._send_logs(row, lacking, is_all=True)
 
     def log_reaches(self, row: Row, log_serial: int) -> None:
-        """The job's state has all log entries up to this one: who lacks some is told them now.
+        """Send watches the log entries that they lack: the job's state has all up to this serial.
 
-        They lack what the job's process logged while it had no connection to the daemon.
+        A watch lacks what the job's process logged while it had no connection to the daemon.
         """
         lacking = [] if row.status.is_final else self.watches.lacking(row.id, log_serial)
         if lacking:
-            self._tell_logs(row, lacking)
+            self._send_logs(row, lacking)
 
-    def _tell_logs(self, row: Row, lacking: list[Watch], *, is_all: bool = False) -> None:
+    def _send_logs(self, row: Row, lacking: list[Watch], *, is_all: bool = False) -> None:
         try:
             job, reliable = self._job_of(row)
         except errors.StorageError as error:
-            self._log.error("log cannot be told", job=row.id, error=error.text)
+            self._log.error("log cannot be sent", job=row.id, error=error.text)
             return
         for watch in lacking:
-            _tell_log(watch, job, math.inf if is_all else reliable)
+            _send_log(watch, job, math.inf if is_all else reliable)
 
-    def forget_told(self, job_id: int, log_serial: int | None) -> None:
+    def forget_appended(self, job_id: int, log_serial: int | None) -> None:
         """Entries up to this serial (None: all) are in the job's state now."""
-        told = self._told.get(job_id)
-        while told and (log_serial is None or told[0].entry[0] <= log_serial):
-            told.popleft()
-        if not told:
-            self._told.pop(job_id, None)
+        kept = self._appended.get(job_id)
+        while kept and (log_serial is None or kept[0].entry[0] <= log_serial):
+            kept.popleft()
+        if not kept:
+            self._appended.pop(job_id, None)
             self._gaps.pop(job_id, None)
 
     def _body(self, job_id: int) -> bytes:
@@ -194,28 +209,28 @@ class QueueReader:
     def _job_of(self, row: Row) -> tuple[jobs.Job, float]:
         """The job as it is now, and up to which serial its log is without gaps."""
         job = jobs.decode_job(self._body(row.id))
-        told = self._told.get(row.id)
+        appended = self._appended.get(row.id)
         if (
             row.phase is Phase.PENDING
             and not job.status.is_final
             and row.status is jobs.JobStatus.WAITING
         ):
             job.ops[job.next_index].status = jobs.JobStatus.WAITING
-        if told and _has_gap(job.last_log_serial, told):
+        if appended and _has_gap(job.last_log_serial, appended):
             self._take_log_of_file(job)
         reliable = math.inf if job.status.is_final else job.last_log_serial
-        if told is not None and len(told) == _TOLD_ENTRIES_MAX:
+        if appended is not None and len(appended) == _APPENDED_ENTRIES_MAX:
             # The oldest were dropped, and do not come again.
-            reliable = max(reliable, told[0].entry[0])
-        self.add_told(job)
+            reliable = max(reliable, appended[0].entry[0])
+        self.add_appended(job)
         return job, reliable
 
-    def add_told(self, job: jobs.Job) -> None:
+    def add_appended(self, job: jobs.Job) -> None:
         """Put into the job's log what has come after this state of it."""
         last = job.last_log_serial
-        for told in self._told.get(job.id, ()):
-            if told.entry[0] > last:
-                job.ops[told.op_index].log.append(told.entry)
+        for each in self._appended.get(job.id, ()):
+            if each.entry[0] > last:
+                job.ops[each.op_index].log.append(each.entry)
 
     def _take_log_of_file(self, job: jobs.Job) -> None:
         """Put into the job what its process has logged into the file since this state of it."""
@@ -268,11 +283,11 @@ class QueueReader:
         raise errors.UnknownJobError(f"there is no job {job_id}")
 
 
-def _has_gap(last: int, told: deque[_Told]) -> bool:
-    """Whether serials are missing between ``last`` and what was told."""
-    return told[-1].entry[0] - last > sum(each.entry[0] > last for each in told)
+def _has_gap(last: int, appended: deque[_Appended]) -> bool:
+    """Whether serials are missing between ``last`` and the entries."""
+    return appended[-1].entry[0] - last > sum(each.entry[0] > last for each in appended)
 
 
-def _tell_log(watch: Watch, job: jobs.Job, all_until: float) -> None:
+def _send_log(watch: Watch, job: jobs.Job, all_until: float) -> None:
     for index, op in enumerate(job.ops):
         watch.tell_log(job.id, index, op.log, all_until)

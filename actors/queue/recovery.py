@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 class Loaded(msgspec.Struct):
     """What a queue directory holds. ``living`` have a process; ``died`` lost theirs.
 
-    ``handed_in`` have ended, as their files say, but the journal knows only the earlier state that
-    is named here: until the file system has been flushed, the end may not be durable.
+    ``unflushed_finals`` have ended, as their files say, but the journal knows only the earlier
+    states that are here: until the file system has been flushed, the end may not be durable.
     ``unwritten`` and ``unarchived`` are known from the journal, and the disk refused them.
     """
 
@@ -40,7 +40,7 @@ class Loaded(msgspec.Struct):
     unwritten: dict[int, tuple[int, bytes]]
     unarchived: list[int]
     last_id: int
-    handed_in: dict[int, tuple[int, bytes]] = {}
+    unflushed_finals: dict[int, tuple[int, bytes]] = {}
 
 
 def load(directory: QueueDirectory, queue_journal: Journal, daemon_lock: str) -> Loaded:
@@ -70,8 +70,8 @@ def load(directory: QueueDirectory, queue_journal: Journal, daemon_lock: str) ->
         journaled = said.states.get(job_id)
         if life is not Life.ALIVE and journaled is not None and journaled[1] is body:
             _write(directory, job_id, journaled, loaded)
-        if journaled is not None and _is_handed_in(job, body, journaled[0]):
-            loaded.handed_in[job_id] = journaled
+        if journaled is not None and _is_unflushed_final(job, body, journaled[0]):
+            loaded.unflushed_finals[job_id] = journaled
         _add(loaded, job, body, life)
     recorded = max([said.last_id, *said.archived, *(row.id for row in loaded.table)])
     limit = recorded + settings.JOB_ID_JUMP_MAX
@@ -137,8 +137,8 @@ def _life(job: jobs.Job, daemon_lock: str) -> Life:
     return Life.NONE if lock_files.is_daemons(job.livelock) else Life.DEAD
 
 
-def _is_handed_in(job: jobs.Job, body: bytes, journaled_serial: int) -> bool:
-    """Whether the file has an end that was left to the journal; a large one was flushed at once."""
+def _is_unflushed_final(job: jobs.Job, body: bytes, journaled_serial: int) -> bool:
+    """Whether the file holds a final state that was never flushed; large ones always are."""
     is_ahead = job.serial > journaled_serial
     return job.status.is_final and is_ahead and len(body) <= settings.JOURNALED_STATE_BYTES_MAX
 

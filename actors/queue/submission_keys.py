@@ -10,55 +10,59 @@ from ...storage import jobs
 from ...storage.queue_files import job_files
 from ...transport import messages
 from . import repeating
-from .job_store import QueueCore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from ...transport.envelopes import Envelope
     from ...transport.messages import JobSpec
+    from .job_store import JobStore
     from .submitting import Draft
 
 
-class InFlight(msgspec.Struct, frozen=True):
-    """A submission on its way to the disk: digests of its jobs, and who repeats it meanwhile."""
+class _InFlight(msgspec.Struct, frozen=True):
+    """A submission on its way to the disk: digests of its jobs, and repetitions of it."""
 
     first_id: int
     digests: list[str]
     repeats: list[Envelope]
 
 
-class QueueKeys(QueueCore):
-    """Answers submissions that were made before."""
+class SubmissionKeys:
+    """Answers repeated submissions. The table knows the keys of live jobs."""
 
-    def _mark_batch(self, drafts: Sequence[Draft], specs: Sequence[JobSpec]) -> list[str]:
-        """Let each job of a submission with a key tell what it was, and where; the digests."""
-        digests = [repeating.digest(spec) for spec in specs]
-        for place, draft in enumerate(drafts):
-            if digests[place]:
-                draft.job.extra[jobs.DIGEST_KEY] = digests[place]
-            if len(drafts) > 1:
-                draft.job.extra[jobs.BATCH_KEY] = [place, len(drafts)]
-        return digests
+    def __init__(self, store: JobStore) -> None:
+        self._store = store
+        self._table = store.table
+        self._in_flight: dict[str, _InFlight] = {}
 
-    def _is_repeat(self, envelope: Envelope, key: str, specs: Sequence[JobSpec]) -> bool:
+    def is_repeat(self, envelope: Envelope, key: str, specs: Sequence[JobSpec]) -> bool:
         """Answer a submission whose key is known. `BadRequestError` if it is another one."""
         if (live := self._table.ids_of_key(key)) is not None:
             envelope.reply(self._repeated(key, live, specs))
             return True
-        if (flying := self._keys_in_flight.get(key)) is not None:
+        if (flying := self._in_flight.get(key)) is not None:
             _check_in_flight(flying, specs)
             flying.repeats.append(envelope)
             return True
         return False
+
+    def take_off(self, key: str, first_id: int, digests: list[str]) -> None:
+        """A submission under this key is on its way to the disk."""
+        self._in_flight[key] = _InFlight(first_id, digests, [])
+
+    def land(self, key: str | None) -> list[Envelope]:
+        """The submission is stored, or refused. Returns those that repeated it meanwhile."""
+        flying = None if key is None else self._in_flight.pop(key, None)
+        return [] if flying is None else flying.repeats
 
     def _repeated(
         self, key: str, live: list[int], specs: Sequence[JobSpec]
     ) -> messages.JobsSubmitted:
         stored = dict(self._stored_under(key, live, len(specs)))
         first = next(iter(stored))
-        told = (stored[first] or self._read(first)).extra.get(jobs.REJECTED_KEY)
-        rejected = {int(place): text for place, text in (told or {}).items()}
+        kept = (stored[first] or self._store.read(first)).extra.get(jobs.REJECTED_KEY)
+        rejected = {int(place): text for place, text in (kept or {}).items()}
         ids = list(stored)
         if len(ids) + len(rejected) != len(specs):
             raise repeating.count_refusal(len(specs), len(ids) + len(rejected), ids)
@@ -72,14 +76,14 @@ class QueueKeys(QueueCore):
         row = self._table.find(job_id)
         if row is not None and row.digest is not None:
             return row.digest == repeating.digest(spec)
-        return repeating.is_same(job or self._read(job_id), spec, place)
+        return repeating.is_same(job or self._store.read(job_id), spec, place)
 
     def _stored_under(
         self, key: str, live: list[int], count: int
     ) -> Iterator[tuple[int, jobs.Job | None]]:
-        """The jobs of a submission in the order of their ids; those that are archived are read."""
+        """The jobs of a submission in the order of their ids; archived ones are read."""
         are_live = set(live)
-        for job_id in _ids_of_batch(self._read(live[0]), live, count):
+        for job_id in _ids_of_batch(self._store.read(live[0]), live, count):
             if job_id in are_live:
                 yield job_id, None
             elif self._table.find(job_id) is not None:
@@ -88,17 +92,23 @@ class QueueKeys(QueueCore):
                 yield job_id, job
 
     def _archived_under(self, key: str, job_id: int) -> jobs.Job | None:
-        data = self._ledger.directory.read_archived(job_id)
+        data = self._store.ledger.directory.read_archived(job_id)
         job = None if data is None else job_files.read_job(data, job_id)
         return job if job is not None and job.extra.get(jobs.SUBMISSION_KEY) == key else None
 
-    def _waiting_for(self, key: str | None) -> list[Envelope]:
-        """Who submitted the same under this key while it was being stored."""
-        flying = None if key is None else self._keys_in_flight.pop(key, None)
-        return [] if flying is None else flying.repeats
+
+def mark_batch(drafts: Sequence[Draft], specs: Sequence[JobSpec]) -> list[str]:
+    """Let each job of a submission with a key name its digest and its place; the digests."""
+    digests = [repeating.digest(spec) for spec in specs]
+    for place, draft in enumerate(drafts):
+        if digests[place]:
+            draft.job.extra[jobs.DIGEST_KEY] = digests[place]
+        if len(drafts) > 1:
+            draft.job.extra[jobs.BATCH_KEY] = [place, len(drafts)]
+    return digests
 
 
-def _check_in_flight(flying: InFlight, specs: Sequence[JobSpec]) -> None:
+def _check_in_flight(flying: _InFlight, specs: Sequence[JobSpec]) -> None:
     if len(specs) != len(flying.digests):
         ids = range(flying.first_id, flying.first_id + len(flying.digests))
         raise repeating.count_refusal(len(specs), len(ids), ids)

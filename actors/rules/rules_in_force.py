@@ -116,7 +116,7 @@ class RulesInForce:
             return ""
         return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(until))
 
-    def told(self, uuid: str) -> str:
+    def describe(self, uuid: str) -> str:
         """The text about a job to which the rule ``uuid`` applies."""
         action = next((rule.action.name for rule in self._rules if rule.uuid == uuid), None)
         verdict = filtering.Verdict(uuid, action or ActionName.ACCEPT)

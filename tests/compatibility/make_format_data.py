@@ -162,7 +162,7 @@ def write_jobs(queue: Queue) -> None:
     # Acknowledged, and no file was written yet.
     assert queue.submitted(spec(), spec(), spec()) == [14, 15, 16]
     queue.actor.ask(messages.ArchiveJob(id=2))
-    queue.actor.component._ledger._journal._close()
+    queue.actor.component.store.ledger._journal._close()
     # Its new name was not flushed.
     archived = queue.stage.places.archive / "0" / "job-2"
     archived.rename(queue.stage.places.queue / archived.name)

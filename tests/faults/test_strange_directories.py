@@ -121,7 +121,7 @@ def test_a_job_in_the_folder_of_others_hides_no_archived_ids(queue: Queue) -> No
 
 
 def test_a_submission_that_would_pass_the_last_id_stores_nothing(queue: Queue) -> None:
-    queue.actor.component._ledger.last_id = ID_MAX - 2
+    queue.actor.component.store.ledger.last_id = ID_MAX - 2
     name, text = queue.submit(spec(), spec(), spec()).refusal
     assert (name, "2 ids left" in text) == (errors.DataDirectoryError.__name__, True)
     assert queue.statuses() == {}
@@ -399,7 +399,7 @@ def test_records_behind_a_damaged_one_are_kept_aside_and_named(queue: Queue) -> 
     queue.submitted(spec())
     queue.submitted(spec())
     queue.submitted(spec())
-    queue.actor.component._ledger._journal._close()
+    queue.actor.component.store.ledger._journal._close()
     [segment] = sorted(queue.stage.places.journal.iterdir())
     data = bytearray(segment.read_bytes())
     # In the middle of the second submission, of which the files are there too.

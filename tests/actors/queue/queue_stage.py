@@ -40,7 +40,7 @@ class Queue:
 
     def restart(self) -> None:
         """The daemon dies without a word, and its successor takes over."""
-        self.actor.component._ledger._journal.close()
+        self.actor.component.store.ledger._journal.close()
         self.actor = self.stage.start(JobQueue)
 
     def flush_file_system(self, *_: object) -> None:
@@ -76,7 +76,7 @@ class Queue:
         return self.submit(*specs, **fields).answer_as(messages.JobsSubmitted).ids
 
     def choose(self, *ids: int, **fields: Any) -> None:
-        fields.setdefault("report", self.actor.component._reports)
+        fields.setdefault("report", self.actor.component.store.announcements.report)
         self.actor.notify(messages.JobsChosen(start=list(ids), **fields))
         self.actor.end_turn()
 

@@ -78,7 +78,7 @@ def test_a_job_that_was_given_back_and_handed_over_again_may_lose_its_process_be
 
 def test_a_choice_made_before_the_queue_reported_anew_is_not_obeyed(queue: Queue) -> None:
     queue.submitted(spec())
-    before = queue.actor.component._reports
+    before = queue.actor.component.store.announcements.report
     queue.actor.notify(messages.ReportAllJobs())
     queue.stage.told.clear()
     queue.choose(1, report=before)
@@ -238,7 +238,7 @@ def test_secrets_go_to_the_process_alone_and_are_forgotten_with_the_job(
 ) -> None:
     queue.submitted(unlocking, unlocking, unlocking)
     subject: Any = queue.actor.component
-    assert set(subject._secrets) == {1, 2, 3}
+    assert set(subject.store._secrets) == {1, 2, 3}
     queue.choose(1)
     queue.greet(1)
     go = queue.channels[1].answer_as(messages.JobGo)
@@ -257,8 +257,8 @@ def test_secrets_go_to_the_process_alone_and_are_forgotten_with_the_job(
     queue.end_process(3, has_left=False)
     queue.actor.end_turn()
     assert queue.statuses() == {1: "success", 2: "canceled", 3: "error"}
-    assert subject._secrets == {}
-    assert subject._forked == {}
+    assert subject.store._secrets == {}
+    assert subject.hand_over._starting == {}
     assert PIN.encode() not in everything_stored(queue)
     assert PIN not in queue.stage.log_stream.getvalue()
 
@@ -311,7 +311,7 @@ def test_a_job_that_stands_in_line_again_names_no_dead_process(queue: Queue) -> 
 def test_spare_files_come_back_from_a_process_that_is_gone(queue: Queue, status: JobStatus) -> None:
     queue.submitted(spec())
     queue.start(1)
-    ledger = queue.actor.component._ledger
+    ledger = queue.actor.component.store.ledger
     assert set(ledger._lent) == {1}
     if status is SUCCESS:
         queue.record(1, 10, SUCCESS)
@@ -341,8 +341,8 @@ def test_an_answer_to_a_queue_that_was_replaced_answers_nobody_else(queue: Queue
 
 def test_a_choice_made_for_a_queue_that_was_replaced_is_not_obeyed(queue: Queue) -> None:
     queue.submitted(spec())
-    before = queue.actor.component._reports
-    queue.actor.component._ledger._journal._close()
+    before = queue.actor.component.store.announcements.report
+    queue.actor.component.store.ledger._journal._close()
     queue.actor = queue.stage.start(JobQueue, incarnation=2)
     queue.stage.told.clear()
     queue.choose(1, report=before)

@@ -228,7 +228,9 @@ def test_files_wait_for_the_disk_and_not_for_ever(
     queue.submitted(spec(), spec())
     full = errors.StorageError("job-2: no space left")
     with monkeypatch.context() as patch:
-        patch.setattr(queue.actor.component._ledger.directory, "write", mock.Mock(side_effect=full))
+        patch.setattr(
+            queue.actor.component.store.ledger.directory, "write", mock.Mock(side_effect=full)
+        )
         queue.actor.be_quiet()
         assert queue.actor.component.runtime.patience_seconds is None
         assert queue.submit(spec()).refusal[0] == "ReadOnlyError"
@@ -404,7 +406,7 @@ def test_old_final_jobs_are_archived_together(
     queue.submitted(spec(), spec(), spec())
     for job_id in (1, 2):
         queue.finish(job_id)
-    row = queue.actor.component._table.find(2)
+    row = queue.actor.component.store.table.find(2)
     assert row is not None
     row.ended = 2_000_000_000.0
     monkeypatch.setattr("time.time", lambda: 2_000_000_100.0)

@@ -364,7 +364,7 @@ def test_a_file_system_that_cannot_be_flushed_is_tried_less_and_less_often(
 
     with monkeypatch.context() as patch:
         patch.setattr("ganger.storage.queue_files.journal.flush_file_system", fail)
-        queue.actor.component._ledger.retry()
+        queue.actor.component.store.ledger.retry()
         queue.actor.end_turn()
         for _ in range(5):
             queue.actor.notify(messages.DiskRetried())
@@ -417,7 +417,9 @@ def test_a_pending_job_that_cannot_be_read_for_a_moment_waits_for_the_disk(
 
     with monkeypatch.context() as patch:
         full = errors.StorageError("job-1: Too many open files")
-        patch.setattr(queue.actor.component._ledger.directory, "read", mock.Mock(side_effect=full))
+        patch.setattr(
+            queue.actor.component.store.ledger.directory, "read", mock.Mock(side_effect=full)
+        )
         choose()
     assert queue.statuses() == {1: "queued"}
     assert queue.submit(spec()).refusal[0] == "ReadOnlyError"
@@ -440,7 +442,7 @@ def test_a_pending_job_that_cannot_be_read_again_either_is_damaged(
     queue.rest()
     gone = errors.StorageError("job-1: Input/output error")
     monkeypatch.setattr(
-        queue.actor.component._ledger.directory, "read", mock.Mock(side_effect=gone)
+        queue.actor.component.store.ledger.directory, "read", mock.Mock(side_effect=gone)
     )
     queue.choose(1)
     queue.actor.notify(messages.DiskRetried())

@@ -94,11 +94,11 @@ def test_an_opcode_that_may_not_start_is_not_recorded(queue: Queue, action: str)
     queue.submitted(spec())
     queue.start(1)
     obey(queue, action)
-    flushes = queue.actor.component._ledger.flushes
+    flushes = queue.actor.component.store.ledger.flushes
     text = PAUSED if action == "PAUSE" else REJECTED
     answer = begin(queue, 1, 10, RUNNING).answer
     assert answer == GateAnswered(is_open=False, text=text, is_rejected=action == "REJECT")
-    assert queue.actor.component._ledger.flushes == flushes
+    assert queue.actor.component.store.ledger.flushes == flushes
     assert queue.statuses() == {1: "queued"}
     assert queue.job(1).status is QUEUED
 

@@ -10,7 +10,7 @@ import pytest
 from tests.actors.queue.queue_stage import Queue, spec
 from tests.actors.runtime.stage import Asker
 
-from ganger.actors.queue import job_store, queries
+from ganger.actors.queue import lifecycle, queries
 from ganger.storage import jobs
 from ganger.storage.jobs import JobStatus
 from ganger.transport import messages
@@ -190,22 +190,22 @@ def test_a_state_that_the_process_flushed_itself_is_believed(queue: Queue) -> No
     queue.start(1)
     body = queue.body_of_process(1, 10, SUCCESS)
     queue.write_as_process(1, body)
-    flushes = queue.actor.component._ledger.flushes
+    flushes = queue.actor.component.store.ledger.flushes
     asker = queue.actor.ask(queue.state(1, 10, SUCCESS, body=None, ended=5.0))
     assert asker.answer == messages.StateRecorded(serial=10)
-    assert queue.actor.component._ledger.flushes == flushes
+    assert queue.actor.component.store.ledger.flushes == flushes
     assert queue.actor.say(messages.ReadJob(id=1)).answer_as(messages.JobDocument).body == body
 
 
 def test_a_waiting_job_is_shown_so_without_a_flush(queue: Queue) -> None:
     queue.submitted(spec())
     queue.start(1)
-    flushes = queue.actor.component._ledger.flushes
+    flushes = queue.actor.component.store.ledger.flushes
     waits = messages.JobWaits(job_id=1, serial=5, body=queue.body_of_process(1, 5, WAITING))
     queue.actor.notify(waits)
     queue.actor.end_turn()
     assert queue.statuses() == {1: "waiting"}
-    assert queue.actor.component._ledger.flushes == flushes
+    assert queue.actor.component.store.ledger.flushes == flushes
 
 
 def test_the_end_of_a_job_is_told_to_all_whom_it_concerns(queue: Queue) -> None:
@@ -379,7 +379,7 @@ def test_serials_that_are_missing_in_a_recorded_log_are_not_waited_for(queue: Qu
 def test_of_a_log_too_long_to_be_kept_the_rest_is_told(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queries, "_TOLD_ENTRIES_MAX", 3)
+    monkeypatch.setattr(queries, "_APPENDED_ENTRIES_MAX", 3)
     follow(queue)
     for serial in (3, 4, 5, 6):
         queue.actor.notify(messages.JobLogAppended(job_id=1, op_index=0, entries=entries(serial)))
@@ -418,7 +418,7 @@ def test_a_watch_keeps_nothing_of_jobs_that_it_does_not_follow(queue: Queue, *, 
     queue.submitted(spec())
     after = {**dict.fromkeys(range(2, 100), 5), 1: 2}
     queue.actor.say(messages.WatchJobs(ids=[1], log=log, log_after=after), number=4)
-    (watch,) = queue.actor.component._reader.watches._watches.values()
+    (watch,) = queue.actor.component.store.reader.watches._watches.values()
     assert watch._log_serials == ({1: 2} if log else {})
 
 
@@ -443,7 +443,7 @@ def test_a_process_that_left_in_order_is_believed(queue: Queue) -> None:
     queue.submitted(spec())
     queue.finish(1)
     assert queue.statuses() == {1: "success"}
-    assert queue.actor.component._ledger.serial(1) is None
+    assert queue.actor.component.store.ledger.serial(1) is None
 
 
 def test_a_process_killed_while_it_ran_fails_its_job(queue: Queue) -> None:
@@ -685,5 +685,5 @@ def test_a_death_is_not_told_as_of_the_second_before(monkeypatch: pytest.MonkeyP
     # The clock that costs less goes in steps of milliseconds.
     monkeypatch.setattr(time, "time", lambda: 1_795_309_440.001)
     job = jobs.Job(id=7, ops=[])
-    assert "job 7 at 2026-11-22 01:04:00 UTC" in job_store.death_text(job)
-    assert "job 7 was killed on request at 2026-11-22 01:04:00 UTC" in job_store.kill_text(job)
+    assert "job 7 at 2026-11-22 01:04:00 UTC" in lifecycle.death_text(job)
+    assert "job 7 was killed on request at 2026-11-22 01:04:00 UTC" in lifecycle.kill_text(job)

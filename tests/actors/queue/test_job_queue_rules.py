@@ -72,7 +72,7 @@ def test_the_id_of_a_rejected_job_is_written_again_if_the_disk_refused_it_once(
     obey(queue, REJECTS)
     full = errors.StorageError("serial: no space left")
     with monkeypatch.context() as patch:
-        directory = queue.actor.component._ledger.directory
+        directory = queue.actor.component.store.ledger.directory
         patch.setattr(directory, "write_serial", mock.Mock(side_effect=full))
         assert queue.submitted(command(), spec()) == [1]
     queue.rest()
@@ -304,7 +304,7 @@ def test_what_cannot_be_so_is_not_simulated(queue: Queue, asked: Any, told: str)
 
 
 def test_nothing_is_simulated_before_the_rules_are_known(queue: Queue) -> None:
-    queue.actor.component._door = None
+    queue.actor.component.gate.rules = None
     asker = queue.actor.say(messages.TestFilters(without=UUID))
     assert asker.answers == []
     obey(queue, REJECTS)

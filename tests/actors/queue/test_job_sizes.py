@@ -238,7 +238,7 @@ def test_a_job_whose_processes_always_end_before_it_begins_ends_in_an_error(queu
             told = queue.actor.ask(messages.ExplainJob(id=job_id))
             text = told.answer_as(messages.JobExplained).text
             assert "is being started again: 1 of its processes ended before it began" in text
-            row = queue.actor.component._table.find(job_id)
+            row = queue.actor.component.store.table.find(job_id)
             assert row is not None
             row.phase = Phase.PENDING
     job = queue.job(job_id)

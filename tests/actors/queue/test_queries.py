@@ -222,21 +222,23 @@ def test_a_job_that_waits_for_dependencies_reads_so(library: Library) -> None:
 
 def test_log_lines_that_came_since_are_in_the_job(library: Library) -> None:
     library.add(3, RUNNING, log=2)
-    library.reader.told(
+    library.reader.log_appended(
         messages.JobLogAppended(job_id=3, op_index=0, entries=[entry(n) for n in (2, 3, 4)])
     )
     assert [serial for serial, *_ in library.document(3)["ops"][0]["log"]] == [1, 2, 3, 4]
-    library.reader.forget_told(3, 3)
+    library.reader.forget_appended(3, 3)
     assert [serial for serial, *_ in library.document(3)["ops"][0]["log"]] == [1, 2, 4]
-    library.reader.forget_told(3, None)
+    library.reader.forget_appended(3, None)
     assert [serial for serial, *_ in library.document(3)["ops"][0]["log"]] == [1, 2]
 
 
 def test_log_lines_of_a_job_without_a_process_are_not_kept(library: Library) -> None:
     library.add(3, SUCCESS)
     for job_id in (3, 9):
-        library.reader.told(messages.JobLogAppended(job_id=job_id, op_index=0, entries=[entry(1)]))
-    assert library.reader._told == {}
+        library.reader.log_appended(
+            messages.JobLogAppended(job_id=job_id, op_index=0, entries=[entry(1)])
+        )
+    assert library.reader._appended == {}
 
 
 # Watches.
@@ -247,7 +249,7 @@ def test_a_watch_first_tells_each_job_as_it_is_then_each_change(library: Library
     library.add(4, SUCCESS)
     asker = library.watch(3, 4, log=True)
     assert told(asker) == [(3, [1, 2]), (3, "running"), (4, "success")]
-    library.reader.told(messages.JobLogAppended(job_id=3, op_index=0, entries=[entry(3)]))
+    library.reader.log_appended(messages.JobLogAppended(job_id=3, op_index=0, entries=[entry(3)]))
     row.status = SUCCESS
     library.reader.watches.changed(row)
     assert told(asker)[3:] == [(3, [3]), (3, "success"), "ended"]
@@ -272,7 +274,7 @@ def test_a_watch_of_ends_begins_with_those_that_have_ended(library: Library) -> 
 def test_a_watch_without_log_tells_no_log(library: Library) -> None:
     library.add(3, RUNNING, log=2)
     asker = library.watch(3)
-    library.reader.told(messages.JobLogAppended(job_id=3, op_index=0, entries=[entry(3)]))
+    library.reader.log_appended(messages.JobLogAppended(job_id=3, op_index=0, entries=[entry(3)]))
     assert told(asker) == [(3, "running")]
 
 
@@ -284,7 +286,7 @@ def test_a_watch_of_every_job_begins_with_those_that_are_not_final(library: Libr
 
 def test_a_watch_that_is_begun_again_goes_on_behind_the_last_line(library: Library) -> None:
     library.add(3, RUNNING, log=2)
-    library.reader.told(messages.JobLogAppended(job_id=3, op_index=0, entries=[entry(3)]))
+    library.reader.log_appended(messages.JobLogAppended(job_id=3, op_index=0, entries=[entry(3)]))
     first = library.watch(3, log=True)
     again = library.watch(3, log=True, log_after={3: 2})
     assert told(first) == [(3, [1, 2, 3]), (3, "running")]

@@ -182,7 +182,7 @@ class Machine:
     def _forget_daemon(self) -> None:
         self.is_up = False
         self.timers.clear()
-        ledger = self.queue.component._ledger
+        ledger = self.queue.component.store.ledger
         ledger._journal.close()
         ledger.directory.close()
 
@@ -333,7 +333,7 @@ class Machine:
 
     def choose(self, *ids: int) -> None:
         """The scheduler starts jobs."""
-        report = self.queue.component._reports
+        report = self.queue.component.store.announcements.report
         self.queue.notify(messages.JobsChosen(start=list(ids), report=report))
 
     def rest(self) -> None:
@@ -343,7 +343,7 @@ class Machine:
 
     def cancel(self, job_id: int) -> None:
         """Cancel a job that is not final."""
-        row = self.queue.component._table.find(job_id)
+        row = self.queue.component.store.table.find(job_id)
         assert row is not None
         is_final = row.phase is not Phase.HANDED_OVER
 
@@ -408,33 +408,33 @@ class Machine:
         """What there is; ``ids`` are asked for also if no listing has them."""
         component = self.queue.component
         found: dict[int, tuple[jobs.Job, bool]] = {}
-        for job_id in {*ids, *(row.id for row in component._table)}:
+        for job_id in {*ids, *(row.id for row in component.store.table)}:
             with contextlib.suppress(errors.StorageError, errors.UnknownJobError):
-                document = component._reader.document(job_id)
+                document = component.store.reader.document(job_id)
                 found[job_id] = (jobs.decode_job(document.body), document.archived)
         by_key = {key: self._ids_of(key) for key in kept_keys}
         configuration = config_files.read(self.places.config)
         assert configuration is not None
         return Found(
             jobs=found,
-            pending={row.id for row in component._table.in_phase(Phase.PENDING)},
-            quarantined=list(component._quarantined),
+            pending={row.id for row in component.store.table.in_phase(Phase.PENDING)},
+            quarantined=list(component.store.quarantined),
             ids_by_key=by_key,
-            next_id=component._ledger.last_id + 1,
+            next_id=component.store.ledger.last_id + 1,
             outputs={job_id: kept_output(self.places, job_id) for job_id in found},
             lost_inputs=[
                 name
                 for job, is_archived in found.values()
                 for name in _lost_inputs(self.places, job, is_archived=is_archived)
             ],
-            files=set(component._ledger.directory.live_ids()),
+            files=set(component.store.ledger.directory.live_ids()),
             configuration=configuration["serial_no"],
             clients=set(keys.known_keys(self.places.keys)),
         )
 
     def _ids_of(self, key: str) -> list[int]:
         """The jobs that whoever repeats the submission under this key is told."""
-        return sorted(self.queue.component._table.ids_of_key(key) or ())
+        return sorted(self.queue.component.store.table.ids_of_key(key) or ())
 
     def refused_locks(self) -> list[str]:
         """Locks that a new owner cannot have at once, though nobody lives who could hold them."""

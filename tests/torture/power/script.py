@@ -55,12 +55,12 @@ class Script:
             machine.end_turn()
 
     def _any_job(self, *phases: Phase) -> int | None:
-        table = self._machine.queue.component._table
+        table = self._machine.queue.component.store.table
         ids = [row.id for row in table if row.phase in phases]
         return self._dice.choice(ids) if ids else None
 
     def _submit(self) -> None:
-        if len(self._machine.queue.component._table) > JOBS_MAX:
+        if len(self._machine.queue.component.store.table) > JOBS_MAX:
             self._machine.autoarchive()
             return
         place = f"{self._dice.getrandbits(48)}"
@@ -95,7 +95,7 @@ class Script:
             self._machine.reprioritise(job_id, self._dice.randint(-20, 19))
 
     def _archive(self) -> None:
-        table = self._machine.queue.component._table
+        table = self._machine.queue.component.store.table
         ids = [row.id for row in table if row.status.is_final]
         if ids:
             self._machine.archive(self._dice.choice(ids))

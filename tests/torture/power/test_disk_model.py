@@ -201,8 +201,8 @@ def test_a_product_that_only_repeats_a_failed_flush_is_found_out(
         machine.end_turn()
         machine.rest()
         machine.fails_next_sync = True
-        machine.queue.component._ledger.retry()
-        machine.queue.component._ledger.retry()
+        machine.queue.component.store.ledger.retry()
+        machine.queue.component.store.ledger.retry()
 
     assert lose_power_everywhere(fail_to_flush, tmp_path, losses=6) == []
     monkeypatch.setattr("ganger.storage.queue_files.replay.write_anew", lambda *_: None)

@@ -202,7 +202,7 @@ def a_state_told_again_to_a_successor(machine: Machine) -> None:
 def an_end_told_while_the_daemon_is_replaced(machine: Machine) -> None:
     submit(machine, job(opcode("a", node="n1")))
     start(machine, 1)
-    while machine.queue.component._reader.rows(ListJobs(ids=[1])).rows[0].status != "running":
+    while machine.queue.component.store.reader.rows(ListJobs(ids=[1])).rows[0].status != "running":
         step(machine, 1)
     machine.step(machine.processes[1])
     restart(machine)

@@ -141,7 +141,7 @@ class Oracle:
     def look_at(self, queue: JobQueue) -> None:
         """After each step of the job queue."""
         running = 0
-        for row in queue._table:
+        for row in queue.store.table:
             running += row.phase in (Phase.STARTING, Phase.HANDED_OVER) and not row.status.is_final
             if self._seen.get(row.id) != (row.serial, row.status):
                 self._seen[row.id] = (row.serial, row.status)
@@ -156,7 +156,7 @@ class Oracle:
         if row.status.is_final and final is None:
             self._finals[row.id] = row.status
             self.ends[str(row.status)] += 1
-        body = queue._ledger.body(row.id)
+        body = queue.store.ledger.body(row.id)
         if body is None:
             return
         statuses = [op.status for op in jobs.decode_job(body).ops]
@@ -181,7 +181,7 @@ class Oracle:
             return
         queue = daemon.component("job_queue")
         executor = daemon.component("executor")
-        if queue._ledger.is_read_only or "lean" not in executor._servers:
+        if queue.store.ledger.is_read_only or "lean" not in executor._servers:
             return
         self.quiet_checks += 1
         self._nothing_may_start(queue, daemon.component("scheduler"))
@@ -192,10 +192,10 @@ class Oracle:
 
     def _nothing_may_start(self, queue: JobQueue, scheduler: Any) -> None:
         world = self._world
-        pending = queue._table.in_phase(Phase.PENDING)
+        pending = queue.store.table.in_phase(Phase.PENDING)
         occupied = [
             row
-            for row in queue._table.in_phase(Phase.STARTING, Phase.HANDED_OVER)
+            for row in queue.store.table.in_phase(Phase.STARTING, Phase.HANDED_OVER)
             if not row.status.is_final
         ]
         running = [row.id for row in occupied]
@@ -212,7 +212,7 @@ class Oracle:
             if not decided.unknown:
                 break
             for job_id in decided.unknown:
-                schedule.learn(job_id, queue._status(job_id))
+                schedule.learn(job_id, queue.store.status(job_id))
         if start or doomed:
             world.problem(f"at rest, but {start} could start and {doomed} are doomed")
         held = sorted(scheduler._schedule.running)
@@ -222,7 +222,7 @@ class Oracle:
     def _verdict(self, row: Row, queue: JobQueue) -> messages.JobVerdict:
         world = self._world
         chain = filtering.compile_chain(world.stored_rules(), world.clock.time())
-        facts = filtering.JobFacts.of(row.id, _present(queue._read(row.id)))
+        facts = filtering.JobFacts.of(row.id, _present(queue.store.read(row.id)))
         verdict = filtering.judge(chain, facts)
         return messages.JobVerdict(
             job=row.as_pending(),
@@ -234,10 +234,10 @@ class Oracle:
 
     def _everything_handed_over_lives(self, queue: JobQueue) -> None:
         world = self._world
-        for row in queue._table.in_phase(Phase.STARTING):
+        for row in queue.store.table.in_phase(Phase.STARTING):
             if not any(task.program.is_stopped for task in world.jobs(row.id)):
                 world.problem(f"at rest, but job {row.id} is being started")
-        for row in queue._table.in_phase(Phase.HANDED_OVER):
+        for row in queue.store.table.in_phase(Phase.HANDED_OVER):
             if row.lock_file is None or lock_files.is_dead(row.lock_file):
                 world.problem(f"at rest, but the process of job {row.id} is dead unnoticed")
 
@@ -300,7 +300,7 @@ class Oracle:
             world.problem(f"at the end there are rules, all of which were deleted: {left}")
         queue, executor = daemon.component("job_queue"), daemon.component("executor")
         for job_id in sorted(world.user.acknowledged):
-            status = queue._status(job_id)
+            status = queue.store.status(job_id)
             if status is None:
                 self.lost += 1
                 world.problem(f"job {job_id} was acknowledged and is lost")
@@ -308,7 +308,7 @@ class Oracle:
                 world.problem(f"at the end job {job_id} is {status}")
             else:
                 self._look_at_ended(queue, job_id, status)
-                shown = jobs.decode_job(queue._reader.document(job_id).body).status
+                shown = jobs.decode_job(queue.store.reader.document(job_id).body).status
                 if shown is not status:
                     world.problem(f"at the end job {job_id} is {status}, its file says {shown}")
         self._look_for_strangers(queue)
@@ -330,12 +330,12 @@ class Oracle:
             spooled = spool.parse_name(path.name)
             job_id = 0 if spooled is None else spooled.job_id
             beside = path.parent.parent / f"job-{job_id}"
-            if not beside.exists() and queue._table.find(job_id) is None:
+            if not beside.exists() and queue.store.table.find(job_id) is None:
                 self._world.problem(f"at the end {path} lies beside no job")
         for job_id in self._world.user.acknowledged:
-            row, folder = queue._table.find(job_id), places.archive / "0"
+            row, folder = queue.store.table.find(job_id), places.archive / "0"
             where = folder / "spool" if row is None else places.spool
-            job = jobs.decode_job(queue._reader.document(job_id).body)
+            job = jobs.decode_job(queue.store.reader.document(job_id).body)
             names = [op.input.get("stdin_file") for op in job.ops]
             missing = [name for name in names if name and not (where / name).exists()]
             if missing:
@@ -348,7 +348,7 @@ class Oracle:
             error = follower.watch.error
             self._world.problem(f"at the end somebody follows job {job_id} still: {error!r}")
             return
-        job = jobs.decode_job(queue._reader.document(job_id).body)
+        job = jobs.decode_job(queue.store.reader.document(job_id).body)
         logged = [entry[0] for op in job.ops for entry in op.log]
         if told != sorted(set(told)) or not set(logged) <= set(told):
             self._world.problem(f"who followed job {job_id} was told {told} of its log {logged}")
@@ -376,20 +376,20 @@ class Oracle:
         started = [self.starts[job_id, index] for index in range(len(ops))]
         if status is JobStatus.SUCCESS and started != [1] * len(ops):
             self._world.problem(f"job {job_id} is a success, and its opcodes started {started}")
-        job = jobs.decode_job(queue._reader.document(job_id).body)
+        job = jobs.decode_job(queue.store.reader.document(job_id).body)
         for result in (str(op.result) for op in job.ops):
             if "locks" in result:
                 self._world.problem(f"job {job_id} ended with {result}")
         for target, wanted in opcodes.dependencies(job.ops[0].input):
-            if "canceled" in wanted or queue._status(target) is not JobStatus.CANCELED:
+            if "canceled" in wanted or queue.store.status(target) is not JobStatus.CANCELED:
                 continue
             if status is not JobStatus.CANCELED:
                 text = f"job {job_id} depends on job {target}, which is canceled"
                 self._world.problem(f"{text}, and is {status}")
 
     def _look_for_strangers(self, queue: JobQueue) -> None:
-        directory = queue._ledger.directory
-        there = {row.id for row in queue._table} | set(directory.archived_ids())
+        directory = queue.store.ledger.directory
+        there = {row.id for row in queue.store.table} | set(directory.archived_ids())
         strangers = sorted(there - self._world.user.acknowledged)
         if strangers:
             self._world.problem(f"at the end there are jobs nobody was told of: {strangers}")

@@ -41,7 +41,7 @@ class Releases:
 
     def look_at_queue(self, queue: JobQueue) -> None:
         """After a step of the queue: it has told of each end of a job that holds locks."""
-        for row in queue._table:
+        for row in queue.store.table:
             if row.phase is not Phase.HANDED_OVER or row.lock_file is None:
                 self._running.pop(row.id, None)
             elif not row.status.is_final:

@@ -322,9 +322,9 @@ class SimulatedDaemon:
             pykka.ActorRegistry.unregister(task.actor.actor_ref)
             if task in self.core.tasks:
                 self.core.tasks.remove(task)
-            if isinstance(task.component, JobQueue) and hasattr(task.component, "_ledger"):
-                task.component._ledger._journal._close()
-                task.component._ledger.directory.close()
+            if isinstance(task.component, JobQueue) and hasattr(task.component, "store"):
+                task.component.store.ledger._journal._close()
+                task.component.store.ledger.directory.close()
 
 
 def stop_within(actor: ComponentActor, _seconds: float) -> bool:

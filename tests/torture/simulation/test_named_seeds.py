@@ -413,7 +413,7 @@ def test_a_lost_wish_for_a_priority_does_not_undo_a_later_one(scene: Scene) -> N
     # The process gives the job back: what it was not asked is asked again.
     scene.ask(PAUSE_ALL)
     scene.settle()
-    assert scene.component("job_queue")._table.find(job_id).priority == 7
+    assert scene.component("job_queue").store.table.find(job_id).priority == 7
     assert first
 
 
@@ -426,7 +426,7 @@ def test_a_job_that_waits_for_locks_is_gone_when_a_rule_stops_it(scene: Scene, a
     scene.ask(msgspec.structs.replace(PAUSE_ALL, action=action))
     scene.settle()
     assert len(scene.world.jobs()) == 1
-    status = scene.component("job_queue")._status(waiter.identifier)
+    status = scene.component("job_queue").store.status(waiter.identifier)
     assert status == ("queued" if action == "PAUSE" else "canceled")
     assert scene.component("lock_manager")._state.waiting() == []
 
@@ -444,4 +444,4 @@ def test_a_job_alone_obeys_the_rules_that_were_acknowledged(scene: Scene) -> Non
     scene.world.run(lambda: not scene.world.jobs())
     assert list(scene.world.oracle.starts) == [(1, 0)]
     scene.settle()
-    assert scene.component("job_queue")._status(1) == "queued"
+    assert scene.component("job_queue").store.status(1) == "queued"

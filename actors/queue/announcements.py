@@ -1,0 +1,142 @@
+"""What the queue tells the filter evaluator and the scheduler about its jobs.
+
+All of it goes by way of the filter evaluator, so that nothing about a job arrives before the job.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...storage import jobs, settings
+from ...transport import messages
+from ..runtime.addresses import FILTER_EVALUATOR
+from .job_table import Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ...storage.jobs import JobStatus
+    from ..runtime.runtime import Runtime
+    from .job_table import JobTable, Row
+    from .ledger import Ledger
+
+Arrival = tuple["Row", "list[dict[str, object]] | None"]
+"""A pending job, and the inputs of its opcodes where they are at hand."""
+
+
+class Announcements:
+    """Announces pending jobs and new priorities, and knows which priorities may be news."""
+
+    def __init__(self, runtime: Runtime, table: JobTable, ledger: Ledger) -> None:
+        self.report = runtime.incarnation << 32
+        """Number of the newest report of the whole queue. Choices carry it."""
+
+        self._runtime = runtime
+        self._table = table
+        self._ledger = ledger
+        self._includes_inputs = False
+        self._priorities = 0
+        self._unknown: dict[int, int] = {}
+
+    def include_inputs(self, *, are_wanted: bool) -> None:
+        """Send the inputs of opcodes along, because a rule looks at them; or do not."""
+        self._includes_inputs = are_wanted
+
+    # ------------------------------------------------------------ jobs
+
+    def pending(
+        self,
+        arrivals: Iterable[Arrival],
+        *,
+        is_all: bool = False,
+        running: Iterable[Row] = (),
+    ) -> None:
+        """Announce jobs that are pending, for the first time or again."""
+        arrived = [
+            messages.JobToJudge(
+                job=row.as_pending(), inputs=inputs if self._includes_inputs else None
+            )
+            for row, inputs in arrivals
+        ]
+        occupied = [_bare(row) for row in running]
+        notice = messages.JobsArrived(
+            jobs=arrived, is_all=is_all, running=occupied, report=self.report
+        )
+        self._runtime.tell(FILTER_EVALUATOR, notice)
+
+    def finished(self, ends: list[tuple[int, JobStatus]]) -> None:
+        """Announce the ends of jobs that may have been announced as pending just before."""
+        self._runtime.tell(FILTER_EVALUATOR, messages.JobsFinished(jobs=ends))
+
+    def whole_queue(self) -> None:
+        """Announce all pending jobs, and those that hold a run slot."""
+        self.report += 1
+        self._unknown.clear()
+        pending = self._table.in_phase(Phase.PENDING)
+        # The evaluator asks for the inputs of an opcode when a rule must look at them.
+        arrivals = ((row, None) for row in pending)
+        running = self._table.in_phase(Phase.STARTING, Phase.HANDED_OVER)
+        unfinished = [row for row in running if not row.status.is_final]
+        self.pending(arrivals, is_all=True, running=unfinished)
+
+    def again(self, ids: list[int]) -> None:
+        """Send these jobs to be judged anew: pending ones, and those that hold a run slot."""
+        rows = [row for job_id in ids if (row := self._table.find(job_id)) is not None]
+        live = [row for row in rows if not row.status.is_final]
+        pending = [self._arrived(row) for row in live if row.phase is Phase.PENDING]
+        running = [self._arrived(row) for row in live if row.phase is not Phase.PENDING]
+        notice = messages.JobsArrived(jobs=pending, running=running, is_repeat=True)
+        self._runtime.tell(FILTER_EVALUATOR, notice)
+
+    def page(self, message: messages.SweepJobs) -> None:
+        """Send a page of the pending jobs to be judged anew."""
+        rows, has_more = self._table.pending_after(message.after, settings.SWEEP_JOBS)
+        notice = messages.JobsArrived(
+            jobs=[self._arrived(row) for row in rows],
+            is_repeat=True,
+            sweep=message.chain,
+            next_after=rows[-1].id if has_more else None,
+        )
+        self._runtime.tell(FILTER_EVALUATOR, notice)
+
+    def whole(self, row: Row) -> messages.JobToJudge:
+        """A job with the inputs of its opcodes, or with the note that its file has them.
+
+        The queue reads no files here: a thread that reads gives up the interpreter often, and gets
+        it back late from a thread that judges jobs. All other requests would wait for it.
+        """
+        if (body := self._ledger.in_memory(row.id)) is None:
+            return messages.JobToJudge(job=row.as_pending(), inputs=None, is_in_file=True)
+        inputs = jobs.decode_job(body).judged_inputs
+        return messages.JobToJudge(job=row.as_pending(), inputs=inputs)
+
+    def _arrived(self, row: Row) -> messages.JobToJudge:
+        return self.whole(row) if self._includes_inputs else _bare(row)
+
+    # ------------------------------------------------------------ priorities
+
+    def reprioritised(self, row: Row) -> None:
+        """Announce the priority of a job that has no process.
+
+        The notice goes the way of the job itself, so that it does not arrive first.
+        """
+        self._priorities += 1
+        changed = messages.JobReprioritised(
+            id=row.id, priority=row.priority, number=self._priorities
+        )
+        self._runtime.tell(FILTER_EVALUATOR, changed)
+        if row.phase is Phase.PENDING:
+            self._unknown[row.id] = self._priorities
+
+    def new_priorities(self, known: int) -> list[Row]:
+        """Pending jobs whose priorities are newer than the one with the number ``known``.
+
+        ``known`` is the newest one that the scheduler has seen; older ones are forgotten.
+        """
+        self._unknown = {one: number for one, number in self._unknown.items() if number > known}
+        rows = [row for row in map(self._table.find, self._unknown) if row is not None]
+        return [row for row in rows if row.phase is Phase.PENDING]
+
+
+def _bare(row: Row) -> messages.JobToJudge:
+    return messages.JobToJudge(job=row.as_pending(), inputs=None)
