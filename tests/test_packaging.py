@@ -15,6 +15,7 @@ import sysconfig
 import tomllib
 import venv
 import zipfile
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -288,6 +289,11 @@ def _mypy(installed: Installed, lines: str) -> subprocess.CompletedProcess[str]:
         "snippet.py",
         folder=installed.folder,
     )
+
+
+def test_no_two_test_modules_have_the_same_name() -> None:
+    names = Counter(path.name for path in (ROOT / "tests").rglob("*.py"))
+    assert {name for name, count in names.items() if count > 1} <= {"conftest.py"}
 
 
 # Examples in docstrings.

@@ -62,7 +62,7 @@ class Ringing(Alarm):
             self._world.timers.remove(self)
 
 
-class WorldDispatcher(StageDispatcher):
+class ModelDispatcher(StageDispatcher):
     """Sets alarms on the world's clock."""
 
     def __init__(self, world: ModelWorld) -> None:
@@ -89,7 +89,7 @@ class ModelWorld(Stage):
         self._patch()
         super().__init__(root)
         self.host = msgspec.structs.replace(self.host, has_test_hooks=True)
-        self.dispatcher = WorldDispatcher(self)
+        self.dispatcher = ModelDispatcher(self)
         self.mail: dict[str, deque[Envelope]] = {name: deque() for name in PLAYED}
         self.turns: set[str] = set()
         self.living: dict[str, ComponentActor] = {}

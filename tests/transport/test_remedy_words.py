@@ -36,7 +36,7 @@ def test_a_remedy_in_words_names_no_command(remedy: Remedy, words: str) -> None:
     assert remedy_words.remedy(remedy, 7) == words
 
 
-class Daemon:
+class RemediesDaemon:
     def __init__(self, answer: JobExplained) -> None:
         self.answer = answer
 
@@ -57,4 +57,4 @@ def test_the_command_line_words_a_remedy_with_its_commands(remedy: Remedy, chang
     answer = JobExplained(
         id=7, status=JobStatus.QUEUED, text="", change="an older daemon's words", remedy=remedy
     )
-    assert whys.asked(cast("Client", Daemon(answer)), 7).change == change
+    assert whys.asked(cast("Client", RemediesDaemon(answer)), 7).change == change

@@ -20,7 +20,7 @@ from ganger.storage.queue_files.journal import JobArchived, JobsStored, Journal,
 QUEUED, WAITING, CANCELING, RUNNING, CANCELED, SUCCESS, ERROR = JobStatus
 
 
-class Found:
+class Leftovers:
     """A queue directory in the making, and what is found in it."""
 
     def __init__(self, root: Path) -> None:
@@ -62,8 +62,8 @@ class Found:
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Found]:
-    made = Found(tmp_path)
+def disk(tmp_path: Path) -> Iterator[Leftovers]:
+    made = Leftovers(tmp_path)
     yield made
     made.close()
 
@@ -72,13 +72,13 @@ def phases(of: Loaded) -> dict[int, tuple[Phase, JobStatus]]:
     return {row.id: (row.phase, row.status) for row in of.table}
 
 
-def test_an_empty_directory_holds_nothing(disk: Found) -> None:
+def test_an_empty_directory_holds_nothing(disk: Leftovers) -> None:
     loaded = disk.load()
     assert (len(loaded.table), loaded.last_id) == (0, 0)
     assert (loaded.quarantined, loaded.died, loaded.living) == ([], [], {})
 
 
-def test_jobs_are_taken_up_where_they_stand(disk: Found) -> None:
+def test_jobs_are_taken_up_where_they_stand(disk: Leftovers) -> None:
     for job_id, (statuses, livelock) in enumerate(
         [
             ([QUEUED], None),
@@ -114,7 +114,7 @@ def test_jobs_are_taken_up_where_they_stand(disk: Found) -> None:
 # Journal and files.
 
 
-def test_the_journal_makes_up_for_a_file_that_was_never_written(disk: Found) -> None:
+def test_the_journal_makes_up_for_a_file_that_was_never_written(disk: Leftovers) -> None:
     body = disk.body(3, 1, QUEUED)
     disk.journal(JobsStored([(3, 1, body)]))
     loaded = disk.load()
@@ -123,7 +123,7 @@ def test_the_journal_makes_up_for_a_file_that_was_never_written(disk: Found) -> 
 
 
 @pytest.mark.parametrize("torn", [b"", b'{"id": 3', b"\0" * 100, b"{}", b'{"id": 4, "ops": []}'])
-def test_the_journal_makes_up_for_a_torn_file(disk: Found, torn: bytes) -> None:
+def test_the_journal_makes_up_for_a_torn_file(disk: Leftovers, torn: bytes) -> None:
     body = disk.body(3, 2, SUCCESS)
     disk.write(3, torn)
     disk.journal(StateStored(3, 2, body))
@@ -137,7 +137,7 @@ def test_the_journal_makes_up_for_a_torn_file(disk: Found, torn: bytes) -> None:
     ("in_file", "in_journal", "expected"), [(2, 3, 3), (3, 3, 3), (4, 3, 4), (0, 1, 1)]
 )
 def test_the_higher_serial_counts(
-    disk: Found, in_file: int, in_journal: int, expected: int
+    disk: Leftovers, in_file: int, in_journal: int, expected: int
 ) -> None:
     disk.write(3, disk.body(3, in_file, QUEUED))
     disk.journal(StateStored(3, in_journal, disk.body(3, in_journal, QUEUED)))
@@ -147,7 +147,7 @@ def test_the_higher_serial_counts(
     assert jobs.decode_job(disk.directory.read(3) or b"").serial == expected
 
 
-def test_of_several_records_the_one_with_the_highest_serial_counts(disk: Found) -> None:
+def test_of_several_records_the_one_with_the_highest_serial_counts(disk: Leftovers) -> None:
     disk.journal(
         JobsStored([(3, 1, disk.body(3, 1, QUEUED))]),
         StateStored(3, 3, disk.body(3, 3, SUCCESS)),
@@ -156,7 +156,7 @@ def test_of_several_records_the_one_with_the_highest_serial_counts(disk: Found) 
     assert phases(disk.load()) == {3: (Phase.ENDED, SUCCESS)}
 
 
-def test_loading_twice_finds_the_same(disk: Found) -> None:
+def test_loading_twice_finds_the_same(disk: Leftovers) -> None:
     disk.journal(
         JobsStored([(n, 1, disk.body(n, 1, QUEUED)) for n in (1, 2, 3)]),
         StateStored(2, 2, disk.body(2, 2, ERROR)),
@@ -169,7 +169,7 @@ def test_loading_twice_finds_the_same(disk: Found) -> None:
     assert disk.directory.archived_ids() == [2]
 
 
-def test_the_file_of_a_living_process_is_left_alone(disk: Found) -> None:
+def test_the_file_of_a_living_process_is_left_alone(disk: Leftovers) -> None:
     older = disk.body(3, 1, QUEUED, livelock=disk.living.path)
     newer = disk.body(3, 2, RUNNING, livelock=disk.living.path)
     disk.write(3, older)
@@ -181,7 +181,7 @@ def test_the_file_of_a_living_process_is_left_alone(disk: Found) -> None:
 
 
 def test_a_torn_file_of_which_the_journal_knows_nothing_is_quarantined_and_left(
-    disk: Found,
+    disk: Leftovers,
 ) -> None:
     disk.write(3, b'{"id": 3')
     disk.write(4, b'{"id": 5, "ops": []}')
@@ -196,7 +196,7 @@ def test_a_torn_file_of_which_the_journal_knows_nothing_is_quarantined_and_left(
     assert disk.load().quarantined == loaded.quarantined
 
 
-def test_odd_files_do_not_stop_the_queue(disk: Found) -> None:
+def test_odd_files_do_not_stop_the_queue(disk: Leftovers) -> None:
     for job_id, odd in enumerate(
         [
             b'{"id": 1, "ops": 5}',
@@ -217,7 +217,7 @@ def test_odd_files_do_not_stop_the_queue(disk: Found) -> None:
 # Ids are never given twice.
 
 
-def test_the_last_id_is_the_highest_that_anything_names(disk: Found) -> None:
+def test_the_last_id_is_the_highest_that_anything_names(disk: Leftovers) -> None:
     assert disk.load().last_id == 0
     disk.write(7, disk.body(7, 1, QUEUED))
     assert disk.load().last_id == 7
@@ -236,12 +236,12 @@ def test_the_last_id_is_the_highest_that_anything_names(disk: Found) -> None:
     assert disk.load().last_id == 30_000
 
 
-def test_the_id_of_a_quarantined_job_is_not_given_again(disk: Found) -> None:
+def test_the_id_of_a_quarantined_job_is_not_given_again(disk: Leftovers) -> None:
     disk.write(9, b"torn")
     assert disk.load().last_id == 9
 
 
-def test_the_id_of_a_job_that_was_put_aside_is_not_given_again(disk: Found) -> None:
+def test_the_id_of_a_job_that_was_put_aside_is_not_given_again(disk: Leftovers) -> None:
     disk.write(9, b"torn")
     disk.directory.quarantine(str(disk.places.queue / "job-9"))
     assert disk.load().last_id == 9
@@ -250,7 +250,7 @@ def test_the_id_of_a_job_that_was_put_aside_is_not_given_again(disk: Found) -> N
 # The archive.
 
 
-def test_an_archived_job_does_not_come_back(disk: Found) -> None:
+def test_an_archived_job_does_not_come_back(disk: Leftovers) -> None:
     body = disk.body(3, 2, SUCCESS)
     disk.write(3, body)
     disk.journal(StateStored(3, 2, body), JobArchived(3))
@@ -263,7 +263,7 @@ def test_an_archived_job_does_not_come_back(disk: Found) -> None:
 @pytest.mark.parametrize("live", [None, b"", b'{"id": 3'])
 @pytest.mark.parametrize("archived", [None, b"", b'{"id": 3'])
 def test_an_archived_job_is_whole_also_after_the_loss_of_the_machine(
-    disk: Found, live: bytes | None, archived: bytes | None
+    disk: Leftovers, live: bytes | None, archived: bytes | None
 ) -> None:
     # Neither the file nor its new name was flushed: the journal has both.
     body = disk.body(3, 2, SUCCESS)
@@ -282,7 +282,7 @@ def test_an_archived_job_is_whole_also_after_the_loss_of_the_machine(
         assert disk.directory.read(3) is None
 
 
-def test_an_older_version_does_not_get_into_the_archive(disk: Found) -> None:
+def test_an_older_version_does_not_get_into_the_archive(disk: Leftovers) -> None:
     body = disk.body(3, 2, SUCCESS)
     disk.write(3, disk.body(3, 1, RUNNING))
     disk.journal(StateStored(3, 2, body), JobArchived(3))
@@ -290,7 +290,7 @@ def test_an_older_version_does_not_get_into_the_archive(disk: Found) -> None:
     assert disk.directory.read_archived(3) == body
 
 
-def test_what_is_in_the_archive_already_is_left_as_it_is(disk: Found) -> None:
+def test_what_is_in_the_archive_already_is_left_as_it_is(disk: Leftovers) -> None:
     in_archive = disk.body(3, 9, SUCCESS)
     disk.write(3, in_archive)
     disk.directory.archive(3)
@@ -300,7 +300,7 @@ def test_what_is_in_the_archive_already_is_left_as_it_is(disk: Found) -> None:
 
 
 def test_a_journaled_state_of_a_job_in_the_archive_does_not_bring_it_back(
-    disk: Found,
+    disk: Leftovers,
 ) -> None:
     body = disk.body(3, 2, SUCCESS)
     disk.write(3, body)
@@ -320,7 +320,7 @@ def refuse(patch: pytest.MonkeyPatch, call: str) -> None:
 
 
 def test_a_job_that_cannot_be_written_now_is_not_taken_for_unreadable(
-    disk: Found, monkeypatch: pytest.MonkeyPatch
+    disk: Leftovers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     body = disk.body(3, 1, QUEUED)
     disk.journal(JobsStored([(3, 1, body)]))
@@ -333,7 +333,7 @@ def test_a_job_that_cannot_be_written_now_is_not_taken_for_unreadable(
 
 
 def test_a_job_that_cannot_be_archived_now_is_archived_all_the_same(
-    disk: Found, monkeypatch: pytest.MonkeyPatch
+    disk: Leftovers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     body = disk.body(3, 2, SUCCESS)
     disk.write(3, body)
@@ -346,7 +346,7 @@ def test_a_job_that_cannot_be_archived_now_is_archived_all_the_same(
 
 
 def test_the_id_of_a_job_that_cannot_be_archived_now_is_not_given_again(
-    disk: Found, monkeypatch: pytest.MonkeyPatch
+    disk: Leftovers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk.write(9, disk.body(9, 2, SUCCESS))
     disk.journal(JobArchived(9))
@@ -355,7 +355,7 @@ def test_the_id_of_a_job_that_cannot_be_archived_now_is_not_given_again(
         assert disk.load().last_id == 9
 
 
-def test_leftovers_of_the_dead_go_and_those_of_the_living_stay(disk: Found) -> None:
+def test_leftovers_of_the_dead_go_and_those_of_the_living_stay(disk: Leftovers) -> None:
     disk.write(3, disk.body(3, 1, RUNNING, livelock=disk.living.path))
     for name in (".tmp-job-3.1.1", ".tmp-job-4.1.1"):
         (disk.places.queue / name).touch()

@@ -46,7 +46,7 @@ def pipe() -> Iterator[tuple[int, int]]:
 ANSWER, REFUSE, FAIL, EXIT, BLOCK, LATER, INTERRUPT = range(7)
 
 
-class Recorder(Directory):
+class RecordingDirectory(Directory):
     """A directory that notes what the supervisor is told."""
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class Recorder(Directory):
         return self.told.get(timeout=DEADLINE)
 
 
-class Asker:
+class ThreadedAsker:
     """Waits for answers from another thread."""
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class Subject(Component):
 
     def __init__(self, runtime: Runtime) -> None:
         super().__init__(runtime)
-        assert isinstance(runtime.host.directory, Recorder)
+        assert isinstance(runtime.host.directory, RecordingDirectory)
         runtime.host.directory.made.append(self)
         self.went_on = threading.Event()
         self.blocked = threading.Event()
@@ -159,7 +159,7 @@ class Ears(Component):
 
     def __init__(self, runtime: Runtime) -> None:
         super().__init__(runtime)
-        assert isinstance(runtime.host.directory, Recorder)
+        assert isinstance(runtime.host.directory, RecordingDirectory)
         runtime.host.directory.made.append(self)
         self.heard: queue.SimpleQueue[bytes] = queue.SimpleQueue()
 
@@ -175,10 +175,12 @@ class Ears(Component):
             self.heard.put(data)
 
 
-class Scene:
+class ActorScene:
     """Real actors, all served by one dispatcher or each by its own."""
 
-    def __init__(self, host: Host, directory: Recorder, log: io.StringIO, *, shared: bool) -> None:
+    def __init__(
+        self, host: Host, directory: RecordingDirectory, log: io.StringIO, *, shared: bool
+    ) -> None:
         self.host = host
         self.directory = directory
         self.log = log
@@ -206,15 +208,15 @@ class Scene:
     def notify(self, kind: type[Component], message: Message) -> None:
         self.directory.tell(kind.name, Envelope(message))
 
-    def tell(self, kind: type[Component], what: int) -> Asker:
-        asker = Asker()
+    def tell(self, kind: type[Component], what: int) -> ThreadedAsker:
+        asker = ThreadedAsker()
         self.directory.tell(kind.name, Envelope(CancelJob(id=what), asker, number=9))
         return asker
 
 
 @pytest.fixture(params=[False, True], ids=["a dispatcher each", "one dispatcher"])
-def scene(tmp_path: Any, request: pytest.FixtureRequest) -> Iterator[Scene]:
-    directory, log = Recorder(), io.StringIO()
+def scene(tmp_path: Any, request: pytest.FixtureRequest) -> Iterator[ActorScene]:
+    directory, log = RecordingDirectory(), io.StringIO()
     lock = lock_files.create(tmp_path, "daemon")
     host = Host(
         directory=directory,
@@ -222,7 +224,7 @@ def scene(tmp_path: Any, request: pytest.FixtureRequest) -> Iterator[Scene]:
         log=logs.to_file(log),
         daemon_lock=lock,
     )
-    yield Scene(host, directory, log, shared=request.param)
+    yield ActorScene(host, directory, log, shared=request.param)
     lock.remove()
     assert pykka.ActorRegistry.stop_all(timeout=DEADLINE) is not None
 
@@ -231,7 +233,7 @@ READY = messages.ComponentReady(component="subject", incarnation=5)
 
 
 @pytest.mark.parametrize("what", [ANSWER, REFUSE, LATER])
-def test_a_message_that_is_faster_than_the_first_waits_for_it(scene: Scene, what: int) -> None:
+def test_a_message_that_is_faster_than_the_first_waits_for_it(scene: ActorScene, what: int) -> None:
     scene.make(Subject)
     early = scene.tell(Subject, what)
     subject = scene.directory.made[-1]
@@ -242,7 +244,9 @@ def test_a_message_that_is_faster_than_the_first_waits_for_it(scene: Scene, what
     assert early.next() == (refusal if what == REFUSE else messages.Done())
 
 
-def test_a_message_that_was_too_early_is_refused_if_there_is_no_beginning(scene: Scene) -> None:
+def test_a_message_that_was_too_early_is_refused_if_there_is_no_beginning(
+    scene: ActorScene,
+) -> None:
     scene.make(Unready)
     early = scene.tell(Unready, ANSWER)
     scene.boot(Unready)
@@ -251,7 +255,7 @@ def test_a_message_that_was_too_early_is_refused_if_there_is_no_beginning(scene:
     assert answer.error == "ComponentRestartedError"
 
 
-def test_a_mistake_with_an_early_message_refuses_the_ones_behind_it(scene: Scene) -> None:
+def test_a_mistake_with_an_early_message_refuses_the_ones_behind_it(scene: ActorScene) -> None:
     scene.make(Subject)
     early = [scene.tell(Subject, what) for what in (ANSWER, FAIL, ANSWER)]
     scene.boot(Subject)
@@ -270,13 +274,13 @@ def failed(text: str, name: str = "subject") -> messages.ComponentFailed:
     return messages.ComponentFailed(component=name, incarnation=5, text=text)
 
 
-def test_a_component_says_when_it_is_ready(scene: Scene) -> None:
+def test_a_component_says_when_it_is_ready(scene: ActorScene) -> None:
     scene.start(Subject)
     assert scene.directory.next() == READY
     assert scene.tell(Subject, ANSWER).next() == messages.Done()
 
 
-def test_the_end_of_a_turn_does_together_what_the_turn_collected(scene: Scene) -> None:
+def test_the_end_of_a_turn_does_together_what_the_turn_collected(scene: ActorScene) -> None:
     subject = scene.start(Subject)
     scene.tell(Subject, BLOCK)
     wait(subject.blocked)
@@ -291,7 +295,7 @@ def test_the_end_of_a_turn_does_together_what_the_turn_collected(scene: Scene) -
 # Trap 1: an exception on `ask` would leave the actor alive, in whatever state it is.
 
 
-def test_an_expected_error_answers_the_request_and_the_actor_lives(scene: Scene) -> None:
+def test_an_expected_error_answers_the_request_and_the_actor_lives(scene: ActorScene) -> None:
     subject = scene.start(Subject)
     refused = messages.Failure("JobStateError", "not now")
     assert scene.tell(Subject, REFUSE).next() == refused
@@ -299,7 +303,7 @@ def test_an_expected_error_answers_the_request_and_the_actor_lives(scene: Scene)
     assert subject.closed == 0
 
 
-def test_an_unexpected_error_answers_the_request_and_stops_the_actor(scene: Scene) -> None:
+def test_an_unexpected_error_answers_the_request_and_stops_the_actor(scene: ActorScene) -> None:
     scene.start(Subject)
     assert scene.directory.next() == READY
     answer = scene.tell(Subject, FAIL).next()
@@ -315,7 +319,7 @@ def test_an_unexpected_error_answers_the_request_and_stops_the_actor(scene: Scen
 # Trap 2: an exception on `tell` would stop the actor, and nobody would hear of it.
 
 
-def test_an_error_that_nobody_waits_for_is_told_to_the_supervisor(scene: Scene) -> None:
+def test_an_error_that_nobody_waits_for_is_told_to_the_supervisor(scene: ActorScene) -> None:
     scene.start(Subject)
     assert scene.directory.next() == READY
     scene.notify(Subject, CancelJob(id=REFUSE))
@@ -323,7 +327,7 @@ def test_an_error_that_nobody_waits_for_is_told_to_the_supervisor(scene: Scene) 
     assert scene.actor(Subject).is_over
 
 
-def test_an_error_at_the_end_of_a_turn_is_told_to_the_supervisor(scene: Scene) -> None:
+def test_an_error_at_the_end_of_a_turn_is_told_to_the_supervisor(scene: ActorScene) -> None:
     scene.start(Failing)
     assert isinstance(scene.directory.next(), messages.ComponentReady)
     assert scene.directory.next() == failed("no disk", "failing")
@@ -332,7 +336,7 @@ def test_an_error_at_the_end_of_a_turn_is_told_to_the_supervisor(scene: Scene) -
 # Trap 3: an exception in `on_start` would stop the actor, and no hook would run.
 
 
-def test_a_component_that_cannot_start_is_told_to_the_supervisor(scene: Scene) -> None:
+def test_a_component_that_cannot_start_is_told_to_the_supervisor(scene: ActorScene) -> None:
     unready = scene.start(Unready)
     assert scene.directory.next() == failed("nothing is there", "unready")
     assert scene.actor(Unready).is_over
@@ -347,7 +351,7 @@ def test_an_actor_does_nothing_where_pykka_would_not_tell() -> None:
 # Trap 4: a mailbox has no bound.
 
 
-def test_who_lets_work_in_can_see_how_much_waits(scene: Scene) -> None:
+def test_who_lets_work_in_can_see_how_much_waits(scene: ActorScene) -> None:
     subject = scene.start(Subject)
     scene.tell(Subject, BLOCK)
     wait(subject.blocked)
@@ -365,7 +369,7 @@ def test_who_lets_work_in_can_see_how_much_waits(scene: Scene) -> None:
 @pytest.mark.parametrize(
     ("what", "text"), [(EXIT, "SystemExit: 1"), (INTERRUPT, "KeyboardInterrupt: ")]
 )
-def test_nothing_that_is_raised_stops_other_actors(scene: Scene, what: int, text: str) -> None:
+def test_nothing_that_is_raised_stops_other_actors(scene: ActorScene, what: int, text: str) -> None:
     scene.start(Ears)
     assert isinstance(scene.directory.next(), messages.ComponentReady)
     scene.start(Subject)
@@ -380,7 +384,7 @@ def test_nothing_that_is_raised_stops_other_actors(scene: Scene, what: int, text
 # A crash, and the end.
 
 
-def test_a_crash_refuses_everything_that_waits(scene: Scene) -> None:
+def test_a_crash_refuses_everything_that_waits(scene: ActorScene) -> None:
     subject = scene.start(Subject)
     scene.tell(Subject, BLOCK)
     wait(subject.blocked)
@@ -399,14 +403,14 @@ def test_a_crash_refuses_everything_that_waits(scene: Scene) -> None:
     )
 
 
-def test_a_successor_takes_the_place_of_a_crashed_component(scene: Scene) -> None:
+def test_a_successor_takes_the_place_of_a_crashed_component(scene: ActorScene) -> None:
     scene.start(Subject)
     scene.tell(Subject, FAIL).next()
     scene.start(Subject)
     assert scene.tell(Subject, ANSWER).next() == messages.Done()
 
 
-def test_a_crash_frees_what_the_component_holds_once(scene: Scene) -> None:
+def test_a_crash_frees_what_the_component_holds_once(scene: ActorScene) -> None:
     subject = scene.start(Subject)
     assert scene.directory.next() == READY
     scene.tell(Subject, FAIL)
@@ -415,7 +419,7 @@ def test_a_crash_frees_what_the_component_holds_once(scene: Scene) -> None:
     assert subject.closed == 1
 
 
-def test_trouble_while_closing_is_logged_and_told_all_the_same(scene: Scene) -> None:
+def test_trouble_while_closing_is_logged_and_told_all_the_same(scene: ActorScene) -> None:
     scene.start(Dirty)
     assert isinstance(scene.directory.next(), messages.ComponentReady)
     scene.tell(Dirty, FAIL)
@@ -423,7 +427,7 @@ def test_trouble_while_closing_is_logged_and_told_all_the_same(scene: Scene) -> 
     assert "closing failed" in scene.log.getvalue()
 
 
-def test_a_test_hook_crashes_only_the_component_it_names(scene: Scene) -> None:
+def test_a_test_hook_crashes_only_the_component_it_names(scene: ActorScene) -> None:
     scene.host = msgspec.structs.replace(scene.host, has_test_hooks=True)
     scene.start(Subject)
     assert scene.directory.next() == READY
@@ -434,7 +438,7 @@ def test_a_test_hook_crashes_only_the_component_it_names(scene: Scene) -> None:
     assert told.text.startswith("InjectedCrashError")
 
 
-def test_without_test_hooks_nobody_can_crash_a_component(scene: Scene) -> None:
+def test_without_test_hooks_nobody_can_crash_a_component(scene: ActorScene) -> None:
     subject = scene.start(Subject)
     assert scene.directory.next() == READY
     scene.notify(Subject, messages.CrashComponent(component="subject"))
@@ -445,10 +449,10 @@ def test_without_test_hooks_nobody_can_crash_a_component(scene: Scene) -> None:
     assert subject.closed == 1
 
 
-def test_a_component_that_hangs_is_abandoned_and_ends_when_it_goes_on(scene: Scene) -> None:
+def test_a_component_that_hangs_is_abandoned_and_ends_when_it_goes_on(scene: ActorScene) -> None:
     subject = scene.start(Subject)
     assert scene.directory.next() == READY
-    asker, waiting = Asker(), Asker()
+    asker, waiting = ThreadedAsker(), ThreadedAsker()
     scene.directory.tell("subject", Envelope(CancelJob(id=BLOCK), asker))
     scene.directory.tell("subject", Envelope(CancelJob(id=ANSWER), waiting))
     wait(subject.blocked)
@@ -459,7 +463,7 @@ def test_a_component_that_hangs_is_abandoned_and_ends_when_it_goes_on(scene: Sce
     assert isinstance(served, messages.Failure)
     assert served.error == "RequestFatalError"
     assert waiting.next() == messages.Failure("ComponentRestartedError", "subject hung")
-    later = Asker()
+    later = ThreadedAsker()
     scene.directory.tell("subject", Envelope(CancelJob(id=ANSWER), later))
     assert isinstance(later.next(), messages.Failure)
     # What it would say from now on reaches nobody.
@@ -476,7 +480,7 @@ def test_a_component_that_hangs_is_abandoned_and_ends_when_it_goes_on(scene: Sce
     assert scene.directory.told.empty()
 
 
-def test_stopping_frees_what_the_component_holds_and_twice_is_harmless(scene: Scene) -> None:
+def test_stopping_frees_what_the_component_holds_and_twice_is_harmless(scene: ActorScene) -> None:
     subject = scene.start(Subject)
     assert scene.actor(Subject).stop_within(DEADLINE)
     assert scene.actor(Subject).stop_within(DEADLINE)
@@ -484,7 +488,7 @@ def test_stopping_frees_what_the_component_holds_and_twice_is_harmless(scene: Sc
     assert subject.closed == 1
 
 
-def test_a_component_that_does_not_stop_in_time_is_reported(scene: Scene) -> None:
+def test_a_component_that_does_not_stop_in_time_is_reported(scene: ActorScene) -> None:
     subject = scene.start(Subject)
     scene.tell(Subject, BLOCK)
     wait(subject.blocked)
@@ -493,7 +497,7 @@ def test_a_component_that_does_not_stop_in_time_is_reported(scene: Scene) -> Non
     assert scene.actor(Subject).actor_stopped.wait(DEADLINE)
 
 
-def test_a_component_may_wait_for_descriptors_too(scene: Scene, pipe: tuple[int, int]) -> None:
+def test_a_component_may_wait_for_descriptors_too(scene: ActorScene, pipe: tuple[int, int]) -> None:
     ears = scene.start(Ears)
     reader, writer = pipe
     scene.notify(Ears, CancelJob(id=reader))
@@ -502,7 +506,7 @@ def test_a_component_may_wait_for_descriptors_too(scene: Scene, pipe: tuple[int,
         assert ears.heard.get(timeout=DEADLINE) == data
 
 
-def test_an_error_while_reading_a_descriptor_is_told_to_the_supervisor(scene: Scene) -> None:
+def test_an_error_while_reading_a_descriptor_is_told_to_the_supervisor(scene: ActorScene) -> None:
     scene.start(Ears)
     assert isinstance(scene.directory.next(), messages.ComponentReady)
     reader, writer = os.pipe()

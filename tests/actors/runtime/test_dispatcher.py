@@ -77,7 +77,7 @@ class Log(Component):
         return found
 
 
-class Other(Log):
+class Neighbour(Log):
     """Another one beside it."""
 
     name = "other"
@@ -96,7 +96,7 @@ class Deaf(Directory):
         super().tell(name, envelope)
 
 
-class Scene:
+class DispatcherScene:
     """Components that share one dispatcher."""
 
     def __init__(self, root: Path) -> None:
@@ -152,8 +152,8 @@ class Scene:
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Iterator[Scene]:
-    made = Scene(tmp_path)
+def scene(tmp_path: Path) -> Iterator[DispatcherScene]:
+    made = DispatcherScene(tmp_path)
     yield made
     for actor in made.host.actors.values():
         if not actor.is_over:
@@ -169,7 +169,7 @@ def pipe() -> Iterator[tuple[int, int]]:
     os.close(writer)
 
 
-def test_what_waits_is_one_turn(scene: Scene) -> None:
+def test_what_waits_is_one_turn(scene: DispatcherScene) -> None:
     log = scene.start(Log)
     scene.block(Log)
     scene.say(Log, 1, 2, 3)
@@ -178,7 +178,7 @@ def test_what_waits_is_one_turn(scene: Scene) -> None:
 
 
 def test_a_turn_ends_after_so_many_messages_at_the_latest(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    scene: DispatcherScene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settings, "TURN_MESSAGES_MAX", 2)
     log = scene.start(Log)
@@ -188,25 +188,27 @@ def test_a_turn_ends_after_so_many_messages_at_the_latest(
     assert log.take(7) == [1, "T", 2, 3, "T", 4, "T"]
 
 
-def test_actors_of_one_dispatcher_take_turns(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_actors_of_one_dispatcher_take_turns(
+    scene: DispatcherScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(settings, "TURN_MESSAGES_MAX", 1)
-    log, other = scene.start(Log), scene.start(Other)
+    log, other = scene.start(Log), scene.start(Neighbour)
     other.seen = log.seen
     scene.block(Log)
     scene.say(Log, 1, 2)
-    scene.say(Other, 11, 12)
+    scene.say(Neighbour, 11, 12)
     log.went_on.set()
     assert log.take(9) == ["T", 1, "T", 11, "T", 2, "T", 12, "T"]
 
 
-def test_a_message_wakes_a_dispatcher_that_sleeps(scene: Scene) -> None:
+def test_a_message_wakes_a_dispatcher_that_sleeps(scene: DispatcherScene) -> None:
     log = scene.start(Log)
     for number in range(300):
         scene.say(Log, number)
         assert log.take(2) == [number, "T"]
 
 
-def test_a_watched_descriptor_begins_a_turn(scene: Scene, pipe: tuple[int, int]) -> None:
+def test_a_watched_descriptor_begins_a_turn(scene: DispatcherScene, pipe: tuple[int, int]) -> None:
     reader, writer = pipe
     log = scene.start(Log)
     scene.tell(Log, OutputGrew(job_id=1, size=reader))
@@ -220,7 +222,7 @@ def test_a_watched_descriptor_begins_a_turn(scene: Scene, pipe: tuple[int, int])
 
 
 def test_descriptors_are_not_starved_by_messages(
-    scene: Scene, pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+    scene: DispatcherScene, pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settings, "TURN_MESSAGES_MAX", 2)
     reader, writer = pipe
@@ -234,7 +236,7 @@ def test_descriptors_are_not_starved_by_messages(
     assert log.take(8) == [1, "T", b"x", 2, "T", 3, 4, "T"]
 
 
-def test_an_alarm_rings_once_and_a_canceled_one_never(scene: Scene) -> None:
+def test_an_alarm_rings_once_and_a_canceled_one_never(scene: DispatcherScene) -> None:
     log = scene.start(Log)
 
     def set_alarms() -> None:
@@ -248,19 +250,19 @@ def test_an_alarm_rings_once_and_a_canceled_one_never(scene: Scene) -> None:
     assert log.numbers(1) == [4]
 
 
-def test_an_alarm_of_an_actor_that_has_ended_reaches_no_successor(scene: Scene) -> None:
+def test_an_alarm_of_an_actor_that_has_ended_reaches_no_successor(scene: DispatcherScene) -> None:
     log = scene.start(Log)
-    other = scene.start(Other)
+    other = scene.start(Neighbour)
     scene.do(Log, lambda: log.runtime.later(0.01, CancelJob(id=1)))
     assert scene.actor(Log).stop_within(DEADLINE)
     successor = scene.start(Log)
-    scene.do(Other, lambda: other.runtime.later(0.02, CancelJob(id=2)))
+    scene.do(Neighbour, lambda: other.runtime.later(0.02, CancelJob(id=2)))
     assert other.numbers(1) == [2]
     scene.say(Log, 3)
     assert successor.numbers(1) == [3]
 
 
-def test_a_component_with_patience_is_called_though_nothing_came(scene: Scene) -> None:
+def test_a_component_with_patience_is_called_though_nothing_came(scene: DispatcherScene) -> None:
     log = scene.start(Log)
     for patience in (0.001, 0.0):
         log.runtime.patience_seconds = patience
@@ -268,7 +270,7 @@ def test_a_component_with_patience_is_called_though_nothing_came(scene: Scene) -
         assert log.take(4) == [1, "T", "Q", "T"]
 
 
-def test_what_comes_before_patience_is_at_its_end_begins_it_anew(scene: Scene) -> None:
+def test_what_comes_before_patience_is_at_its_end_begins_it_anew(scene: DispatcherScene) -> None:
     log = scene.start(Log)
     log.runtime.patience_seconds = 3_600.0
     scene.say(Log, 1)
@@ -278,12 +280,12 @@ def test_what_comes_before_patience_is_at_its_end_begins_it_anew(scene: Scene) -
     assert log.take(4) == [2, "T", "Q", "T"]
 
 
-def test_a_component_can_see_that_another_one_waits(scene: Scene) -> None:
-    log, other = scene.start(Log), scene.start(Other)
+def test_a_component_can_see_that_another_one_waits(scene: DispatcherScene) -> None:
+    log, other = scene.start(Log), scene.start(Neighbour)
     before = log.runtime.has_news, log.runtime.have_others_work
     assert before == (False, False)
     scene.block(Log)
-    scene.say(Other, 1)
+    scene.say(Neighbour, 1)
     assert log.runtime.has_news
     assert log.runtime.have_others_work
     assert not log.runtime.has_mail
@@ -291,7 +293,7 @@ def test_a_component_can_see_that_another_one_waits(scene: Scene) -> None:
     assert other.take(2) == [1, "T"]
 
 
-def test_work_aside_is_told_to_the_component_of_that_name(scene: Scene) -> None:
+def test_work_aside_is_told_to_the_component_of_that_name(scene: DispatcherScene) -> None:
     log = scene.start(Log)
     log.runtime.aside(lambda: CancelJob(id=7))
     assert log.take(2) == [7, "T"]
@@ -300,12 +302,12 @@ def test_work_aside_is_told_to_the_component_of_that_name(scene: Scene) -> None:
 # Neighbours.
 
 
-def test_the_neighbours_of_a_component_that_crashed_go_on(scene: Scene) -> None:
+def test_the_neighbours_of_a_component_that_crashed_go_on(scene: DispatcherScene) -> None:
     scene.start(Log)
-    other = scene.start(Other)
+    other = scene.start(Neighbour)
     scene.tell(Log, OutputGrew(job_id=1, size=-1))
     assert scene.directory.failed.get(timeout=DEADLINE).component == "log"
-    scene.say(Other, 1)
+    scene.say(Neighbour, 1)
     assert other.take(2) == [1, "T"]
     log = scene.start(Log)
     scene.say(Log, 2)
@@ -313,18 +315,18 @@ def test_the_neighbours_of_a_component_that_crashed_go_on(scene: Scene) -> None:
 
 
 def test_the_neighbours_of_a_component_that_hangs_go_on_in_another_thread(
-    scene: Scene, pipe: tuple[int, int]
+    scene: DispatcherScene, pipe: tuple[int, int]
 ) -> None:
     reader, writer = pipe
     scene.start(Log)
-    other = scene.start(Other)
-    scene.tell(Other, OutputGrew(job_id=1, size=reader))
+    other = scene.start(Neighbour)
+    scene.tell(Neighbour, OutputGrew(job_id=1, size=reader))
     assert other.next() == "T"
-    scene.do(Other, lambda: other.runtime.later(0.0, CancelJob(id=3)))
+    scene.do(Neighbour, lambda: other.runtime.later(0.0, CancelJob(id=3)))
     assert other.numbers(1) == [3]
     stuck = scene.block(Log)
     hung = scene.actor(Log)
-    scene.say(Other, 1)
+    scene.say(Neighbour, 1)
     os.write(writer, b"x")
     hung.abandon(errors.ComponentRestartedError("it hung"))
     assert set(other.numbers(2)) == {1, b"x"}
@@ -332,33 +334,33 @@ def test_the_neighbours_of_a_component_that_hangs_go_on_in_another_thread(
     successor = scene.start(Log)
     scene.say(Log, 2)
     assert successor.take(2) == [2, "T"]
-    assert scene.actor(Log).heartbeat.thread == scene.actor(Other).heartbeat.thread != before
+    assert scene.actor(Log).heartbeat.thread == scene.actor(Neighbour).heartbeat.thread != before
     # It comes back, finds that its time is over, and ends.
     stuck.went_on.set()
     for thread in [one for one in threading.enumerate() if one.ident == before]:
         thread.join(DEADLINE)
         assert not thread.is_alive()
-    scene.say(Other, 4)
+    scene.say(Neighbour, 4)
     assert other.numbers(1) == [4]
 
 
 def test_a_component_that_is_given_up_between_two_messages_leaves_the_thread_alone(
-    scene: Scene,
+    scene: DispatcherScene,
 ) -> None:
     scene.start(Log)
-    other = scene.start(Other)
-    thread = scene.actor(Other).heartbeat.thread
+    other = scene.start(Neighbour)
+    thread = scene.actor(Neighbour).heartbeat.thread
     scene.actor(Log).abandon(errors.ComponentRestartedError("it hung"))
-    scene.say(Other, 1)
+    scene.say(Neighbour, 1)
     assert other.take(2) == [1, "T"]
-    assert scene.actor(Other).heartbeat.thread == thread
+    assert scene.actor(Neighbour).heartbeat.thread == thread
 
 
 def test_an_error_of_the_dispatcher_itself_ends_its_actors_and_is_told(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    scene: DispatcherScene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene.start(Log)
-    scene.start(Other)
+    scene.start(Neighbour)
     monkeypatch.setattr(scene.dispatcher, "_next", mock.Mock(side_effect=MemoryError))
     scene.say(Log, 1)
     failed = {scene.directory.failed.get(timeout=DEADLINE).component for _ in range(2)}
@@ -376,13 +378,15 @@ def threads() -> list[str]:
     return [one.name for one in threading.enumerate() if one.name == "dispatcher-shared"]
 
 
-def test_a_dispatcher_has_a_thread_and_descriptors_as_long_as_it_has_actors(scene: Scene) -> None:
+def test_a_dispatcher_has_a_thread_and_descriptors_as_long_as_it_has_actors(
+    scene: DispatcherScene,
+) -> None:
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(3):
         scene.start(Log)
-        scene.start(Other)
+        scene.start(Neighbour)
         [thread] = [one for one in threading.enumerate() if one.name == "dispatcher-shared"]
-        for kind in (Log, Other):
+        for kind in (Log, Neighbour):
             assert threads() == ["dispatcher-shared"]
             assert scene.actor(kind).stop_within(DEADLINE)
         thread.join(DEADLINE)
@@ -392,7 +396,7 @@ def test_a_dispatcher_has_a_thread_and_descriptors_as_long_as_it_has_actors(scen
 
 @pytest.mark.parametrize("error", [OSError(errno.EMFILE, "none left"), RuntimeError("no thread")])
 def test_an_actor_without_descriptors_or_threads_for_it_is_not_started(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch, error: Exception
+    scene: DispatcherScene, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     before = len(os.listdir("/proc/self/fd"))
     what = "select.epoll" if isinstance(error, OSError) else "threading.Thread.start"
@@ -407,7 +411,7 @@ def test_an_actor_without_descriptors_or_threads_for_it_is_not_started(
     assert log.take(2) == [1, "T"]
 
 
-def test_a_dispatcher_without_actors_is_not_woken(scene: Scene) -> None:
+def test_a_dispatcher_without_actors_is_not_woken(scene: DispatcherScene) -> None:
     scene.start(Log)
     actor = scene.actor(Log)
     assert actor.stop_within(DEADLINE)
