@@ -11,12 +11,14 @@ from __future__ import annotations
 import os
 import random
 import shutil
+from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from tests.actors.doors.test_wire_listener import Sockets
 from tests.actors.runtime.stage import Asker, Stage, Staged, Timer
 from tests.torture.fuzz import frame_maker
 
@@ -29,7 +31,6 @@ from ganger.transport import frames, messages
 from ganger.transport.envelopes import Envelope
 from ganger.transport.messages import JobSpec
 from ganger.transport.zmq.peers import Credentials, Incoming
-from ganger.transport.zmq.router import Sent
 
 LOCAL = Credentials(kind="local", uid=os.geteuid(), pid=2**22 + 1)
 STRANGER = Credentials(kind="local", uid=2**30, pid=2**22 + 1)
@@ -96,60 +97,15 @@ def _one(door: FuzzedListener, writers: _Writers, dice: random.Random, *, is_end
     return ""
 
 
-class _Sockets:
-    """Stands in for the router: what came in, and what was sent."""
-
-    endpoints = ("ipc://nowhere",)
-
-    def __init__(self, *_: object, **__: object) -> None:
-        self.incoming: list[Incoming] = []
-        self.sent: list[bytes] = []
-
-    def filenos(self) -> list[int]:
-        return []
-
-    @property
-    def has_more(self) -> bool:
-        return bool(self.incoming)
-
-    def receive(self, limit: int | None = None) -> list[Incoming]:
-        if limit == 0:
-            return []
-        incoming, self.incoming = self.incoming, []
-        return incoming
-
-    has_connections = False
-    look_seconds = 1.0
-
-    def guard_memory(self) -> int:
-        return 0
-
-    def end_unheard(self) -> int:
-        return 0
-
-    def take_left(self) -> list[bytes]:
-        return []
-
-    def send(self, _peer: bytes, data: bytes) -> bool:
-        self.sent.append(data)
-        return True
-
-    def try_send(self, _peer: bytes, _data: bytes) -> Sent:
-        return Sent.NO
-
-    def close(self) -> None:
-        """There is nothing to close."""
-
-
 class FuzzedListener:
     """The listener on a stage."""
 
     def __init__(self, root: Path) -> None:
         self._stage = _Passing(root)
-        with mock.patch("ganger.actors.doors.wire_listener.Router", _Sockets):
+        with mock.patch("ganger.actors.doors.wire_listener.Router", Sockets):
             self._actor: Staged[WireListener] = self._stage.start(WireListener)
         sockets: Any = self._actor.component._router
-        self._sockets: _Sockets = sockets
+        self._sockets: Sockets = sockets
         self._peers = 0
 
     def take(
@@ -161,7 +117,7 @@ class FuzzedListener:
         self._sockets.sent.clear()
         self._peers += 1
         peer = b"L" + self._peers.to_bytes(5, "big")
-        self._sockets.incoming = [Incoming(peer, data, identity)]
+        self._sockets.coming = deque([Incoming(peer, data, identity)])
         self._actor.end_turn()
         # The peer leaves, so that nothing of it is kept.
         passed = list(self._stage.passed)
