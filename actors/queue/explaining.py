@@ -1,4 +1,4 @@
-"""Says why a job does not run, and what would let it: pure. `diagnosis` collects the facts."""
+"""Says why a job does not run, and what would start it: pure. `diagnosis` collects the facts."""
 
 from __future__ import annotations
 
@@ -57,15 +57,15 @@ def of_pending(row: Row, position: QueuePosition, rules: Iterable[HoldingRule]) 
 
 
 def holding(position: QueuePosition) -> list[str]:
-    """The rules that hold a pending job, one behind the other."""
+    """The rules that hold a pending job, in the order of the chain."""
     if position.action not in ("PAUSE", "REJECT"):
         return []
-    # One that is still being judged is held, and not yet by a rule.
+    # While the evaluator still judges a job, it is held without a rule.
     return position.holding or ([] if position.rule is None else [position.rule])
 
 
 def of_rule(row: Row, rule: HoldingRule) -> Obstacle:
-    """The rule holds the job, or will when it has what it waits for."""
+    """The rule holds the job, or will once it has its locks."""
     text = f"{rule.text}; that ends by itself at {rule.until}" if rule.until else rule.text
     remedy = without_rules(Remedy(), [rule])
     return Obstacle(kind="rule", held=row.id, text=text, rule=rule.uuid, remedy=remedy)
@@ -117,7 +117,7 @@ def _of_slots(job_id: int, position: QueuePosition) -> list[Obstacle]:
 
 
 def of_locks(row: Row, wanted: Iterable[WantedLock]) -> list[Obstacle]:
-    """What holds back a job that waits for locks."""
+    """The locks that a job waits for."""
     found = []
     for lock in wanted:
         holders = sorted({job for job, _, _ in lock.holders})
@@ -144,7 +144,7 @@ def of_locks(row: Row, wanted: Iterable[WantedLock]) -> list[Obstacle]:
 
 
 def of_dependency(row: Row, wanted: Sequence[str], status: JobStatus | None) -> Obstacle:
-    """A job in the chain of those that another one waits for; ``status`` is its own."""
+    """A job with this ``status`` on which another job depends."""
     needed = " or ".join(wanted) or "any final status but canceled"
     return Obstacle(
         kind="dependency",
@@ -155,7 +155,7 @@ def of_dependency(row: Row, wanted: Sequence[str], status: JobStatus | None) -> 
 
 
 def remedy_of_pending(position: QueuePosition, rules: Iterable[HoldingRule]) -> Remedy:
-    """The scheduler's remedy, with what only the queue knows; ``rules`` hold the job."""
+    """The scheduler's remedy, with what the queue adds; ``rules`` hold the job."""
     remedy = without_rules(
         position.remedy, [rule for rule in rules if rule.uuid in position.remedy.rules]
     )
@@ -164,7 +164,7 @@ def remedy_of_pending(position: QueuePosition, rules: Iterable[HoldingRule]) -> 
 
 
 def without_rules(remedy: Remedy, rules: Sequence[HoldingRule]) -> Remedy:
-    """The remedy, and none of these rules holds the job any more."""
+    """The remedy, extended so that none of these rules holds the job any more."""
     if not rules:
         return remedy
     # A new rule stands behind the older ones of its priority, and no priority is below 0.
@@ -181,7 +181,7 @@ def without_rules(remedy: Remedy, rules: Sequence[HoldingRule]) -> Remedy:
 def explained(
     row: Row, obstacles: list[Obstacle], remedy: Remedy, ahead: int | None = None
 ) -> JobExplained:
-    """The whole answer. ``remedy`` lets the job go on; so many are looked at before it."""
+    """The whole answer. ``remedy`` lets the job go on; ``ahead`` jobs are looked at before it."""
     if row.status.is_final:
         text = f"job {row.id} has ended: {row.status}"
     elif obstacles:

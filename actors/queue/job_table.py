@@ -32,7 +32,7 @@ class Phase(enum.Enum):
 
 
 class Row(msgspec.Struct, kw_only=True, gc=False):
-    """What is kept of a live job. Times are seconds since the epoch."""
+    """A live job in memory. Times are seconds since the epoch."""
 
     id: int
     status: JobStatus
@@ -52,7 +52,7 @@ class Row(msgspec.Struct, kw_only=True, gc=False):
     serial: int = 0
     lock_file: str | None = None
     chosen: ChosenUnder = ChosenUnder()
-    """Under which rules the scheduler chose it, while its process is being made."""
+    """The rules under which the scheduler chose it."""
 
     is_reprioritised: bool = False
     """Its priority has changed since it was last chosen."""
@@ -63,7 +63,7 @@ class Row(msgspec.Struct, kw_only=True, gc=False):
     """How many of its processes ended, one after the other, before it began."""
 
     def as_summary(self, *, archived: bool = False) -> JobSummary:
-        """What users are told."""
+        """The row as users see it."""
         return JobSummary(
             id=self.id,
             status=self.status,
@@ -78,7 +78,7 @@ class Row(msgspec.Struct, kw_only=True, gc=False):
         )
 
     def as_pending(self) -> PendingJob:
-        """What the scheduler is told."""
+        """The row as the scheduler sees it."""
         return PendingJob(
             id=self.id, priority=self.priority, depends=self.depends, limits=self.limits
         )
@@ -92,7 +92,7 @@ def row_of(job: jobs.Job, phase: Phase) -> Row:
         try:
             depends = tuple(opcodes.dependencies(job.ops[next_index].input))
         except errors.DependencyError:
-            # Written by somebody else; the job's process will refuse the opcode by name.
+            # Not written by a daemon; the job's process will refuse the opcode by name.
             depends = ()
     status = job.status
     if phase is Phase.PENDING and depends:
@@ -120,7 +120,7 @@ def row_of(job: jobs.Job, phase: Phase) -> Row:
 
 
 def _text(value: object) -> str | None:
-    """What somebody else may have written into a job's file, if it is a text."""
+    """A value of the job's file that should be a text, if it is one."""
     return value if isinstance(value, str) else None
 
 
@@ -150,7 +150,7 @@ class JobTable:
         return self._rows.get(job_id)
 
     def remove(self, job_id: int) -> None:
-        """The job is no longer live."""
+        """Remove the row of a job that is no longer live."""
         row = self._rows.pop(job_id, None)
         if row is not None and row.key is not None:
             ids = self._keys.get(row.key, [])

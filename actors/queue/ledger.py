@@ -1,9 +1,9 @@
 """The durable side of the job queue: journal, job files, and what waits for the next flush.
 
 How it works. `store_...` puts a record into the journal's buffer together with an *effect*:
-what may be said or done only once the record is durable. `commit` makes one flush for all of
-them and runs the effects in order. If the flush fails each effect's ``failed`` runs instead,
-the ledger is read-only, and `retry` finds out whether the disk works again.
+what may happen only once the record is durable. `commit` makes one flush for all of them and runs
+the effects in order. If the flush fails, each effect's ``failed`` runs instead, the ledger is
+read-only, and `retry` finds out whether the disk works again.
 
 ``_states`` holds the newest state of a job whose file may be older than it: the journal has
 it, so the file needs no flush of its own, and need not even exist yet. ``_staged`` holds the
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def _ignore(_: errors.GangerError) -> None:
-    """Nobody waits for the outcome."""
+    """No request depends on the outcome."""
 
 
 def _nothing() -> None:
@@ -46,7 +46,7 @@ class Ledger:
         journal: Journal,
         cut_aside: Callable[[Cut], None] | None = None,
     ) -> None:
-        """``cut_aside`` carries a cut out in another thread, and sees that `was_cut` is called."""
+        """``cut_aside`` carries a cut out in another thread; `was_cut` must be called after it."""
         self._cut_aside = cut_aside
         self._is_being_cut = False
         self._is_fresh = False
@@ -79,7 +79,7 @@ class Ledger:
         return self._is_doubtful
 
     def refusal(self) -> errors.ReadOnlyError:
-        """What whoever wants a change is told while the disk refuses writes."""
+        """The answer to requests for changes while the disk refuses writes."""
         return errors.ReadOnlyError(f"the queue takes no changes now: {self._cause}")
 
     def refuse_writes(self, error: errors.StorageError) -> None:
@@ -105,7 +105,7 @@ class Ledger:
         self._unwritten = dict.fromkeys(unwritten or ())
         self._unarchived = dict.fromkeys(unarchived, _nothing)
         self._owned = set(living)
-        # A flush of our predecessor's failed, or it ended in the middle of one.
+        # A flush by our predecessor failed, or it died during one.
         self._is_doubtful = self._journal.has_older
         self.retry()
 
@@ -164,7 +164,7 @@ class Ledger:
         self._effects.append((done, failed))
 
     def commit(self) -> None:
-        """Make everything durable and run what waited for it, and what came of that."""
+        """Make everything durable, run the effects, and repeat that for records that these add."""
         while self._effects:
             self._commit_once()
         if self._journal.is_full and not self.is_read_only and not self._is_behind_at_renewal:
@@ -173,9 +173,9 @@ class Ledger:
     def retry(self) -> bool:
         """Begin a new segment; after a failure: whether the disk takes writes again."""
         if self._is_being_cut:
-            # Of two flushes at a time, the wrong one might be told of an error.
+            # The kernel reports an error once: of two flushes, the wrong one might get it.
             return not self.is_read_only
-        # First, so that nothing is believed to be durable that a failure drops.
+        # First: a failure drops records, whose effects must not run then.
         while self._effects:
             self._commit_once()
         self.is_read_only = False
@@ -210,15 +210,15 @@ class Ledger:
         return None if known is None else known[0]
 
     def is_covered(self, job_id: int) -> bool:
-        """Whether the journal makes up for the job's file if that is torn."""
+        """Whether the journal has the job's state, should its file be torn."""
         return job_id in self._covered
 
     def note(self, job_id: int, serial: int, body: bytes) -> None:
-        """A newer state which needs not be durable."""
+        """Keep a newer state that need not be durable."""
         self._states[job_id] = (serial, body)
 
     def forget(self, job_id: int) -> None:
-        """The file of the job is as new as anything we know."""
+        """Drop the state in memory: the job's file is as new."""
         known = self._states.get(job_id)
         if job_id in self._in_doubt:
             self._in_doubt.discard(job_id)
@@ -229,7 +229,7 @@ class Ledger:
         self._unwritten.pop(job_id, None)
 
     def _write_doubtful(self, job_id: int, known: tuple[int, bytes]) -> None:
-        """The job's process, which has left, wrote the file before a flush that failed."""
+        """Write a file anew that the job's process wrote before a failed flush."""
         try:
             replay.write_file_anew(self.directory, job_id, known)
         except errors.StorageError as error:
@@ -240,7 +240,7 @@ class Ledger:
             self._unwritten.pop(job_id, None)
 
     def write_file(self, job_id: int) -> None:
-        """Bring the job's file up to the newest state. A refusing disk is tried again later."""
+        """Write the newest state into the job's file; if the disk refuses, `retry` does it."""
         known = self._states.get(job_id)
         if known is None:
             return
@@ -254,7 +254,7 @@ class Ledger:
             self.forget(job_id)
 
     def write_state(self, job_id: int) -> bool:
-        """As `write_file`, and go on knowing the state: the job's process will change it."""
+        """As `write_file`, and keep the state in memory: the job's process will change the file."""
         known = self._states[job_id]
         self.write_file(job_id)
         self._states[job_id] = known
@@ -269,19 +269,19 @@ class Ledger:
         return self._lent[job_id]
 
     def take_back_spares(self, job_id: int) -> None:
-        """The job's process is gone, and uses its spares no more."""
+        """Take back the spares of a job whose process is gone."""
         self._owned.discard(job_id)
         for path in self._lent.pop(job_id, ()):
             self.directory.spares.give_back(path)
 
     @property
     def has_unwritten(self) -> bool:
-        """Whether new jobs have no file yet, or the file of the last id is still to be tried."""
+        """Whether files of new jobs, or the file of the last id, are still to be written."""
         return bool(self._unwritten) or self.last_id != self._tried_serial
 
     @property
     def is_behind(self) -> bool:
-        """Whether too many new jobs have no file: some must be written, quiet or not."""
+        """Whether so many new jobs have no file that a busy queue must write some as well."""
         count = len(self._unwritten)
         return count > settings.FILES_UNWRITTEN_MAX or (self._journal.is_full and count > 0)
 
@@ -292,7 +292,7 @@ class Ledger:
         return bool(self._unwritten) and self._journal.size >= limit
 
     def write_newest(self, count: int, is_enough: Callable[[], bool] = lambda: False) -> None:
-        """Write the files of so many new jobs; the oldest may soon start, and be written then.
+        """Write the files of so many new jobs, the newest first: the oldest may start soon.
 
         ``is_enough`` is asked after each.
         """
@@ -310,10 +310,10 @@ class Ledger:
             self.write_file(job_id)
 
     def write_serial(self) -> None:
-        """Bring the file of the last id up; if that fails, again whenever files are written."""
+        """Write the file of the last id. A failure is repaired with the next files of jobs."""
         self._tried_serial = self.last_id
         if self.last_id != self._written_serial:
-            # The journal has it too, but for ids of rejected jobs until a segment begins.
+            # The journal has it too. Only ids of rejected jobs are missing until a segment begins.
             with contextlib.suppress(errors.StorageError):
                 self.directory.write_serial(self.last_id)
                 self._written_serial = self.last_id
@@ -339,7 +339,7 @@ class Ledger:
     def _is_behind_at_renewal(self) -> bool:
         """Whether to let the segment grow until the files of new jobs have been written.
 
-        They are written some at a time, and a new segment would need all of them at once.
+        The queue writes some at a time, and a new segment would need all of them at once.
         """
         return self._is_being_cut or len(self._unwritten) > settings.FILES_AT_ONCE
 
@@ -358,7 +358,7 @@ class Ledger:
             done()
 
     def _move_archived(self) -> None:
-        """Move the files of archived jobs; the journal knows of those that cannot be moved."""
+        """Move the files of archived jobs; the journal remembers those that cannot be moved."""
         for job_id, done in list(self._unarchived.items()):
             known = self._states.get(job_id)
             try:
@@ -373,7 +373,7 @@ class Ledger:
             done()
 
     def _renew_aside(self) -> None:
-        """Begin a new segment; the old ones go when another thread has flushed the file system."""
+        """Begin a new segment; a thread flushes the file system and deletes the old ones."""
         if self._cut_aside is None or self._is_doubtful:
             self.retry()
             return
@@ -396,10 +396,10 @@ class Ledger:
             self.refuse_writes(error)
 
     def _renew_journal(self) -> None:
-        """Begin a new segment and delete the old ones, which the job files make up for.
+        """Begin a new segment and delete the old ones, whose states the job files have.
 
-        A segment that was begun in vain is used by the next attempt; what is written anew is
-        written only if the journal can be written, so that a disk which refuses is not filled.
+        After a failure, the next attempt uses the segment that was begun. It writes files anew only
+        if it can write the journal, so as not to fill a disk that refuses.
         """
         self._bring_up_files()
         is_fresh, self._is_fresh = self._is_fresh, False
@@ -418,17 +418,16 @@ class Ledger:
         self._is_doubtful = self._is_fresh = False
 
     def _bring_up_files(self) -> None:
-        """Write and move what has not been: the old segments alone know of it."""
+        """Write and move the files that are late: only the old segments have these changes."""
         self.write_pending()
         self._move_archived()
         if self._unarchived:
             raise errors.StorageError("files cannot be moved into the archive")
 
     def _begin_segment(self) -> None:
-        """Begin one with all that job files do not make up for, once they are flushed.
+        """Begin a segment with all states that job files may lack once they are flushed.
 
-        The states of jobs whose files others write, or could not be written, are repeated
-        in it: their files may be older than the journal.
+        These are the states of jobs whose files other processes write, or the disk refused.
         """
         self._journal.begin(self.last_id)
         for job_id, (serial, body) in self._states.items():
@@ -438,7 +437,7 @@ class Ledger:
         self._covered = set(self._states)
 
     def _write_anew(self) -> None:
-        """After a failed flush: what can be read need not be on the disk, and never would be."""
+        """After a failed flush, write files anew: what can be read need not be on the disk."""
         if self._is_doubtful:
             said = replay.read_journal(self._journal)
             replay.write_anew(self.directory, said, self._unwritten.keys() | self._owned)

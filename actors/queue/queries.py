@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _APPENDED_ENTRIES_MAX = 10_000
 
 GAP_SECONDS = 5.0
-"""How long log entries are waited for that are missing before others."""
+"""How long the reader waits for log entries that are missing before others."""
 
 
 class _Appended(msgspec.Struct, frozen=True):
@@ -45,7 +45,7 @@ class QueueReader:
         self._appended: dict[int, deque[_Appended]] = {}
         self._gaps: dict[int, float] = {}
         self.unreadable: dict[int, str] = {}
-        """Archived jobs that were found to be damaged, each with what is wrong."""
+        """Damaged archived jobs, each with what is wrong."""
 
     def rows(self, message: messages.ListJobs) -> messages.JobRows:
         """One page of a listing; `UnknownJobError` for an id that does not exist."""
@@ -69,7 +69,7 @@ class QueueReader:
         )
 
     def document(self, job_id: int) -> messages.JobDocument:
-        """The whole job, with the log entries that have come since its newest state."""
+        """The whole job, with the log entries that came after its newest state."""
         row = self._table.find(job_id)
         if row is None:
             archived, job = self._archived(job_id)
@@ -133,7 +133,7 @@ class QueueReader:
                 else:
                     _send_log(watch, *self._job_of(row))
             if summary.status.is_final or not message.is_final_only:
-                watch.tell_change(summary)
+                watch.send_change(summary)
         self.watches.open(watch)
 
     def log_appended(self, message: messages.JobLogAppended) -> None:
@@ -160,7 +160,7 @@ class QueueReader:
             self._gaps.pop(job_id, None)
 
     def _close_gap(self, row: Row, lacking: list[Watch]) -> None:
-        """Entries are missing before those that came: the file may have them, or they come soon.
+        """Look for entries that are missing before those that came: in the file, or soon to come.
 
         A process repeats what it has sent to a queue that was replaced. The rest is given up after
         a moment.
@@ -192,7 +192,7 @@ class QueueReader:
             _send_log(watch, job, math.inf if is_all else reliable)
 
     def forget_appended(self, job_id: int, log_serial: int | None) -> None:
-        """Entries up to this serial (None: all) are in the job's state now."""
+        """Drop the entries up to this serial (None: all): the job's state has them now."""
         kept = self._appended.get(job_id)
         while kept and (log_serial is None or kept[0].entry[0] <= log_serial):
             kept.popleft()
@@ -207,7 +207,7 @@ class QueueReader:
         return body
 
     def _job_of(self, row: Row) -> tuple[jobs.Job, float]:
-        """The job as it is now, and up to which serial its log is without gaps."""
+        """The job as it is now, and the serial up to which its log has no gaps."""
         job = jobs.decode_job(self._body(row.id))
         appended = self._appended.get(row.id)
         if (
@@ -220,20 +220,20 @@ class QueueReader:
             self._take_log_of_file(job)
         reliable = math.inf if job.status.is_final else job.last_log_serial
         if appended is not None and len(appended) == _APPENDED_ENTRIES_MAX:
-            # The oldest were dropped, and do not come again.
+            # The oldest were dropped, and are not sent again.
             reliable = max(reliable, appended[0].entry[0])
         self.add_appended(job)
         return job, reliable
 
     def add_appended(self, job: jobs.Job) -> None:
-        """Put into the job's log what has come after this state of it."""
+        """Add the log entries that came after this state of the job."""
         last = job.last_log_serial
         for each in self._appended.get(job.id, ()):
             if each.entry[0] > last:
                 job.ops[each.op_index].log.append(each.entry)
 
     def _take_log_of_file(self, job: jobs.Job) -> None:
-        """Put into the job what its process has logged into the file since this state of it."""
+        """Add the log entries that the job's process wrote into the file after this state."""
         try:
             data = self._ledger.directory.read(job.id)
             on_disk = None if data is None else jobs.decode_job(data)
@@ -260,7 +260,7 @@ class QueueReader:
             try:
                 summary = self._summary(job_id)
             except errors.StorageError:
-                # Named in `ganger status` and in the log; the others are listed all the same.
+                # `ganger status` and the log name it; the listing goes on.
                 continue
             if message.statuses is None or summary.status in message.statuses:
                 if len(found) == limit:
@@ -269,7 +269,7 @@ class QueueReader:
         return messages.JobRows(rows=found)
 
     def _archived(self, job_id: int) -> tuple[bytes, jobs.Job]:
-        """The archived file, and the job in it; one that cannot be read is named from then on."""
+        """The archived file, and the job in it. An unreadable one is noted in ``unreadable``."""
         try:
             data = self._ledger.directory.read_archived(job_id)
             if data is not None:
@@ -290,4 +290,4 @@ def _has_gap(last: int, appended: deque[_Appended]) -> bool:
 
 def _send_log(watch: Watch, job: jobs.Job, all_until: float) -> None:
     for index, op in enumerate(job.ops):
-        watch.tell_log(job.id, index, op.log, all_until)
+        watch.send_log(job.id, index, op.log, all_until)

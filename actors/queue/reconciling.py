@@ -1,7 +1,7 @@
-"""What becomes of a job that is found after a restart: one pure function and its table.
+"""Decides the fate of a job that is found after a restart: one pure function and its table.
 
-Found are: the statuses of the job's opcodes, whether its file names a lock file, and whether
-the owner of that lock file lives. Nothing else counts: no pid, no time.
+The statuses of the job's opcodes count, whether its file names a lock file, and whether the owner
+of that lock file lives. Nothing else does: no pid, no time.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class Life(enum.Enum):
-    """What the lock file named in a job says."""
+    """What the lock file tells about the job's process."""
 
     NONE = "no process"
-    """No lock file is named: the job was not handed over."""
+    """The job names no lock file: it was not handed over."""
 
     ALIVE = "alive"
     DEAD = "dead"
@@ -30,10 +30,10 @@ class Fate(enum.Enum):
     """What to do with a job that was found."""
 
     KEEP = "keep"
-    """It is final, and nobody works on it."""
+    """It is final and has no process."""
 
     ADOPT = "adopt"
-    """Its process lives: watch it, and believe what it says."""
+    """Its process lives: watch it, and take its states."""
 
     ENQUEUE = "enqueue"
     """No opcode of it is under way: it is pending (again)."""
@@ -59,7 +59,7 @@ TABLE: dict[tuple[Progress, Life], Fate] = {
     (Progress.UNTOUCHED, Life.NONE): Fate.ENQUEUE,
     (Progress.UNTOUCHED, Life.ALIVE): Fate.ADOPT,
     (Progress.UNTOUCHED, Life.DEAD): Fate.ENQUEUE,
-    # It was paused there, or waits for the dependencies of its next opcode.
+    # A rule paused it there, or it waits for the dependencies of its next opcode.
     (Progress.BETWEEN, Life.NONE): Fate.ENQUEUE,
     (Progress.BETWEEN, Life.ALIVE): Fate.ADOPT,
     (Progress.BETWEEN, Life.DEAD): Fate.FAIL,
@@ -67,7 +67,7 @@ TABLE: dict[tuple[Progress, Life], Fate] = {
     (Progress.BEGUN, Life.ALIVE): Fate.ADOPT,
     (Progress.BEGUN, Life.DEAD): Fate.FAIL,
     (Progress.FINAL, Life.NONE): Fate.KEEP,
-    # The process is about to leave; its end is awaited before the job may be archived.
+    # The process is about to leave; the job may be archived after that.
     (Progress.FINAL, Life.ALIVE): Fate.ADOPT,
     (Progress.FINAL, Life.DEAD): Fate.KEEP,
 }
@@ -92,5 +92,5 @@ def progress(statuses: Sequence[JobStatus], life: Life) -> Progress:
 
 
 def fate(statuses: Sequence[JobStatus], life: Life) -> Fate:
-    """What to do with a job that was found so."""
+    """What to do with such a job."""
     return TABLE[progress(statuses, life), life]

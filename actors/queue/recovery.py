@@ -1,9 +1,8 @@
-"""Reads a queue directory: journal first, then the job files, and what became of each job.
+"""Reads a queue directory: the journal first, then the job files, and decides each job's fate.
 
-The order matters. What the journal acknowledged is put into the job files before any of
-them is judged unreadable, because a file that was not flushed may be torn while the journal
-holds all of it. The file of a job whose process lives is left alone: that process is its
-only writer.
+The order matters: a job file that was not flushed may be torn while the journal holds all of it.
+So the states of the journal are written into the job files before any file counts as unreadable.
+The file of a job whose process lives is left alone: that process is its only writer.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class Loaded(msgspec.Struct):
 
     ``unflushed_finals`` have ended, as their files say, but the journal knows only the earlier
     states that are here: until the file system has been flushed, the end may not be durable.
-    ``unwritten`` and ``unarchived`` are known from the journal, and the disk refused them.
+    ``unwritten`` and ``unarchived`` come from the journal, and the disk refused to take them.
     """
 
     table: JobTable
@@ -46,8 +45,8 @@ class Loaded(msgspec.Struct):
 def load(directory: QueueDirectory, queue_journal: Journal, daemon_lock: str) -> Loaded:
     """Everything in the directory, with the job files brought up to the journal.
 
-    ``daemon_lock`` is this daemon's own lock file: a job whose file names it was about to
-    get a process when the job queue was replaced, and has none yet.
+    ``daemon_lock`` is this daemon's own lock file. A job that names it has no process yet: the job
+    queue was replaced while the process was being made.
     """
     said = replay.read_journal(queue_journal)
     loaded = Loaded(JobTable(), {}, [], [], {}, [], 0)
@@ -62,7 +61,7 @@ def load(directory: QueueDirectory, queue_journal: Journal, daemon_lock: str) ->
             job, body = replay.newest(directory, job_id, said.states.get(job_id))
             life = _life(job, daemon_lock)
             if life is Life.DEAD:
-                # It may have written its end, and left, since its file was read.
+                # It may have written a final state, and left, after its file was read.
                 job, body = replay.newest(directory, job_id, said.states.get(job_id))
         except errors.StorageError as error:
             loaded.quarantined.append(f"job-{job_id}: {error.text}")
@@ -88,14 +87,14 @@ def load(directory: QueueDirectory, queue_journal: Journal, daemon_lock: str) ->
 
 
 def _kept_aside(directory: QueueDirectory, segment: Path) -> str:
-    """Keep a copy of a journal's segment, whose rear part nobody can replay; name it."""
+    """Keep a copy of a segment whose rear part cannot be replayed; the text that names it."""
     target = directory.free_quarantine(segment.name)
     documents.replace(target, documents.read(segment) or b"", flush=True)
     return f"{segment.name}: there are records behind a damaged one; a copy is in {target}"
 
 
 def _is_archived(directory: QueueDirectory, job_id: int) -> bool:
-    """Whether the job lies in the archive; what lies there unreadable is made up for."""
+    """Whether the job lies in the archive; a file there that cannot be read does not count."""
     try:
         return directory.read_archived(job_id) is not None
     except errors.StorageError:
@@ -105,7 +104,7 @@ def _is_archived(directory: QueueDirectory, job_id: int) -> bool:
 def _write(
     directory: QueueDirectory, job_id: int, state: tuple[int, bytes], loaded: Loaded
 ) -> None:
-    """Bring the file up to the journal. A refusing disk must not make an unreadable job of it."""
+    """Write the state of the journal into the file; if the disk refuses, note the job."""
     try:
         directory.write(job_id, state[1], flush=False)
     except errors.StorageError:
@@ -131,9 +130,9 @@ def _life(job: jobs.Job, daemon_lock: str) -> Life:
         return Life.NONE
     if not lock_files.is_dead(job.livelock):
         return Life.ALIVE
-    # Nobody watched it when it ended.
+    # No executor watched it when it ended.
     lock_files.remove_dead(job.livelock)
-    # Named by a daemon that died while the job's process was being made: there is none.
+    # The lock file of a daemon that died while the job's process was being made: there is none.
     return Life.NONE if lock_files.is_daemons(job.livelock) else Life.DEAD
 
 

@@ -1,9 +1,8 @@
 """Whether a submission repeats the one that is stored under its key: pure.
 
-A job keeps a digest of what was submitted as it was given: neither defaults that a later version
-fills in, nor the time at which somebody gave a reason, make another job of it. Secrets are left
-out, because a digest of a short one gives it away. A job that was stored without a digest, by an
-older version, is compared by what its opcodes say.
+A job keeps a digest of its submission. Defaults that a later version fills in do not change the
+digest, nor do the times of reasons. It leaves out secrets, because the digest of a short secret
+gives it away. Older versions stored jobs without a digest: these are compared by their opcodes.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def digest(spec: JobSpec) -> str:
-    """What tells a job of a submission from others; empty if there cannot be such a job."""
+    """A digest of a submitted job; empty if there cannot be such a job."""
     try:
         given = [_given(raw) for raw in spec.ops]
         content = (given, _untimed(spec.reason), spec.priority, spec.depends)
@@ -83,12 +82,12 @@ def _untimed(trail: object) -> object:
 
 
 def _content(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """An opcode as it is stored by this version, without what the queue adds."""
+    """An opcode as this version stores it, without what the queue adds."""
     kept = {name: value for name, value in fields.items() if name != "reason"}
     try:
         kept = opcodes.redacted(opcodes.check_opcode(kept))
     except errors.BadRequestError:
-        # Nothing here can run it any more.
+        # No installed opcode has that name or these parameters any more.
         kept = opcodes.redacted(kept)
     kept["reason"] = [list(entry[:2]) for entry in jobs.users_reasons(fields)]
     return kept

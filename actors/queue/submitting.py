@@ -1,7 +1,7 @@
-"""From a submission to the jobs that will be stored: pure checks of the queue's door.
+"""From a submission to the jobs that will be stored: pure checks of the admission.
 
-Everything is checked before anything is stored; one bad job fails its whole submission and
-is named by its place in it.
+All jobs are checked before any is stored. One bad job fails its whole submission; the error names
+its place.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ ReadInput = Callable[[object], bytes | None]
 
 
 class Draft(msgspec.Struct, frozen=True):
-    """A checked job, ready to be stored, with what the queue keeps of it in memory."""
+    """A checked job, ready to be stored, with what lies outside its file."""
 
     job: jobs.Job
     secrets: dict[int, dict[str, Any]] = {}
-    """Secret parameters of each opcode that has any, by its place; kept in memory only."""
+    """Secret parameters of the opcodes that have any, by their places; kept in memory only."""
     inputs: list[tuple[str, bytes]] = []
-    """Standard input that is to lie beside the job: names of files, and what is in them."""
+    """Files of standard input beside the job: names and contents."""
 
 
 def drafts(
@@ -43,8 +43,8 @@ def drafts(
 ) -> list[Draft]:
     """The jobs of one submission, with ids from ``first_id`` on.
 
-    ``read_input`` gives what is in a file beside an earlier job: of this one, which is repeated,
-    and of no other, opcodes may name files.
+    ``read_input`` reads a file beside the job that is repeated: opcodes may name the files of
+    that job only.
 
     Raises `BadRequestError` (or a kind of it) naming the job, opcode and parameter, and
     `DataDirectoryError` if no ids are left.
@@ -58,7 +58,7 @@ def drafts(
         text = f"key: expected 1 to {settings.KEY_BYTES_MAX} bytes, got {len(key.encode())}"
         raise errors.BadRequestError(text)
     if first_id + len(specs) - 1 > job_files.ID_MAX:
-        # The next start would not know such a file for that of a job.
+        # The next start would not recognise a file with a higher number as one of a job.
         left = job_files.ID_MAX - first_id + 1
         ids = wording.counted(max(left, 0), "id")
         text = f"the queue has {ids} left, up to {job_files.ID_MAX}, too few for this"
@@ -101,7 +101,7 @@ def _draft(spec: JobSpec, place: int, first_id: int, now: float, key: str | None
 
 
 def stored_forms(drafts: Sequence[Draft], accepted: Sequence[int]) -> list[tuple[int, int, bytes]]:
-    """Those of the jobs that are to be stored: id, serial, and the text of the file.
+    """The jobs that are to be stored: id, serial, and the text of the file.
 
     ``accepted`` are their places. `BadRequestError` names one that is too large.
     """
@@ -121,7 +121,7 @@ def stored_forms(drafts: Sequence[Draft], accepted: Sequence[int]) -> list[tuple
 
 
 def _take_input(entry: jobs.OpcodeEntry, job_id: int, index: int) -> tuple[str, bytes] | None:
-    """Take a large standard input out of an opcode: it is to lie in a file beside the job."""
+    """Move a large standard input from an opcode into a file beside the job."""
     text = entry.input.get("stdin")
     if entry.input.get("OP_ID") != catalogue.OpExec.op_id or not isinstance(text, str):
         return None
@@ -136,7 +136,7 @@ def _take_input(entry: jobs.OpcodeEntry, job_id: int, index: int) -> tuple[str, 
 
 
 def _with_inputs(spec: JobSpec, read_input: ReadInput | None) -> JobSpec:
-    """The job with what its opcodes read in them, not in files of the job that is repeated."""
+    """The job with the standard input in its opcodes, not in files of the job that it repeats."""
     if all(raw.get("stdin_file") is None for raw in spec.ops):
         return spec
     ops = []
@@ -159,7 +159,7 @@ def _with_inputs(spec: JobSpec, read_input: ReadInput | None) -> JobSpec:
 
 
 def inputs(spec: JobSpec, *, job_id: int, place: int) -> list[dict[str, Any]]:
-    """What the opcodes of a job say when it is stored, but for times; `BadRequestError` if not."""
+    """The opcodes of a job as they are stored, but for times. Raises `BadRequestError`."""
     return [_entry(spec, raw, index, job_id, place, 0).input for index, raw in enumerate(spec.ops)]
 
 
@@ -173,7 +173,7 @@ def retried(
     """The job that repeats an ended one, from its first opcode that did not succeed on.
 
     ``is_whole``: from its first one on. ``ops`` replaces its opcodes. `JobStateError` if all
-    succeeded, `BadRequestError` naming a secret parameter, which is in no file.
+    succeeded, `BadRequestError` naming a secret parameter, which no file has.
     """
     reason = [(jobs.RETRY_SOURCE, f"retry of job {job.id}", now_nanoseconds)]
     if ops is not None:
@@ -220,7 +220,7 @@ def check_targets(drafts: Sequence[Draft], first_id: int, is_job: Callable[[int]
 
 
 def needs_user_opcodes(job: jobs.Job) -> bool:
-    """Whether the job's process must know opcodes that users have installed."""
+    """Whether the job has opcodes that users have installed."""
     for op in job.ops:
         declared = catalogue.find(str(op.input.get("OP_ID")))
         if declared is not None and not declared.built_in:
@@ -241,11 +241,11 @@ def _entry(  # noqa: PLR0917 - the place of one opcode in its submission
         given.setdefault("priority", spec.priority)
     fields = opcodes.check_opcode(given)
     if (name := opcodes.lost_secret(fields)) is not None:
-        # What somebody has copied from a job; the job would fail for want of it.
+        # It was copied from a stored job; without the secret the new job would fail.
         text = f"{fields['OP_ID']}: {name}: {opcodes.REDACTED} stands for a secret; give the secret"
         raise errors.OpcodeError(text)
     if fields.get("depends"):
-        # Checked once more: an opcode of a user's may have changed what was checked.
+        # Checked again: the check of an opcode that a user installed may change them.
         fields["depends"] = _resolved(opcodes.dependencies(fields), job_id, place)
     fields["reason"] = _trail(spec, fields, index, job_id, now)
     return jobs.OpcodeEntry(input=fields, priority=fields.get("priority", 0))

@@ -1,4 +1,4 @@
-"""Who follows which jobs: the open watches of the queue, and what each is told."""
+"""The open watches of the queue, and the messages to each."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Watch:
     """One open watch: ``remaining`` are the jobs that are not final; None follows all.
 
-    ``log_serials`` are the serials of the log entries it was told last, by job.
+    ``log_serials`` are the serials of the log entries that were sent last, by job.
     """
 
     def __init__(
@@ -40,16 +40,16 @@ class Watch:
         self._log_serials = dict(log_serials or {})
 
     def log_serial(self, job_id: int) -> int:
-        """Serial of the newest log entry of this job that was told; 0: none."""
+        """Serial of the newest log entry of this job that was sent; 0: none."""
         return self._log_serials.get(job_id, 0)
 
-    def tell_log(
+    def send_log(
         self, job_id: int, op_index: int, entries: Sequence[LogEntry], all_until: float = 0
     ) -> None:
-        """Tell those of the entries that are new and follow on what was told.
+        """Send those of the entries that are new and follow on the last one.
 
-        Where serials are missing the rest waits for them, but not up to the serial
-        ``all_until``: there, nothing can come in between any more.
+        Where serials are missing, the rest waits for them; but not up to the serial
+        ``all_until``, because there no other entry can come in between.
         """
         known = self.log_serial(job_id)
         new = []
@@ -64,15 +64,15 @@ class Watch:
             for part in job_bounds.log_parts(new):
                 self.envelope.reply(JobLogged(id=job_id, op_index=op_index, entries=part))
 
-    def tell_change(self, summary: JobSummary) -> None:
-        """Tell how the job is now."""
+    def send_change(self, summary: JobSummary) -> None:
+        """Send how the job is now."""
         self.envelope.reply(JobChanged(job=summary))
         if summary.status.is_final:
             self._log_serials.pop(summary.id, None)
 
     @property
     def key(self) -> tuple[bytes, int]:
-        """Who asked, and under which number."""
+        """The client, and the number of its request."""
         return self.envelope.peer, self.envelope.number
 
 
@@ -89,7 +89,7 @@ class WatchList:
         return len(self._watches)
 
     def open(self, watch: Watch) -> None:
-        """Begin a watch; one under the same number of the same peer is replaced.
+        """Begin a watch; it replaces one of the same peer under the same number.
 
         A watch whose jobs are all final ends at once. `BusyError` if there are too many.
         """
@@ -107,16 +107,16 @@ class WatchList:
                 self._by_job[job_id].append(watch)
 
     def stop(self, peer: bytes, number: int) -> None:
-        """The peer no longer wants its watch."""
+        """End a watch of the peer."""
         self._remove((peer, number))
 
     def stop_all_of(self, peer: bytes) -> None:
-        """The peer is gone."""
+        """End all watches of a peer that is gone."""
         for key in [key for key in self._watches if key[0] == peer]:
             self._remove(key)
 
     def changed(self, row: Row) -> None:
-        """Tell who follows the job, and end the watches for which it was the last one."""
+        """Send the change to those that follow the job; end watches whose last job is final."""
         if not self._watches:
             return
         summary = row.as_summary()
@@ -124,7 +124,7 @@ class WatchList:
         for watch in (*self._of_all, *self._by_job.get(row.id, ())):
             if watch.is_final_only and not is_final:
                 continue
-            watch.tell_change(summary)
+            watch.send_change(summary)
             if watch.remaining is not None and is_final:
                 watch.remaining.discard(row.id)
                 if not watch.remaining:
@@ -132,12 +132,12 @@ class WatchList:
                     self._remove(watch.key)
 
     def logged(self, job_id: int, op_index: int, entries: list[LogEntry]) -> None:
-        """Tell who follows the job's log."""
+        """Send log entries to those that follow the job's log."""
         for watch in self.lacking(job_id, entries[-1][0]):
-            watch.tell_log(job_id, op_index, entries)
+            watch.send_log(job_id, op_index, entries)
 
     def lacking(self, job_id: int, log_serial: int) -> list[Watch]:
-        """Who follows the job's log, and was not told of the entry with this serial."""
+        """The watches that follow the job's log, and lack the entry with this serial."""
         if not self._watches:
             return []
         return [

@@ -1,13 +1,13 @@
 """The filter evaluator: it owns the compiled rule chain and gives every pending job its verdict.
 
-Verdicts name the chain under which they hold. A new chain is announced to the queue and the
-scheduler first; from then on older verdicts do not count, and the scheduler asks for new ones
-as jobs come to the front. Only what a rule rejects must be found wherever it stands, so
-that under a chain that can reject the whole queue is looked through, a page at a time.
+Verdicts name the chain under which they hold. The evaluator announces a new chain to the scheduler
+and the queue; from then on older verdicts do not count, and the scheduler asks for new ones as
+jobs come to the front. Rejected jobs must be found wherever they stand: under a chain that can
+reject, the evaluator looks through the whole queue, a page at a time.
 
-What one message may cost is bounded, in steps (``storage/metering``). What takes longer is done in
-slices, one for each message of its own to itself, so that others are served in between: a job
-that takes more than a slice by itself, tests of rules, simulations.
+The cost of one message is bounded, in steps (``storage/metering``). Longer work is done in slices:
+a job that takes more than a slice by itself, tests of rules, simulations. The evaluator sends
+itself one message for each slice, so that it serves other messages in between.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from ..runtime.dispatcher import Alarm
 
 Work = Generator[object, None, None]
-"""What is done in slices: it pauses whenever one is over."""
+"""Work in slices: it pauses at the end of each slice."""
 
 
 class Judging:
-    """A job that takes more than a slice to be judged."""
+    """A job whose judgement takes more than one slice."""
 
     __slots__ = ("arrived", "held", "is_running", "work")
 
@@ -55,12 +55,12 @@ class Judging:
         """The verdict until it is known."""
 
     def is_about(self, arrived: messages.JobToJudge) -> bool:
-        """Whether this is the same job, with all that rules look at."""
+        """Whether this is the same job, unchanged in all that rules look at."""
         return arrived.job == self.arrived.job
 
 
 class FilterEvaluator(Component):
-    """Stands between the job queue and the scheduler: what arrives here goes on, judged."""
+    """Judges the jobs on their way from the queue to the scheduler."""
 
     name = "filter_evaluator"
 
@@ -75,7 +75,7 @@ class FilterEvaluator(Component):
         self._asked: deque[tuple[Work, Envelope | None]] = deque()
         self._is_due = False
         self._take_chain(filtering.RuleChain())
-        # The queue is asked for everything when the rules are known.
+        # It asks the queue for all jobs when it knows the rules.
         self.runtime.tell(CONFIG_STORE, messages.ReportConfiguration())
 
     def close(self) -> None:
@@ -130,7 +130,7 @@ class FilterEvaluator(Component):
 
     def _announce(self) -> None:
         if self._serial is None:
-            # Nobody has told the rules yet; when somebody does, they are announced.
+            # The configuration store has not sent the rules yet. They are announced when they come.
             return
         changed = messages.RuleChainChanged(
             chain=self._number,
@@ -138,7 +138,7 @@ class FilterEvaluator(Component):
             reads_opcodes=self._chain.reads_opcodes,
             rules=self._rules,
         )
-        # The scheduler first: what it tells the queue from now on holds under this chain.
+        # The scheduler first: its choices hold under this chain from now on.
         self.runtime.tell(SCHEDULER, changed)
         self.runtime.tell(JOB_QUEUE, changed)
         if self._can_reject():
@@ -146,9 +146,9 @@ class FilterEvaluator(Component):
 
     def _take_chain(self, chain: filtering.RuleChain) -> None:
         self._chain = chain
-        # What was not judged to the end is asked for again under the new chain.
+        # The scheduler asks again for unfinished verdicts, under the new chain.
         self._long.clear()
-        # Different from any that an earlier incarnation has used.
+        # A number that no earlier incarnation has used.
         self._number = time.monotonic_ns()
         self._await_window()
 
@@ -158,7 +158,7 @@ class FilterEvaluator(Component):
             self._alarm = None
         if self._chain.changes_at is None:
             return
-        # A clock may be set while this waits, so that it is looked at again soon.
+        # The wall clock may be set meanwhile: look at it again soon.
         seconds = min(max(0.0, self._chain.changes_at - time.time()), settings.WINDOW_LOOK_SECONDS)
         self._alarm = self.runtime.later(seconds, messages.WindowDue())
 
@@ -173,10 +173,10 @@ class FilterEvaluator(Component):
 
     def _judge(self, message: messages.JobsArrived) -> None:
         if self._serial is None:
-            # What came before the rules comes again after them.
+            # The queue sends these jobs again after the rules have come.
             return
         if message.sweep is not None and message.sweep != self._number:
-            # Of a sweep that a newer chain has made pointless.
+            # A page for an older chain.
             return
         self._slice.begin(settings.JUDGE_STEPS_AT_ONCE)
         running, _ = self._verdicts(message.running, message, is_running=True)
@@ -202,17 +202,17 @@ class FilterEvaluator(Component):
         *,
         is_running: bool = False,
     ) -> tuple[list[JobVerdict], int | None]:
-        """The verdicts on these jobs, and the first that was left for another time.
+        """The verdicts on these jobs, and the first job that was left for another message.
 
-        What one message may cost is bounded. A job that takes more than that by itself is judged
-        in slices, while others are served; until then it is held, if it is pending.
+        The cost of one message is bounded. A job that takes more than that by itself is judged in
+        slices; a pending job is held until then.
         """
         found: list[JobVerdict] = []
         left: int | None = None
         for one in arrived:
             job_id = one.job.id
             if (begun := self._long.get(job_id)) is not None and begun.is_about(one):
-                # It goes on. The scheduler has asked, and waits.
+                # Its judgement goes on. The scheduler has asked, and waits.
                 if not message.is_repeat:
                     found.append(self._meanwhile(begun))
                 continue
@@ -230,16 +230,16 @@ class FilterEvaluator(Component):
                 continue
             left = job_id if left is None else min(left, job_id)
             if message.sweep is None:
-                # It is asked for again when it comes to the front.
+                # The scheduler asks for it again when it comes to the front.
                 found.append(JobVerdict(job=one.job))
         return found, left
 
     def _verdict(self, arrived: messages.JobToJudge) -> JobVerdict | None:
-        """The verdict on a job; None if it takes more than what is left of the slice."""
+        """The verdict on a job; None if it takes more than the rest of the slice."""
         if not self._chain.links:
             return JobVerdict(job=arrived.job, chain=self._number)
         if arrived.inputs is None and not arrived.is_in_file and self._chain.reads_opcodes:
-            # It is sent again, with its inputs, when it comes to the front.
+            # The queue sends it again, with its inputs, when it comes to the front.
             return JobVerdict(job=arrived.job)
         meter = Meter(settings.JUDGE_STEPS_MAX, self._slice)
         try:
@@ -263,7 +263,7 @@ class FilterEvaluator(Component):
         return any(link.verdict.action is ActionName.REJECT for link in self._chain.links)
 
     def _reprioritise(self, message: messages.JobReprioritised) -> None:
-        """The rules may say something else of the job: it is judged anew, wherever it stands."""
+        """Judge the job anew, wherever it stands: rules may look at priorities."""
         self._long.pop(message.id, None)
         self.runtime.tell(SCHEDULER, message)
         if self._chain.reads_opcodes:
@@ -272,17 +272,17 @@ class FilterEvaluator(Component):
     # ------------------------------------------------------------ in slices
 
     def _begin(self, work: Work, envelope: Envelope | None = None) -> None:
-        """Begin what may take long; the envelope of the one that asked is answered by it."""
+        """Begin work that may take long, and that answers ``envelope``."""
         if len(self._asked) >= settings.QUESTIONS_MAX:
             raise errors.BusyError("too many questions about filter rules are open; try again")
         self._asked.append((work, envelope))
-        # The newest one first, once: most are done at once.
+        # Begin with the newest one: most take one slice.
         self._asked.rotate()
         self._work_on_asked()
         self._notify_due()
 
     def _go_on(self) -> None:
-        """One slice of everything that was not done to the end, one after the other."""
+        """Work one slice on requests and one on jobs."""
         self._is_due = False
         if self._asked:
             self._work_on_asked()
@@ -323,14 +323,14 @@ class FilterEvaluator(Component):
             verdict = _verdict_of(begun.arrived, done.value, self._number)
             found = [verdict]
             running, pending = (found, []) if begun.is_running else ([], found)
-            told = messages.JobsJudged(jobs=pending, running=running, is_repeat=True)
-            self.runtime.tell(SCHEDULER, told)
+            judged = messages.JobsJudged(jobs=pending, running=running, is_repeat=True)
+            self.runtime.tell(SCHEDULER, judged)
             self._reject(pending)
         else:
             self._long[job_id] = begun
 
     def _reject(self, judged: list[messages.JobVerdict]) -> None:
-        """Tell of those that a rule rejects, wherever they stand: returned jobs wait again too."""
+        """Send the queue the jobs that a rule rejects: it cancels the pending ones."""
         rejected = [
             (found.job.id, filtering.describe(self._rules, _rejection(found)))
             for found in judged
@@ -374,10 +374,10 @@ class FilterEvaluator(Component):
     def _what_if(
         self, asked: messages.TestFilters | messages.Simulate, last_id: int
     ) -> filtering.RuleChain:
-        """The chain with the proposed rule, and without the one that is to go."""
+        """The chain with the proposed rule, and without the rule that the request leaves out."""
         known = [rule for rule in self._rules if rule.uuid != asked.without]
         if asked.rule is not None:
-            # As stored now: behind all rules of its priority that are there already.
+            # As if it were stored now: behind all other rules of its priority.
             proposed = rule_changes.build_rule(
                 asked.rule, watermark=last_id, now_nanoseconds=time.time_ns()
             )
@@ -385,7 +385,7 @@ class FilterEvaluator(Component):
         return filtering.compile_chain(known, time.time())
 
     def _simulate(self, message: messages.JudgeSimulation) -> Work:
-        """Judge page after page, then let the scheduler say what would become of them."""
+        """Judge page after page; the scheduler then says what would become of the jobs."""
         chain = self._what_if(message.simulation, message.last_id)
         judged, running = self._simulated.setdefault(message.token, ([], []))
         work_left = settings.JUDGE_STEPS_MAX
@@ -420,15 +420,15 @@ class FilterEvaluator(Component):
         *chains: filtering.RuleChain,
         priority: int | None = None,
     ) -> filtering.JobFacts:
-        """What these chains look at; ``priority``: what the job would have."""
+        """The facts that these chains look at; ``priority``: the one that the job would have."""
         inputs = arrived.inputs
         if inputs is None and arrived.is_in_file and any(chain.reads_opcodes for chain in chains):
             self._slice.left -= settings.JOB_READ_STEPS
             try:
                 inputs = job_files.read_inputs(self.places.queue, arrived.job.id)
             except errors.StorageError as error:
-                # It has been archived meanwhile; or no rule can look at it, and the others must
-                # not wait for that.
+                # It was archived meanwhile, or is damaged: no rule can look at it, and the other
+                # jobs must not wait.
                 self.log.error("job cannot be judged", job=arrived.job.id, error=error.text)
         return filtering.JobFacts.of(arrived.job.id, inputs or (), priority)
 

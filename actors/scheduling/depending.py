@@ -1,4 +1,4 @@
-"""How the dependencies of a job stand: pure."""
+"""Whether the dependencies of a job are satisfied: pure."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 Dependencies = tuple[tuple[int, tuple[str, ...]], ...]
-"""Jobs that another one waits for, each with the statuses that it accepts."""
+"""The jobs that a job waits for, each with the accepted statuses."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """How a job's dependencies stand.
+    """Whether a job's dependencies are satisfied.
 
-    ``text`` says which one failed it; if it is ``open`` all the same, the others decide whether it
-    fails or is canceled.
+    ``text`` names the one that failed. If the verdict is ``open`` all the same, the others decide
+    whether the job fails or is canceled.
     """
 
     verdict: Literal["satisfied", "canceled", "failed", "open"]
@@ -32,10 +32,9 @@ def dependency_outcome(
 ) -> Outcome:
     """Evaluate dependencies, given the statuses known (None: no such job).
 
-    A canceled job cancels its dependants unless ``canceled`` was asked for, whatever became of
-    the others: so a dependant is canceled at once, and fails only when none is open any more
-    that could still be canceled. An empty list accepts any other final status; a missing job, or
-    a status that was not asked for, is an error.
+    A canceled job cancels its dependants at once, unless they accept ``canceled``. A dependant
+    fails only when no dependency is open any more, because an open one could still be canceled. An
+    empty list accepts any other final status; a missing job, or another status, is an error.
     """
     still_open = []
     failure = ""
@@ -54,7 +53,7 @@ def dependency_outcome(
 
 
 def cancelers(depends: Iterable[tuple[int, Iterable[str]]]) -> frozenset[int]:
-    """The jobs whose cancellation cancels one with these dependencies."""
+    """The jobs whose cancellation cancels a job with these dependencies."""
     return frozenset(
         job_id for job_id, wanted in depends if JobStatus.CANCELED not in tuple(wanted)
     )

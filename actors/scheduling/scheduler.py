@@ -22,8 +22,8 @@ class Scheduler(Component):
     name = "scheduler"
 
     def boot(self) -> None:
-        """Know nothing, and ask for everything."""
-        # No slots before somebody has told how many: more might start than may.
+        """Ask for the configuration and for all jobs."""
+        # No run slots until the configuration store has sent their number: too many might start.
         self._schedule = Schedule(0)
         self._report = 0
         self._priorities = 0
@@ -50,14 +50,14 @@ class Scheduler(Component):
                 self._priorities = max(self._priorities, message.number)
             case messages.LimitsChanged():
                 self._schedule.limit(message.running_jobs_max)
-                # Behind everything that was decided with another number of slots.
+                # After all choices made with another number of slots.
                 limit = messages.LimitAcknowledged(
                     serial=message.serial, running_jobs_max=message.running_jobs_max
                 )
                 self.runtime.tell(JOB_QUEUE, limit)
             case messages.RuleChainChanged():
                 self._schedule.change_chain(message.chain, reads_opcodes=message.reads_opcodes)
-                # Behind everything that was decided under older rules.
+                # After all choices made under older rules.
                 noted = messages.RuleChainAcknowledged(serial=message.serial)
                 self.runtime.tell(JOB_QUEUE, noted)
             case messages.RunSimulation():
@@ -65,13 +65,13 @@ class Scheduler(Component):
                 done = messages.SimulationDone(token=message.token, outcome=outcome)
                 self.runtime.tell(JOB_QUEUE, done)
             case messages.ExplainPending():
-                # Behind the pass of this turn: what could start has started.
+                # After the pass of this turn: jobs that could start have started.
                 self._explained.append(message)
             case _:
                 assert_never(message)
 
     def turn_ended(self) -> None:
-        """Run one pass for everything the turn brought."""
+        """Run one pass for all messages of the turn."""
         if not self._is_due:
             return
         self._is_due = False
@@ -80,14 +80,14 @@ class Scheduler(Component):
             self.runtime.tell(JOB_QUEUE, messages.ReportStatuses(ids=decided.unknown))
         if decided.unjudged:
             self.runtime.tell(JOB_QUEUE, messages.ReportJobs(ids=decided.unjudged))
-        if decided.start or decided.doomed or decided.eligible:
+        if decided.start or decided.unsatisfiable or decided.eligible:
             chosen = messages.JobsChosen(
                 start=decided.start,
                 report=self._report,
                 chain=self._schedule.chain,
                 limits=decided.limits,
                 priorities=self._priorities,
-                unsatisfiable=[(one.id, one.verdict, one.text) for one in decided.doomed],
+                unsatisfiable=[(one.id, one.verdict, one.text) for one in decided.unsatisfiable],
                 eligible=decided.eligible,
             )
             self.runtime.tell(JOB_QUEUE, chosen)
@@ -102,10 +102,10 @@ class Scheduler(Component):
         if position is None:
             return None
         if position.failing:
-            # Nothing lets it start any more.
+            # No change can start it any more.
             return msgspec.structs.replace(position, holding=asked.holding)
-        contest = self._schedule.contest(asked.id, asked.then)
-        remedy = remedies.for_pending(contest, asked.holding)
+        contention = self._schedule.contention(asked.id, asked.then)
+        remedy = remedies.for_pending(contention, asked.holding)
         return msgspec.structs.replace(position, holding=asked.holding, remedy=remedy)
 
     def _judge(self, message: messages.JobsJudged) -> None:

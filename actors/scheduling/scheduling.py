@@ -1,25 +1,24 @@
 """Which pending job starts now: pure decisions of the scheduler.
 
-How it works. A pending job is in one place: waiting for dependencies; in the heap of those that
-are eligible, ordered by priority, then id; parked in the line of a bucket that is full; or
-held by a rule. A pass takes from the top of the heap while run slots are free. So a pass costs
-what starts or is looked at for the first time, not what is pending.
+How it works. A pending job is in one place: waiting for dependencies; in the heap of eligible
+jobs, ordered by priority, then id; parked in the line of a full bucket; or held by a rule. A pass
+takes from the top of the heap while run slots are free. So the cost of a pass grows with the jobs
+that start or are looked at for the first time, not with the pending ones.
 
 A bucket counts running jobs: one for each filter rule that limits, one for each ad-hoc limit
 named in a reason (scheduler facts, section 5). A job takes a place in each of its buckets when
-it starts, and only then. Where a bucket is full the job is parked there, and comes back when a
-place gets free.
+it starts, and only then. If a bucket is full, the job is parked there until a place is free.
 
 A verdict of the filter rules holds for one rule chain. When the chain changes, jobs are
-judged again when they come to the top of the heap: nothing starts under rules that are no longer
-in force, nothing starts before those ahead of it are judged, and a new rule costs the same however
-many jobs are pending.
+judged again as they come to the top of the heap. So no job starts under older rules, none starts
+before the jobs ahead of it are judged, and the cost of a new rule does not grow with the number of
+pending jobs.
 
-A job whose dependencies can no longer be satisfied, or that a rule rejects, is doomed: the job
-queue ends it without a process.
+A job whose dependencies can no longer be satisfied, or that a rule rejects, is unsatisfiable: the
+job queue ends it without a process.
 
-An entry of a heap is not removed when its job goes or changes; it is recognised as stale when
-it comes to the top, because it is no longer the job's own.
+An entry of a heap stays when its job goes or changes. At the top of the heap it is recognised as
+stale, because it is no longer the entry that the job names.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from ...storage.jobs import JobStatus
 from ...transport.messages import QueuePosition
 from ..rules import gating
 from .depending import Dependencies, cancelers, dependency_outcome
-from .remedies import Buckets, Contest, Entrant
+from .remedies import Buckets, Candidate, Contention
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -51,7 +50,7 @@ _SHOWN_AHEAD_MAX = 10
 _Entry = tuple[int, int, int]
 
 
-class Doomed(msgspec.Struct, frozen=True):
+class Unsatisfiable(msgspec.Struct, frozen=True):
     """A pending job that cannot start any more, and why."""
 
     id: int
@@ -60,7 +59,7 @@ class Doomed(msgspec.Struct, frozen=True):
 
 
 class Pass(msgspec.Struct, frozen=True):
-    """What a scheduling pass decided, and what it must know for the next one.
+    """The decisions of a pass, and its questions for the next one.
 
     ``start``: these jobs have a run slot from now on; ``limits`` names the limiting rules in which
     they took a place. ``unknown``: nothing is known of these
@@ -70,7 +69,7 @@ class Pass(msgspec.Struct, frozen=True):
     """
 
     start: list[int]
-    doomed: list[Doomed]
+    unsatisfiable: list[Unsatisfiable]
     unknown: list[int]
     eligible: list[int]
     unjudged: list[int] = []
@@ -85,7 +84,7 @@ def buckets_of(verdict: JobVerdict) -> Buckets:
 
 
 _NOTHING: dict[int, JobStatus | None] = {}
-"""What is known of the dependencies of jobs that have none."""
+"""The known dependencies of jobs that have none."""
 
 
 class _Pending:
@@ -107,15 +106,15 @@ class _Pending:
 
     @property
     def open(self) -> list[int]:
-        """The jobs that it waits for."""
+        """The dependencies that are open."""
         if self.entry is not None:
             return []
         return [target for target, _ in self.depends if target not in self.known]
 
     def know(self, target: int, status: JobStatus | None) -> bool:
-        """Note how a dependency ended; whether that can decide anything.
+        """Note how a dependency ended. Returns whether that can decide anything.
 
-        It costs the same however many there are: they may be thousands, which end one by one.
+        The cost does not grow with their number: thousands may end one by one.
         """
         self.known[target] = status
         if len(self.known) == self.targets:
@@ -159,13 +158,13 @@ class Schedule:
         self._asked: set[int] = set()
         self._dependants: defaultdict[int, set[int]] = defaultdict(set)
         self._entries = 0
-        self._doomed: list[Doomed] = []
+        self._unsatisfiable: list[Unsatisfiable] = []
         self._unknown: set[int] = set()
         self._eligible: list[int] = []
 
     @property
     def chain(self) -> int:
-        """The rules by which it decides; 0: none were told yet."""
+        """The number of the rule chain; 0: none has come yet."""
         return self._chain
 
     @property
@@ -185,22 +184,22 @@ class Schedule:
         self._reads_opcodes = reads_opcodes
         for verdict in running:
             self._occupy(verdict.job.id, buckets_of(verdict), verdict.chain)
-        # Word that one of them has ended may have come on a shorter way, before this.
+        # The news that one of them has ended may have come before this, on a shorter way.
         self._unknown.update(self._running)
         for verdict in verdicts:
             self.add(verdict)
 
     def change_chain(self, chain: int, *, reads_opcodes: bool = False) -> None:
-        """Other rules are in force: every verdict has to be given anew before it counts.
+        """Other rules are in force: older verdicts no longer count.
 
-        ``reads_opcodes``: they look at more than ids, hence also at priorities.
+        ``reads_opcodes``: the rules look at more than ids, hence also at priorities.
         """
         self._reads_opcodes = reads_opcodes
         if chain == self._chain:
             return
         self._chain = chain
         self._asked.clear()
-        # Whoever was held back by a rule is looked at again, in order.
+        # Jobs that a rule held back are looked at again, in order.
         for line in (self._held, *self._parked.values()):
             self._heap += line
         self._held = []
@@ -208,7 +207,7 @@ class Schedule:
         heapq.heapify(self._heap)
 
     def add(self, verdict: JobVerdict) -> None:
-        """A job is pending (again), under this verdict; what was known of it is replaced."""
+        """A job is pending (again), under this verdict. It replaces an older entry of the job."""
         job = _Pending(verdict)
         self.remove(job.id)
         self.vacate(job.id)
@@ -216,7 +215,7 @@ class Schedule:
         self._place(job)
 
     def judge(self, verdict: JobVerdict) -> None:
-        """What the rules say now of a job that is known already; unknown ones do not matter."""
+        """Take a new verdict on a known job; one on an unknown job is ignored."""
         job_id = verdict.job.id
         self._asked.discard(job_id)
         if job_id in self._running:
@@ -228,7 +227,7 @@ class Schedule:
                 self._push(job)
 
     def remove(self, job_id: int) -> None:
-        """The job is no longer pending."""
+        """Remove a job that is no longer pending."""
         job = self._pending.pop(job_id, None)
         self._asked.discard(job_id)
         if job is not None:
@@ -236,11 +235,11 @@ class Schedule:
                 self._forget_dependant(dependency, job_id)
 
     def finish(self, job_id: int, status: JobStatus) -> None:
-        """The job is final: its slot is free, and those that depend on it are looked at."""
+        """The job is final: free its slot, and look at its dependants."""
         self.learn(job_id, status)
 
     def learn(self, job_id: int, status: JobStatus | None) -> None:
-        """``status`` of a job that was asked for (None: there is no such job)."""
+        """Take the ``status`` of a job that was asked for (None: there is no such job)."""
         self._unknown.discard(job_id)
         if status is not None and not status.is_final:
             return
@@ -252,7 +251,7 @@ class Schedule:
                 self._place(job)
 
     def reprioritise(self, job_id: int, priority: int) -> None:
-        """A pending job has a new priority, by which the rules may say something else of it."""
+        """A pending job has a new priority, at which rules may look."""
         job = self._pending.get(job_id)
         if job is not None:
             job.priority = priority
@@ -273,16 +272,16 @@ class Schedule:
         unjudged = self._unjudged_running() if self._chain else []
         if self._chain and not unjudged:
             self._take_from_the_top(start, unjudged, limits)
-        doomed, self._doomed = self._doomed, []
+        unsatisfiable, self._unsatisfiable = self._unsatisfiable, []
         unknown, self._unknown = sorted(self._unknown), set()
         eligible = [job_id for job_id in self._eligible if job_id in self._pending]
         self._eligible = []
         asked = [job_id for job_id in unjudged if job_id not in self._asked]
         self._asked.update(asked)
-        return Pass(start, doomed, unknown, eligible, asked, limits)
+        return Pass(start, unsatisfiable, unknown, eligible, asked, limits)
 
     def _unjudged_running(self) -> list[int]:
-        """Running jobs of which nobody knows whether a limiting rule counts them."""
+        """Running jobs without a verdict under this chain: a limiting rule may count them."""
         return [job_id for job_id, held in self._running.items() if held.chain != self._chain]
 
     def _take_from_the_top(
@@ -298,13 +297,13 @@ class Schedule:
                 if len(unjudged) >= _JUDGED_AT_ONCE_MAX:
                     break
             elif unjudged:
-                # Somebody ahead of it may start, or take the place that it would take.
+                # A job ahead of it may start, or take its place in a bucket.
                 put_back.append(job.entry)
                 break
             elif job.action == _REJECTED:
                 self.remove(job.id)
                 text = f"rejected by filter rule {job.rule}"
-                self._doomed.append(Doomed(job.id, "rejected", text))
+                self._unsatisfiable.append(Unsatisfiable(job.id, "rejected", text))
             elif job.action in _HELD:
                 job.aside_under = self._chain
                 self._held.append(job.entry)
@@ -321,7 +320,7 @@ class Schedule:
             heapq.heappush(self._heap, entry)
 
     def _pop(self) -> _Pending | None:
-        """The first job in order among those in the heap and in the lines that move again."""
+        """The first job in order, from the heap and from the lines of buckets with a free place."""
         best, first = self._heap, self._top(self._heap)
         for name in list(self._moving):
             line = self._parked.get(name, [])
@@ -337,7 +336,7 @@ class Schedule:
         return first
 
     def _top(self, line: list[_Entry]) -> _Pending | None:
-        """The first job of a heap, after dropping entries that are nobody's any more."""
+        """The first job of a heap, after dropping stale entries."""
         while line:
             job = self._pending.get(line[0][1])
             if job is not None and job.entry == line[0]:
@@ -361,7 +360,7 @@ class Schedule:
             verdict = known.get(job_id)
             buckets = held.buckets if verdict is None else buckets_of(verdict)
             other._occupy(job_id, buckets, chain)
-        # All are there before any is placed, so that none seems to wait for a stranger.
+        # All are added before any is placed: each finds the jobs that it depends on.
         jobs = [job for job in self._pending.values() if job.id in verdicts]
         other._pending.update((job.id, _Pending(verdicts[job.id])) for job in jobs)
         for job in jobs:
@@ -379,9 +378,9 @@ class Schedule:
         return [job.id for job in jobs]
 
     def position(self, job_id: int, *, is_brief: bool = False) -> QueuePosition | None:
-        """How a pending job stands: everything that keeps it from starting.
+        """Everything that keeps a pending job from starting.
 
-        ``is_brief``: without those ahead of it, whom to find means to look at everybody.
+        ``is_brief``: without the jobs ahead of it, because that looks at all pending jobs.
         """
         job = self._pending.get(job_id)
         if job is None:
@@ -410,7 +409,7 @@ class Schedule:
         )
 
     def _ahead(self, job: _Pending) -> list[_Pending]:
-        """Those that are looked at before this one, in order."""
+        """The jobs that a pass looks at before this one, in order."""
         order = (job.priority, job.id)
         ahead = [
             other
@@ -421,18 +420,18 @@ class Schedule:
         ]
         return sorted(ahead, key=lambda other: (other.priority, other.id))
 
-    def contest(self, job_id: int, then: JobVerdict | None) -> Contest:
-        """What a pending job competes for, and with whom, once ``then`` is its verdict."""
+    def contention(self, job_id: int, then: JobVerdict | None) -> Contention:
+        """What a pending job competes for, and with which jobs, once ``then`` is its verdict."""
         job = self._pending[job_id]
-        own = self._entrant(job)
+        own = self._candidate(job)
         if then is not None:
             own = msgspec.structs.replace(own, buckets=buckets_of(then))
-        everybody = map(self._entrant, self._pending.values())
+        candidates = map(self._candidate, self._pending.values())
         order = (own.priority, own.id)
-        return Contest(
+        return Contention(
             own=own,
             before=sorted(
-                (one for one in everybody if (one.priority, one.id) < order),
+                (one for one in candidates if (one.priority, one.id) < order),
                 key=lambda one: (one.priority, one.id),
             ),
             running={
@@ -442,9 +441,9 @@ class Schedule:
             slots=self._running_jobs_max,
         )
 
-    def _entrant(self, job: _Pending) -> Entrant:
+    def _candidate(self, job: _Pending) -> Candidate:
         is_held = job.action in _HELD or job.action == _REJECTED
-        return Entrant(
+        return Candidate(
             priority=job.priority,
             id=job.id,
             buckets=job.buckets,
@@ -469,7 +468,7 @@ class Schedule:
         self._taken.update(name for name, _ in buckets)
 
     def vacate(self, job_id: int) -> None:
-        """The job's run slot, if it holds one, is free."""
+        """Free the job's run slot, if it holds one."""
         held = self._running.pop(job_id, None)
         for name, _ in held.buckets if held is not None else ():
             self._taken[name] -= 1
@@ -494,7 +493,7 @@ class Schedule:
                 self._push(job)
             case "canceled" | "failed":
                 self.remove(job.id)
-                self._doomed.append(Doomed(job.id, outcome.verdict, outcome.text))
+                self._unsatisfiable.append(Unsatisfiable(job.id, outcome.verdict, outcome.text))
 
     def _push(self, job: _Pending) -> None:
         self._entries += 1

@@ -1,4 +1,4 @@
-"""What would happen if: the scheduler's own decisions, on a copy of its schedule. Pure."""
+"""What would happen if: the scheduler's decisions on a copy of its schedule. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WAITING_SHOWN_MAX = 200
 
 
 def outcome(schedule: Schedule, asked: RunSimulation) -> Simulated:
-    """What one pass over the changed schedule decides, and why the others would wait."""
+    """The decisions of one pass over the changed schedule, and why the other jobs would wait."""
     simulation = asked.simulation
     other = schedule.what_if(asked.jobs, asked.running, simulation.running_jobs_max)
     for job_id, priority in simulation.priorities.items():
@@ -31,19 +31,19 @@ def outcome(schedule: Schedule, asked: RunSimulation) -> Simulated:
     for verdict in rejected:
         other.finish(verdict.job.id, JobStatus.CANCELED)
     for verdict in paused:
-        # One whose opcode runs keeps its run slot until that has ended.
+        # A job whose opcode runs keeps its run slot until the opcode ends.
         if verdict.job.is_idle:
             other.vacate(verdict.job.id)
     decided = other.decide()
     counts: Counter[str] = Counter()
     waiting: list[WaitingJob] = []
     ended = [(one.job.id, f"rejected by filter rule {one.rule}") for one in rejected]
-    ended += [(doomed.id, doomed.text or doomed.verdict) for doomed in decided.doomed]
+    ended += [(one.id, one.text or one.verdict) for one in decided.unsatisfiable]
     for job_id in other.pending_in_order():
         position = other.position(job_id, is_brief=True)
         assert position is not None
         if position.action == "REJECT":
-            # Wherever it stands: the whole queue is looked through for these.
+            # Wherever it stands: the evaluator looks through the whole queue for these.
             ended.append((job_id, f"rejected by filter rule {position.rule}"))
             continue
         kind, text = first_obstacle(position)
@@ -60,7 +60,7 @@ def outcome(schedule: Schedule, asked: RunSimulation) -> Simulated:
 
 
 def with_locks(outcome: Simulated, locks: LocksSimulated) -> Simulated:
-    """The whole answer: also who waits for locks, and who would get them."""
+    """The whole answer, with the jobs that wait for locks or would get them."""
     waiting = [one for one in locks.waiting if one.id not in outcome.paused]
     count = locks.count - (len(locks.waiting) - len(waiting))
     return msgspec.structs.replace(

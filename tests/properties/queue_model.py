@@ -185,18 +185,18 @@ class QueueModel:
         ``doomed_as``: how jobs ended that a rule rejects and whose dependencies failed.
         """
         happened = Happened()
-        while doomed := self._doom_all(doomed_as):
-            # Who waited for these is free now, or doomed; others may have started meanwhile.
+        while unsatisfiable := self._doom_all(doomed_as):
+            # Who waited for these is free now, or unsatisfiable; others may have started meanwhile.
             freed = {target for job in self.at(PENDING) for target, _ in job.depends}
-            happened.is_open |= not freed.isdisjoint(doomed)
-            happened.ended.update(doomed)
+            happened.is_open |= not freed.isdisjoint(unsatisfiable)
+            happened.ended.update(unsatisfiable)
         while startable := self.startable():
             startable[0].place = RUNNING
             happened.started.append(startable[0].id)
         return happened
 
     def _doom_all(self, doomed_as: dict[int, str]) -> dict[int, str]:
-        doomed = {}
+        unsatisfiable = {}
         for job in self.at(PENDING):
             rule, action = self.says(job)
             ways = {"failed": {ERROR}, "canceled": {CANCELED}}.get(self.stands(job), set())
@@ -205,10 +205,10 @@ class QueueModel:
                 ways.add(CANCELED)
             if ways:
                 seen = doomed_as.get(job.id)
-                doomed[job.id] = seen if seen in ways else min(ways)
-        for job_id, final in doomed.items():
+                unsatisfiable[job.id] = seen if seen in ways else min(ways)
+        for job_id, final in unsatisfiable.items():
             self.end(self.jobs[job_id], final)
-        return doomed
+        return unsatisfiable
 
     def end(self, job: ModelJob, final: str) -> None:
         job.place, job.final = ENDED, final

@@ -77,7 +77,7 @@ class Play:
                 self.schedule.learn(job_id, self.ends.get(job_id, JobStatus.QUEUED))
 
     def note(self, made: Pass) -> None:
-        found = [one.verdict for one in made.doomed] + ["start"] * len(made.start)
+        found = [one.verdict for one in made.unsatisfiable] + ["start"] * len(made.start)
         assert len(found) <= (not self.decided)
         self.decided = "".join(found) or self.decided
 

@@ -463,7 +463,7 @@ class QueueAgainstModel(RuleBasedStateMachine):
         event(f"held back by {cause.kind}")
 
     def compare_simulated(self, said: messages.Simulated, happened: Happened) -> None:
-        """A simulation is one pass; what it does not follow is who depends on the doomed."""
+        """A simulation is one pass; it does not follow the dependants of unsatisfiable jobs."""
         ended = [job_id for job_id, _ in said.ended]
         if happened.is_open:
             assert set(ended) <= happened.ended.keys()

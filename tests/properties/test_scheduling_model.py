@@ -271,12 +271,12 @@ class ScheduleAgainstModel(RuleBasedStateMachine):
 
     @invariant()
     def each_pass_starts_only_who_may(self) -> None:
-        """A pass ends every turn; who is doomed or unknown is told at once, verdicts come later."""
+        """A pass ends every turn; it names unsatisfiable jobs at once, and verdicts come later."""
         moves = True
         while moves:
-            doomed = self.run_pass().doomed
+            unsatisfiable = self.run_pass().unsatisfiable
             are_answered = self.unjudged and not self.are_answers_slow
-            moves = bool(doomed or self.unknown or are_answered)
+            moves = bool(unsatisfiable or self.unknown or are_answered)
             self.answer_statuses()
             if are_answered:
                 self.answer_verdicts()
@@ -288,7 +288,7 @@ class ScheduleAgainstModel(RuleBasedStateMachine):
         self.take_start(decided)
         self.unjudged += decided.unjudged
         self.unknown += decided.unknown
-        for one in decided.doomed:
+        for one in decided.unsatisfiable:
             job = self.jobs[one.id]
             if one.verdict == "rejected":
                 assert job.action == "REJECT"

@@ -63,12 +63,12 @@ def scheduled(jobs: list[JobVerdict], slots: int) -> Schedule:
 
 
 def settle(schedule: Schedule) -> Pass:
-    """Passes until one has nothing more to say; jobs that are doomed end. The first one."""
+    """Passes until one has nothing more to say; jobs that are unsatisfiable end. The first one."""
     first = decided = schedule.decide()
-    while decided.doomed:
-        for doomed in decided.doomed:
-            failed = doomed.verdict == "failed"
-            schedule.finish(doomed.id, JobStatus.ERROR if failed else JobStatus.CANCELED)
+    while decided.unsatisfiable:
+        for one in decided.unsatisfiable:
+            failed = one.verdict == "failed"
+            schedule.finish(one.id, JobStatus.ERROR if failed else JobStatus.CANCELED)
         decided = schedule.decide()
     return first
 
@@ -120,8 +120,8 @@ def test_what_is_simulated_is_what_then_happens(
     left = schedule.pending_in_order()
     # A rule that rejects ends jobs wherever they stand, and not only those whose turn it is.
     rejected = [one for one in left if is_rejected(schedule, one)]
-    doomed = [one.id for one in decided.doomed]
-    assert [job_id for job_id, _ in outcome.ended] == doomed + rejected
+    unsatisfiable = [one.id for one in decided.unsatisfiable]
+    assert [job_id for job_id, _ in outcome.ended] == unsatisfiable + rejected
     left = [one for one in left if one not in rejected]
     assert [waiting.id for waiting in outcome.waiting] == left
     assert sum(outcome.counts.values()) == len(left)
@@ -140,7 +140,7 @@ def test_who_does_not_run_is_held_back_by_what_explain_says(
         held_by = [explaining.HoldingRule(rule, f"told of {rule}", 0) for rule in rules]
         obstacles = explaining.of_pending(row, position, held_by)
         assert obstacles, f"nothing is said to hold job {job_id} back, and it does not start"
-        remedy = remedies.for_pending(schedule.contest(job_id, None), rules)
+        remedy = remedies.for_pending(schedule.contention(job_id, None), rules)
         position = msgspec.structs.replace(position, remedy=remedy)
         assert remedy_words.remedy(explaining.remedy_of_pending(position, held_by), job_id)
         # Nothing that is named has ended, and what is named really runs or waits.
@@ -162,7 +162,7 @@ def test_the_change_that_explain_names_lets_the_job_start(
         assert position is not None
         rules = explaining.holding(position)
         then = under(by_id[job_id].job, ACTIONS[0], CHAIN) if rules else None
-        remedy = remedies.for_pending(schedule.contest(job_id, then), rules)
+        remedy = remedies.for_pending(schedule.contention(job_id, then), rules)
         assert not remedy.is_turn
         apply(schedule, remedy, by_id, job_id, data)
         assert job_id in schedule.decide().start, remedy

@@ -286,8 +286,8 @@ def test_a_rule_that_is_only_proposed_is_told_apart_from_those_that_are_stored(
     assert (row.now, row.then) == ((stored, "PAUSE"), (stored, "PAUSE"))
     [row] = client.test_filters(proposed, without=stored)
     assert row.then == (PROPOSED_UUID, "REJECT")
-    [(doomed, text)] = client.simulate(rule=proposed, without=stored).ended
-    assert (doomed, text) == (job_id, f"rejected by filter rule {PROPOSED_UUID}")
+    [(ended, text)] = client.simulate(rule=proposed, without=stored).ended
+    assert (ended, text) == (job_id, f"rejected by filter rule {PROPOSED_UUID}")
     told = daemon.run("filter", "test", "--rule", '{"action": "REJECT"}', "--without", stored)
     first = told.stdout.splitlines()[0]
     assert first == f"{job_id}  queued  PAUSE by {stored}  ->  REJECT by the proposed rule"

@@ -87,7 +87,7 @@ def leave(queue: Queue, job_id: int, serial: int) -> None:
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
-def test_an_end_that_was_handed_in_is_told_when_the_disk_has_it(
+def test_an_end_that_was_left_to_the_journal_is_announced_when_the_disk_has_it(
     queue: Queue,
     monkeypatch: pytest.MonkeyPatch,
     is_restarted: bool,  # noqa: FBT001
@@ -404,16 +404,16 @@ def test_an_id_that_was_refused_is_not_given_to_another_job_by_a_crash(
     assert list(queue.statuses()) == [job_id]
 
 
-@pytest.mark.parametrize("doomed", [False, True])
+@pytest.mark.parametrize("unsatisfiable", [False, True])
 def test_a_pending_job_that_cannot_be_read_for_a_moment_waits_for_the_disk(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch, *, doomed: bool
+    queue: Queue, monkeypatch: pytest.MonkeyPatch, *, unsatisfiable: bool
 ) -> None:
     queue.submitted(spec())
     queue.rest()
-    choice: dict[str, Any] = {"unsatisfiable": [(1, "failed", "no")]} if doomed else {}
+    choice: dict[str, Any] = {"unsatisfiable": [(1, "failed", "no")]} if unsatisfiable else {}
 
     def choose() -> None:
-        queue.choose(*(() if doomed else (1,)), **choice)
+        queue.choose(*(() if unsatisfiable else (1,)), **choice)
 
     with monkeypatch.context() as patch:
         full = errors.StorageError("job-1: Too many open files")
@@ -429,7 +429,7 @@ def test_a_pending_job_that_cannot_be_read_for_a_moment_waits_for_the_disk(
     # The scheduler hears of the whole queue again, and chooses it again.
     assert [one.job.id for one in queue.stage.take_one(messages.JobsArrived).jobs] == [1]
     choose()
-    if doomed:
+    if unsatisfiable:
         assert queue.statuses() == {1: "error"}
     else:
         assert queue.stage.take_one(messages.StartJobs).jobs == [(1, False)]

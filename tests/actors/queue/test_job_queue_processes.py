@@ -568,7 +568,7 @@ def test_a_job_waits_until_the_scheduler_says_that_it_is_eligible(queue: Queue) 
     assert len(watcher.answers) == 1
 
 
-def test_a_doomed_job_ends_without_a_process(queue: Queue) -> None:
+def test_an_unsatisfiable_job_ends_without_a_process(queue: Queue) -> None:
     queue.submitted(spec(), spec((-1, [])), spec((-2, []), ops=2))
     queue.choose(unsatisfiable=[(2, "canceled", ""), (3, "failed", "no luck")])
     assert queue.statuses() == {1: "queued", 2: "canceled", 3: "error"}

@@ -136,9 +136,9 @@ def test_who_lacks_an_entry_is_found_and_told_all_at_the_end() -> None:
     known.logged(1, 0, entries(1))
     assert known.lacking(1, 1) == []
     (lacking,) = known.lacking(1, 4)
-    lacking.tell_log(1, 0, entries(1, 3, 4))
+    lacking.send_log(1, 0, entries(1, 3, 4))
     assert told_entries(asker) == [1]
-    lacking.tell_log(1, 0, entries(1, 3, 4, 5, 7), all_until=4)
+    lacking.send_log(1, 0, entries(1, 3, 4, 5, 7), all_until=4)
     assert told_entries(asker) == [1, 3, 4, 5]
     assert other.answers == []
 

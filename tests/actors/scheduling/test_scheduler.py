@@ -107,7 +107,7 @@ def test_dependencies_nobody_told_of_are_asked_for(stage: Stage) -> None:
     assert stage.told == []
 
 
-def test_doomed_and_eligible_jobs_are_told(stage: Stage) -> None:
+def test_unsatisfiable_and_eligible_jobs_are_sent(stage: Stage) -> None:
     scheduler = start(stage)
     scheduler.notify(messages.LimitsChanged(running_jobs_max=1))
     scheduler.notify(

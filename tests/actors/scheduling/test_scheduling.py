@@ -9,7 +9,7 @@ import pytest
 from tests.actors.scheduling.schedules import schedule, started, verdict
 
 from ganger.actors.scheduling.depending import Dependencies, Outcome, dependency_outcome
-from ganger.actors.scheduling.scheduling import Doomed, Pass
+from ganger.actors.scheduling.scheduling import Pass, Unsatisfiable
 from ganger.storage.jobs import JobStatus
 
 QUEUED, WAITING, CANCELING, RUNNING, CANCELED, SUCCESS, ERROR = JobStatus
@@ -75,13 +75,13 @@ def test_a_job_that_can_only_fail_waits_for_the_others_and_says_so() -> None:
     known = schedule(verdict(1), verdict(2), verdict(3, (1, "success"), (2, "success")))
     assert known.decide().start == [1, 2]
     known.finish(1, ERROR)
-    assert known.decide().doomed == []
+    assert known.decide().unsatisfiable == []
     position = known.position(3)
     assert position is not None
     assert position.open == [2]
     assert position.failing.startswith("Dependency job 1 finished with status 'error'")
     known.finish(2, SUCCESS)
-    assert [(one.id, one.verdict) for one in known.decide().doomed] == [(3, "failed")]
+    assert [(one.id, one.verdict) for one in known.decide().unsatisfiable] == [(3, "failed")]
 
 
 def test_all_dependencies_must_be_satisfied() -> None:
@@ -221,29 +221,29 @@ def test_a_job_waits_for_the_last_of_its_dependencies() -> None:
     assert started(known) == [3]
 
 
-def test_dependants_of_a_canceled_job_are_doomed_at_once() -> None:
+def test_dependants_of_a_canceled_job_are_unsatisfiable_at_once() -> None:
     known = schedule(verdict(1), verdict(2, (1, "success,error")), verdict(3, (1, "canceled")))
     assert started(known) == [1]
     known.finish(1, CANCELED)
-    assert known.decide() == Pass([3], [Doomed(2, "canceled", "")], [], [])
+    assert known.decide() == Pass([3], [Unsatisfiable(2, "canceled", "")], [], [])
     assert known.pending_count == 0
 
 
-def test_a_chain_is_doomed_link_by_link() -> None:
+def test_a_chain_is_unsatisfiable_link_by_link() -> None:
     known = schedule(verdict(1), verdict(2, (1, "success")), verdict(3, (2, "success")))
     assert started(known) == [1]
     known.finish(1, ERROR)
-    [doomed] = known.decide().doomed
-    assert (doomed.id, doomed.verdict) == (2, "failed")
+    [one] = known.decide().unsatisfiable
+    assert (one.id, one.verdict) == (2, "failed")
     known.finish(2, ERROR)
-    assert [doomed.id for doomed in known.decide().doomed] == [3]
+    assert [one.id for one in known.decide().unsatisfiable] == [3]
 
 
 def test_one_bad_dependency_dooms_while_others_are_open() -> None:
     known = schedule(verdict(1), verdict(2), verdict(3, (1, "success"), (2, "success")))
     assert started(known) == [1, 2]
     known.finish(2, CANCELED)
-    assert known.decide().doomed == [Doomed(3, "canceled", "")]
+    assert known.decide().unsatisfiable == [Unsatisfiable(3, "canceled", "")]
     known.finish(1, ERROR)
     assert known.decide() == Pass([], [], [], [])
 
@@ -256,7 +256,7 @@ def test_a_pending_job_that_is_canceled_decides_for_its_dependants() -> None:
     known.finish(1, CANCELED)
     decided = known.decide()
     assert decided.start == [3]
-    assert [doomed.id for doomed in decided.doomed] == [2]
+    assert [one.id for one in decided.unsatisfiable] == [2]
 
 
 # What is not known is asked for.
@@ -284,7 +284,7 @@ def test_a_job_that_does_not_exist_dooms_its_dependants() -> None:
     known = schedule(verdict(5, (1, "success")))
     known.learn(1, None)
     text = "Dependency error: Job 1 not found"
-    assert known.decide().doomed == [Doomed(5, "failed", text)]
+    assert known.decide().unsatisfiable == [Unsatisfiable(5, "failed", text)]
 
 
 def test_a_dependant_that_comes_after_the_end_asks_again() -> None:
@@ -383,9 +383,9 @@ def test_of_many_dependencies_one_that_is_canceled_decides_at_once() -> None:
     waiting = schedule(verdict(9, (1, "canceled"), (2, "canceled"), (3, "success"), (4, "")))
     waiting.learn(1, CANCELED)
     waiting.learn(2, ERROR)
-    assert waiting.decide().doomed == []
+    assert waiting.decide().unsatisfiable == []
     waiting.learn(3, CANCELED)
-    assert waiting.decide().doomed == [Doomed(9, "canceled", "")]
+    assert waiting.decide().unsatisfiable == [Unsatisfiable(9, "canceled", "")]
 
 
 def test_a_job_that_is_named_twice_is_waited_for_once() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.actors.scheduling.schedules import CHAIN, schedule, started, verdict
 
-from ganger.actors.scheduling.scheduling import Doomed, Pass, Schedule
+from ganger.actors.scheduling.scheduling import Pass, Schedule, Unsatisfiable
 from ganger.storage.jobs import JobStatus
 from ganger.transport.messages import JobVerdict
 
@@ -36,19 +36,19 @@ def test_a_paused_job_takes_no_slot() -> None:
     assert known.pending_count == 1
 
 
-def test_a_rejected_job_is_doomed_with_the_rule_and_takes_no_slot() -> None:
+def test_a_rejected_job_is_unsatisfiable_with_the_rule_and_takes_no_slot() -> None:
     known = schedule(verdict(1, action="REJECT", rule="r"), verdict(2), slots=1)
     decided = known.decide()
     assert decided.start == [2]
-    assert decided.doomed == [Doomed(1, "rejected", "rejected by filter rule r")]
+    assert decided.unsatisfiable == [Unsatisfiable(1, "rejected", "rejected by filter rule r")]
     assert known.pending_count == 0
 
 
 def test_dependants_of_a_rejected_job_are_canceled_with_it() -> None:
     known = schedule(verdict(1, action="REJECT", rule="r"), verdict(2, (1, "success")))
-    assert [doomed.id for doomed in known.decide().doomed] == [1]
+    assert [one.id for one in known.decide().unsatisfiable] == [1]
     known.finish(1, CANCELED)
-    assert known.decide().doomed == [Doomed(2, "canceled", "")]
+    assert known.decide().unsatisfiable == [Unsatisfiable(2, "canceled", "")]
 
 
 def test_a_job_under_a_continuing_rule_starts() -> None:

@@ -204,17 +204,17 @@ class Oracle:
             [self._verdict(row, queue) for row in pending],
             [self._verdict(row, queue) for row in occupied],
         )
-        start, doomed = [], []
+        start, unsatisfiable = [], []
         while True:
             decided = schedule.decide()
             start += decided.start
-            doomed += [one.id for one in decided.doomed]
+            unsatisfiable += [one.id for one in decided.unsatisfiable]
             if not decided.unknown:
                 break
             for job_id in decided.unknown:
                 schedule.learn(job_id, queue.store.status(job_id))
-        if start or doomed:
-            world.problem(f"at rest, but {start} could start and {doomed} are doomed")
+        if start or unsatisfiable:
+            world.problem(f"at rest, but {start} could start and {unsatisfiable} are unsatisfiable")
         held = sorted(scheduler._schedule.running)
         if held != sorted(running):
             world.problem(f"at rest, but slots are held by {held}, and {sorted(running)} run")

@@ -221,7 +221,7 @@ def shown(said: object) -> str:
         # Their opcodes say when they were submitted.
         if jobs := getattr(said, field, None):
             words.append(f"{field}={[_number(one) for one in jobs]}")
-    for field in ("start", "doomed", "eligible"):
+    for field in ("start", "unsatisfiable", "eligible"):
         value = getattr(said, field, None)
         words += [f"{field}={value}"] if value else []
     return " ".join(words)
