@@ -1,14 +1,16 @@
-"""The job queue on a stage, with a disk that refuses: nothing acknowledged is lost."""
+"""The store of a queue on a stage: job files, ends without a process, a disk that refuses."""
 
 from __future__ import annotations
 
 import errno
+import math
 import os
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import pytest
+from tests.actors.queue.queue_rules import REJECTION, take_rules
 from tests.actors.queue.queue_stage import Queue, refuse, spec
 from tests.actors.runtime.stage import Timer
 
@@ -18,6 +20,93 @@ from ganger.transport import messages
 from ganger.transport.messages import SubmitJobs
 
 QUEUED, WAITING, CANCELING, RUNNING, CANCELED, SUCCESS, ERROR = JobStatus
+
+
+def file_numbers(queue: Queue) -> list[int]:
+    return sorted(int(path.name.removeprefix("job-")) for path in queue.files())
+
+
+def test_the_files_of_pending_jobs_follow_some_at_a_time_when_nothing_else_comes(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # However slow the disk is: the number of files is the limit here, not the time.
+    monkeypatch.setattr(settings, "FILES_SLICE_SECONDS", math.inf)
+    once = settings.FILES_AT_ONCE
+    last = 2 * once + 1
+    queue.submitted(*[spec()] * last)
+    runtime = queue.actor.component.runtime
+    # The newest go first: the oldest may start soon, and are written then.
+    for written in (0, once, 2 * once):
+        assert file_numbers(queue) == list(range(last - written + 1, last + 1))
+        assert runtime.patience_seconds == settings.FILES_REST_SECONDS
+        queue.actor.be_quiet()
+    assert file_numbers(queue) == list(range(1, last + 1))
+    assert runtime.patience_seconds is None
+    assert queue.file_of("serial") == f"{last}\n"
+
+
+def test_a_job_that_starts_has_its_file_at_once_and_only_the_others_wait(queue: Queue) -> None:
+    queue.submitted(spec(), spec())
+    queue.choose(1)
+    assert file_numbers(queue) == [1]
+    assert queue.file(1)["livelock"] == queue.stage.daemon_lock.path
+    queue.rest()
+    assert file_numbers(queue) == [1, 2]
+    assert queue.file(1)["livelock"] == queue.stage.daemon_lock.path
+
+
+def test_a_queue_that_is_never_quiet_writes_files_too(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "FILES_UNWRITTEN_MAX", 5)
+    queue.submitted(*[spec()] * 5)
+    assert file_numbers(queue) == []
+    once = settings.FILES_PER_TURN
+    queue.submitted(*[spec()] * 20)
+    assert len(file_numbers(queue)) == once
+    # There are still too many: it goes on as soon as nothing waits.
+    runtime = queue.actor.component.runtime
+    assert runtime.patience_seconds == 0
+    queue.submitted(spec())
+    assert len(file_numbers(queue)) == 2 * once
+    # What comes is not kept waiting.
+    queue.stage.dispatcher.has_work = True
+    queue.actor.component.quiet()
+    assert len(file_numbers(queue)) == 2 * once + 1
+    queue.stage.dispatcher.has_work = False
+    queue.rest()
+    assert file_numbers(queue) == list(range(1, 5 + 20 + 2))
+
+
+def test_a_journal_that_grows_on_and_on_has_files_written_whatever_waits(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.submitted(*[spec()] * 20)
+    monkeypatch.setattr(settings, "JOURNAL_SEGMENT_BYTES", 1_000)
+    monkeypatch.setattr(settings, "JOURNAL_SEGMENTS_FACTOR_MAX", 2)
+    monkeypatch.setattr(settings, "FILES_SLICE_SECONDS", 60.0)
+    queue.stage.dispatcher.has_work = True
+    queue.actor.end_turn()
+    queue.stage.dispatcher.has_work = False
+    assert file_numbers(queue) == list(range(1, 21))
+
+
+def test_files_wait_for_the_disk_and_not_for_ever(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.submitted(spec(), spec())
+    full = errors.StorageError("job-2: no space left")
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            queue.actor.component.store.ledger.directory, "write", mock.Mock(side_effect=full)
+        )
+        queue.actor.be_quiet()
+        assert queue.actor.component.runtime.patience_seconds is None
+        assert queue.submit(spec()).refusal[0] == "ReadOnlyError"
+    queue.actor.notify(messages.DiskRetried())
+    queue.actor.end_turn()
+    assert file_numbers(queue) == [1, 2]
+    assert queue.submitted(spec()) == [3]
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
@@ -264,98 +353,6 @@ def test_a_queue_that_boots_on_a_full_disk_ends_the_dead_later(
     assert queue.statuses() == {1: "error", 2: "queued"}
 
 
-def wish_of(kind: str) -> messages.CancelJob | messages.ChangeJobPriority:
-    return (
-        messages.CancelJob(id=1)
-        if kind == "cancel"
-        else messages.ChangeJobPriority(id=1, priority=5)
-    )
-
-
-def answer_as_process(queue: Queue) -> messages.CancelAnswered | messages.PriorityAnswered:
-    [told] = queue.stage.take(messages.DeliverToJob, to="executor")
-    asked = told.message
-    if isinstance(asked, messages.CancelRequested):
-        return messages.CancelAnswered(job_id=1, token=asked.token, accepted=True, text="yes")
-    assert isinstance(asked, messages.PriorityRequested)
-    return messages.PriorityAnswered(
-        job_id=1, token=asked.token, priority=asked.priority, accepted=True, text="yes"
-    )
-
-
-@pytest.mark.parametrize("kind", ["cancel", "priority"])
-@pytest.mark.parametrize("is_later", [False, True])
-def test_what_a_jobs_process_grants_is_told_only_if_its_state_is_stored(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch, kind: str, *, is_later: bool
-) -> None:
-    queue.submitted(spec())
-    queue.start(1)
-    asker = queue.actor.ask(wish_of(kind))
-    answer = answer_as_process(queue)
-    with monkeypatch.context() as patch:
-        refuse(patch, "fdatasync", number=errno.EIO)
-        recorded = queue.record(1, 10, CANCELING if kind == "cancel" else WAITING)
-        if is_later:
-            # In a turn of its own, when the disk works again: that state was refused all the same.
-            queue.actor.end_turn()
-            patch.undo()
-            queue.actor.notify(messages.DiskRetried())
-        queue.actor.notify(answer)
-        queue.actor.end_turn()
-    assert recorded.refusal[0] == asker.refusal[0] == "ReadOnlyError"
-    assert os.strerror(errno.EIO) in asker.refusal[1]
-    [row] = queue.actor.say(messages.ListJobs()).answer_as(messages.JobRows).rows
-    assert row.priority == 0
-    queue.actor.notify(messages.DiskRetried())
-    queue.record(1, 11, CANCELING if kind == "cancel" else WAITING)
-    again = queue.actor.ask(wish_of(kind))
-    queue.actor.notify(answer_as_process(queue))
-    queue.actor.end_turn()
-    assert isinstance(again.answer, messages.CancelOutcome | messages.PriorityOutcome)
-    assert again.answer.accepted
-
-
-@pytest.mark.parametrize("kind", ["cancel", "priority"])
-def test_a_living_job_is_not_even_asked_while_the_disk_refuses(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
-    queue.submitted(spec(), spec())
-    queue.start_running(1)
-    with monkeypatch.context() as patch:
-        refuse(patch, "fdatasync", number=errno.EIO)
-        queue.submit(spec())
-        assert queue.actor.ask(wish_of(kind)).refusal[0] == "ReadOnlyError"
-        assert queue.stage.take(messages.DeliverToJob) == []
-        # To end what fills the disk, say, nothing must be stored.
-        queue.actor.ask(messages.CancelJob(id=1, kill=True))
-        assert len(queue.stage.take(messages.DeliverToJob)) == 1
-
-
-def test_a_whole_job_is_never_shown_ahead_of_the_listing(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    queue.submitted(spec())
-    queue.start(1)
-    # The process flushes its own file, as it does when the disk refused the journal.
-    queue.write_as_process(1, queue.body_of_process(1, 10, RUNNING))
-    queue.actor.ask(queue.state(1, 10, RUNNING, body=None))
-    assert queue.statuses() == {1: "running"}
-    queue.write_as_process(1, queue.body_of_process(1, 11, ERROR))
-    with monkeypatch.context() as patch:
-        refuse(patch, "fsync", number=errno.EIO)
-        error, text = queue.actor.say(messages.ReadJob(id=1)).refusal
-        assert (error, os.strerror(errno.EIO) in text) == ("StorageError", True)
-        assert queue.statuses() == {1: "running"}
-    assert queue.job(1).status is ERROR
-    assert queue.statuses() == {1: "error"}
-    # Its process tells of it a moment later.
-    recorded = queue.actor.ask(queue.state(1, 11, ERROR, body=None))
-    assert recorded.answer == messages.StateRecorded(serial=11)
-    queue.end_process(1, has_left=True)
-    queue.actor.end_turn()
-    assert queue.statuses() == {1: "error"}
-
-
 def test_a_file_system_that_cannot_be_flushed_is_tried_less_and_less_often(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -375,21 +372,6 @@ def test_a_file_system_that_cannot_be_flushed_is_tried_less_and_less_often(
     refuse(monkeypatch, "fdatasync")
     queue.submit(spec())
     assert [timer.seconds for timer in Timer.made[6:]] == [settings.DISK_RETRY_SECONDS]
-
-
-def test_nothing_is_archived_while_the_disk_refuses(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    queue.submitted(spec())
-    queue.finish(1)
-    with monkeypatch.context() as patch:
-        refuse(patch, "fdatasync")
-        queue.submit(spec())
-        for request in (messages.ArchiveJob(id=1), messages.AutoArchiveJobs(age_seconds=-1.0)):
-            assert queue.actor.ask(request).refusal[0] == "ReadOnlyError"
-    queue.actor.notify(messages.DiskRetried())
-    queue.restart()
-    assert queue.statuses() == {1: "success"}
 
 
 def test_an_id_that_was_refused_is_not_given_to_another_job_by_a_crash(
@@ -450,3 +432,45 @@ def test_a_pending_job_that_cannot_be_read_again_either_is_damaged(
     # The component fails; its successor puts the file aside, as at any start.
     with pytest.raises(AssertionError, match="job-1: Input/output error"):
         queue.choose(1)
+
+
+def test_statuses_are_reported_live_archived_or_missing(queue: Queue) -> None:
+    queue.submitted(spec(), spec(), spec())
+    queue.finish(1, ERROR)
+    queue.finish(2)
+    queue.actor.ask(messages.ArchiveJob(id=2))
+    queue.stage.told.clear()
+    queue.actor.notify(messages.ReportStatuses(ids=[1, 2, 3, 9]))
+    reported = queue.stage.take_one(messages.StatusesReported, to="scheduler")
+    assert reported.jobs == [(1, ERROR), (2, SUCCESS), (3, QUEUED), (9, None)]
+
+
+def test_a_torn_file_in_the_archive_does_not_stop_the_queue(queue: Queue) -> None:
+    (queue.stage.places.archive / "0").mkdir()
+    (queue.stage.places.archive / "0" / "job-1").write_bytes(b"torn")
+    queue.actor.notify(messages.ReportStatuses(ids=[1]))
+    assert queue.stage.take_one(messages.StatusesReported).jobs == [(1, None)]
+    assert "archived job cannot be read" in queue.stage.log_stream.getvalue()
+
+
+def test_pending_jobs_that_a_rule_rejects_are_canceled_and_no_others(queue: Queue) -> None:
+    take_rules(queue)
+    queue.submitted(spec(), spec(), spec())
+    queue.start(2)
+    queue.record(2, 10, RUNNING)
+    rejected = [(1, REJECTION), (2, REJECTION), (99, REJECTION)]
+    queue.actor.notify(messages.JobsRejected(jobs=rejected))
+    assert queue.stage.take(messages.JobsFinished) == []
+    queue.actor.end_turn()
+    assert queue.statuses() == {1: "canceled", 2: "running", 3: "queued"}
+    finished = queue.stage.take_one(messages.JobsFinished, to="filter_evaluator")
+    assert finished.jobs == [(1, JobStatus.CANCELED)]
+    assert REJECTION in queue.stage.log_stream.getvalue()
+    queue.crash_machine()
+    assert queue.statuses()[1] == "canceled"
+    # It says itself why, and who repeats it does not repeat that.
+    assert queue.job(1).ops[0].input["reason"][-1][:2] == ["ganger:filter", REJECTION]
+    again = queue.actor.ask(messages.RetryJob(id=1)).answer_as(messages.JobsSubmitted)
+    sources = [source for source, *_ in queue.job(again.ids[0]).ops[0].input["reason"]]
+    assert "ganger:retry" in sources
+    assert "ganger:filter" not in sources
