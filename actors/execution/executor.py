@@ -9,6 +9,7 @@ psutil.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 import socket
@@ -74,6 +75,8 @@ class Child:
         self.was_watched = self.is_adopted = False
         self.has_left = False
         self.has_locks = self.has_group = True
+        self.is_being_cleared = self.is_cleared = False
+        """The processes that it left running are being ended, or have been."""
         self.was_killed = False
         self.exit_code: int | None = None
 
@@ -146,6 +149,8 @@ class Executor(Component):
                     self._watch_unwatched(child)
             case messages.KillDue():
                 self._kill(message)
+            case messages.LeftOverEnded():
+                self._note_cleared(message)
             case messages.ComponentReplaced():
                 if message.component == "job_queue":
                     # The one before it may have died with our question.
@@ -496,18 +501,36 @@ class Executor(Component):
                 self._watch_unwatched(child)
 
     def _forget(self, child: Child) -> None:
-        """The process is gone: whatever it held is free, and the queue hears of it."""
+        """The process is gone: its locks are free, and the queue hears of it.
+
+        A process that died may have left others running: they end before its locks are free.
+        """
         self._forget_descriptors(child)
         if self._watch_holder(child):
             self.log.error("a process may live that was thought to have ended", job=child.job_id)
+        elif child.has_left or child.identity is None or child.is_cleared:
+            self._report_end(child)
+        elif not child.is_being_cleared:
+            child.is_being_cleared = True
+            self.runtime.aside(functools.partial(_end_left_over, child, child.identity))
+
+    def _note_cleared(self, message: messages.LeftOverEnded) -> None:
+        child = self._children.get(message.job_id)
+        if child is None or child.lock_file != message.lock_file:
             return
-        try:
-            if not child.has_left:
-                self._end_left_over(child)
-        except OSError as error:
-            # What it left running has its locks still.
-            self._watch_later(child, str(error))
+        for pid in message.ended:
+            self.log.warning("ended a left-over process", pid=pid, job=child.job_id)
+        child.is_being_cleared = False
+        if message.error is not None:
+            # The processes that are left have its locks still.
+            self._watch_later(child, message.error)
             return
+        child.is_cleared = True
+        self._forget(child)
+
+    def _report_end(self, child: Child) -> None:
+        if not child.has_left and child.identity is None:
+            self.log.warning("nothing tells what it left running", job=child.job_id)
         del self._children[child.job_id]
         if child.has_group and child.identity is not None:
             control_groups.remove(child.identity)
@@ -541,16 +564,6 @@ class Executor(Component):
             os.close(child.pidfd)
             child.pidfd = -1
 
-    def _end_left_over(self, child: Child) -> None:
-        """End what a process that died left running, before its locks are free."""
-        if child.identity is None:
-            self.log.warning("nobody knows what it left running", job=child.job_id)
-            return
-        for left in sessions.end_left_over(
-            child.identity, was_seen_ending=child.was_watched, is_own=not child.is_adopted
-        ):
-            self.log.warning("ended a left-over process", pid=left, job_pid=child.identity.pid)
-
     def _report(self) -> messages.ExecutorReport:
         pids = {"daemon": os.getpid()}
         for template, (process, _) in self._servers.items():
@@ -558,6 +571,21 @@ class Executor(Component):
         found = {name: _memory(pid) for name, pid in pids.items()}
         memory = {name: size for name, size in found.items() if size is not None}
         return messages.ExecutorReport(pid=os.getpid(), memory=memory)
+
+
+def _end_left_over(child: Child, identity: ProcessIdentity) -> messages.LeftOverEnded:
+    """End the processes that a dead one left running. That may take long: not in a turn."""
+    ended: list[int] = []
+    error = None
+    try:
+        ended = sessions.end_left_over(
+            identity, was_seen_ending=child.was_watched, is_own=not child.is_adopted
+        )
+    except OSError as refused:
+        error = str(refused)
+    return messages.LeftOverEnded(
+        job_id=child.job_id, lock_file=child.lock_file, ended=ended, error=error
+    )
 
 
 def end_fork_servers() -> None:

@@ -24,15 +24,18 @@ COMPONENTS = (
 """The supervisor starts one after the other, each when the one before it is ready, and stops them
 in reverse. The listener starts last: no request arrives before its receiver is ready."""
 
+CORE = "core"
+"""The dispatcher of the path that every job takes."""
+
 PLACEMENT = {
     "config_store": "config_store",
     "lock_manager": "lock_manager",
     "filter_evaluator": "filter_evaluator",
-    "scheduler": "scheduler",
-    "job_queue": "job_queue",
+    "scheduler": CORE,
+    "job_queue": CORE,
     "output_reader": "output_reader",
-    "executor": "executor",
-    "wire_listener": "wire_listener",
+    "executor": CORE,
+    "wire_listener": CORE,
 }
 """The dispatcher of each component. Components with the same dispatcher share a thread."""
 

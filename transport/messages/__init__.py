@@ -104,7 +104,8 @@ ReaderMessage = ReadOutput | OutputGrew
 ExecutorMessage = (
     ExecutorReportOfJob
     | StartJobs | AdoptJobs | HandOverConfirmed | RefuseHandOver | DeliverToJob
-    | StartForkServer | ReadProcesses | ComponentReplaced | RequestDue | WatchDue | KillDue
+    | StartForkServer | ReadProcesses | ComponentReplaced
+    | RequestDue | WatchDue | KillDue | LeftOverEnded
 )
 ListenerMessage = ReplyDue | FramesWaiting | LocalSocketMissing | ComponentReplaced
 SupervisorMessage = (

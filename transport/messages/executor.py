@@ -52,6 +52,18 @@ class WatchDue(Notice, frozen=True):
     lock_file: str
 
 
+class LeftOverEnded(Notice, frozen=True):
+    """From the executor's own thread: the processes that a dead job process left have ended.
+
+    ``ended``: their pids. ``error``: some could not be ended.
+    """
+
+    job_id: int
+    lock_file: str
+    ended: list[int] = []
+    error: str | None = None
+
+
 class KillDue(Notice, frozen=True):
     """From the executor's own timer: kill the process if it has not ended on request."""
 

@@ -33,6 +33,7 @@ class FakeRuntime:
     def __init__(self, told: list[tuple[str, Any]]) -> None:
         self.told = told
         self.rings = False
+        self.executor: Any = None
         self.host = types.SimpleNamespace(descriptors_before=None)
         self.watch = self.forget = mock.Mock()
 
@@ -41,6 +42,9 @@ class FakeRuntime:
 
     def forward(self, to: Any, envelope: Any) -> None:
         self.tell(to, envelope.message)
+
+    def aside(self, work: Any) -> None:
+        self.executor.receive(Envelope(work()))
 
     def later(self, seconds: float, message: Any) -> None:
         if self.rings:
@@ -64,6 +68,7 @@ class WatchedExecutor(executor.Executor):
             lock_files=folder, former_lock_files=folder / "former", dry_runs=folder
         )
         self.runtime: Any = FakeRuntime(self.told)
+        self.runtime.executor = self
 
     @property
     def places(self) -> Any:
@@ -364,6 +369,28 @@ def test_locks_are_not_free_before_it_was_seen_what_a_dead_process_left_running(
     assert os.path.exists(process.lock_file)
     subject.receive(Envelope(due))
     assert [name for name, _ in subject.told] == ["lock_manager", "job_queue"]
+
+
+def test_the_end_of_a_dead_job_waits_for_what_it_left_running_and_others_do_not(
+    subject: WatchedExecutor, process: LockOwner
+) -> None:
+    works: list[Any] = []
+    subject.runtime.aside = works.append
+    subject._adopt(JOB, process.lock_file, process.pid)
+    process.end()
+    subject.told.clear()
+    take_end(subject)
+    # It is asked for once, however often somebody looks.
+    subject._forget(subject._children[JOB])
+    [work] = works
+    assert subject.told == []
+    stranger = messages.LeftOverEnded(job_id=JOB, lock_file="another", ended=[])
+    subject.receive(Envelope(stranger))
+    assert subject.told == []
+    subject.receive(Envelope(work()))
+    assert [name for name, _ in subject.told] == ["lock_manager", "job_queue"]
+    subject.receive(Envelope(work()))
+    assert len(subject.told) == 2
 
 
 def test_a_fork_server_that_cannot_be_started_is_tried_again(
