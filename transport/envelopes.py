@@ -5,14 +5,23 @@ That address may be a mailbox of this process, the end of a channel or a peer of
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Generic, Protocol
 
 import msgspec
 
 from .messages import Failure, Message
 
 if TYPE_CHECKING:
+    # Without an argument, an envelope holds any message.
+    from typing_extensions import TypeVar
+
     from ..storage import errors
+
+    MessageT_co = TypeVar("MessageT_co", covariant=True, default=Message)
+else:
+    from typing import TypeVar
+
+    MessageT_co = TypeVar("MessageT_co", covariant=True)
 
 
 class ReplyAddress(Protocol):
@@ -22,14 +31,14 @@ class ReplyAddress(Protocol):
         """Send ``envelope``; it may be lost if the receiver is gone."""
 
 
-class Envelope(msgspec.Struct, frozen=True):
+class Envelope(msgspec.Struct, Generic[MessageT_co], frozen=True):
     """A message on its way: where the reply goes, under which number, and until when.
 
     ``deadline`` is monotonic seconds of the receiving process. ``peer`` is a key of the
     sender that stays the same while its connection lasts.
     """
 
-    message: Message
+    message: MessageT_co
     reply_to: ReplyAddress | None = None
     number: int = 0
     deadline: float | None = None
@@ -45,5 +54,5 @@ class Envelope(msgspec.Struct, frozen=True):
         self.reply(Failure(error.name, error.text))
 
 
-class WatchedEnvelope(Envelope, frozen=True, weakref=True):
+class WatchedEnvelope(Envelope[MessageT_co], Generic[MessageT_co], frozen=True, weakref=True):
     """An envelope whose garbage collection a component wants to know (`weakref.finalize`)."""

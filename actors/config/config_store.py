@@ -69,7 +69,7 @@ class _Asked(msgspec.Struct, frozen=True, eq=False):
     change: FilterRule | str
 
 
-class ConfigStore(Component):
+class ConfigStore(Component[messages.ConfigMessage]):
     """Owns the configuration."""
 
     name = "config_store"
@@ -87,9 +87,9 @@ class ConfigStore(Component):
         self._asked: deque[_Asked] = deque()
         self._report()
 
-    def receive(self, envelope: Envelope) -> None:
+    def receive(self, envelope: Envelope[messages.ConfigMessage]) -> None:
         """Handle one message."""
-        message: messages.ConfigMessage = envelope.message  # type: ignore[assignment]
+        message = envelope.message
         match message:
             case messages.ReportConfiguration():
                 self._report()

@@ -141,7 +141,7 @@ class OpenFrames:
         os.eventfd_write(self.descriptor, 1)
 
 
-class WireListener(Component):
+class WireListener(Component[messages.ListenerMessage]):
     """Owns the daemon's ZeroMQ sockets."""
 
     name = "wire_listener"
@@ -174,9 +174,9 @@ class WireListener(Component):
         if hasattr(self, "_router"):
             self._router.close()
 
-    def receive(self, envelope: Envelope) -> None:
+    def receive(self, envelope: Envelope[messages.ListenerMessage]) -> None:
         """Send a reply, or tell that one will never come."""
-        message: messages.ListenerMessage = envelope.message  # type: ignore[assignment]
+        message = envelope.message
         match message:
             case messages.ReplyDue():
                 self._send(message.peer, message.number, message.message)

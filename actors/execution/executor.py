@@ -16,7 +16,7 @@ import socket
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, assert_never, cast
 
 import psutil
 
@@ -91,7 +91,7 @@ class Child:
         return self.channel or self.wire
 
 
-class Executor(Component):
+class Executor(Component[messages.ExecutorMessage]):
     """Owns the fork servers and every running process."""
 
     name = "executor"
@@ -122,9 +122,9 @@ class Executor(Component):
             process.kill()
             process.wait()
 
-    def receive(self, envelope: Envelope) -> None:  # noqa: C901, PLR0912 - a table
+    def receive(self, envelope: Envelope[messages.ExecutorMessage]) -> None:  # noqa: C901, PLR0912 - a table
         """Handle one message."""
-        message: messages.ExecutorMessage = envelope.message  # type: ignore[assignment]
+        message = envelope.message
         match message:
             case messages.StartJobs():
                 for job_id, needs_user_opcodes in message.jobs:
@@ -367,8 +367,9 @@ class Executor(Component):
         is_unanswered = isinstance(message, messages.RecordState) and message.is_unanswered
         envelope = Envelope(message, None if is_unanswered else address, decoded.number)
         receiver = RECEIVERS[type(message)]
+        # What is for this component goes ahead of its mail: the next step of a hand-over, say.
         if receiver == self.name:
-            self.receive(envelope)
+            self.receive(cast("Envelope[messages.ExecutorMessage]", envelope))
         else:
             self.runtime.forward(Address(receiver), envelope)
 

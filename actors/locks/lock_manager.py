@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _WAITING_SHOWN_MAX = 200
 
 
-class LockManager(Component):
+class LockManager(Component[messages.LockMessage]):
     """Grants locks; answers wait until the turn's changes are on disk."""
 
     name = "lock_manager"
@@ -43,9 +43,9 @@ class LockManager(Component):
         self._is_disk_awaited = False
         self._end_dead_owners()
 
-    def receive(self, envelope: Envelope) -> None:
+    def receive(self, envelope: Envelope[messages.LockMessage]) -> None:
         """Handle one message."""
-        message: messages.LockMessage = envelope.message  # type: ignore[assignment]
+        message = envelope.message
         match message:
             case messages.RequestLocks():
                 self._request(envelope, message)

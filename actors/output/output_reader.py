@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ...transport.envelopes import Envelope
 
 
-class OutputReader(Component):
+class OutputReader(Component[messages.ReaderMessage]):
     """Reads, and never writes, the output of jobs."""
 
     name = "output_reader"
@@ -29,9 +29,9 @@ class OutputReader(Component):
         """Nobody waits: the questions to a predecessor are asked again."""
         self._waiting: Holding[Envelope] = Holding()
 
-    def receive(self, envelope: Envelope) -> None:
+    def receive(self, envelope: Envelope[messages.ReaderMessage]) -> None:
         """Handle one message."""
-        message: messages.ReaderMessage = envelope.message  # type: ignore[assignment]
+        message = envelope.message
         match message:
             case messages.ReadOutput():
                 self._read(envelope, message)

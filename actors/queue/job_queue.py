@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ...transport.envelopes import Envelope
 
 
-class JobQueue(Component):
+class JobQueue(Component[messages.QueueMessage]):
     """Owns the queue."""
 
     name = "job_queue"
@@ -46,16 +46,16 @@ class JobQueue(Component):
         self.control = Control(self.runtime, self.store, self.hand_over, self.lifecycle)
         self.admission = Admission(self.store, self.gate, self.control)
         self.diagnosis = Diagnosis(self.runtime, self.store, self.gate)
-        self._before_rules: list[Envelope] = []
+        self._before_rules: list[Envelope[messages.QueueMessage]] = []
         self.store.begin(loaded)
         self.lifecycle.fail_dead(loaded.died)
         self.store.ledger.commit()
         self.runtime.tell(FILTER_EVALUATOR, messages.ReportChain())
         self.store.announcements.whole_queue()
 
-    def receive(self, envelope: Envelope) -> None:  # noqa: C901, PLR0912, PLR0915 - a table
+    def receive(self, envelope: Envelope[messages.QueueMessage]) -> None:  # noqa: C901, PLR0912, PLR0915 - a table
         """Pass one message to the part that handles it."""
-        message: messages.QueueMessage = envelope.message  # type: ignore[assignment]
+        message = envelope.message
         match message:
             case _ if self.gate.rules is None and _needs_rules(message):
                 self._before_rules.append(envelope)

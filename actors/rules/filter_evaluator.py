@@ -59,7 +59,7 @@ class Judging:
         return arrived.job == self.arrived.job
 
 
-class FilterEvaluator(Component):
+class FilterEvaluator(Component[messages.FilterMessage]):
     """Judges the jobs on their way from the queue to the scheduler."""
 
     name = "filter_evaluator"
@@ -85,9 +85,9 @@ class FilterEvaluator(Component):
             if envelope is not None:
                 envelope.refuse(error)
 
-    def receive(self, envelope: Envelope) -> None:  # noqa: C901 - a table
+    def receive(self, envelope: Envelope[messages.FilterMessage]) -> None:  # noqa: C901 - a table
         """Handle one message."""
-        message: messages.FilterMessage = envelope.message  # type: ignore[assignment]
+        message = envelope.message
         match message:
             case messages.RulesChanged():
                 self._change_rules(message)

@@ -8,16 +8,25 @@ flush, one write. Replies that depend on it are sent there.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 if TYPE_CHECKING:
+    # A component without an argument may accept anything.
+    from typing_extensions import TypeVar
+
     from ...storage import settings
     from ...transport.envelopes import Envelope
     from .runtime import Runtime
 
+    MessageT = TypeVar("MessageT", default=Any)
+else:
+    from typing import TypeVar
 
-class Component:
-    """One actor of the daemon, known by its name."""
+    MessageT = TypeVar("MessageT")
+
+
+class Component(Generic[MessageT]):
+    """One actor of the daemon, known by its name, that accepts the messages ``MessageT``."""
 
     name: ClassVar[str]
 
@@ -33,7 +42,7 @@ class Component:
     def boot(self) -> None:
         """Build the state from disk and from the living. The first message calls this."""
 
-    def receive(self, envelope: Envelope) -> None:
+    def receive(self, envelope: Envelope[MessageT]) -> None:
         """Handle one message."""
         raise NotImplementedError
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ...transport.envelopes import Envelope
 
 
-class Scheduler(Component):
+class Scheduler(Component[messages.SchedulerMessage]):
     """Runs a pass at the end of each turn in which something could have made a job ready."""
 
     name = "scheduler"
@@ -32,9 +32,9 @@ class Scheduler(Component):
         self.runtime.tell(CONFIG_STORE, messages.ReportConfiguration())
         self.runtime.tell(JOB_QUEUE, messages.ReportAllJobs())
 
-    def receive(self, envelope: Envelope) -> None:  # noqa: C901 - a table
+    def receive(self, envelope: Envelope[messages.SchedulerMessage]) -> None:  # noqa: C901 - a table
         """Note what has changed; the pass follows at the end of the turn."""
-        message: messages.SchedulerMessage = envelope.message  # type: ignore[assignment]
+        message = envelope.message
         self._is_due = True
         match message:
             case messages.JobsJudged():

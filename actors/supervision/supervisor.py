@@ -54,7 +54,7 @@ class Ending:
         self.is_over.set()
 
 
-class Supervisor(Component):
+class Supervisor(Component[messages.SupervisorMessage]):
     """Owns the tree."""
 
     name = "supervisor"
@@ -84,9 +84,9 @@ class Supervisor(Component):
             self._ending.error = errors.RestartLimitError(f"the supervisor itself failed{why}")
             self._ending.is_over.set()
 
-    def receive(self, envelope: Envelope) -> None:
+    def receive(self, envelope: Envelope[messages.SupervisorMessage]) -> None:
         """Handle one message."""
-        message: messages.SupervisorMessage = envelope.message  # type: ignore[assignment]
+        message = envelope.message
         match message:
             case messages.ReadInfo():
                 self._ask_for_info(envelope)

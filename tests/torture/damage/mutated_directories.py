@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 DAEMON_EVERY = 50
 ComponentT = TypeVar("ComponentT", bound=Component)
-_OTHERS = {ConfigStore.name: ConfigStore, LockManager.name: LockManager}
+_OTHERS: dict[str, type[Component]] = {ConfigStore.name: ConfigStore, LockManager.name: LockManager}
 
 
 def run_mutated_directories(count: int, seed: int, folder: Path) -> Tally:

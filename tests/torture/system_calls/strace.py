@@ -3,7 +3,7 @@
 How it works. strace counts calls for each thread by itself, and its faults are put in by that
 count. So a `Point` is a thread of the daemon, a call, and how often the thread has made this
 call since strace was attached to it. Threads are told apart by the order in which they were
-started, which is that of the tree.
+started, which is that of the components.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from typing import TYPE_CHECKING, Self
 import msgspec
 from tests.faults.harness import Daemon, wait_for_end
 
-from ganger.actors.supervision.placement import COMPONENTS
+from ganger.actors.supervision.placement import COMPONENTS, PLACEMENT, SUPERVISION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-PARTS = ("supervisor", *(part.name for part in COMPONENTS))
+DISPATCHERS = dict.fromkeys((SUPERVISION, *(PLACEMENT[part.name] for part in COMPONENTS)))
 FRAMES = ("freed frames", "zmq reaper of freed frames", "zmq io of freed frames")
 """Threads by which pyzmq hears that a frame which it did not copy has been sent."""
 
-THREADS = ("main", "log writer", *PARTS, *FRAMES, "zmq reaper", "zmq io")
+THREADS = ("main", "log writer", *DISPATCHERS, *FRAMES, "zmq reaper", "zmq io")
 """The daemon's threads, in the order of their start."""
 
 ATTACHED_SECONDS = 30.0
