@@ -144,12 +144,16 @@ class Dispatcher:
         return bool(self._watched and self._poll is not None and self._poll.poll(0, 1))
 
     def _run(self, generation: int) -> None:
-        try:
-            self._serve(generation)
-        except BaseException:  # noqa: BLE001 - an error of ours, not of an actor
-            if generation == self._generation:
-                for actor in self._actors.copy():
-                    actor.crash(None)
+        # After an error of its own the thread goes on if it has actors: the supervisor may have
+        # restarted the first before the last had ended.
+        while generation == self._generation:
+            try:
+                self._serve(generation)
+            except BaseException:  # noqa: BLE001 - an error of ours, not of an actor
+                if generation == self._generation:
+                    self._running = None
+                    for actor in self._actors.copy():
+                        actor.crash(None)
 
     def _serve(self, generation: int) -> None:
         while generation == self._generation:

@@ -117,7 +117,10 @@ class DispatcherScene:
 
     def start(self, kind: type[Log]) -> Log:
         """A component that has built its state."""
-        actor = self.host.start(kind, "shared", 1)
+        return self.built(self.host.start(kind, "shared", 1))
+
+    def built(self, actor: ComponentActor) -> Log:
+        """The component, when it has built its state."""
         assert isinstance(actor.component, Log)
         while not hasattr(actor.component, "went_on"):
             threading.Event().wait(0.001)
@@ -367,6 +370,28 @@ def test_an_error_of_the_dispatcher_itself_ends_its_actors_and_is_told(
     assert failed == {"log", "other"}
     monkeypatch.undo()
     log = scene.start(Log)
+    scene.say(Log, 2)
+    assert log.take(2) == [2, "T"]
+
+
+def test_a_component_that_is_restarted_before_its_neighbours_have_failed_is_served(
+    scene: DispatcherScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.start(Log)
+    scene.start(Neighbour)
+    monkeypatch.setattr(scene.dispatcher, "_next", mock.Mock(side_effect=MemoryError))
+    crash_neighbour = scene.actor(Neighbour).crash
+
+    def restart_first(message: object) -> None:
+        monkeypatch.undo()
+        scene.host.start(Log, "shared", 2)
+        crash_neighbour(message)
+
+    monkeypatch.setattr(scene.actor(Neighbour), "crash", restart_first)
+    scene.say(Log, 1)
+    failed = {scene.directory.failed.get(timeout=DEADLINE).component for _ in range(2)}
+    assert failed == {"log", "other"}
+    log = scene.built(scene.actor(Log))
     scene.say(Log, 2)
     assert log.take(2) == [2, "T"]
 
