@@ -44,11 +44,7 @@ class Lifecycle:
         self._reader = store.reader
         self._gate = gate
         self._refused: dict[int, errors.GangerError] = {}
-        store.when_ended(self._forget)
         store.settle_with(self._take_death)
-
-    def _forget(self, row: Row) -> None:
-        self._refused.pop(row.id, None)
 
     # ------------------------------------------------------------ states
 
@@ -119,7 +115,7 @@ class Lifecycle:
         self._ledger.directory.flush_names()
         row.serial = max(row.serial, job.serial)
         row.priority = job.priority
-        self._show_times(row, job)
+        _show_times(row, job)
         self._reader.log_reaches(row, job.last_log_serial)
         self._store.move(row, job.status)
 
@@ -230,6 +226,7 @@ class Lifecycle:
             return
         self._ledger.take_back_spares(row.id)
         if message.has_left and row.status.is_final:
+            self._refused.pop(row.id, None)
             self._ledger.forget(row.id)
             self._store.end(row)
             return
@@ -296,7 +293,7 @@ class Lifecycle:
             self._ledger.forget(row.id)
             self._store.end(row)
             row.priority = job.priority
-            self._show_times(row, job)
+            _show_times(row, job)
             self._reader.log_reaches(row, job.last_log_serial)
             self._store.move(row, job.status)
 
@@ -309,10 +306,6 @@ class Lifecycle:
             stored,
             lambda _: self._store.settle_later(row),
         )
-
-    def _show_times(self, row: Row, job: jobs.Job) -> None:
-        row.started = jobs.seconds(job.start_timestamp)
-        row.ended = jobs.seconds(job.end_timestamp)
 
     def _newest(self, row: Row) -> jobs.Job:
         data = self._ledger.directory.read(row.id)
@@ -351,6 +344,11 @@ class Lifecycle:
         self._ledger.store_state(state, functools.partial(self._ledger.write_file, row.id))
         # Its process may have given it back while it waited for locks.
         self._store.back_to_pending(row, job, row_of(job, Phase.PENDING).status)
+
+
+def _show_times(row: Row, job: jobs.Job) -> None:
+    row.started = jobs.seconds(job.start_timestamp)
+    row.ended = jobs.seconds(job.end_timestamp)
 
 
 def kill_text(job: jobs.Job) -> str:

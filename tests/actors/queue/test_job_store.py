@@ -167,8 +167,32 @@ def test_new_jobs_are_announced_before_the_flush_and_withdrawn_if_it_fails(
     assert reported.jobs == [(job_id, None) for job_id in arrived]
 
 
+def test_new_jobs_are_announced_before_they_are_withdrawn_in_the_middle_of_a_turn(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submission = queue.actor.say(messages.SubmitJobs(jobs=[spec()]))
+    queue.stage.told.clear()
+    with monkeypatch.context() as patch:
+        refuse(patch, "fdatasync")
+        queue.actor.notify(messages.DiskRetried())
+    assert submission.refusal[0] == "ReadOnlyError"
+    sent = [type(message) for to, message in queue.stage.told if to == "filter_evaluator"]
+    assert sent[:2] == [messages.JobsArrived, messages.JobsFinished]
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_a_flush_of_a_replaced_queue_that_failed_makes_this_one_read_only(
+    queue: Queue, *, is_ours: bool
+) -> None:
+    incarnation = queue.actor.component.runtime.incarnation - (not is_ours)
+    queue.actor.notify(messages.JournalCut(incarnation=incarnation))
+    assert not queue.actor.component.store.ledger.is_read_only
+    queue.actor.notify(messages.JournalCut(incarnation=incarnation, error="Input/output error"))
+    assert queue.submit(spec()).refusal[0] == "ReadOnlyError"
+
+
 def leave(queue: Queue, job_id: int, serial: int) -> None:
-    """The job's process hands in that it has ended well, writes it, and is gone."""
+    """The job's process leaves its final state to the journal, writes it, and is gone."""
     body = queue.body_of_process(job_id, serial, SUCCESS)
     queue.actor.notify(queue.state(job_id, serial, SUCCESS, body=body, is_unanswered=True))
     queue.write_as_process(job_id, body)

@@ -67,6 +67,8 @@ def test_a_process_that_could_not_be_made_fails_its_job(queue: Queue) -> None:
     assert [op.result for op in job.ops] == ["job 1 failed to start: no memory"] * 2
     source, text, _ = job.ops[0].input["reason"][-1]
     assert (source, text) == ("gnt:daemon:luxid:startjobs", "job 1 failed to start: no memory")
+    # Nothing of the start is kept.
+    assert queue.actor.component.hand_over._starting == {}
 
 
 # Running jobs.
