@@ -79,7 +79,7 @@ def _fork(folder: str, count: int) -> Timings:
     pid = os.fork()
     if pid == 0:
         os.close(reader)
-        prewarming.rehearse(folder, prewarming.REHEARSALS)
+        prewarming.dry_run(folder, prewarming.DRY_RUNS)
         gc.collect()
         gc.freeze()
         timings = Timings()

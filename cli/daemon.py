@@ -18,10 +18,10 @@ from ..actors.execution.executor import end_fork_servers
 from ..actors.runtime.directory import Directory
 from ..actors.runtime.host import Host
 from ..actors.supervision import logs, supervising
-from ..actors.supervision.directory_keeper import Foothold
+from ..actors.supervision.directory_keeper import DirectoryKeeper
 from ..actors.supervision.log_writer import LogWriter
 from ..actors.supervision.placement import SUPERVISION
-from ..actors.supervision.supervisor import Ending, Supervisor
+from ..actors.supervision.supervisor import Shutdown, Supervisor
 from ..actors.supervision.watchdog import Watchdog
 from ..storage import descriptors, documents, errors, file_systems, lock_files, ownership, settings
 from ..storage.opcodes import catalogue
@@ -168,8 +168,8 @@ def run(
         _remove_dead_lock_files(places)
         daemon_lock = lock_files.create(places.lock_files, lock_files.daemon_stem(time.time()))
         stack.callback(daemon_lock.remove)
-        foothold = Foothold(places, directory_lock, log)
-        ending = Ending()
+        keeper = DirectoryKeeper(places, directory_lock, log)
+        shutdown = Shutdown()
         host = Host(
             directory=Directory(),
             places=places,
@@ -183,25 +183,25 @@ def run(
         )
 
         def ready() -> None:
-            foothold.announce(host.endpoints)
+            keeper.announce(host.endpoints)
             announce.ready()
 
         _supervise(
             host,
-            ending,
+            shutdown,
             ready,
-            Watchdog(host, ending, foothold, hung_after_seconds),
+            Watchdog(host, shutdown, keeper, hung_after_seconds),
         )
-        if ending.restart_reason is not None:
-            _begin_anew(log, ending.restart_reason, descriptors_before)
-        if ending.is_abandoned and ending.error is not None:
-            _leave(log, writer, ending.error)
-        foothold.withdraw()
+        if shutdown.restart_reason is not None:
+            _begin_anew(log, shutdown.restart_reason, descriptors_before)
+        if shutdown.is_abandoned and shutdown.error is not None:
+            _leave(log, writer, shutdown.error)
+        keeper.withdraw()
         daemon_lock.remove()
         _tidy(places)
         log.info("stopped")
-        if ending.error is not None:
-            raise ending.error
+        if shutdown.error is not None:
+            raise shutdown.error
 
 
 def _prepare(places: Places) -> None:
@@ -264,7 +264,7 @@ def _leave(log: FilteringBoundLogger, writer: LogWriter, error: errors.GangerErr
     os._exit(error.exit_code)
 
 
-def _supervise(host: Host, ending: Ending, ready: object, watchdog: Watchdog) -> None:
+def _supervise(host: Host, shutdown: Shutdown, ready: object, watchdog: Watchdog) -> None:
     """Start the supervisor and wait, on the main thread, for a signal or the end."""
 
     def stop(_number: int, _frame: object) -> None:
@@ -273,5 +273,5 @@ def _supervise(host: Host, ending: Ending, ready: object, watchdog: Watchdog) ->
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    host.start(Supervisor, SUPERVISION, 0, ending, ready)
+    host.start(Supervisor, SUPERVISION, 0, shutdown, ready)
     watchdog.watch()

@@ -99,9 +99,9 @@ class ConfigStore(Component[messages.ConfigMessage]):
                 self._take_deletion(envelope, message)
             case messages.ListFilters():
                 self._list_rules(envelope, message)
-            case messages.RulesInForce():
+            case messages.RulesApplied():
                 self._rules.in_force(message.serial)
-            case messages.LimitInForce():
+            case messages.LimitApplied():
                 self._slots.in_force(message.serial)
             case messages.ReadLimits():
                 envelope.reply(self._limits())

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ...transport.zmq.peers import Credentials
 
 
-class Spokesmen:
+class JobCredentials:
     """The connections over which job processes have introduced themselves."""
 
     def __init__(self, *directories: Path) -> None:

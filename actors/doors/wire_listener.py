@@ -32,7 +32,7 @@ from ...transport.zmq.router import Router, Sent
 from ..runtime.addresses import EXECUTOR, JOB_QUEUE, WIRE_LISTENER
 from ..runtime.component import Component
 from ..runtime.directory import Address
-from .job_credentials import Spokesmen
+from .job_credentials import JobCredentials
 
 if TYPE_CHECKING:
     from ...transport.zmq.peers import Credentials, Incoming
@@ -153,7 +153,9 @@ class WireListener(Component[messages.ListenerMessage]):
         self._shares: Counter[bytes] = Counter()
         self._counted_at = -math.inf
         self._attached: dict[bytes, Envelope] = {}
-        self._spokesmen = Spokesmen(self.places.lock_files, self.places.former_lock_files)
+        self._job_credentials = JobCredentials(
+            self.places.lock_files, self.places.former_lock_files
+        )
         self._open = OpenFrames()
         self._look_at = 0.0
         self.runtime.watch(self._open.descriptor)
@@ -244,7 +246,7 @@ class WireListener(Component[messages.ListenerMessage]):
             self._take_in(one)
         for peer in self._router.take_left():
             self._forget_peer(peer)
-            self._spokesmen.forget(peer)
+            self._job_credentials.forget(peer)
         return True
 
     def _take_in(self, incoming: Incoming) -> None:
@@ -255,7 +257,7 @@ class WireListener(Component[messages.ListenerMessage]):
             frame = frames.decode(incoming.data, ClientRequest | JobMessage)
             number = frame.number
             if isinstance(frame.message, JOB_MESSAGES):
-                self._spokesmen.check(incoming.peer, incoming.identity, frame.message)
+                self._job_credentials.check(incoming.peer, incoming.identity, frame.message)
             self._pass_on(frame, incoming.peer, address, len(incoming.data))
         except errors.GangerError as error:
             if isinstance(error, frames.UnreadableMessageError):

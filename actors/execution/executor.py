@@ -29,7 +29,7 @@ from ..runtime.addresses import JOB_QUEUE, LOCK_MANAGER, SUPERVISOR
 from ..runtime.component import Component
 from ..runtime.directory import Address
 from . import watching
-from .watching import Phase
+from .watching import ChildPhase
 
 if TYPE_CHECKING:
     from ...storage.process_identity import ProcessIdentity
@@ -60,7 +60,7 @@ class ChannelAddress:
 class Child:
     """A job's process as the executor knows it."""
 
-    def __init__(self, job_id: int, phase: Phase, *, needs_user_opcodes: bool = False) -> None:
+    def __init__(self, job_id: int, phase: ChildPhase, *, needs_user_opcodes: bool = False) -> None:
         self.job_id = job_id
         self.phase = phase
         self.needs_user_opcodes = needs_user_opcodes
@@ -141,7 +141,7 @@ class Executor(Component[messages.ExecutorMessage]):
                 self._tell_job(message)
             case messages.RequestDue():
                 child = self._children.get(message.job_id)
-                if child is not None and child.phase is Phase.ASKED and child.channel is None:
+                if child is not None and child.phase is ChildPhase.ASKED and child.channel is None:
                     self._request(child)
             case messages.WatchDue():
                 child = self._children.get(message.job_id)
@@ -203,7 +203,7 @@ class Executor(Component[messages.ExecutorMessage]):
         self.runtime.watch(ours.fileno())
         self.log.info("fork server started", template=template, pid=process.pid)
         for child in self._children.values():
-            if child.phase is Phase.ASKED and _template(child) == template:
+            if child.phase is ChildPhase.ASKED and _template(child) == template:
                 self._request(child)
 
     def _read_server(self, descriptor: int) -> None:
@@ -236,7 +236,7 @@ class Executor(Component[messages.ExecutorMessage]):
         )
         self.runtime.tell(SUPERVISOR, failed)
         for child in list(self._children.values()):
-            if _template(child) == template and child.phase is not Phase.ASKED:
+            if _template(child) == template and child.phase is not ChildPhase.ASKED:
                 self._watch_unwatched(child)
 
     def _watch_unwatched(self, child: Child) -> None:
@@ -252,7 +252,7 @@ class Executor(Component[messages.ExecutorMessage]):
             # The job queue was replaced and asks again: go on where the hand-over stands.
             self._ask_hand_over(child)
             return
-        child = Child(job_id, Phase.ASKED, needs_user_opcodes=needs_user_opcodes)
+        child = Child(job_id, ChildPhase.ASKED, needs_user_opcodes=needs_user_opcodes)
         self._children[job_id] = child
         self._request(child)
 
@@ -296,7 +296,7 @@ class Executor(Component[messages.ExecutorMessage]):
             self._watch_process(child, pidfd)
             return
         self.log.error("no descriptor is left to watch a process with", job=job_id, job_pid=pid)
-        if child.phase is not Phase.ASKED:
+        if child.phase is not ChildPhase.ASKED:
             self._watch_unwatched(child)
             return
         # Nothing is known of it yet: it ends when its channel does, and another is asked for.
@@ -316,7 +316,7 @@ class Executor(Component[messages.ExecutorMessage]):
         child = self._children.get(message.job_id)
         if child is None:
             return
-        child.phase = Phase.GREETED
+        child.phase = ChildPhase.GREETED
         child.lock_file = message.lock_file
         child.pid = message.process_id
         if _template(child) not in self._servers:
@@ -324,7 +324,7 @@ class Executor(Component[messages.ExecutorMessage]):
         self._ask_hand_over(child)
 
     def _ask_hand_over(self, child: Child) -> None:
-        if child.phase is Phase.GREETED and child.channel is not None:
+        if child.phase is ChildPhase.GREETED and child.channel is not None:
             asked = messages.HandOverRequested(
                 job_id=child.job_id, lock_file=child.lock_file, process_id=child.pid
             )
@@ -333,13 +333,13 @@ class Executor(Component[messages.ExecutorMessage]):
     def _confirm(self, message: messages.HandOverConfirmed) -> None:
         child = self._children.get(message.job_id)
         if child is not None and child.lock_file == message.lock_file:
-            child.phase = Phase.CONFIRMED
+            child.phase = ChildPhase.CONFIRMED
 
     def _refuse(self, message: messages.RefuseHandOver) -> None:
         child = self._children.get(message.job_id)
         if child is None or child.lock_file != message.lock_file:
             return
-        if child.phase is not Phase.CONFIRMED:
+        if child.phase is not ChildPhase.CONFIRMED:
             self._drop_channel(child)
 
     # ------------------------------------------------------------ messages of jobs
@@ -353,7 +353,7 @@ class Executor(Component[messages.ExecutorMessage]):
                 self._route(frame, address)
         except channels.ChannelClosedError:
             self._drop_channel(child)
-            if child.pidfd < 0 and child.phase is not Phase.ASKED:
+            if child.pidfd < 0 and child.phase is not ChildPhase.ASKED:
                 # Nothing else would tell of its end.
                 self._watch_unwatched(child)
 
@@ -429,7 +429,7 @@ class Executor(Component[messages.ExecutorMessage]):
         if child is not None and child.lock_file == lock_file:
             self._ask_hand_over(child)
             return
-        child = Child(job_id, Phase.CONFIRMED)
+        child = Child(job_id, ChildPhase.CONFIRMED)
         child.is_adopted = True
         child.lock_file = lock_file
         child.pid = known_pid or 0
@@ -463,17 +463,17 @@ class Executor(Component[messages.ExecutorMessage]):
         """The process has ended. What it still said lies in the channel: read that first."""
         self._read_channel(child)
         match watching.after_end(child.phase, child.attempts):
-            case watching.Ending.RETRY:
+            case watching.NextStep.RETRY:
                 child.attempts += 1
                 self._request(child)
-            case watching.Ending.GIVE_UP:
+            case watching.NextStep.GIVE_UP:
                 self._forget_descriptors(child)
                 del self._children[child.job_id]
                 lock_files.remove_dead(child.lock_file)
                 self._remove_strays(child)
                 text = "its process ended before it could take the job over, several times"
                 self.runtime.tell(JOB_QUEUE, messages.StartFailed(job_id=child.job_id, text=text))
-            case watching.Ending.REPORT if child.has_left or not self._ask_status(child):
+            case watching.NextStep.REPORT if child.has_left or not self._ask_status(child):
                 self._forget(child)
 
     def _ask_status(self, child: Child) -> bool:

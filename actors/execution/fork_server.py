@@ -45,10 +45,10 @@ class _Spare(NamedTuple):
 class ForkServer:
     """The server's loop. ``daemon`` is its end of the socket pair to the daemon."""
 
-    def __init__(self, daemon: socket.socket, lock_files_folder: str, rehearsals: str) -> None:
+    def __init__(self, daemon: socket.socket, lock_files_folder: str, dry_runs: str) -> None:
         self._daemon = daemon
         self._lock_files = lock_files_folder
-        self._rehearsals = rehearsals
+        self._dry_runs = dry_runs
         self._spares: list[_Spare] = []
         self._cold: set[int] = set()
         open_now = _open_descriptors()
@@ -200,7 +200,7 @@ class ForkServer:
         while received is not None and received[0] == fork_protocol.WARM_UP:
             # A disk that is full, say, must not cost the spare its life.
             with contextlib.suppress(OSError, errors.StorageError):
-                prewarming.rehearse(self._rehearsals)
+                prewarming.dry_run(self._dry_runs)
             received = fork_protocol.receive_request(end)
         os.close(end.fileno())
         if received is not None:
@@ -264,27 +264,27 @@ def _report() -> None:
     os.write(2, traceback.format_exc().encode())
 
 
-def run(template: str, descriptor: int, lock_files_folder: str, rehearsals: str) -> None:
+def run(template: str, descriptor: int, lock_files_folder: str, dry_runs: str) -> None:
     """Be a fork server until the daemon closes its end of the socket pair, ``descriptor``.
 
-    ``lock_files_folder`` is the folder for the lock files of jobs' processes, ``rehearsals`` that
-    for the files of jobs that are only rehearsed.
+    ``lock_files_folder`` is the folder for the lock files of jobs' processes, ``dry_runs`` that
+    for the files of dry runs.
     """
     os.setsid()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
     if template == "full":
         job.load_user_opcodes()
-    prewarming.clear(rehearsals)
+    prewarming.clear(dry_runs)
     lock_files.remove_spares(lock_files_folder)
     # So that no child has to ask for it.
     process_identity.boot()
     control_groups.places()
-    prewarming.rehearse(rehearsals, prewarming.REHEARSALS)
+    prewarming.dry_run(dry_runs, prewarming.DRY_RUNS)
     gc.collect()
     prewarming.fill_holes()
     gc.freeze()
     gc.disable()
     daemon = socket.socket(fileno=descriptor)
-    ForkServer(daemon, lock_files_folder, rehearsals).serve()
+    ForkServer(daemon, lock_files_folder, dry_runs).serve()
     os._exit(0)

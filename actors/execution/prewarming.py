@@ -2,9 +2,9 @@
 
 The interpreter rewrites code as it learns what runs often, and fills caches at first use.
 What the template has learned every child inherits; what it has not, each child would learn
-again, in memory pages of its own that must be copied first. So the template rehearses a
-job's life, with a link that answers as the daemon would. A spare child with nothing to do
-rehearses too, once: then the pages are its own already when a job comes.
+again, in memory pages of its own that must be copied first. So the template does
+dry runs of a job, over a link that answers as the daemon would. An idle spare child does one
+dry run as well: it then owns the pages before its job arrives.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from ..job import job
 from ..job.daemon_link import Link
 from ..processes import channels, fork_protocol
 
-REHEARSALS = 30
-"""How often jobs are rehearsed: enough for the interpreter to settle on its shortcuts."""
+DRY_RUNS = 30
+"""The dry runs of a template: enough for the interpreter to settle on its shortcuts."""
 
 FILLING_BLOCKS_MAX = 20_000
 """Most blocks of one size that `fill_holes` takes."""
@@ -38,7 +38,7 @@ _FIELDS: dict[str, Any] = {"OP_ID": "OP_TEST_DELAY", "duration": 0.000001, "on_m
 _LOCKED: dict[str, Any] = {"OP_ID": "OP_TEST_DELAY", "duration": 0.000001, "on_nodes": ["n1"]}
 
 
-class _RehearsalLink(Link):
+class _DryRunLink(Link):
     """A link to nobody: what is sent is packed and unpacked, and answered at once."""
 
     peer: channels.Channel
@@ -68,7 +68,7 @@ def _answer(message: messages.Message) -> messages.Message | None:
     return None
 
 
-def rehearse(folder: str, times: int = 1) -> None:
+def dry_run(folder: str, times: int = 1) -> None:
     """Run a job without locks and one with, so many times.
 
     Their files lie in a new folder of this process within ``folder``.
@@ -81,7 +81,7 @@ def rehearse(folder: str, times: int = 1) -> None:
     try:
         for _ in range(times):
             for fields in ([_FIELDS], [_FIELDS, _LOCKED]):
-                _rehearse_one(own, fields)
+                _dry_run_one(own, fields)
     finally:
         _remove(own)
 
@@ -128,9 +128,9 @@ def _remove(folder: str) -> None:
         os.rmdir(folder)  # noqa: PTH106 - likewise
 
 
-def _rehearse_one(folder: str, ops: list[dict[str, Any]]) -> None:
+def _dry_run_one(folder: str, ops: list[dict[str, Any]]) -> None:
     ours, theirs = channels.pair()
-    link = _RehearsalLink(channels.Channel(_as_in_a_child(ours)))
+    link = _DryRunLink(channels.Channel(_as_in_a_child(ours)))
     link.peer = channels.Channel(theirs)
     link.go = _go(folder, [f"{folder}/spare-{place}" for place in range(2)], ops)
     try:

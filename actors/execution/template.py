@@ -14,8 +14,8 @@ NOT_FOR_LEAN = ("typing_extensions", "_uuid")
 
 
 def main() -> None:
-    """Run a fork server: ``TEMPLATE DESCRIPTOR LOCK_FILE_DIRECTORY REHEARSAL_DIRECTORY``."""
-    template, descriptor, lock_files, rehearsals = sys.argv[1:5]
+    """Run a fork server: ``TEMPLATE DESCRIPTOR LOCK_FILE_DIRECTORY DRY_RUN_DIRECTORY``."""
+    template, descriptor, lock_files, dry_runs = sys.argv[1:5]
     kept_out = NOT_FOR_LEAN if template == "lean" else ()
     # None in the place of a module: whoever imports it is told that there is none.
     blocked = dict.fromkeys(name for name in kept_out if name not in sys.modules)
@@ -24,7 +24,7 @@ def main() -> None:
 
     for name in blocked:
         del sys.modules[name]
-    fork_server.run(template, int(descriptor), lock_files, rehearsals)
+    fork_server.run(template, int(descriptor), lock_files, dry_runs)
 
 
 if __name__ == "__main__":

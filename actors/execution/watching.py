@@ -11,7 +11,7 @@ ATTEMPTS_MAX = 3
 """How often a process is made for a job whose process ends before it takes the job over."""
 
 
-class Phase(enum.Enum):
+class ChildPhase(enum.Enum):
     """How far the hand-over of a job to its process has come."""
 
     ASKED = "asked"
@@ -24,7 +24,7 @@ class Phase(enum.Enum):
     """The job is the process's."""
 
 
-class Ending(enum.Enum):
+class NextStep(enum.Enum):
     """What to do about a process that has ended."""
 
     RETRY = "retry"
@@ -32,13 +32,13 @@ class Ending(enum.Enum):
     REPORT = "report"
 
 
-def after_end(phase: Phase, attempts: int) -> Ending:
+def after_end(phase: ChildPhase, attempts: int) -> NextStep:
     """What to do when a process ends in ``phase``, the ``attempts``-th made for its job.
 
     One that never told its lock file's name cannot have begun anything: another is made,
     within limits. Every other end is reported; the job queue knows from the job's state
     whether it may start again.
     """
-    if phase is not Phase.ASKED:
-        return Ending.REPORT
-    return Ending.RETRY if attempts < ATTEMPTS_MAX else Ending.GIVE_UP
+    if phase is not ChildPhase.ASKED:
+        return NextStep.REPORT
+    return NextStep.RETRY if attempts < ATTEMPTS_MAX else NextStep.GIVE_UP

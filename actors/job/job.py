@@ -47,7 +47,7 @@ from ..operations import commands, registry
 from ..processes import control_groups, descendants
 from .daemon_link import Link, Received
 from .output import JobOutput
-from .state_file import OwnFile
+from .state_file import StateFile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -139,7 +139,7 @@ class JobActor:
         self._owner = owner
         self._queue = go.queue
         path = job_files.path(go.queue, job.id)
-        self._file = OwnFile(path, go.spares, self._wait_for_disk)
+        self._file = StateFile(path, go.spares, self._wait_for_disk)
         self._secrets = go.secrets
         self._chosen = go.chosen
         self._number = 0

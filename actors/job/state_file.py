@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class OwnFile:
+class StateFile:
     """One job file. ``wait`` lets time pass when the disk refuses; it writes nothing itself."""
 
     def __init__(self, path: str, spares: list[str], wait: Callable[[], None]) -> None:

@@ -78,13 +78,13 @@ from ...storage.locks import (
 from .allocating import Allocation, Wants
 from .waiting import Position, Waiter, WaitingLine
 
-__all__ = ["LockState", "LockView", "Outcome", "WantView"]
+__all__ = ["LockOutcome", "LockState", "LockView", "WantView"]
 
 _AHEAD_OF_ALL: Position = (-inf, -inf)
 _BEHIND_ALL: Position = (inf, inf)
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class LockOutcome(msgspec.Struct, frozen=True):
     """What became of a request: granted, or stopped by ``blockers`` (sorted).
 
     ``woken`` are other owners whose waiting requests were granted as a consequence.
@@ -160,7 +160,9 @@ class LockState:
 
     # Requests.
 
-    def request(self, owner: Owner, priority: int, changes: Iterable[tuple[str, str]]) -> Outcome:
+    def request(
+        self, owner: Owner, priority: int, changes: Iterable[tuple[str, str]]
+    ) -> LockOutcome:
         """Make all of ``changes``, or wait in line until they can be made.
 
         Repeating the request that waits gives its present blockers and changes nothing but its
@@ -173,23 +175,23 @@ class LockState:
         wants = self._check(owner, pending.changes)
         holding_up, harmed = self._obstacles(owner, wants, (priority, inf))
         if not holding_up and not harmed:
-            return Outcome(granted=True, woken=self._take(owner, pending.changes))
+            return LockOutcome(granted=True, woken=self._take(owner, pending.changes))
         self._refuse_ring(owner, wants, holding_up)
         self._stand(pending, {other.owner for other in harmed})
         return self._outcome(owner, self._settle({owner} | self._passing_now(owner)))
 
     def try_request(
         self, owner: Owner, changes: Iterable[tuple[str, str]], priority: float = inf
-    ) -> Outcome:
+    ) -> LockOutcome:
         """Make all of ``changes`` now or never; without a priority it yields to all in line."""
         typed = _typed(changes)
         wants = self._check(owner, typed)
         holding_up, harmed = self._obstacles(owner, wants, (priority, inf))
         if holding_up:
-            return Outcome(granted=False, blockers=tuple(sorted(holding_up, key=_order)))
+            return LockOutcome(granted=False, blockers=tuple(sorted(holding_up, key=_order)))
         if harmed:
-            return Outcome(granted=False, blockers=(harmed[0].owner,))
-        return Outcome(granted=True, woken=self._take(owner, typed))
+            return LockOutcome(granted=False, blockers=(harmed[0].owner,))
+        return LockOutcome(granted=True, woken=self._take(owner, typed))
 
     def opportunistic_union(
         self, owner: Owner, wanted: Iterable[tuple[str, LockMode]], at_least: int = 0
@@ -446,12 +448,12 @@ class LockState:
                         heapq.heappush(heap, (self._line[other].position, other))
         return tuple(woken)
 
-    def _outcome(self, owner: Owner, woken: tuple[Owner, ...]) -> Outcome:
+    def _outcome(self, owner: Owner, woken: tuple[Owner, ...]) -> LockOutcome:
         """What became of the request of ``owner``, with which these were woken."""
         waiter = self._line.get(owner)
         if waiter is not None:
-            return Outcome(granted=False, blockers=self._blockers(waiter), woken=woken)
-        return Outcome(granted=True, woken=tuple(other for other in woken if other != owner))
+            return LockOutcome(granted=False, blockers=self._blockers(waiter), woken=woken)
+        return LockOutcome(granted=True, woken=tuple(other for other in woken if other != owner))
 
     def _blockers(self, waiter: Waiter) -> tuple[Owner, ...]:
         holding_up = self._allocation.index.against_others(waiter.owner, waiter.wants)

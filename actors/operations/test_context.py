@@ -1,8 +1,8 @@
 """Runs one opcode here and now, without a daemon and without locks: for tests of opcodes.
 
-    rehearsal = Rehearsal()
-    result = rehearsal.run({"OP_ID": "OP_EXEC", "argv": ["echo", "hello"]})
-    assert rehearsal.lines("stdout") == ["hello"]
+    context = TestContext()
+    result = context.run({"OP_ID": "OP_EXEC", "argv": ["echo", "hello"]})
+    assert context.lines("stdout") == ["hello"]
 
 Not used by the daemon.
 """
@@ -18,13 +18,16 @@ from ...storage import opcodes, settings
 from . import registry
 
 
-class Rehearsal:
+class TestContext:
     """An `OperationContext` that really waits, and remembers what was logged.
 
     After the line ``skip_after`` has been logged, the next ``skips`` waits that have a time
     limit, and find nothing ready, are over at once, as if that time had passed: so a test need
     not wait for limits.
     """
+
+    __test__ = False
+    """pytest does not collect this class."""
 
     def __init__(
         self, *, dry_run: bool = False, skip_after: str | None = None, skips: int = 1

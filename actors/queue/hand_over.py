@@ -260,7 +260,7 @@ class HandOver:
         stay = max(0, message.running_jobs_max - (len(occupants) - len(starting)))
         if beyond := starting[stay:]:
             self._unchoose(beyond)
-        in_force = messages.LimitInForce(serial=message.serial)
+        in_force = messages.LimitApplied(serial=message.serial)
         report = functools.partial(self._runtime.tell, CONFIG_STORE, in_force)
         self._ledger.after_commit(report, lambda _: report())
 

@@ -59,7 +59,7 @@ class StartGate:
         rules by then, or has not recorded them, and their processes have to ask again.
         """
         if self._acknowledged_serial == self._serial:
-            in_force = messages.RulesInForce(serial=self._serial)
+            in_force = messages.RulesApplied(serial=self._serial)
             report = functools.partial(self._runtime.tell, CONFIG_STORE, in_force)
             self._store.ledger.after_commit(report, lambda _: report())
 

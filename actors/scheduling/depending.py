@@ -15,7 +15,7 @@ Dependencies = tuple[tuple[int, tuple[str, ...]], ...]
 """The jobs that a job waits for, each with the accepted statuses."""
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class DependencyState(msgspec.Struct, frozen=True):
     """Whether a job's dependencies are satisfied.
 
     ``text`` names the one that failed. If the verdict is ``open`` all the same, the others decide
@@ -29,7 +29,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 def dependency_outcome(
     depends: Iterable[tuple[int, Iterable[str]]], statuses: Mapping[int, JobStatus | None]
-) -> Outcome:
+) -> DependencyState:
     """Evaluate dependencies, given the statuses known (None: no such job).
 
     A canceled job cancels its dependants at once, unless they accept ``canceled``. A dependant
@@ -44,12 +44,12 @@ def dependency_outcome(
         if job_id not in statuses or (status is not None and not status.is_final):
             still_open.append(job_id)
         elif status is JobStatus.CANCELED and status not in accepted:
-            return Outcome("canceled")
+            return DependencyState("canceled")
         else:
             failure = failure or _failure(job_id, status, accepted)
     if still_open:
-        return Outcome("open", failure, tuple(still_open))
-    return Outcome("failed", failure) if failure else Outcome("satisfied")
+        return DependencyState("open", failure, tuple(still_open))
+    return DependencyState("failed", failure) if failure else DependencyState("satisfied")
 
 
 def cancelers(depends: Iterable[tuple[int, Iterable[str]]]) -> frozenset[int]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ...storage.settings import Places
 
 
-class Foothold:
+class DirectoryKeeper:
     """Of one daemon, from the lock on its queue directory on."""
 
     def __init__(self, places: Places, lock: DirectoryLock, log: FilteringBoundLogger) -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _CLASSES = {component.name: component for component in COMPONENTS}
 
 
-class Ending:
+class Shutdown:
     """How the daemon ended, for the main thread that waits for it."""
 
     def __init__(self) -> None:
@@ -59,9 +59,11 @@ class Supervisor(Component[messages.SupervisorMessage]):
 
     name = "supervisor"
 
-    def __init__(self, runtime: Runtime, ending: Ending, when_ready: Callable[[], None]) -> None:
+    def __init__(
+        self, runtime: Runtime, shutdown: Shutdown, when_ready: Callable[[], None]
+    ) -> None:
         super().__init__(runtime)
-        self._ending = ending
+        self._shutdown = shutdown
         self._when_ready = when_ready
         self._started = time.time()
         # Read from a file, so not when there may be no descriptor for it.
@@ -78,11 +80,11 @@ class Supervisor(Component[messages.SupervisorMessage]):
 
     def close(self) -> None:
         """Without a supervisor the daemon ends: nobody would notice what fails next."""
-        if not self._ending.is_over.is_set():
+        if not self._shutdown.is_over.is_set():
             error = sys.exc_info()[1]
             why = "" if error is None else f": {error}"
-            self._ending.error = errors.RestartLimitError(f"the supervisor itself failed{why}")
-            self._ending.is_over.set()
+            self._shutdown.error = errors.RestartLimitError(f"the supervisor itself failed{why}")
+            self._shutdown.is_over.set()
 
     def receive(self, envelope: Envelope[messages.SupervisorMessage]) -> None:
         """Handle one message."""
@@ -150,10 +152,10 @@ class Supervisor(Component[messages.SupervisorMessage]):
         if self._is_stopping:
             return
         self._is_stopping = True
-        self._ending.error = error
+        self._shutdown.error = error
         for component in reversed(COMPONENTS):
             self._stop_component(component)
-        self._ending.is_over.set()
+        self._shutdown.is_over.set()
         self.runtime.stop()
 
     def _stop_component(self, component: type[Component]) -> None:
@@ -198,7 +200,7 @@ class Supervisor(Component[messages.SupervisorMessage]):
         self._is_stopping = True
         if name != "wire_listener":
             self._stop_component(_CLASSES["wire_listener"])
-        self._ending.restart(f"component {name} hangs: {message.text}")
+        self._shutdown.restart(f"component {name} hangs: {message.text}")
 
     def _restart_later(self, name: str, delay_seconds: float) -> None:
         due = messages.RestartDue(component=name)

@@ -3,7 +3,7 @@
 A component that has been at one message for too long hangs: its callers must not, so the
 supervisor is told and replaces it (`supervising`). If the supervisor itself hangs, the
 daemon begins anew. The watchdog also sees when somebody has deleted the local door, or what
-others know the daemon by (`foothold`).
+others know the daemon by (`DirectoryKeeper`).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from .supervising import Sight
 if TYPE_CHECKING:
     from ..runtime.actor import ComponentActor
     from ..runtime.host import Host
-    from .directory_keeper import Foothold
-    from .supervisor import Ending
+    from .directory_keeper import DirectoryKeeper
+    from .supervisor import Shutdown
 
 SUPERVISOR = "supervisor"
 DOOR_KEEPER = "wire_listener"
@@ -35,35 +35,35 @@ class Watchdog:
     def __init__(
         self,
         host: Host,
-        ending: Ending,
-        foothold: Foothold,
+        shutdown: Shutdown,
+        keeper: DirectoryKeeper,
         hung_after_seconds: float,
     ) -> None:
         self._host = host
-        self._foothold = foothold
-        self._ending = ending
+        self._keeper = keeper
+        self._shutdown = shutdown
         self._seconds = hung_after_seconds
         self._looks_max = max(2, math.ceil(hung_after_seconds / settings.WATCHDOG_SECONDS))
         self._seen: dict[str, tuple[Sight, int]] = {}
 
     def watch(self) -> None:
         """Look again and again until the daemon is to end."""
-        while not self._ending.is_over.wait(settings.WATCHDOG_SECONDS):
+        while not self._shutdown.is_over.wait(settings.WATCHDOG_SECONDS):
             self.look()
             self.look_at_door()
-            self.look_at_foothold()
+            self.look_at_directory()
 
     def look_at_door(self) -> None:
         """Nobody tells of the deletion of a file: look for that of the local door."""
         if DOOR_KEEPER in self._host.actors and not self._door_exists():
             self._host.directory.tell(DOOR_KEEPER, Envelope(LocalSocketMissing()))
 
-    def look_at_foothold(self) -> None:
+    def look_at_directory(self) -> None:
         """Keep what others know the daemon by; without its directory the daemon ends."""
         try:
-            self._foothold.keep()
+            self._keeper.keep()
         except errors.DirectoryLostError as error:
-            self._ending.abandon(error)
+            self._shutdown.abandon(error)
 
     def _door_exists(self) -> bool:
         try:
@@ -92,7 +92,7 @@ class Watchdog:
             "component hangs", name=actor.name, stack=_stack(actor.heartbeat.thread)
         )
         if actor.name == SUPERVISOR:
-            self._ending.restart(f"component {SUPERVISOR} hangs: {text}")
+            self._shutdown.restart(f"component {SUPERVISOR} hangs: {text}")
             return
         hung = ComponentHung(component=actor.name, incarnation=actor.incarnation, text=text)
         self._host.directory.tell(SUPERVISOR, Envelope(hung))

@@ -225,7 +225,7 @@ def test_a_single_job_that_is_rejected_needs_no_number(daemon: JobDaemon, tmp_pa
     assert done.return_value == 1
 
 
-def test_a_rehearsal_says_how_many_would_be_accepted_and_who_would_not(
+def test_a_dry_run_says_how_many_would_be_accepted_and_who_would_not(
     daemon: JobDaemon, tmp_path: Path
 ) -> None:
     daemon.rejected = PARTLY
@@ -245,7 +245,7 @@ def test_a_rehearsal_says_how_many_would_be_accepted_and_who_would_not(
     ("document", "told"),
     [(TRUE, "1 job would be accepted.\n"), (PLAN, "4 jobs would be accepted.\n")],
 )
-def test_a_rehearsal_counts_jobs(
+def test_a_dry_run_counts_jobs(
     daemon: JobDaemon, tmp_path: Path, document: object, told: str
 ) -> None:
     done = submit(tmp_path, document, "--dry-run")

@@ -77,7 +77,7 @@ ToJob = (
 
 ConfigMessage = (
     ConfigRequest
-    | ReportConfiguration | RulesInForce | LimitInForce | ComponentReplaced
+    | ReportConfiguration | RulesApplied | LimitApplied | ComponentReplaced
 )
 LockMessage = (
     ListLocks | LockRequestOfJob

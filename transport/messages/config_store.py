@@ -13,13 +13,13 @@ class ReportConfiguration(Notice, frozen=True):
     """From a component that starts: send what concerns you of the configuration."""
 
 
-class RulesInForce(Notice, frozen=True):
+class RulesApplied(Notice, frozen=True):
     """From the job queue: no decision under older rules than these takes effect from now on."""
 
     serial: int
 
 
-class LimitInForce(Notice, frozen=True):
+class LimitApplied(Notice, frozen=True):
     """From the job queue: from now on no job starts beyond the run slots of this serial."""
 
     serial: int

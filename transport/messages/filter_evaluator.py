@@ -33,7 +33,7 @@ class JobsArrived(Notice, frozen=True):
 class RulesChanged(Notice, frozen=True):
     """From the configuration store: all filter rules.
 
-    ``serial`` grows with each change; `RulesInForce` returns it.
+    ``serial`` grows with each change; `RulesApplied` returns it.
     """
 
     rules: list[FilterRule]

@@ -27,7 +27,7 @@ class StatusesReported(Notice, frozen=True):
 class LimitsChanged(Notice, frozen=True):
     """From the configuration store: the number of run slots.
 
-    ``serial`` grows with each change; `LimitInForce` returns it.
+    ``serial`` grows with each change; `LimitApplied` returns it.
     """
 
     running_jobs_max: int

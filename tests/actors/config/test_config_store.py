@@ -64,7 +64,7 @@ def test_what_is_not_configured_has_its_default(stage: Stage, data: bytes) -> No
 
 def test_it_tells_without_being_asked_when_it_starts(stage: Stage) -> None:
     stage.make(ConfigStore, incarnation=1).actor.handle(Envelope(messages.Boot()))
-    assert [type(message) for _, message in stage.told] == [
+    assert [type(message) for _, message in stage.sent] == [
         messages.RulesChanged,
         messages.LimitsChanged,
         messages.ComponentReady,
@@ -114,9 +114,9 @@ def test_a_rule_is_answered_when_it_is_on_disk_and_in_force(stage: Stage) -> Non
     told = stage.take_one(messages.RulesChanged, to="filter_evaluator")
     assert [to_raw(one) for one in told.rules] == [rule]
     assert asker.answers == []
-    store.notify(messages.RulesInForce(serial=told.serial))
+    store.notify(messages.RulesApplied(serial=told.serial))
     assert asker.answer == messages.FilterStored(uuid=UUID)
-    store.notify(messages.RulesInForce(serial=told.serial))
+    store.notify(messages.RulesApplied(serial=told.serial))
     assert len(asker.answers) == 1
 
 
@@ -146,7 +146,7 @@ def test_of_two_that_ask_for_the_last_place_one_is_refused(stage: Stage) -> None
     store.handle_mail()
     assert len(stored(stage)) == RULES_MAX
     told = stage.take_one(messages.RulesChanged)
-    store.notify(messages.RulesInForce(serial=told.serial))
+    store.notify(messages.RulesApplied(serial=told.serial))
     assert isinstance(askers[0].answer, messages.FilterStored)
     assert f"no more than {RULES_MAX} are kept" in askers[1].refusal[1]
 
@@ -166,7 +166,7 @@ def test_a_rule_without_a_uuid_gets_one(stage: Stage) -> None:
     first = store_rule(stage, store, last_id=1, uuid=None)
     second = store_rule(stage, store, last_id=1, uuid=None)
     told = stage.take(messages.RulesChanged)[-1]
-    store.notify(messages.RulesInForce(serial=told.serial))
+    store.notify(messages.RulesApplied(serial=told.serial))
     made = {asker.answer_as(messages.FilterStored).uuid for asker in (first, second)}
     assert len(made) == 2
     assert set(stored(stage)) == made
@@ -187,10 +187,10 @@ def test_each_change_is_answered_when_it_is_in_force_and_not_before(stage: Stage
     second = store_rule(stage, store, last_id=1, uuid=None)
     third = store.say(messages.DeleteFilter(uuid=UUID))
     one, two, three = [told.serial for told in stage.take(messages.RulesChanged)]
-    store.notify(messages.RulesInForce(serial=one))
+    store.notify(messages.RulesApplied(serial=one))
     assert [len(asker.answers) for asker in (first, second, third)] == [1, 0, 0]
     # Rules that came quickly one after the other may come into force together.
-    store.notify(messages.RulesInForce(serial=three))
+    store.notify(messages.RulesApplied(serial=three))
     assert [len(asker.answers) for asker in (first, second, third)] == [1, 1, 1]
     assert one < two < three
 
@@ -201,7 +201,7 @@ def test_what_is_in_force_of_an_earlier_incarnation_answers_nobody(stage: Stage)
     old = stage.take_one(messages.RulesChanged).serial
     successor = stage.start(ConfigStore, 2)
     asker = store_rule(stage, successor, last_id=1)
-    successor.notify(messages.RulesInForce(serial=old))
+    successor.notify(messages.RulesApplied(serial=old))
     assert asker.answers == []
     assert stage.take_one(messages.RulesChanged).serial > old
 
@@ -213,7 +213,7 @@ def test_a_report_carries_the_serial_of_a_change_that_is_under_way(stage: Stage)
     serial = stage.take_one(messages.RulesChanged).serial
     store.notify(messages.ReportConfiguration())
     assert stage.take_one(messages.RulesChanged).serial == serial
-    store.notify(messages.RulesInForce(serial=serial))
+    store.notify(messages.RulesApplied(serial=serial))
     assert asker.answer == messages.FilterStored(uuid=UUID)
 
 
@@ -249,18 +249,18 @@ def test_a_wrong_rule_is_refused_with_the_place_and_changes_nothing(
     assert error == "FilterRuleError"
     assert text.startswith(place), text
     assert stage.places.config.read_bytes() == before
-    assert stage.told == []
+    assert stage.sent == []
 
 
 def test_a_rule_is_deleted_when_it_is_no_longer_in_force(stage: Stage) -> None:
     store = stage.start(ConfigStore)
     store_rule(stage, store, last_id=1)
-    stage.told.clear()
+    stage.sent.clear()
     asker = store.say(messages.DeleteFilter(uuid=UUID))
     assert stored(stage) == {}
     told = stage.take_one(messages.RulesChanged)
     assert (told.rules, asker.answers) == ([], [])
-    store.notify(messages.RulesInForce(serial=told.serial))
+    store.notify(messages.RulesApplied(serial=told.serial))
     assert asker.answer == messages.Done()
 
 
@@ -276,7 +276,7 @@ def test_a_deletion_does_not_overtake_a_rule_that_was_asked_for_before(stage: St
     assert stored(stage) == {}
     told = stage.take(messages.RulesChanged)[-1]
     assert told.rules == []
-    store.notify(messages.RulesInForce(serial=told.serial))
+    store.notify(messages.RulesApplied(serial=told.serial))
     assert repeated.answer == messages.FilterStored(uuid=UUID)
     assert deleted.answer == messages.Done()
 
@@ -296,7 +296,7 @@ def test_changes_of_rules_are_made_in_the_order_in_which_they_were_asked_for(sta
     rule = stored(stage)[UUID]
     assert (rule["action"], rule["watermark"]) == ("REJECT", 4)
     told = stage.take(messages.RulesChanged)[-1]
-    store.notify(messages.RulesInForce(serial=told.serial))
+    store.notify(messages.RulesApplied(serial=told.serial))
     assert [asker.answer for asker in askers] == [messages.FilterStored(uuid=UUID)] * 2
 
 
@@ -343,7 +343,7 @@ def test_a_rule_that_the_queue_does_not_answer_is_refused_and_holds_up_nothing(
     store.handle_mail()
     assert stored(stage) == {}
     told = stage.take(messages.RulesChanged)[-1]
-    store.notify(messages.RulesInForce(serial=told.serial))
+    store.notify(messages.RulesApplied(serial=told.serial))
     assert deleted.answer == messages.Done()
 
 
@@ -358,7 +358,7 @@ def test_a_deletion_that_waited_for_its_turn_is_refused_to_the_one_that_asked(
     store.handle_mail()
     assert deleted.refusal[0] == "UnknownFilterError"
     told = stage.take_one(messages.RulesChanged)
-    store.notify(messages.RulesInForce(serial=told.serial))
+    store.notify(messages.RulesApplied(serial=told.serial))
     assert asker.answer == messages.FilterStored(uuid=UUID)
 
 
@@ -381,7 +381,7 @@ def test_only_a_rule_that_is_there_can_be_deleted_or_asked_for(
     store = stage.start(ConfigStore)
     assert store.ask(messages.DeleteFilter(uuid=uuid)).refusal == refusal
     assert store.ask(messages.ListFilters(uuids=[uuid])).refusal == refusal
-    assert stage.told == []
+    assert stage.sent == []
 
 
 def test_rules_are_listed_in_the_order_in_which_they_are_looked_at(stage: Stage) -> None:
@@ -401,13 +401,13 @@ def test_a_disk_that_refuses_changes_no_rules(
 ) -> None:
     store = stage.start(ConfigStore)
     store_rule(stage, store, last_id=1)
-    stage.told.clear()
+    stage.sent.clear()
     refuse(monkeypatch, "open", "fsync", "fdatasync", "replace", "rename")
     asker = store_rule(stage, store, last_id=2, action="REJECT")
     deleted = store.ask(messages.DeleteFilter(uuid=UUID))
     monkeypatch.undo()
     assert asker.refusal[0] == deleted.refusal[0] == "StorageError"
-    assert stage.told == []
+    assert stage.sent == []
     [row] = store.ask(messages.ListFilters()).answer_as(messages.FiltersListed).filters
     assert (row.action, row.watermark) == ("PAUSE", 1)
     assert stored(stage)[UUID]["action"] == "PAUSE"
@@ -425,8 +425,8 @@ def test_limits_are_answered_when_they_are_on_disk_and_in_force(stage: Stage) ->
     store.notify(messages.ComponentReplaced(component="scheduler"))
     assert stage.take_one(messages.LimitsChanged) == told
     later = store.say(messages.SetLimits(running_jobs_max=4))
-    store.notify(messages.LimitInForce(serial=told.serial))
+    store.notify(messages.LimitApplied(serial=told.serial))
     assert asker.answer_as(messages.LimitsRead).running_jobs_max == 3
     assert later.answers == []
-    store.notify(messages.LimitInForce(serial=told.serial + 1))
+    store.notify(messages.LimitApplied(serial=told.serial + 1))
     assert later.answer_as(messages.LimitsRead).running_jobs_max == 4

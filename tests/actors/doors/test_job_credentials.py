@@ -1,4 +1,4 @@
-"""Only the process that holds a job's lock file speaks for the job at the ZeroMQ door."""
+"""Only the process that holds a job's lock file speaks for the job at the ZeroMQ listener."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ganger.actors.doors.job_credentials import Spokesmen
+from ganger.actors.doors.job_credentials import JobCredentials
 from ganger.storage import errors, lock_files, process_identity
 from ganger.storage.locks import Owner
 from ganger.transport import messages
@@ -38,39 +38,41 @@ def told(job_id: int = 7) -> JobLogAppended:
     return JobLogAppended(job_id=job_id, op_index=0, entries=[])
 
 
-def refused(men: Spokesmen, message: Message, who: Credentials = HERE, peer: bytes = PEER) -> str:
+def refused(
+    credentials: JobCredentials, message: Message, who: Credentials = HERE, peer: bytes = PEER
+) -> str:
     with pytest.raises(errors.NotAllowedError) as caught:
-        men.check(peer, who, message)
+        credentials.check(peer, who, message)
     return caught.value.text
 
 
 def test_who_holds_the_lock_file_speaks_for_its_job_and_no_other(
     own: lock_files.LockFile, tmp_path: Path
 ) -> None:
-    men = Spokesmen(tmp_path)
-    men.check(PEER, HERE, attach(own.path))
+    credentials = JobCredentials(tmp_path)
+    credentials.check(PEER, HERE, attach(own.path))
     for said in (
         told(),
         messages.ReleaseLocks(owner=Owner(7, own.path, PID)),
         messages.RequestLocks(owner=Owner(7, own.path, PID), priority=0, changes=[]),
     ):
-        men.check(PEER, HERE, said)
+        credentials.check(PEER, HERE, said)
     for said in (
         told(8),
         messages.ReleaseLocks(owner=Owner(8, own.path, PID)),
         messages.ReleaseLocks(owner=Owner(7, own.path + "x", PID)),
     ):
-        assert "only the process of a job may speak for it" in refused(men, said)
+        assert "only the process of a job may speak for it" in refused(credentials, said)
     # Neither does another connection, nor the same one after its end.
-    assert refused(men, told(), peer=OTHER_PEER) == refused(men, told(8))
-    men.forget(PEER)
-    assert refused(men, told())
+    assert refused(credentials, told(), peer=OTHER_PEER) == refused(credentials, told(8))
+    credentials.forget(PEER)
+    assert refused(credentials, told())
 
 
 def test_nobody_introduces_himself_with_what_is_not_his(
     own: lock_files.LockFile, tmp_path: Path
 ) -> None:
-    men = Spokesmen(tmp_path)
+    credentials = JobCredentials(tmp_path)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     wrong_places = (
@@ -81,16 +83,16 @@ def test_nobody_introduces_himself_with_what_is_not_his(
         attach(f"{tmp_path}/job_000007_/../{Path(own.path).name}"),
     )
     for message in wrong_places:
-        assert "is no lock file of job" in refused(men, message)
-        assert len(refused(men, message)) < 300
+        assert "is no lock file of job" in refused(credentials, message)
+        assert len(refused(credentials, message)) < 300
     stranger = Credentials(kind="local", uid=os.geteuid(), pid=PID + 1)
-    assert "does not hold the lock file" in refused(men, attach(own.path), stranger)
-    assert "does not hold the lock file" in refused(men, attach(own.path, pid=PID + 1))
+    assert "does not hold the lock file" in refused(credentials, attach(own.path), stranger)
+    assert "does not hold the lock file" in refused(credentials, attach(own.path, pid=PID + 1))
     unknown = Credentials(kind="local", uid=os.geteuid(), pid=None)
-    assert "does not hold the lock file" in refused(men, attach(own.path), unknown)
+    assert "does not hold the lock file" in refused(credentials, attach(own.path), unknown)
     remote = Credentials(kind="remote", key="x" * 40)
-    assert "only processes of this machine" in refused(men, attach(own.path), remote)
-    assert refused(men, told())
+    assert "only processes of this machine" in refused(credentials, attach(own.path), remote)
+    assert refused(credentials, told())
 
 
 def test_a_lock_file_that_another_process_holds_introduces_nobody_else(tmp_path: Path) -> None:
@@ -106,11 +108,11 @@ def test_a_lock_file_that_another_process_holds_introduces_nobody_else(tmp_path:
     ) as holder:
         assert holder.stdout is not None
         path = holder.stdout.readline().strip()
-        men = Spokesmen(tmp_path)
-        assert "does not hold" in refused(men, attach(path))
+        credentials = JobCredentials(tmp_path)
+        assert "does not hold" in refused(credentials, attach(path))
         itself = Credentials(kind="local", uid=os.geteuid(), pid=holder.pid)
-        men.check(PEER, itself, attach(path, pid=holder.pid))
+        credentials.check(PEER, itself, attach(path, pid=holder.pid))
         assert holder.stdin is not None
         holder.stdin.close()
     # It has ended: nobody holds the file any more.
-    assert "does not hold" in refused(men, attach(path, pid=holder.pid), itself)
+    assert "does not hold" in refused(credentials, attach(path, pid=holder.pid), itself)

@@ -1,4 +1,4 @@
-"""The ZeroMQ door on a stage: how much it lets in at a time."""
+"""The ZeroMQ listener on a stage: how much it reads at a time."""
 
 from __future__ import annotations
 
@@ -107,17 +107,17 @@ class ListenerStage:
         """What a component gets of a request that comes in."""
         self.come(message)
         self.actor.end_turn()
-        self.stage.told.clear()
+        self.stage.sent.clear()
         return self.stage.busy_with.pop()
 
 
 @pytest.fixture
-def door(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[ListenerStage]:
+def listener(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[ListenerStage]:
     monkeypatch.setattr(wire_listener, "Router", Sockets)
     stage = KeepingStage(tmp_path)
-    door = ListenerStage(stage)
-    yield door
-    door.actor.close()
+    listener = ListenerStage(stage)
+    yield listener
+    listener.actor.close()
     stage.daemon_lock.remove()
 
 
@@ -127,152 +127,156 @@ def large(size: int = SIZE) -> messages.SubmitJobs:
 
 
 def test_nothing_more_is_read_while_components_are_at_too_much(
-    door: ListenerStage, monkeypatch: pytest.MonkeyPatch
+    listener: ListenerStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settings, "FRAMES_BYTES_OPEN_MAX", 3 * SIZE)
     for _ in range(9):
-        door.come(large())
-    door.actor.end_turn()
-    assert len(door.stage.busy_with) == 3
-    door.actor.end_turn()
-    assert len(door.stage.busy_with) == 3
-    # One is done: the door hears of it by a descriptor, and reads the next.
-    assert not _is_readable(door)
-    door.stage.busy_with.pop()
-    door.stage.told.clear()
-    assert _is_readable(door)
-    door.actor.component.readable([door.actor.component._open.descriptor])
-    door.actor.end_turn()
-    assert len(door.stage.busy_with) == 3
-    assert len(door.sockets.coming) == 5
-    assert not _is_readable(door)
+        listener.come(large())
+    listener.actor.end_turn()
+    assert len(listener.stage.busy_with) == 3
+    listener.actor.end_turn()
+    assert len(listener.stage.busy_with) == 3
+    # One is done: the listener hears of it by a descriptor, and reads the next.
+    assert not _is_readable(listener)
+    listener.stage.busy_with.pop()
+    listener.stage.sent.clear()
+    assert _is_readable(listener)
+    listener.actor.component.readable([listener.actor.component._open.descriptor])
+    listener.actor.end_turn()
+    assert len(listener.stage.busy_with) == 3
+    assert len(listener.sockets.coming) == 5
+    assert not _is_readable(listener)
 
 
-def test_small_frames_are_not_counted(door: ListenerStage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_frames_are_not_counted(
+    listener: ListenerStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(settings, "FRAMES_BYTES_OPEN_MAX", 100)
     for _ in range(9):
-        door.come(messages.ReadInfo())
-    door.actor.end_turn()
-    assert len(door.stage.busy_with) == 9
+        listener.come(messages.ReadInfo())
+    listener.actor.end_turn()
+    assert len(listener.stage.busy_with) == 9
 
 
 def test_large_requests_that_last_are_refused_and_close_the_door_to_nobody(
-    door: ListenerStage, monkeypatch: pytest.MonkeyPatch
+    listener: ListenerStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settings, "FRAME_BYTES_MAX", SIZE)
     monkeypatch.setattr(settings, "FRAMES_BYTES_OPEN_MAX", SIZE)
     watch = messages.WatchJobs(ids=list(range(1_000, 3_000)))
     for _ in range(5):
-        door.come(watch)
-    door.come(messages.ReadInfo())
-    door.actor.end_turn()
-    kinds = [type(envelope.message) for envelope in door.stage.busy_with]
+        listener.come(watch)
+    listener.come(messages.ReadInfo())
+    listener.actor.end_turn()
+    kinds = [type(envelope.message) for envelope in listener.stage.busy_with]
     assert kinds == [messages.WatchJobs] * 3 + [messages.ReadInfo]
-    assert door.errors() == ["the open requests are too large together; try again"] * 2
-    door.stage.busy_with.clear()
-    door.stage.told.clear()
-    door.come(watch)
-    door.actor.end_turn()
-    assert [type(envelope.message) for envelope in door.stage.busy_with] == [messages.WatchJobs]
+    assert listener.errors() == ["the open requests are too large together; try again"] * 2
+    listener.stage.busy_with.clear()
+    listener.stage.sent.clear()
+    listener.come(watch)
+    listener.actor.end_turn()
+    assert [type(envelope.message) for envelope in listener.stage.busy_with] == [messages.WatchJobs]
 
 
 SUBMITTED = messages.JobsSubmitted(ids=[7])
 
 
-def test_a_submission_is_answered_at_once_while_the_listener_sleeps(door: ListenerStage) -> None:
-    envelope = door.asked(large())
-    door.sockets.between = Sent.YES
+def test_a_submission_is_answered_at_once_while_the_listener_sleeps(
+    listener: ListenerStage,
+) -> None:
+    envelope = listener.asked(large())
+    listener.sockets.between = Sent.YES
     envelope.reply(SUBMITTED)
-    assert door.answers() == [SUBMITTED]
-    assert door.stage.told == []
+    assert listener.answers() == [SUBMITTED]
+    assert listener.stage.sent == []
     # Nothing waits for an answer any more: nobody is told that the queue was replaced.
-    door.actor.notify(messages.ComponentReplaced(component="job_queue"))
-    assert door.answers() == [SUBMITTED]
+    listener.actor.notify(messages.ComponentReplaced(component="job_queue"))
+    assert listener.answers() == [SUBMITTED]
 
 
-def test_the_listener_is_told_of_what_no_descriptor_will_report(door: ListenerStage) -> None:
-    envelope = door.asked(large())
-    door.sockets.between = Sent.YES_AND_READ_ON
+def test_the_listener_is_told_of_what_no_descriptor_will_report(listener: ListenerStage) -> None:
+    envelope = listener.asked(large())
+    listener.sockets.between = Sent.YES_AND_READ_ON
     envelope.reply(SUBMITTED)
-    assert door.stage.told == [("wire_listener", messages.FramesWaiting())]
-    door.come(messages.ReadInfo())
-    door.actor.notify(messages.FramesWaiting())
-    door.actor.end_turn()
-    assert isinstance(door.stage.busy_with.pop().message, messages.ReadInfo)
+    assert listener.stage.sent == [("wire_listener", messages.FramesWaiting())]
+    listener.come(messages.ReadInfo())
+    listener.actor.notify(messages.FramesWaiting())
+    listener.actor.end_turn()
+    assert isinstance(listener.stage.busy_with.pop().message, messages.ReadInfo)
 
 
-def test_a_listener_at_work_answers_itself(door: ListenerStage) -> None:
-    envelope = door.asked(large())
+def test_a_listener_at_work_answers_itself(listener: ListenerStage) -> None:
+    envelope = listener.asked(large())
     envelope.reply(SUBMITTED)
-    assert door.answers() == []
-    [(_, due)] = door.stage.told
-    door.actor.notify(due)
-    assert door.answers() == [SUBMITTED]
+    assert listener.answers() == []
+    [(_, due)] = listener.stage.sent
+    listener.actor.notify(due)
+    assert listener.answers() == [SUBMITTED]
 
 
 def test_an_answer_that_is_larger_than_a_frame_is_the_listeners_matter(
-    door: ListenerStage, monkeypatch: pytest.MonkeyPatch
+    listener: ListenerStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    envelope = door.asked(large())
-    door.sockets.between = Sent.YES
+    envelope = listener.asked(large())
+    listener.sockets.between = Sent.YES
     monkeypatch.setattr(settings, "FRAME_BYTES_MAX", 100)
     envelope.reply(messages.JobsSubmitted(ids=list(range(100))))
-    [(_, due)] = door.stage.told
-    door.actor.notify(due)
-    assert "more than 100" in door.errors()[0]
+    [(_, due)] = listener.stage.sent
+    listener.actor.notify(due)
+    assert "more than 100" in listener.errors()[0]
 
 
-def test_who_was_told_that_no_answer_will_come_gets_it_in_turn(door: ListenerStage) -> None:
-    envelope = door.asked(large())
-    door.actor.notify(messages.ComponentReplaced(component="job_queue"))
-    door.sockets.between = Sent.YES
+def test_who_was_told_that_no_answer_will_come_gets_it_in_turn(listener: ListenerStage) -> None:
+    envelope = listener.asked(large())
+    listener.actor.notify(messages.ComponentReplaced(component="job_queue"))
+    listener.sockets.between = Sent.YES
     envelope.reply(SUBMITTED)
-    assert door.errors() == ["component job_queue was restarted"]
-    [(name, _)] = door.stage.told
+    assert listener.errors() == ["component job_queue was restarted"]
+    [(name, _)] = listener.stage.sent
     assert name == "wire_listener"
 
 
-def _is_readable(door: ListenerStage) -> bool:
+def _is_readable(listener: ListenerStage) -> bool:
     poll = select.poll()
-    poll.register(door.actor.component._open.descriptor, select.POLLIN)
+    poll.register(listener.actor.component._open.descriptor, select.POLLIN)
     return bool(poll.poll(0))
 
 
 def test_one_connection_does_not_use_up_what_all_have(
-    door: ListenerStage, monkeypatch: pytest.MonkeyPatch
+    listener: ListenerStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settings, "REQUESTS_OPEN_PER_PEER_MAX", 3)
     monkeypatch.setattr(settings, "REQUESTS_COUNTED_SECONDS", 0.0)
     for job_id in range(1, 6):
-        door.come(messages.ReadJob(id=job_id))
-    door.actor.end_turn()
-    assert len(door.stage.busy_with) == 3
-    assert door.errors() == ["too many requests of this connection are open; try again"] * 2
+        listener.come(messages.ReadJob(id=job_id))
+    listener.actor.end_turn()
+    assert len(listener.stage.busy_with) == 3
+    assert listener.errors() == ["too many requests of this connection are open; try again"] * 2
     # Another one is served as always.
-    door.come(messages.ReadJob(id=7), b"L2")
-    door.actor.end_turn()
-    assert door.stage.busy_with[-1].message == messages.ReadJob(id=7)
+    listener.come(messages.ReadJob(id=7), b"L2")
+    listener.actor.end_turn()
+    assert listener.stage.busy_with[-1].message == messages.ReadJob(id=7)
     # An answer makes room for another request.
-    door.stage.busy_with[0].reply(messages.JobDocument(id=1, body=b""))
-    door.actor.notify(door.stage.take_one(messages.ReplyDue))
-    door.come(messages.ReadJob(id=8))
-    door.actor.end_turn()
-    assert door.stage.busy_with[-1].message == messages.ReadJob(id=8)
+    listener.stage.busy_with[0].reply(messages.JobDocument(id=1, body=b""))
+    listener.actor.notify(listener.stage.take_one(messages.ReplyDue))
+    listener.come(messages.ReadJob(id=8))
+    listener.actor.end_turn()
+    assert listener.stage.busy_with[-1].message == messages.ReadJob(id=8)
 
 
 def test_requests_that_nobody_answers_have_a_limit(
-    door: ListenerStage, monkeypatch: pytest.MonkeyPatch
+    listener: ListenerStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settings, "REQUESTS_OPEN_MAX", 3)
     monkeypatch.setattr(settings, "REQUESTS_OPEN_PER_PEER_MAX", 3)
-    envelopes = [door.asked(messages.ReadJob(id=job_id)) for job_id in (1, 2, 3)]
-    assert door.errors() == []
-    door.come(messages.ReadJob(id=4))
-    door.actor.end_turn()
-    assert door.errors() == ["too many requests are open; try again"]
-    assert door.stage.take(messages.ReadJob) == []
+    envelopes = [listener.asked(messages.ReadJob(id=job_id)) for job_id in (1, 2, 3)]
+    assert listener.errors() == []
+    listener.come(messages.ReadJob(id=4))
+    listener.actor.end_turn()
+    assert listener.errors() == ["too many requests are open; try again"]
+    assert listener.stage.take(messages.ReadJob) == []
     # An answer makes room for another request.
     envelopes[0].reply(messages.JobDocument(id=1, body=b""))
-    door.actor.notify(door.stage.take_one(messages.ReplyDue))
-    door.stage.busy_with.clear()
-    assert door.asked(messages.ReadJob(id=5)).message == messages.ReadJob(id=5)
+    listener.actor.notify(listener.stage.take_one(messages.ReplyDue))
+    listener.stage.busy_with.clear()
+    assert listener.asked(messages.ReadJob(id=5)).message == messages.ReadJob(id=5)

@@ -13,7 +13,7 @@ import pytest
 from tests.actors.processes.lock_owner import LockOwner
 
 from ganger.actors.execution import executor
-from ganger.actors.execution.watching import Phase
+from ganger.actors.execution.watching import ChildPhase
 from ganger.actors.processes import control_groups, fork_protocol
 from ganger.storage import lock_files, process_identity, settings
 from ganger.transport import messages
@@ -31,14 +31,14 @@ class FakeRuntime:
     """Notes what the executor tells, and lets an alarm ring at once if ``rings``."""
 
     def __init__(self, told: list[tuple[str, Any]]) -> None:
-        self.told = told
+        self.sent = told
         self.rings = False
         self.executor: Any = None
         self.host = types.SimpleNamespace(descriptors_before=None)
         self.watch = self.forget = mock.Mock()
 
     def tell(self, to: Any, message: Any) -> None:
-        self.told.append((to.name, message))
+        self.sent.append((to.name, message))
 
     def forward(self, to: Any, envelope: Any) -> None:
         self.tell(to, envelope.message)
@@ -49,7 +49,7 @@ class FakeRuntime:
     def later(self, seconds: float, message: Any) -> None:
         if self.rings:
             assert seconds in {settings.DISK_RETRY_SECONDS, settings.STATUS_SECONDS}
-            self.told.append(("executor", message))
+            self.sent.append(("executor", message))
 
 
 class WatchedExecutor(executor.Executor):
@@ -58,7 +58,7 @@ class WatchedExecutor(executor.Executor):
     log = mock.Mock()
 
     def __init__(self, folder: Path) -> None:
-        self.told: list[tuple[str, Any]] = []
+        self.sent: list[tuple[str, Any]] = []
         self._children = {}
         self._by_descriptor = {}
         self._are_strays_likely = False
@@ -67,7 +67,7 @@ class WatchedExecutor(executor.Executor):
         self._places = types.SimpleNamespace(
             lock_files=folder, former_lock_files=folder / "former", dry_runs=folder
         )
-        self.runtime: Any = FakeRuntime(self.told)
+        self.runtime: Any = FakeRuntime(self.sent)
         self.runtime.executor = self
 
     @property
@@ -167,9 +167,9 @@ def test_an_end_is_not_believed_while_the_lock_file_is_held(
     stranger = REAL_POPEN(["true"])
     subject._note_process(JOB, stranger.pid, os.pidfd_open(stranger.pid))
     stranger.wait()
-    subject.told.clear()
+    subject.sent.clear()
     take_end(subject)
-    assert subject.told == []
+    assert subject.sent == []
     assert os.path.exists(process.lock_file)
     assert watched_pid(subject) == process.pid
 
@@ -181,11 +181,11 @@ def test_a_real_end_is_told_to_the_lock_manager_and_the_queue(
     subject._start(JOB, needs_user_opcodes=False)
     subject._greet(hello(process))
     subject._note_process(JOB, process.pid, os.pidfd_open(process.pid))
-    subject._children[JOB].phase = Phase.CONFIRMED
+    subject._children[JOB].phase = ChildPhase.CONFIRMED
     process.end()
-    subject.told.clear()
+    subject.sent.clear()
     take_end(subject)
-    assert subject.told == [
+    assert subject.sent == [
         ("lock_manager", messages.OwnerEnded(lock_file=process.lock_file)),
         (
             "job_queue",
@@ -201,11 +201,11 @@ def confirmed(subject: WatchedExecutor, process: LockOwner) -> None:
     subject._start(JOB, needs_user_opcodes=False)
     subject._greet(hello(process))
     subject._note_process(JOB, process.pid, os.pidfd_open(process.pid))
-    subject._children[JOB].phase = Phase.CONFIRMED
+    subject._children[JOB].phase = ChildPhase.CONFIRMED
 
 
 def exits(subject: WatchedExecutor) -> list[messages.JobExited]:
-    return [one for _, one in subject.told if isinstance(one, messages.JobExited)]
+    return [one for _, one in subject.sent if isinstance(one, messages.JobExited)]
 
 
 def test_how_a_process_ended_is_told(subject: WatchedExecutor, process: LockOwner) -> None:
@@ -258,7 +258,7 @@ def test_lock_files_of_processes_that_died_unheard_go_when_nothing_runs(
         subject._start(JOB + 2, needs_user_opcodes=False)
     subject._greet(hello(process))
     subject._note_process(JOB, process.pid, os.pidfd_open(process.pid))
-    subject._children[JOB].phase = Phase.CONFIRMED
+    subject._children[JOB].phase = ChildPhase.CONFIRMED
     process.end()
     take_end(subject)
     assert unheard.exists() == another_runs
@@ -270,9 +270,9 @@ def test_the_lock_manager_hears_nothing_of_a_process_that_never_asked_for_locks(
     subject._adopt(JOB, process.lock_file, process.pid)
     subject.receive(Envelope(messages.JobLeft(job_id=JOB, has_locks=False)))
     process.end()
-    subject.told.clear()
+    subject.sent.clear()
     take_end(subject)
-    assert subject.told == [
+    assert subject.sent == [
         (
             "job_queue",
             messages.JobExited(job_id=JOB, lock_file=process.lock_file, has_left=True),
@@ -299,8 +299,8 @@ def without_descriptors(
 
 
 def told_to_itself(subject: WatchedExecutor) -> list[Any]:
-    found = [message for name, message in subject.told if name == "executor"]
-    subject.told.clear()
+    found = [message for name, message in subject.sent if name == "executor"]
+    subject.sent.clear()
     return found
 
 
@@ -327,7 +327,7 @@ def test_a_greeted_process_that_cannot_be_watched_is_looked_for_until_it_can(
     subject._start_server("lean")
     subject._start(JOB, needs_user_opcodes=False)
     subject._greet(hello(process))
-    subject.told.clear()
+    subject.sent.clear()
     due = messages.WatchDue(job_id=JOB, lock_file=process.lock_file)
     subject._note_process(JOB, process.pid, -1)
     assert told_to_itself(subject) == [due]
@@ -346,12 +346,12 @@ def test_nobody_is_declared_dead_while_nobody_can_look(
 ) -> None:
     subject._adopt(JOB, process.lock_file, process.pid)
     due = messages.WatchDue(job_id=JOB, lock_file=process.lock_file)
-    assert subject.told == [("executor", due)]
+    assert subject.sent == [("executor", due)]
     process.end()
     exhausted.undo()
-    subject.told.clear()
+    subject.sent.clear()
     subject.receive(Envelope(due))
-    assert [type(message) for _, message in subject.told] == [
+    assert [type(message) for _, message in subject.sent] == [
         messages.OwnerEnded,
         messages.JobExited,
     ]
@@ -368,7 +368,7 @@ def test_locks_are_not_free_before_it_was_seen_what_a_dead_process_left_running(
     [due] = told_to_itself(subject)
     assert os.path.exists(process.lock_file)
     subject.receive(Envelope(due))
-    assert [name for name, _ in subject.told] == ["lock_manager", "job_queue"]
+    assert [name for name, _ in subject.sent] == ["lock_manager", "job_queue"]
 
 
 def test_the_end_of_a_dead_job_waits_for_what_it_left_running_and_others_do_not(
@@ -378,19 +378,19 @@ def test_the_end_of_a_dead_job_waits_for_what_it_left_running_and_others_do_not(
     subject.runtime.aside = works.append
     subject._adopt(JOB, process.lock_file, process.pid)
     process.end()
-    subject.told.clear()
+    subject.sent.clear()
     take_end(subject)
     # It is asked for once, however often somebody looks.
     subject._forget(subject._children[JOB])
     [work] = works
-    assert subject.told == []
+    assert subject.sent == []
     stranger = messages.LeftOverEnded(job_id=JOB, lock_file="another", ended=[])
     subject.receive(Envelope(stranger))
-    assert subject.told == []
+    assert subject.sent == []
     subject.receive(Envelope(work()))
-    assert [name for name, _ in subject.told] == ["lock_manager", "job_queue"]
+    assert [name for name, _ in subject.sent] == ["lock_manager", "job_queue"]
     subject.receive(Envelope(work()))
-    assert len(subject.told) == 2
+    assert len(subject.sent) == 2
 
 
 def test_a_fork_server_that_cannot_be_started_is_tried_again(
@@ -421,7 +421,7 @@ def test_word_of_an_earlier_process_does_not_concern_the_next_one(
     child = subject._children[JOB]
     earlier = f"{process.lock_file}-of-an-earlier-one"
     subject.receive(Envelope(messages.HandOverConfirmed(job_id=JOB, lock_file=earlier)))
-    assert child.phase is Phase.GREETED
+    assert child.phase is ChildPhase.GREETED
     subject.receive(Envelope(messages.RefuseHandOver(job_id=JOB, lock_file=earlier)))
     assert child.channel is not None
     subject.receive(Envelope(messages.RefuseHandOver(job_id=JOB, lock_file=process.lock_file)))
@@ -436,7 +436,7 @@ def test_a_confirmed_job_is_not_taken_back(subject: WatchedExecutor, process: Lo
     confirmed = messages.HandOverConfirmed(job_id=JOB, lock_file=process.lock_file)
     subject.receive(Envelope(confirmed))
     subject.receive(Envelope(messages.RefuseHandOver(job_id=JOB, lock_file=process.lock_file)))
-    assert (child.phase, child.channel is not None) == (Phase.CONFIRMED, True)
+    assert (child.phase, child.channel is not None) == (ChildPhase.CONFIRMED, True)
 
 
 def stray_after(subject: WatchedExecutor, process: LockOwner, *, says_goodbye: bool) -> bool:

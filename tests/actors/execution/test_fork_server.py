@@ -159,10 +159,10 @@ def test_the_next_spares_warm_up_while_nothing_is_asked_and_no_more(tmp_path: Pa
 
 def test_a_warm_process_works_like_a_cold_one(tmp_path: Path) -> None:
     (tmp_path / "livelocks").mkdir()
-    (tmp_path / "rehearsals").mkdir()
+    (tmp_path / "dry_runs").mkdir()
     daemon, _daemons = channels.pair()
     subject = fork_server.ForkServer(
-        daemon, str(tmp_path / "livelocks"), str(tmp_path / "rehearsals")
+        daemon, str(tmp_path / "livelocks"), str(tmp_path / "dry_runs")
     )
     ours, theirs = channels.pair()
     job_end, jobs_end = channels.pair()
@@ -178,7 +178,7 @@ def test_a_warm_process_works_like_a_cold_one(tmp_path: Path) -> None:
     assert b"livelocks/job_000007_" in greeting
     for end in (daemon, _daemons, ours, job_end):
         end.close()
-    assert list((tmp_path / "rehearsals").iterdir()) == []
+    assert list((tmp_path / "dry_runs").iterdir()) == []
     assert [path.name for path in (tmp_path / "livelocks").iterdir()] == [f"spare_{os.getpid()}_1"]
 
 
@@ -192,19 +192,19 @@ def test_the_lean_template_has_no_library_that_it_does_not_use(server: Server) -
 
 
 @pytest.mark.parametrize("failure", [None, OSError("full"), errors.StorageError("full")])
-def test_a_spare_waits_on_whether_its_rehearsal_went_well_or_not(
+def test_a_spare_waits_on_whether_its_dry_run_went_well_or_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: Exception | None
 ) -> None:
-    rehearsed = []
+    dry_runs = []
 
-    def rehearse(folder: str) -> None:
-        rehearsed.append(folder)
+    def dry_run(folder: str) -> None:
+        dry_runs.append(folder)
         if failure is not None:
             raise failure
 
-    monkeypatch.setattr(prewarming, "rehearse", rehearse)
+    monkeypatch.setattr(prewarming, "dry_run", dry_run)
     daemon, other = channels.pair()
-    subject = fork_server.ForkServer(daemon, str(tmp_path), str(tmp_path / "rehearsals"))
+    subject = fork_server.ForkServer(daemon, str(tmp_path), str(tmp_path / "dry_runs"))
     ours, theirs = channels.pair()
     fork_protocol.ask_to_warm_up(ours)
     fork_protocol.ask_to_warm_up(ours)
@@ -214,16 +214,16 @@ def test_a_spare_waits_on_whether_its_rehearsal_went_well_or_not(
     theirs.detach()
     daemon.close()
     other.close()
-    assert rehearsed == [str(tmp_path / "rehearsals")] * 2
+    assert dry_runs == [str(tmp_path / "dry_runs")] * 2
 
 
-def test_a_rehearsal_leaves_nothing_behind(tmp_path: Path) -> None:
-    prewarming.rehearse(str(tmp_path), 2)
+def test_a_dry_run_leaves_nothing_behind(tmp_path: Path) -> None:
+    prewarming.dry_run(str(tmp_path), 2)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_what_killed_processes_left_behind_is_cleared_up(tmp_path: Path) -> None:
-    folder = tmp_path / "rehearsals"
+    folder = tmp_path / "dry_runs"
     prewarming.clear(str(folder))
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
@@ -233,11 +233,11 @@ def test_what_killed_processes_left_behind_is_cleared_up(tmp_path: Path) -> None
         (folder / str(pid) / "job-0").touch()
     prewarming.clear(str(folder))
     assert [path.name for path in folder.iterdir()] == [str(os.getppid())]
-    prewarming.rehearse(str(folder))
+    prewarming.dry_run(str(folder))
 
 
 def test_two_may_clear_up_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "rehearsals"
+    folder = tmp_path / "dry_runs"
     left = folder / str(os.getpid())
     left.mkdir(parents=True)
     (left / "job-0").touch()

@@ -44,12 +44,12 @@ class OutputStage:
 
     def __init__(self, directory: Path, limit: int = 10**9) -> None:
         self.now = 100.0
-        self.told: list[int] = []
+        self.sent: list[int] = []
         self.logged: list[str] = []
         self.kinds: list[str] = []
         self.path = directory / "job-1-output"
         self.disk = RefusingFile(self.path)
-        self.output = JobOutput(self.disk, self.told.append, self._log, lambda: self.now)
+        self.output = JobOutput(self.disk, self.sent.append, self._log, lambda: self.now)
         self.output.begin(0, limit)
 
     def _log(self, text: str, kind: str) -> None:
@@ -80,13 +80,13 @@ def test_a_job_without_output_does_nothing(stage: OutputStage) -> None:
     stage.output.tell()
     stage.output.end()
     assert not stage.path.exists()
-    assert (stage.told, stage.logged, stage.output.due()) == ([], [], float("inf"))
+    assert (stage.sent, stage.logged, stage.output.due()) == ([], [], float("inf"))
 
 
 def test_output_after_a_pause_is_written_and_told_at_once(stage: OutputStage) -> None:
     stage.output.add(b"one\n", "stdout")
     assert stage.segments() == [Segment(STDOUT, b"one\n")]
-    assert stage.told == [stage.path.stat().st_size]
+    assert stage.sent == [stage.path.stat().st_size]
     assert stage.output.due() == float("inf")
 
 
@@ -101,7 +101,7 @@ def test_what_follows_at_once_is_collected_in_the_order_in_which_it_came(
     assert stage.segments()[1:] == [
         Segment(STDERR, b"23"), Segment(STDOUT, b"4"),
     ]  # fmt: skip
-    assert (stage.disk.appended, len(stage.told)) == (2, 2)
+    assert (stage.disk.appended, len(stage.sent)) == (2, 2)
 
 
 def test_a_flood_makes_large_blocks_and_few_words(stage: OutputStage) -> None:
@@ -112,7 +112,7 @@ def test_a_flood_makes_large_blocks_and_few_words(stage: OutputStage) -> None:
     stage.output.end()
     assert stage.text() == chunk * 64
     assert stage.disk.appended <= 2 + 64 * len(chunk) // output_blocks.BLOCK_BYTES
-    assert len(stage.told) <= 2
+    assert len(stage.sent) <= 2
 
 
 def test_a_piece_may_be_larger_than_a_block(stage: OutputStage) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ganger.actors.job.state_file import OwnFile
+from ganger.actors.job.state_file import StateFile
 from ganger.storage import errors
 
 
@@ -23,7 +23,7 @@ def queue_directory(tmp_path: Path) -> Path:
 
 
 def test_it_is_written_while_the_queue_is_there(queue: Path) -> None:
-    file = OwnFile(f"{queue}/job-1", [], never_wait)
+    file = StateFile(f"{queue}/job-1", [], never_wait)
     assert file.has_queue
     file.write(b"one", 1, flush=True)
     file.write(b"two", 2, flush=False)
@@ -33,7 +33,7 @@ def test_it_is_written_while_the_queue_is_there(queue: Path) -> None:
 @pytest.mark.parametrize("flush", [True, False])
 @pytest.mark.parametrize("how", ["deleted", "moved", "replaced"])
 def test_the_file_of_another_queue_is_another_jobs(queue: Path, how: str, *, flush: bool) -> None:
-    file = OwnFile(f"{queue}/job-1", [], never_wait)
+    file = StateFile(f"{queue}/job-1", [], never_wait)
     elsewhere = queue.with_name("elsewhere")
     queue.rename(elsewhere)
     if how == "deleted":

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ganger.actors.locks.locking import LockState, LockView, Outcome
+from ganger.actors.locks.locking import LockOutcome, LockState, LockView
 from ganger.storage import errors
 from ganger.storage.locks import (
     LockChange,
@@ -25,7 +25,7 @@ RECORDED = Path(__file__).parents[2] / "compatibility" / "data" / "locks.data"
 NODES, A, B, C = "node/[lockset]", "node/a", "node/b", "node/c"
 BGL, CONFIG, NETWORK = "cluster/BGL", "cluster/config", "network/n"
 SHARED, EXCLUSIVE = LockMode.SHARED, LockMode.EXCLUSIVE
-GRANTED = Outcome(granted=True)
+GRANTED = LockOutcome(granted=True)
 
 
 def job(number: int) -> Owner:
@@ -40,7 +40,7 @@ def changes(text: str) -> list[tuple[str, str]]:
     ]
 
 
-def ask(state: LockState, number: int, text: str, priority: int = 0) -> Outcome:
+def ask(state: LockState, number: int, text: str, priority: int = 0) -> LockOutcome:
     return state.request(job(number), priority, changes(text))
 
 
@@ -64,7 +64,7 @@ def held_state(*held: str) -> LockState:
 
 
 # Held by job 1, wanted by job 2: what becomes of the request.
-HELD_UP = Outcome(granted=False, blockers=(Owner(1, "/run/livelocks/job_1", 1001),))
+HELD_UP = LockOutcome(granted=False, blockers=(Owner(1, "/run/livelocks/job_1", 1001),))
 CONFLICTS = [
     (A, A, GRANTED),
     (A, f"{A}!", HELD_UP),
@@ -94,7 +94,7 @@ CONFLICTS = [
 
 @pytest.mark.parametrize(("held", "wanted", "expected"), CONFLICTS)
 def test_exclusive_conflicts_and_a_lock_set_counts_as_each_of_its_members(
-    held: str, wanted: str, expected: Outcome
+    held: str, wanted: str, expected: LockOutcome
 ) -> None:
     state = held_state(held)
     assert state.try_request(job(2), changes(wanted)) == expected
@@ -116,7 +116,7 @@ def test_a_release_is_held_up_by_nobody() -> None:
 def test_a_request_is_granted_whole_or_not_at_all() -> None:
     state = held_state(f"{A}!", f"{C}!")
     outcome = state.try_request(job(9), changes(f"{A}!, {B}!, {C}!"))
-    assert outcome == Outcome(granted=False, blockers=(job(1), job(2)))
+    assert outcome == LockOutcome(granted=False, blockers=(job(1), job(2)))
     assert holds(state, 9) == {}
 
 
@@ -253,7 +253,7 @@ def test_repeating_the_request_that_waits_tells_the_present_blockers() -> None:
     assert numbers(ask(state, 3, f"{A}!").blockers) == [1, 2]
     state.release_owner(job(1))
     revision = state.revision
-    assert ask(state, 3, f"{A}!") == Outcome(granted=False, blockers=(job(2),))
+    assert ask(state, 3, f"{A}!") == LockOutcome(granted=False, blockers=(job(2),))
     assert state.revision == revision
 
 
@@ -262,7 +262,7 @@ def test_the_request_that_waits_may_be_repeated_with_another_priority() -> None:
     state = held_state(f"{A}!")
     for number in (2, 3):
         ask(state, number, f"{A}!")
-    assert ask(state, 3, f"{A}!", -5) == Outcome(granted=False, blockers=(job(1),))
+    assert ask(state, 3, f"{A}!", -5) == LockOutcome(granted=False, blockers=(job(1),))
     assert [(one.owner, one.priority) for one in state.snapshot().pending] == [
         (job(3), -5),
         (job(2), 0),
@@ -274,7 +274,7 @@ def test_a_request_that_is_repeated_with_a_better_priority_may_be_granted_at_onc
     state = held_state(A)
     ask(state, 2, f"{A}!")
     assert not ask(state, 3, A, 5).granted
-    assert ask(state, 3, A, -5) == Outcome(granted=True)
+    assert ask(state, 3, A, -5) == LockOutcome(granted=True)
 
 
 def test_a_try_never_waits() -> None:
@@ -289,7 +289,7 @@ def test_who_waits_is_served_when_the_lock_is_given_back() -> None:
     state = held_state(f"{A}!")
     ask(state, 2, f"{A}!")
     assert state.has_pending(job(2))
-    assert ask(state, 1, f"-{A}") == Outcome(granted=True, woken=(job(2),))
+    assert ask(state, 1, f"-{A}") == LockOutcome(granted=True, woken=(job(2),))
     assert not state.has_pending(job(2))
     assert holds(state, 2) == {A: EXCLUSIVE}
 
@@ -345,8 +345,8 @@ def test_only_those_whose_locks_come_free_are_served() -> None:
 def test_a_new_request_does_not_pass_a_waiting_one_that_it_would_harm() -> None:
     state = held_state(A)
     ask(state, 2, f"{A}!")
-    assert ask(state, 3, A) == Outcome(granted=False, blockers=(job(2),))
-    assert state.try_request(job(4), changes(A)) == Outcome(granted=False, blockers=(job(2),))
+    assert ask(state, 3, A) == LockOutcome(granted=False, blockers=(job(2),))
+    assert state.try_request(job(4), changes(A)) == LockOutcome(granted=False, blockers=(job(2),))
     assert state.opportunistic_union(job(4), [(A, SHARED), (B, SHARED)]) == [B]
     assert state.release_owner(job(1)) == (job(2),)
     assert state.release_owner(job(2)) == (job(3),)
@@ -387,7 +387,7 @@ def test_a_new_request_stopped_by_the_line_alone_stands_behind_whom_it_would_har
     state = held_state(f"{A}!")
     ask(state, 7, f"{A}!, {B}!")
     # Job 5 is older, but not held up: it would have passed job 7 that waited before.
-    assert ask(state, 5, f"{B}!") == Outcome(granted=False, blockers=(job(7),))
+    assert ask(state, 5, f"{B}!") == LockOutcome(granted=False, blockers=(job(7),))
     assert [one.owner.identifier for one in state.snapshot().pending] == [7, 5]
     assert state.release_owner(job(1)) == (job(7),)
     assert state.release_owner(job(7)) == (job(5),)
@@ -450,7 +450,7 @@ def test_an_owner_waited_for_by_a_stranger_passes_nobody_else() -> None:
     state = held_state(f"{A}!", f"{B}!")
     ask(state, 3, f"{A}!")
     ask(state, 4, f"{B}!, {C}!")
-    assert ask(state, 1, f"{C}!") == Outcome(granted=False, blockers=(job(4),))
+    assert ask(state, 1, f"{C}!") == LockOutcome(granted=False, blockers=(job(4),))
 
 
 def test_who_stands_in_line_is_let_pass_as_soon_as_those_ahead_begin_to_wait_for_it() -> None:
@@ -459,7 +459,7 @@ def test_who_stands_in_line_is_let_pass_as_soon_as_those_ahead_begin_to_wait_for
     # Job 3 waits for job 1 only: job 2 stands behind it.
     assert ask(state, 2, f"{C}!").blockers == (job(3),)
     # Now job 1 waits for job 2: if that went on standing behind job 3, all three would for ever.
-    assert ask(state, 1, f"{B}!") == Outcome(granted=False, blockers=(job(2),), woken=(job(2),))
+    assert ask(state, 1, f"{B}!") == LockOutcome(granted=False, blockers=(job(2),), woken=(job(2),))
     assert state.release_owner(job(2)) == (job(1),)
     assert state.release_owner(job(1)) == (job(3),)
 
@@ -469,7 +469,7 @@ def test_one_who_enters_the_line_may_be_served_by_what_that_sets_free() -> None:
     ask(state, 3, f"{A}!, {C}!")
     assert not ask(state, 2, f"{C}!, -{B}").granted
     # Job 2 is let pass, as above, and gives b back as it does.
-    assert ask(state, 1, f"{B}!") == Outcome(granted=True, woken=(job(2),))
+    assert ask(state, 1, f"{B}!") == LockOutcome(granted=True, woken=(job(2),))
     assert holds(state, 1) == {A: EXCLUSIVE, B: EXCLUSIVE}
 
 

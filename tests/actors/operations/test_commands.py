@@ -13,22 +13,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ganger.actors.operations import command_output, commands
-from ganger.actors.operations.test_context import Rehearsal
+from ganger.actors.operations.test_context import TestContext
 from ganger.storage.opcodes import OperationError
 
 DEADLINE_MILLISECONDS = 10_000
 
 
-def run(rehearsal: Rehearsal, *argv: str, **parameters: Any) -> dict[str, Any]:
-    result = rehearsal.run({"OP_ID": "OP_EXEC", "argv": list(argv), **parameters})
+def run(context: TestContext, *argv: str, **parameters: Any) -> dict[str, Any]:
+    result = context.run({"OP_ID": "OP_EXEC", "argv": list(argv), **parameters})
     assert isinstance(result, dict)
     return result
 
 
-def failure(rehearsal: Rehearsal, *argv: str, **parameters: Any) -> tuple[str, dict[str, Any]]:
+def failure(context: TestContext, *argv: str, **parameters: Any) -> tuple[str, dict[str, Any]]:
     """The text and the result of a command that must fail."""
     with pytest.raises(OperationError) as caught:
-        run(rehearsal, *argv, **parameters)
+        run(context, *argv, **parameters)
     assert caught.value.name == "OpExecError"
     text, result = caught.value.details
     assert isinstance(text, str)
@@ -44,7 +44,7 @@ def refusal(*argv: str, **parameters: Any) -> str:
 def not_started(*argv: str, **parameters: Any) -> tuple[str, int | None]:
     """Why a command could not be started, and what a shell would end with then, if it would."""
     with pytest.raises(OperationError) as caught:
-        run(Rehearsal(), *argv, **parameters)
+        run(TestContext(), *argv, **parameters)
     assert caught.value.name == "OpExecError"
     text, *more = caught.value.details
     assert isinstance(text, str)
@@ -64,8 +64,8 @@ def open_descriptors() -> list[str]:
 
 
 def test_a_command_that_succeeds_tells_how() -> None:
-    rehearsal = Rehearsal()
-    result = run(rehearsal, "sh", "-c", "echo out; echo err >&2")
+    context = TestContext()
+    result = run(context, "sh", "-c", "echo out; echo err >&2")
     assert result.pop("duration") > 0
     assert result == {
         "exit_code": 0,
@@ -77,21 +77,21 @@ def test_a_command_that_succeeds_tells_how() -> None:
         "truncated": False,
         "timed_out": False,
     }
-    assert sorted(rehearsal.logged) == [("stderr", "err"), ("stdout", "out")]
+    assert sorted(context.logged) == [("stderr", "err"), ("stdout", "out")]
 
 
 def test_arguments_are_passed_on_untouched_by_a_shell() -> None:
-    rehearsal = Rehearsal()
-    run(rehearsal, "printf", "%s\\n", "$HOME *", "ä'\"", "")
-    assert rehearsal.lines("stdout") == ["$HOME *", "ä'\"", ""]
+    context = TestContext()
+    run(context, "printf", "%s\\n", "$HOME *", "ä'\"", "")
+    assert context.lines("stdout") == ["$HOME *", "ä'\"", ""]
 
 
 def test_the_environment_is_clean_but_for_what_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OF_THE_DAEMON", "secret")
     monkeypatch.setenv("HOME", "/home/of-the-daemon")
-    rehearsal = Rehearsal()
-    run(rehearsal, "env", env={"ADDED": "a=b ä", "LANG": "C"})
-    lines = rehearsal.lines("stdout")
+    context = TestContext()
+    run(context, "env", env={"ADDED": "a=b ä", "LANG": "C"})
+    lines = context.lines("stdout")
     variables = dict(line.split("=", 1) for line in lines if isinstance(line, str))
     assert variables["PATH"] == commands.PATH
     assert variables["HOME"] == "/home/of-the-daemon"
@@ -106,9 +106,9 @@ def test_a_command_is_looked_for_in_the_path_it_is_given(tmp_path: Path) -> None
     program = tmp_path / "greet"
     program.write_text("#!/bin/sh\necho hello\n")
     program.chmod(0o755)
-    rehearsal = Rehearsal()
-    run(rehearsal, "greet", env={"PATH": f"/nowhere:{tmp_path}"})
-    assert rehearsal.lines("stdout") == ["hello"]
+    context = TestContext()
+    run(context, "greet", env={"PATH": f"/nowhere:{tmp_path}"})
+    assert context.lines("stdout") == ["hello"]
     assert refusal("greet") == "command cannot be started: 'greet' not found"
 
 
@@ -121,36 +121,36 @@ def test_a_command_runs_in_its_directory_and_the_job_stays_in_its_own(
     before = tmp_path / "of the job"
     before.mkdir()
     monkeypatch.chdir(before)
-    rehearsal = Rehearsal()
-    run(rehearsal, "./here", cwd=os.fspath(tmp_path))
-    run(rehearsal, "pwd")
-    assert rehearsal.lines("stdout") == [os.fspath(tmp_path), "/"]
+    context = TestContext()
+    run(context, "./here", cwd=os.fspath(tmp_path))
+    run(context, "pwd")
+    assert context.lines("stdout") == [os.fspath(tmp_path), "/"]
     assert Path.cwd() == before
 
 
 def test_a_command_reads_what_it_is_given() -> None:
-    rehearsal = Rehearsal()
+    context = TestContext()
     # More than a pipe holds, so that feeding and reading must not wait for each other.
     text = "ä line\n" * 50_000
-    assert run(rehearsal, "sha256sum", stdin=text)["exit_code"] == 0
-    run(rehearsal, "wc", "-c", stdin=text)
-    assert rehearsal.lines("stdout")[1] == str(len(text.encode()))
+    assert run(context, "sha256sum", stdin=text)["exit_code"] == 0
+    run(context, "wc", "-c", stdin=text)
+    assert context.lines("stdout")[1] == str(len(text.encode()))
 
 
 def test_a_command_that_is_given_nothing_to_read_finds_the_end_at_once() -> None:
-    assert run(Rehearsal(), "cat")["stdout_tail"] == ""
+    assert run(TestContext(), "cat")["stdout_tail"] == ""
 
 
 def test_a_command_inherits_no_descriptor_but_its_standard_ones() -> None:
     leaky = os.open("/dev/null", os.O_RDONLY)
     os.set_inheritable(leaky, True)  # noqa: FBT003 - positional by definition
     try:
-        rehearsal = Rehearsal()
-        run(rehearsal, "ls", "/proc/self/fd")
+        context = TestContext()
+        run(context, "ls", "/proc/self/fd")
     finally:
         os.close(leaky)
     # The last one is that of the listing itself, which takes the first free number.
-    assert rehearsal.lines("stdout") == ["0", "1", "2", "3"]
+    assert context.lines("stdout") == ["0", "1", "2", "3"]
 
 
 def test_a_command_can_be_run_by_a_job_without_standard_descriptors() -> None:
@@ -158,10 +158,10 @@ def test_a_command_can_be_run_by_a_job_without_standard_descriptors() -> None:
     if child == 0:
         try:
             os.closerange(0, 3)
-            rehearsal = Rehearsal()
-            run(rehearsal, "sh", "-c", "cat; echo err >&2", stdin="in\n")
+            context = TestContext()
+            run(context, "sh", "-c", "cat; echo err >&2", stdin="in\n")
             expected = [("stderr", "err"), ("stdout", "in")]
-            os._exit(0 if sorted(rehearsal.logged) == expected else 1)
+            os._exit(0 if sorted(context.logged) == expected else 1)
         finally:
             os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
@@ -171,12 +171,12 @@ def test_a_command_gets_default_signals_and_blocks_none() -> None:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1, signal.SIGTERM})
     ignored = signal.signal(signal.SIGUSR2, signal.SIG_IGN)
     try:
-        rehearsal = Rehearsal()
-        run(rehearsal, "grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status")
+        context = TestContext()
+        run(context, "grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status")
     finally:
         signal.signal(signal.SIGUSR2, ignored)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    masks = dict(str(line).split(":\t") for line in rehearsal.lines("stdout"))
+    masks = dict(str(line).split(":\t") for line in context.lines("stdout"))
     assert int(masks["SigBlk"], 16) == 0
     # Two signals belong to the C library, which does not let them be set.
     for number in signal.valid_signals():
@@ -184,9 +184,9 @@ def test_a_command_gets_default_signals_and_blocks_none() -> None:
 
 
 def test_a_command_leads_a_process_group_of_its_own() -> None:
-    rehearsal = Rehearsal()
-    run(rehearsal, "sh", "-c", "echo $$; cut -d' ' -f5 /proc/$$/stat")
-    pid, group = (str(line).strip() for line in rehearsal.lines("stdout"))
+    context = TestContext()
+    run(context, "sh", "-c", "echo $$; cut -d' ' -f5 /proc/$$/stat")
+    pid, group = (str(line).strip() for line in context.lines("stdout"))
     assert pid == group != str(os.getpgrp())
 
 
@@ -194,7 +194,7 @@ def test_a_command_leads_a_process_group_of_its_own() -> None:
 
 
 def test_an_exit_code_that_means_failure_is_an_error_that_tells_all() -> None:
-    text, result = failure(Rehearsal(), "sh", "-c", "echo oops >&2; exit 3")
+    text, result = failure(TestContext(), "sh", "-c", "echo oops >&2; exit 3")
     assert text == "command exited with code 3"
     assert result["exit_code"] == 3
     assert result["stderr_tail"] == "oops\n"
@@ -202,50 +202,50 @@ def test_an_exit_code_that_means_failure_is_an_error_that_tells_all() -> None:
 
 
 def test_an_exit_code_declared_good_is_a_success() -> None:
-    assert run(Rehearsal(), "sh", "-c", "exit 3", ok_exit_codes=[0, 3])["exit_code"] == 3
-    text, _ = failure(Rehearsal(), "true", ok_exit_codes=[3])
+    assert run(TestContext(), "sh", "-c", "exit 3", ok_exit_codes=[0, 3])["exit_code"] == 3
+    text, _ = failure(TestContext(), "true", ok_exit_codes=[3])
     assert text == "command exited with code 0"
 
 
 def test_a_command_ended_by_a_signal_is_an_error_that_names_it() -> None:
-    text, result = failure(Rehearsal(), "sh", "-c", "kill -USR1 $$")
+    text, result = failure(TestContext(), "sh", "-c", "kill -USR1 $$")
     assert text == "command was ended by SIGUSR1"
     assert (result["exit_code"], result["signal"]) == (None, signal.SIGUSR1)
-    text, _ = failure(Rehearsal(), "sh", "-c", "kill -40 $$")
+    text, _ = failure(TestContext(), "sh", "-c", "kill -40 $$")
     assert text == "command was ended by signal 40"
 
 
 def test_a_command_past_its_time_limit_is_asked_to_end() -> None:
-    rehearsal = Rehearsal(skip_after="ready")
-    text, result = failure(rehearsal, "sh", "-c", "echo ready; exec sleep 1000", timeout=60)
+    context = TestContext(skip_after="ready")
+    text, result = failure(context, "sh", "-c", "echo ready; exec sleep 1000", timeout=60)
     assert text == "command exceeded its time limit of 60 s"
     assert (result["timed_out"], result["signal"]) == (True, signal.SIGTERM)
     assert 60 <= result["duration"] < 65
 
 
 def test_a_real_time_limit_is_kept() -> None:
-    text, _ = failure(Rehearsal(), "sleep", "1000", timeout=0.02)
+    text, _ = failure(TestContext(), "sleep", "1000", timeout=0.02)
     assert text == "command exceeded its time limit of 0.02 s"
 
 
 def test_a_command_that_does_not_end_when_asked_is_ended_after_the_grace() -> None:
-    rehearsal = Rehearsal(skip_after="ready", skips=2)
+    context = TestContext(skip_after="ready", skips=2)
     script = "trap '' TERM; echo ready; exec sleep 1000"
-    text, result = failure(rehearsal, "sh", "-c", script, timeout=60)
+    text, result = failure(context, "sh", "-c", script, timeout=60)
     assert text == "command exceeded its time limit of 60 s"
     assert (result["timed_out"], result["signal"]) == (True, signal.SIGKILL)
     assert 65 <= result["duration"] < 70
 
 
 def test_a_command_that_ends_well_when_asked_has_still_failed() -> None:
-    rehearsal = Rehearsal(skip_after="ready")
+    context = TestContext(skip_after="ready")
     script = "trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.01; done"
-    text, result = failure(rehearsal, "sh", "-c", script, timeout=60)
+    text, result = failure(context, "sh", "-c", script, timeout=60)
     assert text == "command exceeded its time limit of 60 s"
     assert (result["exit_code"], result["stdout_tail"]) == (0, "ready\nbye\n")
 
 
-class WatchedBackground(Rehearsal):
+class WatchedBackground(TestContext):
     """Opens a pidfd for the process whose number the command prints first."""
 
     pidfd = -1
@@ -265,43 +265,43 @@ class WatchedBackground(Rehearsal):
 
 
 def test_a_background_process_that_keeps_the_output_open_does_not_hold_the_opcode() -> None:
-    rehearsal = WatchedBackground(skip_after="ready")
-    result = run(rehearsal, "sh", "-c", "sleep 1000 & echo $!; echo ready")
+    context = WatchedBackground(skip_after="ready")
+    result = run(context, "sh", "-c", "sleep 1000 & echo $!; echo ready")
     assert result["exit_code"] == 0
-    assert rehearsal.is_gone()
-    [text] = rehearsal.lines()
+    assert context.is_gone()
+    [text] = context.lines()
     assert str(text).startswith("The command has ended, but processes that it left behind")
 
 
 def test_a_background_process_that_says_nothing_is_ended_too() -> None:
-    rehearsal = WatchedBackground()
-    run(rehearsal, "sh", "-c", "sleep 1000 >/dev/null 2>&1 & echo $!")
-    assert rehearsal.is_gone()
-    assert rehearsal.lines() == []
+    context = WatchedBackground()
+    run(context, "sh", "-c", "sleep 1000 >/dev/null 2>&1 & echo $!")
+    assert context.is_gone()
+    assert context.lines() == []
 
 
 def test_what_a_background_process_says_in_time_is_logged(tmp_path: Path) -> None:
-    class Patient(Rehearsal):
+    class Patient(TestContext):
         """Time stands still, so that no limit is ever reached."""
 
         def clock(self) -> float:
             return 0.0
 
-    rehearsal = Patient()
+    context = Patient()
     script = "mkfifo f; (cat f; echo late) & exec sh -c 'echo early; : >f'"
-    run(rehearsal, "sh", "-c", script, cwd=os.fspath(tmp_path))
-    assert rehearsal.lines("stdout") == ["early", "late"]
-    assert rehearsal.lines() == []
+    run(context, "sh", "-c", script, cwd=os.fspath(tmp_path))
+    assert context.lines("stdout") == ["early", "late"]
+    assert context.lines() == []
 
 
 def test_a_command_that_leaves_its_group_is_ended_at_its_limit_all_the_same() -> None:
-    rehearsal = Rehearsal(skip_after="ready")
+    context = TestContext(skip_after="ready")
     # The one group that it can move into is that of the process that runs this test.
     script = (
         "import os, time; os.setpgid(0, os.getpgid(os.getppid()));"
         "print('ready', flush=True); time.sleep(1000)"
     )
-    text, result = failure(rehearsal, sys.executable, "-c", script, timeout=60)
+    text, result = failure(context, sys.executable, "-c", script, timeout=60)
     assert text == "command exceeded its time limit of 60 s"
     assert result["signal"] == signal.SIGTERM
 
@@ -313,16 +313,16 @@ def test_nothing_is_left_when_the_job_breaks_off_in_the_middle() -> None:
             raise RuntimeError("the job must end")
 
     before = open_descriptors()
-    rehearsal = BreaksOff()
+    context = BreaksOff()
     with pytest.raises(RuntimeError, match="the job must end"):
-        run(rehearsal, "sh", "-c", "echo $$; exec sleep 1000")
-    assert rehearsal.is_gone()
+        run(context, "sh", "-c", "echo $$; exec sleep 1000")
+    assert context.is_gone()
     assert open_descriptors() == before
 
 
 def test_no_descriptor_and_no_zombie_is_left() -> None:
     before = open_descriptors()
-    run(Rehearsal(), "true", stdin="x")
+    run(TestContext(), "true", stdin="x")
     refusal("no-such-command")
     assert open_descriptors() == before
     with pytest.raises(ChildProcessError):
@@ -371,20 +371,20 @@ def test_what_cannot_be_started_has_the_exit_code_of_a_shell(tmp_path: Path) -> 
 
 def test_a_dry_run_checks_only_that_the_command_is_there(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
-    rehearsal = Rehearsal(dry_run=True)
+    context = TestContext(dry_run=True)
     command = {"OP_ID": "OP_EXEC", "argv": ["touch", os.fspath(mark)]}
-    assert rehearsal.run(command) is None
+    assert context.run(command) is None
     assert not mark.exists()
-    assert len(rehearsal.lines()) == 1
+    assert len(context.lines()) == 1
     with pytest.raises(OperationError, match="'no-such-command' not found"):
-        rehearsal.run({"OP_ID": "OP_EXEC", "argv": ["no-such-command"]})
+        context.run({"OP_ID": "OP_EXEC", "argv": ["no-such-command"]})
 
 
 # Output.
 
 
 def test_output_is_logged_as_it_comes(tmp_path: Path) -> None:
-    class Answering(Rehearsal):
+    class Answering(TestContext):
         """Lets the command go on only after its first line is in the log."""
 
         def log_lines(self, lines: list[str], kind: str = "message") -> None:
@@ -395,89 +395,89 @@ def test_output_is_logged_as_it_comes(tmp_path: Path) -> None:
 
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    rehearsal = Answering()
-    run(rehearsal, "sh", "-c", f"echo first; cat {fifo}", timeout=DEADLINE_MILLISECONDS / 1000)
-    assert rehearsal.lines("stdout") == ["first", "second"]
+    context = Answering()
+    run(context, "sh", "-c", f"echo first; cat {fifo}", timeout=DEADLINE_MILLISECONDS / 1000)
+    assert context.lines("stdout") == ["first", "second"]
 
 
 def test_a_last_line_without_an_end_is_logged() -> None:
-    rehearsal = Rehearsal()
-    run(rehearsal, "printf", "one\\n\\ntwo")
-    assert rehearsal.lines("stdout") == ["one", "", "two"]
+    context = TestContext()
+    run(context, "printf", "one\\n\\ntwo")
+    assert context.lines("stdout") == ["one", "", "two"]
 
 
 def test_what_is_not_utf8_is_replaced() -> None:
-    rehearsal = Rehearsal()
-    assert run(rehearsal, "printf", "a\\377b\\n")["stdout_tail"] == "a\ufffdb\n"
-    assert rehearsal.lines("stdout") == ["a\ufffdb"]
+    context = TestContext()
+    assert run(context, "printf", "a\\377b\\n")["stdout_tail"] == "a\ufffdb\n"
+    assert context.lines("stdout") == ["a\ufffdb"]
 
 
 def test_long_lines_are_split_between_characters() -> None:
-    rehearsal = Rehearsal()
+    context = TestContext()
     text = "x" + "ä" * 9_000
-    run(rehearsal, "cat", stdin=text + "\nend")
-    lines = [str(line) for line in rehearsal.lines("stdout")]
+    run(context, "cat", stdin=text + "\nend")
+    lines = [str(line) for line in context.lines("stdout")]
     assert lines[-1] == "end"
     assert "".join(lines[:-1]) == text
     assert max(len(line.encode()) for line in lines) <= command_output.LINE_BYTES_MAX
 
 
 def test_output_is_passed_on_as_it_comes() -> None:
-    rehearsal = Rehearsal()
+    context = TestContext()
     script = "printf 'a\\377\\000b'; printf 'err\\n' >&2; sleep 0.05; printf end"
-    result = run(rehearsal, "sh", "-c", script)
-    assert rehearsal.written_to("stdout") == b"a\xff\x00bend"
-    assert rehearsal.written_to("stderr") == b"err\n"
+    result = run(context, "sh", "-c", script)
+    assert context.written_to("stdout") == b"a\xff\x00bend"
+    assert context.written_to("stderr") == b"err\n"
     assert (result["stdout_bytes"], result["stderr_bytes"]) == (7, 4)
 
 
 def test_output_above_its_limit_is_read_and_dropped() -> None:
-    rehearsal = Rehearsal()
-    rehearsal.output_limit = 100_000
-    result = run(rehearsal, "head", "-c", "3000000", "/dev/zero")
+    context = TestContext()
+    context.output_limit = 100_000
+    result = run(context, "head", "-c", "3000000", "/dev/zero")
     assert result["truncated"]
     assert result["stdout_bytes"] == 3_000_000
-    assert len(rehearsal.written_to("stdout")) == 100_000
+    assert len(context.written_to("stdout")) == 100_000
 
 
 def test_the_log_has_the_first_lines_and_says_where_all_are() -> None:
-    rehearsal = Rehearsal()
-    result = run(rehearsal, "seq", "25000")
+    context = TestContext()
+    result = run(context, "seq", "25000")
     assert not result["truncated"]
-    lines = rehearsal.lines("stdout")
+    lines = context.lines("stdout")
     assert lines == [str(number) for number in range(1, command_output.LOG_LINES_MAX + 1)]
     kept = sum(len(str(line)) + 1 for line in lines)
-    [told] = rehearsal.lines("output")
+    [told] = context.lines("output")
     assert told == (
         f"This log has the first 1000 lines ({kept} bytes) of the output; "
         "the job's output has all of it"
     )
     assert result["stdout_tail"].endswith("24999\n25000\n")
-    assert rehearsal.written_to() == b"".join(b"%d\n" % number for number in range(1, 25_001))
+    assert context.written_to() == b"".join(b"%d\n" % number for number in range(1, 25_001))
     # The mark stands where the log breaks off.
-    assert [kind for kind, _ in rehearsal.logged[-2:]] == ["stdout", "output"]
+    assert [kind for kind, _ in context.logged[-2:]] == ["stdout", "output"]
 
 
 def test_the_log_holds_a_limited_number_of_bytes() -> None:
-    rehearsal = Rehearsal()
+    context = TestContext()
     size = command_output.LOG_BYTES_MAX + 5_000
-    result = run(rehearsal, "head", "-c", str(size), "/dev/zero")
+    result = run(context, "head", "-c", str(size), "/dev/zero")
     assert not result["truncated"]
-    kept = sum(len(line) for line in rehearsal.lines("stdout"))
+    kept = sum(len(line) for line in context.lines("stdout"))
     assert kept == command_output.LOG_BYTES_MAX
-    assert len(rehearsal.lines("output")) == 1
+    assert len(context.lines("output")) == 1
     assert len(result["stdout_tail"]) == command_output.TAIL_BYTES_MAX
-    assert len(rehearsal.written_to()) == size
+    assert len(context.written_to()) == size
 
 
 def test_output_that_just_fits_is_logged_without_a_word() -> None:
-    rehearsal = Rehearsal()
-    run(rehearsal, "seq", str(command_output.LOG_LINES_MAX))
-    assert rehearsal.lines("output") == []
+    context = TestContext()
+    run(context, "seq", str(command_output.LOG_LINES_MAX))
+    assert context.lines("output") == []
 
 
 def test_a_tail_begins_with_a_whole_character() -> None:
-    result = run(Rehearsal(), "cat", stdin="x" + "€" * 3_000)
+    result = run(TestContext(), "cat", stdin="x" + "€" * 3_000)
     assert set(result["stdout_tail"]) == {"€"}
     assert len(result["stdout_tail"].encode()) > command_output.TAIL_BYTES_MAX - 3
 
@@ -506,7 +506,7 @@ def test_all_output_is_passed_on_and_its_beginning_logged(chunks: list[tuple[str
         patched.setattr(command_output, "LOG_BYTES_MAX", 300)
         patched.setattr(command_output, "LOG_LINES_MAX", 10)
         patched.setattr(command_output, "LINE_BYTES_MAX", 50)
-        context = Rehearsal()
+        context = TestContext()
         log = command_output.OutputLog(context)
         pipes = {kind: os.pipe() for kind in ("stdout", "stderr")}
         outputs = {

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pytest
 
 from ganger.actors.operations import registry
-from ganger.actors.operations.test_context import Rehearsal
+from ganger.actors.operations.test_context import TestContext
 from ganger.storage import errors, opcodes, settings
 from ganger.storage.opcodes import Opcode, OperationContext, OperationError, catalogue
 
@@ -38,7 +38,7 @@ class OpTell(Opcode, kw_only=True):
 
 def tell(outcome: object, monkeypatch: pytest.MonkeyPatch) -> object:
     monkeypatch.setattr(OpTell, "outcome", outcome)
-    return registry.operation_for(OpTell())(OpTell(), Rehearsal())
+    return registry.operation_for(OpTell())(OpTell(), TestContext())
 
 
 # Which operation runs.
@@ -154,7 +154,7 @@ def test_an_operation_error_reads_as_its_text() -> None:
 # The delay.
 
 
-class Recording(Rehearsal):
+class Recording(TestContext):
     """Notes what is waited for, and lets time pass at once."""
 
     def __init__(self) -> None:
@@ -203,7 +203,7 @@ def test_a_repeated_delay_announces_each_time() -> None:
 @pytest.mark.parametrize("duration", [0, -1.0])
 def test_a_delay_of_no_time_is_refused_as_ganeti_does(duration: float) -> None:
     with pytest.raises(OperationError) as caught:
-        Rehearsal().run(delay(duration=duration))
+        TestContext().run(delay(duration=duration))
     assert registry.encode_exception(caught.value) == [
         "OpPrereqError",
         ["Duration must be greater than zero"],
@@ -219,7 +219,7 @@ def test_a_dry_delay_checks_but_does_not_wait() -> None:
         recording.run(delay(duration=0))
 
 
-class Visited(Rehearsal):
+class Visited(TestContext):
     """Somebody comes to the delay's socket as soon as its path is in the log."""
 
     def __init__(self, *, says: bytes, leaves: bool) -> None:
@@ -261,12 +261,12 @@ def test_an_interruptible_delay_leaves_nothing_behind(
 ) -> None:
     monkeypatch.setenv("TMPDIR", os.fspath(tmp_path))
     before = open_descriptors()
-    rehearsal = Rehearsal()
-    rehearsal.run(delay(interruptible=True))
-    [message] = rehearsal.lines("delay-test")
+    context = TestContext()
+    context.run(delay(interruptible=True))
+    [message] = context.lines("delay-test")
     assert isinstance(message, list)
     assert message[0].startswith(f"{tmp_path}/")
-    assert rehearsal.lines() == []
+    assert context.lines() == []
     assert list(tmp_path.iterdir()) == []
     assert open_descriptors() == before
 
@@ -285,31 +285,31 @@ def test_a_socket_that_cannot_be_made_is_an_error_and_leaves_no_directory(
     too_deep.mkdir()
     monkeypatch.setenv("TMPDIR", os.fspath(too_deep))
     with pytest.raises(OSError, match="path too long"):
-        Rehearsal().run(delay(interruptible=True))
+        TestContext().run(delay(interruptible=True))
     assert list(too_deep.iterdir()) == []
 
 
 def test_running_operations_starts_no_thread() -> None:
     before = threading.active_count()
-    Rehearsal().run(delay())
-    Rehearsal().run({"OP_ID": "OP_EXEC", "argv": ["true"]})
+    TestContext().run(delay())
+    TestContext().run({"OP_ID": "OP_EXEC", "argv": ["true"]})
     assert threading.active_count() == before
 
 
-def test_a_rehearsal_skips_only_waits_after_the_line_with_a_limit_and_in_vain() -> None:
-    rehearsal = Rehearsal(skip_after="go", skips=1)
-    start = rehearsal.clock()
-    assert rehearsal.poll([], 0) == []
-    assert rehearsal.clock() - start < 500
-    rehearsal.log("go")
+def test_a_test_context_skips_only_waits_after_the_line_with_a_limit_and_in_vain() -> None:
+    context = TestContext(skip_after="go", skips=1)
+    start = context.clock()
+    assert context.poll([], 0) == []
+    assert context.clock() - start < 500
+    context.log("go")
     reader, writer = os.pipe()
     os.close(writer)
-    assert rehearsal.poll([reader], None) == [reader]
-    assert rehearsal.poll([reader], 500.0) == [reader]
+    assert context.poll([reader], None) == [reader]
+    assert context.poll([reader], 500.0) == [reader]
     os.close(reader)
-    assert rehearsal.clock() - start < 500
-    assert rehearsal.poll([], 500.0) == []
-    assert rehearsal.clock() - start >= 500
+    assert context.clock() - start < 500
+    assert context.poll([], 500.0) == []
+    assert context.clock() - start >= 500
 
 
 # What an operation prints, and where it failed.
@@ -356,73 +356,73 @@ def deep(depth: int) -> str:
     return deep(depth - 1) if depth else "never"
 
 
-def talk(how: str) -> tuple[Rehearsal, Exception | None]:
-    rehearsal = Rehearsal()
+def talk(how: str) -> tuple[TestContext, Exception | None]:
+    context = TestContext()
     try:
-        registry.operation_for(OpTalk(how=how))(OpTalk(how=how), rehearsal)
+        registry.operation_for(OpTalk(how=how))(OpTalk(how=how), context)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - it is what is looked at
-        return rehearsal, error  # type: ignore[return-value]
-    return rehearsal, None
+        return context, error  # type: ignore[return-value]
+    return context, None
 
 
 def test_what_an_operation_prints_is_output_of_its_job() -> None:
     before = sys.stdout, sys.stderr
-    rehearsal, error = talk("print")
+    context, error = talk("print")
     assert error is None
     assert (sys.stdout, sys.stderr) == before
-    assert rehearsal.lines("stdout") == ["one", "two more", "\ufffd", "no end"]
-    assert rehearsal.lines("stderr") == ["oops"]
-    assert rehearsal.written_to("stdout") == b"one\ntwo more\n\xff\nno end"
-    assert rehearsal.written_to("stderr") == b"oops\n"
+    assert context.lines("stdout") == ["one", "two more", "\ufffd", "no end"]
+    assert context.lines("stderr") == ["oops"]
+    assert context.written_to("stdout") == b"one\ntwo more\n\xff\nno end"
+    assert context.written_to("stderr") == b"oops\n"
 
 
 def test_what_another_thread_prints_is_passed_on_too() -> None:
-    rehearsal, _ = talk("thread")
-    assert rehearsal.lines("stdout") == ["from a thread"]
+    context, _ = talk("thread")
+    assert context.lines("stdout") == ["from a thread"]
 
 
 def test_a_forked_child_does_not_speak_for_the_job(capfd: pytest.CaptureFixture[str]) -> None:
-    rehearsal, error = talk("fork")
+    context, error = talk("fork")
     assert error is None
-    assert rehearsal.lines("stdout") == []
+    assert context.lines("stdout") == []
     assert capfd.readouterr().out == "of a child"
 
 
 def test_of_much_that_is_printed_the_log_has_the_beginning() -> None:
-    rehearsal, _ = talk("much")
-    logged = sum(len(str(line)) for line in rehearsal.lines("stdout"))
+    context, _ = talk("much")
+    logged = sum(len(str(line)) for line in context.lines("stdout"))
     assert logged <= 64 * 1024
-    assert len(rehearsal.written_to("stdout")) == 100 * 1024 + 1
+    assert len(context.written_to("stdout")) == 100 * 1024 + 1
 
 
 def test_where_an_operation_failed_is_in_the_log() -> None:
-    rehearsal, error = talk("fail")
+    context, error = talk("fail")
     assert isinstance(error, ValueError)
-    first, *rest, last = map(str, rehearsal.lines("traceback"))
+    first, *rest, last = map(str, context.lines("traceback"))
     assert first == "Traceback (most recent call last):"
     assert rest[0].endswith("in run")
     assert 'raise ValueError("no good' in rest[1]
     assert last == "ValueError: no good \\ud800"
-    assert rehearsal.lines("stdout") == ["before"]
+    assert context.lines("stdout") == ["before"]
 
 
 def test_of_a_long_traceback_the_end_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "TRACEBACK_BYTES_MAX", 200)
-    rehearsal, error = talk("deep")
+    context, error = talk("deep")
     assert isinstance(error, RecursionError)
-    first, *rest = map(str, rehearsal.lines("traceback"))
+    first, *rest = map(str, context.lines("traceback"))
     assert first == "... (the beginning is cut)"
     assert rest[-1].startswith("RecursionError: ")
     assert sum(map(len, rest)) <= 200
 
 
 def test_an_exit_tells_where_it_was_called() -> None:
-    rehearsal, error = talk("exit")
+    context, error = talk("exit")
     assert str(error) == "OP_TALK: the operation called exit (3)"
-    assert rehearsal.lines("traceback")[-1] == "SystemExit: 3"
+    assert context.lines("traceback")[-1] == "SystemExit: 3"
 
 
 def test_what_an_operation_means_to_tell_needs_no_traceback() -> None:
-    rehearsal, error = talk("tell")
+    context, error = talk("tell")
     assert str(error) == "as it is"
-    assert rehearsal.lines("traceback") == []
+    assert context.lines("traceback") == []

@@ -13,7 +13,7 @@ from ganger.storage import opcodes
 FOLLOW = """
 import os, subprocess, sys, time
 from ganger.actors.processes import descendants
-from ganger.actors.operations.test_context import Rehearsal
+from ganger.actors.operations.test_context import TestContext
 from ganger.storage import process_identity
 
 descendants.follow(is_wanted=sys.argv[1] == "followed")
@@ -21,7 +21,7 @@ script = "setsid sh -c 'setsid sleep 600 & echo $! $$; exec sleep 600' &"
 shell = subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, text=True)
 pids = [int(word) for word in shell.stdout.readline().split()]
 shell.wait()
-count = descendants.end_all(Rehearsal())
+count = descendants.end_all(TestContext())
 left = [pid for pid in pids if process_identity.of(pid) is not None]
 for pid in left:
     os.kill(pid, 9)

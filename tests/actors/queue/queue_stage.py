@@ -103,7 +103,7 @@ class Queue:
         lock_file = self.greet(job_id)
         self.actor.end_turn()
         self.channels[job_id].answer_as(messages.JobGo)
-        self.stage.told.clear()
+        self.stage.sent.clear()
         return lock_file
 
     def start_running(self, job_id: int) -> None:
@@ -156,7 +156,7 @@ class Queue:
         self.write_as_process(job_id, self.body_of_process(job_id, 10, status))
         self.end_process(job_id, has_left=True)
         self.actor.end_turn()
-        self.stage.told.clear()
+        self.stage.sent.clear()
 
     def write_as_process(self, job_id: int, body: bytes) -> None:
         (self.stage.places.queue / f"job-{job_id}").write_bytes(body)

@@ -60,7 +60,7 @@ def test_new_jobs_are_announced_when_they_are_durable(queue: Queue) -> None:
 
 def test_the_inputs_of_opcodes_are_announced_when_rules_read_them(queue: Queue) -> None:
     queue.submitted(spec())
-    queue.stage.told.clear()
+    queue.stage.sent.clear()
     changed = messages.RuleChainChanged(chain=7, serial=1, reads_opcodes=True)
     queue.actor.notify(changed, messages.ReportAllJobs())
     everything = queue.stage.take_one(messages.JobsArrived)

@@ -62,7 +62,7 @@ def test_the_queue_is_sent_page_by_page_pending_jobs_only(
     take_rules(queue)
     queue.submitted(*[spec()] * 6)
     queue.start(2)
-    queue.stage.told.clear()
+    queue.stage.sent.clear()
     pages = []
     after: int | None = 0
     while after is not None:

@@ -18,7 +18,7 @@ def test_questions_are_asked_anew_when_who_was_asked_is_replaced(queue: Queue) -
     queue.submitted(spec())
     why = queue.actor.say(messages.ExplainJob(id=1))
     what_if = queue.actor.say(messages.Simulate())
-    queue.stage.told.clear()
+    queue.stage.sent.clear()
     queue.actor.notify(messages.ComponentReplaced(component="scheduler"))
     token = queue.stage.take_one(messages.ExplainPending, to="filter_evaluator").token
     page = queue.stage.take_one(messages.JudgeSimulation, to="filter_evaluator")
@@ -28,9 +28,9 @@ def test_questions_are_asked_anew_when_who_was_asked_is_replaced(queue: Queue) -
     queue.actor.notify(messages.SimulationFailed(token=page.token, text=text))
     assert what_if.refusal == ("BadRequestError", text)
     # Nothing is open any more.
-    queue.stage.told.clear()
+    queue.stage.sent.clear()
     queue.actor.notify(messages.ComponentReplaced(component="scheduler"))
-    assert queue.stage.told == []
+    assert queue.stage.sent == []
 
 
 @pytest.mark.parametrize(

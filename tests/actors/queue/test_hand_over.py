@@ -68,7 +68,7 @@ def test_a_choice_made_after_that_is_believed_again(queue: Queue) -> None:
 
 def reprioritise(queue: Queue, job_id: int, priority: int) -> int:
     """It is acknowledged; the number under which the scheduler hears of it."""
-    queue.stage.told.clear()
+    queue.stage.sent.clear()
     asked = messages.ChangeJobPriority(id=job_id, priority=priority)
     assert queue.actor.ask(asked).answer_as(messages.PriorityOutcome).accepted
     return queue.stage.take_one(messages.JobReprioritised).number
@@ -132,7 +132,7 @@ def test_a_job_that_waits_for_others_makes_nobody_give_way(queue: Queue) -> None
 
 def note_limit(queue: Queue, slots: int) -> None:
     """The scheduler has heard of the number of run slots; the turn ends."""
-    queue.stage.told.clear()
+    queue.stage.sent.clear()
     queue.actor.notify(messages.LimitAcknowledged(serial=3, running_jobs_max=slots))
     queue.actor.end_turn()
 
@@ -147,7 +147,7 @@ def test_chosen_jobs_beyond_a_new_limit_get_no_process(queue: Queue) -> None:
     # One runs, one has ended: of those without a process the first in order may have one.
     told = queue.stage.take_one(messages.JobsArrived, to="filter_evaluator")
     assert [one.job.id for one in told.jobs] == [4, 5]
-    assert queue.stage.take_one(messages.LimitInForce, to="config_store").serial == 3
+    assert queue.stage.take_one(messages.LimitApplied, to="config_store").serial == 3
     queue.greet(4)
     queue.greet(3)
     queue.actor.end_turn()
@@ -162,7 +162,7 @@ def test_jobs_that_have_a_process_keep_it_under_a_lower_limit(queue: Queue) -> N
     queue.start_running(2)
     note_limit(queue, 1)
     assert queue.stage.take(messages.JobsArrived) == []
-    queue.stage.take_one(messages.LimitInForce)
+    queue.stage.take_one(messages.LimitApplied)
     assert begin(queue, 1, 10, RUNNING).answer == messages.StateRecorded(serial=10)
 
 
@@ -270,7 +270,7 @@ def test_a_job_chosen_by_mistake_gives_its_run_slot_back(queue: Queue) -> None:
     # The word of its end went straight to the scheduler, and overtook the word of its arrival.
     queue.submitted(spec())
     queue.actor.ask(messages.CancelJob(id=1))
-    queue.stage.told.clear()
+    queue.stage.sent.clear()
     queue.choose(1, 77)
     reported = queue.stage.take_one(messages.StatusesReported, to="scheduler")
     assert reported.jobs == [(1, CANCELED), (77, None)]

@@ -18,7 +18,7 @@ from tests.actors.scheduling.schedules import schedule, verdict
 from ganger.actors.queue import recovery
 from ganger.actors.queue.job_queue import JobQueue
 from ganger.actors.queue.job_table import Phase
-from ganger.actors.supervision.supervisor import Ending, Supervisor
+from ganger.actors.supervision.supervisor import Shutdown, Supervisor
 from ganger.storage import jobs, lock_files, settings
 from ganger.storage.jobs import JobStatus
 from ganger.storage.opcodes import catalogue
@@ -80,9 +80,9 @@ def test_a_choice_made_before_the_queue_reported_anew_is_not_obeyed(queue: Queue
     queue.submitted(spec())
     before = queue.actor.component.store.announcements.report
     queue.actor.notify(messages.ReportAllJobs())
-    queue.stage.told.clear()
+    queue.stage.sent.clear()
     queue.choose(1, report=before)
-    assert queue.stage.told == []
+    assert queue.stage.sent == []
     assert queue.statuses() == {1: "queued"}
     queue.choose(1)
     assert queue.stage.take_one(messages.StartJobs).jobs == [(1, False)]
@@ -208,7 +208,7 @@ def written(serial: int, status: JobStatus, *, livelock: str) -> bytes:
 def test_word_of_an_earlier_incarnation_does_not_restart_the_present_one(
     stage: Stage, timers: list[Timer]
 ) -> None:
-    supervisor = stage.make(Supervisor, Ending(), lambda: None, incarnation=0)
+    supervisor = stage.make(Supervisor, Shutdown(), lambda: None, incarnation=0)
     subject = supervisor.component
     supervisor.begin()
     subject._is_up = True
@@ -216,7 +216,7 @@ def test_word_of_an_earlier_incarnation_does_not_restart_the_present_one(
     late = messages.ComponentFailed(component="scheduler", incarnation=1, text="it failed")
     supervisor.notify(late)
     assert (timers, subject._records) == ([], {})
-    assert stage.told == []
+    assert stage.sent == []
 
 
 # Secrets.
@@ -344,9 +344,9 @@ def test_a_choice_made_for_a_queue_that_was_replaced_is_not_obeyed(queue: Queue)
     before = queue.actor.component.store.announcements.report
     queue.actor.component.store.ledger._journal._close()
     queue.actor = queue.stage.start(JobQueue, incarnation=2)
-    queue.stage.told.clear()
+    queue.stage.sent.clear()
     queue.choose(1, report=before)
-    assert queue.stage.told == []
+    assert queue.stage.sent == []
 
 
 def test_processes_that_were_refused_their_job_are_not_held_against_it(queue: Queue) -> None:

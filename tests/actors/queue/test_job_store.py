@@ -139,7 +139,7 @@ def test_a_refused_flush_refuses_and_the_queue_lives_on(
         [retried] = queue.stage.take(messages.DiskRetried)
         queue.actor.notify(retried)
         assert len(Timer.made) == 2
-    queue.stage.told.clear()
+    queue.stage.sent.clear()
     queue.actor.notify(messages.DiskRetried())
     queue.actor.end_turn()
     assert len(Timer.made) == 2
@@ -152,11 +152,11 @@ def test_a_refused_flush_refuses_and_the_queue_lives_on(
 def test_new_jobs_are_announced_before_the_flush_and_withdrawn_if_it_fails(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    queue.stage.told.clear()
+    queue.stage.sent.clear()
     with monkeypatch.context() as patch:
         refuse(patch, "fdatasync")
         assert queue.submit(spec(), spec()).refusal[0] == "ReadOnlyError"
-    told = [type(message) for to, message in queue.stage.told if to == "filter_evaluator"]
+    told = [type(message) for to, message in queue.stage.sent if to == "filter_evaluator"]
     assert told == [messages.JobsArrived, messages.JobsFinished]
     arrived = [one.job.id for one in queue.stage.take_one(messages.JobsArrived).jobs]
     finished = [job_id for job_id, _ in queue.stage.take_one(messages.JobsFinished).jobs]
@@ -218,7 +218,7 @@ def test_an_end_that_was_left_to_the_journal_is_announced_when_the_disk_has_it(
         assert queue.statuses() == {1: "running", 2: "waiting"}
         assert queue.job(1).status is RUNNING
         # Its process is known to be gone: nobody looks for what it may have left running.
-        queue.stage.told.clear()
+        queue.stage.sent.clear()
         queue.actor.notify(messages.ReportRunning())
         assert queue.stage.take_one(messages.AdoptJobs).jobs == []
         assert (1, SUCCESS) not in [
@@ -335,7 +335,7 @@ def test_jobs_chosen_while_the_disk_refuses_start_when_it_works(
         queue.submit(spec())
         queue.choose(1)
         assert queue.stage.take(messages.StartJobs) == []
-    queue.stage.told.clear()
+    queue.stage.sent.clear()
     queue.actor.notify(messages.DiskRetried())
     everything = queue.stage.take_one(messages.JobsArrived)
     assert ([one.job.id for one in everything.jobs], everything.running) == ([1], [])
@@ -352,7 +352,7 @@ def test_a_job_that_died_while_the_disk_refused_is_never_started_again(
         queue.end_process(1, has_left=False)
         queue.actor.end_turn()
         assert queue.statuses() == {1: "running"}
-    queue.stage.told.clear()
+    queue.stage.sent.clear()
     queue.actor.notify(messages.DiskRetried())
     queue.actor.end_turn()
     assert queue.statuses() == {1: "error"}
@@ -429,7 +429,7 @@ def test_a_pending_job_that_cannot_be_read_for_a_moment_waits_for_the_disk(
         choose()
     assert queue.statuses() == {1: "queued"}
     assert queue.submit(spec()).refusal[0] == "ReadOnlyError"
-    queue.stage.told.clear()
+    queue.stage.sent.clear()
     queue.actor.notify(messages.DiskRetried())
     queue.actor.end_turn()
     # The scheduler hears of the whole queue again, and chooses it again.
@@ -463,7 +463,7 @@ def test_statuses_are_reported_live_archived_or_missing(queue: Queue) -> None:
     queue.finish(1, ERROR)
     queue.finish(2)
     queue.actor.ask(messages.ArchiveJob(id=2))
-    queue.stage.told.clear()
+    queue.stage.sent.clear()
     queue.actor.notify(messages.ReportStatuses(ids=[1, 2, 3, 9]))
     reported = queue.stage.take_one(messages.StatusesReported, to="scheduler")
     assert reported.jobs == [(1, ERROR), (2, SUCCESS), (3, QUEUED), (9, None)]

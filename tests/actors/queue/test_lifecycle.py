@@ -149,7 +149,7 @@ def test_the_end_of_a_job_is_told_to_all_whom_it_concerns(queue: Queue) -> None:
     queue.submitted(spec())
     lock_file = queue.start(1)
     queue.record(1, 10, SUCCESS)
-    assert queue.stage.told == []
+    assert queue.stage.sent == []
     queue.actor.end_turn()
     finished = queue.stage.take_one(messages.JobsFinished, to="scheduler")
     assert finished.jobs == [(1, SUCCESS)]
@@ -179,7 +179,7 @@ def test_a_process_killed_while_it_ran_fails_its_job(queue: Queue) -> None:
     queue.start(1)
     queue.record(1, 10, SUCCESS, RUNNING, QUEUED)
     queue.actor.end_turn()
-    queue.stage.told.clear()
+    queue.stage.sent.clear()
     queue.end_process(1, has_left=False)
     queue.actor.end_turn()
     job = queue.job(1)

@@ -133,7 +133,7 @@ def test_with_each_change_of_the_rules_processes_ask_again(queue: Queue) -> None
     queue.start(2)
     queue.record(2, 10, SUCCESS)
     queue.actor.end_turn()
-    queue.stage.told.clear()
+    queue.stage.sent.clear()
     obey(queue, "PAUSE")
     told = queue.stage.take_one(messages.DeliverToJob, to="executor")
     assert told == messages.DeliverToJob(job_id=1, message=messages.GateChanged())
@@ -167,7 +167,7 @@ def test_a_disk_that_refuses_does_not_keep_a_rule_from_being_in_force(
         queue.actor.end_turn()
     # The process begins by itself then, if the stored rules let it.
     assert refused.refusal[0] == "ReadOnlyError"
-    queue.stage.take_one(messages.RulesInForce, to="config_store")
+    queue.stage.take_one(messages.RulesApplied, to="config_store")
 
 
 def refuse_flush(_: int) -> None:
@@ -176,20 +176,20 @@ def refuse_flush(_: int) -> None:
 
 def test_rules_are_in_force_when_the_scheduler_goes_by_them_too(queue: Queue) -> None:
     take_rules(queue, REJECTS, serial=5)
-    assert queue.stage.take(messages.RulesInForce) == []
+    assert queue.stage.take(messages.RulesApplied) == []
     queue.actor.notify(messages.RuleChainAcknowledged(serial=5))
     # Opcodes whose start is being recorded were let through by older rules.
-    assert queue.stage.take(messages.RulesInForce) == []
+    assert queue.stage.take(messages.RulesApplied) == []
     queue.actor.end_turn()
-    assert queue.stage.take_one(messages.RulesInForce, to="config_store").serial == 5
+    assert queue.stage.take_one(messages.RulesApplied, to="config_store").serial == 5
 
 
 def test_whoever_hears_first_the_last_one_decides(queue: Queue) -> None:
     queue.actor.notify(messages.RuleChainAcknowledged(serial=5))
-    assert queue.stage.take(messages.RulesInForce) == []
+    assert queue.stage.take(messages.RulesApplied) == []
     take_rules(queue, serial=5)
     queue.actor.end_turn()
-    assert queue.stage.take_one(messages.RulesInForce).serial == 5
+    assert queue.stage.take_one(messages.RulesApplied).serial == 5
 
 
 def test_of_changes_that_overlap_the_newest_is_in_force_last(queue: Queue) -> None:
@@ -197,10 +197,10 @@ def test_of_changes_that_overlap_the_newest_is_in_force_last(queue: Queue) -> No
     take_rules(queue, serial=6)
     queue.actor.notify(messages.RuleChainAcknowledged(serial=5))
     queue.actor.end_turn()
-    assert queue.stage.take(messages.RulesInForce) == []
+    assert queue.stage.take(messages.RulesApplied) == []
     queue.actor.notify(messages.RuleChainAcknowledged(serial=6))
     queue.actor.end_turn()
-    assert queue.stage.take_one(messages.RulesInForce).serial == 6
+    assert queue.stage.take_one(messages.RulesApplied).serial == 6
 
 
 def test_a_new_queue_lets_nobody_in_before_it_knows_the_rules(queue: Queue) -> None:

@@ -50,7 +50,7 @@ def obey(stage: Stage, *rules: FilterRule) -> tuple[Staged[FilterEvaluator], int
     evaluator = stage.start(FilterEvaluator)
     evaluator.notify(RulesChanged(rules=list(rules), serial=4))
     chain = stage.take_one(messages.RuleChainChanged, to="scheduler").chain
-    stage.told.clear()
+    stage.sent.clear()
     return evaluator, chain
 
 
@@ -130,12 +130,12 @@ def test_inputs_that_only_the_file_has_are_read_there(stage: Stage) -> None:
 def test_new_rules_are_told_to_the_scheduler_and_then_to_the_queue(stage: Stage) -> None:
     evaluator = stage.start(FilterEvaluator)
     evaluator.notify(RulesChanged(rules=[ON_OPCODES], serial=4))
-    [(first, changed), (second, again), _] = stage.told
+    [(first, changed), (second, again), _] = stage.sent
     assert (first, second, changed) == ("scheduler", "job_queue", again)
     assert isinstance(changed, messages.RuleChainChanged)
     assert (changed.serial, changed.reads_opcodes) == (4, True)
     assert changed.rules == [ON_OPCODES]
-    stage.told.clear()
+    stage.sent.clear()
     evaluator.notify(RulesChanged(rules=[ON_IDS], serial=5))
     newer = stage.take_one(messages.RuleChainChanged, to="job_queue")
     assert (newer.serial, newer.reads_opcodes) == (5, False)
@@ -150,7 +150,7 @@ def test_a_rule_may_read_the_opcodes(stage: Stage) -> None:
     evaluator.notify(arrived(2, inputs=[DELAY | {"OP_ID": "OP_OTHER"}]))
     [accepted] = judged(stage)
     assert accepted.action == "ACCEPT"
-    assert stage.told == []
+    assert stage.sent == []
 
 
 def test_jobs_that_came_without_what_the_rules_read_are_not_judged(stage: Stage) -> None:
@@ -158,14 +158,14 @@ def test_jobs_that_came_without_what_the_rules_read_are_not_judged(stage: Stage)
     evaluator, _ = obey(stage, ON_OPCODES)
     evaluator.notify(arrived(1, is_all=True))
     assert [verdict.chain for verdict in judged(stage)] == [0]
-    assert stage.told == []
+    assert stage.sent == []
 
 
 def test_a_new_priority_goes_the_way_of_the_jobs(stage: Stage) -> None:
     evaluator = stage.start(FilterEvaluator)
     changed = messages.JobReprioritised(id=1, priority=-5)
     evaluator.notify(changed)
-    assert stage.told == [("scheduler", changed)]
+    assert stage.sent == [("scheduler", changed)]
 
 
 # What rules reject is looked for in the whole queue.
@@ -183,7 +183,7 @@ def test_the_queue_is_not_looked_through_for_rules_that_reject_nothing(
 def test_the_queue_is_looked_through_page_by_page_for_what_a_rule_rejects(stage: Stage) -> None:
     evaluator = stage.start(FilterEvaluator)
     evaluator.notify(RulesChanged(rules=[REJECTS]))
-    asked = [message for name, message in stage.told if name == "job_queue"]
+    asked = [message for name, message in stage.sent if name == "job_queue"]
     assert [type(message) for message in asked] == [
         messages.RuleChainChanged,
         messages.SweepJobs,
@@ -208,9 +208,9 @@ def test_a_page_that_was_asked_for_under_older_rules_leads_to_nothing(stage: Sta
     evaluator.notify(RulesChanged(rules=[REJECTS], serial=1))
     new = stage.take_one(messages.SweepJobs).chain
     assert new != old
-    stage.told.clear()
+    stage.sent.clear()
     evaluator.notify(arrived(6, sweep=old, next_after=6, is_repeat=True))
-    assert stage.told == []
+    assert stage.sent == []
     evaluator.notify(arrived(6, sweep=new, is_repeat=True))
     assert len(stage.take_one(messages.JobsRejected).jobs) == 1
 
@@ -263,7 +263,7 @@ def test_a_rule_begins_and_ends_with_its_window(stage: Stage, clock: WindowClock
         stage.take_one(messages.WindowDue, to="filter_evaluator")
         evaluator.notify(messages.WindowDue())
         chains.append(stage.take_one(messages.RuleChainChanged, to="scheduler").chain)
-        stage.told.clear()
+        stage.sent.clear()
         evaluator.notify(arrived(1))
         [verdict] = judged(stage)
         assert (verdict.action, verdict.chain) == (action, chains[-1])
@@ -279,7 +279,7 @@ def test_a_distant_window_is_compared_with_the_clock_from_time_to_time(
     assert clock.waits == [settings.WINDOW_LOOK_SECONDS]
     evaluator.notify(messages.WindowDue())
     assert clock.waits == [settings.WINDOW_LOOK_SECONDS] * 2
-    assert stage.told == []
+    assert stage.sent == []
 
 
 def test_a_window_that_opens_may_reject_what_is_in_the_queue(

@@ -1,4 +1,4 @@
-"""The queue's door: which jobs of a submission filter rules reject."""
+"""The rules in force: which jobs of a submission they reject, and which may start."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def rule(uuid: str = UUID, **fields: Any) -> FilterRule:
 
 
 def rejected(*known: FilterRule, jobs: list[JobSpec], first_id: int = 6) -> dict[int, str]:
-    door = RulesInForce(known)
+    rules = RulesInForce(known)
     drafts = submitting.drafts(jobs, first_id=first_id, now=0.0, key=None)
-    return door.rejections([draft.job for draft in drafts])
+    return rules.rejections([draft.job for draft in drafts])
 
 
 def job(*ops: dict[str, Any], **fields: Any) -> JobSpec:
@@ -99,20 +99,20 @@ def test_a_rule_is_obeyed_from_the_first_to_the_last_moment_of_its_window(
     # Also when the word that it has opened is still on its way.
     now = [9.0]
     monkeypatch.setattr("ganger.actors.rules.rules_in_force.time.time", lambda: now[0])
-    door = RulesInForce([rule(valid_from=10.0, valid_until=20.0)])
+    rules = RulesInForce([rule(valid_from=10.0, valid_until=20.0)])
     drafts = submitting.drafts([job(DELAY)], first_id=1, now=0.0, key=None)
     outcomes = []
     for moment in (9.0, 10.0, 19.9, 20.0):
         now[0] = moment
-        outcomes.append(bool(door.rejections([draft.job for draft in drafts])))
+        outcomes.append(bool(rules.rejections([draft.job for draft in drafts])))
     assert outcomes == [False, True, True, False]
 
 
 def test_when_a_rule_ends_by_itself_is_told() -> None:
     times = {UUID: 1_800_000_000.0, OTHER: None}
-    door = RulesInForce([rule(uuid, valid_until=until) for uuid, until in times.items()])
-    assert door.ends_at(UUID) == "2027-01-15 08:00:00 UTC"
-    assert door.ends_at(OTHER) == ""
+    rules = RulesInForce([rule(uuid, valid_until=until) for uuid, until in times.items()])
+    assert rules.ends_at(UUID) == "2027-01-15 08:00:00 UTC"
+    assert rules.ends_at(OTHER) == ""
     # Stored by somebody else, beyond every calendar.
     assert RulesInForce([rule(valid_until=1e18)]).ends_at(UUID) == ""
 
@@ -125,41 +125,41 @@ def stored(*statuses: JobStatus, op: dict[str, Any] = DELAY) -> jobs.Job:
     return jobs.Job(id=7, ops=ops)
 
 
-def passed(door: RulesInForce, job: jobs.Job, chain: int = 0, limit: str = "") -> GateAnswered:
-    return door.gate(job, ChosenUnder(chain, limit), has_begun=job.has_begun)
+def passed(rules: RulesInForce, job: jobs.Job, chain: int = 0, limit: str = "") -> GateAnswered:
+    return rules.gate(job, ChosenUnder(chain, limit), has_begun=job.has_begun)
 
 
 def test_the_next_opcode_is_held_by_a_rule_that_pauses_the_job() -> None:
-    door = RulesInForce([rule(action="PAUSE", priority=2), rule(OTHER, priority=3)], 5)
+    rules = RulesInForce([rule(action="PAUSE", priority=2), rule(OTHER, priority=3)], 5)
     for statuses in ([QUEUED], [WAITING], [SUCCESS, QUEUED]):
-        told = passed(door, stored(*statuses))
+        told = passed(rules, stored(*statuses))
         assert (told.is_open, told.is_rejected) == (False, False)
         assert told.text == f"paused by filter rule {UUID} (priority 2)"
-    assert passed(door, stored(QUEUED, op=EXEC)) == GateAnswered(is_open=True, chain=5)
+    assert passed(rules, stored(QUEUED, op=EXEC)) == GateAnswered(is_open=True, chain=5)
 
 
 def test_a_rule_rejects_a_job_until_its_first_opcode_runs() -> None:
-    door = RulesInForce([rule()])
-    told = passed(door, stored(WAITING))
+    rules = RulesInForce([rule()])
+    told = passed(rules, stored(WAITING))
     assert (told.is_open, told.is_rejected) == (False, True)
     assert told.text == f"rejected by filter rule {UUID} (priority 0)"
-    assert passed(door, stored(SUCCESS, WAITING)).is_open
-    assert passed(door, stored(RUNNING, QUEUED)).is_open
+    assert passed(rules, stored(SUCCESS, WAITING)).is_open
+    assert passed(rules, stored(RUNNING, QUEUED)).is_open
 
 
 def test_a_job_that_was_not_chosen_under_the_limit_is_chosen_anew() -> None:
-    door = RulesInForce([rule(action=["RATE_LIMIT", 3])])
-    assert not passed(door, stored(QUEUED)).is_open
-    assert not passed(door, stored(QUEUED), limit=f"{UUID} 4").is_open
-    assert passed(door, stored(QUEUED), limit=f"{UUID} 3").is_open
+    rules = RulesInForce([rule(action=["RATE_LIMIT", 3])])
+    assert not passed(rules, stored(QUEUED)).is_open
+    assert not passed(rules, stored(QUEUED), limit=f"{UUID} 4").is_open
+    assert passed(rules, stored(QUEUED), limit=f"{UUID} 3").is_open
     # What runs is counted as it is.
-    assert passed(door, stored(SUCCESS, QUEUED)).is_open
+    assert passed(rules, stored(SUCCESS, QUEUED)).is_open
 
 
 def test_a_job_chosen_under_the_rules_in_force_is_not_looked_at() -> None:
-    door = RulesInForce([rule(action="PAUSE")], 5)
-    assert door.lets_all_start(ChosenUnder(5))
-    assert not door.lets_all_start(ChosenUnder(4))
+    rules = RulesInForce([rule(action="PAUSE")], 5)
+    assert rules.lets_all_start(ChosenUnder(5))
+    assert not rules.lets_all_start(ChosenUnder(4))
     unknown = RulesInForce([rule(action="PAUSE")])
     assert not unknown.lets_all_start(ChosenUnder())
     assert RulesInForce([rule(action="ACCEPT")]).lets_all_start(ChosenUnder())
@@ -168,10 +168,10 @@ def test_a_job_chosen_under_the_rules_in_force_is_not_looked_at() -> None:
 def test_a_window_that_opens_stops_those_chosen_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [9.0]
     monkeypatch.setattr("ganger.actors.rules.rules_in_force.time.time", lambda: now[0])
-    door = RulesInForce([rule(action="PAUSE", valid_from=10.0)], 5)
-    assert passed(door, stored(QUEUED), chain=5) == GateAnswered(is_open=True, chain=5)
+    rules = RulesInForce([rule(action="PAUSE", valid_from=10.0)], 5)
+    assert passed(rules, stored(QUEUED), chain=5) == GateAnswered(is_open=True, chain=5)
     now[0] = 10.0
-    assert not passed(door, stored(QUEUED), chain=5).is_open
+    assert not passed(rules, stored(QUEUED), chain=5).is_open
 
 
 def test_a_submission_that_takes_long_to_judge_is_let_in_to_be_judged_later(
@@ -195,23 +195,23 @@ def test_what_takes_long_at_the_gate_goes_back_to_be_judged(
 ) -> None:
     monkeypatch.setattr(settings, "ADMISSION_STEPS_MAX", 5_000)
     searched = [["opcode", ["=~", "comment", "y"]]]
-    door = RulesInForce([rule(action="PAUSE", predicates=searched)], 5)
+    rules = RulesInForce([rule(action="PAUSE", predicates=searched)], 5)
     small = {**DELAY, "comment": "x"}
-    assert passed(door, stored(QUEUED, op=small)).is_open
+    assert passed(rules, stored(QUEUED, op=small)).is_open
     large = stored(QUEUED, op={**DELAY, "comment": "x" * 10_000})
-    told = passed(door, large)
+    told = passed(rules, large)
     assert not told.is_open
     assert "takes too long to judge" in told.text
     # Judged by the evaluator, and chosen under these rules, it starts.
-    assert passed(door, large, chain=5).is_open
+    assert passed(rules, large, chain=5).is_open
     # To be explained, it is held by the rule that takes so long.
-    assert door.stopping(large) == [UUID]
+    assert rules.stopping(large) == [UUID]
 
 
 def test_the_gate_goes_by_the_priority_that_an_opcode_has_now() -> None:
-    door = RulesInForce([rule(action="PAUSE", predicates=[["opcode", ["<", "priority", 0]]])], 5)
+    rules = RulesInForce([rule(action="PAUSE", predicates=[["opcode", ["<", "priority", 0]]])], 5)
     waiting = stored(QUEUED)
-    assert passed(door, waiting).is_open
+    assert passed(rules, waiting).is_open
     waiting.ops[0].priority = -5
-    assert not passed(door, waiting).is_open
-    assert door.stopping(waiting) == [UUID]
+    assert not passed(rules, waiting).is_open
+    assert rules.stopping(waiting) == [UUID]

@@ -1,7 +1,7 @@
 """A stage on which one actor is tested alone: no threads, and all that it tells is written down.
 
 The actor's messages are handled on the test's own thread, and a turn ends when the test says
-so. What it tells other components lies in `Stage.told`; what it answers, in an `Asker`.
+so. What it tells other components lies in `Stage.sent`; what it answers, in an `Asker`.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Stage(Directory):
 
     def __init__(self, root: Path) -> None:
         super().__init__()
-        self.told: list[tuple[str, Message]] = []
+        self.sent: list[tuple[str, Message]] = []
         self.requests: list[Envelope] = []
         self.places = Places(root / "data", root / "run")
         for directory in (self.places.queue, self.places.lock_files):
@@ -119,7 +119,7 @@ class Stage(Directory):
         )
 
     def tell(self, name: str, envelope: Envelope) -> None:
-        self.told.append((name, envelope.message))
+        self.sent.append((name, envelope.message))
         if isinstance(envelope.reply_to, ReplyTo):
             self.requests.append(envelope)
 
@@ -149,17 +149,17 @@ class Stage(Directory):
             slots = settings.RUNNING_JOBS_MAX
             staged.say(messages.LimitsChanged(running_jobs_max=slots))
         staged.end_turn()
-        self.told.clear()
+        self.sent.clear()
         return staged
 
     def take(self, kind: type[MessageT], to: str | None = None) -> list[MessageT]:
         """What was told of this kind since the last time, in order."""
         found = [
             message
-            for name, message in self.told
+            for name, message in self.sent
             if isinstance(message, kind) and to in (None, name)
         ]
-        self.told = [(name, message) for name, message in self.told if message not in found]
+        self.sent = [(name, message) for name, message in self.sent if message not in found]
         return found
 
     def take_one(self, kind: type[MessageT], to: str | None = None) -> MessageT:

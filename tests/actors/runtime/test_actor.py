@@ -51,17 +51,17 @@ class RecordingDirectory(Directory):
 
     def __init__(self) -> None:
         super().__init__()
-        self.told: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self.sent: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self.made: list[Any] = []
 
     def tell(self, name: str, envelope: Envelope) -> None:
         if name == "supervisor":
-            self.told.put(envelope.message)
+            self.sent.put(envelope.message)
             return
         super().tell(name, envelope)
 
     def next(self) -> Message:
-        return self.told.get(timeout=DEADLINE)
+        return self.sent.get(timeout=DEADLINE)
 
 
 class ThreadedAsker:
@@ -477,7 +477,7 @@ def test_a_component_that_hangs_is_abandoned_and_ends_when_it_goes_on(scene: Act
     )
     thread.join(DEADLINE)
     assert not thread.is_alive()
-    assert scene.directory.told.empty()
+    assert scene.directory.sent.empty()
 
 
 def test_stopping_frees_what_the_component_holds_and_twice_is_harmless(scene: ActorScene) -> None:

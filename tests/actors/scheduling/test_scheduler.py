@@ -29,7 +29,7 @@ def start(stage: Stage) -> Staged[Scheduler]:
     scheduler = stage.start(Scheduler)
     scheduler.notify(messages.RuleChainChanged(chain=CHAIN, serial=1, reads_opcodes=False))
     scheduler.end_turn()
-    stage.told.clear()
+    stage.sent.clear()
     return scheduler
 
 
@@ -42,15 +42,15 @@ def test_a_new_scheduler_asks_for_everything(stage: Stage) -> None:
 def test_a_turn_ends_with_one_pass_for_all_that_it_brought(stage: Stage) -> None:
     scheduler = start(stage)
     scheduler.notify(JobsJudged(jobs=[verdict(1)]), JobsJudged(jobs=[verdict(2), verdict(3)]))
-    assert stage.told == []
+    assert stage.sent == []
     scheduler.end_turn()
-    assert stage.told == [("job_queue", JobsChosen(start=[1, 2, 3], chain=7))]
+    assert stage.sent == [("job_queue", JobsChosen(start=[1, 2, 3], chain=7))]
 
 
 def test_a_turn_that_brought_nothing_ends_without_a_pass(stage: Stage) -> None:
     scheduler = stage.start(Scheduler)
     scheduler.end_turn()
-    assert stage.told == []
+    assert stage.sent == []
 
 
 def test_every_kind_of_news_leads_to_a_pass(stage: Stage) -> None:
@@ -98,13 +98,13 @@ def test_dependencies_nobody_told_of_are_asked_for(stage: Stage) -> None:
     scheduler.notify(JobsJudged(jobs=[verdict(8, 3), verdict(9, 4)]))
     scheduler.end_turn()
     assert stage.take_one(messages.ReportStatuses, to="job_queue").ids == [3, 4]
-    stage.told.clear()
+    stage.sent.clear()
     scheduler.notify(messages.StatusesReported(jobs=[(3, SUCCESS), (4, None)]))
     scheduler.end_turn()
     chosen = stage.take_one(JobsChosen)
     assert chosen.start == [8]
     assert chosen.unsatisfiable == [(9, "failed", "Dependency error: Job 4 not found")]
-    assert stage.told == []
+    assert stage.sent == []
 
 
 def test_unsatisfiable_and_eligible_jobs_are_sent(stage: Stage) -> None:
@@ -133,7 +133,7 @@ def test_everything_told_afresh_replaces_what_was_known(stage: Stage) -> None:
     scheduler.notify(messages.LimitsChanged(running_jobs_max=2))
     scheduler.notify(JobsJudged(jobs=[verdict(1), verdict(2), verdict(3)]))
     scheduler.end_turn()
-    stage.told.clear()
+    stage.sent.clear()
     scheduler.notify(JobsJudged(jobs=[verdict(4), verdict(5)], running=[verdict(2)], is_all=True))
     scheduler.end_turn()
     assert stage.take_one(JobsChosen) == JobsChosen(start=[4], chain=7)
@@ -180,7 +180,7 @@ def test_the_queue_hears_of_rules_behind_all_that_was_decided_under_older_ones(
     scheduler.notify(messages.RuleChainChanged(chain=8, serial=2, reads_opcodes=False))
     scheduler.notify(JobsJudged(jobs=[verdict(2)]))
     scheduler.end_turn()
-    kinds = [type(message) for name, message in stage.told if name == "job_queue"]
+    kinds = [type(message) for name, message in stage.sent if name == "job_queue"]
     assert kinds == [JobsChosen, messages.RuleChainAcknowledged, messages.ReportJobs]
     assert stage.take_one(JobsChosen).start == [1]
     assert stage.take_one(messages.RuleChainAcknowledged).serial == 2
@@ -195,7 +195,7 @@ def test_the_queue_hears_of_slots_behind_all_that_was_decided_with_other_ones(
     scheduler.notify(messages.LimitsChanged(running_jobs_max=1, serial=4))
     scheduler.notify(JobsJudged(jobs=[verdict(2)]))
     scheduler.end_turn()
-    kinds = [type(message) for name, message in stage.told if name == "job_queue"]
+    kinds = [type(message) for name, message in stage.sent if name == "job_queue"]
     assert kinds == [JobsChosen, messages.LimitAcknowledged]
     assert stage.take_one(messages.LimitAcknowledged) == messages.LimitAcknowledged(
         serial=4, running_jobs_max=1

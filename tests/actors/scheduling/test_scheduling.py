@@ -8,7 +8,7 @@ from itertools import permutations
 import pytest
 from tests.actors.scheduling.schedules import schedule, started, verdict
 
-from ganger.actors.scheduling.depending import Dependencies, Outcome, dependency_outcome
+from ganger.actors.scheduling.depending import Dependencies, DependencyState, dependency_outcome
 from ganger.actors.scheduling.scheduling import Pass, Unsatisfiable
 from ganger.storage.jobs import JobStatus
 
@@ -364,7 +364,7 @@ def test_what_a_dependency_costs_does_not_grow_with_their_number(
 ) -> None:
     looks: list[int] = []
 
-    def look(depends: Dependencies, statuses: Mapping[int, JobStatus | None]) -> Outcome:
+    def look(depends: Dependencies, statuses: Mapping[int, JobStatus | None]) -> DependencyState:
         looks.append(len(statuses))
         return dependency_outcome(depends, statuses)
 

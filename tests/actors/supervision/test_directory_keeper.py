@@ -12,7 +12,7 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from ganger.actors.supervision.directory_keeper import Foothold
+from ganger.actors.supervision.directory_keeper import DirectoryKeeper
 from ganger.storage import errors, lock_files, settings
 
 
@@ -23,38 +23,38 @@ def places_with_a_queue(tmp_path: Path) -> settings.Places:
     return places
 
 
-@pytest.fixture(name="foothold")
-def foothold_of_this_process(places: settings.Places) -> Iterator[Foothold]:
+@pytest.fixture(name="keeper")
+def keeper_of_this_process(places: settings.Places) -> Iterator[DirectoryKeeper]:
     lock = lock_files.DirectoryLock(places.queue / "lock")
-    yield Foothold(places, lock, structlog.get_logger())
+    yield DirectoryKeeper(places, lock, structlog.get_logger())
     lock.release()
 
 
-def test_a_deleted_word_is_written_again(foothold: Foothold, places: settings.Places) -> None:
-    foothold.announce(["ipc:///somewhere"])
+def test_a_deleted_word_is_written_again(keeper: DirectoryKeeper, places: settings.Places) -> None:
+    keeper.announce(["ipc:///somewhere"])
     word = places.endpoint_file.read_bytes()
     assert json.loads(word)["pid"] == os.getpid()
     with capture_logs() as lines:
-        foothold.keep()
+        keeper.keep()
         assert lines == []
         places.endpoint_file.unlink()
-        foothold.keep()
-        foothold.keep()
+        keeper.keep()
+        keeper.keep()
     assert [line["event"] for line in lines] == ["daemon.json was deleted; it is back"]
     assert places.endpoint_file.read_bytes() == word
 
 
 def test_nothing_is_said_before_the_daemon_is_ready(
-    foothold: Foothold, places: settings.Places
+    keeper: DirectoryKeeper, places: settings.Places
 ) -> None:
-    foothold.keep()
+    keeper.keep()
     assert not places.endpoint_file.exists()
 
 
 def test_a_disk_that_refuses_is_asked_again(
-    foothold: Foothold, places: settings.Places, monkeypatch: pytest.MonkeyPatch
+    keeper: DirectoryKeeper, places: settings.Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    foothold.announce([])
+    keeper.announce([])
     places.endpoint_file.unlink()
     with monkeypatch.context() as patch:
         refuse = errors.StorageError("No space left on device")
@@ -63,34 +63,34 @@ def test_a_disk_that_refuses_is_asked_again(
             raise refuse
 
         patch.setattr("ganger.storage.documents.replace", replace)
-        foothold.keep()
+        keeper.keep()
     assert not places.endpoint_file.exists()
-    foothold.keep()
+    keeper.keep()
     assert places.endpoint_file.exists()
 
 
-def test_the_lock_file_is_put_back(foothold: Foothold, places: settings.Places) -> None:
+def test_the_lock_file_is_put_back(keeper: DirectoryKeeper, places: settings.Places) -> None:
     (places.queue / "lock").unlink()
     with capture_logs() as lines:
-        foothold.keep()
-        foothold.keep()
+        keeper.keep()
+        keeper.keep()
     expected = "the lock file of the queue was deleted; it is back"
     assert [line["event"] for line in lines] == [expected]
     assert lock_files.holder(places.queue / "lock") == os.getpid()
 
 
 def test_without_its_directory_nothing_is_put_back(
-    foothold: Foothold, places: settings.Places
+    keeper: DirectoryKeeper, places: settings.Places
 ) -> None:
-    foothold.announce([])
+    keeper.announce([])
     shutil.rmtree(places.data)
     with pytest.raises(errors.DirectoryLostError):
-        foothold.keep()
+        keeper.keep()
     assert not places.data.exists()
 
 
-def test_who_goes_takes_its_word_along(foothold: Foothold, places: settings.Places) -> None:
-    foothold.announce([])
-    foothold.withdraw()
-    foothold.withdraw()
+def test_who_goes_takes_its_word_along(keeper: DirectoryKeeper, places: settings.Places) -> None:
+    keeper.announce([])
+    keeper.withdraw()
+    keeper.withdraw()
     assert not places.endpoint_file.exists()

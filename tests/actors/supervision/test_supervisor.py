@@ -11,7 +11,7 @@ from ganger.actors.runtime.component import Component
 from ganger.actors.runtime.host import Host
 from ganger.actors.scheduling.scheduler import Scheduler
 from ganger.actors.supervision.placement import COMPONENTS, PLACEMENT
-from ganger.actors.supervision.supervisor import Ending, Supervisor
+from ganger.actors.supervision.supervisor import Shutdown, Supervisor
 from ganger.storage import errors
 from ganger.transport import messages
 from ganger.transport.envelopes import Envelope
@@ -30,7 +30,7 @@ def test_a_component_is_started_again_when_there_are_descriptors_for_it(
         entered.append(component.name)
 
     monkeypatch.setattr(Host, "start", start)
-    supervisor = stage.make(Supervisor, Ending(), lambda: None, incarnation=0)
+    supervisor = stage.make(Supervisor, Shutdown(), lambda: None, incarnation=0)
     supervisor.begin()
     supervisor.component._is_up = True
     supervisor.component._start(Scheduler)
@@ -54,31 +54,31 @@ def test_a_daemon_that_cannot_tell_where_it_is_says_what_the_disk_refuses(
     def refuse() -> None:
         raise errors.StorageError("/data/daemon.json: Input/output error")
 
-    ending = Ending()
-    supervisor = stage.make(Supervisor, ending, refuse, incarnation=0)
+    shutdown = Shutdown()
+    supervisor = stage.make(Supervisor, shutdown, refuse, incarnation=0)
     monkeypatch.setattr(supervisor.component, "_stop_component", lambda _: None)
     supervisor.begin()
     for component in COMPONENTS:
         supervisor.component._incarnations[component.name] = 1
         ready = messages.ComponentReady(component=component.name, incarnation=1)
         supervisor.notify(ready)
-    assert ending.is_over.is_set()
-    assert isinstance(ending.error, errors.StorageError)
-    assert ending.error.text == "/data/daemon.json: Input/output error"
+    assert shutdown.is_over.is_set()
+    assert isinstance(shutdown.error, errors.StorageError)
+    assert shutdown.error.text == "/data/daemon.json: Input/output error"
 
 
 def test_a_supervisor_that_fails_says_of_what(stage: Stage) -> None:
-    ending = Ending()
+    shutdown = Shutdown()
 
     def fail() -> None:
         raise ZeroDivisionError("the number")
 
-    supervisor = stage.make(Supervisor, ending, fail, incarnation=0)
+    supervisor = stage.make(Supervisor, shutdown, fail, incarnation=0)
     supervisor.begin()
     component = supervisor.component
     for each in COMPONENTS:
         component._incarnations[each.name] = 1
         ready = messages.ComponentReady(component=each.name, incarnation=1)
         supervisor.actor.handle(Envelope(ready))
-    assert ending.error is not None
-    assert ending.error.text == "the supervisor itself failed: the number"
+    assert shutdown.error is not None
+    assert shutdown.error.text == "the supervisor itself failed: the number"

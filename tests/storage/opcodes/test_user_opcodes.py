@@ -19,23 +19,23 @@ pytestmark = pytest.mark.xdist_group("example package")
 # Runs in an interpreter of its own, so that nothing of the example is left in this one.
 SCRIPT = """
 import json, sys
-from ganger.actors.operations.test_context import Rehearsal
+from ganger.actors.operations.test_context import TestContext
 from ganger.storage import errors, opcodes
 from ganger.storage.opcodes import catalogue
 from ganger.storage.opcodes import OperationError
 
 found = catalogue.load_user_opcodes()
-rehearsal = Rehearsal(dry_run="dry" in sys.argv)
+context = TestContext(dry_run="dry" in sys.argv)
 answer = {"loaded": found.loaded, "problems": found.problems}
 fields = json.loads(sys.argv[1])
 try:
     answer["stored"] = opcodes.check_opcode(fields)
     answer["summary"] = opcodes.summary(fields)
     answer["locks"] = opcodes.parse(fields).lock_needs().to_changes()
-    answer["result"] = rehearsal.run(fields)
+    answer["result"] = context.run(fields)
 except (errors.GangerError, OperationError) as error:
     answer["error"] = [type(error).__name__, str(error)]
-answer["messages"] = rehearsal.lines()
+answer["messages"] = context.lines()
 print(json.dumps(answer))
 """
 

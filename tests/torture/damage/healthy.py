@@ -102,7 +102,7 @@ def _run(queue: Queue, job_id: int, status: JobStatus) -> None:
     queue.write_as_process(job_id, body)
     queue.end_process(job_id, has_left=True)
     queue.actor.end_turn()
-    queue.stage.told.clear()
+    queue.stage.sent.clear()
 
 
 def _known(queue: Staged[JobQueue], kept: Journal) -> dict[int, KnownJob]:

@@ -173,7 +173,7 @@ class Opened:
         # It lets nobody in before it knows the filter rules: there are none.
         none = messages.RuleChainChanged(chain=1, serial=1, reads_opcodes=False)
         self.actor.ask(none)
-        self.stage.told.clear()
+        self.stage.sent.clear()
 
     def look(self, healthy: dict[int, KnownJob]) -> Seen:
         """Everything that can be seen of the jobs."""

@@ -112,7 +112,7 @@ class Attack(NamedTuple):
     run: Callable[[Attacked], None]
     is_long: bool = False
     is_remote: bool = False
-    """Whether the daemon has a remote door."""
+    """Whether the daemon has a remote listener."""
     files_max: int | None = None
     """How many files the daemon may open."""
 
@@ -168,7 +168,7 @@ def _silent_peers(scene: Attacked) -> None:
 
 
 def _a_crowd_that_says_nothing(scene: Attacked) -> None:
-    """More than a door has places; those that find none try again, and an ordinary client too."""
+    """More connections than the listener has places; each that finds none tries again."""
     silent = socket.SOCK_STREAM | socket.SOCK_NONBLOCK
     end = time.monotonic() + CROWD_SECONDS
     came: list[socket.socket] = []
@@ -186,7 +186,7 @@ def _a_crowd_that_says_nothing(scene: Attacked) -> None:
 
 
 def _a_remote_crowd_without_a_key(scene: Attacked) -> None:
-    """What the remote door suffers the local one does not notice."""
+    """What the remote listener suffers the local one does not notice."""
     [port] = [
         int(endpoint.rpartition(":")[2])
         for endpoint in scene.client.info().endpoints
@@ -340,7 +340,7 @@ def _requests_that_nobody_answers(scene: Attacked) -> None:
     count = settings.REQUESTS_OPEN_PER_PEER_MAX
     for number in range(count + 1_000):
         scene.say(dealer, messages.ChangeJobPriority(id=job_id, priority=number % 20), number)
-    # The limit was reached: the door itself refuses.
+    # The limit was reached: the listener itself refuses.
     assert dealer.poll(PATIENCE_SECONDS * 1_000), "all requests were taken"
     refusal = frames.decode(dealer.recv(), messages.ClientReply).message
     assert isinstance(refusal, messages.Failure), f"one was answered with {refusal}"

@@ -22,7 +22,7 @@ from ganger.transport.messages import PROTOCOL, Message
 Maker = Callable[[random.Random], Any]
 
 DOOR = messages.ClientRequest | messages.JobMessage
-"""What may be said at the door."""
+"""What may be said at the listener."""
 
 PIDS = (0, -1, 2**22 + 1, 2**31, 2**63 - 1, 2**64 - 1, -(2**63))
 INTEGERS = (0, 1, -1, 2, 7, 255, 2**31 - 1, 2**31, 2**53 + 1, 2**63 - 1, 2**63, 2**64 - 1, -(2**63))
@@ -83,7 +83,7 @@ NEVER_PACKED = {messages.RulesChanged, messages.RuleChainChanged}
 
 
 def _kinds() -> dict[str, type[Message]]:
-    """Every message that there is, by its tag, also those that nobody may say at the door."""
+    """Every message that there is, by its tag, also those that nobody may say at the listener."""
     found = (kind for kind in vars(messages).values() if isinstance(kind, type))
     kinds = {kind for kind in found if issubclass(kind, Message)} - NEVER_PACKED
     tags = {kind: kind.__struct_config__.tag for kind in kinds}

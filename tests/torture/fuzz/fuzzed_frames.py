@@ -1,6 +1,6 @@
-"""D11: whatever comes in at a door, the daemon neither stops nor grows without bound.
+"""D11: whatever comes in at a listener, the daemon neither stops nor grows without bound.
 
-Most frames go through the real door and the actors behind it in this process, with a queue
+Most frames go through the real listener and the actors behind it in this process, with a queue
 directory of their own. Thousands go to a real daemon from a sender that reads its answers, beside
 others that do not; and every attack of a list is tried on a real daemon of its own.
 """
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tests.torture.fuzz.floods import run_floods
-from tests.torture.fuzz.in_process import fuzz_doors
+from tests.torture.fuzz.in_process import fuzz_listeners
 from tests.torture.fuzz.through_sockets import BATCH_FRAMES, GROWTH_MAX_BYTES, fuzz_daemon
 from tests.torture.tally import Tally
 
@@ -28,11 +28,11 @@ def run_fuzzed_frames(count: int, seed: int, folder: Path) -> Tally:
     tally = Tally()
     real = min(DAEMON_FRAMES_MAX, count // DAEMON_SHARE)
     before = _peak_bytes()
-    _judge(fuzz_doors(count - real, seed, _made(folder / "doors")), 1, seed, tally)
+    _judge(fuzz_listeners(count - real, seed, _made(folder / "listeners")), 1, seed, tally)
     grown = _peak_bytes() - before
-    tally.figures["door"] = f"{grown / 2**20:+.0f} MiB"
+    tally.figures["listener"] = f"{grown / 2**20:+.0f} MiB"
     if grown > GROWTH_MAX_BYTES:
-        tally.failed(f"seed {seed}: the door has grown by {grown:,} bytes")
+        tally.failed(f"seed {seed}: the listener has grown by {grown:,} bytes")
     _judge(fuzz_daemon(real, seed, _made(folder / "daemon")), BATCH_FRAMES, seed, tally)
     run_floods(seed, _made(folder / "floods"), tally, has_long=count >= LONG_FRAMES)
     return tally

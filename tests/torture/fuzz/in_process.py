@@ -1,4 +1,4 @@
-"""Hostile frames in this process: through the door's own code, and on into the single writers.
+"""Hostile frames in this process: through the listener's own code, and on into the single writers.
 
 Each frame goes to the real listener, whose sockets alone are replaced. It must be answered with
 an error, or passed on to its receiver: one of the two, once. What is passed on to the job
@@ -44,7 +44,7 @@ ROUND_FRAMES = 20_000
 _DELAY: dict[str, Any] = {"OP_ID": "OP_TEST_DELAY", "duration": 1.0}
 
 
-def fuzz_doors(count: int, seed: int, folder: Path) -> Iterator[str]:
+def fuzz_listeners(count: int, seed: int, folder: Path) -> Iterator[str]:
     """What was wrong with each frame; nothing: all was well."""
     for first in range(0, count, ROUND_FRAMES):
         numbers = range(first, min(first + ROUND_FRAMES, count))
@@ -56,26 +56,26 @@ def fuzz_doors(count: int, seed: int, folder: Path) -> Iterator[str]:
 def _fuzz_round(numbers: range, seed: int, folder: Path) -> Iterator[str]:
     with ExitStack() as stack:
         Timer.made.clear()
-        door = FuzzedListener(folder / "door")
-        stack.callback(door.close)
+        listener = FuzzedListener(folder / "listener")
+        stack.callback(listener.close)
         writers = _Writers(folder)
         stack.callback(writers.close)
         for number in numbers:
             dice = random.Random(f"{seed}-door-{number}")
             try:
-                problem = _one(door, writers, dice, is_end=number % TURN_FRAMES == 0)
+                problem = _one(listener, writers, dice, is_end=number % TURN_FRAMES == 0)
             except Exception as error:  # noqa: BLE001 - whatever it is, nobody expected it
                 problem = f"{str(error)[:300]!r}"
                 # As the supervisor would: a new one on the same directory.
                 writers.close()
                 writers = _Writers(folder)
-            yield f"door frame {number}: {problem}" if problem else ""
+            yield f"listener frame {number}: {problem}" if problem else ""
 
 
-def _one(door: FuzzedListener, writers: _Writers, dice: random.Random, *, is_end: bool) -> str:
+def _one(listener: FuzzedListener, writers: _Writers, dice: random.Random, *, is_end: bool) -> str:
     data = frame_maker.frame(dice)
     identity = dice.choice((LOCAL, LOCAL, LOCAL, LOCAL, STRANGER, REMOTE))
-    passed, answers = door.take(data, identity)
+    passed, answers = listener.take(data, identity)
     if len(passed) + len(answers) != 1:
         return f"{len(passed)} were told and {len(answers)} answers sent for {data[:80]!r}"
     try:
@@ -113,7 +113,7 @@ class FuzzedListener:
     ) -> tuple[list[tuple[str, Envelope]], list[tuple[int, str]]]:
         """What it passes on, and what it answers: number and error."""
         self._stage.passed.clear()
-        self._stage.told.clear()
+        self._stage.sent.clear()
         self._sockets.sent.clear()
         self._peers += 1
         peer = b"L" + self._peers.to_bytes(5, "big")
@@ -176,7 +176,7 @@ class _Writers:
             actor.ask(messages.SetDrain(is_drained=False))
         if is_end:
             actor.end_turn()
-        self._stages[receiver].told.clear()
+        self._stages[receiver].sent.clear()
 
     def close(self) -> None:
         """Close all of them, whatever became of them."""

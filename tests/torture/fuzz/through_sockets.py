@@ -126,7 +126,7 @@ class _Sender:
         answers = self._answers(last)
         if last in self._open:
             return f"no answer to a good request within {PATIENCE_SECONDS} s"
-        # Refusals come from the door itself, in order; other answers may come later.
+        # Refusals come from the listener itself, in order; other answers may come later.
         missing = refused - answers
         return f"unreadable frames were not refused: {dict(missing)}" if missing else ""
 

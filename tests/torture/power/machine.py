@@ -62,7 +62,7 @@ class _Told(Stage):
 
     def __init__(self, machine: Machine, root: Path) -> None:
         Directory.__init__(self)
-        self.told = []
+        self.sent = []
         self.requests = []
         self.places = Places(root / "disk", root / "run")
         self.log_stream = io.StringIO()
@@ -173,7 +173,7 @@ class Machine:
         """The daemon dies without a word; what it had not yet handled goes with it."""
         self._forget_daemon()
         self._stage.end()
-        self._stage.told.clear()
+        self._stage.sent.clear()
         for process in self.processes.values():
             process.line.is_up = process.line.is_inherited = False
             process.line.inbox.clear()
@@ -195,7 +195,7 @@ class Machine:
                 raise
             self.is_up = False
             self._stage.end()
-            self._stage.told.clear()
+            self._stage.sent.clear()
 
     def refuses_flush(self, inode: int | None) -> bool:
         """Whether this flush, of one inode or of the file system, fails."""
@@ -279,8 +279,8 @@ class Machine:
         process.sent = [sent for sent in process.sent if isinstance(sent[0], messages.JobLeft)]
 
     def _deliver_told(self) -> None:
-        while self._stage.told:
-            told, self._stage.told = self._stage.told, []
+        while self._stage.sent:
+            told, self._stage.sent = self._stage.sent, []
             for name, message in told:
                 match message:
                     case messages.StartJobs():

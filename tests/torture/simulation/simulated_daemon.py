@@ -32,7 +32,7 @@ from ganger.actors.runtime.mailbox import (
 )
 from ganger.actors.supervision import logs
 from ganger.actors.supervision.placement import SUPERVISION
-from ganger.actors.supervision.supervisor import Ending, Supervisor
+from ganger.actors.supervision.supervisor import Shutdown, Supervisor
 from ganger.cli import daemon as daemon_command
 from ganger.storage import lock_files, settings
 from ganger.storage.settings import Places
@@ -193,7 +193,7 @@ class ActorTask(Task):
         if self.is_over or not self.program.is_alive:
             return
         if self.name == Supervisor.name:
-            self.daemon.ending.restart("the supervisor hangs")
+            self.daemon.shutdown.restart("the supervisor hangs")
             return
         hung = ComponentHung(
             component=self.name, incarnation=self.actor.incarnation, text="it hangs"
@@ -253,7 +253,7 @@ class SimulatedDaemon:
         self.places = places
         self.log_stream = log_stream
         self.actors: dict[str, ActorTask] = {}
-        self.ending = Ending()
+        self.shutdown = Shutdown()
         self.is_ready = False
         self.death_share = 0.3
         core.run_as(self.program, self._run)
@@ -272,7 +272,7 @@ class SimulatedDaemon:
             daemon_lock=lock_files.create(self.places.lock_files, stem),
             has_test_hooks=True,
         )
-        self.host.start(Supervisor, SUPERVISION, 0, self.ending, self._ready)
+        self.host.start(Supervisor, SUPERVISION, 0, self.shutdown, self._ready)
 
     def _ready(self) -> None:
         self.is_ready = True

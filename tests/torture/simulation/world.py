@@ -192,7 +192,7 @@ class World(Core):
             if other in self.tasks:
                 self.tasks.remove(other)
         daemon = self.daemon
-        if daemon is not None and daemon.ending.is_over.is_set() and daemon.program.is_alive:
+        if daemon is not None and daemon.shutdown.is_over.is_set() and daemon.program.is_alive:
             daemon.die()
         if daemon is not None and not daemon.program.is_alive:
             self.daemon = None
