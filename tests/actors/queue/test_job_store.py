@@ -171,12 +171,12 @@ def test_new_jobs_are_announced_before_they_are_withdrawn_in_the_middle_of_a_tur
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     submission = queue.actor.say(messages.SubmitJobs(jobs=[spec()]))
-    queue.stage.told.clear()
+    queue.stage.sent.clear()
     with monkeypatch.context() as patch:
         refuse(patch, "fdatasync")
         queue.actor.notify(messages.DiskRetried())
     assert submission.refusal[0] == "ReadOnlyError"
-    sent = [type(message) for to, message in queue.stage.told if to == "filter_evaluator"]
+    sent = [type(message) for to, message in queue.stage.sent if to == "filter_evaluator"]
     assert sent[:2] == [messages.JobsArrived, messages.JobsFinished]
 
 
