@@ -23,7 +23,7 @@ def test_ids_are_answered_after_the_flush_and_not_before(
     flushed: list[int] = []
     monkeypatch.setattr(os, "fdatasync", lambda _: flushed.append(len(first.answers)))
     queue.actor.end_turn()
-    # One flush for both, while nobody had an answer.
+    # One flush for both, before any answer.
     assert flushed == [0]
     assert first.answer == messages.JobsSubmitted(ids=[1, 2])
     assert second.answer == messages.JobsSubmitted(ids=[3])
@@ -165,7 +165,7 @@ def test_of_a_batch_only_the_rejected_jobs_are_left_out(queue: Queue) -> None:
     assert len(reply.ids) == 2
     arrived = queue.stage.take_one(messages.JobsArrived)
     assert [one.job.id for one in arrived.jobs] == reply.ids
-    # What was told stays true after a restart, and no id is given twice.
+    # The answer stays true after a restart, and no id is given twice.
     queue.crash_machine()
     assert list(queue.statuses()) == reply.ids
     take_rules(queue)

@@ -107,10 +107,10 @@ def test_the_evaluator_hears_of_a_new_priority_of_a_running_job_too(queue: Queue
     [job_id] = queue.submitted(spec())
     queue.start_running(job_id)
     queue.actor.ask(messages.ChangeJobPriority(id=job_id, priority=-5))
-    [told] = queue.stage.take(messages.DeliverToJob)
-    assert isinstance(told.message, messages.PriorityRequested)
+    [sent] = queue.stage.take(messages.DeliverToJob)
+    assert isinstance(sent.message, messages.PriorityRequested)
     answer = messages.PriorityAnswered(
-        job_id=job_id, token=told.message.token, priority=-5, accepted=True, text="done"
+        job_id=job_id, token=sent.message.token, priority=-5, accepted=True, text="done"
     )
     queue.actor.ask(answer)
     changed = queue.stage.take_one(messages.JobReprioritised, to="filter_evaluator")

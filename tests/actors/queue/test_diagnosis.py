@@ -34,7 +34,7 @@ def test_questions_are_asked_anew_when_who_was_asked_is_replaced(queue: Queue) -
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("asked", "text"),
     [
         ({"without": "no-such-rule"}, "without: there is no rule no-such-rule"),
         ({"priorities": {1: 20}}, "priorities[1]: expected -20 to 19, got 20"),
@@ -42,10 +42,10 @@ def test_questions_are_asked_anew_when_who_was_asked_is_replaced(queue: Queue) -
         ({"ended": {9: SUCCESS}}, "there is no live job 9"),
     ],
 )
-def test_what_cannot_be_so_is_not_simulated(queue: Queue, asked: Any, told: str) -> None:
+def test_what_cannot_be_so_is_not_simulated(queue: Queue, asked: Any, text: str) -> None:
     queue.submitted(command())
     take_rules(queue, REJECTS)
-    assert queue.actor.ask(messages.Simulate(**asked)).refusal[1] == told
+    assert queue.actor.ask(messages.Simulate(**asked)).refusal[1] == text
     assert queue.stage.take(messages.JudgeSimulation) == []
     queue.actor.say(messages.Simulate(without=UUID, priorities={1: 19}, ended={1: SUCCESS}))
     assert len(queue.stage.take(messages.JudgeSimulation)) == 1

@@ -20,16 +20,16 @@ def row() -> Row:
 
 
 def test_a_rule_for_a_time_tells_when_it_ends_by_itself() -> None:
-    told = explaining.of_rule(row(), HoldingRule("a", "paused by filter rule a", 0, EARLY))
-    assert told.text == f"paused by filter rule a; that ends by itself at {EARLY}"
-    assert remedy_words.remedy(told.remedy, 7) == f"{DELETED_A}, or it is {EARLY}"
+    found = explaining.of_rule(row(), HoldingRule("a", "paused by filter rule a", 0, EARLY))
+    assert found.text == f"paused by filter rule a; that ends by itself at {EARLY}"
+    assert remedy_words.remedy(found.remedy, 7) == f"{DELETED_A}, or it is {EARLY}"
 
 
 def test_a_rule_without_an_end_tells_of_none() -> None:
-    told = explaining.of_rule(row(), HoldingRule("a", "paused by filter rule a", 3))
-    assert told.text == "paused by filter rule a"
+    found = explaining.of_rule(row(), HoldingRule("a", "paused by filter rule a", 3))
+    assert found.text == "paused by filter rule a"
     assert (
-        remedy_words.remedy(told.remedy, 7)
+        remedy_words.remedy(found.remedy, 7)
         == f"{DELETED_A}, or an ACCEPT rule with a priority below 3"
     )
 

@@ -59,7 +59,7 @@ def test_a_choice_made_after_that_is_believed_again(queue: Queue) -> None:
     queue.actor.end_turn()
     queue.end_process(1, has_left=False)
     queue.actor.end_turn()
-    # It was announced again, so that whoever chooses it now has judged it as it is.
+    # It was announced again, so that the next choice follows a judgement of it as it is now.
     queue.choose(1, chain=7, priorities=1)
     queue.greet(1)
     queue.actor.end_turn()
@@ -82,8 +82,8 @@ def test_a_choice_by_older_priorities_does_not_start_what_newer_ones_put_behind(
     queue.choose(1, priorities=number - 1)
     assert queue.stage.take(messages.StartJobs) == []
     # The scheduler hears of it again, behind the new priority, and so frees its run slot.
-    told = queue.stage.take_one(messages.JobsArrived, to="filter_evaluator")
-    assert [one.job.id for one in told.jobs] == [1]
+    sent = queue.stage.take_one(messages.JobsArrived, to="filter_evaluator")
+    assert [one.job.id for one in sent.jobs] == [1]
     queue.choose(2, priorities=number)
     queue.choose(1, priorities=number)
     started = [job for one in queue.stage.take(messages.StartJobs) for job, _ in one.jobs]
@@ -100,7 +100,7 @@ def test_a_choice_that_newer_priorities_confirm_starts(queue: Queue) -> None:
 def test_after_a_report_of_the_queue_choices_go_by_what_it_said(queue: Queue) -> None:
     queue.submitted(spec(), spec())
     reprioritise(queue, 2, -5)
-    # A scheduler that starts afresh is told the priorities of now.
+    # A scheduler that starts afresh gets the priorities of now.
     queue.actor.notify(messages.ReportAllJobs())
     queue.choose(1)
     assert queue.stage.take_one(messages.StartJobs).jobs == [(1, False)]
@@ -110,8 +110,8 @@ def test_a_chosen_job_without_a_process_makes_way_for_a_more_urgent_one(queue: Q
     queue.submitted(spec(), spec(), spec(), spec())
     queue.choose(1, 2, 3)
     number = reprioritise(queue, 4, -5)
-    told = queue.stage.take_one(messages.JobsArrived, to="filter_evaluator")
-    assert [one.job.id for one in told.jobs] == [3]
+    sent = queue.stage.take_one(messages.JobsArrived, to="filter_evaluator")
+    assert [one.job.id for one in sent.jobs] == [3]
     queue.greet(3)
     queue.actor.end_turn()
     queue.stage.take_one(messages.RefuseHandOver, to="executor")
@@ -123,7 +123,7 @@ def test_a_chosen_job_without_a_process_makes_way_for_a_more_urgent_one(queue: Q
     assert queue.stage.take_one(messages.StartJobs).jobs == [(4, False)]
 
 
-def test_a_job_that_waits_for_others_makes_nobody_give_way(queue: Queue) -> None:
+def test_a_job_that_waits_for_others_takes_no_choice_back(queue: Queue) -> None:
     queue.submitted(spec(), spec((-1, ["success"])))
     queue.choose(1)
     reprioritise(queue, 2, -5)
@@ -145,8 +145,8 @@ def test_chosen_jobs_beyond_a_new_limit_get_no_process(queue: Queue) -> None:
     queue.choose(4, 5, 3)
     note_limit(queue, 2)
     # One runs, one has ended: of those without a process the first in order may have one.
-    told = queue.stage.take_one(messages.JobsArrived, to="filter_evaluator")
-    assert [one.job.id for one in told.jobs] == [4, 5]
+    sent = queue.stage.take_one(messages.JobsArrived, to="filter_evaluator")
+    assert [one.job.id for one in sent.jobs] == [4, 5]
     assert queue.stage.take_one(messages.LimitApplied, to="config_store").serial == 3
     queue.greet(4)
     queue.greet(3)
@@ -234,8 +234,8 @@ def test_a_job_canceled_in_the_turn_of_its_hand_over_hears_of_it(queue: Queue) -
     canceled = queue.actor.say(messages.CancelJob(id=1))
     queue.actor.end_turn()
     assert canceled.answers == []
-    told = queue.stage.take_one(messages.DeliverToJob, to="executor")
-    assert (told.job_id, type(told.message)) == (1, messages.CancelRequested)
+    sent = queue.stage.take_one(messages.DeliverToJob, to="executor")
+    assert (sent.job_id, type(sent.message)) == (1, messages.CancelRequested)
 
 
 def test_a_hand_over_does_not_lose_a_priority_of_the_same_turn(queue: Queue) -> None:
@@ -299,7 +299,7 @@ def test_an_unsatisfiable_job_ends_without_a_process(queue: Queue) -> None:
         ["OpExecError", ["Preceding opcode failed"]],
     ]
     assert queue.job(2).ops[0].result == "Job canceled by request"
-    finished = [job for told in queue.stage.take(messages.JobsFinished) for job in told.jobs]
+    finished = [job for sent in queue.stage.take(messages.JobsFinished) for job in sent.jobs]
     assert finished == [(2, CANCELED), (3, ERROR)]
 
 

@@ -321,7 +321,7 @@ def test_spare_files_come_back_from_a_process_that_is_gone(queue: Queue, status:
     assert ledger._lent == {}
 
 
-def test_an_answer_to_a_queue_that_was_replaced_answers_nobody_else(queue: Queue) -> None:
+def test_an_answer_to_a_queue_that_was_replaced_answers_no_other_request(queue: Queue) -> None:
     queue.submitted(spec(), spec())
     queue.start(1)
     queue.actor.ask(messages.CancelJob(id=1))

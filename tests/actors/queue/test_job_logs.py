@@ -29,8 +29,8 @@ def entries(*serials: int) -> list[jobs.LogEntry]:
     return [(serial, (5, 6), "stdout", str(serial)) for serial in serials]
 
 
-def told(watcher: Asker) -> list[int | str]:
-    """What a watcher was told since it was asked last: serials of log entries, and statuses."""
+def received(watcher: Asker) -> list[int | str]:
+    """What a watch received since the last call: serials of log entries, and statuses."""
     shown: list[int | str] = []
     for answer in watcher.answers:
         match answer:
@@ -49,12 +49,12 @@ def state_of_process(queue: Queue, status: jobs.JobStatus, *serials: int) -> byt
 
 
 def follow(queue: Queue) -> Asker:
-    """Somebody follows the running job 1, and was told of the first two entries of its log."""
+    """A watch of the running job 1 that has received the first two entries of its log."""
     queue.submitted(spec())
     queue.start_running(1)
     watcher = queue.actor.say(messages.WatchJobs(ids=[1], log=True), number=4)
     queue.actor.notify(messages.JobLogAppended(job_id=1, op_index=0, entries=entries(1, 2)))
-    assert told(watcher) == ["running", 1, 2]
+    assert received(watcher) == ["running", 1, 2]
     return watcher
 
 
@@ -63,7 +63,7 @@ def test_log_lines_of_a_process_that_ended_on_its_own_come_before_its_end(queue:
     queue.write_as_process(1, state_of_process(queue, SUCCESS, 1, 2, 3, 4))
     queue.end_process(1, has_left=False)
     queue.actor.end_turn()
-    assert told(watcher) == [3, 4, "success"]
+    assert received(watcher) == [3, 4, "success"]
 
 
 @pytest.mark.parametrize("in_file", [True, False])
@@ -76,7 +76,7 @@ def test_log_lines_that_came_with_the_end_alone_come_before_it(
     state = queue.state(1, 20, SUCCESS, body=None if in_file else body, log_serial=3)
     queue.actor.say(state)
     queue.actor.end_turn()
-    assert told(watcher) == [3, "success"]
+    assert received(watcher) == [3, "success"]
 
 
 def test_log_lines_that_a_killed_process_has_left_in_its_file_are_told(queue: Queue) -> None:
@@ -84,14 +84,14 @@ def test_log_lines_that_a_killed_process_has_left_in_its_file_are_told(queue: Qu
     queue.write_as_process(1, state_of_process(queue, JobStatus.RUNNING, 1, 2, 3))
     queue.end_process(1, has_left=False)
     queue.actor.end_turn()
-    assert told(watcher) == [3, "error"]
+    assert received(watcher) == [3, "error"]
 
 
 def test_log_lines_that_a_killed_process_told_are_kept(queue: Queue) -> None:
     watcher = follow(queue)
     queue.end_process(1, has_left=False)
     queue.actor.end_turn()
-    assert told(watcher) == ["error"]
+    assert received(watcher) == ["error"]
     assert queue.job(1).ops[0].log == entries(1, 2)
 
 
@@ -100,19 +100,19 @@ def test_log_lines_told_again_are_in_the_job_once(queue: Queue) -> None:
     for serials in ((4,), (1, 2), (2, 3, 4)):
         queue.actor.notify(messages.JobLogAppended(job_id=1, op_index=0, entries=entries(*serials)))
     assert queue.job(1).ops[0].log == entries(1, 2, 3, 4)
-    assert told(watcher) == [3, 4]
+    assert received(watcher) == [3, 4]
 
 
-def test_log_lines_that_nobody_told_are_read_from_the_file(queue: Queue) -> None:
+def test_log_lines_that_were_never_sent_are_read_from_the_file(queue: Queue) -> None:
     follow(queue)
     queue.restart()
     watcher = queue.actor.say(messages.WatchJobs(ids=[1], log=True, log_after={1: 2}), number=4)
-    assert told(watcher) == ["running"]
+    assert received(watcher) == ["running"]
     job = queue.job(1)
     job.ops[0].log = entries(1, 2, 3, 4)
     queue.write_as_process(1, jobs.encode_job(job))
     queue.actor.notify(messages.JobLogAppended(job_id=1, op_index=0, entries=entries(5)))
-    assert told(watcher) == [3, 4, 5]
+    assert received(watcher) == [3, 4, 5]
     assert queue.job(1).ops[0].log == entries(1, 2, 3, 4, 5)
 
 
@@ -122,11 +122,11 @@ def test_log_lines_that_are_missing_are_not_waited_for_for_ever(
     watcher = follow(queue)
     queue.actor.notify(messages.JobLogAppended(job_id=1, op_index=0, entries=entries(4)))
     queue.actor.notify(messages.JobLogAppended(job_id=1, op_index=0, entries=entries(5)))
-    assert told(watcher) == []
+    assert received(watcher) == []
     monkeypatch.setattr(queries, "GAP_SECONDS", 0.0)
     queue.actor.notify(messages.JobLogAppended(job_id=1, op_index=0, entries=entries(6)))
     queue.actor.notify(messages.JobLogAppended(job_id=1, op_index=0, entries=entries(7)))
-    assert told(watcher) == [4, 5, 6, 7]
+    assert received(watcher) == [4, 5, 6, 7]
 
 
 @pytest.mark.parametrize("is_late", [True, False])
@@ -136,7 +136,7 @@ def test_lines_that_are_missing_in_the_middle_are_read_from_the_file(
     watcher = follow(queue)
     if is_late:
         queue.actor.notify(messages.JobLogAppended(job_id=1, op_index=0, entries=entries(5)))
-        assert told(watcher) == []
+        assert received(watcher) == []
         monkeypatch.setattr(queries, "GAP_SECONDS", 0.0)
     job = jobs.decode_job((queue.stage.places.queue / "job-1").read_bytes())
     known = queue.job(1)
@@ -144,7 +144,7 @@ def test_lines_that_are_missing_in_the_middle_are_read_from_the_file(
     job.ops[0].log = entries(1, 2, 3, 4, 5)
     queue.write_as_process(1, jobs.encode_job(job))
     queue.actor.notify(messages.JobLogAppended(job_id=1, op_index=0, entries=entries(5, 6)))
-    assert told(watcher) == [3, 4, 5, 6]
+    assert received(watcher) == [3, 4, 5, 6]
     assert queue.job(1).ops[0].log == entries(1, 2, 3, 4, 5, 6)
 
 
@@ -158,7 +158,7 @@ def test_serials_that_are_missing_in_a_recorded_log_are_not_waited_for(queue: Qu
     queue.actor.end_turn()
     watcher = queue.actor.say(messages.WatchJobs(ids=[1], log=True), number=4)
     queue.actor.notify(messages.JobLogAppended(job_id=1, op_index=0, entries=entries(8)))
-    assert told(watcher) == [3, 7, "running", 8]
+    assert received(watcher) == [3, 7, "running", 8]
 
 
 def test_of_a_log_too_long_to_be_kept_the_rest_is_told(
@@ -169,7 +169,7 @@ def test_of_a_log_too_long_to_be_kept_the_rest_is_told(
     for serial in (3, 4, 5, 6):
         queue.actor.notify(messages.JobLogAppended(job_id=1, op_index=0, entries=entries(serial)))
     watcher = queue.actor.say(messages.WatchJobs(ids=[1], log=True), number=5)
-    assert told(watcher) == [4, 5, 6, "running"]
+    assert received(watcher) == [4, 5, 6, "running"]
 
 
 def test_log_lines_of_one_opcode_do_not_wait_while_the_next_one_does(queue: Queue) -> None:
@@ -181,7 +181,7 @@ def test_log_lines_of_one_opcode_do_not_wait_while_the_next_one_does(queue: Queu
     job = jobs.decode_job(queue.body_of_process(1, 20, SUCCESS, WAITING))
     job.ops[0].log = entries(1, 2)
     queue.actor.notify(messages.JobWaits(job_id=1, serial=20, body=jobs.encode_job(job)))
-    assert told(watcher) == ["running", 1, 2, "waiting"]
+    assert received(watcher) == ["running", 1, 2, "waiting"]
 
 
 def test_nothing_is_told_after_the_end(queue: Queue) -> None:
@@ -190,12 +190,12 @@ def test_nothing_is_told_after_the_end(queue: Queue) -> None:
     body = state_of_process(queue, SUCCESS, 1, 2)
     queue.actor.say(queue.state(1, 20, SUCCESS, body=body, log_serial=2))
     queue.actor.end_turn()
-    assert told(watcher) == ["success"]
-    assert told(of_all) == [1, 2, "running", "success"]
+    assert received(watcher) == ["success"]
+    assert received(of_all) == [1, 2, "running", "success"]
     queue.actor.notify(messages.JobLogAppended(job_id=1, op_index=0, entries=entries(1, 2)))
     queue.actor.say(queue.state(1, 20, SUCCESS, body=None, log_serial=2))
     queue.actor.end_turn()
-    assert told(of_all) == []
+    assert received(of_all) == []
 
 
 @pytest.mark.parametrize("log", [True, False])

@@ -1,4 +1,4 @@
-"""Jobs that are too large: at the door, beside their files, and those that are stored already."""
+"""Jobs that are too large: when they are submitted, beside their files, and stored ones."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def spooled(queue: Queue) -> dict[str, bytes]:
 
 
 def put_large_job(queue: Queue, job_id: int = 1, *, ops: int = 1) -> None:
-    """Somebody else, or an older version, has stored a job that fits into no frame."""
+    """Another program, or an older version, has stored a job that fits into no frame."""
     quick = opcodes.check_opcode({**DELAY, "duration": 0.000001, "on_master": False})
     entries = [jobs.OpcodeEntry(input=dict(quick)) for _ in range(ops)]
     entries[-1].input["comment"] = "x" * LARGE
@@ -121,7 +121,7 @@ def test_a_start_removes_input_of_a_submission_that_was_never_answered(queue: Qu
     assert set(spooled(queue)) == {"job-1-input-0"}
 
 
-def test_nobody_may_name_a_file_beside_a_job(queue: Queue) -> None:
+def test_no_submission_may_name_a_file_beside_a_job(queue: Queue) -> None:
     queue.submitted(JobSpec(ops=[command(stdin=NULS)]))
     name, text = queue.submit(JobSpec(ops=[command(stdin_file="job-1-input-0")])).refusal
     assert name == "OpcodeError"
@@ -235,8 +235,8 @@ def test_a_job_whose_processes_always_end_before_it_begins_ends_in_an_error(queu
         queue.actor.end_turn()
         if attempt == 0:
             queue.choose(job_id)
-            told = queue.actor.ask(messages.ExplainJob(id=job_id))
-            text = told.answer_as(messages.JobExplained).text
+            sent = queue.actor.ask(messages.ExplainJob(id=job_id))
+            text = sent.answer_as(messages.JobExplained).text
             assert "is being started again: 1 of its processes ended before it began" in text
             row = queue.actor.component.store.table.find(job_id)
             assert row is not None
@@ -334,8 +334,8 @@ def test_a_command_for_whose_result_there_is_no_room_keeps_all_but_the_tails(
 ) -> None:
     fill = [{"OP_ID": "OP_WASTEFUL", "result_bytes": MEGABYTE}] * 4
     fill += [{"OP_ID": "OP_WASTEFUL", "result_bytes": MEGABYTE // 3}]
-    told = {"OP_ID": "OP_EXEC", "argv": ["head", "-c", "1M", "/dev/zero"]}
-    job = run(tmp_path, OpenGate(), *fill, *[told] * 5)
+    loud = {"OP_ID": "OP_EXEC", "argv": ["head", "-c", "1M", "/dev/zero"]}
+    job = run(tmp_path, OpenGate(), *fill, *[loud] * 5)
     assert job.status is SUCCESS
     last = job.ops[-1].result
     assert (last["exit_code"], last["stdout_tail"], last["truncated"]) == (0, "", True)
@@ -448,7 +448,7 @@ def test_a_command_reads_its_large_input(tmp_path: Path) -> None:
     assert job.ops[0].result["stdout_tail"] == " 00 ff 78\n"
 
 
-def test_a_message_that_fits_into_no_frame_ends_the_channel_and_nobody_waits_for_it() -> None:
+def test_a_message_that_fits_into_no_frame_ends_the_channel_and_is_not_waited_for() -> None:
     ours, theirs = channels.pair()
     with ours, theirs:
         large = messages.JobGo(body=bytes(LARGE), spares=[], secrets={}, queue="", socket="")

@@ -156,8 +156,8 @@ def test_new_jobs_are_announced_before_the_flush_and_withdrawn_if_it_fails(
     with monkeypatch.context() as patch:
         refuse(patch, "fdatasync")
         assert queue.submit(spec(), spec()).refusal[0] == "ReadOnlyError"
-    told = [type(message) for to, message in queue.stage.sent if to == "filter_evaluator"]
-    assert told == [messages.JobsArrived, messages.JobsFinished]
+    sent = [type(message) for to, message in queue.stage.sent if to == "filter_evaluator"]
+    assert sent == [messages.JobsArrived, messages.JobsFinished]
     arrived = [one.job.id for one in queue.stage.take_one(messages.JobsArrived).jobs]
     finished = [job_id for job_id, _ in queue.stage.take_one(messages.JobsFinished).jobs]
     assert arrived == finished
@@ -217,12 +217,12 @@ def test_an_end_that_was_left_to_the_journal_is_announced_when_the_disk_has_it(
             queue.actor.end_turn()
         assert queue.statuses() == {1: "running", 2: "waiting"}
         assert queue.job(1).status is RUNNING
-        # Its process is known to be gone: nobody looks for what it may have left running.
+        # Its process is known to be gone: the queue does not look for what it left running.
         queue.stage.sent.clear()
         queue.actor.notify(messages.ReportRunning())
         assert queue.stage.take_one(messages.AdoptJobs).jobs == []
         assert (1, SUCCESS) not in [
-            ended for told in queue.stage.take(messages.JobsFinished) for ended in told.jobs
+            ended for sent in queue.stage.take(messages.JobsFinished) for ended in sent.jobs
         ]
     queue.actor.notify(messages.DiskRetried())
     queue.actor.end_turn()
@@ -492,7 +492,7 @@ def test_pending_jobs_that_a_rule_rejects_are_canceled_and_no_others(queue: Queu
     assert REJECTION in queue.stage.log_stream.getvalue()
     queue.crash_machine()
     assert queue.statuses()[1] == "canceled"
-    # It says itself why, and who repeats it does not repeat that.
+    # The text says why, once.
     assert queue.job(1).ops[0].input["reason"][-1][:2] == ["ganger:filter", REJECTION]
     again = queue.actor.ask(messages.RetryJob(id=1)).answer_as(messages.JobsSubmitted)
     sources = [source for source, *_ in queue.job(again.ids[0]).ops[0].input["reason"]]

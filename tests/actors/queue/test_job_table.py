@@ -159,7 +159,7 @@ def test_only_the_first_opcode_holds_a_pending_job_back() -> None:
 
 
 @pytest.mark.parametrize("depends", [5, "x", [[1]], [["a", []]], [[1, ["done"]]]])
-def test_dependencies_that_somebody_else_wrote_wrongly_do_no_harm(depends: object) -> None:
+def test_dependencies_that_another_program_wrote_wrongly_do_no_harm(depends: object) -> None:
     assert row_of(job(DELAY | {"depends": depends}), Phase.PENDING).depends == ()
 
 

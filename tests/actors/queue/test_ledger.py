@@ -1,4 +1,4 @@
-"""The durable side of the queue: nobody is told before the flush, nothing told is lost."""
+"""The durable side of the queue: no answer before the flush, nothing answered is lost."""
 
 from __future__ import annotations
 
@@ -105,7 +105,9 @@ def refuse(patch: pytest.MonkeyPatch, *calls: str, number: int = errno.ENOSPC) -
 # What is promised.
 
 
-def test_nobody_is_told_before_the_flush(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_answered_before_the_flush(
+    books: Books, monkeypatch: pytest.MonkeyPatch
+) -> None:
     order: list[str] = []
     monkeypatch.setattr(os, "fdatasync", lambda _: order.append("flush"))
     books.said = order
@@ -349,10 +351,10 @@ def test_a_disk_that_takes_no_new_segment_loses_nothing(
             books.ledger.commit()
             books.ledger.write_pending()
     assert books.is_read_only()
-    told = [int(said.split()[1]) for said in books.take_said() if "Error" not in said]
-    assert 0 < len(told) < 49
+    stored = [int(said.split()[1]) for said in books.take_said() if "Error" not in said]
+    assert 0 < len(stored) < 49
     assert books.ledger.retry()
-    assert sorted(books.after_crash()) == told
+    assert sorted(books.after_crash()) == stored
 
 
 def test_after_a_failed_flush_everything_that_it_covers_is_written_anew(
@@ -388,7 +390,7 @@ def test_a_file_system_that_cannot_be_flushed_all_day_gets_no_more_segments(
     books.store_new(1, 2, 3)
     books.ledger.commit()
     books.ledger.write_pending()
-    # The file of this one is somebody else's: the journal alone has its state.
+    # Another process writes this file: the journal alone has its state.
     books.ledger.lend_spares(3)
     books.store_state(3, 2)
     books.ledger.commit()

@@ -220,7 +220,7 @@ def test_the_last_word_of_a_process_counts_though_it_is_gone(
     queue.start(1)
     asker = queue.record(1, 10, SUCCESS)
     queue.end_process(1, has_left=has_left)
-    # Both came in one turn; nothing is told before the flush.
+    # Both came in one turn; nothing is announced before the flush.
     assert queue.stage.take(messages.JobsFinished) == []
     queue.actor.end_turn()
     assert asker.answer == messages.StateRecorded(serial=10)
@@ -307,12 +307,12 @@ def test_a_job_whose_cancel_was_accepted_does_not_start_again_when_its_process_d
     queue.submitted(spec())
     queue.start(1)
     cancel = queue.actor.say(messages.CancelJob(id=1))
-    (told,) = queue.stage.take(messages.DeliverToJob, to="executor")
-    assert isinstance(told.message, messages.CancelRequested)
+    (sent,) = queue.stage.take(messages.DeliverToJob, to="executor")
+    assert isinstance(sent.message, messages.CancelRequested)
     # All this comes in one turn, and the process had no time to write its file.
     queue.record(1, 10, CANCELING)
     answer = messages.CancelAnswered(
-        job_id=1, token=told.message.token, accepted=True, text="it will be canceled"
+        job_id=1, token=sent.message.token, accepted=True, text="it will be canceled"
     )
     queue.actor.notify(answer)
     queue.end_process(1, has_left=False)
@@ -333,7 +333,7 @@ def test_a_job_that_goes_back_is_queued_when_its_process_has_left(queue: Queue) 
     queue.write_as_process(1, body)
     queue.actor.notify(messages.JobReturns(job_id=1, serial=20, body=body))
     queue.actor.end_turn()
-    # Until then nobody can say what holds it back.
+    # Until then the scheduler does not know what holds it back.
     assert queue.statuses() == {1: "running"}
     assert queue.stage.take(messages.JobsArrived) == []
     queue.end_process(1, has_left=True)

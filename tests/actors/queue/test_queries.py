@@ -92,8 +92,8 @@ def library(tmp_path: Path) -> Iterator[Library]:
     made.ledger.close()
 
 
-def told(of: Asker) -> list[object]:
-    """What a watch was told: (id, status), (id, log serials), "ended"."""
+def received(of: Asker) -> list[object]:
+    """What a watch received: (id, status), (id, log serials), "ended"."""
     found: list[object] = []
     for answer in of.answers:
         match answer:
@@ -248,40 +248,45 @@ def test_a_watch_first_tells_each_job_as_it_is_then_each_change(library: Library
     row = library.add(3, RUNNING, log=2)
     library.add(4, SUCCESS)
     asker = library.watch(3, 4, log=True)
-    assert told(asker) == [(3, [1, 2]), (3, "running"), (4, "success")]
+    assert received(asker) == [(3, [1, 2]), (3, "running"), (4, "success")]
     library.reader.log_appended(messages.JobLogAppended(job_id=3, op_index=0, entries=[entry(3)]))
     row.status = SUCCESS
     library.reader.watches.changed(row)
-    assert told(asker)[3:] == [(3, [3]), (3, "success"), "ended"]
+    assert received(asker)[3:] == [(3, [3]), (3, "success"), "ended"]
 
 
 def test_a_watch_of_final_jobs_tells_them_and_ends(library: Library) -> None:
     library.add(4, SUCCESS)
     library.archive(2, ERROR, log=1)
-    assert told(library.watch(4, 2, log=True)) == [(4, "success"), (2, [1]), (2, "error"), "ended"]
+    assert received(library.watch(4, 2, log=True)) == [
+        (4, "success"),
+        (2, [1]),
+        (2, "error"),
+        "ended",
+    ]
 
 
 def test_a_watch_of_ends_begins_with_those_that_have_ended(library: Library) -> None:
     row = library.add(3, RUNNING)
     library.add(4, SUCCESS)
     asker = library.watch(3, 4, is_final_only=True)
-    assert told(asker) == [(4, "success")]
+    assert received(asker) == [(4, "success")]
     row.status = SUCCESS
     library.reader.watches.changed(row)
-    assert told(asker)[1:] == [(3, "success"), "ended"]
+    assert received(asker)[1:] == [(3, "success"), "ended"]
 
 
 def test_a_watch_without_log_tells_no_log(library: Library) -> None:
     library.add(3, RUNNING, log=2)
     asker = library.watch(3)
     library.reader.log_appended(messages.JobLogAppended(job_id=3, op_index=0, entries=[entry(3)]))
-    assert told(asker) == [(3, "running")]
+    assert received(asker) == [(3, "running")]
 
 
 def test_a_watch_of_every_job_begins_with_those_that_are_not_final(library: Library) -> None:
     library.add(1, SUCCESS)
     library.add(2, RUNNING)
-    assert told(library.watch()) == [(2, "running")]
+    assert received(library.watch()) == [(2, "running")]
 
 
 def test_a_watch_that_is_begun_again_goes_on_behind_the_last_line(library: Library) -> None:
@@ -289,9 +294,9 @@ def test_a_watch_that_is_begun_again_goes_on_behind_the_last_line(library: Libra
     library.reader.log_appended(messages.JobLogAppended(job_id=3, op_index=0, entries=[entry(3)]))
     first = library.watch(3, log=True)
     again = library.watch(3, log=True, log_after={3: 2})
-    assert told(first) == [(3, [1, 2, 3]), (3, "running")]
-    assert told(again) == [(3, [3]), (3, "running")]
-    assert told(library.watch(3, log=True, log_after={3: 3})) == [(3, "running")]
+    assert received(first) == [(3, [1, 2, 3]), (3, "running")]
+    assert received(again) == [(3, [3]), (3, "running")]
+    assert received(library.watch(3, log=True, log_after={3: 3})) == [(3, "running")]
     # The same peer and number: one watch, however often it was begun.
     assert len(library.reader.watches) == 1
 

@@ -49,7 +49,7 @@ def test_a_running_job_answers_for_itself(queue: Queue) -> None:
     queue.start(1)
     cancel = queue.actor.ask(messages.CancelJob(id=1))
     change = queue.actor.ask(messages.ChangeJobPriority(id=1, priority=-5))
-    asked = [told.message for told in queue.stage.take(messages.DeliverToJob, to="executor")]
+    asked = [sent.message for sent in queue.stage.take(messages.DeliverToJob, to="executor")]
     wish, change_wish = asked
     assert isinstance(wish, messages.CancelRequested)
     assert isinstance(change_wish, messages.PriorityRequested)
@@ -69,7 +69,7 @@ def test_a_running_job_answers_for_itself(queue: Queue) -> None:
     assert row.priority == -5
 
 
-def test_an_answer_nobody_waits_for_is_ignored(queue: Queue) -> None:
+def test_an_answer_that_is_not_waited_for_is_ignored(queue: Queue) -> None:
     queue.submitted(spec())
     queue.start(1)
     queue.actor.notify(messages.CancelAnswered(job_id=1, token=99, accepted=True, text=""))
@@ -81,8 +81,8 @@ def test_the_priority_of_a_pending_job_changes_durably(queue: Queue) -> None:
     text = "Priorities of pending opcodes for job 1 have been changed to -5"
     assert asker.answer == messages.PriorityOutcome(accepted=True, text=text)
     # The way of its arrival, so that it cannot come before it.
-    told = queue.stage.take_one(messages.JobReprioritised, to="filter_evaluator")
-    assert told == messages.JobReprioritised(id=1, priority=-5, number=1)
+    sent = queue.stage.take_one(messages.JobReprioritised, to="filter_evaluator")
+    assert sent == messages.JobReprioritised(id=1, priority=-5, number=1)
     queue.crash_machine()
     assert [op.priority for op in queue.job(1).ops] == [-5, -5]
 
@@ -222,8 +222,8 @@ def wish_of(kind: str) -> messages.CancelJob | messages.ChangeJobPriority:
 
 
 def answer_as_process(queue: Queue) -> messages.CancelAnswered | messages.PriorityAnswered:
-    [told] = queue.stage.take(messages.DeliverToJob, to="executor")
-    asked = told.message
+    [sent] = queue.stage.take(messages.DeliverToJob, to="executor")
+    asked = sent.message
     if isinstance(asked, messages.CancelRequested):
         return messages.CancelAnswered(job_id=1, token=asked.token, accepted=True, text="yes")
     assert isinstance(asked, messages.PriorityRequested)

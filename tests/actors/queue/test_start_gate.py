@@ -35,8 +35,8 @@ def test_a_chosen_job_gets_no_process_under_a_new_rule_that_pauses_it(queue: Que
     refused = queue.stage.take_one(messages.RefuseHandOver, to="executor")
     assert refused == messages.RefuseHandOver(job_id=1, lock_file=lock_file)
     # The scheduler hears of it again, and so frees its run slot.
-    [told] = [one for one in queue.stage.take(messages.JobsArrived) if not one.is_all][-1:]
-    assert [one.job.id for one in told.jobs] == [1]
+    [sent] = [one for one in queue.stage.take(messages.JobsArrived) if not one.is_all][-1:]
+    assert [one.job.id for one in sent.jobs] == [1]
     assert queue.statuses() == {1: "queued"}
     # When the rule is gone it is chosen, and runs.
     queue.end_process(1, has_left=False)
@@ -135,8 +135,8 @@ def test_with_each_change_of_the_rules_processes_ask_again(queue: Queue) -> None
     queue.actor.end_turn()
     queue.stage.sent.clear()
     obey(queue, "PAUSE")
-    told = queue.stage.take_one(messages.DeliverToJob, to="executor")
-    assert told == messages.DeliverToJob(job_id=1, message=messages.GateChanged())
+    sent = queue.stage.take_one(messages.DeliverToJob, to="executor")
+    assert sent == messages.DeliverToJob(job_id=1, message=messages.GateChanged())
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_rules_are_in_force_when_the_scheduler_goes_by_them_too(queue: Queue) ->
     assert queue.stage.take_one(messages.RulesApplied, to="config_store").serial == 5
 
 
-def test_whoever_hears_first_the_last_one_decides(queue: Queue) -> None:
+def test_the_last_one_to_hear_decides(queue: Queue) -> None:
     queue.actor.notify(messages.RuleChainAcknowledged(serial=5))
     assert queue.stage.take(messages.RulesApplied) == []
     take_rules(queue, serial=5)
@@ -203,7 +203,7 @@ def test_of_changes_that_overlap_the_newest_is_in_force_last(queue: Queue) -> No
     assert queue.stage.take_one(messages.RulesApplied).serial == 6
 
 
-def test_a_new_queue_lets_nobody_in_before_it_knows_the_rules(queue: Queue) -> None:
+def test_a_new_queue_takes_no_submission_before_it_knows_the_rules(queue: Queue) -> None:
     queue.actor.close()
     queue.actor = queue.stage.make(JobQueue, incarnation=2)
     queue.actor.notify(messages.Boot())

@@ -234,9 +234,9 @@ def test_dependencies_that_an_opcode_of_a_user_makes_up_are_checked_too(
     waits: object, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(catalogue._from_users, "OP_MEDDLING", OpMeddling)
-    name, told = refusal(spec({"OP_ID": "OP_MEDDLING", "waits": waits}))
+    name, sent = refusal(spec({"OP_ID": "OP_MEDDLING", "waits": waits}))
     assert name == "DependencyError"
-    assert told.startswith(text)
+    assert sent.startswith(text)
     [draft] = drafts(spec({"OP_ID": "OP_MEDDLING", "waits": [["5", ["success"]]]}))
     assert draft.job.ops[0].input["depends"] == [[5, ["success"]]]
 

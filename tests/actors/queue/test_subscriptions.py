@@ -36,17 +36,17 @@ def watch(
 
 
 def changes(of: Asker) -> list[tuple[int, str]]:
-    """The changes that were told; the end is told as (0, "ended")."""
-    told = []
+    """The changes that a watch received; its end is (0, "ended")."""
+    sent = []
     for answer in of.answers:
         match answer:
             case messages.JobChanged():
-                told.append((answer.job.id, str(answer.job.status)))
+                sent.append((answer.job.id, str(answer.job.status)))
             case messages.WatchEnded():
-                told.append((0, "ended"))
+                sent.append((0, "ended"))
             case _:
                 raise AssertionError(answer)
-    return told
+    return sent
 
 
 def test_each_change_of_a_followed_job_is_told() -> None:

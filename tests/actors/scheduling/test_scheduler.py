@@ -68,7 +68,7 @@ def test_every_kind_of_news_leads_to_a_pass(stage: Stage) -> None:
             scheduler.notify(news)
             scheduler.end_turn()
         decide.assert_called_once()
-    # Nothing came of it, and nobody needs to hear that.
+    # Nothing came of it, and nothing is sent.
     assert stage.take(JobsChosen) == []
 
 
@@ -93,7 +93,7 @@ def test_without_a_configuration_there_are_slots_all_the_same(stage: Stage) -> N
     assert len(stage.take_one(JobsChosen).start) == settings.RUNNING_JOBS_MAX
 
 
-def test_dependencies_nobody_told_of_are_asked_for(stage: Stage) -> None:
+def test_unknown_dependencies_are_asked_for(stage: Stage) -> None:
     scheduler = start(stage)
     scheduler.notify(JobsJudged(jobs=[verdict(8, 3), verdict(9, 4)]))
     scheduler.end_turn()
@@ -147,7 +147,7 @@ def test_everything_told_afresh_replaces_what_was_known(stage: Stage) -> None:
 # Rules.
 
 
-def test_a_job_that_nobody_has_judged_does_not_start(stage: Stage) -> None:
+def test_a_job_that_was_not_judged_does_not_start(stage: Stage) -> None:
     # The scheduler was replaced, and has not heard of the rules yet; the evaluator could not
     # judge without the inputs of the opcodes.
     scheduler = stage.start(Scheduler)

@@ -198,7 +198,7 @@ def test_a_job_that_was_never_judged_does_not_start() -> None:
     assert known.decide() == Pass([], [], [], [], [1])
 
 
-def test_nobody_passes_a_job_that_is_still_to_be_judged() -> None:
+def test_no_job_passes_one_that_is_still_to_be_judged() -> None:
     known = schedule(verdict(1), slots=1)
     known.change_chain(NEXT)
     known.add(verdict(2, chain=NEXT))
@@ -208,7 +208,7 @@ def test_nobody_passes_a_job_that_is_still_to_be_judged() -> None:
     assert started(known) == [1]
 
 
-def test_whoever_an_older_rule_held_back_is_looked_at_again() -> None:
+def test_a_job_that_an_older_rule_held_back_is_looked_at_again() -> None:
     known = schedule(verdict(1, action="PAUSE", rule="r"), limited(2), limited(3))
     assert started(known) == [2]
     known.change_chain(NEXT)
@@ -250,7 +250,7 @@ def test_a_larger_limit_is_in_force_with_the_new_chain() -> None:
     assert started(known) == [2]
 
 
-def test_what_the_rules_say_of_a_job_nobody_knows_does_not_matter() -> None:
+def test_what_the_rules_say_of_an_unknown_job_does_not_matter() -> None:
     known = schedule()
     known.judge(verdict(9))
     assert started(known) == []
