@@ -1,8 +1,8 @@
-"""Who may speak for a job at the ZeroMQ door: only the process that holds its lock file.
+"""Which connection speaks for a job: only that of the process that holds its lock file.
 
 A process that lost its daemon introduces itself to the successor (`AttachJob`). The kernel says
 which process is at the other end of a local connection, and which one holds a lock file: both
-must be the one that it says it is. From then on its connection may speak for that job alone.
+must be the process that `AttachJob` names. From then on the connection speaks for that job alone.
 """
 
 from __future__ import annotations

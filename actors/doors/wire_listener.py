@@ -1,8 +1,8 @@
-"""The ZeroMQ door: frames in, typed messages on to the components, replies out as frames.
+"""The ZeroMQ listener: frames in, typed messages on to the components, replies out as frames.
 
-It has no logic of its own. It checks who speaks and what may be said here, passes requests
-on, and remembers which of them are not answered, so that their senders hear of it when the
-component that had them is replaced.
+It checks the sender and the kind of each message, passes requests on, and remembers the open
+ones: when a component is replaced, the listener refuses the requests that it had. It decides
+nothing else.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
     from ..runtime.directory import Directory
 
 _LASTING = (messages.WatchJobs, messages.AttachJob, messages.RequestLocks)
-"""Requests that may stay open for as long as somebody wants."""
+"""Requests that may stay open without a limit."""
 
 _PARTS = (messages.JobChanged, messages.JobLogged, messages.LocksPending)
 """Replies after which more follow under the same number."""
 
 
 _AT_ONCE = (messages.JobsSubmitted,)
-"""Replies worth the haste: small, and the only ones under their number."""
+"""Small replies, each the only one under its number: the receiver's own thread sends them."""
 
 
 class Outlet(msgspec.Struct, frozen=True):
@@ -59,7 +59,7 @@ class Outlet(msgspec.Struct, frozen=True):
 
 
 class WireAddress(msgspec.Struct, frozen=True):
-    """The address of a peer of the listener; any thread may tell it."""
+    """The address of a peer of the listener; any thread may use it."""
 
     peer: bytes
     outlet: Outlet
@@ -67,8 +67,8 @@ class WireAddress(msgspec.Struct, frozen=True):
     def tell(self, envelope: Envelope) -> None:
         """Send the message, or hand it to the listener's thread.
 
-        Who waits for a submission is answered by the queue's own thread, if the listener sleeps:
-        waking it up takes as long as all the rest of the answer.
+        While the listener sleeps, the queue's thread sends the reply to a submission itself:
+        waking the listener up takes as long as all the rest of the answer.
         """
         if isinstance(envelope.message, _AT_ONCE) and self._is_sent(envelope):
             return
@@ -78,12 +78,12 @@ class WireAddress(msgspec.Struct, frozen=True):
     def _is_sent(self, envelope: Envelope) -> bool:
         outlet = self.outlet
         if (self.peer, envelope.number) not in outlet.unanswered:
-            # Its sender was told that it will never be answered.
+            # The listener has refused the request already.
             return False
         try:
             data = frames.encode(envelope.message, envelope.number)
         except errors.FrameError:
-            # The listener has an answer for that.
+            # The listener reports this error to the peer.
             return False
         sent = outlet.router.try_send(self.peer, data)
         if sent is Sent.NO:
@@ -95,15 +95,15 @@ class WireAddress(msgspec.Struct, frozen=True):
 
 
 class OpenFrames:
-    """How many bytes of frames the components are at: above a limit nothing more is read.
+    """How many bytes of frames the components work at: above a limit the listener reads no more.
 
-    A frame counts until its envelope is no more, whoever had it. That may be noticed in any thread
-    and at any moment, so nothing there takes a lock. ``descriptor`` is readable afterwards.
+    A frame counts until its envelope is garbage-collected. That happens in any thread and at any
+    moment, so the finalizer takes no lock. It makes ``descriptor`` readable.
     """
 
     def __init__(self) -> None:
         self.descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        # Not earlier: envelopes may outlive the listener, and the number could be another file's.
+        # Not in `close`: envelopes may outlive the listener, and another file could get the number.
         weakref.finalize(self, os.close, self.descriptor).atexit = False
         self._closed: deque[tuple[int, bool]] = deque()
         self._passing = self._lasting = 0
@@ -114,11 +114,11 @@ class OpenFrames:
             self._lasting += size
         else:
             self._passing += size
-        # Not at the end of the process, when nobody reads any more.
+        # At the end of the process there is no reader.
         weakref.finalize(envelope, self._note, size, is_lasting).atexit = False
 
     def is_full(self) -> bool:
-        """Whether to read nothing more for now. Requests that last do not count here."""
+        """Whether to stop reading for now. Lasting requests do not count here."""
         while self._closed:
             size, was_lasting = self._closed.popleft()
             if was_lasting:
@@ -127,13 +127,13 @@ class OpenFrames:
                 self._passing -= size
         return self._passing >= settings.FRAMES_BYTES_OPEN_MAX
 
-    def told(self) -> None:
-        """The descriptor was readable; `is_full` knows what it told of."""
+    def reset_descriptor(self) -> None:
+        """Make the descriptor unreadable again; `is_full` takes in what it reported."""
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self.descriptor)
 
     def has_room(self, size: int) -> bool:
-        """Whether a request that lasts may be as large as this."""
+        """Whether there is room for a lasting request of this size."""
         return self._lasting + size <= 2 * settings.FRAME_BYTES_MAX
 
     def _note(self, size: int, was_lasting: bool) -> None:  # noqa: FBT001 - from a finalizer
@@ -147,7 +147,7 @@ class WireListener(Component[messages.ListenerMessage]):
     name = "wire_listener"
 
     def boot(self) -> None:
-        """Open the doors."""
+        """Open the sockets."""
         documents.make_private_directory(self.places.run)
         self._unanswered: dict[tuple[bytes, int], str] = {}
         self._shares: Counter[bytes] = Counter()
@@ -172,21 +172,20 @@ class WireListener(Component[messages.ListenerMessage]):
         self.runtime.host.endpoints[:] = self._router.endpoints
 
     def close(self) -> None:
-        """Close the doors."""
+        """Close the sockets."""
         if hasattr(self, "_router"):
             self._router.close()
 
     def receive(self, envelope: Envelope[messages.ListenerMessage]) -> None:
-        """Send a reply, or tell that one will never come."""
+        """Send replies, and refusals of requests that a replaced component has forgotten."""
         message = envelope.message
         match message:
             case messages.ReplyDue():
                 self._send(message.peer, message.number, message.message)
             case messages.FramesWaiting():
-                # The end of this turn reads them.
-                pass
+                pass  # The end of this turn reads them.
             case messages.LocalSocketMissing():
-                self._put_door_back()
+                self._restore_local_socket()
             case messages.ComponentReplaced():
                 self._refuse_forgotten(message.component)
                 if message.component == "executor":
@@ -195,23 +194,23 @@ class WireListener(Component[messages.ListenerMessage]):
                 assert_never(message)
 
     def readable(self, descriptors: list[int]) -> None:
-        """Something has come in, or a frame is done."""
+        """A socket has news, or a component has finished a frame."""
         if self._open.descriptor in descriptors:
-            self._open.told()
+            self._open.reset_descriptor()
         if self._look_at == math.inf:
-            # Somebody may have come.
+            # A new connection may be the reason.
             self._look_at = 0.0
         self._read_once()
 
     def turn_ended(self) -> None:
-        """Read the rest, and look from time to time at what does not come to an end."""
+        """Read the rest. From time to time, end silent connections that cost too much."""
         now = time.monotonic()
         is_due = now >= self._look_at
         if is_due:
             if ended := self._router.guard_memory():
                 self.log.warning("silent connections are ended: memory grows", count=ended)
             if ended := self._router.end_unheard():
-                self.log.warning("silent connections are ended: a door is full", count=ended)
+                self.log.warning("silent connections are ended: a listener is full", count=ended)
         self._read_dry()
         if is_due:
             has_connections = self._router.has_connections
@@ -219,27 +218,27 @@ class WireListener(Component[messages.ListenerMessage]):
         is_watchful = self._look_at < math.inf
         self.runtime.patience_seconds = self._look_at - now if is_watchful else None
 
-    def _put_door_back(self) -> None:
-        """Somebody has deleted the file of the local door, and perhaps its folder."""
+    def _restore_local_socket(self) -> None:
+        """The file of the local socket was deleted, and perhaps its folder."""
         try:
             if self._router.restore_local_socket():
-                self.log.warning("the local door was deleted; it is back")
+                self.log.warning("the local socket was deleted; it is back")
         except errors.GangerError as error:
-            # It is tried again when the watchdog looks again.
-            self.log.error("the local door was deleted", error=error.text)
+            # The watchdog notices it again, and the listener tries again.
+            self.log.error("the local socket was deleted", error=error.text)
 
     def _read_dry(self) -> None:
-        """The sockets' descriptors are edge-triggered, also after a send."""
+        """Read until nothing is left: the descriptors are edge-triggered, also after a send."""
         # If replies are due, the rest is read at the end of the next turn.
         while self._router.has_more and self._read_once() and not self.runtime.has_mail:
             if self.runtime.have_others_work:
-                # A flood must not keep them from it.
+                # A flood must not starve the components that share this thread.
                 self.runtime.tell(WIRE_LISTENER, messages.FramesWaiting())
 
     def _read_once(self) -> bool:
-        """Read some of what has come in; False while the components are at too much."""
+        """Read some frames; False while the components work at too many bytes."""
         if self._open.is_full():
-            # Else the descriptors would report, again and again, what must wait.
+            # Take only the events: else the descriptors report the waiting frames again and again.
             self._router.receive(limit=0)
             return False
         for one in self._router.receive():
@@ -262,7 +261,7 @@ class WireListener(Component[messages.ListenerMessage]):
         except errors.GangerError as error:
             if isinstance(error, frames.UnreadableMessageError):
                 number = error.number
-            self.log.warning("refused at the door", error=error.text)
+            self.log.warning("request refused", error=error.text)
             self._send(incoming.peer, number, messages.Failure(error.name, error.text))
 
     def _pass_on(self, frame: frames.Frame, peer: bytes, address: WireAddress, size: int) -> None:
@@ -287,12 +286,12 @@ class WireListener(Component[messages.ListenerMessage]):
         self.runtime.forward(Address(receiver), envelope)
 
     def _check_share(self, peer: bytes) -> None:
-        """There are many unanswered requests: refuse another one, if it is one too many."""
+        """Many requests are open: refuse one more if this peer, or all together, have too many."""
         if len(self._unanswered) >= settings.REQUESTS_OPEN_MAX:
             raise errors.BusyError("too many requests are open; try again")
         now = time.monotonic()
         if now >= self._counted_at + settings.REQUESTS_COUNTED_SECONDS:
-            # All at once and not often: it is seldom needed, and every answer would have to count.
+            # Counted all at once, and seldom: a count that is always right costs at every reply.
             self._counted_at = now
             self._shares = Counter(one for one, _ in self._unanswered.copy())
         if self._shares[peer] >= settings.REQUESTS_OPEN_PER_PEER_MAX:
@@ -314,21 +313,21 @@ class WireListener(Component[messages.ListenerMessage]):
             self._forget_peer(peer)
 
     def _forget_peer(self, peer: bytes) -> None:
-        """The peer has gone, or does not read: nobody follows anything for it any more."""
+        """The peer has gone, or does not read: its watches and open requests end."""
         self.runtime.tell(JOB_QUEUE, messages.PeerGone(peer=peer))
         self._attached.pop(peer, None)
         for key in [key for key in self._unanswered.copy() if key[0] == peer]:
             self._unanswered.pop(key, None)
 
     def _attach_again(self) -> None:
-        """Tell a new executor of the jobs that its predecessor could reach here."""
+        """Give a new executor the job processes that its predecessor reached here."""
         for envelope in self._attached.values():
             self.runtime.forward(EXECUTOR, envelope)
 
     def _refuse_forgotten(self, component: str) -> None:
         error = errors.RequestInterruptedError(f"component {component} was restarted")
         failure = messages.Failure(error.name, error.text)
-        # A copy, here and above: other threads answer too.
-        forgotten = [key for key, who in self._unanswered.copy().items() if who == component]
+        # A copy, here and above: other threads send replies too.
+        forgotten = [key for key, name in self._unanswered.copy().items() if name == component]
         for peer, number in forgotten:
             self._send(peer, number, failure)

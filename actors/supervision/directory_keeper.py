@@ -1,7 +1,7 @@
-"""What a daemon has on disk for others to see: its hold on the queue, and its word of where it is.
+"""Keeps the lock file of the queue and the endpoint file on disk while the daemon runs.
 
-Both are files that somebody may delete while the daemon runs. It puts them back; a daemon whose
-queue directory itself is gone has lost hold of it, and must end before it does harm to the next.
+The keeper writes a deleted file again. A daemon whose queue directory is gone has lost its lock,
+and must end before another daemon works beside it.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 
 class DirectoryKeeper:
-    """Of one daemon, from the lock on its queue directory on."""
+    """Keeps the files of one daemon, which holds ``lock``."""
 
     def __init__(self, places: Places, lock: DirectoryLock, log: FilteringBoundLogger) -> None:
         self._places = places
         self._lock = lock
         self._log = log
-        self._word: bytes | None = None
+        self._content: bytes | None = None
 
     def announce(self, endpoints: list[str]) -> None:
-        """Say where the daemon is, for clients that look for it."""
+        """Write the endpoint file, in which clients look for the daemon."""
         endpoint_file = {
             "pid": os.getpid(),
             "version": version(),
@@ -41,21 +41,21 @@ class DirectoryKeeper:
             "endpoints": endpoints,
             "socket": os.fspath(self._places.socket),
         }
-        self._word = msgspec.json.encode(endpoint_file)
-        documents.replace(self._places.endpoint_file, self._word, flush=False)
+        self._content = msgspec.json.encode(endpoint_file)
+        documents.replace(self._places.endpoint_file, self._content, flush=False)
 
     def keep(self) -> None:
-        """Put back what was deleted. `DirectoryLostError` if the queue directory is gone."""
+        """Write deleted files again. `DirectoryLostError` if the queue directory is gone."""
         if self._lock.keep():
             self._log.warning("the lock file of the queue was deleted; it is back")
-        if self._word is None or os.path.lexists(self._places.endpoint_file):
+        if self._content is None or os.path.lexists(self._places.endpoint_file):
             return
-        # A disk that refuses now may not the next time.
+        # If the disk refuses, the next look tries again.
         with suppress(errors.StorageError):
-            documents.replace(self._places.endpoint_file, self._word, flush=False)
+            documents.replace(self._places.endpoint_file, self._content, flush=False)
             self._log.warning("daemon.json was deleted; it is back")
 
     def withdraw(self) -> None:
-        """The daemon takes no more requests."""
+        """Delete the endpoint file: the daemon takes no more requests."""
         with suppress(FileNotFoundError):
             self._places.endpoint_file.unlink()

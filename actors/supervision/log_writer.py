@@ -1,7 +1,7 @@
 """Writes the log from a thread of its own, so that no log can stop or fail its writers.
 
-A disk that is full, or a pipe that nobody reads, costs log lines and nothing else: lines wait in
-a bounded queue, what does not fit is counted, and the count is written when writing works again.
+A full disk, or a pipe without a reader, costs log lines and nothing else: lines wait in a bounded
+queue. The writer counts lines that do not fit, and writes the count when writing works again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class LogWriter:
         self._thread.start()
 
     def write(self, text: str) -> int:
-        """Have ``text`` written; never blocks, never fails."""
+        """Queue ``text`` for the thread; never blocks, never fails."""
         try:
             self._lines.put_nowait(text)
         except queue.Full:
@@ -52,5 +52,5 @@ class LogWriter:
                 self._stream.write(text)
                 self._stream.flush()
             except (OSError, ValueError):
-                # Said when it works again: there is no other place to say it.
+                # The count of lost lines reports it when writing works again.
                 self._lost += lost + 1

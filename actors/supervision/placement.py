@@ -1,4 +1,4 @@
-"""Which components there are, in the order of their start, and which dispatcher runs each."""
+"""The components, in the order of their start, and the dispatcher of each."""
 
 from __future__ import annotations
 
@@ -42,5 +42,5 @@ PLACEMENT = {
 SUPERVISION = "supervision"
 """The dispatcher of the supervisor, which no component shares: it stops them all."""
 
-TOLD_OF_REPLACEMENT = ("executor", "wire_listener", "config_store", "job_queue")
+NOTIFIED_OF_REPLACEMENT = ("executor", "wire_listener", "config_store", "job_queue")
 """They act for clients or jobs, whose requests the replaced component has forgotten."""

@@ -1,8 +1,8 @@
-"""When a component that failed is started again: pure decisions of the supervisor.
+"""When the supervisor restarts a component that failed: pure decisions.
 
 Each component may fail a number of times within a window; each restart waits longer than
-the last. Whoever fails more often takes the daemon down with a clear error: jobs that run
-go on, and nothing acknowledged is lost.
+the last. One failure more ends the daemon with a clear error: jobs that run go on, and
+nothing acknowledged is lost.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ DAEMON = "daemon"
 """Name under which `POLICIES` has the daemon as a whole."""
 
 POLICIES: dict[str, Policy] = {
-    # These keep everything in memory, or only read files. Whoever writes files or owns sockets
-    # cannot be replaced beside a thread that may go on: the whole daemon is, and the kernel ends
-    # the thread.
+    # These keep everything in memory, or only read files. A component that writes files or owns
+    # sockets cannot be replaced beside a hanging thread that may go on: the whole daemon begins
+    # anew, and the kernel ends the thread.
     "filter_evaluator": Policy(when_hung="replace"),
     "output_reader": Policy(when_hung="replace"),
     "scheduler": Policy(when_hung="replace"),
-    # The daemon itself, when it was begun anew because a component hung.
+    # The daemon itself, which begins anew when such a component hangs.
     DAEMON: Policy(restarts_max=5, window_seconds=3600.0),
     # A fork server holds no state, and a system short of memory may kill it repeatedly.
     "fork_server:lean": Policy(restarts_max=20),
@@ -49,12 +49,12 @@ _SECOND_DELAY_SECONDS = 0.1
 
 
 def policy_of(component: str) -> Policy:
-    """How this component is treated."""
+    """The policy of this component."""
     return POLICIES.get(component, DEFAULT_POLICY)
 
 
 class Record(msgspec.Struct, frozen=True):
-    """What is remembered of a component's failures: their times, and how many ever."""
+    """The failures of a component: the times of recent ones, and the count of all."""
 
     failures: tuple[float, ...] = ()
     restarts: int = 0
@@ -99,10 +99,10 @@ BOOT_LOOKS_FACTOR = 10
 def after_look(
     seen: Mapping[str, tuple[Sight, int]], now: Mapping[str, Sight], looks_max: int
 ) -> tuple[dict[str, tuple[Sight, int]], list[str]]:
-    """What is remembered after one more look at the components that work, and which hang.
+    """The sights after one more look at the working components, and the names of those that hang.
 
-    ``seen``: each one's last sight and how often in a row it was the same. Looks are counted,
-    not seconds: while the whole process is stopped nobody looks, and nobody hangs.
+    ``seen``: each one's last sight and how often in a row it was the same. This counts looks,
+    not seconds: while the whole process is stopped, no look happens and no component hangs.
     """
     counted = {}
     hung = []
@@ -110,7 +110,7 @@ def after_look(
         before, looks = seen.get(name, (sight, 0))
         looks = looks + 1 if before == sight else 1
         counted[name] = (sight, looks)
-        # Exactly at the limit, so that it is told once.
+        # Exactly at the limit, so that each hang is reported once.
         if looks == looks_max * (BOOT_LOOKS_FACTOR if sight.is_booting else 1):
             hung.append(name)
     return counted, hung

@@ -1,7 +1,7 @@
 """The supervisor: starts the tree in order, restarts what crashed (`supervising`), stops it all.
 
-It is the first actor to start and the last to stop. It is told of failures by the components
-themselves (`base`) and by the executor (fork servers).
+It is the first actor to start and the last to stop. Components report their own failures
+(`ComponentFailed`), the executor reports those of fork servers, the watchdog reports hangs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..runtime.addresses import EXECUTOR, JOB_QUEUE
 from ..runtime.component import Component
 from ..runtime.directory import Address
 from . import supervising
-from .placement import COMPONENTS, PLACEMENT, TOLD_OF_REPLACEMENT
+from .placement import COMPONENTS, NOTIFIED_OF_REPLACEMENT, PLACEMENT
 from .supervising import Record
 
 if TYPE_CHECKING:
@@ -38,24 +38,24 @@ class Shutdown:
         self.is_over = threading.Event()
         self.error: errors.GangerError | None = None
         self.restart_reason: str | None = None
-        """Set if the daemon is to begin anew, at once and without a word to anybody."""
+        """Set if the daemon is to begin anew, at once and without a regular stop."""
         self.is_abandoned = False
-        """Set if the daemon is to end at once: what lies in its directory is not its own."""
+        """Set if the daemon is to end at once: its directory belongs to another daemon."""
 
     def restart(self, reason: str) -> None:
-        """Begin the daemon anew: for what cannot be replaced alone."""
+        """Begin the daemon anew, because a component hangs that cannot be replaced alone."""
         self.restart_reason = reason
         self.is_over.set()
 
     def abandon(self, error: errors.GangerError) -> None:
-        """End without writing or deleting anything: another daemon may have taken the place."""
+        """End without writing or deleting anything: another daemon may own the directory now."""
         self.error = error
         self.is_abandoned = True
         self.is_over.set()
 
 
 class Supervisor(Component[messages.SupervisorMessage]):
-    """Owns the tree."""
+    """Owns the components."""
 
     name = "supervisor"
 
@@ -66,7 +66,7 @@ class Supervisor(Component[messages.SupervisorMessage]):
         self._shutdown = shutdown
         self._when_ready = when_ready
         self._started = time.time()
-        # Read from a file, so not when there may be no descriptor for it.
+        # Read now: later there may be no descriptor left for the file.
         self._version = version()
         self._records: dict[str, Record] = {}
         self._ready: dict[str, int] = {}
@@ -75,11 +75,11 @@ class Supervisor(Component[messages.SupervisorMessage]):
         self._is_stopping = False
 
     def boot(self) -> None:
-        """Start the first component; the others follow as each gets ready."""
+        """Start the first component; each of the others follows when the one before it is ready."""
         self._start(COMPONENTS[0])
 
     def close(self) -> None:
-        """Without a supervisor the daemon ends: nobody would notice what fails next."""
+        """End the daemon: without a supervisor, the next failure would stay unnoticed."""
         if not self._shutdown.is_over.is_set():
             error = sys.exc_info()[1]
             why = "" if error is None else f": {error}"
@@ -118,7 +118,7 @@ class Supervisor(Component[messages.SupervisorMessage]):
         try:
             self.runtime.host.start(component, PLACEMENT[name], incarnation)
         except (OSError, RuntimeError) as error:
-            # No descriptors for its mailbox, or no thread: that is not the component's failure.
+            # The system has no descriptor or thread for it: no failure of the component.
             self.log.error("component cannot be started", name=name, error=str(error))
             if incarnation == 1:
                 raise
@@ -131,8 +131,8 @@ class Supervisor(Component[messages.SupervisorMessage]):
             return
         self._ready[name] = message.incarnation
         if message.incarnation > 1:
-            for told in TOLD_OF_REPLACEMENT:
-                self.runtime.tell(Address(told), messages.ComponentReplaced(component=name))
+            for notified in NOTIFIED_OF_REPLACEMENT:
+                self.runtime.tell(Address(notified), messages.ComponentReplaced(component=name))
         if self._is_up:
             return
         missing = [found for found in COMPONENTS if found.name not in self._ready]
@@ -180,7 +180,7 @@ class Supervisor(Component[messages.SupervisorMessage]):
             self._stop_tree(errors.RestartLimitError(text))
             return
         if not self._is_up and expected == 1:
-            # What fails before the daemon was ever ready is the operator's matter at once.
+            # A failure before the daemon was ever ready goes to the operator at once.
             self._stop_tree(errors.DataDirectoryError(message.text))
             return
         self.log.warning("restarting", name=name, delay=decision.delay_seconds)
@@ -196,7 +196,7 @@ class Supervisor(Component[messages.SupervisorMessage]):
         if supervising.policy_of(name).when_hung == "replace":
             self._take_failure(messages.ComponentFailed(name, message.incarnation, message.text))
             return
-        # The refusals have been handed to the listener: let it send them.
+        # The listener has the refusals in its mailbox: it sends them before it stops.
         self._is_stopping = True
         if name != "wire_listener":
             self._stop_component(_CLASSES["wire_listener"])
@@ -230,7 +230,7 @@ class Supervisor(Component[messages.SupervisorMessage]):
     # ------------------------------------------------------------ information
 
     def _ask_for_info(self, envelope: Envelope) -> None:
-        """The reply needs a report of the queue and one of the executor."""
+        """Ask the queue, then the executor, for the reports that the reply needs."""
 
         def queue_reported(queue: messages.QueueReport) -> None:
             def executor_reported(executor: messages.ExecutorReport) -> None:

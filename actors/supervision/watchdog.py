@@ -1,9 +1,9 @@
-"""The watchdog: looks, from the main thread, whether every component gets on with its work.
+"""The watchdog: looks, from the main thread, whether every component makes progress.
 
-A component that has been at one message for too long hangs: its callers must not, so the
-supervisor is told and replaces it (`supervising`). If the supervisor itself hangs, the
-daemon begins anew. The watchdog also sees when somebody has deleted the local door, or what
-others know the daemon by (`DirectoryKeeper`).
+A component that has been at one message for too long hangs. The watchdog reports it, and the
+supervisor replaces it (`supervising`), so that its callers do not hang as well. If the supervisor
+itself hangs, the daemon begins anew. The watchdog also notices when the local socket, the lock
+file of the queue or the endpoint file was deleted (`DirectoryKeeper`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .supervisor import Shutdown
 
 SUPERVISOR = "supervisor"
-DOOR_KEEPER = "wire_listener"
+LISTENER = "wire_listener"
 
 
 class Watchdog:
@@ -50,33 +50,32 @@ class Watchdog:
         """Look again and again until the daemon is to end."""
         while not self._shutdown.is_over.wait(settings.WATCHDOG_SECONDS):
             self.look()
-            self.look_at_door()
+            self.look_at_local_socket()
             self.look_at_directory()
 
-    def look_at_door(self) -> None:
-        """Nobody tells of the deletion of a file: look for that of the local door."""
-        if DOOR_KEEPER in self._host.actors and not self._door_exists():
-            self._host.directory.tell(DOOR_KEEPER, Envelope(LocalSocketMissing()))
+    def look_at_local_socket(self) -> None:
+        """Notify the listener if the file of its local socket was deleted."""
+        if LISTENER in self._host.actors and not self._has_local_socket():
+            self._host.directory.tell(LISTENER, Envelope(LocalSocketMissing()))
 
     def look_at_directory(self) -> None:
-        """Keep what others know the daemon by; without its directory the daemon ends."""
+        """Write deleted files again; without its directory the daemon ends."""
         try:
             self._keeper.keep()
         except errors.DirectoryLostError as error:
             self._shutdown.abandon(error)
 
-    def _door_exists(self) -> bool:
+    def _has_local_socket(self) -> bool:
         try:
             self._host.places.socket.stat()
         except FileNotFoundError:
             return False
         except OSError:
-            # Nobody can tell.
-            return True
+            return True  # Unknown: the next look decides.
         return True
 
     def look(self) -> None:
-        """Look once, and tell of what hangs."""
+        """Look once at every component, and report those that hang."""
         working = {}
         for name, actor in list(self._host.actors.items()):
             sight = _sight(actor)
@@ -84,9 +83,9 @@ class Watchdog:
                 working[name] = sight
         self._seen, hung = supervising.after_look(self._seen, working, self._looks_max)
         for name in hung:
-            self._tell(self._host.actors[name])
+            self._report(self._host.actors[name])
 
-    def _tell(self, actor: ComponentActor) -> None:
+    def _report(self, actor: ComponentActor) -> None:
         text = f"it has worked at one message for {self._seconds:g} seconds"
         self._host.log.error(
             "component hangs", name=actor.name, stack=_stack(actor.heartbeat.thread)
@@ -99,7 +98,7 @@ class Watchdog:
 
 
 def _sight(actor: ComponentActor) -> Sight | None:
-    """What the component works at; None if it waits, or nobody waits for it."""
+    """What the component works at; None if it is idle or abandoned."""
     heartbeat = actor.heartbeat
     handled, handling = heartbeat.handled, heartbeat.handling
     if handling is None or heartbeat.is_abandoned:

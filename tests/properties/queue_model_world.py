@@ -251,7 +251,7 @@ class ModelWorld(Stage):
                 self.begin(message.component)
             case messages.ComponentReady() if message.incarnation > 1:
                 replaced = messages.ComponentReplaced(component=message.component)
-                for name in placement.TOLD_OF_REPLACEMENT:
+                for name in placement.NOTIFIED_OF_REPLACEMENT:
                     self.tell(name, Envelope(replaced))
 
     # ------------------------------------------------------------ the executor

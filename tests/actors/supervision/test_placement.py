@@ -5,9 +5,9 @@ from __future__ import annotations
 from ganger.actors.supervision.placement import (
     COMPONENTS,
     CORE,
+    NOTIFIED_OF_REPLACEMENT,
     PLACEMENT,
     SUPERVISION,
-    TOLD_OF_REPLACEMENT,
 )
 from ganger.transport import messages
 
@@ -27,4 +27,4 @@ def test_what_judges_rules_for_long_does_not_hold_up_the_path_of_a_job() -> None
 
 
 def test_who_hears_of_a_replacement_exists() -> None:
-    assert set(TOLD_OF_REPLACEMENT) <= set(PLACEMENT)
+    assert set(NOTIFIED_OF_REPLACEMENT) <= set(PLACEMENT)
