@@ -162,8 +162,7 @@ class JobQueue(Component[messages.QueueMessage]):
     def turn_ended(self) -> None:
         """Make the whole turn durable with one flush; then the queue replies and announces.
 
-        The filter evaluator and the scheduler hear of new jobs before the flush, and decide while
-        the disk works; the queue reads their decisions after it.
+        The filter evaluator gets new jobs before the flush, and judges them while the disk works.
         """
         self.admission.announce_new()
         self.store.end_turn()
