@@ -1,9 +1,8 @@
 """The executor: fork servers, job processes, their channels and their lock files.
 
-It makes a process for each job it is told to start, passes messages between the job and the
-components, and notices the end of each process. Whether a process is alive is what its
-lock file says (`watching` and `lock_files`); a pidfd only says when to look. The home of
-psutil.
+It makes a process for each job in `StartJobs`, passes messages between the job and the
+components, and notices the end of each process. The lock file alone says whether a process is
+alive (`lock_files`); a pidfd only says when to look. The home of psutil.
 """
 
 from __future__ import annotations
@@ -37,14 +36,14 @@ if TYPE_CHECKING:
 
 
 class ChannelAddress:
-    """The address of a job process at the end of its channel; any thread may tell it."""
+    """The address of a job process at the end of its channel; any thread may use it."""
 
     def __init__(self, end: socket.socket) -> None:
         self.channel = channels.Channel(end)
         self._lock = threading.Lock()
 
     def tell(self, envelope: Envelope) -> None:
-        """Send; lost if the process is gone, whose end is noticed elsewhere.
+        """Send; the message is lost if the process is gone.
 
         A message that fits into no frame ends the channel: the process must not wait for it.
         """
@@ -71,23 +70,23 @@ class Child:
         self.pidfd = -1
         self.lock_file = ""
         self.seen_identity: ProcessIdentity | None = None
-        """The identity of the process, if the name of its lock file has none."""
+        """The identity of the process, for a lock file whose name has none."""
         self.was_watched = self.is_adopted = False
         self.has_left = False
         self.has_locks = self.has_group = True
         self.is_being_cleared = self.is_cleared = False
-        """The processes that it left running are being ended, or have been."""
+        """Whether its left-over processes are being ended, or have ended."""
         self.was_killed = False
         self.exit_code: int | None = None
 
     @property
     def identity(self) -> ProcessIdentity | None:
-        """Which process it is; None if nobody can tell."""
+        """Which process it is; None if unknown."""
         return lock_files.identity_of(self.lock_file) or self.seen_identity
 
     @property
     def address(self) -> ReplyAddress | None:
-        """Where the process can be told something now."""
+        """The address that reaches the process now, if there is one."""
         return self.channel or self.wire
 
 
@@ -97,7 +96,7 @@ class Executor(Component[messages.ExecutorMessage]):
     name = "executor"
 
     def boot(self) -> None:
-        """Start a fork server, and take over what runs already."""
+        """Start a fork server, and ask the queue for the jobs that run already."""
         documents.make_private_directory(self.places.run)
         documents.make_directory(self.places.lock_files, 0o700)
         self._children: dict[int, Child] = {}
@@ -105,13 +104,13 @@ class Executor(Component[messages.ExecutorMessage]):
         self._attachments: dict[str, Envelope] = {}
         self._servers: dict[str, tuple[subprocess.Popen[bytes], socket.socket]] = {}
         self._are_strays_likely = True
-        """Processes that died before anybody heard of their lock files may have left some."""
+        """Processes that died before their `JobHello` may have left lock files."""
         control_groups.remove_empty()
         self._start_server("lean")
         self.runtime.tell(JOB_QUEUE, messages.ReportRunning())
 
     def close(self) -> None:
-        """Close every channel: jobs that run go on, those not handed over end."""
+        """Close every channel: running jobs go on, processes without a job end."""
         for child in self._children.values():
             if child.channel is not None:
                 child.channel.channel.close()
@@ -138,7 +137,7 @@ class Executor(Component[messages.ExecutorMessage]):
                     self._adopt(job_id, lock_file, pid)
                 self.runtime.tell(LOCK_MANAGER, messages.RecheckOwners())
             case messages.DeliverToJob():
-                self._tell_job(message)
+                self._deliver(message)
             case messages.RequestDue():
                 child = self._children.get(message.job_id)
                 if child is not None and child.phase is ChildPhase.ASKED and child.channel is None:
@@ -153,9 +152,9 @@ class Executor(Component[messages.ExecutorMessage]):
                 self._note_cleared(message)
             case messages.ComponentReplaced():
                 if message.component == "job_queue":
-                    # The one before it may have died with our question.
+                    # Its predecessor may have died with our question.
                     self.runtime.tell(JOB_QUEUE, messages.ReportRunning())
-                self._tell_all(messages.ResendRequested())
+                self._send_to_all(messages.ResendRequested())
             case messages.StartForkServer():
                 self._start_server(message.template)
             case messages.ReadProcesses():
@@ -173,7 +172,7 @@ class Executor(Component[messages.ExecutorMessage]):
                 assert_never(message)
 
     def readable(self, descriptors: list[int]) -> None:
-        """Something came from a fork server or a job, or one of them has ended."""
+        """A fork server or a job has sent something, or has ended."""
         for descriptor in descriptors:
             child = self._by_descriptor.get(descriptor)
             if child is None:
@@ -240,7 +239,7 @@ class Executor(Component[messages.ExecutorMessage]):
                 self._watch_unwatched(child)
 
     def _watch_unwatched(self, child: Child) -> None:
-        """No server has told, or can tell, of this process: the lock file leads to it."""
+        """Watch a process without a pidfd from its server: its lock file leads to it."""
         if child.pidfd < 0 and not self._watch_holder(child):
             self._forget(child)
 
@@ -249,7 +248,7 @@ class Executor(Component[messages.ExecutorMessage]):
     def _start(self, job_id: int, *, needs_user_opcodes: bool) -> None:
         child = self._children.get(job_id)
         if child is not None:
-            # The job queue was replaced and asks again: go on where the hand-over stands.
+            # A new job queue asks again: continue the hand-over.
             self._ask_hand_over(child)
             return
         child = Child(job_id, ChildPhase.ASKED, needs_user_opcodes=needs_user_opcodes)
@@ -257,8 +256,8 @@ class Executor(Component[messages.ExecutorMessage]):
         self._request(child)
 
     def _request(self, child: Child) -> None:
-        """Ask a fork server for a process; without one, the request waits for it."""
-        # An earlier process, if any, no longer counts: it ends when its channel closes.
+        """Ask a fork server for a process; without a server, `_start_server` asks."""
+        # An earlier process ends when its channel closes.
         self._forget_descriptors(child)
         template = _template(child)
         if template not in self._servers:
@@ -268,7 +267,7 @@ class Executor(Component[messages.ExecutorMessage]):
         try:
             ours, theirs = channels.pair()
         except OSError as error:
-            # No descriptors are left: it is asked for when there may be some again.
+            # No descriptors are left: ask again later.
             self.log.error("no process can be asked for", job=child.job_id, error=str(error))
             self.runtime.later(
                 settings.DISK_RETRY_SECONDS, messages.RequestDue(job_id=child.job_id)
@@ -282,7 +281,7 @@ class Executor(Component[messages.ExecutorMessage]):
                 server = self._servers[template][1]
                 fork_protocol.request(server, child.job_id, theirs.fileno())
             except OSError as error:
-                # The server has died; its end is noticed and the request repeated.
+                # The server has died: its successor gets the request.
                 self.log.warning("fork server takes no request", error=str(error))
 
     def _note_process(self, job_id: int, pid: int, pidfd: int) -> None:
@@ -299,7 +298,7 @@ class Executor(Component[messages.ExecutorMessage]):
         if child.phase is not ChildPhase.ASKED:
             self._watch_unwatched(child)
             return
-        # Nothing is known of it yet: it ends when its channel does, and another is asked for.
+        # It has no lock file yet: it ends with its channel, and another process follows.
         self._drop_channel(child)
         self.runtime.later(settings.DISK_RETRY_SECONDS, messages.RequestDue(job_id=job_id))
 
@@ -307,7 +306,7 @@ class Executor(Component[messages.ExecutorMessage]):
         child.pidfd = pidfd
         child.was_watched = True
         if child.lock_file and lock_files.identity_of(child.lock_file) is None:
-            # The pidfd holds the number fast: what it names now is the process.
+            # While the pidfd is open, no other process gets the pid.
             child.seen_identity = process_identity.of(child.pid)
         self._by_descriptor[pidfd] = child
         self.runtime.watch(pidfd)
@@ -354,7 +353,7 @@ class Executor(Component[messages.ExecutorMessage]):
         except channels.ChannelClosedError:
             self._drop_channel(child)
             if child.pidfd < 0 and child.phase is not ChildPhase.ASKED:
-                # Nothing else would tell of its end.
+                # Nothing else reports its end.
                 self._watch_unwatched(child)
 
     def _route(self, frame: bytes, address: ChannelAddress) -> None:
@@ -367,7 +366,7 @@ class Executor(Component[messages.ExecutorMessage]):
         is_unanswered = isinstance(message, messages.RecordState) and message.is_unanswered
         envelope = Envelope(message, None if is_unanswered else address, decoded.number)
         receiver = RECEIVERS[type(message)]
-        # What is for this component goes ahead of its mail: the next step of a hand-over, say.
+        # The executor's own messages skip its mailbox: a hand-over goes on at once.
         if receiver == self.name:
             self.receive(cast("Envelope[messages.ExecutorMessage]", envelope))
         else:
@@ -385,14 +384,14 @@ class Executor(Component[messages.ExecutorMessage]):
     def _attach(self, message: messages.AttachJob, envelope: Envelope) -> None:
         child = self._children.get(message.job_id)
         if child is None or child.lock_file != message.lock_file:
-            # The queue is still being read: the process is welcomed when it is adopted.
+            # The queue still reads its files: `_adopt` answers the process.
             self._attachments[message.lock_file] = envelope
             return
         self._drop_channel(child)
         child.wire = envelope.reply_to
         envelope.reply(messages.Done())
 
-    def _tell_job(self, message: messages.DeliverToJob) -> None:
+    def _deliver(self, message: messages.DeliverToJob) -> None:
         child = self._children.get(message.job_id)
         asked = message.message
         if child is not None and isinstance(asked, messages.CancelRequested) and asked.kill:
@@ -408,7 +407,7 @@ class Executor(Component[messages.ExecutorMessage]):
         self.runtime.later(settings.KILL_SECONDS, due)
 
     def _kill(self, message: messages.KillDue) -> None:
-        """It was asked to end, and did not react; its commands end with it (`_forget`)."""
+        """Kill a process that did not react to the request to end; `_forget` ends its commands."""
         child = self._children.get(message.job_id)
         if child is None or child.lock_file != message.lock_file or child.pidfd < 0:
             return
@@ -417,7 +416,7 @@ class Executor(Component[messages.ExecutorMessage]):
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
 
-    def _tell_all(self, message: Message) -> None:
+    def _send_to_all(self, message: Message) -> None:
         for child in self._children.values():
             if child.address is not None:
                 child.address.tell(Envelope(message))
@@ -460,7 +459,7 @@ class Executor(Component[messages.ExecutorMessage]):
         self.runtime.later(settings.DISK_RETRY_SECONDS, due)
 
     def _take_end(self, child: Child) -> None:
-        """The process has ended. What it still said lies in the channel: read that first."""
+        """The process has ended: read its last messages, then decide the next step."""
         self._read_channel(child)
         match watching.after_end(child.phase, child.attempts):
             case watching.NextStep.RETRY:
@@ -477,9 +476,9 @@ class Executor(Component[messages.ExecutorMessage]):
                 self._forget(child)
 
     def _ask_status(self, child: Child) -> bool:
-        """Ask the server how a process has ended that did not say goodbye; whether it can tell.
+        """Ask for the exit status of a process that sent no `JobLeft`; False without a server.
 
-        The server is the only one whom the kernel tells. `_note_status` goes on, or `WatchDue` if
+        Only the server, its parent, can know the status. `_note_status` goes on, or `WatchDue` if
         the server does not answer.
         """
         server = self._servers.get(_template(child))
@@ -502,7 +501,7 @@ class Executor(Component[messages.ExecutorMessage]):
                 self._watch_unwatched(child)
 
     def _forget(self, child: Child) -> None:
-        """The process is gone: its locks are free, and the queue hears of it.
+        """The process is gone: free its locks, and report its end to the queue.
 
         A process that died may have left others running: they end before its locks are free.
         """
@@ -523,7 +522,7 @@ class Executor(Component[messages.ExecutorMessage]):
             self.log.warning("ended a left-over process", pid=pid, job=child.job_id)
         child.is_being_cleared = False
         if message.error is not None:
-            # The processes that are left have its locks still.
+            # The left-over processes still use its locks: try again later.
             self._watch_later(child, message.error)
             return
         child.is_cleared = True
@@ -535,7 +534,7 @@ class Executor(Component[messages.ExecutorMessage]):
         del self._children[child.job_id]
         if child.has_group and child.identity is not None:
             control_groups.remove(child.identity)
-        # Whoever lives has been found by now (`_watch_holder`).
+        # `_watch_holder` has proved that no process holds it.
         lock_files.remove_known_dead(child.lock_file)
         self._remove_strays(child)
         if child.has_locks:
@@ -550,7 +549,7 @@ class Executor(Component[messages.ExecutorMessage]):
         self.runtime.tell(JOB_QUEUE, exited)
 
     def _remove_strays(self, child: Child) -> None:
-        """Delete what died unheard of, unless this one and all before it went well."""
+        """Delete stray lock files, if any process did not end in order, once no job runs."""
         self._are_strays_likely |= not child.has_left or child.attempts > 1
         if self._are_strays_likely and not self._children:
             self._are_strays_likely = False
@@ -575,7 +574,7 @@ class Executor(Component[messages.ExecutorMessage]):
 
 
 def _end_left_over(child: Child, identity: ProcessIdentity) -> messages.LeftOverEnded:
-    """End the processes that a dead one left running. That may take long: not in a turn."""
+    """End the processes that a dead one left running. May take long, so it runs in a thread."""
     ended: list[int] = []
     error = None
     try:
@@ -590,7 +589,7 @@ def _end_left_over(child: Child, identity: ProcessIdentity) -> messages.LeftOver
 
 
 def end_fork_servers() -> None:
-    """End every child of this process, which are its fork servers; jobs that run go on."""
+    """End the children of this process, all of them fork servers; running jobs go on."""
     children = psutil.Process().children()
     for child in children:
         child.kill()
@@ -619,7 +618,7 @@ def _fork_server(
 
 
 def _memory(pid: int) -> int | None:
-    """Resident bytes; 0 if nobody can tell now, None if there is no such process."""
+    """Resident bytes; 0 if unknown now, None if there is no such process."""
     try:
         return int(psutil.Process(pid).memory_info().rss)
     except psutil.Error:

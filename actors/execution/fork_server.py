@@ -3,15 +3,15 @@
 How it works. The daemon executes it afresh (``python -m ganger.actors.execution.template``), with
 one end of a socket pair. It imports what a job needs, freezes the collector, and keeps a
 few spare children, each waiting on a socket pair of its own. A request names a job and
-carries the job's channel; a spare gets both, and the daemon the spare's pid and pidfd. While
-nothing is asked for, the spares warm up, one after the other (`warming`).
+carries the job's channel; a spare gets both, and the daemon the spare's pid and pidfd. Between
+requests the spares warm up, one after the other (`prewarming`).
 
 Two templates: ``lean`` knows the built-in operations and imports nothing that slows a fork
 (no threads, logging, sockets of libraries); ``full`` has also imported the users' opcodes.
 
-A spare holds no descriptor of any other child: each one closes what it inherited, so that
-the end of a channel is seen at once. When the daemon goes away the server and its spares
-end; children that have been given a job go on.
+A spare holds no descriptor of any other child: each one closes what it inherited, so that a
+closed channel is noticed at once. When the daemon goes away the server and its spares end;
+children that have a job go on.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class ForkServer:
         self._ranges = _ranges_without(open_now - {daemon.fileno()})
         self._highest = max(open_now)
         self._children: dict[int, tuple[int, int]] = {}
-        """By its pidfd: the pid of a child, and the number of its spare lock file."""
+        """By pidfd: the pid of a child, and the number of its spare lock file."""
         self._pid = os.getpid()
         self._free_numbers: list[int] = []
         self._numbers = 0
@@ -86,7 +86,7 @@ class ForkServer:
 
     def _warm_up(self, spare: _Spare) -> None:
         self._cold.remove(spare.pidfd)
-        # One that died while it waited is reaped like any other.
+        # If it has died, `_reap` takes it.
         with contextlib.suppress(OSError):
             fork_protocol.ask_to_warm_up(spare.end)
 
@@ -109,7 +109,7 @@ class ForkServer:
         try:
             fork_protocol.request(spare.end, job_id, channel)
         except OSError:
-            # The spare died while it waited; its death is reaped, a new one serves.
+            # The spare has died: `_reap` takes it, and a new one gets the job.
             spare.end.close()
             self._make_spare()
             spare = self._spares.pop()
@@ -121,14 +121,14 @@ class ForkServer:
         return True
 
     def _make_spares(self) -> None:
-        """Several in a row: after the first fork fewer pages need a copy for the next."""
+        """Fork several in a row: after the first, the kernel copies fewer pages for the next."""
         while len(self._spares) < settings.SPARE_CHILDREN:
             try:
                 self._make_spare()
             except OSError:
                 if not self._spares:
                     raise
-                # No more processes, or descriptors, for now: those that are there must do.
+                # No more processes or descriptors for now: work with the spares at hand.
                 return
 
     def _make_spare(self) -> None:
@@ -145,11 +145,11 @@ class ForkServer:
         if pid == 0:
             self._be_child(theirs, number)
         theirs.close()
-        # The pidfd is opened before the child can be reaped, so it cannot name another.
+        # Opened before `_reap` can run, so the pid is still the child's.
         try:
             pidfd = os.pidfd_open(pid)
         except OSError:
-            # Its end of the pair is closed: it leaves.
+            # The child ends when its pair is closed.
             ours.close()
             os.waitpid(pid, 0)
             self._free_numbers.append(number)
@@ -161,14 +161,14 @@ class ForkServer:
         self._spares.append(_Spare(ours, pid, pidfd))
 
     def _take_number(self) -> int:
-        """A number that no living child has: what the one before left under it serves the next."""
+        """A number that no living child has; the child reuses its predecessor's spare lock file."""
         if self._free_numbers:
             return self._free_numbers.pop()
         self._numbers += 1
         return self._numbers
 
     def _be_child(self, end: socket.socket, number: int) -> None:
-        # Leaves by os._exit on every path: nothing of the server may run in the child.
+        # Every path ends in os._exit: no code of the server may run in the child.
         status = 70
         try:
             self._close_all_but(end.fileno())
@@ -181,9 +181,9 @@ class ForkServer:
             os._exit(status)
 
     def _close_all_but(self, kept: int) -> None:
-        """In a child: close what the server has opened, but not what a user's module has.
+        """In a child: close the server's descriptors, but not those of users' modules.
 
-        Up to the highest number there was: some systems close one number after the other.
+        Up to the highest number in use: some systems close one number after the other.
         """
         end = self._highest + 1
         for low, high in self._ranges:
@@ -194,11 +194,11 @@ class ForkServer:
                 os.closerange(low, min(high, end))
 
     def _serve_request(self, end: socket.socket, number: int) -> None:
-        """In a spare child: wait for a job, then live its life. Returns when there is none."""
+        """In a spare child: wait for a job, then run it. Returns if the server has ended."""
         identity = process_identity.own()
         received = fork_protocol.receive_request(end)
         while received is not None and received[0] == fork_protocol.WARM_UP:
-            # A disk that is full, say, must not cost the spare its life.
+            # A full disk, for example, must not end the spare.
             with contextlib.suppress(OSError, errors.StorageError):
                 prewarming.dry_run(self._dry_runs)
             received = fork_protocol.receive_request(end)
@@ -210,7 +210,7 @@ class ForkServer:
             job.run_process(job_id, Link(channel), self._lock_files, spare=spare, identity=identity)
 
     def _status_of(self, pid: int) -> int:
-        """How a child has ended, which may not have been noticed here yet."""
+        """The status with which a child has ended; reaps it first if need be."""
         for pidfd, (child, _) in list(self._children.items()):
             if child == pid and _has_ended(pidfd):
                 self._reap(pidfd)
@@ -218,7 +218,7 @@ class ForkServer:
 
     def _reap(self, pidfd: int) -> None:
         if pidfd not in self._children:
-            # Reaped in the same round, because somebody asked.
+            # `_status_of` has reaped it in the same round.
             return
         self._poll.unregister(pidfd)
         pid, number = self._children.pop(pidfd)
@@ -238,7 +238,7 @@ def _has_ended(pidfd: int) -> bool:
 
 
 def _open_descriptors() -> set[int]:
-    # The one through which they were listed is in the list, and closed by now.
+    # The list holds its own descriptor, which is closed by now.
     listed = [int(name) for name in os.listdir("/proc/self/fd")]  # noqa: PTH208 - no pathlib here
     return {descriptor for descriptor in listed if _is_open(descriptor)}
 
@@ -252,13 +252,13 @@ def _is_open(descriptor: int) -> bool:
 
 
 def _ranges_without(kept: set[int]) -> list[tuple[int, int]]:
-    """From the first to before the second: all descriptors but these."""
+    """All descriptors but these, as ranges: the first number, and the one after the last."""
     bounds = [-1, *sorted(kept), _DESCRIPTORS_END]
     return [(low + 1, high) for low, high in itertools.pairwise(bounds) if low + 1 < high]
 
 
 def _report() -> None:
-    # traceback is imported only here: it is not needed while all goes well.
+    # Imported here: only a failure needs it.
     import traceback  # noqa: PLC0415
 
     os.write(2, traceback.format_exc().encode())
@@ -267,8 +267,8 @@ def _report() -> None:
 def run(template: str, descriptor: int, lock_files_folder: str, dry_runs: str) -> None:
     """Be a fork server until the daemon closes its end of the socket pair, ``descriptor``.
 
-    ``lock_files_folder`` is the folder for the lock files of jobs' processes, ``dry_runs`` that
-    for the files of dry runs.
+    ``lock_files_folder`` is the folder for the lock files of jobs' processes, ``dry_runs`` the
+    folder for the files of dry runs.
     """
     os.setsid()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
@@ -277,7 +277,7 @@ def run(template: str, descriptor: int, lock_files_folder: str, dry_runs: str) -
         job.load_user_opcodes()
     prewarming.clear(dry_runs)
     lock_files.remove_spares(lock_files_folder)
-    # So that no child has to ask for it.
+    # Cached here once, so that children inherit the answers.
     process_identity.boot()
     control_groups.places()
     prewarming.dry_run(dry_runs, prewarming.DRY_RUNS)

@@ -1,8 +1,8 @@
 """Runs whole jobs inside a fork server, before it serves, so that its children start warm.
 
 The interpreter rewrites code as it learns what runs often, and fills caches at first use.
-What the template has learned every child inherits; what it has not, each child would learn
-again, in memory pages of its own that must be copied first. So the template does
+Every child inherits what the template has learned. The rest each child would have to learn
+again, in memory pages that the kernel must copy first. So the template does
 dry runs of a job, over a link that answers as the daemon would. An idle spare child does one
 dry run as well: it then owns the pages before its job arrives.
 """
@@ -39,7 +39,7 @@ _LOCKED: dict[str, Any] = {"OP_ID": "OP_TEST_DELAY", "duration": 0.000001, "on_n
 
 
 class _DryRunLink(Link):
-    """A link to nobody: what is sent is packed and unpacked, and answered at once."""
+    """A link without a daemon: packs and unpacks each message, and answers at once."""
 
     peer: channels.Channel
     go: messages.JobGo
@@ -69,14 +69,13 @@ def _answer(message: messages.Message) -> messages.Message | None:
 
 
 def dry_run(folder: str, times: int = 1) -> None:
-    """Run a job without locks and one with, so many times.
+    """Run a job without locks and one with locks, so many times.
 
-    Their files lie in a new folder of this process within ``folder``.
-
-    Raises `OSError` or `StorageError`; nothing is left behind in either case.
+    Their files lie in a new folder within ``folder``, which goes afterwards, also after an error.
+    Raises `OSError` or `StorageError`.
     """
     own = f"{folder}/{os.getpid()}"
-    # With its parent, which somebody may have cleaned up.
+    # With its parent, which a cleaner of old files may have removed.
     os.makedirs(own, 0o700)  # noqa: PTH103 - pathlib is not for the template
     try:
         for _ in range(times):
@@ -87,9 +86,9 @@ def dry_run(folder: str, times: int = 1) -> None:
 
 
 def clear(folder: str) -> None:
-    """Make ``folder`` if need be, and remove from it what killed processes left there.
+    """Make ``folder`` if need be, and remove the folders of killed processes from it.
 
-    What was left under the number of another process that lives now stays.
+    A folder whose pid belongs to another live process by now stays.
     """
     os.makedirs(folder, 0o700, exist_ok=True)  # noqa: PTH103 - pathlib is not for the template
     for name in os.listdir(folder):  # noqa: PTH208 - likewise
@@ -115,12 +114,12 @@ def fill_holes() -> None:
             if in_a_row == (_POOL_BYTES - _HEADER_BYTES) // size:
                 break
         else:
-            # Another allocator, which has no such pools.
+            # This allocator has no such pools.
             return
 
 
 def _remove(folder: str) -> None:
-    # Somebody else may be at it too.
+    # Another process may remove it too.
     with contextlib.suppress(FileNotFoundError):
         for name in os.listdir(folder):  # noqa: PTH208 - pathlib is not for the template
             with contextlib.suppress(FileNotFoundError):
@@ -140,7 +139,7 @@ def _dry_run_one(folder: str, ops: list[dict[str, Any]]) -> None:
 
 
 def _as_in_a_child(end: socket.socket) -> socket.socket:
-    """The end of a channel after the way that it takes to a child: as a bare descriptor."""
+    """The end of a channel as a child receives it: a bare descriptor."""
     server, spare = channels.pair()
     with server, spare, end:
         fork_protocol.request(server, 0, end.fileno())

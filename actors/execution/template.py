@@ -1,8 +1,8 @@
-"""Where a fork server begins: before it imports what it is made of.
+"""The start of a fork server, before it imports its own modules.
 
 All that lies in the template's memory, and each library that is mapped there, costs a little at
-every fork and at every end of a child. The lean template has no use for the modules below, which
-are imported only because they are there; who asks for them later gets them.
+every fork and at every end of a child. The lean template blocks the modules below, which other
+modules import only because they are installed. A later import finds them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def main() -> None:
     """Run a fork server: ``TEMPLATE DESCRIPTOR LOCK_FILE_DIRECTORY DRY_RUN_DIRECTORY``."""
     template, descriptor, lock_files, dry_runs = sys.argv[1:5]
     kept_out = NOT_FOR_LEAN if template == "lean" else ()
-    # None in the place of a module: whoever imports it is told that there is none.
+    # With None in its place, the import of a module fails as if there were none.
     blocked = dict.fromkeys(name for name in kept_out if name not in sys.modules)
     sys.modules.update(blocked)  # type: ignore[arg-type]
     from . import fork_server  # noqa: PLC0415 - that it comes now is the point

@@ -1,6 +1,6 @@
 """What the end of a process means for its job: pure decisions of the executor.
 
-Dead or alive is never decided here: the lock file alone says it (`storage.lock_files`).
+The lock file alone says whether a process is alive (`storage.lock_files`).
 """
 
 from __future__ import annotations
@@ -8,20 +8,20 @@ from __future__ import annotations
 import enum
 
 ATTEMPTS_MAX = 3
-"""How often a process is made for a job whose process ends before it takes the job over."""
+"""Most processes for one job whose processes end before they take it over."""
 
 
 class ChildPhase(enum.Enum):
     """How far the hand-over of a job to its process has come."""
 
     ASKED = "asked"
-    """A fork server was asked, or will be: nothing is known of a process."""
+    """The executor asks a fork server; it knows no process yet."""
 
     GREETED = "greeted"
-    """The process holds its lock file and has told its name."""
+    """The process holds its lock file, and has sent the name."""
 
     CONFIRMED = "confirmed"
-    """The job is the process's."""
+    """The process owns the job."""
 
 
 class NextStep(enum.Enum):
@@ -35,9 +35,9 @@ class NextStep(enum.Enum):
 def after_end(phase: ChildPhase, attempts: int) -> NextStep:
     """What to do when a process ends in ``phase``, the ``attempts``-th made for its job.
 
-    One that never told its lock file's name cannot have begun anything: another is made,
-    within limits. Every other end is reported; the job queue knows from the job's state
-    whether it may start again.
+    A process that never sent its lock file's name cannot have begun anything: the executor makes
+    another, within limits. It reports every other end; the job queue knows from the job's state
+    whether the job may start again.
     """
     if phase is not ChildPhase.ASKED:
         return NextStep.REPORT

@@ -1,9 +1,9 @@
 """How a job process reaches the daemon: the inherited channel, and a ZeroMQ socket after it.
 
-While the daemon that forked the process lives, frames go over the channel. When that is
-gone the link is down: the process goes on alone, and attaches itself to the daemon's
-successor over ZeroMQ as soon as there is one. Same messages, same frames. The socket
-library is imported only then, because it costs more than a short job.
+While the daemon that forked the process lives, frames go over the channel. When the channel is
+closed, the process goes on alone, and attaches itself to the daemon's successor over ZeroMQ as
+soon as there is one. The messages and frames are the same. The process imports the socket
+library only then, because that costs more than a short job.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 ATTACH_SECONDS = 0.5
-"""How long the daemon's successor may take to take the process in before it is asked again."""
+"""How long to wait for the successor's answer to `AttachJob` before sending it again."""
 
 
 class Received(msgspec.Struct, frozen=True):
@@ -35,7 +35,7 @@ class Received(msgspec.Struct, frozen=True):
 
 
 class Link:
-    """The way to the daemon. ``is_up``: somebody is there now, as far as we know."""
+    """The way to the daemon. ``is_up``: the last known state of the connection."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel: Channel | None = channel
@@ -47,19 +47,19 @@ class Link:
         self._dealer: Dealer | None = None
         self.is_up = True
         self.has_changed = False
-        """Set when a successor was reached: what has no answer must be sent again."""
+        """Set when a successor was reached: requests without an answer must be sent again."""
 
     def use_socket(self, path: str, attach: AttachJob) -> None:
-        """Where the daemon's successor will listen, and what it is told first."""
+        """Set where the daemon's successor will listen, and the first message to it."""
         self._socket = path
         self._attach = attach
         if self._channel is None:
-            # The daemon died right after the hand-over: this was its last message.
+            # The daemon died right after `JobGo`, its last message.
             self._seek_successor()
 
     @property
     def outlives_sender(self) -> bool:
-        """Whether what is sent now can be read when this process is gone."""
+        """Whether the daemon can read sent frames after the end of this process."""
         return self._channel is not None
 
     def descriptors(self) -> list[int]:
@@ -69,7 +69,7 @@ class Link:
         return [] if self._dealer is None else self._dealer.filenos()
 
     def send(self, message: Message, number: int) -> bool:
-        """Send; False if nobody is there, in which case the message is lost."""
+        """Send; False if the link is down and the message is lost."""
         if not self.is_up:
             return False
         frame = frames.encode(message, number)
@@ -94,15 +94,15 @@ class Link:
         elif self._dealer is not None:
             received = self._receive_from_wire(self._dealer)
             if not self.is_up and time.monotonic() >= self._asked_at + ATTACH_SECONDS:
-                # Whoever was asked has gone too, or was not ready to answer.
+                # That successor has gone too, or was not ready to answer.
                 self._ask_to_attach(self._dealer)
         return received
 
     def wait(self, descriptors: dict[int, int], timeout_seconds: float | None) -> list[int]:
         """Wait for a message or for ``descriptors`` (each with its mask): the ready ones."""
         if self._dealer is not None:
-            # The socket's descriptor is edge-triggered: a send may have taken the report of
-            # what came in meanwhile, and the poll would then wait for ever.
+            # The socket's descriptor is edge-triggered: a send may have consumed the event of a
+            # message that came in meanwhile, and the poll would wait for ever.
             self._early = self._dealer.receive(0)
             if self._early is not None:
                 return []
@@ -115,7 +115,7 @@ class Link:
         must_ask_again = not self.is_up and self._dealer is not None
         if must_ask_again and (timeout_seconds is None or timeout_seconds > ATTACH_SECONDS):
             timeout_seconds = ATTACH_SECONDS
-        # A poll counts in milliseconds; less than half of one is waited for by asking again.
+        # A poll counts in milliseconds; the caller's loop waits for less than half of one.
         limit = None if timeout_seconds is None else max(0, round(timeout_seconds * 1000))
         return [found for found, _ in poll.poll(limit) if found not in own]
 
@@ -131,7 +131,7 @@ class Link:
         while (event := self._early or dealer.receive(0)) is not None:
             self._early = None
             if not isinstance(event, bytes):
-                # Reached or lost: either way nobody there knows this process (yet).
+                # Connected or disconnected: in both cases no daemon knows this process yet.
                 self.is_up = False
                 self._ask_to_attach(dealer)
                 continue
@@ -158,7 +158,7 @@ class Link:
         self._ask_to_attach(self._dealer)
 
     def _ask_to_attach(self, dealer: Dealer) -> None:
-        # Negative numbers are not frames' numbers, so the attachment counts from the top.
+        # Requests count from 1, so attachments count from 2**31.
         self._asked_at = time.monotonic()
         self._attach_number = 2**31 if self._attach_number < 0 else self._attach_number + 1
         assert self._attach is not None

@@ -6,8 +6,8 @@ before the operation starts, the result made durable before anything else.
 
 How a state becomes durable. While the daemon is there, the whole state goes into the
 daemon's journal, whose flush many jobs share; the file is then written without a flush of
-its own. When nobody answers, or the state is large, the process flushes its file itself.
-Either way the state carries a serial, so that an older one never wins.
+its own. When the daemon does not answer, or the state is large, the process flushes its file
+itself. Either way the state carries a serial, so that an older one never wins.
 
 It is an actor without pykka: its mailbox is the link to the daemon, drained on the main
 thread while it waits, because a thread and the libraries for one would cost more than a
@@ -52,12 +52,12 @@ from .state_file import StateFile
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_Wish = messages.CancelRequested | messages.PriorityRequested
+_ControlRequest = messages.CancelRequested | messages.PriorityRequested
 _RECORD_SECONDS = 5.0
 _RETRY_SECONDS = 1.0
 _OWN_ENTRY_BYTES_MAX = 4 * 1024
-_TOLD_AGAIN_MAX = 1_000
-_TOLD_AGAIN_CHARACTERS_MAX = 1_000_000
+_LOG_RESENT_MAX = 1_000
+_LOG_RESENT_CHARACTERS_MAX = 1_000_000
 
 
 def run_process(
@@ -68,9 +68,9 @@ def run_process(
     spare: str,
     identity: process_identity.ProcessIdentity | None = None,
 ) -> None:
-    """The life of a job process: prove to be alive, wait for the hand-over, run the job.
+    """The life of a job process: take a lock file, wait for the hand-over, run the job.
 
-    ``spare`` is where a lock file that is not used may lie, ``identity`` this process's own.
+    ``spare`` is the path of an unused lock file, if there is one; ``identity`` is this process's.
     """
     stem = lock_files.job_stem(job_id, time.time(), identity or process_identity.own())
     lock_file = lock_files.create(lock_directory, stem, spare=spare)
@@ -85,7 +85,7 @@ def run_process(
         attach = messages.AttachJob(job_id=job_id, lock_file=lock_file.path, process_id=pid)
         link.use_socket(go.socket, attach)
         if not go.body:
-            # Too large for a frame: written by an older version, or by somebody else.
+            # Too large for a frame: an older version, or another program, wrote it.
             go = msgspec.structs.replace(go, body=_read_body(go.queue, job_id))
         job = jobs.decode_job(go.body)
         job.process_id = pid
@@ -114,7 +114,7 @@ def _read_body(queue: str, job_id: int) -> bytes:
 
 
 def load_user_opcodes() -> None:
-    """Import the opcodes that users have installed; broken ones were reported by the daemon."""
+    """Import the opcodes that users have installed; the daemon has reported broken ones."""
     catalogue.load_user_opcodes()
 
 
@@ -127,7 +127,7 @@ class ReturnedError(Exception):
 
 
 class JobRejectedError(Exception):
-    """A filter rule rejects the job, which has executed nothing; the text says which."""
+    """A filter rule, named in the text, rejects the job, which has executed nothing."""
 
 
 class JobActor:
@@ -167,7 +167,7 @@ class JobActor:
     # ------------------------------------------------------------ the opcodes
 
     def run(self) -> None:
-        """Run every opcode that is not final, then say goodbye."""
+        """Run every opcode that is not final, then send `JobLeft`."""
         for index, op in enumerate(self._job.ops):
             if op.status.is_final:
                 continue
@@ -217,7 +217,7 @@ class JobActor:
         return True
 
     def _operate(self, opcode: opcodes.Opcode) -> object:
-        # The built-in operations know what a dry run is; of others nobody can be sure.
+        # Only the built-in operations are sure to support dry runs.
         if opcode.dry_run and not opcode.built_in:
             return None
         limit = getattr(opcode, "output_limit", None)
@@ -233,7 +233,7 @@ class JobActor:
         finally:
             if self._output is not None:
                 self._output.end()
-            # Before anybody hears of its end: what it started must not meet the next one's locks.
+            # Before the end is recorded: what it started must not run under the next locks.
             if follows and (count := descendants.end_all(self)):
                 self.log(f"Ended processes that it left behind: {count}")
 
@@ -242,7 +242,7 @@ class JobActor:
         if result is None or self._budget.takes_result(result):
             return result
         if isinstance(opcode, catalogue.OpExec) and isinstance(result, dict):
-            # What became of the command is told all the same.
+            # The exit code and the sizes always fit.
             return commands.without_tails(result)
         size = len(msgspec.json.encode(result))
         text = (
@@ -253,13 +253,13 @@ class JobActor:
 
     @property
     def _budget(self) -> job_bounds.SizeBudget:
-        """The room for log and results; nobody asks for a job that has neither."""
+        """The room for log and results; not computed for a job that has neither."""
         if self._budget_or_none is None:
             self._budget_or_none = job_bounds.SizeBudget(self._job, self._body_bytes)
         return self._budget_or_none
 
     def _choose_group(self, *, is_own: bool) -> None:
-        """What is started from now on is found by the daemon if this process is killed, or not."""
+        """Enter the job's own control group, or leave it so that new processes outlive the job."""
         identity = lock_files.identity_of(self._owner.lock_file)
         if not is_own:
             control_groups.leave()
@@ -268,7 +268,7 @@ class JobActor:
             control_groups.enter(identity)
 
     def _prepare(self, op: jobs.OpcodeEntry) -> opcodes.Opcode:
-        """Everything that must be true before the operation may start."""
+        """Do everything that must come before the operation: dependencies, locks, ``running``."""
         op.start_timestamp = self._now()
         if self._job.start_timestamp is None:
             self._job.start_timestamp = op.start_timestamp
@@ -291,7 +291,7 @@ class JobActor:
     def _begin(self, op: jobs.OpcodeEntry) -> None:
         """Record that the opcode runs, unless the rules in force do not let it start.
 
-        What is asked of the job meanwhile is answered when it is known whether it runs.
+        Cancellations and priorities that come meanwhile wait until the start is decided.
         """
         before = op.status
         op.apply(OpcodeEvent.START)
@@ -320,7 +320,7 @@ class JobActor:
         jobs.fail_from(self._job, self._index, self._now(), result)
 
     def _check_dependencies(self, depends: list[tuple[int, tuple[str, ...]]]) -> None:
-        """The jobs that this opcode waits for are waited for in the queue, not here."""
+        """Return the job to the queue if this opcode must wait for other jobs."""
         plain = [(job_id, list(statuses)) for job_id, statuses in depends]
         outcome = self._ask(messages.AskDependencies(job_id=self._job.id, depends=plain))
         assert isinstance(outcome, messages.DependencyOutcome)
@@ -340,7 +340,7 @@ class JobActor:
         if isinstance(answer, messages.GateAnswered):
             self._obey(answer)
         elif answer is None and self._link.is_up:
-            # Somebody is there, and slow.
+            # The daemon is there, and slow: ask again later.
             self._is_gate_doubted = True
 
     def _obey(self, gate: messages.GateAnswered) -> None:
@@ -351,7 +351,7 @@ class JobActor:
         self._chosen = messages.ChosenUnder(gate.chain, self._chosen.limit)
 
     def _obey_stored_rules(self) -> None:
-        """No daemon answers: go by the rules as they are stored, which are never older."""
+        """Without a daemon, obey the stored rules, which are never older than those in force."""
         from ..rules import stored_rules  # noqa: PLC0415 - costs more than a short job
 
         while True:
@@ -367,7 +367,7 @@ class JobActor:
                 return
 
     def _return(self, op: jobs.OpcodeEntry, reason: str) -> None:
-        """Give the job back to the queue: durable before the process leaves, and for good."""
+        """Give the job back to the queue, durably and for good, before the process leaves."""
         if self._has_locks:
             with contextlib.suppress(CanceledError):
                 self._ask(messages.ReleaseLocks(owner=self._owner))
@@ -378,7 +378,7 @@ class JobActor:
             return
         self._is_returned = self._file.is_given_back = True
         text = f"Back to the queue before opcode {self._index + 1}: {reason}"
-        told = self._add_to_log([job_bounds.cut(text, _OWN_ENTRY_BYTES_MAX)], is_own=True)
+        logged = self._add_to_log([job_bounds.cut(text, _OWN_ENTRY_BYTES_MAX)], is_own=True)
         op.apply(OpcodeEvent.RETURN)
         op.start_timestamp = None
         if not self._job.has_begun:
@@ -386,10 +386,10 @@ class JobActor:
         self._job.livelock = self._job.process_id = None
         serial = self._job.advance_serial()
         body = jobs.encode_job(self._job)
-        # A state without a lock file is nobody's but the queue's, which may go on from it at once:
-        # what this process wrote after that would be put over newer states.
+        # The queue owns a state without a lock file, and may go on from it at once. Any later write
+        # of this process would replace newer states.
         self._file.write(body, serial, flush=True)
-        self._link.send(told, 0)
+        self._link.send(logged, 0)
         given = messages.JobReturns(job_id=self._job.id, serial=serial, body=_small(body))
         self._link.send(given, self._next_number())
 
@@ -405,16 +405,16 @@ class JobActor:
                 if isinstance(answer, messages.LocksPending):
                     self._show_waiting(op)
         finally:
-            # Who gives up must not repeat it: it would be granted after it was withdrawn.
+            # Never resent: the lock manager would grant it after the job has given it up.
             self._unanswered.pop(number, None)
             self._is_in_line = False
 
     def _show_waiting(self, op: jobs.OpcodeEntry) -> None:
         if op.status is JobStatus.QUEUED:
             op.apply(OpcodeEvent.TAKE_UP)
-            self._tell_waiting()
+            self._send_waiting()
 
-    def _tell_waiting(self) -> None:
+    def _send_waiting(self) -> None:
         serial = self._job.advance_serial()
         body = jobs.encode_job(self._job)
         self._file.write(body, serial, flush=False)
@@ -430,10 +430,10 @@ class JobActor:
     def _record(self, *, begins: bool = False) -> None:
         """Make the job's state durable; returns only when it is.
 
-        If it ``begins`` an opcode: unless the gate is closed, which raises what follows from that.
+        ``begins``: it starts an opcode. A closed gate raises `ReturnedError` or `JobRejectedError`.
         """
         self._store_state(begins=begins)
-        # A successor of the daemon is told this, never a state that is still on its way.
+        # A successor of the daemon gets this state, never one that is not durable yet.
         self._durable = self._state(self._job.serial, None)
 
     def _store_state(self, *, begins: bool) -> None:
@@ -445,7 +445,7 @@ class JobActor:
             if isinstance(answer, messages.GateAnswered):
                 self._obey(answer)
             if isinstance(answer, messages.StateRecorded):
-                # A newer one may have been posted meanwhile, over a link that broke then.
+                # A newer state may have been posted meanwhile, over a link that then broke.
                 self._file.is_only_copy &= self._job.serial > serial
                 self._file.write(body, serial, flush=False)
                 return
@@ -456,11 +456,11 @@ class JobActor:
         self._link.send(self._state(serial, None), self._next_number())
 
     def _leave_at_once(self) -> bool:
-        """Hand in the last state and write it, but do not wait until it is durable.
+        """Send the last state and write it, but do not wait until it is durable.
 
-        Nobody is told of it before it is, and until then the file has it, which survives the
-        daemon. Not with locks: they are free when this process has gone, and must not be before
-        the result is durable. False if this is not enough.
+        The queue announces it only when it is durable; until then the file has it, and survives
+        the daemon. False if the job must wait: with locks, because they become free with the end
+        of this process, and the result must be durable before that.
         """
         if self._asked_for_locks or self._file.is_only_copy or not self._link.outlives_sender:
             return False
@@ -525,7 +525,7 @@ class JobActor:
         return self._number
 
     def _ask(self, request: Request[Any]) -> Message:
-        """The answer to ``request``, however long it takes and whoever gives it."""
+        """The answer to ``request``, however long it takes, from this daemon or a successor."""
         return self._await(self._send(request))
 
     def _try_ask(self, request: Request[Any], timeout_seconds: float) -> Message | None:
@@ -536,7 +536,7 @@ class JobActor:
             left = deadline - time.monotonic()
             if left <= 0:
                 break
-            self._wait_for_word({}, left)
+            self._wait_for_message({}, left)
             self._take_messages()
         self._unanswered.pop(number, None)
         return self._answers.pop(number, None)
@@ -558,18 +558,19 @@ class JobActor:
                 return answer
             if self._is_gate_doubted and self._is_in_line:
                 self._pass_gate()
-                # Word of yet other rules may have come with the answer: look before waiting.
+                # The link may have news of yet other rules as well: look before waiting.
                 continue
             if not (self._link.is_up or self._file.has_queue):
                 raise errors.StorageError(f"{self._file.path}: the queue directory is gone")
-            self._wait_for_word({}, None if self._link.is_up else _RETRY_SECONDS)
+            self._wait_for_message({}, None if self._link.is_up else _RETRY_SECONDS)
 
-    def _wait_for_word(
+    def _wait_for_message(
         self, descriptors: dict[int, int], timeout_seconds: float | None
     ) -> list[int]:
-        """Wait for a message or ``descriptors``; not at all if one came while a state was written.
+        """Wait for a message or ``descriptors``.
 
-        It has been received, and would wake nobody; so would word that the daemon has a successor.
+        Does not wait if a message came while a state was written, or if a successor was reached:
+        no descriptor reports either.
         """
         is_there = self._received or self._link.has_changed
         return self._link.wait(descriptors, 0 if is_there else timeout_seconds)
@@ -577,11 +578,11 @@ class JobActor:
     def _take_messages(self) -> None:
         self._received.extend(self._link.receive())
         if self._file.is_being_written:
-            # What it would have us do may be to write: it is done when this state is written.
+            # Its handling may write the file too: that must follow this write.
             return
         while self._received:
             received = self._received.popleft()
-            if self._postponed is not None and isinstance(received.message, _Wish):
+            if self._postponed is not None and isinstance(received.message, _ControlRequest):
                 self._postponed.append(received)
             else:
                 self._receive(received.message, received.number)
@@ -590,21 +591,21 @@ class JobActor:
             self._introduce()
 
     def _introduce(self) -> None:
-        """Tell a successor of the daemon what its predecessor may have kept to itself."""
+        """Send a successor of the daemon everything that its predecessor may not have stored."""
         self._is_gate_doubted = True
         self._resend()
         if self._durable is not None:
             self._link.send(self._durable, self._next_number())
         if self._job.ops[self._index].status in (JobStatus.WAITING, JobStatus.CANCELING):
-            self._tell_waiting()
-        self._tell_log_again()
+            self._send_waiting()
+        self._resend_log()
         if self._output is not None:
-            self._output.tell()
+            self._output.send_size()
 
-    def _tell_log_again(self) -> None:
-        """Somebody there may have been replaced: what is older than this lies in the file."""
+    def _resend_log(self) -> None:
+        """Send the newest log entries to a component that was replaced; the file has the others."""
         self._write_log()
-        entries_left, characters_left = _TOLD_AGAIN_MAX, _TOLD_AGAIN_CHARACTERS_MAX
+        entries_left, characters_left = _LOG_RESENT_MAX, _LOG_RESENT_CHARACTERS_MAX
         parts: list[messages.JobLogAppended] = []
         for index, op in reversed([*enumerate(self._job.ops)]):
             start = len(op.log)
@@ -624,7 +625,7 @@ class JobActor:
     def _receive(self, message: Message, number: int) -> None:
         match message:
             case messages.CancelRequested() | messages.PriorityRequested() if self._is_returned:
-                # The job is the queue's again, which does itself what was asked of us.
+                # The queue owns the job again, and handles the request itself.
                 return
             case messages.CancelRequested():
                 self._answer_cancel(message)
@@ -635,7 +636,7 @@ class JobActor:
             case messages.ResendRequested():
                 self._is_gate_doubted = True
                 self._resend()
-                self._tell_log_again()
+                self._resend_log()
             case _ if number in self._unanswered:
                 self._answers[number] = message
 
@@ -656,7 +657,7 @@ class JobActor:
                 self._post_state()
             text = f"Job {job_id} will be canceled"
         elif message.kill and op.status is JobStatus.RUNNING:
-            # Should the operation end well all the same, no other one begins.
+            # Even if the operation succeeds, no other one begins.
             accepted = self._must_be_killed = self._is_canceled = True
             text = (
                 f"Job {job_id} is running and will be killed: SIGTERM to its command now, "
@@ -677,7 +678,7 @@ class JobActor:
             op.priority = priority
         if changed:
             self._move_in_line(self._job.ops[self._index].priority)
-            # Rules may look at priorities: what was chosen under the last one may not start now.
+            # Rules may look at priorities: with the new one, the job may not start any more.
             self._chosen = messages.ChosenUnder(0, self._chosen.limit)
             self._is_gate_doubted = True
             self._post_state()
@@ -690,7 +691,7 @@ class JobActor:
         self._link.send(answer, 0)
 
     def _move_in_line(self, priority: int) -> None:
-        """Repeat the request for locks that waits, and go on repeating it, with this priority."""
+        """Resend the waiting request for locks with this priority, also to successors."""
         for number, request in list(self._unanswered.items()):
             if isinstance(request, messages.RequestLocks):
                 self._unanswered[number] = msgspec.structs.replace(request, priority=priority)
@@ -743,7 +744,7 @@ class JobActor:
     def poll(
         self, descriptors: Mapping[int, int] | Sequence[int], timeout_seconds: float | None
     ) -> list[int]:
-        """Wait for one of ``descriptors``, taking the daemon's messages meanwhile."""
+        """Wait for one of ``descriptors``, handling the daemon's messages meanwhile."""
         wanted = (
             dict(descriptors)
             if isinstance(descriptors, Mapping)
@@ -760,15 +761,15 @@ class JobActor:
                 left = self._write_log_if_due(left)
             if self._output is not None:
                 left = self._write_output_if_due(self._output, left)
-            ready = self._wait_for_word(wanted, left)
+            ready = self._wait_for_message(wanted, left)
             if ready or (deadline is not None and time.monotonic() >= deadline):
                 return ready
 
     def _log(self, entries: Sequence[str | list[str]], kind: str) -> None:
-        if entries and (told := self._add_to_log(entries, kind)).entries:
-            self._link.send(told, 0)
+        if entries and (logged := self._add_to_log(entries, kind)).entries:
+            self._link.send(logged, 0)
             if time.monotonic() >= self._file.log_due():
-                # The operation may be one that does not wait, and so gives no other occasion.
+                # An operation that never waits gives no other occasion.
                 self._write_log()
 
     def _add_to_log(
@@ -785,13 +786,13 @@ class JobActor:
         return messages.JobLogAppended(job_id=self._job.id, op_index=self._index, entries=added)
 
     def _write_log(self) -> None:
-        """Bring the file up to what was logged, unless it is to have another state anyway."""
+        """Write the new log entries into the file, unless the next state does that anyway."""
         is_running = self._job.ops[self._index].status is JobStatus.RUNNING
         if is_running and self._file.takes_log(self._job.serial):
             self._file.write(jobs.encode_job(self._job), self._job.serial, flush=False)
 
     def _write_log_if_due(self, left: float | None) -> float | None:
-        """Write the file if the last time is long enough ago; else shorten the wait to it."""
+        """Write the log if it is due; else shorten the wait to that time."""
         if time.monotonic() >= self._file.log_due():
             self._write_log()
         due = self._file.log_due() - time.monotonic()
@@ -800,7 +801,7 @@ class JobActor:
         return due if left is None else min(left, due)
 
     def _write_output_if_due(self, output: JobOutput, left: float | None) -> float | None:
-        """Write output if it is time; else shorten the wait to that time."""
+        """Write the output if it is due; else shorten the wait to that time."""
         output.write_if_due()
         due = output.due()
         if math.isinf(due):
@@ -813,7 +814,7 @@ class JobActor:
 
 
 def _small(body: bytes) -> bytes | None:
-    """The state if it travels in a message; a large one is read from the file."""
+    """The state if it travels in a message; the queue reads a large one from the file."""
     return body if len(body) <= settings.JOURNALED_STATE_BYTES_MAX else None
 
 

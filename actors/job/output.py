@@ -1,12 +1,12 @@
 """The output of a job in the job's own process: collected for a moment, stored, and announced.
 
-How it works. Output that comes after a pause is written at once; what follows within
-`settings.OUTPUT_WRITE_SECONDS` is collected, and written as one block when that time is over or
-the block is full. So a reader sees a line when it is printed, and a flood makes few, large blocks.
-The daemon is told that the file has grown, at most once in that time too.
+How it works. `JobOutput` writes output that comes after a pause at once. It collects what follows
+within `settings.OUTPUT_WRITE_SECONDS`, and writes one block when that time is over or the block is
+full. So a reader sees a line when it is printed, and a flood makes few, large blocks. The daemon
+gets the new size of the file, at most once in that time too.
 
-A disk that refuses neither ends nor blocks the command: the collected block is kept and tried
-again, output that has no room is counted, and a mark says how much is missing.
+A disk that refuses neither ends nor blocks the command: `JobOutput` keeps the collected block and
+tries again, counts output that has no room, and stores a mark that says how much is missing.
 
 Imported by the lean fork server, so it imports only what is cheap.
 """
@@ -34,42 +34,42 @@ _MESSAGE = "message"
 class JobOutput:
     """Output of a job's opcodes, one after the other.
 
-    ``tell`` is called with the size of the file when it has grown, ``log`` with a sentence for the
-    job's log and its kind. ``clock`` never goes back. Without output nothing is done on disk, and
-    ``tell`` is never called.
+    It calls ``send`` with the size of the file when it has grown, and ``log`` with a sentence for
+    the job's log and its kind. ``clock`` never goes back. Without output it touches no file and
+    never calls ``send``.
     """
 
     def __init__(
         self,
         file: OutputFile,
-        tell: Callable[[int], None],
+        send: Callable[[int], None],
         log: Callable[[str, str], None],
         clock: Callable[[], float],
     ) -> None:
         self._file = file
-        self._tell = tell
+        self._send = send
         self._log = log
         self._clock = clock
         self._op_index = 0
         self._limit = self._left = 0
         self._dropped = 0
         self._collected: list[tuple[int, list[bytes], int]] = []
-        """Kind of segment, pieces of output, and of marks the bytes that are missing."""
+        """Kind of segment, pieces of output, and (for marks) the number of missing bytes."""
         self._collected_pieces = self._collected_bytes = 0
         self._missing = 0
-        """Bytes that had no room since the disk refuses, behind what is collected."""
+        """Bytes after the collected ones that had no room while the disk refused."""
         self._is_refused = False
-        self._tried_at = self._told_at = -math.inf
-        self._told_size = 0
+        self._tried_at = self._sent_at = -math.inf
+        self._sent_size = 0
 
     def begin(self, op_index: int, limit: int) -> None:
-        """Output of this opcode follows, of which ``limit`` bytes are kept."""
+        """Start the output of this opcode; keep ``limit`` bytes of it."""
         self._op_index = op_index
         self._limit = self._left = limit
         self._dropped = 0
 
     def add(self, data: bytes, stream: str) -> int:
-        """Take in output of ``stdout`` or ``stderr``; how many bytes are within the limit."""
+        """Add output of ``stdout`` or ``stderr``; return how many bytes are within the limit."""
         kind = output_blocks.KINDS[stream]
         allowed = min(len(data), self._left)
         self._left -= allowed
@@ -85,34 +85,34 @@ class JobOutput:
         due = math.inf
         if self._collected:
             due = self._write_at
-        if self._told_size < self._file.end:
-            due = min(due, self._told_at + settings.OUTPUT_WRITE_SECONDS)
+        if self._sent_size < self._file.end:
+            due = min(due, self._sent_at + settings.OUTPUT_WRITE_SECONDS)
         return due
 
     def write_if_due(self) -> None:
-        """Write what was collected, and tell of it, if it is time."""
+        """Write the collected block, and send the file's size, if it is time."""
         now = self._clock()
         if self._collected and now >= self._write_at:
             self._write(now)
-        is_time_to_tell = now >= self._told_at + settings.OUTPUT_WRITE_SECONDS
-        if self._told_size < self._file.end and is_time_to_tell:
-            self._told_at = now
-            self.tell()
+        is_time_to_send = now >= self._sent_at + settings.OUTPUT_WRITE_SECONDS
+        if self._sent_size < self._file.end and is_time_to_send:
+            self._sent_at = now
+            self.send_size()
 
-    def tell(self) -> None:
-        """Tell how large the file is, if there is one."""
+    def send_size(self) -> None:
+        """Send the size of the file, if there is one."""
         if self._file.end:
-            self._told_size = self._file.end
-            self._tell(self._told_size)
+            self._sent_size = self._file.end
+            self._send(self._sent_size)
 
     def end(self) -> None:
-        """The opcode ends: write the rest, and make all of it durable."""
+        """End the opcode's output: write the rest, and make all of it durable."""
         if self._dropped:
             self._mark(LIMIT_REACHED, self._dropped)
             text = f"Output limit of {self._limit} bytes: {self._dropped} bytes were dropped"
             self._log(text, ABOUT_OUTPUT)
         for _ in range(2):
-            # A mark may follow of what was missing behind the first block.
+            # A mark may follow, for bytes missing after the first block.
             if self._collected:
                 self._write(self._clock())
         if self._is_refused:

@@ -1,4 +1,4 @@
-"""The file of a job, as the job's process writes it: nobody else does until it is given back."""
+"""The file of a job, which only the job's process writes until it returns the job."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class StateFile:
-    """One job file. ``wait`` lets time pass when the disk refuses; it writes nothing itself."""
+    """One job file. When the disk refuses, `write` calls ``wait``, which writes nothing itself."""
 
     def __init__(self, path: str, spares: list[str], wait: Callable[[], None]) -> None:
         self.path = path
@@ -23,22 +23,22 @@ class StateFile:
         self._spares = inodes.BorrowedInodes(spares)
         self._wait = wait
         self.is_only_copy = False
-        """The journal does not have the newest state: each is flushed until it does."""
+        """The journal lacks the newest state: flush each one until it has it."""
         self.is_stale = False
         """The disk refused the newest state, which the journal has."""
         self.is_given_back = False
-        """It is the queue's again, as soon as the state that says so can be seen."""
+        """The queue owns the file again once the returning state is visible."""
         self.lacks_log = False
-        """Entries were logged since it was written."""
+        """The file lacks new log entries."""
         self.is_being_written = False
         self._tried_at = 0.0
         self._written_serial = -1
 
     def write(self, body: bytes, serial: int, *, flush: bool) -> None:
-        """Write a state, unless a newer one is there.
+        """Write a state, unless the file has a newer one.
 
-        A disk that refuses is asked until it takes it; what need not be flushed is tried once
-        (`is_stale`). `StorageError` if the whole queue was deleted or replaced.
+        With ``flush``, try until the disk takes it; without, try once (`is_stale`). Raises
+        `StorageError` if the whole queue was deleted or replaced.
         """
         if serial < self._written_serial:
             return
@@ -51,19 +51,18 @@ class StateFile:
 
     @property
     def has_queue(self) -> bool:
-        """Whether the queue is there still. In another one, this number is another job's."""
+        """Whether this is still the same queue directory: another one numbers its own jobs."""
         try:
             return job_files.queue_inode(self._folder) == self._queue
         except OSError:
-            # Nobody can tell.
-            return True
+            return True  # Unknown.
 
     def log_due(self) -> float:
-        """When entries that were logged ought to be written, on the clock that never goes back."""
+        """When to write new log entries, in monotonic seconds."""
         return self._tried_at + settings.LOG_WRITE_INTERVAL_SECONDS
 
     def takes_log(self, serial: int) -> bool:
-        """Whether it lacks entries of the log, and has the state with this serial otherwise."""
+        """Whether log entries are all that the file lacks of the state with this serial."""
         has_state = self._written_serial == serial or self.is_stale
         return self.lacks_log and has_state
 
@@ -73,20 +72,20 @@ class StateFile:
             self._replace(body, flush=flush)
         except errors.StorageError:
             if not flush:
-                # The state is in the journal; the daemon writes the file if we cannot.
+                # The journal has the state; the daemon writes the file.
                 self.is_stale = True
                 return True
             if not (self.has_queue and job_files.is_queue_of(self.path)):
-                # Nobody is left who could want the result.
+                # The queue is gone, and so is every reader of the result.
                 raise
-            # It may be there though it is not flushed, and then be another's to write.
+            # The state may be visible without a flush; then the queue owns the file.
             return self.is_given_back and self._has(serial)
         self.lacks_log = self.is_stale = False
         self._written_serial = serial
         return True
 
     def _has(self, serial: int) -> bool:
-        """Whether this state can be seen, or one that came after it; if nobody can tell, it can."""
+        """Whether this state, or a later one, is visible; True if that is unknown."""
         with contextlib.suppress(errors.StorageError):
             found = documents.read(self.path)
             return found is not None and jobs.decode_job(found).serial >= serial

@@ -1,9 +1,9 @@
 """A channel between the daemon and one job process: whole frames over an inherited socket pair.
 
 Cheap to import, because the lean fork server does. A frame larger than one packet travels
-in several, each with a byte in front that says whether more follow. A channel that cannot
-be written to within a limit, or whose other end is gone, is closed for good: whoever holds
-it then finds another way (`ChannelClosedError`).
+in several, each with a byte in front that says whether more follow. A channel closes for good
+when its other end is gone, or takes nothing within a limit (`ChannelClosedError`); its owner
+then needs another way.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Channel:
         return self._end.fileno()
 
     def send(self, frame: bytes) -> None:
-        """Send a whole frame; `ChannelClosedError` if that cannot be done.
+        """Send a whole frame, or raise `ChannelClosedError`.
 
         A frame may then have been sent in part, so nothing may follow it: the channel ends.
         """
@@ -55,13 +55,13 @@ class Channel:
             self.give_up()
             raise ChannelClosedError(str(error)) from error
         except BaseException:
-            # Whatever stopped the sender between two parts, the next frame must not follow them.
+            # After an interruption between two parts, no other frame may follow.
             self.give_up()
             raise
 
     def give_up(self) -> None:
-        """End the channel for both ends; what was sent can still be read."""
-        # Not closed: another thread may be polling the descriptor, and learns of it so.
+        """End the channel for both ends; each can still read what was sent."""
+        # Not closed: another thread may poll the descriptor, and the shutdown wakes it.
         with contextlib.suppress(OSError):
             self._end.shutdown(socket.SHUT_RDWR)
 
@@ -73,8 +73,8 @@ class Channel:
             except BlockingIOError:
                 return None
             except ConnectionResetError:
-                # The other end was closed with something unread: that is told first, and once.
-                # What it had sent before can still be read.
+                # The other end was closed with unread data: the kernel reports that first, once.
+                # Frames that it had sent before can still be read.
                 continue
             except OSError as error:
                 raise ChannelClosedError(str(error)) from error
@@ -110,7 +110,7 @@ def send_with_descriptors(end: socket.socket, data: bytes, descriptors: list[int
 
 def receive_with_descriptors(end: socket.socket, flags: int = 0) -> tuple[bytes, list[int]]:
     """One packet and the descriptors beside it; empty data at the end of the connection."""
-    # As socket.recv_fds, which imports a module at each call: dear in a process just forked.
+    # As socket.recv_fds, but without its import at each call, which is slow after a fork.
     flags |= socket.MSG_CMSG_CLOEXEC
     data, beside, _, _ = end.recvmsg(CONTROL_BYTES, _RIGHTS_BYTES, flags)
     descriptors = [

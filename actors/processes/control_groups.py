@@ -1,13 +1,13 @@
 """A control group for each job that starts processes, where the system lets this user make one.
 
-How it works. Before its first command the process of a job makes a group within the one that it is
-in, and moves there; whatever it starts belongs to the group, whatever becomes of its session, its
-environment and its parents. If the job's process is killed, the daemon finds the group by the
+How it works. Before its first command the process of a job makes a group within its present one,
+and moves there. Every process that it starts belongs to the group, also with another session,
+environment or parent. If the job's process is killed, the daemon finds the group by the
 process's identity and ends all processes in it. Both versions of control groups work; of the first,
-one of the hierarchies that change nothing by themselves.
+it uses a hierarchy that changes nothing by itself.
 
-Where no group can be made (in most containers, and for users without a delegated one),
-`descendants` and `sessions` have to do.
+Where a process may make no group (in most containers, and for users without a delegated one),
+only `descendants` and `sessions` find the processes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _entered: str | None = None
 
 @functools.cache
 def places() -> tuple[str, ...]:
-    """The groups that this process is in, as directories: the second version's first."""
+    """The directories of this process's groups, the second version's first."""
     try:
         with open("/proc/self/cgroup", encoding="utf-8") as file:  # noqa: PTH123 - quick
             own = [line.rstrip("\n").split(":", 2) for line in file]
@@ -61,7 +61,7 @@ def places() -> tuple[str, ...]:
 
 
 def enter(identity: ProcessIdentity) -> bool:
-    """Move this process into a group of its own; whether it is in one now."""
+    """Move this process into a group of its own; False if it cannot."""
     global _entered  # noqa: PLW0603 - as it is in the kernel: one for the process
     if _entered is not None:
         return True
@@ -80,7 +80,7 @@ def enter(identity: ProcessIdentity) -> bool:
 
 
 def leave() -> None:
-    """Move this process back to where it was: what it starts from now on is to stay."""
+    """Move this process back to its first group, so that new processes outlive the job."""
     global _entered  # noqa: PLW0603 - see above
     if _entered is not None:
         with contextlib.suppress(OSError):
@@ -89,14 +89,14 @@ def leave() -> None:
 
 
 def remove(identity: ProcessIdentity) -> None:
-    """Remove the group of a process that has ended in order, if there is one and it is empty."""
+    """Remove the empty group of a process that has ended in order, if there is one."""
     for place in places():
         with contextlib.suppress(OSError):
             os.rmdir(f"{place}/{PREFIX}{identity}")  # noqa: PTH106 - once for each job
 
 
 def remove_empty() -> None:
-    """Remove what processes that were killed together with their daemon have left."""
+    """Remove the empty groups of processes that were killed together with their daemon."""
     for place in places():
         with contextlib.suppress(OSError):
             for name in os.listdir(place):  # noqa: PTH208 - quick
@@ -106,10 +106,10 @@ def remove_empty() -> None:
 
 
 def end(identity: ProcessIdentity, deadline: float, *, is_near: bool = False) -> list[int]:
-    """Kill what is left in the group of a dead process until it is empty, or ``deadline``.
+    """Kill the members of a dead process's group until it is empty, or ``deadline``; their pids.
 
-    Those that were found. ``is_near``: it can only be where this process makes groups. Raises
-    `OSError` if that is refused.
+    ``is_near``: the group can only be where this process makes its own. Raises `OSError` if the
+    system refuses.
     """
     found: list[int] = []
     for group in _groups(f"{PREFIX}{identity}", is_near=is_near):
@@ -125,7 +125,7 @@ def end(identity: ProcessIdentity, deadline: float, *, is_near: bool = False) ->
 
 
 def _groups(name: str, *, is_near: bool) -> list[str]:
-    """Every directory of this name: a daemon before this one may have been in another group."""
+    """Every directory of this name: an earlier daemon may have run in another group."""
     near = [path for place in places() if os.path.isdir(path := f"{place}/{name}")]  # noqa: PTH112
     if near or is_near:
         return near
@@ -151,7 +151,7 @@ def _kill(group: str, members: list[int]) -> None:
     with contextlib.suppress(FileNotFoundError):
         _write(f"{group}/cgroup.kill", b"1")
         return
-    # The first version: one by one. Another process may have got the pid, so check it again.
+    # The first version: one by one. Check the pid again: it may be another process's by now.
     import signal  # noqa: PLC0415 - rarely needed
 
     for pid in members:

@@ -1,12 +1,11 @@
-"""Follows what the process of a job starts, wherever it goes, and ends what is left of it.
+"""Follows the processes that a job starts, wherever they go, and ends those that are left.
 
-How it works. The process makes itself a child sub-reaper: what loses its parent becomes its
-child, also in a session of its own. So everything that it started, and that still lives, is below
-it, and a kill of all children, until there are none, ends it all. A child that has not been waited
-for keeps its number, so no stranger can be hit.
+How it works. The job's process makes itself a child sub-reaper: a process that loses its parent
+becomes its child, also in a session of its own. So all live processes that it started are below
+it, and killing its children until there are none ends them all. A child keeps its pid until it
+is waited for, so no kill can hit a stranger.
 
-The system call is made through ctypes, which is imported only when something is to be started: a
-job that starts nothing does not pay for it.
+The system call goes through ctypes. Only a job that starts processes imports it.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from ...storage.opcodes import Opcode, OperationContext
 
 LOOK_SECONDS = 1.0
-"""How long to wait for the ends of killed processes before they are killed again."""
+"""How long to wait for killed processes to end before killing again."""
 
 _SET_CHILD_SUBREAPER = 36
 
@@ -30,17 +29,14 @@ _is_following = False
 
 
 def is_followed(opcode: Opcode) -> bool | None:
-    """Whether what the opcode starts is ended with it; None if it starts nothing."""
+    """Whether the opcode's processes end with it; None if it starts none."""
     if opcode.built_in and opcode.op_id != "OP_EXEC":
         return None
     return not getattr(opcode, "leave_running", False)
 
 
 def follow(*, is_wanted: bool = True) -> None:
-    """From now on this process gets what loses its parent below it; or no longer.
-
-    Raises `OSError` if the system refuses.
-    """
+    """Be a child sub-reaper from now on, or no longer. `OSError` if the system refuses."""
     global _is_following  # noqa: PLW0603 - as it is in the kernel: one for the process
     if _is_following == is_wanted:
         return
@@ -54,16 +50,16 @@ def follow(*, is_wanted: bool = True) -> None:
 
 
 def end_all(context: OperationContext) -> int:
-    """End everything that this process has started and followed; how many there were.
+    """End all descendants of this process; their number.
 
-    Returns when nothing is left: what cannot be killed (it runs as another user, or waits in the
-    kernel for a device) is waited for.
+    Returns when none is left. It waits for those that it cannot kill: they run as another user,
+    or wait in the kernel for a device.
     """
     count = 0
     while _has_children():
         found = {pid: _pidfd(pid) for pid in _children()}
         for pid in found:
-            # Nobody but us waits for it, so the number is still its own.
+            # Only this process waits for it, so the pid is still its own.
             try:
                 os.kill(pid, signal.SIGKILL)
             except PermissionError:
@@ -72,7 +68,7 @@ def end_all(context: OperationContext) -> int:
         try:
             context.poll(waited_for, LOOK_SECONDS)
         except KilledError:
-            # That is what is being done.
+            # The kill goes on anyway.
             continue
         finally:
             for pidfd in waited_for:
@@ -99,7 +95,7 @@ def _pidfd(pid: int) -> int | None:
     try:
         return os.pidfd_open(pid)
     except OSError:
-        # No descriptor is left: then it is looked at again after a while.
+        # No descriptor is left: the next look finds it again.
         return None
 
 

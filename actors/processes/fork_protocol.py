@@ -1,4 +1,4 @@
-"""What the daemon and a fork server say to each other: one packet each way for each job."""
+"""The packets between the daemon and a fork server: one each way for each job."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import struct
 from . import channels
 
 WARM_UP = -1
-"""In the place of a job's id: there is none yet, and time to warm up for it."""
+"""In place of a job's id: there is no job yet, so warm up."""
 
 UNKNOWN = -1
-"""In the place of a process's status: the server has no such child."""
+"""In place of a process's status: the server has no such child."""
 
 _REQUEST = struct.Struct("<q")
 _REPLY = struct.Struct("<qi")
@@ -20,40 +20,40 @@ _REPLY = struct.Struct("<qi")
 def request(server: socket.socket, job_id: int, channel: int) -> None:
     """Ask for a process for a job, whose end of the channel is the descriptor ``channel``.
 
-    Raises `OSError` if the server (or the spare child to which it is passed on) is gone.
+    Raises `OSError` if the server (or the spare child to which it passes the request) is gone.
     """
     channels.send_with_descriptors(server, _REQUEST.pack(job_id), [channel])
 
 
 def ask_to_warm_up(spare: socket.socket) -> None:
-    """Let a spare child warm up. Raises `OSError` if it is gone."""
+    """Ask a spare child to warm up. Raises `OSError` if it is gone."""
     spare.send(_REQUEST.pack(WARM_UP))
 
 
 def ask_status(server: socket.socket, pid: int) -> None:
-    """Ask how a child of the server's has ended. Raises `OSError` if the server is gone."""
+    """Ask for the exit status of a child of the server. Raises `OSError` if the server is gone."""
     server.send(_REQUEST.pack(_status_of(pid)))
 
 
 def asked_status(job_id: int) -> int | None:
-    """The process that is asked about in the place of a job's id; None if this is a job's id."""
+    """The process of a request for a status; None if ``job_id`` is a job's id."""
     return -job_id - 1 if job_id < WARM_UP else None
 
 
 def reply_status(daemon: socket.socket, pid: int, status: int) -> None:
-    """Tell how the child has ended: its status as of `os.waitpid`, or `UNKNOWN`."""
+    """Send the child's exit status as of `os.waitpid`, or `UNKNOWN`."""
     daemon.send(_REPLY.pack(_status_of(pid), status))
 
 
 def _status_of(pid: int) -> int:
-    # Below what stands for warming up.
+    # Always less than `WARM_UP`.
     return -pid - 1
 
 
 def receive_request(end: socket.socket) -> tuple[int, int] | None:
     """The job's id and the descriptor of its channel; None when the other end was closed.
 
-    With the id `WARM_UP`, and where `asked_status` gives a process, comes no channel, but -1.
+    With the id `WARM_UP`, and for `asked_status`, the descriptor is -1.
     """
     data, descriptors = channels.receive_with_descriptors(end)
     if not data:
@@ -63,15 +63,15 @@ def receive_request(end: socket.socket) -> tuple[int, int] | None:
 
 
 def reply(daemon: socket.socket, job_id: int, pid: int, pidfd: int) -> None:
-    """Tell the daemon which process the job has got."""
+    """Send the daemon the process of the job."""
     channels.send_with_descriptors(daemon, _REPLY.pack(job_id, pid), [pidfd])
 
 
 def receive_reply(server: socket.socket) -> tuple[int, int, int] | None:
     """The job's id, the pid and the pidfd of its process; None if the server has ended.
 
-    The pidfd is -1 if this process could not take it, because it has too many descriptors. Of an
-    answer to `ask_status`, `asked_status` gives the process, and its status stands for the pid.
+    The pidfd is -1 if this process has too many descriptors to take it. In a reply to `ask_status`,
+    `asked_status` of the first gives the process, and the second is its status.
     """
     try:
         data, descriptors = channels.receive_with_descriptors(server)

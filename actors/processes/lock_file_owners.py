@@ -1,4 +1,4 @@
-"""The process that holds a job's lock file, found and held fast by a pidfd."""
+"""Finds the process that holds a job's lock file, and opens a pidfd of it."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from ...storage import lock_files
 
 
 class Holder(NamedTuple):
-    """A process. ``pidfd`` cannot name another one, and belongs to whoever asked."""
+    """A process. ``pidfd`` cannot name another one; the caller closes it."""
 
     pid: int
     pidfd: int
 
 
 class UnknownHolderError(Exception):
-    """Nobody can tell now who holds the lock file: there are no descriptors to ask with."""
+    """The holder of the lock file is unknown now: there are no descriptors to find it with."""
 
 
 def find(lock_file: str) -> Holder | None:
-    """Who holds ``lock_file``; None if its owner is dead. Raises `UnknownHolderError`."""
+    """The process that holds ``lock_file``; None if it is dead. Raises `UnknownHolderError`."""
     if lock_files.is_dead(lock_file):
         return None
     pid = lock_files.holder(lock_file)
@@ -34,7 +34,7 @@ def find(lock_file: str) -> Holder | None:
         else:
             if not lock_files.is_dead(lock_file):
                 return Holder(pid, pidfd)
-            # It ended between the questions, and the pidfd may be a stranger's.
+            # It ended between the two looks, so the pidfd may be another process's.
             os.close(pidfd)
             return None
     if lock_files.is_dead(lock_file):

@@ -2,7 +2,7 @@
 
 A job's process leads its own session. Every process that its command starts belongs to that
 session, unless it makes another, and has the identity of the job's process in its environment,
-unless the command removes it. Either leads to the processes that are left.
+unless the command removes it. Either leads to the left-over processes.
 
 A stored pid alone proves nothing: the identity says which process it was, and in which boot. While
 a session lives, the kernel does not reuse its leader's pid; afterwards the pid may be that of a
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from ...storage.process_identity import ProcessIdentity
 
 END_SECONDS = 1.0
-"""How long processes may take to end: the kernel does it at once, unless one of them waits in
-the kernel for a device."""
+"""How long killed processes may take to end: no time, unless one of them waits in the kernel
+for a device."""
 
 IDENTITY_VARIABLE = "GANGER_JOB_PROCESS"
-"""In the environment of what a job starts: the identity of the job's process."""
+"""The environment variable of a job's processes: the identity of the job's own process."""
 
 _TEMPLATES = (b"\0ganger.actors.execution.template\0", b"\0ganger.actors.template\0")
 """In the command line of a fork server and its children: of this version, and of earlier ones."""
@@ -42,23 +42,23 @@ _TEMPLATES = (b"\0ganger.actors.execution.template\0", b"\0ganger.actors.templat
 def end_left_over(
     leader: ProcessIdentity, *, was_seen_ending: bool = False, is_own: bool = False
 ) -> list[int]:
-    """Kill what the process left running; those that were found, the last ones unended.
+    """Kill the processes that ``leader`` left running; their pids.
 
-    ``was_seen_ending``: this daemon held a pidfd of it until now; ``is_own``: and started it.
-    Raises `OSError` if nobody can look, because no descriptors are left, or if one of them runs as
-    another user.
+    Some of the last may still live at the end. ``was_seen_ending``: this daemon held a pidfd of
+    the leader until its end; ``is_own``: it also started the leader. Raises `OSError` if no
+    descriptors are left to look with, or if a process runs as another user.
     """
     killed: list[int] = []
     if leader.boot != process_identity.boot() or process_identity.lives(leader):
         return killed
     deadline = time.monotonic() + END_SECONDS
     killed += control_groups.end(leader, deadline, is_near=is_own)
-    # Again and again, because one that is not seen yet may be started by one that is.
+    # Repeatedly: a process may start another one before it is killed.
     while time.monotonic() < deadline:
         found = _left_over(leader, is_session_known=was_seen_ending)
         if not found:
             break
-        # A session that was recognized stays so: the remaining processes alone may prove nothing.
+        # A recognized session stays so: the remaining processes alone may prove nothing.
         was_seen_ending = was_seen_ending or any(
             _session(identity.pid) == leader.pid for identity in found
         )
@@ -90,7 +90,7 @@ def _left_over(leader: ProcessIdentity, *, is_session_known: bool) -> list[Proce
 def kill_all(identities: Iterable[ProcessIdentity], deadline: float) -> None:
     """Kill these processes, and wait for their ends until ``deadline``.
 
-    Raises `OSError` if the kernel refuses: for want of descriptors, or of rights.
+    Raises `OSError` without descriptors or rights.
     """
     with contextlib.ExitStack() as stack:
         poll = select.poll()
@@ -125,7 +125,7 @@ def _session(pid: int) -> int:
 
 
 def _read(pid: int, name: str) -> bytes:
-    """What /proc says; nothing of what has ended, or may not be looked at."""
+    """A file of the process in /proc; empty if the process has ended, or is not readable."""
     try:
         with open(f"/proc/{pid}/{name}", "rb") as file:  # noqa: PTH123 - quick
             return file.read()

@@ -151,7 +151,7 @@ def test_an_end_whose_file_cannot_be_written_is_not_left_to_itself(
 def test_whoever_replaced_another_finds_the_log_in_the_file_and_is_told_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    monkeypatch.setattr(job_module, "_TOLD_AGAIN_MAX", 2)
+    monkeypatch.setattr(job_module, "_LOG_RESENT_MAX", 2)
     line = FakeLink()
     job = actor(tmp_path, line, DELAY)
     job._prepare(job._job.ops[0])
@@ -409,13 +409,13 @@ def test_what_is_told_again_fits_into_a_frame_and_goes_back_over_opcodes(tmp_pat
     for number in range(20):
         job.log(f"{number}" + 70_000 * "x")
     line.said.clear()
-    job._tell_log_again()
+    job._resend_log()
     (cut,) = [one for one in line.said if isinstance(one, messages.JobLogAppended)]
     assert [entry[0] for entry in cut.entries] == list(range(8, 22))
     assert frames.encode(cut)
     job._job.ops[1].log = job._job.ops[1].log[:2]
     line.said.clear()
-    job._tell_log_again()
+    job._resend_log()
     told = [one for one in line.said if isinstance(one, messages.JobLogAppended)]
     assert [(one.op_index, len(one.entries)) for one in told] == [(0, 1), (1, 2)]
 

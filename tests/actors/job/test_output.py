@@ -77,7 +77,7 @@ def stage(tmp_path: Path) -> OutputStage:
 
 def test_a_job_without_output_does_nothing(stage: OutputStage) -> None:
     stage.output.write_if_due()
-    stage.output.tell()
+    stage.output.send_size()
     stage.output.end()
     assert not stage.path.exists()
     assert (stage.sent, stage.logged, stage.output.due()) == ([], [], float("inf"))

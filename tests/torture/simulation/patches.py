@@ -149,7 +149,7 @@ def simulated() -> Iterator[None]:
         *own_children.REPLACED,
         (job, "JobActor", ObservedJobActor),
         # What is told again reaches not all the way back: the rest must be in the file.
-        (job, "_TOLD_AGAIN_MAX", 2),
+        (job, "_LOG_RESENT_MAX", 2),
         (ComponentActor, "stop_within", simulated_daemon.stop_within),
     ]
     with ExitStack() as stack:
