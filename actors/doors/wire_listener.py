@@ -65,10 +65,10 @@ class WireAddress(msgspec.Struct, frozen=True):
     outlet: Outlet
 
     def tell(self, envelope: Envelope) -> None:
-        """Send the message, or hand it to the listener's thread.
+        """Send the message, or hand it to the listener.
 
-        While the listener sleeps, the queue's thread sends the reply to a submission itself:
-        waking the listener up takes as long as all the rest of the answer.
+        The queue sends the reply to a submission itself, unless another thread uses the sockets:
+        so the reply does not wait for the listener's turn.
         """
         if isinstance(envelope.message, _AT_ONCE) and self._is_sent(envelope):
             return
