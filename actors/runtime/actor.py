@@ -86,12 +86,11 @@ class ComponentActor(pykka.Actor):
         self.patience_seconds: float | None = None
         self.quiet_at: float | None = None
         self.readable: list[int] = []
-        self._directory = host.directory
+        self._host = host
         self._is_closed = False
         self._is_booted = False
         self._early: list[Envelope] = []
         self.component = component(Runtime(host, self), *arguments)
-        host.actors[self.name] = self
 
     # ------------------------------------------------------------ pykka
 
@@ -108,6 +107,7 @@ class ComponentActor(pykka.Actor):
     def begin(self) -> None:
         """Take messages from now on. Raises `OSError` or `RuntimeError` for want of resources."""
         self._start_actor_loop()
+        self._host.actors[self.name] = self
         pykka.ActorRegistry.register(self.actor_ref)
 
     @property
@@ -261,7 +261,7 @@ class ComponentActor(pykka.Actor):
         that it can reach nothing, and ends. The dispatcher's other actors get a new thread.
         """
         self.heartbeat.is_abandoned = True
-        self._directory.remove(self.name)
+        self._host.directory.remove(self.name)
         self.actor_stopped.set()
         pykka.ActorRegistry.unregister(self.actor_ref)
         self.dispatcher.leave_behind(self)
@@ -275,7 +275,7 @@ class ComponentActor(pykka.Actor):
         text = traceback.format_exc()
         error = sys.exc_info()[1]
         self.component.log.error("component failed", error=repr(error), traceback=text)
-        self._directory.remove(self.name)
+        self._host.directory.remove(self.name)
         self.actor_stopped.set()
         pykka.ActorRegistry.unregister(self.actor_ref)
         refusal = errors.ComponentRestartedError(f"component {self.name} failed and is restarted")

@@ -12,6 +12,7 @@ back, it finds that its time is over, and ends.
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import os
 import select
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .actor import ComponentActor
+
+ASIDE = "aside"
+"""The name of threads that do what would hold up a dispatcher."""
 
 _CLOSED = -1
 
@@ -129,7 +133,12 @@ class Dispatcher:
 
     def aside(self, name: str, work: Callable[[], None]) -> None:
         """Do ``work`` in a thread of its own, for the component ``name``."""
-        threading.Thread(target=work, name=f"aside-{name}", daemon=True).start()
+
+        def run() -> None:
+            _name_thread(ASIDE)
+            work()
+
+        threading.Thread(target=run, name=f"{ASIDE}-{name}", daemon=True).start()
 
     def have_others_work(self) -> bool:
         """Whether an actor waits for its turn."""
@@ -144,6 +153,7 @@ class Dispatcher:
         return bool(self._watched and self._poll is not None and self._poll.poll(0, 1))
 
     def _run(self, generation: int) -> None:
+        _name_thread(self.name)
         # After an error of its own the thread goes on if it has actors: the supervisor may have
         # restarted the first before the last had ended.
         while generation == self._generation:
@@ -251,11 +261,15 @@ class Dispatcher:
         if actor not in self._actors:
             return
         self._actors.remove(actor)
-        self._alarms = [alarm for alarm in self._alarms if alarm.actor is not actor]
-        heapq.heapify(self._alarms)
-        for descriptor in [number for number, owner in self._watched.items() if owner is actor]:
-            del self._watched[descriptor]
+        # Its alarms find that it is over. Its descriptors may still be open, and readable for ever.
+        for descriptor, owner in list(self._watched.items()):
+            if owner is actor:
+                del self._watched[descriptor]
+                with contextlib.suppress(OSError):
+                    assert self._poll is not None
+                    self._poll.unregister(descriptor)
         if not self._actors:
+            self._alarms.clear()
             self._generation += 1
             if self._wake != _CLOSED:
                 os.eventfd_write(self._wake, 1)
@@ -269,3 +283,12 @@ class Dispatcher:
             self._poll = None
         if wake != _CLOSED:
             os.close(wake)
+
+
+def _name_thread(name: str) -> None:
+    """Let the system show the name of the present thread, as far as it has room for it."""
+    with (
+        contextlib.suppress(OSError),
+        open("/proc/thread-self/comm", "w", encoding="ascii") as file,
+    ):
+        file.write(name)

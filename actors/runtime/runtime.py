@@ -67,8 +67,7 @@ class Runtime:
 
     def forward(self, to: Address[Any], envelope: Envelope) -> None:
         """Pass on ``envelope``; the directory refuses it if the component is being restarted."""
-        if self._actor.heartbeat.is_abandoned:
-            raise AbandonedError
+        self._check_not_abandoned()
         self.host.directory.tell(to.name, envelope)
 
     def depth(self, to: Address[Any]) -> int:
@@ -141,6 +140,7 @@ class Runtime:
         return self._later(seconds, Envelope(message))
 
     def _later(self, seconds: float, item: object) -> Alarm:
+        self._check_not_abandoned()
         return self._actor.dispatcher.later(seconds, self._actor, item)
 
     def aside(self, work: Callable[[], Message]) -> None:
@@ -156,10 +156,12 @@ class Runtime:
 
     def watch(self, descriptor: int) -> None:
         """Call `Component.readable` whenever ``descriptor`` is readable or at its end."""
+        self._check_not_abandoned()
         self._actor.dispatcher.watch(descriptor, self._actor)
 
     def forget(self, descriptor: int) -> None:
         """No longer watch ``descriptor``; call this before closing it."""
+        self._check_not_abandoned()
         self._actor.dispatcher.forget(descriptor)
 
     @property
@@ -185,6 +187,10 @@ class Runtime:
     @patience_seconds.setter
     def patience_seconds(self, seconds: float | None) -> None:
         self._actor.patience_seconds = seconds
+
+    def _check_not_abandoned(self) -> None:
+        if self._actor.heartbeat.is_abandoned:
+            raise AbandonedError
 
     def stop(self) -> None:
         """Stop this component when it has handled what waits."""

@@ -18,6 +18,7 @@ from ganger.actors.runtime.component import Component
 from ganger.actors.runtime.directory import Address, Directory
 from ganger.actors.runtime.dispatcher import Dispatcher
 from ganger.actors.runtime.host import Host
+from ganger.actors.runtime.runtime import AbandonedError
 from ganger.actors.supervision import logs
 from ganger.storage import errors, lock_files, settings
 from ganger.storage.settings import Places
@@ -359,6 +360,28 @@ def test_a_component_that_is_given_up_between_two_messages_leaves_the_thread_alo
     assert scene.actor(Neighbour).heartbeat.thread == thread
 
 
+def test_what_an_abandoned_component_watched_keeps_no_dispatcher_awake(
+    scene: DispatcherScene, pipe: tuple[int, int]
+) -> None:
+    reader, writer = pipe
+    log = scene.start(Log)
+    other = scene.start(Neighbour)
+    scene.tell(Log, OutputGrew(job_id=1, size=reader))
+    assert log.next() == "T"
+    scene.actor(Log).abandon(errors.ComponentRestartedError("it hung"))
+    os.write(writer, b"x")
+    scene.say(Neighbour, 1)
+    assert other.take(2) == [1, "T"]
+    assert scene.dispatcher._poll is not None
+    assert scene.dispatcher._poll.poll(0) == []
+    with pytest.raises(AbandonedError):
+        log.runtime.watch(reader)
+    with pytest.raises(AbandonedError):
+        log.runtime.forget(reader)
+    with pytest.raises(AbandonedError):
+        log.runtime.later(0.0, CancelJob(id=1))
+
+
 def test_an_error_of_the_dispatcher_itself_ends_its_actors_and_is_told(
     scene: DispatcherScene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -429,7 +452,7 @@ def test_an_actor_without_descriptors_or_threads_for_it_is_not_started(
         patch.setattr(what, mock.Mock(side_effect=error))
         with pytest.raises(type(error)):
             scene.host.start(Log, "shared", 1)
-    scene.host.actors.clear()
+    assert scene.host.actors == {}
     assert len(os.listdir("/proc/self/fd")) == before
     log = scene.start(Log)
     scene.say(Log, 1)

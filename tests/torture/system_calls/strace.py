@@ -2,8 +2,8 @@
 
 How it works. strace counts calls for each thread by itself, and its faults are put in by that
 count. So a `Point` is a thread of the daemon, a call, and how often the thread has made this
-call since strace was attached to it. Threads are told apart by the order in which they were
-started, which is that of the components.
+call since strace was attached to it. Dispatchers name their threads; others are told apart by the
+order in which they were started.
 """
 
 from __future__ import annotations
@@ -21,18 +21,24 @@ from typing import TYPE_CHECKING, Self
 import msgspec
 from tests.faults.harness import Daemon, wait_for_end
 
+from ganger.actors.runtime.dispatcher import ASIDE
 from ganger.actors.supervision.placement import COMPONENTS, PLACEMENT, SUPERVISION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-DISPATCHERS = dict.fromkeys((SUPERVISION, *(PLACEMENT[part.name] for part in COMPONENTS)))
-FRAMES = ("freed frames", "zmq reaper of freed frames", "zmq io of freed frames")
-"""Threads by which pyzmq hears that a frame which it did not copy has been sent."""
+DISPATCHERS = {
+    name[:15]: name for name in (SUPERVISION, *(PLACEMENT[part.name] for part in COMPONENTS))
+}
+"""By the name that the kernel has of their threads."""
 
-THREADS = ("main", "log writer", *DISPATCHERS, *FRAMES, "zmq reaper", "zmq io")
-"""The daemon's threads, in the order of their start."""
+UNNAMED = ("main", "log writer", "freed frames")
+"""The other threads of Python, in the order of their start. By the last one pyzmq hears that a
+frame which it did not copy has been sent."""
+
+OF_ZMQ = ("zmq reaper of freed frames", "zmq io of freed frames", "zmq reaper", "zmq io")
+"""libzmq's own threads, likewise."""
 
 ATTACHED_SECONDS = 30.0
 HELD_SECONDS = 20
@@ -167,11 +173,15 @@ class DirectDaemon(Daemon):
         """The ids of the daemon's threads, as far as they have been started, by name."""
         # The kernel lists them as they were started; their numbers may have begun anew.
         folder = f"/proc/{self.pid()}/task"
-        found = dict(zip(THREADS, map(int, os.listdir(folder)), strict=False))
-        for name, task in found.items():
-            with open(f"{folder}/{task}/comm") as comm:
-                is_of_zmq = comm.read().startswith("ZMQ")
-            assert is_of_zmq == name.startswith("zmq"), f"the threads are others: {THREADS}"
+        found: dict[str, int] = {}
+        unnamed, of_zmq = iter(UNNAMED), iter(OF_ZMQ)
+        for task in os.listdir(folder):
+            with open(f"{folder}/{task}/comm") as file:
+                comm = file.read().rstrip()
+            if comm in DISPATCHERS:
+                found[DISPATCHERS[comm]] = int(task)
+            elif comm != ASIDE:
+                found[next(of_zmq if comm.startswith("ZMQ") else unnamed)] = int(task)
         return found
 
 
