@@ -1,4 +1,4 @@
-"""What becomes of a job that is found after a restart."""
+"""What becomes of any job that is found after a restart; see tests/transcripts/recovery."""
 
 from __future__ import annotations
 
@@ -20,35 +20,6 @@ EVERY = [
 
 def test_the_table_knows_every_case() -> None:
     assert set(TABLE) == set(itertools.product(Progress, Life))
-
-
-@pytest.mark.parametrize(
-    ("statuses", "life", "expected"),
-    [
-        ([QUEUED, QUEUED], Life.NONE, Fate.ENQUEUE),
-        ([QUEUED], Life.DEAD, Fate.ENQUEUE),
-        ([QUEUED], Life.ALIVE, Fate.ADOPT),
-        ([WAITING, QUEUED], Life.NONE, Fate.ENQUEUE),
-        ([WAITING, QUEUED], Life.DEAD, Fate.FAIL),
-        ([WAITING, QUEUED], Life.ALIVE, Fate.ADOPT),
-        ([RUNNING, QUEUED], Life.ALIVE, Fate.ADOPT),
-        ([RUNNING, QUEUED], Life.DEAD, Fate.FAIL),
-        ([RUNNING, QUEUED], Life.NONE, Fate.FAIL),
-        ([SUCCESS, QUEUED], Life.DEAD, Fate.FAIL),
-        ([SUCCESS, QUEUED], Life.NONE, Fate.ENQUEUE),
-        ([SUCCESS, WAITING], Life.NONE, Fate.ENQUEUE),
-        ([SUCCESS, WAITING], Life.DEAD, Fate.FAIL),
-        ([QUEUED, SUCCESS], Life.NONE, Fate.FAIL),
-        ([SUCCESS, RUNNING], Life.NONE, Fate.FAIL),
-        ([CANCELING], Life.DEAD, Fate.FAIL),
-        ([SUCCESS, SUCCESS], Life.NONE, Fate.KEEP),
-        ([SUCCESS, ERROR], Life.DEAD, Fate.KEEP),
-        ([CANCELED], Life.ALIVE, Fate.ADOPT),
-        ([], Life.NONE, Fate.KEEP),
-    ],
-)
-def test_examples(statuses: list[JobStatus], life: Life, expected: Fate) -> None:
-    assert fate(statuses, life) is expected
 
 
 def test_a_living_process_keeps_its_job() -> None:
