@@ -19,6 +19,7 @@ import select
 import threading
 import time
 from collections import deque
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .mailbox import InboxItem, Mailbox
@@ -287,8 +288,5 @@ class Dispatcher:
 
 def _name_thread(name: str) -> None:
     """Let the system show the name of the present thread, as far as it has room for it."""
-    with (
-        contextlib.suppress(OSError),
-        open("/proc/thread-self/comm", "w", encoding="ascii") as file,
-    ):
-        file.write(name)
+    with contextlib.suppress(OSError):
+        Path("/proc/thread-self/comm").write_text(name, encoding="ascii")
