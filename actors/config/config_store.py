@@ -1,13 +1,13 @@
 """The configuration store: the single writer of ``config.data``, in Ganeti's schema.
 
-It tells the others what concerns them: the rules to the filter evaluator, the number of run
-slots to the scheduler. What it does not know it keeps.
+It sends the rules to the filter evaluator, and the number of run slots to the scheduler. It keeps
+fields that it does not know.
 
-A change is answered when it is in force: on disk, and known to the queue and the scheduler (filter
-rules: compiled, too), so that nothing that happens after the answer goes by what was before.
+The reply to a change follows when the change is in force: on disk, and known to the queue and the
+scheduler (filter rules: compiled, too). So nothing after the reply obeys the old configuration.
 
-Rules change in the order in which that was asked for. A client may have sent a request twice, and
-goes on when one of them is answered: what it asks for next must not be undone by the other.
+Rules change in the order of the requests. A client may have sent a request twice, and goes on
+after one reply: the second copy must not undo the client's next request.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class _Changes:
-    """Changes of one kind, numbered, and who waits for an answer until they are in force."""
+    """Numbered changes of one kind, and the requests that wait until they are in force."""
 
     def __init__(self, serial: int) -> None:
         self.serial = serial
@@ -41,16 +41,16 @@ class _Changes:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether somebody waits for one of them."""
+        """Whether a request waits for one of them."""
         return bool(self._unanswered)
 
     def add(self, envelope: Envelope, answer: messages.Reply) -> None:
-        """One more is stored; ``answer`` follows when it is in force."""
+        """Number a stored change; send ``answer`` when it is in force."""
         self.serial += 1
         self._unanswered.append((self.serial, envelope, answer))
 
     def in_force(self, serial: int) -> None:
-        """Everything up to this serial is in force."""
+        """Answer all changes up to this serial."""
         waiting, self._unanswered = self._unanswered, []
         for number, envelope, answer in waiting:
             if number <= serial:
@@ -62,7 +62,7 @@ class _Changes:
 class _Asked(msgspec.Struct, frozen=True, eq=False):
     """A change of the rules that waits for its turn: a rule to store, or a UUID to delete.
 
-    A new rule waits for its watermark, which the queue knows; a deletion for the rules before it.
+    A new rule waits for the watermark from the queue, a deletion for the rules before it.
     """
 
     envelope: Envelope
@@ -81,7 +81,7 @@ class ConfigStore(Component[messages.ConfigMessage]):
             found = config_files.first_configuration(str(uuid.uuid4()), time.time())
             config_files.write(self.places.config, found)
         self._load(found)
-        # Different from those of an earlier incarnation, whose answers may still come.
+        # Serials start at the clock, so late confirmations to our predecessor match none.
         self._rules = _Changes(time.monotonic_ns())
         self._slots = _Changes(time.monotonic_ns())
         self._asked: deque[_Asked] = deque()
@@ -108,7 +108,7 @@ class ConfigStore(Component[messages.ConfigMessage]):
             case messages.SetLimits():
                 self._set_limits(envelope, message)
             case messages.ComponentReplaced():
-                self._tell_again()
+                self._resend()
             case _:
                 assert_never(message)
 
@@ -117,7 +117,7 @@ class ConfigStore(Component[messages.ConfigMessage]):
         return found
 
     def _load(self, configuration: dict[str, Any]) -> None:
-        """Take over this configuration. Its rules are parsed here, and nowhere else."""
+        """Take over this configuration, and parse its rules."""
         self._configuration = configuration
         self._known, problems = rules.parse_rules(self._filters())
         for problem in problems:
@@ -146,7 +146,7 @@ class ConfigStore(Component[messages.ConfigMessage]):
         )
 
     def _run_slots_max(self) -> int:
-        """For how many running jobs there are descriptors."""
+        """The number of running jobs for which there are descriptors."""
         budget = self.runtime.host.budget
         return sys.maxsize if budget is None else budget.run_slots
 
@@ -190,7 +190,7 @@ class ConfigStore(Component[messages.ConfigMessage]):
     def _take_rule(self, envelope: Envelope, message: messages.ReplaceFilter) -> None:
         if message.uuid is None:
             message = msgspec.structs.replace(message, uuid=str(uuid.uuid4()))
-        # A wrong rule is refused now. The queue knows its watermark.
+        # Refuse a wrong rule now. The watermark comes from the queue.
         rule = rule_changes.build_rule(message, watermark=0, now_nanoseconds=time.time_ns())
         rule_changes.with_rule(self._filters(), rule)
         asked = _Asked(envelope, rule)
@@ -201,22 +201,22 @@ class ConfigStore(Component[messages.ConfigMessage]):
 
     def _take_deletion(self, envelope: Envelope, message: messages.DeleteFilter) -> None:
         if self._asked:
-            # Behind the rules that were asked for before, of which it may be one.
+            # After the rules before it, one of which it may delete.
             self._asked.append(_Asked(envelope, message.uuid))
         else:
             self._delete_rule(envelope, message.uuid)
 
-    def _tell_again(self) -> None:
-        """Repeat what a component that was replaced has not confirmed."""
+    def _resend(self) -> None:
+        """Resend changes that a replaced component has not confirmed."""
         if self._rules.is_awaited:
             self._report_rules()
         if self._slots.is_awaited:
             self._report_limits()
 
     def _change_rules(self, newest: _Asked, reported: messages.LastId) -> None:
-        """Make all changes that were asked for up to this one, in order."""
+        """Make all waiting changes up to this one, in order."""
         if newest not in self._asked:
-            # A later reply was faster, and did for this change as well.
+            # A later reply came first, and this change was made with it.
             return
         asked = None
         while asked is not newest:
@@ -225,14 +225,14 @@ class ConfigStore(Component[messages.ConfigMessage]):
         self._delete_next()
 
     def _forget_rule(self, asked: _Asked, error: errors.GangerError) -> None:
-        """The queue has not answered in time."""
+        """Refuse the change: the queue did not answer in time."""
         if asked in self._asked:
             self._asked.remove(asked)
             asked.envelope.refuse(error)
             self._delete_next()
 
     def _delete_next(self) -> None:
-        """Make deletions that wait for no rule any more."""
+        """Make the deletions at the head of the line: no rule is before them."""
         while self._asked and isinstance(self._asked[0].change, str):
             self._change(self._asked.popleft(), 0)
 
@@ -243,7 +243,7 @@ class ConfigStore(Component[messages.ConfigMessage]):
             else:
                 self._store_rule(asked.envelope, asked.change, last_id)
         except errors.GangerError as error:
-            # Others have been changed since it was asked for. This message has no sender to refuse.
+            # The rules have changed since the check. The reply at hand is no request to refuse.
             asked.envelope.refuse(error)
 
     def _store_rule(self, envelope: Envelope, asked: FilterRule, last_id: int) -> None:
@@ -269,12 +269,12 @@ class ConfigStore(Component[messages.ConfigMessage]):
         self._write({**self._configuration, "filters": filters})
 
     def _announce(self, envelope: Envelope, answer: messages.Reply) -> None:
-        """Bring the stored rules into force; ``answer`` follows when they are."""
+        """Bring the stored rules into force; send ``answer`` when they are."""
         self._rules.add(envelope, answer)
         self._report_rules()
 
     def _write(self, configuration: dict[str, Any]) -> None:
-        """Make this the configuration, durably; `StorageError` leaves all as it was."""
+        """Write this configuration durably, then use it; a `StorageError` changes nothing."""
         serial = configuration.get("serial_no", 0)
         changed = {
             **configuration,

@@ -1,6 +1,6 @@
 """Decides what a lock request collides with, and whether it is in order. Pure: no I/O, no clock.
 
-Knows what is held, and nothing of those who wait: they are the matter of ``locking``.
+Knows only held locks; ``locking`` knows the waiting requests.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from ...storage.locks import LockMode, Owner, OwnerLocks, group_of, show, sort_k
 __all__ = ["Allocation", "LockIndex"]
 
 Wants = Mapping[str, LockMode]
-"""What somebody wants to have, by lock."""
+"""The modes that an owner holds or wants, by lock."""
 
 
 class LockIndex:
-    """Who holds, or wants, a lock in which mode; and who a member of a lock set.
+    """The owners that hold or want each lock, by mode, also through members of a lock set.
 
-    The granting rule is here: two owners conflict on a lock if one of them means it
+    This is the granting rule: two owners conflict on a lock if one of them holds or wants it
     exclusively, and a lock set counts as each lock of its level.
     """
 
@@ -28,10 +28,10 @@ class LockIndex:
         self._members: dict[LockMode, dict[str, dict[Owner, int]]] = {mode: {} for mode in LockMode}
 
     def against(self, lock: str, mode: LockMode) -> set[Owner]:
-        """Those whose entries conflict with this lock in this mode.
+        """The owners whose entries conflict with this lock in this mode.
 
-        Shared conflicts with what is exclusive, exclusive with everything, on the lock itself,
-        on the lock set it belongs to and, if it is a lock set, on each member.
+        A shared lock conflicts with an exclusive one, an exclusive lock with every one: on the
+        lock itself, on the lock set it belongs to and, if it is a lock set, on each member.
         """
         found: set[Owner] = set()
         group = group_of(lock)
@@ -45,7 +45,7 @@ class LockIndex:
         return found
 
     def against_others(self, owner: Owner, wants: Wants) -> set[Owner]:
-        """Those except ``owner`` whose entries conflict with one of ``wants``."""
+        """The owners except ``owner`` whose entries conflict with one of ``wants``."""
         found: set[Owner] = set()
         for lock, mode in wants.items():
             found |= self.against(lock, mode)
@@ -53,23 +53,23 @@ class LockIndex:
         return found
 
     def locks(self) -> set[str]:
-        """Every lock with an entry, its own or (a lock set) through a member."""
+        """Every lock with an entry of its own or (a lock set) through a member."""
         return set().union(*self._direct.values(), *self._members.values())
 
     def owners(self, lock: str) -> list[tuple[Owner, LockMode]]:
-        """Who has an entry on the lock itself, sorted."""
+        """The owners with an entry on the lock itself, sorted."""
         found = [(one, mode) for mode in LockMode for one in self._direct[mode].get(lock, ())]
         return sorted(found, key=lambda entry: entry[0].order)
 
     def add(self, owner: Owner, lock: str, mode: LockMode) -> None:
-        """Enter the owner; it must have no entry on this lock yet."""
+        """Add an entry; the owner must have none on this lock yet."""
         self._direct[mode].setdefault(lock, set()).add(owner)
         if group := group_of(lock):
             counts = self._members[mode].setdefault(group, {})
             counts[owner] = counts.get(owner, 0) + 1
 
     def remove(self, owner: Owner, lock: str, mode: LockMode) -> None:
-        """Take back what was entered."""
+        """Remove this entry."""
         owners = self._direct[mode][lock]
         owners.remove(owner)
         if not owners:
@@ -84,7 +84,7 @@ class LockIndex:
 
 
 class Allocation:
-    """Who holds which lock. Owners that hold nothing are not in it."""
+    """The locks that each owner holds. Owners without locks are not in it."""
 
     def __init__(self) -> None:
         self.index = LockIndex()
@@ -97,15 +97,15 @@ class Allocation:
         return owner in self._held
 
     def owners(self) -> list[Owner]:
-        """Everybody who holds something, sorted."""
+        """Every owner that holds a lock, sorted."""
         return sorted(self._held, key=lambda owner: owner.order)
 
     def held_by(self, owner: Owner) -> Wants:
-        """What the owner holds, in no order."""
+        """The owner's locks, unsorted."""
         return self._held.get(owner, {})
 
     def holding(self, owner: Owner) -> OwnerLocks:
-        """What the owner holds, in lock order. Kept at hand until it changes."""
+        """The owner's locks, in lock order; cached until they change."""
         if owner not in self._holdings:
             held = self._held[owner]
             locks = tuple((lock, held[lock]) for lock in sorted(held, key=sort_key))
@@ -113,7 +113,7 @@ class Allocation:
         return self._holdings[owner]
 
     def check_order(self, owner: Owner, wants: Wants) -> None:
-        """Raise `LockRequestError` if the owner may not ask for this, given what it holds."""
+        """Raise `LockRequestError` if these locks are out of order for what the owner holds."""
         if owner not in self._held:
             return
         held = self._held[owner]
@@ -134,7 +134,7 @@ class Allocation:
                 )
 
     def is_upgrade(self, owner: Owner, wants: Wants) -> bool:
-        """Whether the owner wants to make a lock exclusive that it shares."""
+        """Whether the owner wants to make one of its shared locks exclusive."""
         held = self.held_by(owner)
         return any(
             mode is LockMode.EXCLUSIVE and held.get(lock) is LockMode.SHARED
@@ -142,9 +142,9 @@ class Allocation:
         )
 
     def apply(self, owner: Owner, modes: Iterable[tuple[str, LockMode | None]]) -> bool:
-        """Give the locks these modes (None: release); whether anything was given back.
+        """Give the locks these modes (None: release); True if any lock was released or downgraded.
 
-        Only for what conflicts with nobody.
+        The caller has checked that nothing conflicts.
         """
         held = self._held.setdefault(owner, {})
         gave_back = False
@@ -171,7 +171,7 @@ class Allocation:
         return gave_back
 
     def _highest_of(self, owner: Owner) -> str:
-        # Looked for again only after the highest lock itself was released.
+        # Recomputed only after the highest lock itself was released.
         if owner not in self._highest:
             self._highest[owner] = max(self._held[owner], key=sort_key)
         return self._highest[owner]

@@ -1,8 +1,8 @@
-"""The lock manager: who holds which lock and who waits (`locking`); owns ``locks.data``.
+"""The lock manager: grants locks (`locking`), and is the single writer of ``locks.data``.
 
-Every change is on disk before it is announced. On disk means: written, not flushed. The file
-matters only while processes live that hold locks, so it must survive the daemon, and need
-not survive the machine (docs/decisions/locks-without-flush.md).
+It writes every change before it sends a reply, but does not flush it. The file matters only
+while processes live that hold locks, so it must survive the daemon, but not the machine
+(docs/decisions/locks-without-flush.md).
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _WAITING_SHOWN_MAX = 200
 
 
 class LockManager(Component[messages.LockMessage]):
-    """Grants locks; answers wait until the turn's changes are on disk."""
+    """Grants locks; replies wait until the turn's changes are written."""
 
     name = "lock_manager"
 
     def boot(self) -> None:
-        """Read who holds what, and free what belongs to the dead."""
+        """Read ``locks.data``, and free the locks of dead owners."""
         self._waiting: dict[Owner, Envelope] = {}
         self._granted: dict[Owner, float] = {}
         self._answers: list[tuple[Envelope, Message]] = []
@@ -78,7 +78,7 @@ class LockManager(Component[messages.LockMessage]):
             try:
                 documents.replace(self.places.locks, data, flush=False, mode=0o600)
             except errors.StorageError as error:
-                # Nobody is told of a lock that is not on disk.
+                # No reply goes out before its change is written.
                 self.log.error("locks are not announced", error=error.text)
                 self._retry_disk_later()
                 return
@@ -99,8 +99,8 @@ class LockManager(Component[messages.LockMessage]):
             file = LocksFile() if data is None else decode_locks(data)
             state, _ = LockState.restore(file)
         except errors.StorageError as error:
-            # It is written without a flush, so it may be torn after a power loss; and then
-            # no process lives that could hold a lock.
+            # The file is written without a flush, so a power loss may tear it; after that, no
+            # process lives that could hold a lock.
             folders = (self.places.lock_files, self.places.former_lock_files)
             if any(lock_files.holder(path) for at in folders for path in at.glob("job_*")):
                 raise
@@ -160,7 +160,7 @@ class LockManager(Component[messages.LockMessage]):
             if lock_files.is_dead(lock_file):
                 identity = lock_files.identity_of(lock_file)
                 try:
-                    # What it left running must not meet those who get the locks.
+                    # Its left-over processes must not run beside the next owners.
                     if identity is not None:
                         sessions.end_left_over(identity)
                 except OSError as error:
@@ -190,7 +190,7 @@ def _job(owner: Owner) -> int:
 
 
 def _first_wait(state: LockState, owner: Owner) -> str:
-    """The first lock that the owner waits for, and for whom."""
+    """The first lock that the owner waits for, and the owners that it waits for."""
     for want in state.wants_of(owner.lock_file):
         how = "held" if want.holders else "wanted earlier"
         others = [holder for holder, _ in want.holders] or want.ahead

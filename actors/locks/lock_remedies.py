@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def for_owner(state: LockState, lock_file: str) -> Remedy:
-    """What would give the owner of ``lock_file`` the locks that it waits for.
+    """The change that gives the owner of ``lock_file`` the locks that it waits for.
 
-    The end of those who hold them; where others stand before it, a better priority as well, or
-    the end of those others too.
+    The holders must end. If others stand before the owner in line, it also needs a better
+    priority, or those others must end too.
     """
     wants = state.wants_of(lock_file)
     holders = {owner.lock_file for want in wants for owner, _ in want.holders}
@@ -34,7 +34,7 @@ def for_owner(state: LockState, lock_file: str) -> Remedy:
 
 
 def granted_after(state: LockState, ended: Collection[str]) -> tuple[LockState, list[str]]:
-    """The locks once these lock files' owners are gone, and whose requests were granted by it."""
+    """The locks after the end of these lock files' owners, and the lock files granted by it."""
     copy, _ = LockState.restore(state.snapshot())
     woken = [owner.lock_file for path in sorted(ended) for owner in copy.release_lock_file(path)]
     return copy, [path for path in woken if path not in ended]

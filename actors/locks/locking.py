@@ -1,25 +1,25 @@
-"""Decides who gets a lock, who waits, and who is served next. Pure: no I/O, no clock.
+"""Decides which request gets its locks, which waits, and which comes next. Pure: no I/O, no clock.
 
-`LockState` is changed by its methods and by nothing else; each of them says which waiting
-owners got their locks as a consequence (``woken``), so that the lock manager can tell them
-once the new state is on disk.
+Only the methods of `LockState` change it. Each of them returns the waiting owners that got their
+locks as a consequence (``woken``), so that the lock manager can answer them once the new state is
+on disk.
 
 How it works
 ============
 
-**OwnerLocks** (``allocating``). Two owners conflict on a lock if one of them has it exclusively. A
+**Held locks** (``allocating``). Two owners conflict on a lock if one of them has it exclusively. A
 lock set counts as each lock of its level. A request is all or nothing; it is *held up* by every
 owner whose locks conflict with what it wants.
 
 **The line** (``waiting``). A request that cannot be granted waits in line, at most one of each
 owner. The line is sorted by (priority, owner). Of two that conflict, the one behind is not
-served first: the one ahead *defers* it. A new request counts as behind everybody of at least
-its urgency. If nobody holds it up and only the line stops it, then it takes its place behind
-those of its own priority whom it would harm, even if its owner sorts before theirs.
+served first: the one ahead *defers* it. A new request counts as behind every one of at least
+its urgency. If no owner holds it up and only the line stops it, then it takes its place behind
+the requests of its own priority that it would harm, even if its owner sorts before theirs.
 
 **The exception.** Q *waits for* O if O holds Q up, or if Q is behind O in line and conflicts
-with it, or if Q waits for somebody who waits for O. A request of O passes everybody who waits
-for O: those cannot be served before O has finished anyway.
+with it, or if Q waits for an owner that waits for O. A request of O passes every request that
+waits for O: those cannot be served before O has finished anyway.
 
 **Waking.** Each request in line is queued *under* one owner that really stops it: the smallest
 of those that hold it up or, if there are none, the first of those that defer it. It is tried
@@ -31,11 +31,11 @@ again, in line order, when
 *No wake-up is lost.* While the owner above a request stops it, it cannot be granted. An owner
 that holds it up stops doing so only by giving back (1). One that defers it still stops it when
 served, because then it holds what conflicts; otherwise it leaves the line or moves in it (1). The
-exception begins to apply only when somebody begins to wait for somebody. Grants let others wait
-only for an owner that waits for nobody itself, which completes no chain. So it takes a request
+exception begins to apply only when one owner begins to wait for another. Grants let others wait
+only for an owner that waits for none itself, which completes no chain. So it takes a request
 that enters the line, and the new chain runs through its owner (2).
 
-*Nobody waits for ever.* Assume a ring of requests, each queued under the next one's owner. If one
+*No owner waits for ever.* Assume a ring of requests, each queued under the next one's owner. If one
 of them is deferred by the next, then that next one waits, round the ring, for the first, which
 therefore passes it: a contradiction. So each is held up by the next. But owners acquire in lock
 order, so the highest lock held rises along the ring and cannot come back to where it was. One
@@ -43,12 +43,12 @@ thing in this breaks the order, which is making a shared lock (set) exclusive: t
 share it may both wait for the other to let go. A request that would close such a ring is refused.
 Without rings every chain ends at an owner that runs, and that gives its locks back one day.
 
-*Nobody starves.* A request in line is passed only by more urgent ones, by those for which it
+*No owner starves.* A request in line is passed only by more urgent ones, by those for which it
 waits, and by those of smaller owners (older jobs) of its own priority that were held up when
 they came.
 
-**Cost.** Owners are found by lock and by lock set, waiting requests by the locks they want and by
-the owner above them: what others hold or want costs an unrelated request nothing.
+**Cost.** Indexes find owners by lock and by lock set, and waiting requests by the locks they want
+and by the owner above them: locks that others hold or want cost an unrelated request nothing.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ _BEHIND_ALL: Position = (inf, inf)
 
 
 class LockOutcome(msgspec.Struct, frozen=True):
-    """What became of a request: granted, or stopped by ``blockers`` (sorted).
+    """The outcome of a request: granted, or stopped by ``blockers`` (sorted).
 
-    ``woken`` are other owners whose waiting requests were granted as a consequence.
+    ``woken`` are other owners, whose waiting requests were granted as a consequence.
     """
 
     granted: bool
@@ -96,7 +96,7 @@ class LockOutcome(msgspec.Struct, frozen=True):
 
 
 class LockView(msgspec.Struct, frozen=True):
-    """One row of the lock list; ``mode`` is None if nobody holds the lock itself."""
+    """One row of the lock list; ``mode`` is None if no owner holds the lock itself."""
 
     name: str
     mode: LockMode | None
@@ -105,7 +105,7 @@ class LockView(msgspec.Struct, frozen=True):
 
 
 class WantView(msgspec.Struct, frozen=True):
-    """A lock that somebody waits for: who holds it against him, and who stands before him."""
+    """A lock that an owner waits for: the conflicting holders, and the owners before it in line."""
 
     name: str
     mode: LockMode
@@ -114,12 +114,12 @@ class WantView(msgspec.Struct, frozen=True):
 
 
 class LockState:
-    """Who holds which lock, and who waits."""
+    """Every held lock, and every waiting request."""
 
     def __init__(self) -> None:
         self._allocation = Allocation()
         self._line = WaitingLine()
-        # Those in line who want to make a lock exclusive that they share.
+        # Owners in line that want to make one of their shared locks exclusive.
         self._upgrading: set[Owner] = set()
         self._by_lock_file: dict[str, set[Owner]] = {}
 
@@ -127,7 +127,7 @@ class LockState:
     def restore(cls, file: LocksFile) -> tuple[LockState, tuple[Owner, ...]]:
         """The state that ``file`` describes, and the owners woken (none, if it was at rest).
 
-        `StorageError` if it contradicts itself: nobody can tell then who holds what.
+        Raises `StorageError` if the file contradicts itself.
         """
         state = cls()
         allocation = state._allocation
@@ -148,11 +148,11 @@ class LockState:
 
     @property
     def revision(self) -> int:
-        """Counts changes: while it stays the same there is nothing new to write."""
+        """Counts changes: while it stays the same, there is nothing to write."""
         return self._allocation.revision + self._line.revision
 
     def snapshot(self) -> LocksFile:
-        """What ``locks.data`` has to say of this state."""
+        """This state in the format of ``locks.data``."""
         return LocksFile(
             tuple(self._allocation.holding(owner) for owner in self._allocation.owners()),
             tuple(waiter.pending for waiter in self._line),
@@ -163,10 +163,9 @@ class LockState:
     def request(
         self, owner: Owner, priority: int, changes: Iterable[tuple[str, str]]
     ) -> LockOutcome:
-        """Make all of ``changes``, or wait in line until they can be made.
+        """Make all of ``changes``, or wait in line until all are possible.
 
-        Repeating the request that waits gives its present blockers and changes nothing but its
-        priority: the owner knows it best.
+        A repeated request returns its present blockers and changes only its priority.
         """
         pending = Pending(priority, owner, _typed(changes))
         waiter = self._line.get(owner)
@@ -183,7 +182,7 @@ class LockState:
     def try_request(
         self, owner: Owner, changes: Iterable[tuple[str, str]], priority: float = inf
     ) -> LockOutcome:
-        """Make all of ``changes`` now or never; without a priority it yields to all in line."""
+        """Make all of ``changes`` now or never; without a priority, all in line come first."""
         typed = _typed(changes)
         wants = self._check(owner, typed)
         holding_up, harmed = self._obstacles(owner, wants, (priority, inf))
@@ -196,10 +195,10 @@ class LockState:
     def opportunistic_union(
         self, owner: Owner, wanted: Iterable[tuple[str, LockMode]], at_least: int = 0
     ) -> list[str]:
-        """Take those of ``wanted`` that are free; the new ones, in reverse lock order.
+        """Take those of ``wanted`` that are free; returns the new ones, in reverse lock order.
 
-        If fewer than ``at_least`` can be had then none is taken. What is out of lock order
-        cannot be had.
+        Takes none if fewer than ``at_least`` are free. A lock that is out of lock order is not
+        free.
         """
         self._check(owner, ())
         before = dict(self._allocation.held_by(owner))
@@ -232,7 +231,7 @@ class LockState:
         return self._settle(self._drop(owner))
 
     def release_lock_file(self, lock_file: str) -> tuple[Owner, ...]:
-        """Drop every owner with this lock file: the process that had it is gone."""
+        """Drop every owner with this lock file, whose process is gone."""
         due: set[Owner] = set()
         for owner in sorted(self._by_lock_file.get(lock_file, ()), key=_order):
             due |= self._drop(owner)
@@ -255,7 +254,7 @@ class LockState:
             check_name(lock)
         return self._settle(self._drop(owner, lambda lock: lock not in kept))
 
-    # Questions.
+    # Queries.
 
     def has_pending(self, owner: Owner) -> bool:
         """Whether a request of this owner waits."""
@@ -266,29 +265,29 @@ class LockState:
         return self._allocation.held_by(owner).get(lock)
 
     def owners(self) -> list[Owner]:
-        """Everybody who holds something or waits."""
+        """Every owner that holds a lock or waits."""
         return sorted({*self._allocation.owners(), *(one.owner for one in self._line)}, key=_order)
 
     def list_locks(self, owner: Owner) -> tuple[tuple[str, LockMode], ...]:
-        """What the owner holds, in lock order."""
+        """The owner's locks, in lock order."""
         return self._allocation.holding(owner).locks if owner in self._allocation else ()
 
     def list_all_locks(self) -> list[str]:
-        """Every lock that is held, itself or (a lock set) through a member; in lock order."""
+        """Every held lock, itself or (a lock set) through a member, in lock order."""
         return sorted(self._allocation.index.locks(), key=sort_key)
 
     def list_all_locks_owners(self) -> list[tuple[str, list[tuple[Owner, LockMode]]]]:
-        """The same, each with those who hold it itself."""
+        """The same, each with the owners that hold it itself."""
         return [(lock, self._allocation.index.owners(lock)) for lock in self.list_all_locks()]
 
     def list_waiting_status(
         self,
     ) -> tuple[list[tuple[str, list[tuple[Owner, LockMode]]]], list[Pending]]:
-        """The same, and all who wait, in line."""
+        """The same, and the waiting requests, in line."""
         return self.list_all_locks_owners(), [waiter.pending for waiter in self._line]
 
     def wants_of(self, lock_file: str) -> list[WantView]:
-        """What the owners with this lock file wait for, in lock order, and why they must."""
+        """The locks that owners with this lock file wait for, in lock order, and the reasons."""
         found = []
         for owner in self._by_lock_file.get(lock_file, ()):
             waiter = self._line.get(owner)
@@ -303,11 +302,11 @@ class LockState:
         return found
 
     def waiting(self) -> list[Owner]:
-        """Who waits, in line."""
+        """The waiting owners, in line."""
         return [waiter.owner for waiter in self._line]
 
     def best_priority_before(self, lock_file: str) -> int | None:
-        """The best priority of those who stand before the owner with this lock file, if any do."""
+        """The best priority in line before the owner with this lock file; None if it is first."""
         priorities = [
             self._line[other].pending.priority
             for want in self.wants_of(lock_file)
@@ -325,7 +324,7 @@ class LockState:
         return LockMode.EXCLUSIVE if LockMode.EXCLUSIVE in modes else LockMode.SHARED
 
     def rows(self) -> list[LockView]:
-        """Every lock that is held or mentioned in a waiting request, sorted naturally by name."""
+        """Every lock that is held or that a waiting request names, sorted naturally by name."""
         pending: dict[str, list[tuple[LockChange, Owner]]] = {}
         for waiter in self._line:
             for lock, change in dict(waiter.pending.changes).items():
@@ -333,7 +332,7 @@ class LockState:
         views = []
         for lock in sorted(self._allocation.index.locks() | pending.keys(), key=_natural):
             owners = self._allocation.index.owners(lock)
-            # Either all of them share it or there is but one.
+            # All owners share it, or there is only one.
             mode = owners[0][1] if owners else None
             waiting = tuple(pending.get(lock, ()))
             views.append(LockView(lock, mode, tuple(owner for owner, _ in owners), waiting))
@@ -342,7 +341,7 @@ class LockState:
     # What stops a request.
 
     def _check(self, owner: Owner, changes: Changes) -> dict[str, LockMode]:
-        """What the request wants to have, by lock; `LockRequestError` if it is invalid."""
+        """The modes that the request acquires, by lock; `LockRequestError` if it is invalid."""
         if owner in self._line:
             raise errors.LockRequestError("cannot update locks while having pending requests")
         last = dict(changes)
@@ -357,7 +356,7 @@ class LockState:
     def _obstacles(
         self, owner: Owner, wants: Wants, position: Position
     ) -> tuple[set[Owner], list[Waiter]]:
-        """Those that hold it up; if there are none, those ahead of ``position`` that it harms."""
+        """The owners that hold it up; if none does, the requests before ``position`` it harms."""
         holding_up = self._allocation.index.against_others(owner, wants)
         ahead = [] if holding_up else self._line.ahead(owner, wants, position)
         if ahead:
@@ -366,10 +365,10 @@ class LockState:
         return holding_up, ahead
 
     def _followers(self, owner: Owner, *, in_line: bool = True) -> set[Owner]:
-        """Those who wait for ``owner``; unless ``in_line``, only through what is held."""
+        """The owners that wait for ``owner``; without ``in_line``, only because of held locks."""
         found: set[Owner] = set()
-        # A lock need not be looked at again for those behind a place further back: this keeps
-        # a crowd waiting for one lock from costing the square of its size.
+        # Looking at a lock again for places further back finds nothing new. Without this, a
+        # crowd that waits for one lock would cost the square of its size.
         seen: dict[tuple[str, LockMode], Position] = {}
         unseen = [owner] if self._line else []
         while unseen:
@@ -385,7 +384,7 @@ class LockState:
         return found
 
     def _grounds(self, owner: Owner, *, in_line: bool) -> Iterator[tuple[str, LockMode, Position]]:
-        """Why others wait for ``owner``: a lock, its mode, and behind which place in line."""
+        """The reasons to wait for ``owner``: a lock, its mode, and the place in line before."""
         for lock, mode in self._allocation.held_by(owner).items():
             yield lock, mode, _AHEAD_OF_ALL
         waiter = self._line.get(owner)
@@ -394,7 +393,7 @@ class LockState:
                 yield lock, mode, waiter.position
 
     def _refuse_ring(self, owner: Owner, wants: Wants, holding_up: set[Owner]) -> None:
-        # Without somebody who wants to make a shared lock exclusive there can be no ring.
+        # Without a request to make a shared lock exclusive there can be no ring.
         if not self._upgrading and not self._allocation.is_upgrade(owner, wants):
             return
         ring = holding_up & self._followers(owner, in_line=False)
@@ -419,14 +418,14 @@ class LockState:
         self._note(owner)
 
     def _passing_now(self, owner: Owner) -> set[Owner]:
-        """Deferred owners for whom those ahead may have begun to wait as ``owner`` entered."""
+        """Deferred owners that may pass now: with ``owner`` in line, those ahead may wait for them."""
         if not self._line.deferred:
             return set()
         below = (self._line.under(ahead) for ahead in self._followers(owner))
         return self._line.deferred.intersection(itertools.chain.from_iterable(below))
 
     def _settle(self, due: Iterable[Owner]) -> tuple[Owner, ...]:
-        """Try the waiting requests of ``due`` in line, and what follows; those who were granted."""
+        """Try the waiting requests of ``due``, in line, and those they free; the granted owners."""
         woken: list[Owner] = []
         heap = [(self._line[owner].position, owner) for owner in due if owner in self._line]
         heapq.heapify(heap)
@@ -449,7 +448,7 @@ class LockState:
         return tuple(woken)
 
     def _outcome(self, owner: Owner, woken: tuple[Owner, ...]) -> LockOutcome:
-        """What became of the request of ``owner``, with which these were woken."""
+        """The outcome of the request of ``owner``, which woke these."""
         waiter = self._line.get(owner)
         if waiter is not None:
             return LockOutcome(granted=False, blockers=self._blockers(waiter), woken=woken)
@@ -461,7 +460,7 @@ class LockState:
             return (waiter.above,)
         return tuple(sorted(holding_up, key=_order))
 
-    # OwnerLocks.
+    # Held locks.
 
     def _take(self, owner: Owner, changes: Changes) -> tuple[Owner, ...]:
         gave_back = self._apply(owner, _modes(changes))
@@ -471,7 +470,7 @@ class LockState:
         try:
             wants = self._check(owner, ((lock, LockChange(mode.value)),))
         except errors.LockRequestError:
-            # Opportunism: a lock that may not be asked for is one that cannot be had.
+            # For an opportunistic request, a lock out of order is not free.
             return False
         return self._obstacles(owner, wants, _BEHIND_ALL) == (set(), [])
 
@@ -481,7 +480,7 @@ class LockState:
         is_meant: Callable[[str], bool] = lambda _: True,
         mode: LockMode | None = None,
     ) -> set[Owner]:
-        """Withdraw the waiting request, give the locks meant back; those to be tried again."""
+        """Withdraw the waiting request, change the meant locks; returns the owners to try again."""
         self._leave(owner)
         held = self._allocation.held_by(owner)
         self._apply(owner, [(lock, mode) for lock in list(held) if is_meant(lock)])
@@ -493,7 +492,7 @@ class LockState:
         return gave_back
 
     def _note(self, owner: Owner) -> None:
-        """Keep the owner findable by its lock file while it holds something or waits."""
+        """Index the owner by its lock file while it holds a lock or waits."""
         owners = self._by_lock_file.setdefault(owner.lock_file, set())
         if owner in self._allocation or owner in self._line:
             owners.add(owner)

@@ -1,7 +1,7 @@
-"""The line of those who wait for locks: who stands where, and under whom each is queued.
+"""The line of waiting lock requests: the place of each, and the owner under which it is queued.
 
-Pure bookkeeping for ``locking``, which decides who enters, who is served, and what is a reason
-to be queued under somebody.
+Pure bookkeeping for ``locking``, which decides which request enters, which is served, and under
+which owner it is queued.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Position = tuple[float, float]
 
 @dataclass(eq=False, slots=True)
 class Waiter:
-    """A request in line. ``above`` is the owner under whom it is queued."""
+    """A request in line. ``above`` is the owner under which it is queued."""
 
     pending: Pending
     wants: dict[str, LockMode]
@@ -31,12 +31,12 @@ class Waiter:
 
     @property
     def owner(self) -> Owner:
-        """Who waits."""
+        """The owner that waits."""
         return self.pending.owner
 
     @property
     def position(self) -> Position:
-        """Where it stands."""
+        """Its place in line."""
         return (self.pending.priority, self.place)
 
 
@@ -47,9 +47,9 @@ class WaitingLine:
         self.wanters = LockIndex()
         self.revision = 0
         self.deferred: set[Owner] = set()
-        """Those that nobody held up when they were last tried: the line alone stopped them."""
+        """Owners whose last try failed only because of the line."""
         self._waiters: dict[Owner, Waiter] = {}
-        # Each priority's, by place. Places rise along the line, but have gaps.
+        # The requests of each priority, by place. Places rise along the line, but have gaps.
         self._lines: dict[int, list[Waiter]] = {}
         self._under: dict[Owner, set[Owner]] = {}
 
@@ -70,7 +70,7 @@ class WaitingLine:
         return self._waiters.get(owner)
 
     def ahead(self, owner: Owner, wants: Wants, position: Position) -> list[Waiter]:
-        """Others ahead of ``position`` who want what conflicts with ``wants``, in line."""
+        """The other requests before ``position`` that conflict with ``wants``, in line."""
         wanters = map(self._waiters.__getitem__, self.wanters.against_others(owner, wants))
         ahead = [other for other in wanters if other.position < position]
         return sorted(ahead, key=lambda other: other.position)
@@ -82,7 +82,7 @@ class WaitingLine:
         waiter = Waiter(pending, wants)
         line = self._lines.setdefault(pending.priority, [])
         spot = len(line)
-        # From the back, since most owners are younger jobs than those that wait already.
+        # From the back: most new owners are younger than the waiting ones.
         while spot and waiter.owner < (last := line[spot - 1].owner) and last not in behind:
             spot -= 1
         if spot:
@@ -101,7 +101,7 @@ class WaitingLine:
         return waiter
 
     def leave(self, owner: Owner) -> Waiter | None:
-        """Withdraw the request of this owner, if there is one; those under it stay there."""
+        """Withdraw the owner's request, if there is one; requests queued under it stay there."""
         waiter = self._waiters.pop(owner, None)
         if waiter is None:
             return None
@@ -116,7 +116,7 @@ class WaitingLine:
         return waiter
 
     def queue(self, waiter: Waiter, above: Owner | None, *, is_deferred: bool = False) -> None:
-        """Queue the request under this owner, and under nobody else."""
+        """Queue the request under this owner only; None: under no owner."""
         if waiter.above is not None and waiter.above != above:
             siblings = self._under[waiter.above]
             siblings.discard(waiter.owner)
@@ -131,5 +131,5 @@ class WaitingLine:
             self.deferred.discard(waiter.owner)
 
     def under(self, owner: Owner) -> set[Owner]:
-        """Those queued under this owner."""
+        """The owners queued under this owner."""
         return set(self._under.get(owner, ()))

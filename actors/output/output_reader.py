@@ -1,8 +1,8 @@
-"""The reader of output: hands out pages of the files in which jobs' output lies.
+"""The output reader: sends pages of the files with jobs' output.
 
-It has a thread of its own, because reading large files must not hold up the queue, and keeps
-nothing but the questions that wait for more. A job's process says when its file has grown. What
-lies in a page is the matter of whoever asked.
+It has a thread of its own, because reading large files must not delay the queue. It keeps only
+the requests that wait for more output. A job's process reports when its file has grown. Clients
+interpret the pages.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ...storage import errors, settings
 from ...storage.queue_files import output_blocks, output_files
 from ...transport import messages
 from ..runtime.component import Component
-from .page_waits import Held, Holding
+from .page_waits import PageWait, PageWaits
 
 if TYPE_CHECKING:
     from ...transport.envelopes import Envelope
@@ -26,8 +26,8 @@ class OutputReader(Component[messages.ReaderMessage]):
     name = "output_reader"
 
     def boot(self) -> None:
-        """Nobody waits: the questions to a predecessor are asked again."""
-        self._waiting: Holding[Envelope] = Holding()
+        """Start without waiting requests: clients repeat those to a predecessor."""
+        self._waiting: PageWaits[Envelope] = PageWaits()
 
     def receive(self, envelope: Envelope[messages.ReaderMessage]) -> None:
         """Handle one message."""
@@ -37,26 +37,26 @@ class OutputReader(Component[messages.ReaderMessage]):
                 self._read(envelope, message)
             case messages.OutputGrew():
                 for held in self._waiting.take_behind(message.job_id, message.size):
-                    self._answer(held.question)
+                    self._answer(held.request)
             case _:
                 assert_never(message)
 
     def turn_ended(self) -> None:
-        """Answer those who have waited long enough, and wake up for the next one."""
+        """Answer requests that have waited long enough, and wake up for the next one."""
         for held in self._waiting.take_due(time.monotonic()):
-            self._answer(held.question)
+            self._answer(held.request)
         due = self._waiting.next_due()
-        # A little late rather than early, which would be a turn for nothing.
+        # A little late: an early turn would find no request due.
         self.runtime.patience_seconds = None if due is None else _until(due) + 0.001
 
     def quiet(self) -> None:
-        """Time has passed: the end of this turn looks for whom it is over."""
+        """Time has passed: `turn_ended` answers the requests that are due."""
 
     def _read(self, envelope: Envelope, message: messages.ReadOutput) -> None:
         earlier = self._waiting.take(envelope.peer, message.id)
         if earlier is not None:
-            # Its follower has stopped waiting for that one.
-            self._answer(earlier.question)
+            # Its sender waits for the new request only.
+            self._answer(earlier.request)
         page = _page(self.places, message)
         wait = min(message.wait_seconds, settings.OUTPUT_WAIT_SECONDS_MAX)
         has_news = page.data and page.size != message.known
@@ -66,7 +66,7 @@ class OutputReader(Component[messages.ReaderMessage]):
             raise errors.BusyError("too many followers wait for output; try again")
         else:
             until = time.monotonic() + wait
-            self._waiting.hold(envelope.peer, Held(envelope, message.id, page.size, until))
+            self._waiting.add(envelope.peer, PageWait(envelope, message.id, page.size, until))
 
     def _answer(self, envelope: Envelope) -> None:
         message = envelope.message
@@ -78,7 +78,7 @@ class OutputReader(Component[messages.ReaderMessage]):
 
 
 def _page(places: settings.Places, message: messages.ReadOutput) -> messages.OutputPage:
-    # Who gets less than a block can never go on.
+    # A page smaller than a block would never let the reader go on.
     least = output_blocks.STORED_BYTES_MAX
     wanted = message.bytes_max or settings.OUTPUT_PAGE_BYTES
     count = min(max(wanted, least), settings.OUTPUT_PAGE_BYTES)

@@ -1,4 +1,4 @@
-"""Which questions for more output wait, and until when. Pure."""
+"""The requests for more output that wait, and until when. Pure."""
 
 from __future__ import annotations
 
@@ -6,36 +6,36 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-HeldT = TypeVar("HeldT")
+RequestT = TypeVar("RequestT")
 
 
-class Held(msgspec.Struct, Generic[HeldT], frozen=True):
-    """A question that waits: the output of ``job_id`` had this ``size``, which is not enough."""
+class PageWait(msgspec.Struct, Generic[RequestT], frozen=True):
+    """A waiting request: it needs output of ``job_id`` beyond ``size``."""
 
-    question: HeldT
+    request: RequestT
     job_id: int
     size: int
     until: float
 
 
-class Holding(Generic[HeldT]):
-    """The questions that wait: of each follower one for each job, the newest."""
+class PageWaits(Generic[RequestT]):
+    """The waiting requests: the newest of each follower for each job."""
 
     def __init__(self) -> None:
-        self._held: dict[tuple[bytes, int], Held[HeldT]] = {}
+        self._held: dict[tuple[bytes, int], PageWait[RequestT]] = {}
         self._by_job: dict[int, set[bytes]] = {}
 
     def __len__(self) -> int:
-        """How many wait."""
+        """The number of waiting requests."""
         return len(self._held)
 
-    def hold(self, follower: bytes, held: Held[HeldT]) -> None:
-        """Let this wait; what the follower asked for before of this job was taken out."""
+    def add(self, follower: bytes, held: PageWait[RequestT]) -> None:
+        """Add a request; the caller has taken out the follower's earlier one for this job."""
         self._held[follower, held.job_id] = held
         self._by_job.setdefault(held.job_id, set()).add(follower)
 
-    def take(self, follower: bytes, job_id: int) -> Held[HeldT] | None:
-        """Take out what this follower waits for of this job."""
+    def take(self, follower: bytes, job_id: int) -> PageWait[RequestT] | None:
+        """Take out this follower's request for this job."""
         held = self._held.pop((follower, job_id), None)
         if held is not None:
             self._by_job[job_id].discard(follower)
@@ -43,8 +43,8 @@ class Holding(Generic[HeldT]):
                 del self._by_job[job_id]
         return held
 
-    def take_behind(self, job_id: int, size: int) -> list[Held[HeldT]]:
-        """Take out those for which there is something, if the output has this size."""
+    def take_behind(self, job_id: int, size: int) -> list[PageWait[RequestT]]:
+        """Take out the requests that output of this size can answer."""
         found = []
         for follower in list(self._by_job.get(job_id, ())):
             if self._held[follower, job_id].size < size:
@@ -53,11 +53,11 @@ class Holding(Generic[HeldT]):
                 found.append(held)
         return found
 
-    def take_due(self, now: float) -> list[Held[HeldT]]:
-        """Take out those whose time is over."""
+    def take_due(self, now: float) -> list[PageWait[RequestT]]:
+        """Take out the requests whose time is over."""
         due = [key for key, held in self._held.items() if held.until <= now]
         return [held for key in due if (held := self.take(*key)) is not None]
 
     def next_due(self) -> float | None:
-        """When the first one's time is over; None: none waits."""
+        """When the first request's time is over; None if none waits."""
         return min((held.until for held in self._held.values()), default=None)
