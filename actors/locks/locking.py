@@ -418,7 +418,7 @@ class LockState:
         self._note(owner)
 
     def _passing_now(self, owner: Owner) -> set[Owner]:
-        """Deferred owners that may pass now: with ``owner`` in line, those ahead may wait for them."""
+        """Deferred owners for which those ahead may wait, now that ``owner`` is in line."""
         if not self._line.deferred:
             return set()
         below = (self._line.under(ahead) for ahead in self._followers(owner))

@@ -1,4 +1,4 @@
-"""What becomes of a command's output: all of it is passed on, its beginning goes into the job log.
+"""Passes on a command's output, and puts its beginning into the job log.
 
 Imported by the lean fork server, so it imports only what is cheap.
 """
@@ -29,7 +29,7 @@ _READ_BYTES = 64 * 1024
 
 
 class OutputLog:
-    """Puts the beginning of the output into the job log, up to the limits."""
+    """Puts the beginning of the output into the job log, within the limits."""
 
     def __init__(self, context: OperationContext) -> None:
         self._context = context
@@ -37,7 +37,7 @@ class OutputLog:
         self.is_full = False
 
     def add(self, pieces: list[bytes], kind: str) -> None:
-        """Log the pieces that fit. The first that does not closes the log."""
+        """Log the pieces that fit. The first one that does not closes the log."""
         kept: list[str] = []
         for piece in pieces:
             if self._lines >= LOG_LINES_MAX or self._bytes + len(piece) > LOG_BYTES_MAX:
@@ -71,11 +71,11 @@ class Output:
         self.size = 0
         """Bytes that the command has written."""
         self.is_truncated = False
-        """Some of them were dropped."""
+        """Whether some of them were dropped."""
         os.set_blocking(descriptor, False)
 
     def read(self) -> bool:
-        """Take what is there now; False at the end of the output."""
+        """Read the output so far; False at its end."""
         try:
             data = os.read(self.descriptor, _READ_BYTES)
         except BlockingIOError:

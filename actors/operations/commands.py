@@ -1,11 +1,11 @@
 """Runs the command of an ``OP_EXEC``: starts it, follows its output, ends what is left of it.
 
-How it works. The command is spawned straight from the job's process, in a process group of
-its own, with nothing inherited but its three standard descriptors. The job waits, through
-its context, for three descriptors: the two pipes of the output, and a pidfd that tells when
-the command itself has ended. The command is reaped last of all: as long as it is a zombie
-its process group's number cannot be used again, so that signals to the group cannot hit
-strangers. Processes that leave the group (by ``setsid``) are left to `descendants`.
+How it works. The job's process spawns the command in a process group of its own; the command
+inherits only its three standard descriptors. The job waits, through its context, for three
+descriptors: the two pipes of the output, and a pidfd that reports the command's own end. It
+reaps the command last: while the command is a zombie, no other process group gets its number,
+and signals to the group cannot hit strangers. `descendants` ends processes that leave the group
+(by ``setsid``).
 
 Imported by the lean fork server, so it imports only what is cheap.
 """
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from ...storage.opcodes.catalogue import OpExec
 
 GRACE_SECONDS = 5.0
-"""Between asking a command past its time limit to end, and ending it."""
+"""The time between SIGTERM to a command past its time limit, and SIGKILL."""
 
 END_OF_OUTPUT_SECONDS = 1.0
-"""How long processes that the command left behind may keep its output open."""
+"""How long left-over processes may keep the output of an ended command open."""
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""Where commands are looked for, unless the opcode's environment says otherwise."""
+"""The search path for commands, unless the opcode's environment has another."""
 
 _NOT_EXECUTABLE = 126
 _NOT_FOUND = 127
@@ -44,10 +44,10 @@ _LAST_STANDARD_DESCRIPTOR = 2
 
 
 def run_command(opcode: OpExec, context: OperationContext) -> dict[str, Any] | None:
-    """Run the command; its exit code, tails of its output and so on.
+    """Run the command; return its exit code, tails of its output and so on.
 
-    Raises `OperationError`, which tells the same, unless the command ended in time and with
-    an exit code that means success. A dry run checks only that there is such a command.
+    Raises `OperationError` with the same values unless the command ended in time, with an exit
+    code that means success. A dry run checks only that there is such a command.
     """
     variables = _environment(opcode, context)
     if context.dry_run:
@@ -67,7 +67,7 @@ def run_command(opcode: OpExec, context: OperationContext) -> dict[str, Any] | N
 
 
 def without_tails(result: dict[str, Any]) -> dict[str, Any]:
-    """The result of a command for a job that has no room left for the ends of its output."""
+    """The result of a command without the tails of its output, for which the job has no room."""
     return {**result, "stdout_tail": "", "stderr_tail": "", "truncated": True}
 
 
@@ -94,7 +94,7 @@ def _signal_name(number: int) -> str:
 
 
 class _Command:
-    """A started command with what belongs to it: descriptors, limits, output."""
+    """A started command with its descriptors, limits and output."""
 
     def __init__(
         self, opcode: OpExec, variables: dict[str, str], context: OperationContext
@@ -106,7 +106,6 @@ class _Command:
         self._is_asked_to_end = False
         self.was_killed = False
         self._status: os.waitid_result | None = None
-        # What happens at the next limit depends on how many have passed.
         self._limit = None if opcode.timeout is None else self._started_at + opcode.timeout
         self._log = OutputLog(context)
         self._pid, self._pidfd, outputs = _spawn(opcode, variables, context)
@@ -117,7 +116,7 @@ class _Command:
         self._open = {output.descriptor: output for output in self._outputs}
 
     def follow(self) -> None:
-        """Take the output as it comes until the command, and its output, have ended."""
+        """Take the output as it comes until the command and its output have ended."""
         while not self._is_over():
             waited_for = [*self._open, self._pidfd] if self._is_running else [*self._open]
             for descriptor in self._poll(waited_for):
@@ -146,7 +145,7 @@ class _Command:
             return []
 
     def end(self) -> None:
-        """Leave nothing: no process of the group, no zombie, no descriptor."""
+        """End the process group, reap the command, close the descriptors."""
         self._signal_group(signal.SIGKILL)
         try:
             self._status = os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED)
@@ -155,7 +154,7 @@ class _Command:
                 os.close(descriptor)
 
     def result(self) -> dict[str, Any]:
-        """What became of the command, once it has been reaped."""
+        """The opcode's result, once the command has been reaped."""
         assert self._status is not None
         has_exited = self._status.si_code == os.CLD_EXITED
         stdout, stderr = self._outputs
@@ -187,7 +186,7 @@ class _Command:
             return
         if self._is_asked_to_end:
             self._signal_group(signal.SIGKILL)
-            # Nothing more can be done; a process in the kernel's hands may take its time.
+            # SIGKILL was sent; a process in a system call may take long to end.
             self._limit = None
         else:
             self._timed_out = True
@@ -203,8 +202,8 @@ class _Command:
         try:
             os.killpg(self._pid, number)
         except (ProcessLookupError, PermissionError):
-            # The command has moved itself into another group, or all of the group has changed
-            # its user; the command itself is still ours.
+            # The command has moved into another group, or the whole group has changed its user;
+            # the command itself is still a child of this process.
             try:
                 signal.pidfd_send_signal(self._pidfd, number)
             except (ProcessLookupError, PermissionError):
@@ -269,9 +268,8 @@ def _spawn(
     opcode: OpExec, variables: dict[str, str], context: OperationContext
 ) -> tuple[int, int, tuple[int, int]]:
     """Start the command: its process id, its pidfd, and the ends of its outputs to read from."""
-    # Numbers are given out from the lowest on, and a pipe's writing end has the higher one: so
-    # even in a process without standard descriptors none of ours is overwritten before it has
-    # been put in place.
+    # The system gives out the lowest free numbers, and a pipe's writing end has the higher one. So
+    # even in a process without standard descriptors, `dup2` overwrites no descriptor too early.
     descriptors: list[int] = []
     try:
         source = _standard_input(opcode, context)
@@ -312,7 +310,7 @@ def _start(opcode: OpExec, variables: dict[str, str], standard: tuple[int, ...])
 
 
 class _NotStartedError(OperationError):
-    """The command could not be started; ``shell_code`` is what a shell ends with then, if so."""
+    """The command could not be started; ``shell_code``: the exit code of a shell in this case."""
 
     def __init__(self, text: str, shell_code: int | None = None) -> None:
         details = [] if shell_code is None else [{"shell_code": shell_code}]
@@ -321,7 +319,7 @@ class _NotStartedError(OperationError):
 
 def _reason(error: OSError) -> str:
     if error.errno == errno.ENOENT:
-        # The file is there: it was looked for.
+        # `_find_program` has found the file itself.
         return "the interpreter that its first line names does not exist"
     return os.strerror(error.errno) if error.errno else str(error)
 
@@ -330,7 +328,7 @@ def _pidfd(pid: int) -> int:
     try:
         return os.pidfd_open(pid)
     except OSError:
-        # Without it nobody could follow the command.
+        # Without a pidfd, nothing reports the command's end.
         os.killpg(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
         raise
@@ -345,7 +343,7 @@ def _standard_input(opcode: OpExec, context: OperationContext) -> int:
             raise _NotStartedError(f"its standard input {opcode.stdin_file}: {reason}") from error
     if opcode.stdin is None:
         return os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
-    # A file in memory takes any amount at once; a pipe would have to be fed while waiting.
+    # A file in memory takes any amount at once; a pipe needs a writer while the command runs.
     descriptor = os.memfd_create("stdin")
     data = memoryview(opcode.stdin.encode())
     while data:
@@ -361,7 +359,7 @@ def _pipe(descriptors: list[int]) -> tuple[int, int]:
 
 
 def _inheritable() -> list[int]:
-    """Descriptors that the command would inherit although nobody meant it to."""
+    """Descriptors that the command would inherit by mistake."""
     inheritable: list[int] = []
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - pathlib is slow to import
         descriptor = int(name)
@@ -369,6 +367,6 @@ def _inheritable() -> list[int]:
             if descriptor > _LAST_STANDARD_DESCRIPTOR and os.get_inheritable(descriptor):
                 inheritable.append(descriptor)
         except OSError:
-            # That of the listing itself, closed by now.
+            # The descriptor of the listing itself, closed by now.
             continue
     return inheritable

@@ -1,8 +1,8 @@
-"""What an operation in Python prints: output of its job, and not of the daemon.
+"""Makes what an operation in Python prints output of its job, not of the daemon.
 
-Imported only by processes that run operations of users. Children that an operation forks print
-where the process of the job would have: into ``daemon.out``. What other threads print is passed on
-when the operation itself prints, or ends.
+Only processes that run users' operations import this module. Children that an operation forks
+print into ``daemon.out``. Text that other threads print is passed on when the operation itself
+prints, or ends.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from ...storage.opcodes import OperationContext
 
 TRACEBACK = "traceback"
-"""The kind of log entries that tell where an operation failed."""
+"""The kind of log entries that hold a traceback of the operation."""
 
 _DESCRIPTORS = {"stdout": 1, "stderr": 2}
 
 
 @contextlib.contextmanager
 def captured(context: OperationContext) -> Iterator[None]:
-    """Within, what is printed becomes output of the job."""
+    """Within this context, printed text becomes output of the job."""
     log = OutputLog(context)
     printed = [_Printed(context, stream, log) for stream in _DESCRIPTORS]
     with contextlib.redirect_stdout(printed[0]), contextlib.redirect_stderr(printed[1]):
@@ -43,9 +43,9 @@ def captured(context: OperationContext) -> Iterator[None]:
 
 
 def traceback_lines(error: BaseException) -> list[str]:
-    """Where the operation failed, from its own first line on; of a long one the end."""
+    """The traceback from the operation's own first line on; only the end of a long one."""
     trace = error.__traceback__
-    # The first place is ours, which called the operation.
+    # The first frame is `_run_declared`, which called the operation.
     own = trace.tb_next if trace is not None and trace.tb_next is not None else trace
     text = "".join(traceback.format_exception(type(error), error, own))
     lines = text.encode("utf-8", "backslashreplace").decode().splitlines()
@@ -97,10 +97,10 @@ class _Printed(io.TextIOBase):
         """Nothing is held back."""
 
     def take(self, data: bytes) -> None:
-        """Take in bytes, in whatever thread or process."""
+        """Take in bytes, in any thread or process."""
         process, thread = self._owner
         if os.getpid() != process:
-            # A child that was forked: the way to the daemon is not its own.
+            # A forked child must not use its parent's link to the daemon.
             os.write(_DESCRIPTORS[self._stream], data)
             return
         self._waiting.append(data)
@@ -108,7 +108,7 @@ class _Printed(io.TextIOBase):
             self._pass_on()
 
     def finish(self) -> None:
-        """Pass on what is left, also a line without an end."""
+        """Pass on the rest, also a line without an end."""
         if os.getpid() != self._owner[0]:
             return
         self._pass_on()

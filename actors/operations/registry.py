@@ -1,4 +1,4 @@
-"""What runs for an opcode: the table of built-in operations, and how failures are told.
+"""The operation of each opcode, and the encoding of its failures.
 
 Imported by the lean fork server, so it imports only what is cheap. The operation of
 ``OP_EXEC`` is in `commands`; users' opcodes bring their own as their `run` method.
@@ -22,7 +22,7 @@ Operation = Callable[[Any, OperationContext], object]
 """Takes the opcode and its context; returns the result, or raises."""
 
 WAIT_SECONDS_MAX = 3600.0
-"""Longest single wait; longer ones are made of several, because system calls have limits too."""
+"""Longest single wait; a longer one is several in a row, because system calls have limits."""
 
 _SOCKET_NAME = "sock"
 
@@ -50,7 +50,7 @@ OPERATIONS: dict[str, Operation] = {
 
 
 def operation_for(opcode: Opcode) -> Operation:
-    """What runs for ``opcode``; `OperationMissingError` if nothing does."""
+    """The operation of ``opcode``; `OperationMissingError` if it has none."""
     if opcode.op_id in OPERATIONS:
         return OPERATIONS[opcode.op_id]
     if not opcode.has_operation():
@@ -73,7 +73,7 @@ def encode_exception(error: BaseException) -> list[Any]:
 
 
 def _run_declared(opcode: Opcode, context: OperationContext) -> object:
-    # Threads and the text of tracebacks: the lean fork server needs neither.
+    # `printing` imports threads and tracebacks, which the lean fork server does without.
     from . import printing  # noqa: PLC0415
 
     with printing.captured(context):
@@ -81,12 +81,12 @@ def _run_declared(opcode: Opcode, context: OperationContext) -> object:
             result = opcode.run(context)
         except SystemExit as error:
             context.log_lines(printing.traceback_lines(error), kind=printing.TRACEBACK)
-            # Meant to end a program; here it would end the job's process without a word.
+            # Here it would end the job's process without a result.
             raise OperationError(
                 "OpExecError", f"{opcode.op_id}: the operation called exit ({error.code})"
             ) from error
         except (OperationError, errors.GangerError):
-            # Meant to be told as it is.
+            # The author chose this error: no traceback.
             raise
         except Exception as error:
             context.log_lines(printing.traceback_lines(error), kind=printing.TRACEBACK)
@@ -130,8 +130,8 @@ def _wait(descriptors: list[int], deadline: float, context: OperationContext) ->
 
 
 def _interruptible_delay(duration: float, context: OperationContext) -> None:
-    """Wait until a client of a Unix socket says so, or ``duration`` is over."""
-    # Costs more than most jobs, and only a test of Ganeti's ever asks for it.
+    """Wait until a client connects to a Unix socket, or ``duration`` is over."""
+    # The import costs more than most jobs, and only a test of Ganeti's needs it.
     import socket  # noqa: PLC0415
 
     start = context.clock()
@@ -153,7 +153,7 @@ def _interruptible_delay(duration: float, context: OperationContext) -> None:
                     spent = int(context.clock() - start)
                     context.log(f"Interrupted, time spent waiting: {spent}")
     finally:
-        # There is none if binding failed; the directory must go all the same.
+        # There is no socket if binding failed; the directory must go in any case.
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)  # noqa: PTH108 - as above
         os.rmdir(directory)  # noqa: PTH106 - as above

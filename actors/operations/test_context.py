@@ -1,4 +1,4 @@
-"""Runs one opcode here and now, without a daemon and without locks: for tests of opcodes.
+"""Runs one opcode in this process, without a daemon and without locks: for tests of opcodes.
 
     context = TestContext()
     result = context.run({"OP_ID": "OP_EXEC", "argv": ["echo", "hello"]})
@@ -19,11 +19,10 @@ from . import registry
 
 
 class TestContext:
-    """An `OperationContext` that really waits, and remembers what was logged.
+    """An `OperationContext` that really waits, and remembers log entries and output.
 
-    After the line ``skip_after`` has been logged, the next ``skips`` waits that have a time
-    limit, and find nothing ready, are over at once, as if that time had passed: so a test need
-    not wait for limits.
+    After the log entry ``skip_after``, the next ``skips`` waits with a time limit that find
+    nothing ready return at once, as if that time had passed. So tests need not wait for limits.
     """
 
     __test__ = False
@@ -50,11 +49,11 @@ class TestContext:
         return registry.operation_for(opcode)(opcode, self)
 
     def lines(self, kind: str = "message") -> list[str | list[str]]:
-        """What was logged as ``kind``."""
+        """The log entries of this kind."""
         return [text for logged_kind, text in self.logged if logged_kind == kind]
 
     def open_input(self, name: str) -> int:
-        """Refuse: there is no job with files beside it."""
+        """Refuse: a test has no job with files beside it."""
         raise FileNotFoundError(name)
 
     def log(self, text: str | list[str], kind: str = "message") -> None:
@@ -66,7 +65,7 @@ class TestContext:
         self.logged += [(kind, line) for line in lines]
 
     def output(self, data: bytes, stream: str = "stdout") -> int:
-        """Remember a piece of output, as far as it is within ``output_limit``."""
+        """Remember a piece of output, within ``output_limit``."""
         kept = data[: self.output_limit]
         self.output_limit -= len(kept)
         if kept:
@@ -78,13 +77,13 @@ class TestContext:
         return b"".join(data for written, data in self.written if written == stream)
 
     def clock(self) -> float:
-        """Seconds, with those that were skipped."""
+        """Monotonic seconds, including skipped ones."""
         return time.monotonic() + self._skipped_seconds
 
     def poll(
         self, descriptors: Mapping[int, int] | Sequence[int], timeout_seconds: float | None
     ) -> list[int]:
-        """Wait for one of ``descriptors``, or not if this wait is to be skipped."""
+        """Wait for one of ``descriptors``, unless this wait is skipped."""
         masks = descriptors if isinstance(descriptors, Mapping) else None
         poll = select.poll()
         for descriptor in descriptors:
