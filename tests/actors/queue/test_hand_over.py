@@ -256,16 +256,6 @@ def test_a_hand_over_does_not_lose_a_priority_of_the_same_turn(queue: Queue) -> 
     assert queue.job(1).livelock == lock_file
 
 
-def test_a_replaced_queue_takes_up_a_job_that_was_being_forked(queue: Queue) -> None:
-    queue.submitted(spec())
-    queue.choose(1)
-    queue.restart()
-    queue.actor.notify(messages.ReportAllJobs())
-    everything = queue.stage.take_one(messages.JobsArrived)
-    assert [one.job.id for one in everything.jobs] == [1]
-    queue.start(1)
-
-
 def test_a_job_chosen_by_mistake_gives_its_run_slot_back(queue: Queue) -> None:
     # The word of its end went straight to the scheduler, and overtook the word of its arrival.
     queue.submitted(spec())

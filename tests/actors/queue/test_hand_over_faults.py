@@ -13,7 +13,6 @@ import pytest
 from tests.actors.operations.unlock import PIN, OpUnlock
 from tests.actors.queue.queue_stage import ENDED, Queue, refuse, spec
 from tests.actors.runtime.stage import Stage, Timer
-from tests.actors.scheduling.schedules import schedule, verdict
 
 from ganger.actors.queue import recovery
 from ganger.actors.queue.job_queue import JobQueue
@@ -42,21 +41,6 @@ def give_back(queue: Queue, job_id: int, serial: int, *statuses: JobStatus) -> N
 
 
 # The hand-over.
-def test_a_child_whose_name_cannot_be_written_into_the_job_file_may_not_go_on(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    queue.submitted(spec())
-    queue.choose(1)
-    with monkeypatch.context() as patch:
-        # The disk refuses from here on: the job was marked, and its process was asked for.
-        refuse(patch, "ftruncate")
-        lock_file = queue.greet(1)
-        queue.actor.end_turn()
-    assert queue.channels[1].answers == []
-    assert queue.stage.take(messages.HandOverConfirmed) == []
-    refused = queue.stage.take_one(messages.RefuseHandOver, to="executor")
-    assert refused == messages.RefuseHandOver(job_id=1, lock_file=lock_file)
-    assert queue.file(1)["livelock"] == queue.stage.daemon_lock.path
 
 
 def test_a_job_that_was_given_back_and_handed_over_again_may_lose_its_process_before_it_begins(
@@ -86,14 +70,6 @@ def test_a_choice_made_before_the_queue_reported_anew_is_not_obeyed(queue: Queue
     assert queue.statuses() == {1: "queued"}
     queue.choose(1)
     assert queue.stage.take_one(messages.StartJobs).jobs == [(1, False)]
-
-
-def test_a_run_slot_of_a_job_that_is_gone_is_given_to_the_next() -> None:
-    known = schedule(verdict(1), verdict(2), slots=1)
-    assert known.decide().start == [1]
-    assert known.decide().start == []
-    known.learn(1, None)
-    assert known.decide().start == [2]
 
 
 # Ends of processes.
