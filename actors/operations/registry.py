@@ -111,7 +111,7 @@ def _text(value: object) -> str:
     try:
         text = str(value)
     except Exception as error:  # noqa: BLE001 - it is the operation's own code that tells it
-        text = f"<{type(value).__name__}, which cannot be told: {type(error).__name__}>"
+        text = f"<{type(value).__name__}, whose text fails: {type(error).__name__}>"
     return text.encode("utf-8", "backslashreplace").decode()
 
 

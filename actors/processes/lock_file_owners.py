@@ -39,4 +39,4 @@ def find(lock_file: str) -> Holder | None:
             return None
     if lock_files.is_dead(lock_file):
         return None
-    raise UnknownHolderError(f"{lock_file}: it is held, and nobody can be found who does")
+    raise UnknownHolderError(f"{lock_file}: an unknown process holds it")

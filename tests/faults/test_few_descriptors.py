@@ -1,4 +1,4 @@
-"""A daemon that may open few files, and crowds at its doors: it serves, or says what it needs."""
+"""A daemon that may open few files, with crowds of clients: it serves, or says what it needs."""
 
 from __future__ import annotations
 

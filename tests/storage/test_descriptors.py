@@ -17,9 +17,9 @@ def test_all_shares_together_are_never_more_than_there_are(limit: int, *, is_rem
     if is_remote and limit < settings.DESCRIPTORS_REMOTE_MIN:
         return
     budget = descriptors.share(limit, is_remote=is_remote)
-    doors = 2 * budget.listener + settings.ACCEPTED_UNSEEN_MAX if is_remote else budget.listener
+    listeners = 2 * budget.listener + settings.ACCEPTED_UNSEEN_MAX if is_remote else budget.listener
     jobs = budget.run_slots * settings.DESCRIPTORS_PER_JOB
-    assert doors + jobs + settings.DESCRIPTORS_OWN <= limit
+    assert listeners + jobs + settings.DESCRIPTORS_OWN <= limit
     assert budget.run_slots >= 1
     assert budget.listener >= 16
 

@@ -1,4 +1,4 @@
-"""Whatever comes through a door is a frame or a `FrameError`: nothing else gets out."""
+"""Any bytes decode to a frame or raise a `FrameError`, and nothing else."""
 
 from __future__ import annotations
 

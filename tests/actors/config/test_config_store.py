@@ -34,7 +34,7 @@ def test_the_next_start_leaves_it_as_it_is(stage: Stage) -> None:
     assert stage.places.config.read_bytes() == data
 
 
-def test_each_is_told_what_concerns_it(stage: Stage) -> None:
+def test_each_component_gets_its_part_of_the_configuration(stage: Stage) -> None:
     configuration = {"cluster": {"max_running_jobs": 7}, "filters": {"a": RULE}}
     stage.places.config.write_bytes(msgspec.json.encode(configuration))
     store = stage.start(ConfigStore)
@@ -111,12 +111,12 @@ def test_a_rule_is_answered_when_it_is_on_disk_and_in_force(stage: Stage) -> Non
     store.handle_mail()
     rule = stored(stage)[UUID]
     assert (rule["watermark"], rule["priority"], rule["action"]) == (41, 2, "PAUSE")
-    told = stage.take_one(messages.RulesChanged, to="filter_evaluator")
-    assert [to_raw(one) for one in told.rules] == [rule]
+    changed = stage.take_one(messages.RulesChanged, to="filter_evaluator")
+    assert [to_raw(one) for one in changed.rules] == [rule]
     assert asker.answers == []
-    store.notify(messages.RulesApplied(serial=told.serial))
+    store.notify(messages.RulesApplied(serial=changed.serial))
     assert asker.answer == messages.FilterStored(uuid=UUID)
-    store.notify(messages.RulesApplied(serial=told.serial))
+    store.notify(messages.RulesApplied(serial=changed.serial))
     assert len(asker.answers) == 1
 
 
@@ -145,8 +145,8 @@ def test_of_two_that_ask_for_the_last_place_one_is_refused(stage: Stage) -> None
         request.reply(messages.LastId(last_id=1))
     store.handle_mail()
     assert len(stored(stage)) == RULES_MAX
-    told = stage.take_one(messages.RulesChanged)
-    store.notify(messages.RulesApplied(serial=told.serial))
+    changed = stage.take_one(messages.RulesChanged)
+    store.notify(messages.RulesApplied(serial=changed.serial))
     assert isinstance(askers[0].answer, messages.FilterStored)
     assert f"no more than {RULES_MAX} are kept" in askers[1].refusal[1]
 
@@ -165,8 +165,8 @@ def test_a_rule_without_a_uuid_gets_one(stage: Stage) -> None:
     store = stage.start(ConfigStore)
     first = store_rule(stage, store, last_id=1, uuid=None)
     second = store_rule(stage, store, last_id=1, uuid=None)
-    told = stage.take(messages.RulesChanged)[-1]
-    store.notify(messages.RulesApplied(serial=told.serial))
+    changed = stage.take(messages.RulesChanged)[-1]
+    store.notify(messages.RulesApplied(serial=changed.serial))
     made = {asker.answer_as(messages.FilterStored).uuid for asker in (first, second)}
     assert len(made) == 2
     assert set(stored(stage)) == made
@@ -186,7 +186,7 @@ def test_each_change_is_answered_when_it_is_in_force_and_not_before(stage: Stage
     first = store_rule(stage, store, last_id=1)
     second = store_rule(stage, store, last_id=1, uuid=None)
     third = store.say(messages.DeleteFilter(uuid=UUID))
-    one, two, three = [told.serial for told in stage.take(messages.RulesChanged)]
+    one, two, three = [changed.serial for changed in stage.take(messages.RulesChanged)]
     store.notify(messages.RulesApplied(serial=one))
     assert [len(asker.answers) for asker in (first, second, third)] == [1, 0, 0]
     # Rules that came quickly one after the other may come into force together.
@@ -195,7 +195,7 @@ def test_each_change_is_answered_when_it_is_in_force_and_not_before(stage: Stage
     assert one < two < three
 
 
-def test_what_is_in_force_of_an_earlier_incarnation_answers_nobody(stage: Stage) -> None:
+def test_a_confirmation_to_an_earlier_incarnation_answers_no_request(stage: Stage) -> None:
     store = stage.start(ConfigStore)
     store_rule(stage, store, last_id=1)
     old = stage.take_one(messages.RulesChanged).serial
@@ -258,9 +258,9 @@ def test_a_rule_is_deleted_when_it_is_no_longer_in_force(stage: Stage) -> None:
     stage.sent.clear()
     asker = store.say(messages.DeleteFilter(uuid=UUID))
     assert stored(stage) == {}
-    told = stage.take_one(messages.RulesChanged)
-    assert (told.rules, asker.answers) == ([], [])
-    store.notify(messages.RulesApplied(serial=told.serial))
+    changed = stage.take_one(messages.RulesChanged)
+    assert (changed.rules, asker.answers) == ([], [])
+    store.notify(messages.RulesApplied(serial=changed.serial))
     assert asker.answer == messages.Done()
 
 
@@ -274,9 +274,9 @@ def test_a_deletion_does_not_overtake_a_rule_that_was_asked_for_before(stage: St
     request.reply(messages.LastId(last_id=1))
     store.handle_mail()
     assert stored(stage) == {}
-    told = stage.take(messages.RulesChanged)[-1]
-    assert told.rules == []
-    store.notify(messages.RulesApplied(serial=told.serial))
+    changed = stage.take(messages.RulesChanged)[-1]
+    assert changed.rules == []
+    store.notify(messages.RulesApplied(serial=changed.serial))
     assert repeated.answer == messages.FilterStored(uuid=UUID)
     assert deleted.answer == messages.Done()
 
@@ -295,8 +295,8 @@ def test_changes_of_rules_are_made_in_the_order_in_which_they_were_asked_for(sta
     store.handle_mail()
     rule = stored(stage)[UUID]
     assert (rule["action"], rule["watermark"]) == ("REJECT", 4)
-    told = stage.take(messages.RulesChanged)[-1]
-    store.notify(messages.RulesApplied(serial=told.serial))
+    changed = stage.take(messages.RulesChanged)[-1]
+    store.notify(messages.RulesApplied(serial=changed.serial))
     assert [asker.answer for asker in askers] == [messages.FilterStored(uuid=UUID)] * 2
 
 
@@ -315,7 +315,7 @@ def test_what_waits_for_the_queue_is_asked_for_again_when_the_queue_is_replaced(
     assert set(stored(stage)) == {UUID, other}
 
 
-def test_what_the_queue_told_an_earlier_incarnation_is_no_watermark(stage: Stage) -> None:
+def test_a_reply_of_the_queue_to_an_earlier_incarnation_is_no_watermark(stage: Stage) -> None:
     store = stage.start(ConfigStore)
     for _ in range(3):
         store.say(replace())
@@ -342,8 +342,8 @@ def test_a_rule_that_the_queue_does_not_answer_is_refused_and_holds_up_nothing(
     request.reply(messages.LastId(last_id=2))
     store.handle_mail()
     assert stored(stage) == {}
-    told = stage.take(messages.RulesChanged)[-1]
-    store.notify(messages.RulesApplied(serial=told.serial))
+    changed = stage.take(messages.RulesChanged)[-1]
+    store.notify(messages.RulesApplied(serial=changed.serial))
     assert deleted.answer == messages.Done()
 
 
@@ -357,8 +357,8 @@ def test_a_deletion_that_waited_for_its_turn_is_refused_to_the_one_that_asked(
     request.reply(messages.LastId(last_id=1))
     store.handle_mail()
     assert deleted.refusal[0] == "UnknownFilterError"
-    told = stage.take_one(messages.RulesChanged)
-    store.notify(messages.RulesApplied(serial=told.serial))
+    changed = stage.take_one(messages.RulesChanged)
+    store.notify(messages.RulesApplied(serial=changed.serial))
     assert asker.answer == messages.FilterStored(uuid=UUID)
 
 
@@ -418,15 +418,15 @@ def test_limits_are_answered_when_they_are_on_disk_and_in_force(stage: Stage) ->
     asker = store.say(messages.SetLimits(running_jobs_max=3))
     found = msgspec.json.decode(stage.places.config.read_bytes())["cluster"]
     assert found["max_running_jobs"] == 3
-    told = stage.take_one(messages.LimitsChanged, to="scheduler")
-    assert told.running_jobs_max == 3
+    changed = stage.take_one(messages.LimitsChanged, to="scheduler")
+    assert changed.running_jobs_max == 3
     assert asker.answers == []
     # The scheduler was replaced, and took the word with it.
     store.notify(messages.ComponentReplaced(component="scheduler"))
-    assert stage.take_one(messages.LimitsChanged) == told
+    assert stage.take_one(messages.LimitsChanged) == changed
     later = store.say(messages.SetLimits(running_jobs_max=4))
-    store.notify(messages.LimitApplied(serial=told.serial))
+    store.notify(messages.LimitApplied(serial=changed.serial))
     assert asker.answer_as(messages.LimitsRead).running_jobs_max == 3
     assert later.answers == []
-    store.notify(messages.LimitApplied(serial=told.serial + 1))
+    store.notify(messages.LimitApplied(serial=changed.serial + 1))
     assert later.answer_as(messages.LimitsRead).running_jobs_max == 4

@@ -46,7 +46,7 @@ def refused(
     return caught.value.text
 
 
-def test_who_holds_the_lock_file_speaks_for_its_job_and_no_other(
+def test_the_holder_of_the_lock_file_speaks_for_its_job_and_no_other(
     own: lock_files.LockFile, tmp_path: Path
 ) -> None:
     credentials = JobCredentials(tmp_path)
@@ -69,7 +69,7 @@ def test_who_holds_the_lock_file_speaks_for_its_job_and_no_other(
     assert refused(credentials, told())
 
 
-def test_nobody_introduces_himself_with_what_is_not_his(
+def test_a_process_cannot_attach_with_what_is_not_its_own(
     own: lock_files.LockFile, tmp_path: Path
 ) -> None:
     credentials = JobCredentials(tmp_path)
@@ -95,7 +95,7 @@ def test_nobody_introduces_himself_with_what_is_not_his(
     assert refused(credentials, told())
 
 
-def test_a_lock_file_that_another_process_holds_introduces_nobody_else(tmp_path: Path) -> None:
+def test_a_lock_file_of_another_process_introduces_only_that_process(tmp_path: Path) -> None:
     script = (
         "import sys; from ganger.storage import lock_files;"
         "print(lock_files.create(sys.argv[1], 'job_000007_1').path, flush=True); sys.stdin.read()"

@@ -158,7 +158,7 @@ def test_small_frames_are_not_counted(
     assert len(listener.stage.busy_with) == 9
 
 
-def test_large_requests_that_last_are_refused_and_close_the_door_to_nobody(
+def test_large_lasting_requests_are_refused_and_block_no_other_request(
     listener: ListenerStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settings, "FRAME_BYTES_MAX", SIZE)
@@ -194,7 +194,9 @@ def test_a_submission_is_answered_at_once_while_the_listener_sleeps(
     assert listener.answers() == [SUBMITTED]
 
 
-def test_the_listener_is_told_of_what_no_descriptor_will_report(listener: ListenerStage) -> None:
+def test_the_listener_is_notified_of_frames_that_no_descriptor_reports(
+    listener: ListenerStage,
+) -> None:
     envelope = listener.asked(large())
     listener.sockets.between = Sent.YES_AND_READ_ON
     envelope.reply(SUBMITTED)
@@ -226,7 +228,7 @@ def test_an_answer_that_is_larger_than_a_frame_is_the_listeners_matter(
     assert "more than 100" in listener.errors()[0]
 
 
-def test_who_was_told_that_no_answer_will_come_gets_it_in_turn(listener: ListenerStage) -> None:
+def test_a_refused_request_gets_no_answer_past_the_mailbox(listener: ListenerStage) -> None:
     envelope = listener.asked(large())
     listener.actor.notify(messages.ComponentReplaced(component="job_queue"))
     listener.sockets.between = Sent.YES
@@ -264,7 +266,7 @@ def test_one_connection_does_not_use_up_what_all_have(
     assert listener.stage.busy_with[-1].message == messages.ReadJob(id=8)
 
 
-def test_requests_that_nobody_answers_have_a_limit(
+def test_unanswered_requests_have_a_limit(
     listener: ListenerStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settings, "REQUESTS_OPEN_MAX", 3)

@@ -30,8 +30,8 @@ DEAD = process_identity.ProcessIdentity(1, 0, "anotherboot")
 class FakeRuntime:
     """Notes what the executor tells, and lets an alarm ring at once if ``rings``."""
 
-    def __init__(self, told: list[tuple[str, Any]]) -> None:
-        self.sent = told
+    def __init__(self, sent: list[tuple[str, Any]]) -> None:
+        self.sent = sent
         self.rings = False
         self.executor: Any = None
         self.host = types.SimpleNamespace(descriptors_before=None)
@@ -137,7 +137,7 @@ def test_after_the_death_of_a_fork_server_the_second_process_is_watched_not_the_
     assert watched_pid(subject) == process.pid
 
 
-def test_a_process_of_which_the_dead_server_never_told_is_found_by_its_lock_file(
+def test_a_process_that_the_dead_server_never_reported_is_found_by_its_lock_file(
     subject: WatchedExecutor, process: LockOwner
 ) -> None:
     subject._start_server("lean")
@@ -174,7 +174,7 @@ def test_an_end_is_not_believed_while_the_lock_file_is_held(
     assert watched_pid(subject) == process.pid
 
 
-def test_a_real_end_is_told_to_the_lock_manager_and_the_queue(
+def test_a_real_end_is_reported_to_the_lock_manager_and_the_queue(
     subject: WatchedExecutor, process: LockOwner
 ) -> None:
     subject._start_server("lean")
@@ -208,14 +208,16 @@ def exits(subject: WatchedExecutor) -> list[messages.JobExited]:
     return [one for _, one in subject.sent if isinstance(one, messages.JobExited)]
 
 
-def test_how_a_process_ended_is_told(subject: WatchedExecutor, process: LockOwner) -> None:
+def test_the_exit_status_of_a_process_is_reported(
+    subject: WatchedExecutor, process: LockOwner
+) -> None:
     confirmed(subject, process)
     process.end()
     take_end(subject, 7 << 8)
     assert [one.exit_code for one in exits(subject)] == [7]
 
 
-def test_of_a_process_that_said_goodbye_nobody_is_asked(
+def test_no_status_is_asked_for_after_a_job_left_message(
     subject: WatchedExecutor, process: LockOwner
 ) -> None:
     confirmed(subject, process)
@@ -226,7 +228,7 @@ def test_of_a_process_that_said_goodbye_nobody_is_asked(
 
 
 @pytest.mark.parametrize("how", ["the server dies", "the server is silent"])
-def test_an_end_is_told_though_nobody_says_how(
+def test_an_end_is_reported_also_without_a_status(
     subject: WatchedExecutor, process: LockOwner, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     confirmed(subject, process)
@@ -298,7 +300,7 @@ def without_descriptors(
         yield patch
 
 
-def told_to_itself(subject: WatchedExecutor) -> list[Any]:
+def sent_to_itself(subject: WatchedExecutor) -> list[Any]:
     found = [message for name, message in subject.sent if name == "executor"]
     subject.sent.clear()
     return found
@@ -314,7 +316,7 @@ def test_a_new_process_that_cannot_be_watched_is_given_up_and_another_one_asked_
     subject._note_process(JOB, process.pid, -1)
     # So it ends.
     assert channel.channel.fileno() == -1
-    assert told_to_itself(subject) == [messages.RequestDue(job_id=JOB)]
+    assert sent_to_itself(subject) == [messages.RequestDue(job_id=JOB)]
     exhausted.undo()
     subject._request(subject._children[JOB])
     subject._note_process(JOB, process.pid, os.pidfd_open(process.pid))
@@ -330,18 +332,18 @@ def test_a_greeted_process_that_cannot_be_watched_is_looked_for_until_it_can(
     subject.sent.clear()
     due = messages.WatchDue(job_id=JOB, lock_file=process.lock_file)
     subject._note_process(JOB, process.pid, -1)
-    assert told_to_itself(subject) == [due]
+    assert sent_to_itself(subject) == [due]
     subject.receive(Envelope(due))
-    assert told_to_itself(subject) == [due]
+    assert sent_to_itself(subject) == [due]
     exhausted.undo()
     subject.receive(Envelope(due))
     assert watched_pid(subject) == process.pid
     # One that is watched is not looked for again.
     subject.receive(Envelope(due))
-    assert told_to_itself(subject) == []
+    assert sent_to_itself(subject) == []
 
 
-def test_nobody_is_declared_dead_while_nobody_can_look(
+def test_no_process_is_declared_dead_without_descriptors_to_look(
     subject: WatchedExecutor, exhausted: pytest.MonkeyPatch, process: LockOwner
 ) -> None:
     subject._adopt(JOB, process.lock_file, process.pid)
@@ -365,7 +367,7 @@ def test_locks_are_not_free_before_it_was_seen_what_a_dead_process_left_running(
     process.end()
     with mock.patch("ganger.actors.execution.executor.sessions.end_left_over", refuse):
         take_end(subject)
-    [due] = told_to_itself(subject)
+    [due] = sent_to_itself(subject)
     assert os.path.exists(process.lock_file)
     subject.receive(Envelope(due))
     assert [name for name, _ in subject.sent] == ["lock_manager", "job_queue"]
@@ -380,7 +382,7 @@ def test_the_end_of_a_dead_job_waits_for_what_it_left_running_and_others_do_not(
     process.end()
     subject.sent.clear()
     take_end(subject)
-    # It is asked for once, however often somebody looks.
+    # One request, after any number of looks.
     subject._forget(subject._children[JOB])
     [work] = works
     assert subject.sent == []
@@ -398,7 +400,7 @@ def test_a_fork_server_that_cannot_be_started_is_tried_again(
 ) -> None:
     exhausted.setattr("socket.socketpair", refuse)
     subject._start_server("lean")
-    assert told_to_itself(subject) == [messages.StartForkServer(template="lean")]
+    assert sent_to_itself(subject) == [messages.StartForkServer(template="lean")]
     exhausted.undo()
     subject.receive(Envelope(messages.StartForkServer(template="lean")))
     assert list(subject._servers) == ["lean"]
@@ -440,7 +442,7 @@ def test_a_confirmed_job_is_not_taken_back(subject: WatchedExecutor, process: Lo
 
 
 def stray_after(subject: WatchedExecutor, process: LockOwner, *, says_goodbye: bool) -> bool:
-    """Whether the lock file of a process that nobody heard of is there when this one has ended."""
+    """Whether the lock file of an unknown process is there when this one has ended."""
     stray = os.path.join(os.path.dirname(process.lock_file), "job_000099_1")
     open(stray, "wb").close()
     confirmed(subject, process)

@@ -84,12 +84,12 @@ def ask(server: Server, pid: int) -> int:
     fork_protocol.ask_status(server.end, pid)
     reply = fork_protocol.receive_reply(server.end)
     assert reply is not None
-    told, status, _ = reply
-    assert fork_protocol.asked_status(told) == pid
+    request, status, _ = reply
+    assert fork_protocol.asked_status(request) == pid
     return status
 
 
-def test_it_is_told_how_a_child_has_ended(server: Server) -> None:
+def test_the_server_reports_the_status_of_a_child(server: Server) -> None:
     channel, pid = server.start_job(7)
     with channel:
         assert ask(server, pid) == fork_protocol.UNKNOWN
@@ -97,7 +97,7 @@ def test_it_is_told_how_a_child_has_ended(server: Server) -> None:
         os.kill(pid, signal.SIGUSR1)
         select.select([pidfd], [], [], SECONDS)
         os.close(pidfd)
-    # Whether or not the server has noticed it by now, and as often as somebody asks.
+    # Whether or not the server has noticed it by now, and for every request.
     assert os.waitstatus_to_exitcode(ask(server, pid)) == -signal.SIGUSR1
     assert os.waitstatus_to_exitcode(ask(server, pid)) == -signal.SIGUSR1
     assert ask(server, os.getpid()) == fork_protocol.UNKNOWN
@@ -169,7 +169,7 @@ def test_a_warm_process_works_like_a_cold_one(tmp_path: Path) -> None:
     fork_protocol.ask_to_warm_up(ours)
     fork_protocol.request(ours, 7, jobs_end.fileno())
     jobs_end.close()
-    # Nobody hands the job over: it greets, and ends.
+    # There is no hand-over: it greets, and ends.
     job_end.shutdown(socket.SHUT_WR)
     subject._serve_request(theirs, 1)
     theirs.detach()

@@ -19,7 +19,7 @@ def test_replacing_has_a_limit(attempts: int) -> None:
 
 @pytest.mark.parametrize("phase", [ChildPhase.GREETED, ChildPhase.CONFIRMED])
 @pytest.mark.parametrize("attempts", [1, ATTEMPTS_MAX, 100])
-def test_a_process_that_told_its_name_is_never_replaced_unasked(
+def test_a_process_that_sent_its_name_is_never_replaced_unasked(
     phase: ChildPhase, attempts: int
 ) -> None:
     # It may have begun: only the job's state can tell, and the job queue has that.

@@ -102,7 +102,7 @@ def flushed(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return found
 
 
-def test_without_locks_nobody_waits_until_the_end_is_durable(tmp_path: Path) -> None:
+def test_without_locks_the_job_does_not_wait_until_its_end_is_durable(tmp_path: Path) -> None:
     line = FakeLink()
     job = run(tmp_path, line, DELAY)
     assert job.status is JobStatus.SUCCESS
@@ -148,7 +148,7 @@ def test_an_end_whose_file_cannot_be_written_is_not_left_to_itself(
 
 
 @pytest.mark.parametrize("how", ["reconnected", "asked"])
-def test_whoever_replaced_another_finds_the_log_in_the_file_and_is_told_its_end(
+def test_a_new_component_finds_the_log_in_the_file_and_gets_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     monkeypatch.setattr(job_module, "_LOG_RESENT_MAX", 2)
@@ -164,9 +164,9 @@ def test_whoever_replaced_another_finds_the_log_in_the_file_and_is_told_its_end(
         line.hear(messages.ResendRequested())
     job._take_messages()
     assert [entry[3] for entry in file(tmp_path).ops[0].log] == ["one", "two", "three"]
-    told = line.said[-1]
-    assert isinstance(told, messages.JobLogAppended)
-    assert [entry[3] for entry in told.entries] == ["two", "three"]
+    logged = line.said[-1]
+    assert isinstance(logged, messages.JobLogAppended)
+    assert [entry[3] for entry in logged.entries] == ["two", "three"]
 
 
 def test_a_log_is_not_written_with_a_state_that_is_still_on_its_way(tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_a_job_that_is_canceled_while_it_goes_back_to_the_queue_is_canceled(
     assert not any(isinstance(one, messages.JobReturns) for one in line.said)
 
 
-def test_who_gives_a_job_back_has_written_its_file_and_does_not_touch_it_again(
+def test_a_process_that_returns_a_job_writes_its_file_last_before_that(
     tmp_path: Path, flushed: list[bool]
 ) -> None:
     line = ClosingGate()
@@ -338,7 +338,7 @@ def test_a_log_that_the_disk_refuses_is_not_tried_with_each_line(
             job.log(str(number))
             job.poll([], 0)
     assert len(tries) < 100
-    # Whoever waits for output wakes up in time to try again.
+    # A wait for output ends in time to try again.
     waits: list[float | None] = []
 
     def wait(_: object, seconds: float | None) -> list[int]:
@@ -374,7 +374,7 @@ def test_a_job_that_was_given_back_is_not_written_again_when_it_can_be_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(_: object) -> None:
-        # The daemon was started anew, and somebody has canceled the job.
+        # The daemon was started anew, and a client has canceled the job.
         canceled = file(tmp_path)
         canceled.ops[0].status = JobStatus.CANCELED
         canceled.advance_serial()
@@ -389,18 +389,18 @@ def test_a_job_that_was_given_back_is_not_written_again_when_it_can_be_seen(
     assert isinstance(line.said[-1], messages.JobLeft)
 
 
-def test_that_a_job_was_given_back_is_told_when_its_file_says_so(tmp_path: Path) -> None:
+def test_the_return_of_a_job_is_sent_after_its_file_is_written(tmp_path: Path) -> None:
     line = ClosingGate()
     line.folder = tmp_path
     run(tmp_path, line, LOCKED)
-    told, given = line.said[-3:-1]
-    assert isinstance(told, messages.JobLogAppended)
+    logged, given = line.said[-3:-1]
+    assert isinstance(logged, messages.JobLogAppended)
     assert isinstance(given, messages.JobReturns)
     assert line.in_file is not None
-    assert line.in_file.ops[0].log == told.entries
+    assert line.in_file.ops[0].log == logged.entries
 
 
-def test_what_is_told_again_fits_into_a_frame_and_goes_back_over_opcodes(tmp_path: Path) -> None:
+def test_resent_log_fits_into_a_frame_and_goes_back_over_opcodes(tmp_path: Path) -> None:
     line = FakeLink()
     job = running(tmp_path, line)
     job.log("first")
@@ -416,8 +416,8 @@ def test_what_is_told_again_fits_into_a_frame_and_goes_back_over_opcodes(tmp_pat
     job._job.ops[1].log = job._job.ops[1].log[:2]
     line.said.clear()
     job._resend_log()
-    told = [one for one in line.said if isinstance(one, messages.JobLogAppended)]
-    assert [(one.op_index, len(one.entries)) for one in told] == [(0, 1), (1, 2)]
+    logged = [one for one in line.said if isinstance(one, messages.JobLogAppended)]
+    assert [(one.op_index, len(one.entries)) for one in logged] == [(0, 1), (1, 2)]
 
 
 def test_an_operation_that_never_waits_has_its_log_written_too(

@@ -44,7 +44,7 @@ def add_opcode(job: JobActor, fields: dict[str, Any]) -> None:
 
 
 class Killing(FakeLink):
-    """As soon as the first opcode runs, somebody wants the job killed."""
+    """As soon as the first opcode runs, a client asks to kill the job."""
 
     def send(self, message: messages.Message, number: int) -> bool:
         sent = super().send(message, number)
@@ -111,7 +111,7 @@ def test_what_comes_while_the_disk_refuses_the_log_is_not_left_lying(
     def wait(_: object, timeout_seconds: float | None) -> list[int]:
         if timeout_seconds is None:
             assert line._answers, "it waits, and nothing more comes"
-            # The successor has been told of the job.
+            # The successor knows the job.
             line.hear(kill)
         return []
 
@@ -125,7 +125,7 @@ def test_what_comes_while_the_disk_refuses_the_log_is_not_left_lying(
     assert not line.has_changed
 
 
-def test_a_secret_reaches_the_operation_and_nothing_that_is_written_or_told(
+def test_a_secret_reaches_the_operation_and_no_file_or_message(
     tmp_path: Path,
 ) -> None:
     line = FakeLink()

@@ -270,7 +270,7 @@ def test_a_new_priority_goes_to_the_line_for_locks_and_into_what_is_repeated(
     requests = [one for one in line.said if isinstance(one, messages.RequestLocks)]
     assert [request.priority for request in requests] == [0, 5, 5]
     assert len({str(request.changes) for request in requests}) == 1
-    # The lock manager has it before anybody is told that it was changed.
+    # The lock manager has it before the reply that it was changed.
     kinds = line.kinds()
     assert kinds.index("RequestLocks", 1) < kinds.index("PriorityAnswered")
 
@@ -279,7 +279,7 @@ def test_a_new_priority_goes_to_the_line_for_locks_and_into_what_is_repeated(
 
 
 def alone(folder: Path, *rules: dict[str, Any]) -> tuple[Path, Gated]:
-    """A queue directory in a data directory with these rules, and nobody to talk to."""
+    """A queue directory in a data directory with these rules, and no daemon."""
     places = Places(folder, folder)
     places.queue.mkdir()
     configuration = config_files.first_configuration("alone", 0.0)

@@ -83,7 +83,7 @@ def test_a_job_without_output_does_nothing(stage: OutputStage) -> None:
     assert (stage.sent, stage.logged, stage.output.due()) == ([], [], float("inf"))
 
 
-def test_output_after_a_pause_is_written_and_told_at_once(stage: OutputStage) -> None:
+def test_output_after_a_pause_is_written_and_announced_at_once(stage: OutputStage) -> None:
     stage.output.add(b"one\n", "stdout")
     assert stage.segments() == [Segment(STDOUT, b"one\n")]
     assert stage.sent == [stage.path.stat().st_size]
@@ -206,17 +206,15 @@ def test_what_could_never_be_stored_is_counted_in_the_log(stage: OutputStage) ->
     ]
 
 
-def test_a_flush_that_is_refused_is_told(
-    stage: OutputStage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_refused_flush_is_logged(stage: OutputStage, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: int) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
     monkeypatch.setattr(os, "fdatasync", refuse)
     stage.output.add(b"x", "stdout")
     stage.output.end()
-    [told] = stage.logged
-    assert told.startswith("Output may not survive a loss of power: ")
+    [logged] = stage.logged
+    assert logged.startswith("Output may not survive a loss of power: ")
 
 
 STEPS = st.lists(

@@ -28,7 +28,7 @@ class Locks:
         self.held: dict[Owner, lock_files.LockFile] = {}
 
     def owner(self, job_id: int) -> Owner:
-        # Of an earlier boot, so that the lock alone says who lives.
+        # Of an earlier boot, so that the lock alone says which process lives.
         stem = lock_files.job_stem(
             job_id, 1.0, process_identity.ProcessIdentity(job_id, 1, "earlier")
         )
@@ -82,7 +82,7 @@ def test_a_grant_is_on_disk_before_it_is_announced(locks: Locks) -> None:
     assert locks.on_disk() == {1: [NODE_A]}
 
 
-def test_who_must_wait_hears_behind_whom_and_then_that_it_is_served(locks: Locks) -> None:
+def test_a_waiting_request_gets_its_blockers_and_then_its_locks(locks: Locks) -> None:
     one, two = locks.owner(1), locks.owner(2)
     locks.take(one, (NODE_A, "exclusive"))
     asker = locks.request(two, (NODE_A, "shared"))
@@ -96,9 +96,7 @@ def test_who_must_wait_hears_behind_whom_and_then_that_it_is_served(locks: Locks
 
 
 @pytest.mark.parametrize("change", ["shared", "release"])
-def test_a_request_that_gives_something_back_wakes_who_waits_for_it(
-    locks: Locks, change: str
-) -> None:
+def test_a_request_that_releases_a_lock_wakes_the_next_owner(locks: Locks, change: str) -> None:
     one, two = locks.owner(1), locks.owner(2)
     locks.take(one, (NODE_A, "exclusive"))
     waiting = locks.request(two, (NODE_A, "shared"))
@@ -122,7 +120,7 @@ def test_a_request_that_is_repeated_is_answered_again(locks: Locks) -> None:
     assert LocksGranted() not in first.answers
 
 
-def test_the_locks_of_the_dead_are_free_and_nobody_is_left_in_line(locks: Locks) -> None:
+def test_the_locks_of_the_dead_are_free_and_the_line_is_empty(locks: Locks) -> None:
     one, two, three = (locks.owner(number) for number in (1, 2, 3))
     locks.take(one, (NODE_A, "exclusive"))
     waiting = [locks.request(owner, (NODE_A, "exclusive")) for owner in (two, three)]
@@ -208,7 +206,7 @@ def test_releasing_nothing_is_answered(locks: Locks) -> None:
     assert locks.actor.ask(messages.ReleaseLocks(owner=one)).answer == messages.Done()
 
 
-def test_locks_are_listed_with_those_who_hold_and_wait(locks: Locks) -> None:
+def test_locks_are_listed_with_holders_and_waiting_owners(locks: Locks) -> None:
     one, two = locks.owner(1), locks.owner(2)
     locks.take(one, (NODE_A, "exclusive"), (NODE_B, "shared"))
     locks.request(two, (NODE_A, "shared"))
@@ -222,7 +220,7 @@ def test_locks_are_listed_with_those_who_hold_and_wait(locks: Locks) -> None:
 # Restart.
 
 
-def test_a_successor_knows_who_holds_and_who_waits(locks: Locks) -> None:
+def test_a_successor_knows_holders_and_waiting_owners(locks: Locks) -> None:
     one, two = locks.owner(1), locks.owner(2)
     locks.take(one, (NODE_A, "exclusive"))
     locks.request(two, (NODE_A, "exclusive"))
@@ -246,7 +244,7 @@ def test_a_successor_frees_what_belongs_to_the_dead(locks: Locks) -> None:
     assert locks.on_disk() == {2: [NODE_B]}
 
 
-def test_a_torn_file_is_started_afresh_when_nobody_lives(locks: Locks) -> None:
+def test_a_torn_file_is_started_afresh_when_no_owner_lives(locks: Locks) -> None:
     locks.stage.places.locks.write_bytes(b"torn")
     locks.actor = locks.stage.start(LockManager)
     assert locks.listed() == []

@@ -94,7 +94,7 @@ def test_a_try_never_waits() -> None:
     assert state.revision == revision
 
 
-def test_the_priority_of_who_does_not_wait_is_nobodys_concern() -> None:
+def test_a_new_priority_changes_nothing_for_an_owner_that_does_not_wait() -> None:
     state = held_state(A)
     revision = state.revision
     assert state.set_priority(job(1), 5) == ()
@@ -162,7 +162,7 @@ def test_lock_sets_with_members_held_are_listed_without_owners() -> None:
     )
 
 
-def test_rows_tell_holders_and_those_who_wait_sorted_naturally() -> None:
+def test_rows_have_holders_and_waiting_owners_sorted_naturally() -> None:
     state = held_state("node/n10!", "node/n9", "node/n9", "node/x1!")
     ask(state, 5, "node/n9!, node/n010!")
     state.request(job(3), 0, [("node/n9", "release"), ("node/x1", "shared")])

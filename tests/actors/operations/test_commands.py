@@ -447,8 +447,8 @@ def test_the_log_has_the_first_lines_and_says_where_all_are() -> None:
     lines = context.lines("stdout")
     assert lines == [str(number) for number in range(1, command_output.LOG_LINES_MAX + 1)]
     kept = sum(len(str(line)) + 1 for line in lines)
-    [told] = context.lines("output")
-    assert told == (
+    [logged] = context.lines("output")
+    assert logged == (
         f"This log has the first 1000 lines ({kept} bytes) of the output; "
         "the job's output has all of it"
     )

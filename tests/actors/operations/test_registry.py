@@ -100,14 +100,14 @@ def test_a_result_is_nested_only_so_deep_that_every_reader_gets_through(
 
 
 class UntellableError(Exception):
-    """A mistake of whoever wrote it: its own text cannot be had."""
+    """An error of a user's operation whose `str` fails."""
 
     def __str__(self) -> str:
         raise LookupError
 
 
 @pytest.mark.parametrize("detail", [UntellableError(), nested(300), nested(100_000)])
-def test_an_error_of_which_nothing_can_be_told_is_told_all_the_same(detail: object) -> None:
+def test_an_error_without_a_text_is_encoded_all_the_same(detail: object) -> None:
     error = detail if isinstance(detail, Exception) else OperationError("OpExecError", detail)
     name, [text] = registry.encode_exception(error)
     assert name == "OpExecError"
@@ -120,11 +120,11 @@ def test_an_operation_that_exits_fails_instead(monkeypatch: pytest.MonkeyPatch) 
         tell(SystemExit(3), monkeypatch)
 
 
-# How errors are told.
+# How errors are encoded.
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "pair"),
     [
         (
             OperationError("OpPrereqError", "Instance 'a' not known", "unknown_entity"),
@@ -142,8 +142,8 @@ def test_an_operation_that_exits_fails_instead(monkeypatch: pytest.MonkeyPatch) 
     ],
     ids=repr,
 )
-def test_an_exception_becomes_ganetis_pair(error: Exception, told: list[Any]) -> None:
-    assert registry.encode_exception(error) == told
+def test_an_exception_becomes_ganetis_pair(error: Exception, pair: list[Any]) -> None:
+    assert registry.encode_exception(error) == pair
 
 
 def test_an_operation_error_reads_as_its_text() -> None:
@@ -220,7 +220,7 @@ def test_a_dry_delay_checks_but_does_not_wait() -> None:
 
 
 class Visited(TestContext):
-    """Somebody comes to the delay's socket as soon as its path is in the log."""
+    """A client connects to the delay's socket as soon as its path is in the log."""
 
     def __init__(self, *, says: bytes, leaves: bool) -> None:
         super().__init__()
@@ -229,7 +229,7 @@ class Visited(TestContext):
         self._leaves = leaves
 
     def clock(self) -> float:
-        # Whoever is interrupted need not see time pass.
+        # An interrupted wait need not see time pass.
         return 0.0 if self._says or self._leaves else super().clock()
 
     def log(self, text: str | list[str], kind: str = "message") -> None:

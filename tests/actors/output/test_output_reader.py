@@ -99,7 +99,7 @@ def test_a_follower_waits_for_a_limited_time(reader: ReaderStage) -> None:
     assert reader.patience is None
 
 
-def test_output_that_nobody_told_of_is_found_when_the_time_is_over(reader: ReaderStage) -> None:
+def test_output_without_a_notice_is_found_when_the_time_is_over(reader: ReaderStage) -> None:
     asker = reader.ask(1, 0, wait=3)
     reader.write(1, b"untold")
     reader.now += 3.01
@@ -120,7 +120,7 @@ def test_too_many_waits_are_refused(reader: ReaderStage, monkeypatch: pytest.Mon
     assert reader.ask(2, 0, wait=5).refusal[0] == "BusyError"
 
 
-def test_a_file_that_cannot_be_read_is_told(reader: ReaderStage) -> None:
+def test_an_unreadable_file_is_reported(reader: ReaderStage) -> None:
     Path(spool.output_path(reader.stage.places.queue, 1)).mkdir(parents=True)
     assert reader.ask(1, 0).refusal[0] == "StorageError"
     waiting = reader.ask(2, 0, wait=5)

@@ -116,7 +116,7 @@ def test_a_channel_that_is_not_read_ends_and_is_never_out_of_step(
 
 
 def send_until_closed(end: Channel, frame: bytes) -> int:
-    """How many frames an end takes that nobody reads."""
+    """The number of frames that an end takes without a reader."""
     for sent in range(10_000):
         try:
             end.send(frame)

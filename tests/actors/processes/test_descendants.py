@@ -29,14 +29,14 @@ print(count, len(left))
 """
 
 
-@pytest.mark.parametrize(("how", "told"), [("followed", "2 0"), ("not followed", "0 2")])
+@pytest.mark.parametrize(("how", "expected"), [("followed", "2 0"), ("not followed", "0 2")])
 def test_what_a_process_started_is_ended_wherever_it_went_if_it_is_followed(
-    how: str, told: str
+    how: str, expected: str
 ) -> None:
     done = subprocess.run(
         [sys.executable, "-c", FOLLOW, how], capture_output=True, text=True, timeout=30, check=True
     )
-    assert done.stdout.strip() == told, done.stderr
+    assert done.stdout.strip() == expected, done.stderr
 
 
 def test_only_what_starts_processes_is_followed_and_only_if_they_are_not_to_stay() -> None:

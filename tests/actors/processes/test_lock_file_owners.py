@@ -1,4 +1,4 @@
-"""Who holds a lock file: found, dead, or nobody can tell."""
+"""The holder of a lock file: found, dead, or unknown."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_the_owner_is_held_by_a_descriptor_of_its_own(owner: LockOwner) -> None:
     os.close(found.pidfd)
 
 
-def test_a_dead_owner_is_nobody(owner: LockOwner) -> None:
+def test_a_dead_owner_is_not_found(owner: LockOwner) -> None:
     owner.end()
     assert lock_file_owners.find(owner.lock_file) is None
     os.unlink(owner.lock_file)
@@ -41,7 +41,7 @@ def test_a_dead_owner_is_nobody(owner: LockOwner) -> None:
 
 
 @pytest.mark.parametrize("call", ["open", "pidfd_open"])
-def test_without_descriptors_nobody_is_declared_dead(
+def test_without_descriptors_no_owner_is_declared_dead(
     owner: LockOwner, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     monkeypatch.setattr(os, call, refuse)
@@ -49,7 +49,7 @@ def test_without_descriptors_nobody_is_declared_dead(
         lock_file_owners.find(owner.lock_file)
 
 
-def test_an_owner_that_ends_between_the_questions_is_nobody(
+def test_an_owner_that_ends_between_the_looks_is_not_found(
     owner: LockOwner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = os.listdir("/proc/self/fd")

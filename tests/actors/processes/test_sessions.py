@@ -1,4 +1,4 @@
-"""What a job's process left running is ended, and nobody else."""
+"""Left-over processes of a job end, and no others."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_session_of_which_nothing_is_known_is_a_strangers(leader: Leader) -> N
 
 @pytest.mark.parametrize("leader", ["group marked", "session marked"], indirect=True)
 @pytest.mark.parametrize("other", ["start", "boot"])
-def test_a_number_that_was_anothers_before_touches_nobody(leader: Leader, other: str) -> None:
+def test_a_reused_pid_leads_to_no_kill(leader: Leader, other: str) -> None:
     leader.die()
     identity = leader.identity
     identity = (
@@ -116,7 +116,7 @@ def test_a_session_that_began_before_the_process_did_is_a_strangers(leader: Lead
     assert leader.has_member
 
 
-def test_while_the_leader_lives_nobody_is_touched(leader: Leader) -> None:
+def test_while_the_leader_lives_no_process_is_killed(leader: Leader) -> None:
     assert sessions.end_left_over(leader.identity, was_seen_ending=True) == []
     assert leader.has_member
 

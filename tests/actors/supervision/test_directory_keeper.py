@@ -1,4 +1,4 @@
-"""What others know a daemon by: it comes back when somebody deletes it, or the daemon ends."""
+"""Deleted files of the daemon come back, or the daemon ends."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ def keeper_of_this_process(places: settings.Places) -> Iterator[DirectoryKeeper]
     lock.release()
 
 
-def test_a_deleted_word_is_written_again(keeper: DirectoryKeeper, places: settings.Places) -> None:
+def test_a_deleted_endpoint_file_is_written_again(
+    keeper: DirectoryKeeper, places: settings.Places
+) -> None:
     keeper.announce(["ipc:///somewhere"])
     word = places.endpoint_file.read_bytes()
     assert json.loads(word)["pid"] == os.getpid()
@@ -89,7 +91,9 @@ def test_without_its_directory_nothing_is_put_back(
     assert not places.data.exists()
 
 
-def test_who_goes_takes_its_word_along(keeper: DirectoryKeeper, places: settings.Places) -> None:
+def test_a_daemon_that_ends_deletes_its_endpoint_file(
+    keeper: DirectoryKeeper, places: settings.Places
+) -> None:
     keeper.announce([])
     keeper.withdraw()
     keeper.withdraw()

@@ -1,4 +1,4 @@
-"""A log that cannot be written, or that nobody reads, costs lines and nothing else."""
+"""A log without room, or without a reader, costs lines and nothing else."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ def test_a_full_disk_costs_lines_which_are_counted_when_it_works_again() -> None
     stream.is_broken = False
     writer.write("kept\n")
     writer.close(10)
-    told, kept = stream.getvalue().splitlines()
-    assert "log lines were lost" in told
+    lost, kept = stream.getvalue().splitlines()
+    assert "log lines were lost" in lost
     assert kept == "kept"
 
 
-def test_a_reader_who_is_stuck_blocks_nobody() -> None:
+def test_a_stuck_reader_blocks_no_writer() -> None:
     reader, writer = os.pipe()
     stream = os.fdopen(writer, "w")
     log = LogWriter(stream)
     for _ in range(LINES_MAX + 50):
-        # More than the pipe and the queue can hold, and nobody reads.
+        # More than the pipe and the queue can hold, without a reader.
         log.write("x" * 100 + "\n")
     log.close(0.01)
     # Now every line fails at once; the thread comes to the end of them.

@@ -26,5 +26,5 @@ def test_what_judges_rules_for_long_does_not_hold_up_the_path_of_a_job() -> None
     assert CORE not in {PLACEMENT[name] for name in beside_the_path}
 
 
-def test_who_hears_of_a_replacement_exists() -> None:
+def test_every_component_notified_of_a_replacement_exists() -> None:
     assert set(NOTIFIED_OF_REPLACEMENT) <= set(PLACEMENT)

@@ -31,7 +31,7 @@ def test_the_first_restart_is_at_once_and_the_next_ones_wait_longer() -> None:
     assert decided == [("restart", delay) for delay in (0.0, 0.1, 0.2, 0.4, 0.8)]
 
 
-def test_who_fails_too_often_is_given_up() -> None:
+def test_a_component_that_fails_too_often_is_given_up() -> None:
     decided = failures("job_queue", [float(number) for number in range(6)])
     assert decided[-1] == ("give_up", 0.0)
     assert [action for action, _ in decided[:-1]] == ["restart"] * DEFAULT_POLICY.restarts_max
@@ -85,11 +85,11 @@ def looks(*sights: Sight | None, limit: int = 3) -> list[int]:
     return found
 
 
-def test_who_is_seen_at_one_message_too_often_hangs_and_that_is_said_once() -> None:
+def test_a_component_seen_at_one_message_too_often_hangs_and_is_reported_once() -> None:
     assert looks(*[Sight(7)] * 10) == [3]
 
 
-def test_who_gets_on_with_messages_or_waits_for_one_does_not_hang() -> None:
+def test_a_component_that_makes_progress_or_waits_does_not_hang() -> None:
     assert looks(*[Sight(number // 2) for number in range(40)]) == []
     assert looks(Sight(1), Sight(1), None, Sight(1), Sight(1), None) == []
 
