@@ -324,7 +324,7 @@ def test_a_job_whose_cancel_was_accepted_does_not_start_again_when_its_process_d
 
 def test_a_job_that_goes_back_is_queued_when_its_process_has_left(queue: Queue) -> None:
     queue.submitted(spec(ops=2))
-    queue.start(1)
+    lock_file = queue.start(1)
     queue.record(1, 10, RUNNING, QUEUED)
     queue.actor.end_turn()
     job = jobs.decode_job(queue.body_of_process(1, 20, SUCCESS, QUEUED))
@@ -341,6 +341,9 @@ def test_a_job_that_goes_back_is_queued_when_its_process_has_left(queue: Queue) 
     assert queue.statuses() == {1: "queued"}
     arrived = queue.stage.take_one(messages.JobsArrived, to="filter_evaluator")
     assert [one.job.id for one in arrived.jobs] == [1]
+    # Its locks are free.
+    ended = queue.stage.take_one(messages.OwnerEnded, to="lock_manager")
+    assert ended.lock_file == lock_file
 
 
 @pytest.mark.parametrize("is_told", [True, False])
