@@ -530,7 +530,7 @@ class Executor(Component[messages.ExecutorMessage]):
 
     def _report_end(self, child: Child) -> None:
         if not child.has_left and child.identity is None:
-            self.log.warning("nothing tells what it left running", job=child.job_id)
+            self.log.warning("left-over processes cannot be found", job=child.job_id)
         del self._children[child.job_id]
         if child.has_group and child.identity is not None:
             control_groups.remove(child.identity)

@@ -110,7 +110,7 @@ def _plain(detail: object) -> object:
 def _text(value: object) -> str:
     try:
         text = str(value)
-    except Exception as error:  # noqa: BLE001 - it is the operation's own code that tells it
+    except Exception as error:  # noqa: BLE001 - users' code makes the text
         text = f"<{type(value).__name__}, whose text fails: {type(error).__name__}>"
     return text.encode("utf-8", "backslashreplace").decode()
 

@@ -141,7 +141,7 @@ class Supervisor(Component[messages.SupervisorMessage]):
             try:
                 self._when_ready()
             except errors.StorageError as error:
-                self.log.critical("the daemon cannot tell where it is", error=error.text)
+                self.log.critical("the endpoint file cannot be written", error=error.text)
                 self._stop_tree(error)
                 return
             self.log.info("ready")

@@ -27,18 +27,18 @@ class _Notice(Handle):
 
     def __init__(self, core: Core, program: Program) -> None:
         super().__init__(core, program)
-        self._untold: deque[float] = deque()
+        self._unreported: deque[float] = deque()
 
     def arrive(self, when: float) -> None:
-        self._untold.append(when)
+        self._unreported.append(when)
 
-    def told(self) -> None:
-        """Whatever is done with the socket, its owner then knows all that has come."""
+    def report(self) -> None:
+        """Any use of the socket reports all events so far to its owner."""
         now = self.core.clock.now
-        self._untold = deque(when for when in self._untold if when > now)
+        self._unreported = deque(when for when in self._unreported if when > now)
 
     def due(self) -> float:
-        return min(self._untold, default=math.inf)
+        return min(self._unreported, default=math.inf)
 
 
 class _Number(int):
@@ -69,7 +69,7 @@ class SocketOs:
             os.eventfd_write(number, count)
 
     def eventfd_read(self, number: _Number) -> None:
-        number.notice.told()
+        number.notice.report()
 
     def close(self, number: _Number) -> None:
         number.notice.close()
@@ -103,7 +103,7 @@ class Dealer:
         return [self._notice.number]
 
     def send(self, data: bytes) -> bool:
-        self._notice.told()
+        self._notice.report()
         self.core.fault_point()
         if self.peer is None:
             return False
@@ -113,7 +113,7 @@ class Dealer:
         return True
 
     def take(self) -> bytes | ConnectionEvent | None:
-        self._notice.told()
+        self._notice.report()
         now = self.core.clock.now
         if self._frames and self._frames[0][0] <= now:
             return self._frames.popleft()[1]
@@ -203,14 +203,14 @@ class Router:
 
     @property
     def has_more(self) -> bool:
-        self._notice.told()
+        self._notice.report()
         now = self.core.clock.now
         return any(line and line[0][0] <= now for line in self._incoming.values())
 
     def receive(self, limit: int | None = None) -> list[Incoming]:
         if limit == 0:
             return []
-        self._notice.told()
+        self._notice.report()
         now = self.core.clock.now
         found: list[Incoming] = []
         for peer, line in list(self._incoming.items()):
@@ -237,7 +237,7 @@ class Router:
         return left
 
     def send(self, peer: bytes, data: bytes) -> bool:
-        self._notice.told()
+        self._notice.report()
         self.core.fault_point()
         dealer = self.peers.get(peer)
         if dealer is None or dealer.peer != peer or dealer.is_closed:
