@@ -178,7 +178,8 @@ class DirectDaemon(Daemon):
         for task in os.listdir(folder):
             with open(f"{folder}/{task}/comm") as file:
                 comm = file.read().rstrip()
-            if comm in DISPATCHERS:
+            # A thread that a dispatcher starts has its name at first.
+            if comm in DISPATCHERS and DISPATCHERS[comm] not in found:
                 found[DISPATCHERS[comm]] = int(task)
             elif comm != ASIDE:
                 found[next(of_zmq if comm.startswith("ZMQ") else unnamed)] = int(task)
