@@ -103,6 +103,7 @@ class SpoolDirectory:
     def __init__(self, queue: str) -> None:
         self._folder = folder(queue)
         self._inputs: dict[int, set[str]] | None = None
+        self._durable_targets: set[str] = set()
 
     def prepare(self) -> None:
         """Make the folder if it is missing, durably."""
@@ -161,14 +162,17 @@ class SpoolDirectory:
     def _move(self, name: str, target: str) -> None:
         source = self.path(name)
         with documents.storage_errors(source):
-            try:
-                os.rename(source, f"{target}/{name}")
-            except FileNotFoundError:
-                if not os.path.lexists(source):
+            if target in self._durable_targets:
+                # If it fails there is nothing to move, or the folder was deleted.
+                with contextlib.suppress(FileNotFoundError):
+                    os.rename(source, f"{target}/{name}")
                     return
-                os.makedirs(target, documents.DIRECTORY_MODE, exist_ok=True)
-                documents.flush_directory(os.path.dirname(target))
-                os.rename(source, f"{target}/{name}")
+            if not os.path.lexists(source):
+                return
+            # Also if it is there: its maker may have ended, or failed, before it was durable.
+            make_folder(target)
+            self._durable_targets.add(target)
+            os.rename(source, f"{target}/{name}")
 
     def _inputs_of(self, job_id: int) -> set[str]:
         return set(self._known().get(job_id, ()))

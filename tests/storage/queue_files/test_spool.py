@@ -121,3 +121,24 @@ def test_a_start_cleans_up_after_a_crash(queue: QueueDirectory, places: settings
     assert set(content(places.spool)) == {"job-1-input-0", "job-4-input-0", "job-5-output"}
     assert set(content(places.archive / "0/spool")) == {"job-2-output"}
     assert queue.settle_spool({1}) == [f"{places.spool}/job-5-output"]
+
+
+def test_a_folder_of_the_archive_that_was_not_made_durable_is_flushed_before_a_file_moves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool_directory = spool.SpoolDirectory(str(tmp_path))
+    spool_directory.prepare()
+    spool_directory.write_inputs([("job-1-input-0", b"a")])
+    target = tmp_path / "archive" / "0"
+    # As a daemon leaves it that was killed between the two steps.
+    (target / "spool").mkdir(parents=True)
+    flushed: list[tuple[str, bool]] = []
+
+    def flush(path: str) -> None:
+        flushed.append((str(path), (target / "spool" / "job-1-input-0").exists()))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("ganger.storage.documents.flush_directory", flush)
+        spool_directory.archive(1, str(target))
+    assert flushed == [(str(target), False)]
+    assert (target / "spool" / "job-1-input-0").read_bytes() == b"a"
