@@ -89,7 +89,7 @@ def test_run_slots_configured_for_more_files_are_fewer_and_status_says_so(tmp_pa
 
 def test_commands_of_jobs_get_the_limit_that_the_daemon_was_started_with(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 300), hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 1_000), hard))
     try:
         with Daemon(tmp_path) as daemon, daemon.client() as client:
             job_id = client.submit(
