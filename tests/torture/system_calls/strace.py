@@ -14,6 +14,7 @@ import select
 import subprocess
 import sys
 import threading
+import time
 import traceback
 from collections import Counter
 from typing import TYPE_CHECKING, Self
@@ -171,18 +172,31 @@ class DirectDaemon(Daemon):
 
     def threads(self) -> dict[str, int]:
         """The ids of the daemon's threads, as far as they have been started, by name."""
+        deadline = time.monotonic() + ATTACHED_SECONDS
+        while (found := self._threads()) is None:
+            assert time.monotonic() < deadline, "threads of the daemon do not name themselves"
+        return found
+
+    def _threads(self) -> dict[str, int] | None:
+        """As `threads`; None if one has just begun and has no name yet, or just ended."""
         # The kernel lists them as they were started; their numbers may have begun anew.
         folder = f"/proc/{self.pid()}/task"
         found: dict[str, int] = {}
         unnamed, of_zmq = iter(UNNAMED), iter(OF_ZMQ)
         for task in os.listdir(folder):
-            with open(f"{folder}/{task}/comm") as file:
-                comm = file.read().rstrip()
+            try:
+                with open(f"{folder}/{task}/comm") as file:
+                    comm = file.read().rstrip()
+            except (FileNotFoundError, ProcessLookupError):
+                return None
             # A thread that a dispatcher starts has its name at first.
             if comm in DISPATCHERS and DISPATCHERS[comm] not in found:
                 found[DISPATCHERS[comm]] = int(task)
             elif comm != ASIDE:
-                found[next(of_zmq if comm.startswith("ZMQ") else unnamed)] = int(task)
+                name = next(of_zmq if comm.startswith("ZMQ") else unnamed, None)
+                if name is None:
+                    return None
+                found[name] = int(task)
         return found
 
 
