@@ -210,7 +210,8 @@ class JobStore:
             if before in (Phase.PENDING, Phase.STARTING):
                 row.phase = Phase.PENDING
             else:
-                # It had begun, so it must never be pending again.
+                # It had begun, so it must never be pending again. It keeps its run slot.
+                row.phase = Phase.HANDED_OVER
                 self.settle_later(row)
             if envelope is not None:
                 envelope.refuse(error)

@@ -233,6 +233,44 @@ def test_an_end_that_was_left_to_the_journal_is_announced_when_the_disk_has_it(
     assert queue.statuses()[1] == "success"
 
 
+@pytest.mark.parametrize("is_restarted", [False, True])
+@pytest.mark.parametrize("end", ["left to the journal", "killed"])
+def test_a_job_whose_end_cannot_be_written_holds_its_run_slot_until_the_disk_works(
+    queue: Queue,
+    monkeypatch: pytest.MonkeyPatch,
+    end: str,
+    is_restarted: bool,  # noqa: FBT001
+) -> None:
+    queue.submitted(spec())
+    queue.start_running(1)
+    with monkeypatch.context() as patch:
+        refuse(patch, "fdatasync")
+        if end == "killed":
+            queue.submit(spec())
+            queue.end_process(1, has_left=False)
+        else:
+            leave(queue, 1, 11)
+        queue.actor.end_turn()
+        if is_restarted:
+            queue.restart()
+            queue.actor.end_turn()
+        queue.stage.sent.clear()
+        queue.actor.notify(messages.ReportAllJobs())
+        everything = queue.stage.take_one(messages.JobsArrived, to="filter_evaluator")
+        assert (everything.is_all, everything.jobs) == (True, [])
+        assert [one.job.id for one in everything.running] == [1]
+    queue.stage.sent.clear()
+    queue.actor.notify(messages.DiskRetried())
+    queue.actor.end_turn()
+    # Its slot is free once the scheduler knows the end, which comes after the last report.
+    sent = [message for to, message in queue.stage.sent if to == "filter_evaluator"]
+    assert [type(message) for message in sent[-2:]] == [
+        messages.JobsArrived,
+        messages.JobsFinished,
+    ]
+    assert [job_id for job_id, _ in sent[-1].jobs] == [1]
+
+
 def test_an_end_that_its_process_has_flushed_is_told_whatever_the_disk_does(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
