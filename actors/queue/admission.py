@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import time
 from typing import TYPE_CHECKING
@@ -149,10 +148,7 @@ class Admission:
         self.announce_new()
         gone = [(row.id, JobStatus.CANCELED) for row, _ in new.jobs]
         self._store.announcements.finished(gone)
-        for _, draft in new.jobs if any(draft.inputs for _, draft in new.jobs) else ():
-            with contextlib.suppress(errors.StorageError):
-                # The next start of a daemon removes what cannot be removed now.
-                self._ledger.directory.spool.remove(draft.job.id)
+        self._ledger.remove_inputs(name for _, draft in new.jobs for name, _ in draft.inputs)
         envelope.refuse(error)
         for repeated in self._keys.land(new.key):
             repeated.refuse(error)

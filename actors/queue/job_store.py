@@ -63,6 +63,7 @@ class JobStore:
             loaded.living,
             unwritten=loaded.unwritten,
             unarchived=loaded.unarchived,
+            refused_inputs=loaded.refused_inputs,
         )
         self.quarantined = loaded.quarantined
         for name in self.quarantined:

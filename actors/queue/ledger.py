@@ -60,6 +60,7 @@ class Ledger:
         self._unwritten: dict[int, None] = {}
         self._covered: set[int] = set()
         self._unarchived: dict[int, Callable[[], None]] = {}
+        self._refused_inputs: list[str] = []
         self._staged: dict[int, bytes] = {}
         self._effects: list[tuple[Callable[[], None], Failed]] = []
         self._written_serial = self._tried_serial = 0
@@ -94,6 +95,7 @@ class Ledger:
         *,
         unwritten: dict[int, tuple[int, bytes]] | None = None,
         unarchived: Iterable[int] = (),
+        refused_inputs: Iterable[str] = (),
     ) -> None:
         """Start afresh after loading: a new segment that repeats the states of living jobs.
 
@@ -104,6 +106,7 @@ class Ledger:
         self._states = {**living, **(unwritten or {})}
         self._unwritten = dict.fromkeys(unwritten or ())
         self._unarchived = dict.fromkeys(unarchived, _nothing)
+        self._refused_inputs = list(refused_inputs)
         self._owned = set(living)
         # A flush by our predecessor failed, or it died during one.
         self._is_doubtful = self._journal.has_older
@@ -158,6 +161,14 @@ class Ledger:
             self._move_archived()
 
         self._append(JobArchived(job_id), stored, failed)
+
+    def remove_inputs(self, names: Iterable[str]) -> None:
+        """Delete the inputs of a refused submission, once its record is certainly gone.
+
+        The disk may have refused to truncate the journal, too: then a power loss brings the jobs
+        back, and they need their inputs.
+        """
+        self._refused_inputs += names
 
     def after_commit(self, done: Callable[[], None], failed: Failed = _ignore) -> None:
         """Do this when everything stored so far is durable."""
@@ -416,6 +427,11 @@ class Ledger:
             self._is_doubtful = True
             raise
         self._is_doubtful = self._is_fresh = False
+        names, self._refused_inputs = self._refused_inputs, []
+        for name in names:
+            # The next start of a daemon removes what cannot be removed now.
+            with contextlib.suppress(errors.StorageError):
+                self.directory.spool.remove_file(name)
 
     def _bring_up_files(self) -> None:
         """Write and move the files that are late: only the old segments have these changes."""

@@ -40,6 +40,7 @@ class Loaded(msgspec.Struct):
     unarchived: list[int]
     last_id: int
     unflushed_finals: dict[int, tuple[int, bytes]] = {}
+    refused_inputs: list[str] = []
 
 
 def load(directory: QueueDirectory, queue_journal: Journal, daemon_lock: str) -> Loaded:
@@ -82,7 +83,7 @@ def load(directory: QueueDirectory, queue_journal: Journal, daemon_lock: str) ->
     )
     loaded.last_id = job_files.last_id(recorded, named)
     directory.remove_leftovers(set(loaded.living))
-    directory.settle_spool(ids)
+    loaded.refused_inputs = directory.settle_spool(ids)
     return loaded
 
 

@@ -278,12 +278,13 @@ class QueueDirectory:
     def settle_spool(self, known: Collection[int]) -> list[str]:
         """Clean up the spool after a crash; ``known`` are the jobs that are not archived.
 
-        Moves files of archived jobs into the archive. Deletes input without a job: its submission
-        was never answered. Leaves other files without a job, and returns their paths.
+        Moves files of archived jobs into the archive, and deletes unfinished inputs. Returns the
+        names of inputs without a job, whose submission was refused or never answered. Leaves other
+        files without a job.
         """
         names = self.spool.names()
         aside = self._quarantined_ids() if names else set()
-        strange = []
+        refused = []
         for name in names:
             spooled = spool.parse_name(name)
             if spooled is not None and (spooled.job_id in known or spooled.job_id in aside):
@@ -292,13 +293,11 @@ class QueueDirectory:
                 self.spool.archive(
                     spooled.job_id, os.path.dirname(self._archive_path(spooled.job_id))
                 )
-            elif spool.is_unfinished_input(name) or (
-                spooled is not None and spooled.op_index is not None
-            ):
+            elif spool.is_unfinished_input(name):
                 self.spool.remove_file(name)
-            else:
-                strange.append(self.spool.path(name))
-        return strange
+            elif spooled is not None and spooled.op_index is not None:
+                refused.append(name)
+        return refused
 
     def _quarantined_ids(self) -> set[int]:
         matches = map(_QUARANTINED_NAME.fullmatch, documents.names_in(self._quarantine))

@@ -30,6 +30,8 @@ class OutputFile:
         self._end = 0
         self._packer = output_blocks.Packer()
         self._is_new = False
+        self._flushed = 0
+        self._is_doubtful = False
         self.has_unflushed = False
         """Whether a power loss could take a block that was appended."""
 
@@ -45,7 +47,7 @@ class OutputFile:
                 self._open()
             block = self._packer.pack(op_index, segments, self._end)
             try:
-                self._write(block)
+                documents.write_all_at(self._descriptor, block, self._end)
             except OSError:
                 # A part of a block is no block, and the next append overwrites it.
                 with contextlib.suppress(OSError):
@@ -55,11 +57,20 @@ class OutputFile:
             self.has_unflushed = True
 
     def flush(self) -> None:
-        """Make the appended blocks durable; `StorageError` if the disk refuses."""
+        """Make the appended blocks durable; `StorageError` if the disk refuses.
+
+        The kernel counts pages that it could not write as clean. So a flush after a failed one
+        first writes its blocks again.
+        """
         if not self.has_unflushed:
             return
         with documents.storage_errors(self._path):
+            if self._is_doubtful:
+                self._write_again()
+            self._is_doubtful = True
             os.fdatasync(self._descriptor)
+            self._is_doubtful = False
+            self._flushed = self._end
             if self._is_new:
                 documents.flush_directory(os.path.dirname(self._path))
                 self._is_new = False
@@ -90,13 +101,12 @@ class OutputFile:
             os.close(descriptor)
             raise
         self._is_new = not size
-        self._descriptor, self._end = descriptor, end
+        self._descriptor, self._end, self._flushed = descriptor, end, end
 
-    def _write(self, block: bytes) -> None:
-        view, at = memoryview(block), self._end
-        while view:
-            written = os.pwrite(self._descriptor, view, at)
-            view, at = view[written:], at + written
+    def _write_again(self) -> None:
+        for place in range(self._flushed, self._end, _SCAN_BYTES):
+            size = min(_SCAN_BYTES, self._end - place)
+            documents.write_all_at(self._descriptor, os.pread(self._descriptor, size, place), place)
 
 
 def _end_of_blocks(descriptor: int, size: int) -> int:

@@ -146,11 +146,6 @@ class SpoolDirectory:
             self._move(name, f"{target}/{FOLDER}")
         self._known().pop(job_id, None)
 
-    def remove(self, job_id: int) -> None:
-        """Delete the files of a live job whose submission failed."""
-        for name in (output_name(job_id), *self._inputs_of(job_id)):
-            self.remove_file(name)
-
     def remove_file(self, name: str) -> None:
         """Delete one file, if it is there."""
         with documents.storage_errors(self.path(name)), contextlib.suppress(FileNotFoundError):

@@ -24,7 +24,7 @@ from ganger.storage.opcodes import Opcode, OperationContext, catalogue
 from ganger.storage.queue_files import job_files, spool
 from ganger.transport import frames, messages
 from ganger.transport.envelopes import Envelope
-from ganger.transport.messages import JobSpec, SubmitJobs
+from ganger.transport.messages import DiskRetried, JobSpec, SubmitJobs
 
 SUCCESS, ERROR, QUEUED = JobStatus.SUCCESS, JobStatus.ERROR, JobStatus.QUEUED
 MEGABYTE = 1024 * 1024
@@ -110,6 +110,9 @@ def test_input_of_a_job_that_the_journal_did_not_take_goes(
         refuse(patch, "fdatasync")
         queue.actor.end_turn()
     assert asked.refusal[0] == "ReadOnlyError"
+    # A loss of power may bring the record back until the journal has a new segment.
+    assert set(spooled(queue)) == {"job-1-input-0"}
+    queue.actor.notify(DiskRetried())
     assert spooled(queue) == {}
 
 

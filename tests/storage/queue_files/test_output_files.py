@@ -155,3 +155,39 @@ def test_a_large_file_is_looked_through_in_parts(path: Path) -> None:
     again.close()
     assert contents(path)[-1] == (1, STDOUT, b"x")
     assert len(contents(path)) == 13
+
+
+def test_a_flush_writes_again_what_a_failed_one_covered(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = OutputFile(os.fspath(path))
+    file.append(0, [Segment(STDOUT, b"durable")])
+    file.flush()
+    durable = file.end
+    for _ in range(20):
+        file.append(0, [Segment(STDOUT, os.urandom(output_blocks.BLOCK_BYTES))])
+
+    def refuse(_: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", refuse)
+        with pytest.raises(errors.StorageError):
+            file.flush()
+    file.append(1, [Segment(STDOUT, b"more")])
+    before = path.read_bytes()
+    written: list[tuple[int, int]] = []
+    pwrite = os.pwrite
+
+    def record(descriptor: int, data: bytes, offset: int) -> int:
+        written.append((offset, offset + len(data)))
+        return pwrite(descriptor, data, offset)
+
+    monkeypatch.setattr(os, "pwrite", record)
+    file.flush()
+    file.append(1, [Segment(STDOUT, b"as ever")])
+    file.flush()
+    starts, ends = zip(*written, strict=True)
+    assert starts == (durable, *ends[:-1])
+    assert ends[-1] == file.end
+    assert path.read_bytes().startswith(before)

@@ -141,6 +141,8 @@ class Machine:
         self.refusal = 0.0
         """How likely it is that a flush fails."""
         self.disk_dice = dice
+        self.next_flushes_fail: list[bool] = []
+        """Whether each of the next flushes fails."""
         self.timers: list[Callable[[], None]] = []
         self._unauthorised: list[tuple[str, str]] = []
 
@@ -202,6 +204,8 @@ class Machine:
         is_refused = self.refusal > 0 and self.disk_dice.random() < self.refusal
         if inode is None and self.fails_next_sync:
             self.fails_next_sync, is_refused = False, True
+        if self.next_flushes_fail:
+            is_refused = self.next_flushes_fail.pop(0)
         self.was_refused |= is_refused
         return is_refused
 

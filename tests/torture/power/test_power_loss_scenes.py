@@ -6,6 +6,7 @@ and between the steps enough time passes for files to be written again.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from tests.torture.power.machine import Machine, opcode
 from tests.torture.power.power_loss import Play, lose_power_everywhere
 
 from ganger.storage import jobs
+from ganger.storage.queue_files import spool
 from ganger.transport.messages import JobSpec, ListJobs
 
 LOSSES = 10
@@ -257,6 +259,34 @@ def the_first_job_in_the_archive(machine: Machine) -> None:
         submit(machine, job(opcode("c")))
 
 
+def output_after_a_flush_that_failed(machine: Machine) -> None:
+    submit(machine, job(opcode("a", words=3), opcode("b", words=2)))
+    start(machine, 1)
+    path = spool.output_path(machine.places.queue, 1)
+    while not os.path.exists(path):
+        step(machine, 1)
+    machine.next_flushes_fail = [True]
+    run(machine, 1)
+    assert not machine.next_flushes_fail
+
+
+def inputs_of_a_submission_that_was_refused(machine: Machine) -> None:
+    # The files with the inputs and their folder, the record, and what takes the record out again.
+    machine.next_flushes_fail = [False, False, False, True, True]
+    submit(machine, job(opcode(text(9_000)), opcode(text(9_000))))
+    assert not machine.next_flushes_fail
+    restart(machine)
+    renew_journal(machine)
+
+
+def inputs_of_a_submission_that_was_refused_once_more(machine: Machine) -> None:
+    machine.next_flushes_fail = [False, False, True, True]
+    submit(machine, job(opcode(text(9_000))))
+    machine.run_timers()
+    machine.end_turn()
+    renew_journal(machine)
+
+
 @pytest.mark.parametrize(
     "scene",
     [
@@ -279,6 +309,9 @@ def the_first_job_in_the_archive(machine: Machine) -> None:
         ends_before_a_flush_that_failed,
         a_daemon_that_ends_after_a_flush_that_failed,
         a_process_that_leaves_after_a_flush_that_failed,
+        output_after_a_flush_that_failed,
+        inputs_of_a_submission_that_was_refused,
+        inputs_of_a_submission_that_was_refused_once_more,
     ],
 )
 def test_nothing_that_was_acknowledged_is_lost_or_done_twice(scene: Play, tmp_path: Path) -> None:
