@@ -26,7 +26,8 @@ import socket
 from typing import NamedTuple
 
 from ...storage import errors, lock_files, process_identity, settings
-from ..job import job
+from ...storage.opcodes import catalogue
+from ..job import process
 from ..job.daemon_link import Link
 from ..processes import channels, control_groups, fork_protocol
 from . import prewarming
@@ -207,7 +208,9 @@ class ForkServer:
             job_id, descriptor = received
             channel = channels.Channel(socket.socket(*channels.KIND, fileno=descriptor))
             spare = lock_files.spare_path(self._lock_files, self._pid, number)
-            job.run_process(job_id, Link(channel), self._lock_files, spare=spare, identity=identity)
+            process.run_process(
+                job_id, Link(channel), self._lock_files, spare=spare, identity=identity
+            )
 
     def _status_of(self, pid: int) -> int:
         """The status with which a child has ended; reaps it first if need be."""
@@ -274,7 +277,7 @@ def run(template: str, descriptor: int, lock_files_folder: str, dry_runs: str) -
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
     if template == "full":
-        job.load_user_opcodes()
+        catalogue.load_user_opcodes()
     prewarming.clear(dry_runs)
     lock_files.remove_spares(lock_files_folder)
     # Cached here once, so that children inherit the answers.

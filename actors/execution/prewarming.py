@@ -17,7 +17,7 @@ from typing import Any
 
 from ...storage import jobs, opcodes
 from ...transport import frames, messages
-from ..job import job
+from ..job import process
 from ..job.daemon_link import Link
 from ..processes import channels, fork_protocol
 
@@ -133,7 +133,7 @@ def _dry_run_one(folder: str, ops: list[dict[str, Any]]) -> None:
     link.peer = channels.Channel(theirs)
     link.go = _go(folder, [f"{folder}/spare-{place}" for place in range(2)], ops)
     try:
-        job.run_process(0, link, folder, spare=f"{folder}/spare_0")
+        process.run_process(0, link, folder, spare=f"{folder}/spare_0")
     finally:
         link.peer.close()
 

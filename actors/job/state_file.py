@@ -30,7 +30,6 @@ class StateFile:
         """The queue owns the file again once the returning state is visible."""
         self.lacks_log = False
         """The file lacks new log entries."""
-        self.is_being_written = False
         self._tried_at = 0.0
         self._written_serial = -1
 
@@ -42,12 +41,8 @@ class StateFile:
         """
         if serial < self._written_serial:
             return
-        self.is_being_written = True
-        try:
-            while not self._is_done(body, serial, flush=flush or self.is_only_copy):
-                self._wait()
-        finally:
-            self.is_being_written = False
+        while not self._is_done(body, serial, flush=flush or self.is_only_copy):
+            self._wait()
 
     @property
     def has_queue(self) -> bool:

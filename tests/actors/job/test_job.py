@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from ganger.actors.job import job as job_module
+from ganger.actors.job import job_log
 from ganger.actors.job.daemon_link import Link, Received
+from ganger.actors.job.job import JobActor
 from ganger.storage import documents, errors, jobs, opcodes, settings
 from ganger.storage.jobs import JobStatus
 from ganger.storage.locks import Owner
@@ -79,13 +80,13 @@ def file(folder: Path) -> jobs.Job:
     return jobs.decode_job((folder / "job-5").read_bytes())
 
 
-def actor(folder: Path, line: FakeLink, fields: dict[str, Any]) -> job_module.JobActor:
+def actor(folder: Path, line: FakeLink, fields: dict[str, Any]) -> JobActor:
     entry = jobs.OpcodeEntry(input=opcodes.check_opcode(dict(fields)))
     body = jobs.encode_job(jobs.Job(id=5, ops=[entry], extra={jobs.STATE_SERIAL_KEY: 1}))
     (folder / "job-5").write_bytes(body)
     go = messages.JobGo(body=body, spares=[], secrets={}, queue=str(folder), socket="")
     owner = Owner(5, str(folder / "lock"), os.getpid())
-    return job_module.JobActor(jobs.decode_job(body), line, owner, go)
+    return JobActor(jobs.decode_job(body), line, owner, go)
 
 
 @pytest.fixture
@@ -151,18 +152,18 @@ def test_an_end_whose_file_cannot_be_written_is_not_left_to_itself(
 def test_a_new_component_finds_the_log_in_the_file_and_gets_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    monkeypatch.setattr(job_module, "_LOG_RESENT_MAX", 2)
+    monkeypatch.setattr(job_log, "RESENT_MAX", 2)
     line = FakeLink()
     job = actor(tmp_path, line, DELAY)
     job._prepare(job._job.ops[0])
     line.is_up = how == "asked"
-    job.log_lines(["one", "two", "three"], "stdout")
+    job.context.log_lines(["one", "two", "three"], "stdout")
     assert file(tmp_path).ops[0].log == []
     line.said.clear()
     line.is_up, line.has_changed = True, how == "reconnected"
     if how == "asked":
         line.hear(messages.ResendRequested())
-    job._take_messages()
+    job._daemon.take_messages()
     assert [entry[3] for entry in file(tmp_path).ops[0].log] == ["one", "two", "three"]
     logged = line.said[-1]
     assert isinstance(logged, messages.JobLogAppended)
@@ -173,10 +174,10 @@ def test_a_log_is_not_written_with_a_state_that_is_still_on_its_way(tmp_path: Pa
     line = FakeLink()
     job = actor(tmp_path, line, DELAY)
     job._prepare(job._job.ops[0])
-    job.log("one")
+    job.context.log("one")
     job._job.advance_serial()
     line.hear(messages.ResendRequested())
-    job._take_messages()
+    job._daemon.take_messages()
     assert file(tmp_path).ops[0].log == []
 
 
@@ -260,7 +261,7 @@ def refuse_first(
     return written
 
 
-def running(folder: Path, line: FakeLink) -> job_module.JobActor:
+def running(folder: Path, line: FakeLink) -> JobActor:
     """A job of two opcodes whose first one runs."""
     job = actor(folder, line, DELAY)
     job._job.ops.append(jobs.OpcodeEntry(input=dict(job._job.ops[0].input)))
@@ -311,9 +312,9 @@ def test_wishes_that_come_while_the_disk_refuses_are_done_after_it_in_their_orde
 
     written = refuse_first(monkeypatch, wish, count=1_000)
     job._file.is_only_copy = True
-    job.log("one")
+    job.context.log("one")
     line.hear(messages.ResendRequested())
-    job._take_messages()
+    job._daemon.take_messages()
     answered = [one.token for one in line.said if isinstance(one, messages.PriorityAnswered)]
     assert answered == list(range(1_000))
     assert written == sorted(written)
@@ -335,8 +336,8 @@ def test_a_log_that_the_disk_refuses_is_not_tried_with_each_line(
         patch.setattr(documents, "replace", refuse)
         patch.setattr(job._file, "_tried_at", 0.0)
         for number in range(1_000):
-            job.log(str(number))
-            job.poll([], 0)
+            job.context.log(str(number))
+            job.context.poll([], 0)
     assert len(tries) < 100
     # A wait for output ends in time to try again.
     waits: list[float | None] = []
@@ -347,7 +348,7 @@ def test_a_log_that_the_disk_refuses_is_not_tried_with_each_line(
 
     monkeypatch.setattr(line, "wait", wait)
     job._file._tried_at = time.monotonic()
-    job.poll([0], None)
+    job.context.poll([0], None)
     (seconds,) = waits
     assert seconds is not None
     assert 0 < seconds <= settings.LOG_WRITE_INTERVAL_SECONDS
@@ -361,7 +362,7 @@ def test_between_two_opcodes_the_file_has_the_log(tmp_path: Path) -> None:
     line.is_up = False
 
     def operate(_: object) -> None:
-        job.log_lines(["one", "two"])
+        job.context.log_lines(["one", "two"])
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(job, "_operate", operate)
@@ -403,19 +404,19 @@ def test_the_return_of_a_job_is_sent_after_its_file_is_written(tmp_path: Path) -
 def test_resent_log_fits_into_a_frame_and_goes_back_over_opcodes(tmp_path: Path) -> None:
     line = FakeLink()
     job = running(tmp_path, line)
-    job.log("first")
+    job.context.log("first")
     job._job.ops[0].apply(jobs.OpcodeEvent.SUCCEED)
-    job._index = 1
+    job._running.index = 1
     for number in range(20):
-        job.log(f"{number}" + 70_000 * "x")
+        job.context.log(f"{number}" + 70_000 * "x")
     line.said.clear()
-    job._resend_log()
+    job._log.resend()
     (cut,) = [one for one in line.said if isinstance(one, messages.JobLogAppended)]
     assert [entry[0] for entry in cut.entries] == list(range(8, 22))
     assert frames.encode(cut)
     job._job.ops[1].log = job._job.ops[1].log[:2]
     line.said.clear()
-    job._resend_log()
+    job._log.resend()
     logged = [one for one in line.said if isinstance(one, messages.JobLogAppended)]
     assert [(one.op_index, len(one.entries)) for one in logged] == [(0, 1), (1, 2)]
 
@@ -425,8 +426,8 @@ def test_an_operation_that_never_waits_has_its_log_written_too(
 ) -> None:
     line = FakeLink()
     job = running(tmp_path, line)
-    job.log("one")
+    job.context.log("one")
     assert file(tmp_path).ops[0].log == []
     monkeypatch.setattr(settings, "LOG_WRITE_INTERVAL_SECONDS", 0.0)
-    job.log("two")
+    job.context.log("two")
     assert [entry[3] for entry in file(tmp_path).ops[0].log] == ["one", "two"]

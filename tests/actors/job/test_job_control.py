@@ -99,7 +99,7 @@ def test_what_comes_while_the_disk_refuses_the_log_is_not_left_lying(
     line = FakeLink()
     job = actor(tmp_path, line, DELAY)
     job._prepare(job._job.ops[0])
-    job.log("one")
+    job.context.log("one")
     kill = messages.CancelRequested(token=1, kill=True)
 
     def come() -> None:
@@ -121,7 +121,7 @@ def test_what_comes_while_the_disk_refuses_the_log_is_not_left_lying(
     job._file.is_only_copy = True
     job._file._tried_at = 0.0
     with pytest.raises(opcodes.KilledError):
-        job.poll([], None)
+        job.context.poll([], None)
     assert not line.has_changed
 
 

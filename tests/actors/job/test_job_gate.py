@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from tests.actors.job.test_job import DELAY, LOCKED, FakeLink, actor, file
 
-from ganger.actors.job import job as job_module
+from ganger.actors.job import conversation
 from ganger.actors.job.daemon_link import Received
+from ganger.actors.job.job import JobActor
 from ganger.storage import config_files, jobs, opcodes
 from ganger.storage.jobs import JobStatus
 from ganger.storage.settings import Places
@@ -71,7 +72,7 @@ class Gated(FakeLink):
         return [type(one).__name__ for one in self.said]
 
 
-def two_opcodes(folder: Path, line: FakeLink, *inputs: dict[str, Any]) -> job_module.JobActor:
+def two_opcodes(folder: Path, line: FakeLink, *inputs: dict[str, Any]) -> JobActor:
     job = actor(folder, line, inputs[0])
     second = jobs.OpcodeEntry(input=opcodes.check_opcode(dict(inputs[1])))
     job._job.ops.append(second)
@@ -172,7 +173,7 @@ def test_word_of_other_rules_that_comes_together_with_the_answer_of_the_gate_is_
 def test_a_gate_that_is_slow_to_answer_is_asked_until_it_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_module, "_RECORD_SECONDS", 0.01)
+    monkeypatch.setattr(conversation, "REPLY_SECONDS", 0.01)
     line = Gated()
     line.locks_are_free = line.is_gate_heard = False
     line.gate = PAUSED
@@ -190,7 +191,7 @@ def test_a_gate_that_is_slow_to_answer_is_asked_until_it_does(
 def test_locks_that_come_while_the_gate_is_slow_are_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_module, "_RECORD_SECONDS", 0.01)
+    monkeypatch.setattr(conversation, "REPLY_SECONDS", 0.01)
     line = Gated()
     line.locks_are_free = line.is_gate_heard = False
     line.then = lambda: line.hear(messages.GateChanged())
@@ -198,7 +199,7 @@ def test_locks_that_come_while_the_gate_is_slow_are_taken(
     def with_gate() -> None:
         [wanted] = [
             number
-            for number, request in job._unanswered.items()
+            for number, request in job._daemon.unanswered.items()
             if isinstance(request, messages.RequestLocks)
         ]
         line._answers.append(Received(messages.LocksGranted(), wanted))
@@ -222,7 +223,7 @@ def test_an_open_gate_lets_it_wait_on(tmp_path: Path) -> None:
         nonlocal waits
         waits += 1
         if waits == 3:
-            [number] = job._unanswered
+            [number] = job._daemon.unanswered
             line._answers.append(Received(messages.LocksGranted(), number))
         return []
 
@@ -317,7 +318,7 @@ def test_without_a_daemon_the_stored_rules_decide(
 def test_a_job_chosen_under_the_stored_limit_goes_on_alone(tmp_path: Path) -> None:
     queue, line = alone(tmp_path, rule(["RATE_LIMIT", 2]))
     job = actor(queue, line, DELAY)
-    job._chosen = ChosenUnder(3, f"{UUID} 2")
+    job._gate.chosen = ChosenUnder(3, f"{UUID} 2")
     job.run()
     assert file(queue).status is SUCCESS
 
@@ -350,7 +351,7 @@ def test_rules_that_cannot_be_read_are_waited_for(
             assert json.loads(whole)
             config.write_bytes(whole)
 
-    monkeypatch.setattr(job, "_wait_for_disk", wait)
+    monkeypatch.setattr(job._daemon, "rest", wait)
     job.run()
     assert len(waited) == 2
     assert file(queue).status is SUCCESS
@@ -368,7 +369,7 @@ def test_a_job_that_waits_for_locks_asks_again_when_its_priority_changes(tmp_pat
 
     line.then = change
     job = actor(tmp_path, line, LOCKED)
-    job._chosen = ChosenUnder(9)
+    job._gate.chosen = ChosenUnder(9)
     job.run()
     [asked] = [one for one in line.said if isinstance(one, messages.AskGate)]
     # Whatever it was chosen under: rules may look at priorities.

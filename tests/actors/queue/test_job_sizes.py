@@ -13,8 +13,9 @@ from tests.actors.job.test_job import FakeLink
 from tests.actors.queue.queue_stage import DELAY, Queue, refuse, spec
 
 from ganger.actors.execution.executor import ChannelAddress
-from ganger.actors.job import job as job_module
+from ganger.actors.job import process
 from ganger.actors.job.daemon_link import Received
+from ganger.actors.job.job import JobActor
 from ganger.actors.processes import channels
 from ganger.actors.queue.job_table import Phase
 from ganger.storage import job_bounds, jobs, opcodes, settings
@@ -179,7 +180,7 @@ def test_a_job_too_large_for_a_frame_starts_runs_and_ends(queue: Queue) -> None:
     assert jobs.decode_job(body).livelock == lock_file
     line.hear(go)
     folder = str(queue.stage.places.lock_files)
-    job_module.run_process(1, line, folder, spare=f"{folder}/spare_1_1")
+    process.run_process(1, line, folder, spare=f"{folder}/spare_1_1")
     assert jobs.decode_job(Path(data).read_bytes()).status is SUCCESS
     assert line.states()[-1].body is None
 
@@ -282,7 +283,7 @@ def run(folder: Path, line: FakeLink, *ops: dict[str, Any]) -> jobs.Job:
     (folder / "job-5").write_bytes(body)
     go = messages.JobGo(body=body, spares=[], secrets={}, queue=str(folder), socket="")
     owner = Owner(5, str(folder / "lock"), os.getpid())
-    job_module.JobActor(jobs.decode_job(body), line, owner, go).run()
+    JobActor(jobs.decode_job(body), line, owner, go).run()
     return jobs.decode_job((folder / "job-5").read_bytes())
 
 

@@ -15,8 +15,9 @@ from tests import own_children
 from tests.torture.power import promises
 from tests.torture.power.promises import Event
 
+from ganger.actors.job import job
 from ganger.actors.job.daemon_link import Link, Received
-from ganger.actors.job.job import JobActor
+from ganger.actors.job.state_recorder import StateRecorder
 from ganger.actors.operations import registry
 from ganger.storage import jobs, lock_files, settings
 from ganger.storage.locks import Owner
@@ -104,15 +105,23 @@ class ThreadLink(Link):
         return []
 
 
-class Witnessing(JobActor):
-    """A job that tells the record when a state of it is durable."""
+class Witnessing(StateRecorder):
+    """Tells the record when a state of the job is durable."""
+
+    def record(self, *, begins: bool = False) -> None:
+        super().record(begins=begins)
+        given = self._running.job
+        statuses = tuple(op.status for op in given.ops)
+        _current.process.world.note(promises.Recorded(given.id, statuses))
+
+
+class _Current(threading.local):
+    """The process whose thread runs."""
 
     process: JobThread
 
-    def _record(self, *, begins: bool = False) -> None:
-        super()._record(begins=begins)
-        statuses = tuple(op.status for op in self._job.ops)
-        self.process.world.note(promises.Recorded(self._job.id, statuses))
+
+_current = _Current()
 
 
 class JobThread:
@@ -170,12 +179,11 @@ class JobThread:
         assert self._turn.acquire(timeout=BATON_SECONDS)
         try:
             assert self._body is not None
-            job = jobs.decode_job(self._body.body)
-            job.process_id = self.job_id
+            given = jobs.decode_job(self._body.body)
+            given.process_id = self.job_id
             owner = Owner(self.job_id, self.lock.path, self.job_id)
-            actor = Witnessing(job, self.line, owner, self._body)
-            actor.process = self
-            actor.run()
+            _current.process = self
+            job.JobActor(given, self.line, owner, self._body).run()
         except KilledError:
             pass
         except BaseException as error:  # noqa: BLE001 - told to whoever steps the process
@@ -192,13 +200,13 @@ def small_limits(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(settings, "JOURNALED_STATE_BYTES_MAX", STATE_BYTES_MAX)
     patch.setattr(settings, "INPUT_INLINE_BYTES_MAX", INPUT_BYTES_MAX)
     patch.setitem(registry.OPERATIONS, "OP_EXEC", _work)
+    patch.setattr(job, "StateRecorder", Witnessing)
     own_children.leave_alone(patch)
 
 
 def _work(opcode: OpExec, context: OperationContext) -> str:
     """Bear witness, then say as many words as the second argument tells, one now and then."""
-    assert isinstance(context, Witnessing)
-    context.process.world.note(promises.Began(context.job_id, context.op_index))
+    _current.process.world.note(promises.Began(context.job_id, context.op_index))
     for word in range(int(opcode.argv[1])):
         context.log(f"word {word}")
         context.output(promises.word(word))

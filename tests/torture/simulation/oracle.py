@@ -134,8 +134,8 @@ class Oracle:
         if world.daemon is None or world.daemon.component("job_queue") is None:
             # It may have recorded something just before it failed.
             for task in world.jobs():
-                if task.actor is not None and task.actor._postponed is not None:
-                    found.add((task.job_id, task.actor._index))
+                if task.actor is not None and task.actor._daemon.is_postponing:
+                    found.add((task.job_id, task.actor._running.index))
         return found
 
     def look_at(self, queue: JobQueue) -> None:
@@ -257,12 +257,12 @@ class Oracle:
             actor = task.actor
             if actor is None or task.program.is_stopped or not actor._is_in_line:
                 continue
-            if not actor._link.is_up:
+            if not actor._daemon.link.is_up:
                 continue
             if self.book.must_not_wait(task.job_id):
                 world.problem(f"at rest, but job {task.job_id} waits for locks, and may not start")
-            waiter = manager._state._line.get(actor._owner)
-            priority = actor._job.ops[actor._index].priority
+            waiter = manager._state._line.get(actor._running.owner)
+            priority = actor._running.op.priority
             if waiter is not None and waiter.pending.priority != priority:
                 text = f"at rest, but job {task.job_id} waits with {waiter.pending.priority}"
                 world.problem(f"{text}, and its priority is {priority}")
@@ -273,12 +273,12 @@ class Oracle:
             actor = task.actor
             if actor is None or task.program.is_stopped or task.is_operating:
                 continue
-            if not actor._link.is_up:
+            if not actor._daemon.link.is_up:
                 # Nobody could take it in when it asked; it asks again after this time.
                 if task.alarm() > world.clock.now + ATTACH_SECONDS:
                     world.problem(f"at rest, but job {task.job_id} does not seek the daemon")
                 continue
-            for request in actor._unanswered.values():
+            for request in actor._daemon.unanswered.values():
                 match request:
                     case messages.RequestLocks():
                         is_known = manager._state.has_pending(request.owner)

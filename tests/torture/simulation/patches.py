@@ -20,7 +20,7 @@ from tests.torture.simulation.user import LARGE_INPUT
 
 from ganger.actors.doors import wire_listener as listener
 from ganger.actors.execution import executor
-from ganger.actors.job import daemon_link, job
+from ganger.actors.job import daemon_link, job, job_log
 from ganger.actors.operations import registry
 from ganger.actors.processes import channels, fork_protocol, lock_file_owners
 from ganger.actors.runtime.actor import ComponentActor
@@ -149,7 +149,7 @@ def simulated() -> Iterator[None]:
         *own_children.REPLACED,
         (job, "JobActor", ObservedJobActor),
         # What is told again reaches not all the way back: the rest must be in the file.
-        (job, "_LOG_RESENT_MAX", 2),
+        (job_log, "RESENT_MAX", 2),
         (ComponentActor, "stop_within", simulated_daemon.stop_within),
     ]
     with ExitStack() as stack:

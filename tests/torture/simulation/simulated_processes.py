@@ -18,7 +18,7 @@ import psutil
 from tests.torture.simulation.core import Core, Killed, ProcessHandle, Program, Task
 from tests.torture.simulation.sockets import End
 
-from ganger.actors.job import job
+from ganger.actors.job import job, process
 from ganger.actors.job.daemon_link import Link
 from ganger.actors.processes import fork_protocol
 from ganger.actors.processes.channels import Channel
@@ -84,7 +84,7 @@ class JobTask(Task):
             if self.program.is_alive:
                 link = Link(Channel(self._end))  # type: ignore[arg-type]
                 spare = lock_files.spare_path(self._locks, 0, self.program.pid)
-                job.run_process(self.job_id, link, self._locks, spare=spare)
+                process.run_process(self.job_id, link, self._locks, spare=spare)
         except Killed:
             pass
         except BaseException:  # noqa: BLE001 - told where it can be seen

@@ -1,0 +1,123 @@
+"""What the operations of a running job may use: its log, output and input, and waiting."""
+
+from __future__ import annotations
+
+import math
+import os
+import select
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ...storage import opcodes, settings
+from ...storage.queue_files import output_files, spool
+from ...transport import messages
+from .conversation import Conversation
+from .job_log import JobLog
+from .output import JobOutput
+from .running_job import RunningJob
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class JobContext:
+    """The `OperationContext` of each opcode of a job, one after the other."""
+
+    def __init__(self, running: RunningJob, daemon: Conversation, log: JobLog, queue: str) -> None:
+        self._running = running
+        self._daemon = daemon
+        self._log = log
+        self._queue = queue
+        self._output: JobOutput | None = None
+        self._output_limit = settings.OUTPUT_BYTES_MAX
+        self.must_be_killed = False
+        """The next `poll` raises `KilledError`."""
+
+    @property
+    def job_id(self) -> int:
+        """The job."""
+        return self._running.job.id
+
+    @property
+    def op_index(self) -> int:
+        """Place of the running opcode, from 0."""
+        return self._running.index
+
+    @property
+    def dry_run(self) -> bool:
+        """Whether the operation is to change nothing."""
+        return bool(self._running.op.input.get("dry_run"))
+
+    def clock(self) -> float:
+        """Seconds on a clock that never goes back."""
+        return time.monotonic()
+
+    def open_input(self, name: str) -> int:
+        """A descriptor to read the file ``name`` beside the job with."""
+        return os.open(f"{spool.folder(self._queue)}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+
+    def log(self, text: str | list[str], kind: str = "message") -> None:
+        """Add one entry to the job log."""
+        self._log.log([text], kind)
+
+    def log_lines(self, lines: list[str], kind: str = "message") -> None:
+        """Add one entry for each line."""
+        self._log.log(lines, kind)
+
+    def output(self, data: bytes, stream: str = "stdout") -> int:
+        """Keep output of the opcode; how many bytes of it are within its limit."""
+        if self._output is None:
+            file = output_files.OutputFile(spool.output_path(self._queue, self.job_id))
+            self._output = JobOutput(file, self._send_size, self.log, self.clock)
+            self._output.begin(self.op_index, self._output_limit)
+        return self._output.add(data, stream)
+
+    def begin_output(self, limit: int | None) -> None:
+        """Another opcode begins, and may have so many bytes of output (None: the usual limit)."""
+        self._output_limit = settings.OUTPUT_BYTES_MAX if limit is None else limit
+        if self._output is not None:
+            self._output.begin(self.op_index, self._output_limit)
+
+    def end_output(self) -> None:
+        """The opcode has ended: make its output durable."""
+        if self._output is not None:
+            self._output.end()
+
+    def resend_size(self) -> None:
+        """Tell a successor of the daemon how much output there is."""
+        if self._output is not None:
+            self._output.send_size()
+
+    def poll(
+        self, descriptors: Mapping[int, int] | Sequence[int], timeout_seconds: float | None
+    ) -> list[int]:
+        """Wait for one of ``descriptors``, handling the daemon's messages meanwhile."""
+        wanted = (
+            dict(descriptors)
+            if isinstance(descriptors, Mapping)
+            else dict.fromkeys(descriptors, select.POLLIN)
+        )
+        deadline = math.inf if timeout_seconds is None else time.monotonic() + timeout_seconds
+        while True:
+            self._daemon.take_messages()
+            if self.must_be_killed:
+                self.must_be_killed = False
+                raise opcodes.KilledError
+            due = min(deadline, self._write_what_is_due())
+            left = None if math.isinf(due) else max(0.0, due - time.monotonic())
+            ready = self._daemon.wait(wanted, left)
+            if ready or time.monotonic() >= deadline:
+                return ready
+
+    def _write_what_is_due(self) -> float:
+        """Write log and output if it is time; when to do so again."""
+        self._log.write_if_due()
+        due = self._log.due()
+        if self._output is not None:
+            self._output.write_if_due()
+            due = min(due, self._output.due())
+        return due
+
+    def _send_size(self, size: int) -> None:
+        self._daemon.tell(messages.OutputGrew(job_id=self.job_id, size=size))
