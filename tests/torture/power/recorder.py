@@ -194,13 +194,19 @@ class Recorder:
             self._name((*places[1], self._inode(places[0])))
 
     def _unlink(self, path: Any, *, dir_fd: int | None = None) -> None:
-        place = self._place(path) if dir_fd is None else None
-        self._before(place)
-        self._real.unlink(path, dir_fd=dir_fd)
-        if place is not None:
-            self._name((*place, None))
+        self._take_name(self._real.unlink, path, dir_fd)
 
     _remove = _unlink
+
+    def _rmdir(self, path: Any, *, dir_fd: int | None = None) -> None:
+        self._take_name(self._real.rmdir, path, dir_fd)
+
+    def _take_name(self, call: Any, path: Any, dir_fd: int | None) -> None:
+        place = self._place(path) if dir_fd is None else None
+        self._before(place)
+        call(path, dir_fd=dir_fd)
+        if place is not None:
+            self._name((*place, None))
 
     def _exchange(self, _one: int, source: bytes, _two: int, target: bytes, flags: int) -> int:
         places = self._place(source.decode()), self._place(target.decode())
@@ -307,6 +313,6 @@ class Recorder:
 
 
 _REPLACED = (
-    "open", "close", "dup", "mkdir", "rename", "replace", "link", "unlink", "remove", "write",
-    "pwrite", "lseek", "ftruncate", "posix_fallocate", "fsync", "fdatasync",
+    "open", "close", "dup", "mkdir", "rename", "replace", "link", "unlink", "remove", "rmdir",
+    "write", "pwrite", "lseek", "ftruncate", "posix_fallocate", "fsync", "fdatasync",
 )  # fmt: skip
