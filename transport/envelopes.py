@@ -5,6 +5,7 @@ That address may be a mailbox of this process, the end of a channel or a peer of
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Generic, Protocol
 
 import msgspec
@@ -22,6 +23,19 @@ else:
     from typing import TypeVar
 
     MessageT_co = TypeVar("MessageT_co", covariant=True)
+
+_SILENCED: set[int] = set()
+"""The threads that hang in a component that was replaced."""
+
+
+def silence(thread: int) -> None:
+    """Drop all later replies of this thread: the requests of its component were refused."""
+    _SILENCED.add(thread)
+
+
+def unsilence(thread: int) -> None:
+    """A new thread has this number."""
+    _SILENCED.discard(thread)
 
 
 class ReplyAddress(Protocol):
@@ -46,7 +60,7 @@ class Envelope(msgspec.Struct, Generic[MessageT_co], frozen=True):
 
     def reply(self, message: Message) -> None:
         """Answer the request in this envelope; does nothing for a notice."""
-        if self.reply_to is not None:
+        if self.reply_to is not None and not (_SILENCED and threading.get_ident() in _SILENCED):
             self.reply_to.tell(Envelope(message, number=self.number))
 
     def refuse(self, error: errors.GangerError) -> None:

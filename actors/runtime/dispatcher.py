@@ -22,6 +22,7 @@ from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...transport.envelopes import silence, unsilence
 from .mailbox import InboxItem, Mailbox
 
 if TYPE_CHECKING:
@@ -108,6 +109,8 @@ class Dispatcher:
         """Serve the others in a new thread if the present one hangs in a turn of ``actor``."""
         with self._lock:
             is_stuck = self._running is actor
+            if is_stuck:
+                silence(actor.heartbeat.thread)
             self._remove(actor)
             if is_stuck and self._actors:
                 self._start_thread()
@@ -155,6 +158,8 @@ class Dispatcher:
 
     def _run(self, generation: int) -> None:
         _name_thread(self.name)
+        # A thread that hung may have had the same number.
+        unsilence(threading.get_ident())
         # After an error of its own the thread goes on if it has actors: the supervisor may have
         # restarted the first before the last had ended.
         while generation == self._generation:
@@ -201,9 +206,8 @@ class Dispatcher:
             return
         patience = actor.patience_seconds
         actor.quiet_at = None if patience is None else time.monotonic() + patience
-        if not actor.mailbox.empty() and not actor.mailbox.is_scheduled:
-            actor.mailbox.is_scheduled = True
-            self._ready.append(actor)
+        if not actor.mailbox.empty():
+            actor.mailbox.request_turn()
 
     def _look(self) -> None:
         """Look at alarms and descriptors; sleep if there is nothing to do."""
@@ -222,15 +226,14 @@ class Dispatcher:
             if descriptor == self._wake:
                 os.eventfd_read(self._wake)
             elif (actor := self._watched.get(descriptor)) is not None:
-                if not actor.readable and not actor.mailbox.is_scheduled:
-                    actor.mailbox.is_scheduled = True
-                    self._ready.append(actor)
                 if descriptor not in actor.readable:
                     actor.readable.append(descriptor)
+                actor.mailbox.request_turn()
 
     def _ring(self) -> None:
         now = time.monotonic()
-        while self._alarms and self._alarms[0].due <= now:
+        # Most requests are answered at once: their canceled alarms must not pile up.
+        while self._alarms and (self._alarms[0].is_canceled or self._alarms[0].due <= now):
             alarm = heapq.heappop(self._alarms)
             if not alarm.is_canceled and not alarm.actor.is_over:
                 alarm.actor.mailbox.put(InboxItem(alarm.item))

@@ -78,7 +78,11 @@ class Mailbox:
     def put(self, item: Any, /) -> None:  # noqa: ANN401 - pykka's own envelope
         """Add an item; any thread may call this."""
         self._items.append(item)
-        # The turn lowers the flag before it takes the first item, so it finds this one.
+        self.request_turn()
+
+    def request_turn(self) -> None:
+        """Ask the dispatcher for a turn, unless one will run that has not begun."""
+        # The turn lowers the flag before it takes the first item, so it finds all of them.
         if not self.is_scheduled:
             self.is_scheduled = True
             self._schedule()

@@ -82,18 +82,22 @@ class Runtime:
         request: Request[ReplyT],
         then: Callable[[ReplyT], None],
         otherwise: Callable[[errors.GangerError], None],
-        seconds: float = settings.ASK_SECONDS,
+        deadline: float | None = None,
     ) -> None:
         """Send ``request``; later call ``then`` with its reply, or ``otherwise`` with an error.
 
+        An expected error in ``then`` goes to ``otherwise``, too.
+
         A component that was restarted may have lost the request, or a reply that it needed itself:
         so the request is sent again whenever a component was replaced. `DeadlineError`: no reply
-        came within ``seconds``. Later replies are ignored, and so are replies to a predecessor of
-        this component.
+        came before ``deadline``; None: within `settings.ASK_SECONDS`. Later replies are ignored,
+        and so are replies to a predecessor of this component.
         """
-        alarm = self._later(seconds, Expired(self._asked_last + 1))
-        envelope = Envelope(request, self._reply_to, deadline=self.clock() + seconds)
-        self._send(Asked(to, envelope, then, otherwise, alarm))
+        now = self.clock()
+        deadline = now + settings.ASK_SECONDS if deadline is None else deadline
+        envelope = Envelope(request, self._reply_to, deadline=deadline)
+        # `_send` gives the alarm its item.
+        self._send(Asked(to, envelope, then, otherwise, self._later(deadline - now, None)))
 
     def take_answer(self, number: int, message: Message) -> None:
         """The reply to request ``number`` has come."""
@@ -104,8 +108,11 @@ class Runtime:
         asked.alarm.cancel()
         if isinstance(message, Failure):
             asked.otherwise(errors.from_wire(message.error, message.text))
-        else:
+            return
+        try:
             asked.then(message)
+        except errors.GangerError as error:
+            asked.otherwise(error)
 
     def expire(self, number: int) -> None:
         """The reply to request ``number`` has not come in time."""

@@ -110,6 +110,7 @@ class Subject(Component):
             case 4:
                 self.blocked.set()
                 wait(self.went_on)
+                envelope.reply(messages.Done())
             case 5:
                 self.later.append(envelope)
             case _:
@@ -478,6 +479,8 @@ def test_a_component_that_hangs_is_abandoned_and_ends_when_it_goes_on(scene: Act
     thread.join(DEADLINE)
     assert not thread.is_alive()
     assert scene.directory.sent.empty()
+    # Its late reply would answer a request that was refused already, and may be repeated.
+    assert asker.has_none
 
 
 def test_stopping_frees_what_the_component_holds_and_twice_is_harmless(scene: ActorScene) -> None:

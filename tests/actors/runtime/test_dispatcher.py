@@ -254,6 +254,14 @@ def test_an_alarm_rings_once_and_a_canceled_one_never(scene: DispatcherScene) ->
     assert log.numbers(1) == [4]
 
 
+def test_canceled_alarms_do_not_pile_up(scene: DispatcherScene) -> None:
+    log = scene.start(Log)
+    scene.do(Log, lambda: log.runtime.later(60.0, CancelJob(id=1)).cancel())
+    scene.say(Log, 2)
+    assert log.numbers(1) == [2]
+    assert scene.actor(Log).dispatcher._alarms == []
+
+
 def test_an_alarm_of_an_actor_that_has_ended_reaches_no_successor(scene: DispatcherScene) -> None:
     log = scene.start(Log)
     other = scene.start(Neighbour)

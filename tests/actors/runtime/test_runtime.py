@@ -78,6 +78,19 @@ def test_a_refusal_is_an_error(stage: Stage, curious: Staged[Curious]) -> None:
     assert curious.component.heard == ["ReadOnlyError"]
 
 
+def test_a_reply_that_cannot_be_used_is_an_error(stage: Stage, curious: Staged[Curious]) -> None:
+    def refuse(_: messages.LastId) -> None:
+        raise errors.JobStateError("ended")
+
+    heard: list[str] = []
+    component = curious.component
+    component.runtime.ask(
+        JOB_QUEUE, messages.ReadLastId(), refuse, lambda error: heard.append(error.text)
+    )
+    reply(curious, asked(stage), 7)
+    assert heard == ["ended"]
+
+
 def test_a_request_is_repeated_when_a_component_was_replaced(
     stage: Stage, curious: Staged[Curious]
 ) -> None:
