@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -71,8 +72,10 @@ class OutputStage:
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> OutputStage:
-    return OutputStage(tmp_path)
+def stage(tmp_path: Path) -> Iterator[OutputStage]:
+    made = OutputStage(tmp_path)
+    yield made
+    made.output.close()
 
 
 def test_a_job_without_output_does_nothing(stage: OutputStage) -> None:
@@ -131,8 +134,8 @@ def test_the_end_writes_the_rest_and_flushes(stage: OutputStage) -> None:
     assert not stage.disk.has_unflushed
 
 
-def test_above_the_limit_output_is_dropped_and_counted(tmp_path: Path) -> None:
-    stage = OutputStage(tmp_path, limit=5)
+def test_above_the_limit_output_is_dropped_and_counted(stage: OutputStage) -> None:
+    stage.output.begin(0, 5)
     assert stage.output.add(b"1234", "stdout") == 4
     assert stage.output.add(b"5678", "stderr") == 1
     assert stage.output.add(b"9", "stdout") == 0
@@ -150,8 +153,8 @@ def test_above_the_limit_output_is_dropped_and_counted(tmp_path: Path) -> None:
     assert stage.kinds == ["output", "output"]
 
 
-def test_the_limit_is_one_of_each_opcode(tmp_path: Path) -> None:
-    stage = OutputStage(tmp_path, limit=1)
+def test_the_limit_is_one_of_each_opcode(stage: OutputStage) -> None:
+    stage.output.begin(0, 1)
     stage.output.add(b"ab", "stdout")
     stage.output.end()
     stage.output.begin(1, 2)
@@ -258,6 +261,7 @@ def test_nothing_is_lost_doubled_or_out_of_order_but_what_is_marked(
     stage.disk.refuses = False
     stage.now += 2
     stage.output.end()
+    stage.output.close()
     segments = stage.segments()
     stored = sum(len(segment.data) for segment in segments)
     missing = sum(segment.missing for segment in segments if segment.kind == NOT_STORED)

@@ -16,9 +16,9 @@ from ganger.transport import messages
 class ReaderStage:
     """A reader on a stage, and a clock that the test turns."""
 
-    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1_000.0
-        self.stage = Stage(root)
+        self.stage = stage
         monkeypatch.setattr(time, "monotonic", lambda: self.now)
         self.actor: Staged[OutputReader] = self.stage.start(OutputReader)
 
@@ -41,8 +41,8 @@ class ReaderStage:
 
 
 @pytest.fixture
-def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReaderStage:
-    return ReaderStage(tmp_path, monkeypatch)
+def reader(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> ReaderStage:
+    return ReaderStage(stage, monkeypatch)
 
 
 def page(data: bytes, size: int) -> messages.OutputPage:

@@ -38,10 +38,12 @@ class Queue:
         self.processes: dict[int, lock_files.LockFile] = {}
         self.channels: dict[int, Asker] = {}
 
-    def restart(self) -> None:
-        """The daemon dies without a word, and its successor takes over."""
-        self.actor.component.store.ledger._journal.close()
-        self.actor = self.stage.start(JobQueue)
+    def restart(self, incarnation: int = 1) -> None:
+        """Start a successor as after a crash: the queue writes nothing before it ends."""
+        ledger = self.actor.component.store.ledger
+        ledger._journal.close()
+        ledger.directory.close()
+        self.actor = self.stage.start(JobQueue, incarnation)
 
     def flush_file_system(self, *_: object) -> None:
         """From now on, every file is as it is also after the loss of the machine."""

@@ -15,7 +15,6 @@ from tests.actors.queue.queue_stage import ENDED, Queue, refuse, spec
 from tests.actors.runtime.stage import Stage, Timer
 
 from ganger.actors.queue import recovery
-from ganger.actors.queue.job_queue import JobQueue
 from ganger.actors.queue.job_table import Phase
 from ganger.actors.supervision.supervisor import Shutdown, Supervisor
 from ganger.storage import jobs, lock_files, settings
@@ -318,9 +317,7 @@ def test_an_answer_to_a_queue_that_was_replaced_answers_no_other_request(queue: 
 def test_a_choice_made_for_a_queue_that_was_replaced_is_not_obeyed(queue: Queue) -> None:
     queue.submitted(spec())
     before = queue.actor.component.store.announcements.report
-    queue.actor.component.store.ledger._journal._close()
-    queue.actor = queue.stage.start(JobQueue, incarnation=2)
-    queue.stage.sent.clear()
+    queue.restart(incarnation=2)
     queue.choose(1, report=before)
     assert queue.stage.sent == []
 

@@ -263,11 +263,10 @@ def test_a_job_whose_end_cannot_be_written_holds_its_run_slot_until_the_disk_wor
     queue.actor.notify(messages.DiskRetried())
     queue.actor.end_turn()
     # Its slot is free once the scheduler knows the end, which comes after the last report.
-    sent = [message for to, message in queue.stage.sent if to == "filter_evaluator"]
-    reported, finished = sent[-2:]
-    assert isinstance(reported, messages.JobsArrived)
-    assert isinstance(finished, messages.JobsFinished)
-    assert [job_id for job_id, _ in finished.jobs] == [1]
+    sent = [type(message) for to, message in queue.stage.sent if to == "filter_evaluator"]
+    assert sent[-2:] == [messages.JobsArrived, messages.JobsFinished]
+    [(job_id, _)] = queue.stage.take_one(messages.JobsFinished).jobs
+    assert job_id == 1
 
 
 def test_an_end_that_its_process_has_flushed_is_told_whatever_the_disk_does(

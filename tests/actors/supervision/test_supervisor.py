@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 
 import pytest
-from tests.actors.runtime.stage import Stage, Timer
+from tests.actors.runtime.stage import Stage, Staged, Timer
 
 from ganger.actors.runtime.component import Component
 from ganger.actors.runtime.host import Host
@@ -48,7 +48,17 @@ def test_a_component_is_started_again_when_there_are_descriptors_for_it(
     assert supervisor.component._records["scheduler"].restarts == 1
 
 
-def test_a_daemon_that_cannot_tell_where_it_is_says_what_the_disk_refuses(
+def report_ready(supervisor: Staged[Supervisor], patch: pytest.MonkeyPatch) -> None:
+    """Every component that the supervisor starts is ready at once; none really starts."""
+    patch.setattr(Host, "start", lambda *_: None)
+    supervisor.begin()
+    supervisor.component.boot()
+    for component in COMPONENTS:
+        ready = messages.ComponentReady(component=component.name, incarnation=1)
+        supervisor.actor.handle(Envelope(ready))
+
+
+def test_a_daemon_that_cannot_write_its_endpoint_file_ends_with_the_error_of_the_disk(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse() -> None:
@@ -57,28 +67,19 @@ def test_a_daemon_that_cannot_tell_where_it_is_says_what_the_disk_refuses(
     shutdown = Shutdown()
     supervisor = stage.make(Supervisor, shutdown, refuse, incarnation=0)
     monkeypatch.setattr(supervisor.component, "_stop_component", lambda _: None)
-    supervisor.begin()
-    for component in COMPONENTS:
-        supervisor.component._incarnations[component.name] = 1
-        ready = messages.ComponentReady(component=component.name, incarnation=1)
-        supervisor.notify(ready)
+    report_ready(supervisor, monkeypatch)
     assert shutdown.is_over.is_set()
     assert isinstance(shutdown.error, errors.StorageError)
     assert shutdown.error.text == "/data/daemon.json: Input/output error"
 
 
-def test_a_supervisor_that_fails_says_of_what(stage: Stage) -> None:
-    shutdown = Shutdown()
-
+def test_a_supervisor_that_fails_names_its_error(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail() -> None:
         raise ZeroDivisionError("the number")
 
-    supervisor = stage.make(Supervisor, shutdown, fail, incarnation=0)
-    supervisor.begin()
-    component = supervisor.component
-    for each in COMPONENTS:
-        component._incarnations[each.name] = 1
-        ready = messages.ComponentReady(component=each.name, incarnation=1)
-        supervisor.actor.handle(Envelope(ready))
+    shutdown = Shutdown()
+    report_ready(stage.make(Supervisor, shutdown, fail, incarnation=0), monkeypatch)
     assert shutdown.error is not None
     assert shutdown.error.text == "the supervisor itself failed: the number"
