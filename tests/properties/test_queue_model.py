@@ -33,7 +33,7 @@ from tests.properties.queue_model import (
     ModelOp,
     QueueModel,
 )
-from tests.properties.queue_model_world import BEGAN, ModelWorld
+from tests.properties.queue_model_world import ModelWorld
 
 from ganger.storage.jobs import JobStatus
 from ganger.transport import messages
@@ -45,7 +45,7 @@ pytestmark = pytest.mark.timeout(600 + EXAMPLES)
 
 UUIDS = [f"{number}0000000-0000-4000-8000-000000000000" for number in range(1, 5)]
 OP_IDS: dict[str, dict[str, Any]] = {
-    "OP_TEST_DELAY": {"duration": 1.0},
+    "OP_TEST_DELAY": {"duration": 1.0, "on_master": False},
     "OP_EXEC": {"argv": ["true"]},
 }
 TEXTS = ["a", "b", "a", "b", "a", "b", "rate-limit:1:x", "rate-limit:2:y", "rate-limit:1:y"]
@@ -121,7 +121,7 @@ class QueueAgainstModel(RuleBasedStateMachine):
     )
     def begin(self, seed: int, slots: int, batch: list[Drawn]) -> None:
         self.world = ModelWorld(self.root, seed)
-        self.model = QueueModel(BEGAN)
+        self.model = QueueModel(self.world.now)
         self.is_disturbed = False
         self.lost: dict[Path, ModelJob] = {}
         self.set_slots(slots)
@@ -270,6 +270,8 @@ class QueueAgainstModel(RuleBasedStateMachine):
     @rule(slots=st.integers(1, 5))
     def set_slots(self, slots: int) -> None:
         said = self.simulated(messages.Simulate(running_jobs_max=slots))
+        assert self.world is not None
+        self.world.set_slots(slots)
         limits = messages.SetLimits(running_jobs_max=slots)
         self.ask("config_store", limits).answer_as(messages.LimitsRead)
         self.model.slots = slots
@@ -353,8 +355,7 @@ class QueueAgainstModel(RuleBasedStateMachine):
         said = None
         if len(job.left) == 1:
             said = self.simulated(messages.Simulate(ended={job.id: JobStatus(outcome)}))
-        self.world.processes[job.id].end_operation(outcome)
-        self.world.settle()
+        self.world.end_operation(job.id, outcome)
         self.model.end_opcode(job, outcome)
         if job.place == PENDING:
             event("a running job returns")
@@ -362,8 +363,7 @@ class QueueAgainstModel(RuleBasedStateMachine):
 
     def lose_process(self, job: ModelJob) -> None:
         assert self.world is not None
-        self.world.processes[job.id].die()
-        self.world.settle()
+        self.world.lose_process(job.id)
         self.model.end(job, ERROR)
         self.settle()
 
@@ -372,7 +372,7 @@ class QueueAgainstModel(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([10.0, 30.0, 45.0, 60.0]))
     def pass_time(self, seconds: float) -> None:
         assert self.world is not None
-        self.world.pass_time(self.world.now + seconds, self.settle)
+        self.world.pass_time(seconds, self.settle)
         self.settle()
 
     @rule(name=st.sampled_from(["job_queue", "scheduler", "filter_evaluator", "config_store"]))
@@ -437,30 +437,32 @@ class QueueAgainstModel(RuleBasedStateMachine):
         expected = {job.id: model.status(job) for job in model.at(PENDING, RUNNING, ENDED)}
         seen = self.statuses()
         assert seen == expected, differences(seen, expected)
-        running = {job.id for job in model.at(RUNNING)}
-        assert world.processes.keys() == running
-        assert all(process.operates for process in world.processes.values())
+        running = [job.id for job in model.at(RUNNING)]
+        assert sorted(task.job_id for task in world.jobs()) == running
+        assert all(map(world.operates, running))
         assert sorted(world.handed_over) == sorted(happened.started)
         world.handed_over.clear()
         for job_id in happened.ended:
             uuid = model.jobs[job_id].told_rule
-            assert uuid is None or uuid in world.rejections[job_id]
-        for job in model.at(PENDING):
-            self.compare_explained(job)
+            assert uuid is None or uuid in world.reason_of_end(job_id)
+        self.compare_explained(model.at(PENDING))
 
     def statuses(self) -> dict[int, str]:
         rows = self.ask("job_queue", messages.ListJobs()).answer_as(messages.JobRows).rows
         return {row.id: str(row.status) for row in rows}
 
-    def compare_explained(self, job: ModelJob) -> None:
-        answer = self.ask("job_queue", messages.ExplainJob(id=job.id))
-        explained = answer.answer_as(messages.JobExplained)
-        cause = self.model.cause(job)
-        assert cause is not None
-        first = explained.obstacles[0]
-        said = (first.kind, tuple(first.jobs), first.rule)
-        assert said == (cause.kind, cause.jobs, cause.rule), (job.id, explained)
-        event(f"held back by {cause.kind}")
+    def compare_explained(self, pending: list[ModelJob]) -> None:
+        assert self.world is not None
+        asked = [messages.ExplainJob(id=job.id) for job in pending]
+        answers = self.world.ask_all("job_queue", asked) if asked else []
+        for job, answer in zip(pending, answers, strict=True):
+            explained = answer.answer_as(messages.JobExplained)
+            cause = self.model.cause(job)
+            assert cause is not None
+            first = explained.obstacles[0]
+            said = (first.kind, tuple(first.jobs), first.rule)
+            assert said == (cause.kind, cause.jobs, cause.rule), (job.id, explained)
+            event(f"held back by {cause.kind}")
 
     def compare_simulated(self, said: messages.Simulated, happened: Happened) -> None:
         """A simulation is one pass; it does not follow the dependants of unsatisfiable jobs."""

@@ -67,6 +67,27 @@ class Character(msgspec.Struct, frozen=True, kw_only=True):
     """Whether some opcodes read much, and some states are too large for the journal."""
 
 
+CALM = Character(
+    is_causal=True,
+    delay_seconds=0.0,
+    slow_chance=0.0,
+    jobs=0,
+    actions=0,
+    slots=1,
+    has_late_dependencies=False,
+    segment_bytes=1_000_000,
+    crash_chance=0.0,
+    daemon_chance=0.0,
+    job_chance=0.0,
+    disturbance_chance=0.0,
+    blows=0,
+    wall_pace=1.0,
+    focus="",
+    quiet_seconds=0.0,
+)
+"""A world in which nothing goes wrong by itself."""
+
+
 class VirtualClock:
     """Virtual time: seconds that never go back, and a wall clock that may jump."""
 

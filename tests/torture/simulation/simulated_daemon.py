@@ -80,7 +80,16 @@ class WorldMailbox(Mailbox):
         """When there is something to do."""
         if self._handled:
             return 0.0
-        return min(self._next_message(), self._next_readable(), self._quiet_at())
+        # Asked of every actor before each step: no calls, no generators.
+        due = self._quiet_at()
+        for line in self._lines.values():
+            if line and line[0][0] < due:
+                due = line[0][0]
+        for number in self.watched:
+            handle = self.core.handles.get(number)
+            if handle is not None:
+                due = min(due, handle.due())
+        return due
 
     def get(self) -> Any:
         """The next thing to do, if it is due; else None."""
@@ -126,10 +135,6 @@ class WorldMailbox(Mailbox):
     def _next_message(self) -> float:
         return min((line[0][0] for line in self._lines.values() if line), default=math.inf)
 
-    def _next_readable(self) -> float:
-        handles = map(self.core.handles.get, self.watched)
-        return min((found.due() for found in handles if found is not None), default=math.inf)
-
 
 class ActorTask(Task):
     """A component, one message at a time."""
@@ -153,7 +158,13 @@ class ActorTask(Task):
 
     @property
     def is_able(self) -> bool:
-        return super().is_able and not self.is_over and not self.is_hung
+        program = self.program
+        return (
+            not self.is_hung
+            and program.is_alive
+            and not program.is_stopped
+            and not self.actor.actor_stopped.is_set()
+        )
 
     def due(self) -> float:
         return self.mailbox.due()

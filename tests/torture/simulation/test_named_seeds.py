@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.torture.simulation import playing, simulated_daemon
-from tests.torture.simulation.core import Character
+from tests.torture.simulation.core import CALM
 from tests.torture.simulation.simulated_daemon import ActorTask
 from tests.torture.simulation.world import World, playground, world
 
@@ -17,25 +17,6 @@ from ganger.storage import lock_files, process_identity
 from ganger.transport import messages
 from ganger.transport.envelopes import Envelope
 from ganger.transport.messages import JobSpec, Message
-
-CALM = Character(
-    is_causal=True,
-    delay_seconds=0.0,
-    slow_chance=0.0,
-    jobs=0,
-    actions=0,
-    slots=1,
-    has_late_dependencies=False,
-    segment_bytes=1_000_000,
-    crash_chance=0.0,
-    daemon_chance=0.0,
-    job_chance=0.0,
-    disturbance_chance=0.0,
-    blows=0,
-    wall_pace=1.0,
-    focus="",
-    quiet_seconds=0.0,
-)
 
 PAUSE_FIRST = {
     "uuid": "00000000-0000-4000-8000-000000000001",

@@ -106,16 +106,16 @@ class World(Core):
 
     def settle(self) -> None:
         """Go on until nothing is on its way; time limits do not run out."""
-        while True:
-            now = self.clock.now
-            ready, next_message, _ = self._look_around(now)
-            is_quiet = math.isinf(next_message) and not self.entries["message"]
-            if not ready and is_quiet and self.next_entry() > now:
-                self.oracle.look_at_rest()
-                return
-            self._advance()
+        while self._advance(goes_on=False):
+            pass
+        self.oracle.look_at_rest()
 
-    def _advance(self) -> bool:
+    def _advance(self, *, goes_on: bool = True, waits: bool = True) -> bool:
+        """Do the next thing; False: there is none.
+
+        At rest the clock goes on to the next time limit only if ``goes_on``, and while
+        components have patience only if ``waits``.
+        """
         now = self.clock.now
         ready, next_message, next_alarm = self._look_around(now)
         entry = self.next_entry()
@@ -126,10 +126,13 @@ class World(Core):
         if ready:
             self._take_step(self._choose(ready))
             return True
-        if next_message < min(entry, next_alarm):
+        if waits and next_message < min(entry, next_alarm):
             self.clock.now = next_message
             return True
-        if math.isinf(next_message) and not self.entries["message"]:
+        is_at_rest = math.isinf(next_message) and not self.entries["message"]
+        if not goes_on and (is_at_rest or not waits):
+            return False
+        if is_at_rest:
             self.oracle.look_at_rest()
         moment = min(entry, next_alarm, next_message)
         if math.isinf(moment):
