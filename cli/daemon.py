@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn, TextIO, cast
 
 import click
 
-from ..actors.execution.executor import end_fork_servers
+from ..actors.execution.fork_servers import end_fork_servers
 from ..actors.runtime.directory import Directory
 from ..actors.runtime.host import Host
 from ..actors.supervision import logs, supervising

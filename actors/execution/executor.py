@@ -2,7 +2,7 @@
 
 It makes a process for each job in `StartJobs`, passes messages between the job and the
 components, and notices the end of each process. The lock file alone says whether a process is
-alive (`lock_files`); a pidfd only says when to look. The home of psutil.
+alive (`lock_files`); a pidfd only says when to look.
 """
 
 from __future__ import annotations
@@ -11,15 +11,9 @@ import contextlib
 import functools
 import os
 import signal
-import socket
-import subprocess
-import sys
-import threading
 from typing import TYPE_CHECKING, assert_never, cast
 
-import psutil
-
-from ...storage import descriptors, documents, errors, lock_files, process_identity, settings
+from ...storage import documents, errors, lock_files, process_identity, settings
 from ...transport import frames, messages
 from ...transport.envelopes import Envelope
 from ...transport.messages import RECEIVERS, JobMessage, Message
@@ -28,66 +22,12 @@ from ..runtime.addresses import JOB_QUEUE, LOCK_MANAGER, SUPERVISOR
 from ..runtime.component import Component
 from ..runtime.directory import Address
 from . import watching
+from .children import ChannelAddress, Child
+from .fork_servers import ForkServers
 from .watching import ChildPhase
 
 if TYPE_CHECKING:
     from ...storage.process_identity import ProcessIdentity
-    from ...transport.envelopes import ReplyAddress
-
-
-class ChannelAddress:
-    """The address of a job process at the end of its channel; any thread may use it."""
-
-    def __init__(self, end: socket.socket) -> None:
-        self.channel = channels.Channel(end)
-        self._lock = threading.Lock()
-
-    def tell(self, envelope: Envelope) -> None:
-        """Send; the message is lost if the process is gone.
-
-        A message that fits into no frame ends the channel: the process must not wait for it.
-        """
-        with self._lock:
-            try:
-                self.channel.send(frames.encode(envelope.message, envelope.number))
-            except errors.FrameError:
-                self.channel.give_up()
-            except channels.ChannelClosedError:
-                return
-
-
-class Child:
-    """A job's process as the executor knows it."""
-
-    def __init__(self, job_id: int, phase: ChildPhase, *, needs_user_opcodes: bool = False) -> None:
-        self.job_id = job_id
-        self.phase = phase
-        self.needs_user_opcodes = needs_user_opcodes
-        self.attempts = 1
-        self.channel: ChannelAddress | None = None
-        self.wire: ReplyAddress | None = None
-        self.pid = 0
-        self.pidfd = -1
-        self.lock_file = ""
-        self.seen_identity: ProcessIdentity | None = None
-        """The identity of the process, for a lock file whose name has none."""
-        self.was_watched = self.is_adopted = False
-        self.has_left = False
-        self.has_locks = self.has_group = True
-        self.is_being_cleared = self.is_cleared = False
-        """Whether its left-over processes are being ended, or have ended."""
-        self.was_killed = False
-        self.exit_code: int | None = None
-
-    @property
-    def identity(self) -> ProcessIdentity | None:
-        """Which process it is; None if unknown."""
-        return lock_files.identity_of(self.lock_file) or self.seen_identity
-
-    @property
-    def address(self) -> ReplyAddress | None:
-        """The address that reaches the process now, if there is one."""
-        return self.channel or self.wire
 
 
 class Executor(Component[messages.ExecutorMessage]):
@@ -102,7 +42,7 @@ class Executor(Component[messages.ExecutorMessage]):
         self._children: dict[int, Child] = {}
         self._by_descriptor: dict[int, Child] = {}
         self._attachments: dict[str, Envelope] = {}
-        self._servers: dict[str, tuple[subprocess.Popen[bytes], socket.socket]] = {}
+        self._servers = ForkServers(self.runtime)
         self._are_strays_likely = True
         """Processes that died before their `JobHello` may have left lock files."""
         control_groups.remove_empty()
@@ -116,10 +56,7 @@ class Executor(Component[messages.ExecutorMessage]):
                 child.channel.channel.close()
             if child.pidfd >= 0:
                 os.close(child.pidfd)
-        for process, end in self._servers.values():
-            end.close()
-            process.kill()
-            process.wait()
+        self._servers.close()
 
     def receive(self, envelope: Envelope[messages.ExecutorMessage]) -> None:  # noqa: C901, PLR0912 - a table
         """Handle one message."""
@@ -158,7 +95,7 @@ class Executor(Component[messages.ExecutorMessage]):
             case messages.StartForkServer():
                 self._start_server(message.template)
             case messages.ReadProcesses():
-                envelope.reply(self._report())
+                envelope.reply(self._servers.report())
             case messages.JobHello():
                 self._greet(message)
             case messages.JobLeft():
@@ -188,45 +125,31 @@ class Executor(Component[messages.ExecutorMessage]):
         if template in self._servers:
             return
         try:
-            process, ours = _fork_server(template, self.places)
+            self._servers.start(template)
         except OSError as error:
             self.log.error("no fork server can be started", template=template, error=str(error))
             due = messages.StartForkServer(template=template)
             self.runtime.later(settings.DISK_RETRY_SECONDS, due)
             return
-        if (limit := self.runtime.host.descriptors_before) is not None:
-            # Jobs get the limit that the daemon was started with: some commands use the old
-            # `select`, others close all descriptors that they might have.
-            descriptors.set_limit(limit, process.pid)
-        self._servers[template] = (process, ours)
-        self.runtime.watch(ours.fileno())
-        self.log.info("fork server started", template=template, pid=process.pid)
         for child in self._children.values():
-            if child.phase is ChildPhase.ASKED and _template(child) == template:
+            if child.phase is ChildPhase.ASKED and child.template == template:
                 self._request(child)
 
     def _read_server(self, descriptor: int) -> None:
-        for template, (process, end) in self._servers.items():
-            if end.fileno() != descriptor:
-                continue
-            reply = fork_protocol.receive_reply(end)
-            if reply is None:
-                self._lose_server(template, process, end)
-            elif (pid := fork_protocol.asked_status(reply[0])) is not None:
-                self._note_status(pid, reply[1])
-            else:
-                self._note_process(*reply)
+        template = self._servers.find(descriptor)
+        if template is None:
             return
+        reply = self._servers.receive(template)
+        if reply is None:
+            self._lose_server(template)
+        elif (pid := fork_protocol.asked_status(reply[0])) is not None:
+            self._note_status(pid, reply[1])
+        else:
+            self._note_process(*reply)
 
-    def _lose_server(
-        self, template: str, process: subprocess.Popen[bytes], end: socket.socket
-    ) -> None:
-        self.runtime.forget(end.fileno())
-        end.close()
-        process.kill()
-        status = process.wait()
+    def _lose_server(self, template: str) -> None:
+        status = self._servers.end(template)
         self._are_strays_likely = True
-        del self._servers[template]
         self.log.error("fork server ended", template=template, status=status)
         failed = messages.ComponentFailed(
             component=f"fork_server:{template}",
@@ -235,7 +158,7 @@ class Executor(Component[messages.ExecutorMessage]):
         )
         self.runtime.tell(SUPERVISOR, failed)
         for child in list(self._children.values()):
-            if _template(child) == template and child.phase is not ChildPhase.ASKED:
+            if child.template == template and child.phase is not ChildPhase.ASKED:
                 self._watch_unwatched(child)
 
     def _watch_unwatched(self, child: Child) -> None:
@@ -259,10 +182,9 @@ class Executor(Component[messages.ExecutorMessage]):
         """Ask a fork server for a process; without a server, `_start_server` asks."""
         # An earlier process ends when its channel closes.
         self._forget_descriptors(child)
-        template = _template(child)
-        if template not in self._servers:
-            if template == "full":
-                self._start_server(template)
+        if child.template not in self._servers:
+            if child.template == "full":
+                self._start_server(child.template)
             return
         try:
             ours, theirs = channels.pair()
@@ -278,8 +200,7 @@ class Executor(Component[messages.ExecutorMessage]):
         self.runtime.watch(ours.fileno())
         with theirs:
             try:
-                server = self._servers[template][1]
-                fork_protocol.request(server, child.job_id, theirs.fileno())
+                self._servers.request(child.template, child.job_id, theirs.fileno())
             except OSError as error:
                 # The server has died: its successor gets the request.
                 self.log.warning("fork server takes no request", error=str(error))
@@ -318,7 +239,7 @@ class Executor(Component[messages.ExecutorMessage]):
         child.phase = ChildPhase.GREETED
         child.lock_file = message.lock_file
         child.pid = message.process_id
-        if _template(child) not in self._servers:
+        if child.template not in self._servers:
             self._watch_unwatched(child)
         self._ask_hand_over(child)
 
@@ -481,12 +402,7 @@ class Executor(Component[messages.ExecutorMessage]):
         Only the server, its parent, can know the status. `_note_status` goes on, or `WatchDue` if
         the server does not answer.
         """
-        server = self._servers.get(_template(child))
-        if server is None:
-            return False
-        try:
-            fork_protocol.ask_status(server[1], child.pid)
-        except OSError:
+        if not self._servers.ask_status(child.template, child.pid):
             return False
         self._forget_descriptors(child)
         due = messages.WatchDue(job_id=child.job_id, lock_file=child.lock_file)
@@ -564,14 +480,6 @@ class Executor(Component[messages.ExecutorMessage]):
             os.close(child.pidfd)
             child.pidfd = -1
 
-    def _report(self) -> messages.ExecutorReport:
-        pids = {"daemon": os.getpid()}
-        for template, (process, _) in self._servers.items():
-            pids[f"fork_server:{template}"] = process.pid
-        found = {name: _memory(pid) for name, pid in pids.items()}
-        memory = {name: size for name, size in found.items() if size is not None}
-        return messages.ExecutorReport(pid=os.getpid(), memory=memory)
-
 
 def _end_left_over(child: Child, identity: ProcessIdentity) -> messages.LeftOverEnded:
     """End the processes that a dead one left running. May take long, so it runs in a thread."""
@@ -586,49 +494,6 @@ def _end_left_over(child: Child, identity: ProcessIdentity) -> messages.LeftOver
     return messages.LeftOverEnded(
         job_id=child.job_id, lock_file=child.lock_file, ended=ended, error=error
     )
-
-
-def end_fork_servers() -> None:
-    """End the children of this process, all of them fork servers; running jobs go on."""
-    children = psutil.Process().children()
-    for child in children:
-        child.kill()
-    psutil.wait_procs(children)
-
-
-def _fork_server(
-    template: str, places: settings.Places
-) -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """A new fork server, and this end of the socket pair to it."""
-    ours, theirs = channels.pair()
-    command = [sys.executable, "-P", "-m", "ganger.actors.execution.template", template]
-    folders = (places.lock_files, places.dry_runs)
-    with theirs:
-        try:
-            process = subprocess.Popen(
-                [*command, str(theirs.fileno()), *map(os.fspath, folders)],
-                stdin=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-                cwd="/",
-            )
-        except OSError:
-            ours.close()
-            raise
-    return process, ours
-
-
-def _memory(pid: int) -> int | None:
-    """Resident bytes; 0 if unknown now, None if there is no such process."""
-    try:
-        return int(psutil.Process(pid).memory_info().rss)
-    except psutil.Error:
-        return None
-    except OSError:
-        return 0
-
-
-def _template(child: Child) -> str:
-    return "full" if child.needs_user_opcodes else "lean"
 
 
 def _unreachable(

@@ -13,6 +13,7 @@ import pytest
 from tests.actors.processes.lock_owner import LockOwner
 
 from ganger.actors.execution import executor
+from ganger.actors.execution.fork_servers import ForkServers
 from ganger.actors.execution.watching import ChildPhase
 from ganger.actors.processes import control_groups, fork_protocol
 from ganger.storage import lock_files, process_identity, settings
@@ -35,7 +36,7 @@ class FakeRuntime:
         self.rings = False
         self.executor: Any = None
         self.host = types.SimpleNamespace(descriptors_before=None)
-        self.watch = self.forget = mock.Mock()
+        self.watch = self.forget = self.log = mock.Mock()
 
     def tell(self, to: Any, message: Any) -> None:
         self.sent.append((to.name, message))
@@ -63,29 +64,26 @@ class WatchedExecutor(executor.Executor):
         self._by_descriptor = {}
         self._are_strays_likely = False
         self._attachments = {}
-        self._servers = {}
-        self._places = types.SimpleNamespace(
+        runtime: Any = FakeRuntime(self.sent)
+        self.runtime: Any = runtime
+        runtime.host.places = types.SimpleNamespace(
             lock_files=folder, former_lock_files=folder / "former", dry_runs=folder
         )
-        self.runtime: Any = FakeRuntime(self.sent)
-        self.runtime.executor = self
-
-    @property
-    def places(self) -> Any:
-        return self._places
+        runtime.executor = self
+        self._servers = ForkServers(runtime)
 
 
 @pytest.fixture
 def subject(tmp_path: Path) -> Iterator[WatchedExecutor]:
     subject = WatchedExecutor(tmp_path)
     with (
-        mock.patch("ganger.actors.execution.executor.subprocess.Popen"),
+        mock.patch("ganger.actors.execution.fork_servers.subprocess.Popen"),
         mock.patch("ganger.actors.processes.fork_protocol.ask_status"),
     ):
         yield subject
     for child in list(subject._children.values()):
         subject._forget_descriptors(child)
-    for _, end in subject._servers.values():
+    for _, end in subject._servers._running.values():
         end.close()
 
 
@@ -104,15 +102,14 @@ def hello(process: LockOwner) -> messages.JobHello:
 
 
 def kill_server(subject: WatchedExecutor) -> None:
-    [(server, end)] = subject._servers.values()
-    subject._lose_server("lean", server, end)
+    subject._lose_server("lean")
 
 
 def take_end(subject: WatchedExecutor, status: int = fork_protocol.UNKNOWN) -> None:
     """The process seems to have ended; its fork server, if it has one, tells how."""
     child = subject._children[JOB]
     subject._take_end(child)
-    for _ in subject._servers:
+    if "lean" in subject._servers:
         assert JOB in subject._children
         subject._note_status(child.pid, status)
 
@@ -403,15 +400,15 @@ def test_a_fork_server_that_cannot_be_started_is_tried_again(
     assert sent_to_itself(subject) == [messages.StartForkServer(template="lean")]
     exhausted.undo()
     subject.receive(Envelope(messages.StartForkServer(template="lean")))
-    assert list(subject._servers) == ["lean"]
+    assert "lean" in subject._servers
 
 
 def test_a_report_does_not_need_descriptors(
     subject: WatchedExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ganger.actors.execution.executor.psutil.Process", refuse)
+    monkeypatch.setattr("ganger.actors.execution.fork_servers.psutil.Process", refuse)
     report = messages.ExecutorReport(pid=os.getpid(), memory={"daemon": 0})
-    assert subject._report() == report
+    assert subject._servers.report() == report
 
 
 def test_word_of_an_earlier_process_does_not_concern_the_next_one(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from ganger.actors.execution import executor, fork_server, prewarming
+from ganger.actors.execution import fork_server, fork_servers, prewarming
 from ganger.actors.processes import channels, fork_protocol
 from ganger.storage import errors, settings
 
@@ -30,7 +30,7 @@ class Server:
     def __init__(self, folder: Path) -> None:
         places = settings.Places(folder / "data", folder)
         places.lock_files.mkdir(parents=True)
-        self.process, self.end = executor._fork_server("lean", places)
+        self.process, self.end = fork_servers.fork_server("lean", places)
         self._as_seen = psutil.Process(self.process.pid)
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.actors.job.test_job import FakeLink
 from tests.actors.queue.queue_stage import DELAY, Queue, refuse, spec
 
-from ganger.actors.execution.executor import ChannelAddress
+from ganger.actors.execution.children import ChannelAddress
 from ganger.actors.job import process
 from ganger.actors.job.daemon_link import Received
 from ganger.actors.job.job import JobActor

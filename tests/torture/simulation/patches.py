@@ -19,7 +19,7 @@ from tests.torture.simulation.simulated_processes import JobTask
 from tests.torture.simulation.user import LARGE_INPUT
 
 from ganger.actors.doors import wire_listener as listener
-from ganger.actors.execution import executor
+from ganger.actors.execution import executor, fork_servers
 from ganger.actors.job import daemon_link, job, job_log
 from ganger.actors.operations import registry
 from ganger.actors.processes import channels, fork_protocol, lock_file_owners
@@ -143,8 +143,8 @@ def simulated() -> Iterator[None]:
         (executor, "os", simulated_processes.ProcessOs()),
         (fork_protocol, "ask_status", simulated_processes.ask_no_status),
         (lock_file_owners, "os", simulated_processes.ProcessOs()),
-        (executor, "subprocess", simulated_processes.Subprocess),
-        (executor, "psutil", simulated_processes.Psutil),
+        (fork_servers, "subprocess", simulated_processes.Subprocess),
+        (fork_servers, "psutil", simulated_processes.Psutil),
         (daemon_link, "select", Select),
         *own_children.REPLACED,
         (job, "JobActor", ObservedJobActor),

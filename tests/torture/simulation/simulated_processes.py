@@ -160,14 +160,14 @@ class Popen:
 
 
 class Subprocess:
-    """Stands for the module, as the executor uses it."""
+    """Stands for the module, as `fork_servers` uses it."""
 
     DEVNULL = subprocess.DEVNULL
     Popen = Popen
 
 
 class Psutil:
-    """Stands for the module, as the executor uses it. Jobs leave nothing running here."""
+    """Stands for the module, as `fork_servers` uses it. Jobs leave nothing running here."""
 
     Error = psutil.Error
     NoSuchProcess = psutil.NoSuchProcess

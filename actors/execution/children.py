@@ -1,0 +1,77 @@
+"""The processes of jobs as the executor knows them, and the addresses at which they are reached."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from ...storage import errors, lock_files
+from ...transport import frames
+from ..processes import channels
+
+if TYPE_CHECKING:
+    import socket
+
+    from ...storage.process_identity import ProcessIdentity
+    from ...transport.envelopes import Envelope, ReplyAddress
+    from .watching import ChildPhase
+
+
+class ChannelAddress:
+    """The address of a job process at the end of its channel; any thread may use it."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self.channel = channels.Channel(end)
+        self._lock = threading.Lock()
+
+    def tell(self, envelope: Envelope) -> None:
+        """Send; the message is lost if the process is gone.
+
+        A message that fits into no frame ends the channel: the process must not wait for it.
+        """
+        with self._lock:
+            try:
+                self.channel.send(frames.encode(envelope.message, envelope.number))
+            except errors.FrameError:
+                self.channel.give_up()
+            except channels.ChannelClosedError:
+                return
+
+
+class Child:
+    """A job's process as the executor knows it."""
+
+    def __init__(self, job_id: int, phase: ChildPhase, *, needs_user_opcodes: bool = False) -> None:
+        self.job_id = job_id
+        self.phase = phase
+        self.needs_user_opcodes = needs_user_opcodes
+        self.attempts = 1
+        self.channel: ChannelAddress | None = None
+        self.wire: ReplyAddress | None = None
+        self.pid = 0
+        self.pidfd = -1
+        self.lock_file = ""
+        self.seen_identity: ProcessIdentity | None = None
+        """The identity of the process, for a lock file whose name has none."""
+        self.was_watched = self.is_adopted = False
+        self.has_left = False
+        self.has_locks = self.has_group = True
+        self.is_being_cleared = self.is_cleared = False
+        """Whether its left-over processes are being ended, or have ended."""
+        self.was_killed = False
+        self.exit_code: int | None = None
+
+    @property
+    def identity(self) -> ProcessIdentity | None:
+        """Which process it is; None if unknown."""
+        return lock_files.identity_of(self.lock_file) or self.seen_identity
+
+    @property
+    def template(self) -> str:
+        """The fork server that makes its process."""
+        return "full" if self.needs_user_opcodes else "lean"
+
+    @property
+    def address(self) -> ReplyAddress | None:
+        """The address that reaches the process now, if there is one."""
+        return self.channel or self.wire

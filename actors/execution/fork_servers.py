@@ -1,0 +1,127 @@
+"""The fork servers, as their parent has them: one process for each template. The home of psutil."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import psutil
+
+from ...storage import descriptors, settings
+from ...transport import messages
+from ..processes import channels, fork_protocol
+
+if TYPE_CHECKING:
+    import socket
+
+    from ..runtime.runtime import Runtime
+
+
+class ForkServers:
+    """The fork servers that run, by template. The executor decides what follows from their ends."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._running: dict[str, tuple[subprocess.Popen[bytes], socket.socket]] = {}
+
+    def __contains__(self, template: str) -> bool:
+        return template in self._running
+
+    def start(self, template: str) -> None:
+        """Start a server; `OSError` if the system has no process or descriptors for it."""
+        process, ours = fork_server(template, self._runtime.host.places)
+        if (limit := self._runtime.host.descriptors_before) is not None:
+            # Jobs get the limit that the daemon was started with: some commands use the old
+            # `select`, others close all descriptors that they might have.
+            descriptors.set_limit(limit, process.pid)
+        self._running[template] = (process, ours)
+        self._runtime.watch(ours.fileno())
+        self._runtime.log.info("fork server started", template=template, pid=process.pid)
+
+    def find(self, descriptor: int) -> str | None:
+        """The template of the server at the other end of ``descriptor``."""
+        ends = ((template, end.fileno()) for template, (_, end) in self._running.items())
+        return next((template for template, found in ends if found == descriptor), None)
+
+    def receive(self, template: str) -> tuple[int, int, int] | None:
+        """The next reply of a server; None if it has ended."""
+        return fork_protocol.receive_reply(self._running[template][1])
+
+    def request(self, template: str, job_id: int, channel: int) -> None:
+        """Ask for a process; `OSError` if the server has died."""
+        fork_protocol.request(self._running[template][1], job_id, channel)
+
+    def ask_status(self, template: str, pid: int) -> bool:
+        """Ask for the exit status of a process; False if its server has died."""
+        if template not in self._running:
+            return False
+        try:
+            fork_protocol.ask_status(self._running[template][1], pid)
+        except OSError:
+            return False
+        return True
+
+    def end(self, template: str) -> int:
+        """End a server; its status."""
+        process, end = self._running.pop(template)
+        self._runtime.forget(end.fileno())
+        end.close()
+        process.kill()
+        return process.wait()
+
+    def close(self) -> None:
+        """End all servers; running jobs go on."""
+        for process, end in self._running.values():
+            end.close()
+            process.kill()
+            process.wait()
+
+    def report(self) -> messages.ExecutorReport:
+        """How much memory the daemon and the servers use."""
+        pids = {"daemon": os.getpid()}
+        for template, (process, _) in self._running.items():
+            pids[f"fork_server:{template}"] = process.pid
+        found = {name: _memory(pid) for name, pid in pids.items()}
+        memory = {name: size for name, size in found.items() if size is not None}
+        return messages.ExecutorReport(pid=os.getpid(), memory=memory)
+
+
+def fork_server(
+    template: str, places: settings.Places
+) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """A new fork server, and this end of the socket pair to it."""
+    ours, theirs = channels.pair()
+    command = [sys.executable, "-P", "-m", "ganger.actors.execution.template", template]
+    folders = (places.lock_files, places.dry_runs)
+    with theirs:
+        try:
+            process = subprocess.Popen(
+                [*command, str(theirs.fileno()), *map(os.fspath, folders)],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                cwd="/",
+            )
+        except OSError:
+            ours.close()
+            raise
+    return process, ours
+
+
+def end_fork_servers() -> None:
+    """End the children of this process, all of them fork servers; running jobs go on."""
+    children = psutil.Process().children()
+    for child in children:
+        child.kill()
+    psutil.wait_procs(children)
+
+
+def _memory(pid: int) -> int | None:
+    """Resident bytes; 0 if unknown now, None if there is no such process."""
+    try:
+        return int(psutil.Process(pid).memory_info().rss)
+    except psutil.Error:
+        return None
+    except OSError:
+        return 0
