@@ -241,7 +241,7 @@ def test_the_clients_can_be_imported_from_the_installed_wheel(installed: Install
     assert Path(origin.strip()).is_relative_to(installed.folder / "venv")
 
 
-def test_the_installed_command_tells_its_version(installed: Installed) -> None:
+def test_the_installed_command_prints_its_version(installed: Installed) -> None:
     command = installed.folder / "venv" / "bin" / "ganger"
     assert PROJECT["version"] in _output(command, "--version", folder=installed.folder)
 

@@ -36,7 +36,7 @@ AT_HOME_EVERYWHERE = {"msgspec"}
 
 
 @pytest.mark.parametrize("path", make_tables.documents(), ids=lambda path: path.name)
-def test_tables_in_prose_are_what_the_code_says(path: Path) -> None:
+def test_tables_in_prose_agree_with_the_code(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert text == make_tables.with_parts(text), "run docs/make_tables.py"
 
@@ -73,7 +73,7 @@ def test_the_client_page_names_every_field(what: str, value: type[msgspec.Struct
 # Libraries.
 
 
-def homes_told() -> dict[str, set[str]]:
+def homes_in_prose() -> dict[str, set[str]]:
     """The homes of each library as the decision's table has them; a folder ends in a slash."""
     rows = re.findall(
         r"^\| ([\w, -]+) \| .* \| (.*) \|$", LIBRARIES.read_text(encoding="utf-8"), re.MULTILINE
@@ -112,12 +112,12 @@ def dependencies() -> list[str]:
 
 
 def test_every_dependency_is_in_the_table_of_libraries() -> None:
-    assert sorted(homes_told()) == sorted(dependencies())
+    assert sorted(homes_in_prose()) == sorted(dependencies())
 
 
 @pytest.mark.parametrize("library", sorted(set(dependencies()) - AT_HOME_EVERYWHERE))
 def test_a_library_is_used_at_its_home_alone(library: str) -> None:
-    told = homes_told()[library]
+    told = homes_in_prose()[library]
     folders = tuple(home for home in told if home.endswith("/"))
     found = homes_found(MODULES.get(library, library))
     assert {next(filter(home.startswith, folders), home) for home in found} == told
@@ -140,7 +140,7 @@ def test_the_forms_of_a_submission_are_read(text: str) -> None:
             opcodes.check_opcode(op)
 
 
-def test_the_forms_of_a_submission_are_told_apart() -> None:
+def test_the_forms_of_a_submission_are_distinguished() -> None:
     one, whole, many = blocks("docs/cli.md", "yaml")
     assert [len(plans.read(text, "cli.md")) for text in (one, whole, many)] == [1, 1, 3]
     assert yaml.safe_load(whole)["depends"] == [17, [18, ["success", "error"]]]

@@ -138,7 +138,7 @@ def test_what_is_nearly_an_opcode_is_doubted_and_stored(
     assert stored["predicates"] == [["opcode", ["=", "OP_ID", op_id]]]
 
 
-def test_a_rule_of_which_nothing_is_said_does_nothing_to_every_job(daemon: FilterDaemon) -> None:
+def test_a_rule_without_options_does_nothing_to_every_job(daemon: FilterDaemon) -> None:
     assert rule(daemon) == {
         "priority": 0,
         "predicates": [],
@@ -298,7 +298,7 @@ def test_actions_are_passed_on(daemon: FilterDaemon, action: str) -> None:
     assert rule(daemon, "--action", action)["action"] == action
 
 
-def test_a_limit_without_its_number_is_told_how_it_is_written(daemon: FilterDaemon) -> None:
+def test_a_limit_without_its_number_is_refused_with_the_right_form(daemon: FilterDaemon) -> None:
     told = "--action: RATE_LIMIT takes a number, as in --action 'RATE_LIMIT 5'"
     assert refusal(daemon, "add", "--action", "RATE_LIMIT") == told
 
@@ -357,7 +357,9 @@ def local_time_five_hours_east(monkeypatch: pytest.MonkeyPatch) -> Iterator[None
         ("2027-01-15", datetime.fromisoformat("2027-01-14T19:00+00:00").timestamp()),
     ],
 )
-def test_a_time_is_told_in_several_ways(daemon: FilterDaemon, text: str, moment: float) -> None:
+def test_a_time_can_be_given_in_several_forms(
+    daemon: FilterDaemon, text: str, moment: float
+) -> None:
     stored = rule(daemon, "--valid-from", text, "--valid-until", text)
     assert (stored["valid_from"], stored["valid_until"]) == (moment, moment)
 
@@ -391,7 +393,7 @@ def test_a_variable_that_was_never_set_names_no_rule(
     assert refusal(daemon, *words, "--action", "PAUSE") == "UUID: is empty"
 
 
-def test_delete_tells_each_rule_and_stops_at_one_that_is_not_there(daemon: FilterDaemon) -> None:
+def test_delete_prints_each_rule_and_stops_at_one_that_is_not_there(daemon: FilterDaemon) -> None:
     done = typed("delete", UUID, "x", OTHER)
     assert isinstance(done.exception, errors.UnknownFilterError)
     assert done.output == f"Filter rule {UUID} is deleted\n"
@@ -472,7 +474,7 @@ def test_a_field_that_does_not_exist_is_named(daemon: FilterDaemon) -> None:
 
 
 @pytest.mark.usefixtures("daemon")
-def test_info_tells_a_rule_whole() -> None:
+def test_info_prints_a_whole_rule() -> None:
     assert typed("info", UUID).output.splitlines() == [
         f"UUID: {UUID}",
         "  Watermark: 17",

@@ -68,7 +68,7 @@ def test_a_job_of_ganeti_in_any_state_is_no_damage(
     assert run(queue) == 0, capsys.readouterr().out
 
 
-def test_looking_tells_each_finding_in_a_line_and_changes_nothing(
+def test_a_check_prints_each_finding_in_a_line_and_changes_nothing(
     queue: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     damage(queue)
@@ -84,7 +84,7 @@ def test_looking_tells_each_finding_in_a_line_and_changes_nothing(
     assert content(queue) == before
 
 
-def test_a_repair_tells_each_action_and_what_is_left(
+def test_a_repair_prints_each_action_and_what_is_left(
     queue: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     damage(queue)
@@ -103,9 +103,7 @@ def test_a_repair_tells_each_action_and_what_is_left(
     assert (queue / "lock").exists()
 
 
-def test_programs_are_told_the_same_in_json(
-    queue: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_json_has_the_same_findings(queue: Path, capsys: pytest.CaptureFixture[str]) -> None:
     damage(queue)
     assert run(queue, "-o", "json") == 1
     told = msgspec.json.decode(capsys.readouterr().out)
@@ -133,7 +131,7 @@ def test_programs_are_told_the_same_in_json(
     assert [one["remedy"] for one in told["findings"]] == ["operator", "none"]
 
 
-def test_a_repair_that_failed_says_why() -> None:
+def test_a_repair_that_failed_prints_the_reason() -> None:
     finding = Finding(Kind.TEMPORARY, "/q/.tmp-x", "the write was not finished")
     told = fsck._step_line(RepairStep(finding, error="/q/.tmp-x: Is a directory"))
     assert told == "not repaired: /q/.tmp-x: /q/.tmp-x: Is a directory"

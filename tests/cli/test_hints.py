@@ -23,7 +23,7 @@ def test_what_was_meant(word: str, told: str) -> None:
     assert hints.meant(word, _COMMANDS) == f" Did you mean 'ganger {told}'?"
 
 
-def test_of_what_is_like_nothing_nothing_is_said() -> None:
+def test_a_word_that_resembles_no_command_gets_no_hint() -> None:
     assert hints.meant("xyzzy", _COMMANDS) == ""
 
 

@@ -123,7 +123,7 @@ def refusal(done: Result) -> str:
 # A submission of which a part is rejected.
 
 
-def test_the_stored_jobs_are_printed_and_each_rejected_one_told_by_name(
+def test_the_stored_jobs_are_printed_and_each_rejected_one_is_named(
     daemon: JobDaemon, tmp_path: Path
 ) -> None:
     daemon.ids, daemon.rejected = [11, 12], PARTLY
@@ -132,9 +132,7 @@ def test_the_stored_jobs_are_printed_and_each_rejected_one_told_by_name(
     assert done.return_value == 1
 
 
-def test_json_says_which_jobs_are_stored_and_which_rejected(
-    daemon: JobDaemon, tmp_path: Path
-) -> None:
+def test_json_names_the_stored_and_the_rejected_jobs(daemon: JobDaemon, tmp_path: Path) -> None:
     daemon.ids, daemon.rejected = [11, 12], PARTLY
     done = submit(tmp_path, PLAN, "-o", "json")
     assert json.loads(done.stdout) == [
@@ -168,7 +166,7 @@ def test_wait_waits_for_what_is_stored_and_fails_all_the_same(
     assert (done.return_value, done.stderr) == (code, TOLD)
 
 
-def test_jobs_without_names_are_told_by_their_places_in_the_file(
+def test_jobs_without_names_are_named_by_their_places_in_the_file(
     daemon: JobDaemon, tmp_path: Path
 ) -> None:
     # The first one waits for the second one, so that it is submitted behind it.
@@ -190,7 +188,7 @@ def test_jobs_without_names_are_told_by_their_places_in_the_file(
         "",
     ],
 )
-def test_whatever_a_rule_gives_as_its_reason_each_job_is_told_whole(
+def test_each_rejected_job_has_its_line_whatever_the_reason_of_the_rule_contains(
     daemon: JobDaemon, tmp_path: Path, reason: str
 ) -> None:
     told = f"rejected by filter rule {RULE} (priority 4, reason: {reason})"
@@ -207,7 +205,7 @@ def test_many_stored_ids_hide_no_rejected_job(daemon: JobDaemon, tmp_path: Path)
     assert done.stderr == f"ganger: job 3 of the submission is {BY_RULE}\n"
 
 
-def test_of_a_plan_that_is_rejected_as_a_whole_each_job_is_told(
+def test_of_a_plan_that_is_rejected_as_a_whole_each_job_is_printed(
     daemon: JobDaemon, tmp_path: Path
 ) -> None:
     daemon.rejected = {0: BY_RULE, 1: PARTLY[3].replace("2", "0"), 2: BY_RULE, 3: BY_RULE}
@@ -225,7 +223,7 @@ def test_a_single_job_that_is_rejected_needs_no_number(daemon: JobDaemon, tmp_pa
     assert done.return_value == 1
 
 
-def test_a_dry_run_says_how_many_would_be_accepted_and_who_would_not(
+def test_a_dry_run_counts_the_accepted_jobs_and_names_the_others(
     daemon: JobDaemon, tmp_path: Path
 ) -> None:
     daemon.rejected = PARTLY
@@ -256,7 +254,7 @@ def test_a_dry_run_counts_jobs(
 # What is refused as a whole.
 
 
-def test_a_mistake_is_told_by_the_name_of_its_job(daemon: JobDaemon, tmp_path: Path) -> None:
+def test_a_mistake_is_printed_with_the_name_of_its_job(daemon: JobDaemon, tmp_path: Path) -> None:
     daemon.refusal = errors.OpcodeError("job 3 of the submission: unknown opcode 'OP_X'")
     done = submit(tmp_path, PLAN)
     assert refusal(done) == "job 'c': unknown opcode 'OP_X'"
@@ -298,7 +296,7 @@ def daemon_with_jobs(daemon: JobDaemon) -> JobDaemon:
 
 @pytest.mark.usefixtures("queue")
 @pytest.mark.parametrize("words", [["cancel"], ["change-priority", "--priority", "3"]])
-def test_each_job_has_a_line_that_says_why_it_is_refused(words: list[str]) -> None:
+def test_each_refused_job_has_a_line_with_the_reason(words: list[str]) -> None:
     done = run(*words, "1", "2", "3", "5", "4", "6")
     hint = "; --kill ends it" if words == ["cancel"] else ""
     assert done.stderr.splitlines() == [
@@ -314,12 +312,14 @@ def test_each_job_has_a_line_that_says_why_it_is_refused(words: list[str]) -> No
 
 
 @pytest.mark.usefixtures("queue")
-def test_what_is_accepted_is_told_and_no_failure() -> None:
+def test_accepted_jobs_are_printed_and_no_failure() -> None:
     done = run("cancel", "4")
     assert (done.stdout, done.stderr, done.return_value) == ("Dequeued job 4\n", "", 0)
 
 
-def test_what_was_done_is_told_although_the_daemon_then_goes_away(queue: JobDaemon) -> None:
+def test_finished_archivals_are_printed_although_the_daemon_then_goes_away(
+    queue: JobDaemon,
+) -> None:
     queue.lost = {6}
     done = run("cancel", "4", "6")
     assert done.stdout == "Dequeued job 4\n"
@@ -347,7 +347,7 @@ def test_the_list_of_commands_is_cut_nowhere() -> None:
     assert "..." not in listing.split("Commands:")[1]
 
 
-def test_the_help_says_what_becomes_of_a_batch_of_which_a_part_is_rejected() -> None:
+def test_the_help_explains_a_batch_of_which_a_part_is_rejected() -> None:
     told = " ".join(run("submit", "--help").stdout.split())
     assert "a filter rule may reject some" in told
     assert "the exit code is 1 even if all others succeed" in told

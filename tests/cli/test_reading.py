@@ -48,7 +48,7 @@ def test_integers_of_64_bits_are_read(number: int) -> None:
     assert reading.parse(f'{{"a": {number}}}', "plan") == {"a": number}
 
 
-def test_nesting_is_bounded_whoever_reads_it() -> None:
+def test_nesting_is_bounded_in_every_reader() -> None:
     limit = reading.DEPTH_MAX
     assert reading.parse("[" * limit + "]" * limit, "plan")
     told = f"plan: nested more than {limit} levels deep"
@@ -143,14 +143,14 @@ TOLD = 'in YAML operators stand in quotes, as in ["=", OP_ID, OP_EXEC]'
         ("[[opcode, [?, a]]]", ": predicates[0][1][0]: expected str as key, got null; "),
     ],
 )
-def test_an_operator_without_quotes_is_told_where_it_stands(text: str, place: str) -> None:
+def test_an_operator_without_quotes_is_refused_with_its_place(text: str, place: str) -> None:
     with pytest.raises(errors.UsageError) as caught:
         reading.read_option(text, "--predicates", "predicates")
     assert caught.value.text == f"--predicates{place}{TOLD}"
 
 
 @pytest.mark.parametrize("text", ['[["=", a, b]', "{a: b", "'=", "a: b: c", "[a, %]"])
-def test_other_slips_in_yaml_are_told_as_they_are(text: str) -> None:
+def test_other_mistakes_in_yaml_are_reported_as_they_are(text: str) -> None:
     with pytest.raises(errors.UsageError) as caught:
         reading.read_option(text, "--predicates")
     assert caught.value.text.startswith("--predicates, line 1, column ")

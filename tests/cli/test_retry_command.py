@@ -124,7 +124,7 @@ def refusal(daemon: RetryDaemon, *words: str) -> str:
 
 
 @pytest.mark.parametrize(("words", "whole"), [([], False), (["--all"], True)])
-def test_the_daemon_itself_repeats_what_nobody_edits(
+def test_the_daemon_itself_repeats_a_job_that_is_not_edited(
     daemon: RetryDaemon, words: list[str], *, whole: bool
 ) -> None:
     done = retry("3", *words)
@@ -166,7 +166,9 @@ def test_with_all_it_gets_all_opcodes(daemon: RetryDaemon, editor: Path) -> None
     assert [op["argv"] for op in daemon.asked[0]["ops"]] == [["true"], ["false"]]
 
 
-def test_nobody_else_can_read_what_is_edited(daemon: RetryDaemon, editor: Path, kept: Path) -> None:
+def test_no_other_user_can_read_the_edited_file(
+    daemon: RetryDaemon, editor: Path, kept: Path
+) -> None:
     does(editor, "cp -p $1 $1.seen", "touch $1")
     assert retry("3", "--edit").exception is None
     [seen] = kept.iterdir()
@@ -285,7 +287,7 @@ def test_an_emptied_file_submits_nothing_and_leaves_nothing(
     assert list(kept.iterdir()) == []
 
 
-def test_a_file_that_nobody_saved_submits_nothing(
+def test_a_file_that_was_not_saved_submits_nothing(
     daemon: RetryDaemon, editor: Path, kept: Path
 ) -> None:
     does(editor, "true")
@@ -336,7 +338,7 @@ def test_visual_goes_before_editor_and_may_have_options(
     assert len(daemon.asked) == 1
 
 
-def test_without_any_editor_it_is_told_how_to_name_one(
+def test_without_any_editor_the_error_names_the_variable(
     daemon: RetryDaemon, kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("EDITOR")

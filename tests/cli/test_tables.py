@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         (253_402_300_799.0, "9999-12-31T23:59:59Z"),
     ],
 )
-def test_a_time_is_told_in_utc(moment: float | None, told: str) -> None:
+def test_a_time_is_printed_in_utc(moment: float | None, told: str) -> None:
     assert output.absolute(moment) == told
 
 
@@ -49,7 +49,7 @@ def test_a_time_is_told_in_utc(moment: float | None, told: str) -> None:
         (float("nan"), "nan"),
     ],
 )
-def test_a_time_that_no_calendar_has_is_told_in_seconds(moment: float, told: str) -> None:
+def test_a_time_that_no_calendar_has_is_printed_in_seconds(moment: float, told: str) -> None:
     assert output.absolute(moment) == told
 
 

@@ -100,7 +100,7 @@ def test_a_daemon_that_is_left_by_an_interrupted_start_is_named(
     process.wait()
 
 
-def test_a_start_that_takes_too_long_says_that_it_goes_on(
+def test_a_start_that_takes_too_long_is_reported_and_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settings, "START_SECONDS", 0.01)

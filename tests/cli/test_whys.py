@@ -68,7 +68,7 @@ def reasons(daemon: ExplainingDaemon, *jobs: int) -> whys.Whys:
     return found
 
 
-def test_a_cause_is_told_once_and_another_one_again() -> None:
+def test_a_cause_is_printed_once_and_another_one_again() -> None:
     daemon = ExplainingDaemon(obstacles=[[lock(7)], [lock(7)], [lock(8)]])
     found = reasons(daemon, 1)
     assert list(found.lines(1)) == ["job 1 waits: [('a lock', [7])]"]
@@ -76,7 +76,7 @@ def test_a_cause_is_told_once_and_another_one_again() -> None:
     assert list(found.lines(20)) == ["job 1 waits: [('a lock', [8])]"]
 
 
-def test_the_same_cause_in_other_words_is_not_told_again() -> None:
+def test_the_same_cause_in_other_words_is_not_printed_again() -> None:
     """Which jobs fill the run slots changes all the time."""
     daemon = ExplainingDaemon(obstacles=[[slots(7)], [slots(8)]])
     found = reasons(daemon, 1)
@@ -118,7 +118,7 @@ def test_of_many_jobs_only_the_first_that_wait_are_asked_about() -> None:
     assert daemon.asked == [1, 2, 3]
 
 
-def test_what_is_not_answered_is_not_told() -> None:
+def test_nothing_is_printed_without_an_answer() -> None:
     daemon = ExplainingDaemon(obstacles=[[lock(7)]])
     daemon.error = errors.DeadlineError()
     assert list(reasons(daemon, 1).lines(1)) == []

@@ -81,7 +81,7 @@ def test_the_present_format_is_among_those_that_are_kept() -> None:
 
 
 @every_format
-def test_a_directory_says_of_which_format_it_is(folder: Path) -> None:
+def test_a_directory_names_its_format(folder: Path) -> None:
     told = expected(folder)
     assert folder.name == f"ganger-{told['queue']}.{told['journal']}"
     assert (folder / "queue/version").read_bytes() == b"%d\n" % told["queue"]
@@ -107,7 +107,9 @@ def test_every_job_is_found_with_its_status(stage: Stage, folder: Path) -> None:
 
 
 @every_format
-def test_what_had_begun_says_that_its_process_died(stage: Stage, folder: Path) -> None:
+def test_a_job_that_had_begun_ends_with_the_death_of_its_process(
+    stage: Stage, folder: Path
+) -> None:
     queue = opened(stage, folder)
     for job_id in expected(folder)["died"]:
         document = queue.say(messages.ReadJob(id=job_id)).answer_as(messages.JobDocument)
@@ -187,7 +189,7 @@ def test_records_and_jobs_are_written_as_they_were(folder: Path) -> None:
 
 
 @every_format
-def test_a_check_tells_what_the_next_start_will_do_and_a_repair_does_it(
+def test_a_check_reports_what_the_next_start_will_do_and_a_repair_does_it(
     stage: Stage, folder: Path
 ) -> None:
     shutil.copytree(folder, stage.places.data, dirs_exist_ok=True)

@@ -78,7 +78,7 @@ def test_jobs_whose_lock_files_are_gone_are_adopted_and_keep_their_locks(
             assert client.locks() == []
 
 
-def test_a_job_that_dies_without_its_lock_file_is_told_and_its_locks_are_free(
+def test_a_job_that_dies_without_its_lock_file_ends_in_an_error_and_frees_its_locks(
     tmp_path: Path,
 ) -> None:
     with Daemon(tmp_path) as daemon, daemon.client() as client:
@@ -95,7 +95,7 @@ def test_a_job_that_dies_without_its_lock_file_is_told_and_its_locks_are_free(
         assert (dead.status, served.status) == (JobStatus.ERROR, JobStatus.SUCCESS)
 
 
-def test_up_tells_of_a_daemon_that_does_not_answer(tmp_path: Path) -> None:
+def test_up_reports_a_daemon_that_does_not_answer(tmp_path: Path) -> None:
     with Daemon(tmp_path) as daemon:
         pid = daemon.pid()
         os.kill(pid, signal.SIGSTOP)

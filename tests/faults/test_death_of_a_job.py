@@ -53,7 +53,7 @@ def lock_job(client: Client, lock: str = "n1") -> int:
     )
 
 
-def test_a_killed_process_is_told_and_its_locks_are_free(tmp_path: Path) -> None:
+def test_the_job_of_a_killed_process_ends_in_an_error_and_frees_its_locks(tmp_path: Path) -> None:
     with Daemon(tmp_path) as daemon, daemon.client() as client:
         job_id, _ = start_gated(daemon, client)
         waiter = lock_job(client)

@@ -27,7 +27,7 @@ TRUE = {"OP_ID": "OP_EXEC", "argv": ["true"]}
     ("count", "options", "needed"),
     [(64, (), 128), (1_024, ("--remote", "tcp://127.0.0.1:*"), 4_096)],
 )
-def test_a_daemon_that_may_open_too_few_files_does_not_start_and_says_so(
+def test_a_daemon_that_may_open_too_few_files_does_not_start(
     tmp_path: Path, count: int, options: tuple[str, ...], needed: int
 ) -> None:
     daemon = Daemon(tmp_path, *options, files_max=count)
@@ -70,7 +70,9 @@ def test_run_slots_for_which_there_are_too_few_files_are_refused(tmp_path: Path)
         assert client.limits().running_jobs_max == settings.RUNNING_JOBS_MAX
 
 
-def test_run_slots_configured_for_more_files_are_fewer_and_status_says_so(tmp_path: Path) -> None:
+def test_run_slots_configured_for_more_files_are_fewer_and_shown_in_the_status(
+    tmp_path: Path,
+) -> None:
     with Daemon(tmp_path) as daemon, daemon.client() as client:
         client.limits(running=200)
         daemon.run("down")

@@ -69,7 +69,7 @@ def test_a_component_that_hangs_is_replaced_and_nothing_is_lost_or_doubled(
         assert "threading.Event().wait()" in log
 
 
-def test_who_waits_for_a_component_that_hangs_is_told_so_in_time(tmp_path: Path) -> None:
+def test_a_request_to_a_component_that_hangs_is_refused_in_time(tmp_path: Path) -> None:
     with Daemon(tmp_path, "--hung-after", "2") as daemon:
         daemon.crash("lock_manager", "hang")
         dealer = Dealer(f"ipc://{daemon.places.socket}")

@@ -284,7 +284,7 @@ def record(payload: bytes) -> bytes:
         ("config.data", b"{torn"),
     ],
 )
-def test_a_daemon_says_which_file_it_cannot_start_with(
+def test_a_daemon_names_the_file_that_keeps_it_from_starting(
     tmp_path: Path, name: str, data: bytes
 ) -> None:
     daemon = Daemon(tmp_path)
@@ -335,7 +335,7 @@ def test_a_fifo_in_the_place_of_a_job_file_does_not_hang_the_start(queue: Queue)
     assert queue.submitted(spec()) == [8]
 
 
-def test_a_fifo_in_the_place_of_a_lock_file_does_not_hang_anybody(queue: Queue) -> None:
+def test_a_fifo_in_the_place_of_a_lock_file_does_not_hang_the_daemon(queue: Queue) -> None:
     path = queue.stage.places.lock_files / "job_000001_1"
     os.mkfifo(path)
     # Whoever it is, he does not hold the lock that a living owner would hold.
@@ -414,7 +414,7 @@ def test_records_behind_a_damaged_one_are_kept_aside_and_named(queue: Queue) -> 
     assert job_files.VERSION == 1
 
 
-def test_nothing_that_somebody_left_keeps_the_queue_from_starting(queue: Queue) -> None:
+def test_no_leftover_file_keeps_the_queue_from_starting(queue: Queue) -> None:
     queue.submitted(spec(), spec())
     queue.rest()
     places = queue.stage.places

@@ -320,7 +320,7 @@ def paused_by(predicates: list[Any]) -> list[dict[str, Any]]:
     st.lists(COMPARISONS | PREDICATES, min_size=6, max_size=12),
     st.lists(JOBS, min_size=2, max_size=3),
 )
-def test_a_predicate_matches_where_the_slow_evaluator_says_so(
+def test_a_predicate_matches_where_the_slow_evaluator_matches(
     predicates: list[Any], jobs: list[Job]
 ) -> None:
     for predicate in predicates:

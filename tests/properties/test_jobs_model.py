@@ -53,7 +53,7 @@ documents = st.fixed_dictionaries(
 
 
 @given(documents, unknown_fields, st.data())
-def test_what_somebody_else_wrote_survives_a_rewrite(
+def test_unknown_fields_survive_a_rewrite(
     document: dict[str, Any], unknown: dict[str, Any], data: st.DataObject
 ) -> None:
     document = {**unknown, **document}

@@ -50,7 +50,7 @@ def test_the_change_gives_the_locks(asked: list[tuple[int, int, dict[str, str]]]
 
 
 @given(requests, st.sets(st.integers(1, 6)))
-def test_who_gets_locks_after_some_have_ended(
+def test_granted_after_grants_what_a_release_grants(
     asked: list[tuple[int, int, dict[str, str]]], ended: set[int]
 ) -> None:
     state = LockState()

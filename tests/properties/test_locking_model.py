@@ -376,14 +376,14 @@ class Locking(RuleBasedStateMachine):
         )
 
     @invariant()
-    def everybody_in_line_is_queued_under_one_who_stops_it(self) -> None:
+    def each_waiting_owner_is_queued_under_one_that_blocks_it(self) -> None:
         for request in self.model.line:
             above = self.state._line[request.owner].above
             stops = self.model.holding_up(request)
             assert above in stops | {other.owner for other in self.model.harmed(request)}
 
     @invariant()
-    def nothing_is_kept_of_those_who_left(self) -> None:
+    def nothing_is_kept_of_ended_owners(self) -> None:
         line, waiting = self.state._line, {request.owner for request in self.model.line}
         assert sum(map(len, line._under.values())) == len(waiting)
         assert all(

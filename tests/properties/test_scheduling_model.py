@@ -270,7 +270,7 @@ class ScheduleAgainstModel(RuleBasedStateMachine):
     # ------------------------------------------------------------ what must hold
 
     @invariant()
-    def each_pass_starts_only_who_may(self) -> None:
+    def each_pass_starts_only_jobs_that_may_start(self) -> None:
         """A pass ends every turn; it names unsatisfiable jobs at once, and verdicts come later."""
         moves = True
         while moves:

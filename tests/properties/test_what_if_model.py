@@ -128,7 +128,7 @@ def test_what_is_simulated_is_what_then_happens(
 
 
 @given(verdicts(), st.integers(1, 3))
-def test_who_does_not_run_is_held_back_by_what_explain_says(
+def test_a_job_that_does_not_run_is_held_back_by_the_cause_that_explain_names(
     jobs: list[JobVerdict], slots: int
 ) -> None:
     schedule = scheduled(jobs, slots)

@@ -21,7 +21,7 @@ def test_the_docstring_is_the_default_sentence(kind: type[errors.GangerError]) -
 @pytest.mark.parametrize(
     "kind", [kind for kind in KNOWN.values() if kind is not errors.GangerError]
 )
-def test_each_error_says_who_must_act(kind: type[errors.GangerError]) -> None:
+def test_each_error_is_in_the_branch_of_the_one_who_acts(kind: type[errors.GangerError]) -> None:
     assert sum(issubclass(kind, branch) for branch in BRANCHES) == 1
 
 

@@ -41,7 +41,7 @@ def test_the_kind_is_that_of_the_innermost_mount(tmp_path: Path, path: str, kind
     assert file_systems.kind_of(path, str(mounts)) == kind
 
 
-def test_a_system_that_does_not_tell_is_believed(tmp_path: Path) -> None:
+def test_the_kind_of_a_file_system_may_be_unknown(tmp_path: Path) -> None:
     assert file_systems.kind_of(tmp_path, str(tmp_path / "missing")) is None
 
 

@@ -132,7 +132,7 @@ EVALUATION: list[tuple[object, bool]] = [
 
 
 @pytest.mark.parametrize(("raw", "expected"), EVALUATION, ids=repr)
-def test_a_filter_says_of_an_object(raw: object, *, expected: bool) -> None:
+def test_a_filter_matches_an_object(raw: object, *, expected: bool) -> None:
     assert holds(raw) is expected
 
 

@@ -186,7 +186,7 @@ def test_a_job_that_fits_is_read_unchanged() -> None:
     assert job_bounds.shortened(body, "job-7") is body
 
 
-def test_large_parts_of_a_copy_are_cut_and_it_says_so() -> None:
+def test_large_parts_of_a_copy_are_cut_and_marked() -> None:
     made = job({"argv": ["cat"], "stdin": NULS * 3}, {"argv": ["true"]})
     made.ops[1].result = NULS * 3
     made.ops[1].log = [(serial, STAMP, "stdout", "x" * 1_000) for serial in range(1, 9_000)]

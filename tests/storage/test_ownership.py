@@ -77,7 +77,7 @@ def test_root_does_not_run_the_queue_of_another_user(
     assert told.startswith(f"{path}: belongs to nobody (uid {OTHER}), and this is root (uid 0)")
 
 
-def test_the_refusal_says_how_to_run_it_as_the_owner(
+def test_the_refusal_names_the_command_that_runs_it_as_the_owner(
     places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     os.chown(places.queue, OTHER, -1)

@@ -362,7 +362,7 @@ def test_what_is_simulated_comes_true(client: Client, tmp_path: Path, gate: Gate
     assert notes(tmp_path) == ["one", "two"]
 
 
-def test_a_command_that_waits_tells_what_for(daemon: Daemon, client: Client, gate: Gate) -> None:
+def test_a_command_that_waits_prints_the_cause(daemon: Daemon, client: Client, gate: Gate) -> None:
     """And tells it to standard error: standard output is the command's."""
     holder = client.submit(gate.job(locks=NODE))
     until(client, holder, RUNNING)

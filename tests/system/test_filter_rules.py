@@ -160,7 +160,7 @@ def test_rules_stay_in_force_when_what_obeys_them_is_replaced(
 
 
 @pytest.mark.parametrize("component", ["filter_evaluator", "scheduler", "job_queue"])
-def test_a_change_of_rules_is_answered_although_somebody_fails_meanwhile(
+def test_a_change_of_rules_is_answered_although_a_component_fails_meanwhile(
     daemon: Daemon, client: Client, component: str
 ) -> None:
     ids = client.submit_many([shell("true")] * 50)
@@ -275,9 +275,7 @@ def test_rules_are_listed_on_a_terminal(daemon: Daemon, client: Client) -> None:
     )
 
 
-def test_a_rule_that_is_only_proposed_is_told_apart_from_those_that_are_stored(
-    daemon: Daemon, client: Client
-) -> None:
+def test_a_proposed_rule_is_marked_among_the_stored_ones(daemon: Daemon, client: Client) -> None:
     stored = client.add_filter(action="PAUSE", reason="closed")
     job_id = client.submit(delay())
     proposed = {"action": "REJECT"}

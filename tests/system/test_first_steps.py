@@ -111,7 +111,7 @@ def test_the_programs_of_the_client_page_run(daemon: Daemon) -> None:
     assert "not yet: not final in " in wrong
 
 
-def test_the_example_script_tells_what_it_does(daemon: Daemon) -> None:
+def test_the_example_script_prints_its_steps(daemon: Daemon) -> None:
     daemon.up()
     done = run(daemon, sys.executable, SCRIPT)
     assert done.returncode == 0, done.stdout
@@ -126,7 +126,7 @@ def test_the_example_script_tells_what_it_does(daemon: Daemon) -> None:
     assert re.search(r"^job 3: .* ended with success: ", done.stdout, re.MULTILINE), done.stdout
 
 
-def test_the_example_script_says_that_no_daemon_runs(daemon: Daemon) -> None:
+def test_the_example_script_reports_that_no_daemon_runs(daemon: Daemon) -> None:
     done = run(daemon, sys.executable, SCRIPT)
     assert done.returncode == 1
     assert done.stdout.startswith(

@@ -11,7 +11,7 @@ from tests.faults.harness import GANGER, Daemon
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_says_that_it_is_ready_and_that_it_has_stopped(
+def test_it_prints_that_it_is_ready_and_that_it_has_stopped(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     data = tmp_path / "data"

@@ -118,7 +118,7 @@ def install(folder: Path, code: str, entries: str) -> None:
     (information / "entry_points.txt").write_text(f"[ganger.opcodes]\n{entries}\n")
 
 
-def test_an_operation_in_python_tells_how_it_ended(
+def test_an_operation_in_python_returns_how_it_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(tmp_path / "target", OPCODES, "end = ends:OpEnd\nbroken = ends:OpBroken")

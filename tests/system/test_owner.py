@@ -76,7 +76,7 @@ def test_root_neither_starts_nor_changes_the_directory_of_another_user(
 
 
 @pytest.mark.parametrize("words", [["status"], ["down"], ["up"], ["job", "list"], ["fsck"]])
-def test_a_user_that_may_not_look_is_told_whose_the_directory_is(
+def test_a_user_without_access_gets_the_owner_of_the_directory(
     tmp_path: Path, words: list[str]
 ) -> None:
     data = tmp_path / "data"
@@ -93,7 +93,7 @@ def test_a_user_that_may_not_look_is_told_whose_the_directory_is(
 
 
 @pytest.mark.parametrize("words", [["status"], ["job", "list"]])
-def test_a_user_that_may_look_but_not_come_in_is_told_whose_the_daemon_is(
+def test_a_user_with_read_access_alone_gets_the_owner_of_the_daemon(
     tmp_path: Path, words: list[str]
 ) -> None:
     data = tmp_path / "data"

@@ -122,7 +122,7 @@ def matches(predicates: Any, facts: rules.JobFacts) -> bool:
 
 
 @pytest.mark.parametrize("text", example_predicates())
-def test_each_example_matches_what_it_says_and_nothing_else(text: str) -> None:
+def test_each_example_matches_its_jobs_and_nothing_else(text: str) -> None:
     assert matches(json.loads(text), EXAMPLE_JOB)
     assert not matches(json.loads(text), OTHER_JOB)
 
@@ -326,7 +326,9 @@ def test_a_throttled_evacuation(daemon: Daemon, client: Client, gate: Gate) -> N
     assert set(end(client, *submitted).values()) == {SUCCESS}
 
 
-def test_it_is_told_why_a_job_does_not_run(daemon: Daemon, client: Client, gate: Gate) -> None:
+def test_why_prints_the_cause_that_keeps_a_job_from_running(
+    daemon: Daemon, client: Client, gate: Gate
+) -> None:
     first = client.submit(gate.job())
     until_running(client, first)
     second = client.submit(shell("true"), depends=[first])
@@ -399,9 +401,7 @@ def test_of_a_plan_what_no_rule_rejects_is_stored_printed_and_waited_for(
     assert [job.id for job in client.jobs()] == [first, second]
 
 
-def test_a_plan_and_single_jobs_that_are_rejected_are_told_of(
-    daemon: Daemon, client: Client
-) -> None:
+def test_a_plan_and_single_jobs_that_are_rejected_are_named(daemon: Daemon, client: Client) -> None:
     failed = client.submit(shell("exit 3"))
     end(client, failed)
     rule = client.add_filter(action="REJECT", reason="closed")
@@ -419,7 +419,9 @@ def test_a_plan_and_single_jobs_that_are_rejected_are_told_of(
     assert [job.id for job in client.jobs()] == [failed]
 
 
-def test_a_wish_for_an_ended_job_says_how_it_ended(daemon: Daemon, client: Client) -> None:
+def test_a_request_for_an_ended_job_is_answered_with_its_end(
+    daemon: Daemon, client: Client
+) -> None:
     ended, archived = client.submit(shell("exit 3")), client.submit(shell("true"))
     end(client, ended, archived)
     client.archive(archived)
@@ -436,7 +438,7 @@ def test_a_wish_for_an_ended_job_says_how_it_ended(daemon: Daemon, client: Clien
     assert client.set_priority(ended, 3).text == f"Job {ended} not found in queue"
 
 
-def test_a_running_job_is_left_alone_and_it_is_said_what_would_end_it(
+def test_a_running_job_is_not_canceled_and_the_command_that_ends_it_is_named(
     daemon: Daemon, client: Client, gate: Gate
 ) -> None:
     running = client.submit(gate.job())

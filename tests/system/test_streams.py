@@ -40,7 +40,7 @@ def test_output_that_cannot_be_written_is_one_clear_line(daemon: Daemon, words: 
 
 
 @pytest.mark.parametrize("words", ["exec -- seq 1 20000", "job info 1"])
-def test_a_reader_who_has_had_enough_is_no_failure(
+def test_a_reader_that_closes_the_pipe_is_no_failure(
     daemon: Daemon, client: Client, words: str
 ) -> None:
     long = {"OP_ID": "OP_EXEC", "argv": ["seq", "1", "3000"]}
@@ -50,13 +50,13 @@ def test_a_reader_who_has_had_enough_is_no_failure(
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
-def test_whoever_closes_the_output_does_not_want_it(daemon: Daemon, closed: str) -> None:
+def test_a_closed_output_is_no_failure(daemon: Daemon, closed: str) -> None:
     done = shell(daemon, f"$G job list {closed}")
     assert done.returncode == 0
     assert done.stderr == ""
 
 
-def test_who_follows_a_command_is_told_that_the_daemon_is_gone_and_that_it_is_back(
+def test_a_follower_of_a_command_sees_that_the_daemon_is_gone_and_that_it_is_back(
     daemon: Daemon, client: Client, tmp_path: Path
 ) -> None:
     with Gate(tmp_path) as gate:
@@ -83,7 +83,7 @@ def test_who_follows_a_command_is_told_that_the_daemon_is_gone_and_that_it_is_ba
     assert (following.returncode, output, rest) == (3, ".", "")
 
 
-def test_several_who_start_the_daemon_at_once_start_one(tmp_path: Path) -> None:
+def test_several_starts_of_the_daemon_at_once_start_one(tmp_path: Path) -> None:
     daemon = Daemon(tmp_path)
     try:
         with ThreadPoolExecutor(4) as pool:

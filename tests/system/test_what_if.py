@@ -39,7 +39,7 @@ def running_and_waiting(client: Client, gate: Gate, waiters: int) -> tuple[int, 
     return holder, waiting
 
 
-def test_jobs_that_have_begun_are_foretold_too(client: Client, gate: Gate) -> None:
+def test_jobs_that_have_begun_are_simulated_too(client: Client, gate: Gate) -> None:
     holder, [waiter] = running_and_waiting(client, gate, 1)
     now = client.simulate()
     assert (now.start, now.granted, now.paused, now.counts) == ([], [], [], {"lock": 1})
@@ -80,7 +80,7 @@ def test_a_job_sent_back_from_the_line_for_a_lock_names_every_rule_that_holds_it
     client.wait(holder, waiter)
 
 
-def test_a_job_behind_others_that_want_the_same_lock_is_told_what_puts_it_first(
+def test_a_job_behind_others_that_want_the_same_lock_gets_the_priority_that_puts_it_first(
     client: Client, gate: Gate
 ) -> None:
     holder, [first, second] = running_and_waiting(client, gate, 2)
@@ -100,7 +100,7 @@ def test_a_job_behind_others_that_want_the_same_lock_is_told_what_puts_it_first(
     assert 0.0 < ends[second] <= ends[first]
 
 
-def test_a_job_behind_others_at_a_limit_is_told_what_puts_it_first(
+def test_a_job_behind_others_at_a_limit_gets_the_priority_that_puts_it_first(
     client: Client, gate: Gate
 ) -> None:
     limit = "rate-limit:1:evacuation"

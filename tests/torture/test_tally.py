@@ -30,7 +30,7 @@ def test_a_fault_that_is_not_counted_counts_too() -> None:
     assert not Tally(injected=2, survived=2, wanted=2, faults=["it failed"]).is_clean
 
 
-def test_whoever_runs_a_campaign_wants_the_count_that_was_asked_for(
+def test_a_campaign_of_a_given_count_must_reach_that_count(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def run(count: int, seed: int, folder: Path) -> Tally:

@@ -36,7 +36,7 @@ def test_an_answer_carries_the_number_of_its_request() -> None:
     ]
 
 
-def test_nobody_hears_the_answer_to_what_nobody_asked() -> None:
+def test_the_reply_to_a_notice_goes_nowhere() -> None:
     notice = Envelope(messages.Boot())
     notice.reply(messages.Done())
     notice.refuse(errors.BusyError())

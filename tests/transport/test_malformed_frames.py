@@ -57,7 +57,7 @@ def test_a_version_is_the_number_that_is_spoken(version: object) -> None:
     assert "protocol version" in refused(msgpack.packb([version, 7, None, INFO])).text
 
 
-def test_nesting_that_msgpack_takes_is_left_to_who_reads_the_parameter() -> None:
+def test_nesting_that_msgpack_takes_is_left_to_the_reader_of_the_parameter() -> None:
     nested: object = None
     for _ in range(900):
         nested = [nested]

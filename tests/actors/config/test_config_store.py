@@ -62,7 +62,7 @@ def test_what_is_not_configured_has_its_default(stage: Stage, data: bytes) -> No
     assert stage.take_one(messages.LimitsChanged).running_jobs_max == settings.RUNNING_JOBS_MAX
 
 
-def test_it_tells_without_being_asked_when_it_starts(stage: Stage) -> None:
+def test_it_sends_rules_and_limits_when_it_starts(stage: Stage) -> None:
     stage.make(ConfigStore, incarnation=1).actor.handle(Envelope(messages.Boot()))
     assert [type(message) for _, message in stage.sent] == [
         messages.RulesChanged,

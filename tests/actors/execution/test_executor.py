@@ -263,7 +263,7 @@ def test_lock_files_of_processes_that_died_unheard_go_when_nothing_runs(
     assert unheard.exists() == another_runs
 
 
-def test_the_lock_manager_hears_nothing_of_a_process_that_never_asked_for_locks(
+def test_the_end_of_a_process_without_locks_is_not_sent_to_the_lock_manager(
     subject: WatchedExecutor, process: LockOwner
 ) -> None:
     subject._adopt(JOB, process.lock_file, process.pid)
@@ -411,7 +411,7 @@ def test_a_report_does_not_need_descriptors(
     assert subject._servers.report() == report
 
 
-def test_word_of_an_earlier_process_does_not_concern_the_next_one(
+def test_a_message_about_an_earlier_process_does_not_concern_the_next_one(
     subject: WatchedExecutor, process: LockOwner
 ) -> None:
     subject._start_server("lean")

@@ -134,7 +134,7 @@ def test_an_end_that_cannot_be_handed_in_is_flushed(tmp_path: Path, flushed: lis
     assert flushed == [False, True]
 
 
-def test_an_end_whose_file_cannot_be_written_is_not_left_to_itself(
+def test_an_end_whose_file_cannot_be_written_waits_for_the_journal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
@@ -298,7 +298,7 @@ def test_a_state_that_took_its_time_is_not_put_over_a_newer_one(
     assert job._file.is_only_copy == ends
 
 
-def test_wishes_that_come_while_the_disk_refuses_are_done_after_it_in_their_order(
+def test_requests_that_come_while_the_disk_refuses_are_done_after_it_in_their_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     line = FakeLink()

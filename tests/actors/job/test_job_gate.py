@@ -151,7 +151,7 @@ def test_a_job_that_waits_for_locks_asks_again_when_the_rules_may_have_changed(
         assert "ReleaseLocks" in line.kinds()[asked:]
 
 
-def test_word_of_other_rules_that_comes_together_with_the_answer_of_the_gate_is_heeded(
+def test_a_change_of_rules_that_comes_together_with_the_answer_of_the_gate_counts(
     tmp_path: Path,
 ) -> None:
     line = Gated()

@@ -220,7 +220,7 @@ def test_locks_are_listed_with_holders_and_waiting_owners(locks: Locks) -> None:
 # Restart.
 
 
-def test_a_successor_knows_holders_and_waiting_owners(locks: Locks) -> None:
+def test_a_successor_has_holders_and_waiting_owners(locks: Locks) -> None:
     one, two = locks.owner(1), locks.owner(2)
     locks.take(one, (NODE_A, "exclusive"))
     locks.request(two, (NODE_A, "exclusive"))

@@ -64,7 +64,7 @@ def open_descriptors() -> list[str]:
 # What a command gets.
 
 
-def test_a_command_that_succeeds_tells_how() -> None:
+def test_a_command_that_succeeds_has_its_output_in_the_result() -> None:
     context = TestContext()
     result = run(context, "sh", "-c", "echo out; echo err >&2")
     assert result.pop("duration") > 0
@@ -194,7 +194,7 @@ def test_a_command_leads_a_process_group_of_its_own() -> None:
 # How a command ends.
 
 
-def test_an_exit_code_that_means_failure_is_an_error_that_tells_all() -> None:
+def test_an_exit_code_that_means_failure_is_an_error_with_the_whole_result() -> None:
     text, result = failure(TestContext(), "sh", "-c", "echo oops >&2; exit 3")
     assert text == "command exited with code 3"
     assert result["exit_code"] == 3
@@ -274,14 +274,14 @@ def test_a_background_process_that_keeps_the_output_open_does_not_hold_the_opcod
     assert str(text).startswith("The command has ended, but processes that it left behind")
 
 
-def test_a_background_process_that_says_nothing_is_ended_too() -> None:
+def test_a_silent_background_process_is_ended_too() -> None:
     context = WatchedBackground()
     run(context, "sh", "-c", "sleep 1000 >/dev/null 2>&1 & echo $!")
     assert context.is_gone()
     assert context.lines() == []
 
 
-def test_what_a_background_process_says_in_time_is_logged(tmp_path: Path) -> None:
+def test_output_of_a_background_process_is_logged_if_it_comes_in_time(tmp_path: Path) -> None:
     class Patient(TestContext):
         """Time stands still, so that no limit is ever reached."""
 
@@ -445,7 +445,7 @@ def test_output_above_its_limit_is_read_and_dropped() -> None:
     assert len(context.written_to("stdout")) == 100_000
 
 
-def test_the_log_has_the_first_lines_and_says_where_all_are() -> None:
+def test_the_log_has_the_first_lines_and_refers_to_the_output_for_all() -> None:
     context = TestContext()
     result = run(context, "seq", "25000")
     assert not result["truncated"]

@@ -68,7 +68,7 @@ def test_a_result_is_what_json_makes_of_it(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("outcome", [object(), {"a": object()}, "\ud800"])
-def test_a_result_that_json_cannot_hold_is_an_error_that_says_so(
+def test_a_result_that_json_cannot_hold_is_an_error(
     outcome: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(OperationError, match="OP_TELL: the result cannot be stored") as caught:
@@ -416,13 +416,13 @@ def test_of_a_long_traceback_the_end_is_kept(monkeypatch: pytest.MonkeyPatch) ->
     assert sum(map(len, rest)) <= 200
 
 
-def test_an_exit_tells_where_it_was_called() -> None:
+def test_an_exit_is_logged_with_the_place_of_its_call() -> None:
     context, error = talk("exit")
     assert str(error) == "OP_TALK: the operation called exit (3)"
     assert context.lines("traceback")[-1] == "SystemExit: 3"
 
 
-def test_what_an_operation_means_to_tell_needs_no_traceback() -> None:
+def test_an_error_that_an_operation_raises_on_purpose_has_no_traceback() -> None:
     context, error = talk("tell")
     assert str(error) == "as it is"
     assert context.lines("traceback") == []

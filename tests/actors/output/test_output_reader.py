@@ -64,7 +64,7 @@ def test_a_page_has_a_largest_size_and_room_for_a_block(reader: ReaderStage) -> 
         assert len(asker.answer_as(messages.OutputPage).data) == count
 
 
-def test_a_follower_hears_when_there_is_more(reader: ReaderStage) -> None:
+def test_a_follower_gets_new_output(reader: ReaderStage) -> None:
     asker = reader.ask(1, 0, wait=5)
     assert asker.answers == []
     reader.write(1, b"more")

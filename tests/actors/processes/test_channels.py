@@ -73,7 +73,7 @@ def test_a_frame_in_the_making_is_not_received(ends: tuple[Channel, Channel]) ->
     assert other.receive() == b"first second"
 
 
-def test_what_was_said_before_the_end_is_still_received(ends: tuple[Channel, Channel]) -> None:
+def test_messages_sent_before_the_end_are_still_received(ends: tuple[Channel, Channel]) -> None:
     one, other = ends
     one.send(b"last words")
     one.close()
@@ -82,7 +82,7 @@ def test_what_was_said_before_the_end_is_still_received(ends: tuple[Channel, Cha
         other.receive()
 
 
-def test_nothing_can_be_said_to_an_end_that_is_gone(ends: tuple[Channel, Channel]) -> None:
+def test_nothing_can_be_sent_to_an_end_that_is_gone(ends: tuple[Channel, Channel]) -> None:
     one, other = ends
     other.close()
     with pytest.raises(ChannelClosedError):

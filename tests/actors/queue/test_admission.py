@@ -213,7 +213,7 @@ def test_a_batch_of_which_nothing_is_left_is_refused_whole(queue: Queue) -> None
     assert queue.statuses() == {}
 
 
-def test_a_dry_run_tells_what_would_be_rejected(queue: Queue) -> None:
+def test_a_dry_run_reports_the_jobs_that_would_be_rejected(queue: Queue) -> None:
     take_rules(queue, REJECTS)
     reply = queue.submit(command(), spec(), dry_run=True).answer
     assert reply == messages.JobsSubmitted(ids=[], rejected={1: REJECTION})
@@ -223,7 +223,9 @@ def test_a_dry_run_tells_what_would_be_rejected(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
-def test_a_repeated_key_tells_again_what_was_rejected(queue: Queue, *, is_restarted: bool) -> None:
+def test_a_repeated_key_reports_the_rejected_jobs_again(
+    queue: Queue, *, is_restarted: bool
+) -> None:
     # The client never saw the first answer: without this it would take the ids of two jobs
     # for those of three.
     take_rules(queue, REJECTS)

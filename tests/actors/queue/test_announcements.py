@@ -43,7 +43,7 @@ def test_inputs_are_sent_only_where_rules_read_them(queue: Queue) -> None:
         assert [one.inputs for one in sent.jobs] == [None]
 
 
-def test_ad_hoc_limits_are_told_with_each_job_also_after_a_restart(queue: Queue) -> None:
+def test_ad_hoc_limits_are_announced_with_each_job_also_after_a_restart(queue: Queue) -> None:
     take_rules(queue, reads=False)
     reason = [("gnt:user", "rate-limit:3:moves", 1)]
     queue.submitted(spec(reason=reason))
@@ -103,7 +103,7 @@ def test_the_file_of_a_job_is_judged_by_the_priorities_of_now(queue: Queue) -> N
     assert op["priority"] == -5
 
 
-def test_the_evaluator_hears_of_a_new_priority_of_a_running_job_too(queue: Queue) -> None:
+def test_a_new_priority_of_a_running_job_is_announced_too(queue: Queue) -> None:
     [job_id] = queue.submitted(spec())
     queue.start_running(job_id)
     queue.actor.ask(messages.ChangeJobPriority(id=job_id, priority=-5))

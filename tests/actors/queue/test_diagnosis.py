@@ -14,7 +14,7 @@ from ganger.transport import messages
 RUNNING, SUCCESS = JobStatus.RUNNING, JobStatus.SUCCESS
 
 
-def test_questions_are_asked_anew_when_who_was_asked_is_replaced(queue: Queue) -> None:
+def test_questions_are_asked_again_when_the_asked_component_is_replaced(queue: Queue) -> None:
     queue.submitted(spec())
     why = queue.actor.say(messages.ExplainJob(id=1))
     what_if = queue.actor.say(messages.Simulate())

@@ -19,13 +19,13 @@ def row() -> Row:
     return Row(id=7, status=JobStatus.QUEUED, priority=0, summary="x")
 
 
-def test_a_rule_for_a_time_tells_when_it_ends_by_itself() -> None:
+def test_a_rule_for_a_time_names_when_it_ends_by_itself() -> None:
     found = explaining.of_rule(row(), HoldingRule("a", "paused by filter rule a", 0, EARLY))
     assert found.text == f"paused by filter rule a; that ends by itself at {EARLY}"
     assert remedy_words.remedy(found.remedy, 7) == f"{DELETED_A}, or it is {EARLY}"
 
 
-def test_a_rule_without_an_end_tells_of_none() -> None:
+def test_a_rule_without_an_end_names_none() -> None:
     found = explaining.of_rule(row(), HoldingRule("a", "paused by filter rule a", 3))
     assert found.text == "paused by filter rule a"
     assert (

@@ -97,7 +97,7 @@ def test_a_choice_that_newer_priorities_confirm_starts(queue: Queue) -> None:
     assert queue.stage.take_one(messages.StartJobs).jobs == [(1, False)]
 
 
-def test_after_a_report_of_the_queue_choices_go_by_what_it_said(queue: Queue) -> None:
+def test_after_a_report_of_the_queue_older_choices_do_not_count(queue: Queue) -> None:
     queue.submitted(spec(), spec())
     reprioritise(queue, 2, -5)
     # A scheduler that starts afresh gets the priorities of now.
@@ -227,7 +227,7 @@ def test_a_job_canceled_before_its_hand_over_is_never_handed_over(queue: Queue) 
     assert queue.statuses() == {1: "canceled"}
 
 
-def test_a_job_canceled_in_the_turn_of_its_hand_over_hears_of_it(queue: Queue) -> None:
+def test_a_job_canceled_in_the_turn_of_its_hand_over_gets_the_request(queue: Queue) -> None:
     queue.submitted(spec())
     queue.choose(1)
     queue.greet(1)
@@ -268,7 +268,7 @@ def test_a_job_chosen_by_mistake_gives_its_run_slot_back(queue: Queue) -> None:
 
 
 # Dependencies.
-def test_a_job_waits_until_the_scheduler_says_that_it_is_eligible(queue: Queue) -> None:
+def test_a_job_waits_until_the_scheduler_reports_it_as_eligible(queue: Queue) -> None:
     queue.submitted(spec(), spec((-1, ["success"])))
     watcher = queue.actor.say(messages.WatchJobs(ids=[2]), number=4)
     assert queue.statuses() == {1: "queued", 2: "waiting"}

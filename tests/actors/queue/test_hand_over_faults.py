@@ -180,7 +180,7 @@ def written(serial: int, status: JobStatus, *, livelock: str) -> bytes:
 
 
 # Incarnations.
-def test_word_of_an_earlier_incarnation_does_not_restart_the_present_one(
+def test_a_failure_of_an_earlier_incarnation_does_not_restart_the_present_one(
     stage: Stage, timers: list[Timer]
 ) -> None:
     supervisor = stage.make(Supervisor, Shutdown(), lambda: None, incarnation=0)
@@ -246,7 +246,7 @@ def test_a_secret_is_in_no_refusal_and_no_log(queue: Queue, unlocking: JobSpec) 
     assert PIN.encode() not in everything_stored(queue)
 
 
-def test_the_file_of_a_job_says_when_it_was_written_and_not_when_it_is_read(queue: Queue) -> None:
+def test_the_file_of_a_job_keeps_its_times_over_a_restart(queue: Queue) -> None:
     queue.submitted(spec())
     queue.finish(1)
     first = queue.file(1)["end_timestamp"]
@@ -256,7 +256,7 @@ def test_the_file_of_a_job_says_when_it_was_written_and_not_when_it_is_read(queu
 
 
 # Serials, and words for a queue that was replaced.
-def test_a_state_does_not_go_back_behind_what_was_told_in_the_same_turn(queue: Queue) -> None:
+def test_a_state_does_not_go_back_behind_one_recorded_in_the_same_turn(queue: Queue) -> None:
     queue.submitted(spec(ops=2))
     queue.start(1)
     queue.record(1, 10, RUNNING, QUEUED)

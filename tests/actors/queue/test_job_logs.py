@@ -79,7 +79,7 @@ def test_log_lines_that_came_with_the_end_alone_come_before_it(
     assert received(watcher) == [3, "success"]
 
 
-def test_log_lines_that_a_killed_process_has_left_in_its_file_are_told(queue: Queue) -> None:
+def test_log_lines_that_a_killed_process_has_left_in_its_file_are_sent(queue: Queue) -> None:
     watcher = follow(queue)
     queue.write_as_process(1, state_of_process(queue, JobStatus.RUNNING, 1, 2, 3))
     queue.end_process(1, has_left=False)
@@ -87,7 +87,7 @@ def test_log_lines_that_a_killed_process_has_left_in_its_file_are_told(queue: Qu
     assert received(watcher) == [3, "error"]
 
 
-def test_log_lines_that_a_killed_process_told_are_kept(queue: Queue) -> None:
+def test_log_lines_that_a_killed_process_sent_are_kept(queue: Queue) -> None:
     watcher = follow(queue)
     queue.end_process(1, has_left=False)
     queue.actor.end_turn()
@@ -95,7 +95,7 @@ def test_log_lines_that_a_killed_process_told_are_kept(queue: Queue) -> None:
     assert queue.job(1).ops[0].log == entries(1, 2)
 
 
-def test_log_lines_told_again_are_in_the_job_once(queue: Queue) -> None:
+def test_log_lines_sent_again_are_in_the_job_once(queue: Queue) -> None:
     watcher = follow(queue)
     for serials in ((4,), (1, 2), (2, 3, 4)):
         queue.actor.notify(messages.JobLogAppended(job_id=1, op_index=0, entries=entries(*serials)))
@@ -161,7 +161,7 @@ def test_serials_that_are_missing_in_a_recorded_log_are_not_waited_for(queue: Qu
     assert received(watcher) == [3, 7, "running", 8]
 
 
-def test_of_a_log_too_long_to_be_kept_the_rest_is_told(
+def test_of_a_log_too_long_to_be_kept_the_rest_is_sent(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queries, "_APPENDED_ENTRIES_MAX", 3)
@@ -184,7 +184,7 @@ def test_log_lines_of_one_opcode_do_not_wait_while_the_next_one_does(queue: Queu
     assert received(watcher) == ["running", 1, 2, "waiting"]
 
 
-def test_nothing_is_told_after_the_end(queue: Queue) -> None:
+def test_nothing_is_sent_after_the_end(queue: Queue) -> None:
     watcher = follow(queue)
     of_all = queue.actor.say(messages.WatchJobs(log=True), number=5)
     body = state_of_process(queue, SUCCESS, 1, 2)

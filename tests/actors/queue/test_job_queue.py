@@ -55,6 +55,6 @@ def test_an_orderly_end_writes_every_file(queue: Queue) -> None:
     assert (queue.file(1)["id"], queue.file(2)["id"]) == (1, 2)
 
 
-def test_the_last_id_is_told_with_the_question(queue: Queue) -> None:
+def test_the_last_id_can_be_read(queue: Queue) -> None:
     queue.submitted(spec(), spec())
     assert queue.actor.say(messages.ReadLastId()).answer == messages.LastId(last_id=2)

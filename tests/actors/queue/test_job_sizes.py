@@ -205,7 +205,7 @@ def test_a_job_too_large_for_a_frame_can_be_read_listed_canceled_and_archived(
     assert len(jobs.decode_job(path.read_bytes()).ops[0].input["comment"]) == LARGE
 
 
-def test_a_long_log_is_told_in_parts(queue: Queue) -> None:
+def test_a_long_log_is_sent_in_parts(queue: Queue) -> None:
     put_large_job(queue)
     path = queue.stage.places.queue / "job-1"
     job = jobs.decode_job(path.read_bytes())
@@ -399,7 +399,7 @@ def test_a_large_job_that_waits_for_locks_is_shown_so(queue: Queue) -> None:
     assert queue.statuses() == {1: "waiting"}
 
 
-def test_a_file_that_is_ahead_of_the_word_of_its_process_is_not_told(queue: Queue) -> None:
+def test_a_file_that_is_ahead_of_the_messages_of_its_process_is_not_shown(queue: Queue) -> None:
     put_large_job(queue)
     queue.restart()
     queue.choose(1)

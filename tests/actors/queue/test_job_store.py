@@ -269,7 +269,7 @@ def test_a_job_whose_end_cannot_be_written_holds_its_run_slot_until_the_disk_wor
     assert job_id == 1
 
 
-def test_an_end_that_its_process_has_flushed_is_told_whatever_the_disk_does(
+def test_an_end_that_its_process_has_flushed_is_announced_though_the_disk_refuses(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue.submitted(spec())
@@ -303,7 +303,7 @@ def test_a_job_whose_end_could_not_be_written_is_done_with_when_it_can(
 
 
 @pytest.mark.parametrize("is_alive", [False, True])
-def test_an_end_found_at_the_start_is_journaled_before_it_is_told(
+def test_an_end_found_at_the_start_is_journaled_before_it_is_announced(
     queue: Queue,
     monkeypatch: pytest.MonkeyPatch,
     is_alive: bool,  # noqa: FBT001
@@ -333,7 +333,9 @@ def test_an_end_found_at_the_start_is_journaled_before_it_is_told(
     assert queue.statuses() == {1: "success"}
 
 
-def test_the_queue_says_that_it_is_read_only(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_queue_reports_that_it_is_read_only(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with monkeypatch.context() as patch:
         refuse(patch, "fdatasync")
         queue.submit(spec())

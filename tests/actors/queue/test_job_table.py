@@ -135,7 +135,7 @@ def test_a_row_has_what_listings_show() -> None:
     assert made.as_summary(archived=True).archived
 
 
-def test_the_scheduler_is_told_of_priority_and_dependencies() -> None:
+def test_the_scheduler_gets_priority_and_dependencies() -> None:
     made = row_of(job(DELAY | {"depends": [[3, ["success"]], [4, []]]}), Phase.PENDING)
     assert made.as_pending() == PendingJob(id=7, priority=0, depends=((3, ("success",)), (4, ())))
 
@@ -189,5 +189,5 @@ def test_what_is_not_installed_needs_no_user_opcodes(
         (None, ""),
     ],
 )
-def test_the_reason_is_what_the_submitter_said(trail: object, expected: str) -> None:
+def test_the_reason_is_the_text_of_the_submitter(trail: object, expected: str) -> None:
     assert row_of(job(DELAY | {"reason": trail}), Phase.PENDING).reason == expected

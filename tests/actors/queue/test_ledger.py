@@ -67,7 +67,7 @@ class Books:
             job_id, lambda: self.done(name), lambda error: self.failed(name, error)
         )
 
-    def take_said(self) -> list[str]:
+    def take_effects(self) -> list[str]:
         said, self.said = self.said, []
         return said
 
@@ -124,7 +124,7 @@ def test_a_turn_without_anything_makes_no_flush(books: Books) -> None:
     books.ledger.after_commit(lambda: books.done("later"))
     books.ledger.commit()
     assert books.ledger.flushes == before
-    assert books.take_said() == ["later"]
+    assert books.take_effects() == ["later"]
 
 
 def test_what_was_promised_is_found_after_a_crash_though_no_file_was_written(
@@ -150,7 +150,7 @@ def test_what_follows_from_an_entry_is_committed_with_it(books: Books) -> None:
     books.ledger.commit()
     books.ledger.after_commit(lambda: books.store_state(1, 2))
     books.ledger.commit()
-    assert books.take_said() == ["new 1", "state 1.2"]
+    assert books.take_effects() == ["new 1", "state 1.2"]
     assert books.after_crash() == {1: body(1, 2)}
 
 
@@ -228,7 +228,7 @@ def test_archived_jobs_are_moved_once_that_is_durable(books: Books) -> None:
     books.ledger.commit()
     assert books.directory.read_archived(1) == body(1, 2, "success")
     assert books.directory.read(1) is None
-    assert books.take_said() == ["new 1", "state 1.2", "archived 1"]
+    assert books.take_effects() == ["new 1", "state 1.2", "archived 1"]
     assert books.after_crash() == {}
 
 
@@ -351,7 +351,7 @@ def test_a_disk_that_takes_no_new_segment_loses_nothing(
             books.ledger.commit()
             books.ledger.write_pending()
     assert books.is_read_only()
-    stored = [int(said.split()[1]) for said in books.take_said() if "Error" not in said]
+    stored = [int(said.split()[1]) for said in books.take_effects() if "Error" not in said]
     assert 0 < len(stored) < 49
     assert books.ledger.retry()
     assert sorted(books.after_crash()) == stored
@@ -474,27 +474,27 @@ def test_a_refused_flush_is_a_refused_promise(
 ) -> None:
     books.store_new(1)
     books.ledger.commit()
-    books.take_said()
+    books.take_effects()
     books.store_new(2)
     books.store_state(1, 2)
     with monkeypatch.context() as patch:
         refuse(patch, call, number=number)
         books.ledger.commit()
-        assert books.take_said() == ["new 2: ReadOnlyError", "state 1.2: ReadOnlyError"]
+        assert books.take_effects() == ["new 2: ReadOnlyError", "state 1.2: ReadOnlyError"]
         assert books.is_read_only()
         books.store_new(3)
-        assert books.take_said() == ["new 3: ReadOnlyError"]
+        assert books.take_effects() == ["new 3: ReadOnlyError"]
         assert not books.ledger.retry()
     assert books.ledger.newest(1) == books.ledger.body(1) == body(1, 1)
     assert books.ledger.retry()
     assert not books.is_read_only()
     books.store_new(4)
     books.ledger.commit()
-    assert books.take_said() == ["new 4"]
+    assert books.take_effects() == ["new 4"]
     assert books.after_crash() == {1: body(1, 1), 4: body(4, 1)}
 
 
-def test_the_refusal_says_why(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_refusal_names_the_cause(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
     texts: list[str] = []
     books.ledger.store_state((1, 1, b"{}"), lambda: None, lambda error: texts.append(error.text))
     with monkeypatch.context() as patch:
@@ -513,7 +513,7 @@ def test_what_does_not_need_the_disk_goes_on_while_it_refuses(
         books.ledger.commit()
         books.ledger.after_commit(lambda: books.done("later"))
         books.ledger.commit()
-    assert books.take_said() == ["new 1: ReadOnlyError", "later"]
+    assert books.take_effects() == ["new 1: ReadOnlyError", "later"]
 
 
 def test_a_retry_does_not_make_promises_of_what_it_drops(
@@ -524,7 +524,7 @@ def test_a_retry_does_not_make_promises_of_what_it_drops(
         refuse(patch, "fdatasync")
         assert not books.ledger.retry()
         books.ledger.commit()
-    assert books.take_said() == ["new 1: ReadOnlyError"]
+    assert books.take_effects() == ["new 1: ReadOnlyError"]
     assert books.after_crash() == {}
 
 
@@ -553,19 +553,19 @@ def test_a_job_that_cannot_be_moved_into_the_archive_is_moved_later(
     books.store_new(2)
     books.ledger.commit()
     books.ledger.write_pending()
-    books.take_said()
+    books.take_effects()
     books.store_archived(1)
     books.store_state(2, 2)
     with monkeypatch.context() as patch:
         refuse(patch, "makedirs")
         books.ledger.commit()
-        assert books.take_said() == ["state 2.2"]
+        assert books.take_effects() == ["state 2.2"]
         assert books.is_read_only()
         assert not books.ledger.retry()
     # It was durable before it was tried.
     assert sorted(books.after_crash()) == [2]
     assert books.ledger.retry()
-    assert books.take_said() == ["archived 1"]
+    assert books.take_effects() == ["archived 1"]
     assert books.directory.read_archived(1) == body(1, 2, "success")
 
 
@@ -577,7 +577,7 @@ def test_a_serial_file_that_cannot_be_written_holds_nothing_up(
     with monkeypatch.context() as patch:
         refuse(patch, "pwrite")
         books.ledger.write_newest(1)
-    assert books.take_said() == ["new 1"]
+    assert books.take_effects() == ["new 1"]
     assert not books.is_read_only()
     assert books.directory.live_ids() == [1]
     # It is not tried again and again, but whenever there is another reason to write.
@@ -596,7 +596,7 @@ def test_a_ledger_may_begin_read_only(tmp_path: Path, monkeypatch: pytest.Monkey
     assert books.ledger.retry()
     books.store_new(1)
     books.ledger.commit()
-    assert books.take_said() == ["new 1"]
+    assert books.take_effects() == ["new 1"]
     books.close()
 
 

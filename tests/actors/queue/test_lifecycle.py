@@ -72,7 +72,7 @@ def test_a_process_that_could_not_be_made_fails_its_job(queue: Queue) -> None:
 
 
 # Running jobs.
-def test_a_state_is_answered_and_told_after_the_flush(queue: Queue) -> None:
+def test_a_state_is_answered_and_announced_after_the_flush(queue: Queue) -> None:
     queue.submitted(spec())
     queue.start(1)
     watcher = queue.actor.say(messages.WatchJobs(ids=[1]), number=4)
@@ -145,7 +145,7 @@ def test_a_waiting_job_is_shown_so_without_a_flush(queue: Queue) -> None:
     assert queue.actor.component.store.ledger.flushes == flushes
 
 
-def test_the_end_of_a_job_is_told_to_all_whom_it_concerns(queue: Queue) -> None:
+def test_the_end_of_a_job_is_announced_to_scheduler_and_lock_manager(queue: Queue) -> None:
     queue.submitted(spec())
     lock_file = queue.start(1)
     queue.record(1, 10, SUCCESS)
@@ -212,7 +212,7 @@ def test_the_file_of_a_dead_process_is_believed_if_it_is_newer(queue: Queue) -> 
 
 
 @pytest.mark.parametrize("has_left", [True, False])
-def test_the_last_word_of_a_process_counts_though_it_is_gone(
+def test_the_last_state_of_a_process_counts_though_it_has_ended(
     queue: Queue,
     has_left: bool,  # noqa: FBT001
 ) -> None:
@@ -230,7 +230,7 @@ def test_the_last_word_of_a_process_counts_though_it_is_gone(
     assert queue.statuses() == {1: "success"}
 
 
-def test_a_job_whose_process_said_that_it_runs_and_died_is_not_started_again(
+def test_a_job_that_was_running_when_its_process_died_is_not_started_again(
     queue: Queue,
 ) -> None:
     queue.submitted(spec())
@@ -283,7 +283,7 @@ def test_jobs_that_died_with_the_daemon_are_final_when_it_is_ready(queue: Queue)
     assert queue.statuses() == {1: "error"}
 
 
-def test_a_running_job_is_told_how_the_dependencies_of_its_next_opcode_stand(
+def test_a_running_job_gets_the_outcome_of_its_next_opcodes_dependencies(
     queue: Queue,
 ) -> None:
     def outcome(target: int, *wanted: str) -> messages.DependencyOutcome:
@@ -367,7 +367,7 @@ def test_a_job_that_goes_back_while_it_waits_for_locks_is_queued_again(
     assert queue.statuses() == {1: "queued"}
 
 
-def test_a_death_is_not_told_as_of_the_second_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_death_does_not_carry_the_second_before(monkeypatch: pytest.MonkeyPatch) -> None:
     # The clock that costs less goes in steps of milliseconds.
     monkeypatch.setattr(time, "time", lambda: 1_795_309_440.001)
     job = jobs.Job(id=7, ops=[])

@@ -244,7 +244,7 @@ def test_log_lines_of_a_job_without_a_process_are_not_kept(library: Library) -> 
 # Watches.
 
 
-def test_a_watch_first_tells_each_job_as_it_is_then_each_change(library: Library) -> None:
+def test_a_watch_first_sends_each_job_as_it_is_then_each_change(library: Library) -> None:
     row = library.add(3, RUNNING, log=2)
     library.add(4, SUCCESS)
     asker = library.watch(3, 4, log=True)
@@ -255,7 +255,7 @@ def test_a_watch_first_tells_each_job_as_it_is_then_each_change(library: Library
     assert received(asker)[3:] == [(3, [3]), (3, "success"), "ended"]
 
 
-def test_a_watch_of_final_jobs_tells_them_and_ends(library: Library) -> None:
+def test_a_watch_of_final_jobs_sends_them_and_ends(library: Library) -> None:
     library.add(4, SUCCESS)
     library.archive(2, ERROR, log=1)
     assert received(library.watch(4, 2, log=True)) == [
@@ -276,7 +276,7 @@ def test_a_watch_of_ends_begins_with_those_that_have_ended(library: Library) -> 
     assert received(asker)[1:] == [(3, "success"), "ended"]
 
 
-def test_a_watch_without_log_tells_no_log(library: Library) -> None:
+def test_a_watch_without_log_sends_no_log(library: Library) -> None:
     library.add(3, RUNNING, log=2)
     asker = library.watch(3)
     library.reader.log_appended(messages.JobLogAppended(job_id=3, op_index=0, entries=[entry(3)]))

@@ -18,7 +18,7 @@ EVERY = [
 ]
 
 
-def test_the_table_knows_every_case() -> None:
+def test_the_table_has_every_case() -> None:
     assert set(TABLE) == set(itertools.product(Progress, Life))
 
 

@@ -28,7 +28,7 @@ def test_a_pending_job_is_canceled_durably(queue: Queue) -> None:
     assert [(op.status, op.result) for op in job.ops] == [(CANCELED, None)] * 2
 
 
-def test_what_cannot_be_canceled_is_told_with_the_text_of_ganeti(queue: Queue) -> None:
+def test_a_job_that_cannot_be_canceled_is_reported_in_the_words_of_ganeti(queue: Queue) -> None:
     queue.submitted(spec())
     queue.finish(1)
     for job_id in (1, 9):
@@ -37,7 +37,7 @@ def test_what_cannot_be_canceled_is_told_with_the_text_of_ganeti(queue: Queue) -
         assert answer == messages.CancelOutcome(accepted=False, text=text)
 
 
-def test_who_asks_again_hears_that_the_job_was_canceled_before(queue: Queue) -> None:
+def test_a_repeated_cancellation_is_answered_as_done_before(queue: Queue) -> None:
     queue.submitted(spec())
     queue.actor.ask(messages.CancelJob(id=1))
     again = queue.actor.ask(messages.CancelJob(id=1)).answer_as(messages.CancelOutcome)
@@ -135,7 +135,7 @@ def test_only_final_live_jobs_can_be_archived(queue: Queue) -> None:
     )
 
 
-def test_who_archives_again_hears_that_it_is_in_the_archive(queue: Queue) -> None:
+def test_a_repeated_archival_is_answered_as_done_before(queue: Queue) -> None:
     queue.submitted(spec())
     queue.finish(1)
     queue.actor.ask(messages.ArchiveJob(id=1))
@@ -234,7 +234,7 @@ def answer_as_process(queue: Queue) -> messages.CancelAnswered | messages.Priori
 
 @pytest.mark.parametrize("kind", ["cancel", "priority"])
 @pytest.mark.parametrize("is_later", [False, True])
-def test_what_a_jobs_process_grants_is_told_only_if_its_state_is_stored(
+def test_an_answer_of_a_jobs_process_is_passed_on_only_if_its_state_is_stored(
     queue: Queue, monkeypatch: pytest.MonkeyPatch, kind: str, *, is_later: bool
 ) -> None:
     queue.submitted(spec())

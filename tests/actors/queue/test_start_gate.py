@@ -104,7 +104,7 @@ def test_a_rejected_job_that_runs_goes_on_and_a_paused_one_does_not(queue: Queue
     assert answer == GateAnswered(is_open=False, text=PAUSED)
 
 
-def test_what_was_recorded_already_is_only_told_again(queue: Queue) -> None:
+def test_a_state_that_is_recorded_already_is_only_confirmed_again(queue: Queue) -> None:
     # The answer was lost with a queue that was replaced: the opcode runs.
     queue.submitted(spec())
     queue.start(1)
@@ -113,7 +113,7 @@ def test_what_was_recorded_already_is_only_told_again(queue: Queue) -> None:
     assert begin(queue, 1, 10, RUNNING).answer == messages.StateRecorded(serial=10)
 
 
-def test_no_opcode_begins_before_a_new_queue_knows_the_rules(queue: Queue) -> None:
+def test_no_opcode_begins_before_a_new_queue_has_the_rules(queue: Queue) -> None:
     queue.submitted(spec())
     queue.start(1)
     queue.actor.close()
@@ -142,7 +142,7 @@ def test_with_each_change_of_the_rules_processes_ask_again(queue: Queue) -> None
 @pytest.mark.parametrize(
     ("action", "is_rejected"), [("PAUSE", False), ("REJECT", True), (["RATE_LIMIT", 1], False)]
 )
-def test_a_job_that_waits_for_locks_hears_that_it_must_not(
+def test_a_job_that_waits_for_locks_is_notified_that_its_gate_is_closed(
     queue: Queue, action: object, *, is_rejected: bool
 ) -> None:
     queue.submitted(spec())
@@ -174,7 +174,7 @@ def refuse_flush(_: int) -> None:
     raise OSError(5, "the disk is gone")
 
 
-def test_rules_are_in_force_when_the_scheduler_goes_by_them_too(queue: Queue) -> None:
+def test_rules_are_in_force_when_the_scheduler_has_acknowledged_them(queue: Queue) -> None:
     take_rules(queue, REJECTS, serial=5)
     assert queue.stage.take(messages.RulesApplied) == []
     queue.actor.notify(messages.RuleChainAcknowledged(serial=5))
@@ -184,7 +184,7 @@ def test_rules_are_in_force_when_the_scheduler_goes_by_them_too(queue: Queue) ->
     assert queue.stage.take_one(messages.RulesApplied, to="config_store").serial == 5
 
 
-def test_the_last_one_to_hear_decides(queue: Queue) -> None:
+def test_rules_are_in_force_when_the_last_of_both_has_them(queue: Queue) -> None:
     queue.actor.notify(messages.RuleChainAcknowledged(serial=5))
     assert queue.stage.take(messages.RulesApplied) == []
     take_rules(queue, serial=5)
@@ -203,7 +203,7 @@ def test_of_changes_that_overlap_the_newest_is_in_force_last(queue: Queue) -> No
     assert queue.stage.take_one(messages.RulesApplied).serial == 6
 
 
-def test_a_new_queue_takes_no_submission_before_it_knows_the_rules(queue: Queue) -> None:
+def test_a_new_queue_takes_no_submission_before_it_has_the_rules(queue: Queue) -> None:
     queue.actor.close()
     queue.actor = queue.stage.make(JobQueue, incarnation=2)
     queue.actor.notify(messages.Boot())

@@ -128,7 +128,7 @@ def test_a_batch_of_which_some_jobs_are_archived_is_still_the_same(
     assert refusal(queue, *changed).startswith("key: job 3 of the submission is not job 4")
 
 
-def test_what_a_rule_rejected_of_a_batch_is_told_again_though_the_first_job_is_archived(
+def test_rejected_jobs_of_a_batch_are_reported_again_though_the_first_job_is_archived(
     queue: Queue,
 ) -> None:
     rule = {

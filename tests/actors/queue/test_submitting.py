@@ -57,7 +57,7 @@ def test_ids_follow_each_other() -> None:
     assert [draft.job.id for draft in drafts(*[spec(DELAY)] * 3, first_id=7)] == [7, 8, 9]
 
 
-def test_the_trail_tells_who_why_and_where() -> None:
+def test_the_trail_names_submitter_reason_and_opcode() -> None:
     own = DELAY | {"reason": [["own", "text", 1]]}
     [_, draft] = drafts(spec(DELAY), spec(DELAY, own, reason=[("gnt:user", "why", 7)]))
     user = ["gnt:user", "why", 7]

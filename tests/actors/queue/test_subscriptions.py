@@ -49,7 +49,7 @@ def changes(of: Asker) -> list[tuple[int, str]]:
     return sent
 
 
-def test_each_change_of_a_followed_job_is_told() -> None:
+def test_each_change_of_a_followed_job_is_sent() -> None:
     known = WatchList()
     asker = watch(known, 1, 2)
     known.changed(row(1))
@@ -58,7 +58,7 @@ def test_each_change_of_a_followed_job_is_told() -> None:
     assert changes(asker) == [(1, "running"), (2, "running")]
 
 
-def test_who_wants_ends_alone_is_told_of_nothing_else() -> None:
+def test_a_watch_of_ends_gets_nothing_else() -> None:
     known = WatchList()
     asker = watch(known, 1, 2, is_final_only=True)
     all_ends = watch(known, every=True, is_final_only=True, number=2)
@@ -94,7 +94,7 @@ def test_a_watch_of_every_job_does_not_end() -> None:
     assert len(known) == 1
 
 
-def test_log_entries_go_to_those_who_want_them() -> None:
+def test_log_entries_go_to_the_watches_that_include_logs() -> None:
     known = WatchList()
     wanting, other = watch(known, 1, log=True), watch(known, 1, number=2)
     of_all = watch(known, every=True, log=True, number=3)
@@ -113,7 +113,7 @@ def entries(*serials: int) -> list[LogEntry]:
     return [(serial, (5, 6), "stdout", str(serial)) for serial in serials]
 
 
-def told_entries(of: Asker) -> list[int]:
+def sent_entries(of: Asker) -> list[int]:
     return [
         entry[0]
         for answer in of.answers
@@ -122,28 +122,28 @@ def told_entries(of: Asker) -> list[int]:
     ]
 
 
-def test_log_entries_are_told_once_and_in_order() -> None:
+def test_log_entries_are_sent_once_and_in_order() -> None:
     known = WatchList()
     asker = watch(known, 1, log=True)
     for serials in ((1, 2), (1, 2), (2, 3), (5, 6), (4,), (6,), (4, 5, 6, 7)):
         known.logged(1, 0, entries(*serials))
-    assert told_entries(asker) == [1, 2, 3, 4, 5, 6, 7]
+    assert sent_entries(asker) == [1, 2, 3, 4, 5, 6, 7]
 
 
-def test_who_lacks_an_entry_is_found_and_told_all_at_the_end() -> None:
+def test_a_watch_that_lacks_an_entry_gets_the_whole_log_at_the_end() -> None:
     known = WatchList()
     asker, other = watch(known, 1, log=True), watch(known, 1, number=2)
     known.logged(1, 0, entries(1))
     assert known.lacking(1, 1) == []
     (lacking,) = known.lacking(1, 4)
     lacking.send_log(1, 0, entries(1, 3, 4))
-    assert told_entries(asker) == [1]
+    assert sent_entries(asker) == [1]
     lacking.send_log(1, 0, entries(1, 3, 4, 5, 7), all_until=4)
-    assert told_entries(asker) == [1, 3, 4, 5]
+    assert sent_entries(asker) == [1, 3, 4, 5]
     assert other.answers == []
 
 
-def test_what_is_told_carries_the_number_of_the_watch() -> None:
+def test_each_notice_carries_the_number_of_the_watch() -> None:
     known = WatchList()
     asker = watch(known, 1, number=42)
     known.changed(row(1))
@@ -161,7 +161,7 @@ def test_a_watch_that_is_begun_again_replaces_the_first() -> None:
     assert len(known) == 0
 
 
-def test_a_stopped_watch_is_told_nothing_more() -> None:
+def test_a_stopped_watch_gets_nothing_more() -> None:
     known = WatchList()
     asker, of_all = watch(known, 1), watch(known, every=True, number=2)
     known.stop(b"p", 1)

@@ -127,7 +127,7 @@ def test_inputs_that_only_the_file_has_are_read_there(stage: Stage) -> None:
     ]
 
 
-def test_new_rules_are_told_to_the_scheduler_and_then_to_the_queue(stage: Stage) -> None:
+def test_new_rules_go_to_the_scheduler_and_then_to_the_queue(stage: Stage) -> None:
     evaluator = stage.start(FilterEvaluator)
     evaluator.notify(RulesChanged(rules=[ON_OPCODES], serial=4))
     [(first, changed), (second, again), _] = stage.sent
@@ -248,7 +248,7 @@ def clock(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> WindowClock:
     return WindowClock(stage, monkeypatch)
 
 
-def test_without_windows_nobody_looks_at_the_clock(stage: Stage, clock: WindowClock) -> None:
+def test_without_windows_no_alarm_is_set(stage: Stage, clock: WindowClock) -> None:
     obey(stage, ON_IDS, REJECTS)
     assert clock.waits == []
 

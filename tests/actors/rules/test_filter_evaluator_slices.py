@@ -65,7 +65,7 @@ def test_a_job_that_takes_more_than_a_slice_is_held_until_it_is_judged(stage: St
     assert told.is_repeat
 
 
-def test_what_it_rejects_in_the_end_is_told(stage: Stage) -> None:
+def test_jobs_that_a_long_judgment_rejects_are_reported(stage: Stage) -> None:
     evaluator, _ = obey(stage, rule())
     evaluator.notify(JobsArrived(jobs=[job(1, {**LARGE, "comment": "x" * TEXT + "y49"})]))
     assert stage.take(messages.JobsRejected) == []
@@ -213,7 +213,7 @@ def test_a_simulation_that_takes_too_much_work_is_refused(
     assert stage.take(messages.RunSimulation) == []
 
 
-def test_whoever_waits_is_told_when_it_is_replaced(stage: Stage) -> None:
+def test_waiting_requests_are_refused_when_it_is_replaced(stage: Stage) -> None:
     evaluator, _ = obey(stage, rule())
     asker = asked_to_test(evaluator, job(1, LARGE), next_after=None)
     evaluator.close()

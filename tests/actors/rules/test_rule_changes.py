@@ -144,7 +144,7 @@ def test_a_rule_is_added_to_those_that_are_stored() -> None:
     assert len(before) == 2
 
 
-def test_there_are_as_many_rules_as_the_limit_says_and_no_more() -> None:
+def test_the_number_of_rules_has_a_limit() -> None:
     known = rule_changes.with_rule(stored(rules.RULES_MAX - 1), built())
     assert len(known) == rules.RULES_MAX
     with pytest.raises(
@@ -190,14 +190,14 @@ def searching(count: int) -> list[list[Any]]:
     return [["opcode", ["|", *(["=~", "comment", f"x{number}"] for number in range(count))]]]
 
 
-def test_a_rule_has_as_many_regular_expressions_as_the_limit_says_and_no_more() -> None:
+def test_the_number_of_regular_expressions_of_a_rule_has_a_limit() -> None:
     assert built(predicates=searching(rules.SEARCHES_MAX)).predicates
     with pytest.raises(errors.FilterRuleError, match=r"^predicates: more than 1000 regular"):
         # They are not even compiled.
         built(predicates=[*searching(rules.SEARCHES_MAX), ["opcode", ["=~", "comment", "("]]])
 
 
-def test_all_rules_together_have_no_more_regular_expressions_than_the_limit_says() -> None:
+def test_the_number_of_regular_expressions_of_all_rules_has_a_limit() -> None:
     known = stored(2, predicates=searching(rules.SEARCHES_MAX // 2))
     assert rule_changes.with_rule(known, built())
     with pytest.raises(errors.FilterRuleError, match="would have 1001 regular expressions"):

@@ -38,11 +38,11 @@ def job(*ops: dict[str, Any], **fields: Any) -> JobSpec:
     return JobSpec(ops=list(ops), **fields)
 
 
-def test_without_rules_everybody_is_let_in() -> None:
+def test_without_rules_no_job_is_rejected() -> None:
     assert rejected(jobs=[job(DELAY)]) == {}
 
 
-def test_a_rejected_job_is_told_rule_priority_and_reason() -> None:
+def test_a_rejection_names_rule_priority_and_reason() -> None:
     trail = [["gnt:user", "full", 1], ["gnt:user", "ask Ann", 2], ["luxid", "", 3]]
     told = rejected(rule(priority=4, reason_trail=trail), jobs=[job(DELAY)])
     assert told == {0: f"rejected by filter rule {UUID} (priority 4, reason: full; ask Ann)"}
@@ -57,7 +57,7 @@ def test_only_the_jobs_that_a_rule_rejects_are_turned_away() -> None:
 
 
 @pytest.mark.parametrize("action", ["ACCEPT", "PAUSE", "CONTINUE", ["RATE_LIMIT", 1]])
-def test_no_other_action_turns_anybody_away(action: object) -> None:
+def test_no_other_action_rejects_a_job(action: object) -> None:
     assert rejected(rule(action=action), jobs=[job(DELAY)]) == {}
 
 
@@ -89,7 +89,7 @@ def test_a_dependency_of_a_later_opcode_counts_too() -> None:
     assert sorted(rejected(rule(), jobs=[job(DELAY), later])) == [0, 1]
 
 
-def test_a_dependency_on_an_older_job_keeps_nobody_out() -> None:
+def test_a_dependency_on_an_older_job_rejects_no_job() -> None:
     assert rejected(rule(), jobs=[job(EXEC, depends=[(3, ["success"])])]) == {}
 
 
@@ -108,7 +108,7 @@ def test_a_rule_is_obeyed_from_the_first_to_the_last_moment_of_its_window(
     assert outcomes == [False, True, True, False]
 
 
-def test_when_a_rule_ends_by_itself_is_told() -> None:
+def test_the_time_at_which_a_rule_ends_by_itself_is_reported() -> None:
     times = {UUID: 1_800_000_000.0, OTHER: None}
     rules = RulesInForce([rule(uuid, valid_until=until) for uuid, until in times.items()])
     assert rules.ends_at(UUID) == "2027-01-15 08:00:00 UTC"
@@ -208,7 +208,7 @@ def test_what_takes_long_at_the_gate_goes_back_to_be_judged(
     assert rules.stopping(large) == [UUID]
 
 
-def test_the_gate_goes_by_the_priority_that_an_opcode_has_now() -> None:
+def test_the_gate_uses_the_priority_that_an_opcode_has_now() -> None:
     rules = RulesInForce([rule(action="PAUSE", predicates=[["opcode", ["<", "priority", 0]]])], 5)
     waiting = stored(QUEUED)
     assert passed(rules, waiting).is_open

@@ -275,7 +275,7 @@ def failed(text: str, name: str = "subject") -> messages.ComponentFailed:
     return messages.ComponentFailed(component=name, incarnation=5, text=text)
 
 
-def test_a_component_says_when_it_is_ready(scene: ActorScene) -> None:
+def test_a_component_reports_when_it_is_ready(scene: ActorScene) -> None:
     scene.start(Subject)
     assert scene.directory.next() == READY
     assert scene.tell(Subject, ANSWER).next() == messages.Done()
@@ -320,7 +320,7 @@ def test_an_unexpected_error_answers_the_request_and_stops_the_actor(scene: Acto
 # Trap 2: an exception on `tell` would stop the actor, and nobody would hear of it.
 
 
-def test_an_error_that_nobody_waits_for_is_told_to_the_supervisor(scene: ActorScene) -> None:
+def test_an_error_without_an_asker_is_reported_to_the_supervisor(scene: ActorScene) -> None:
     scene.start(Subject)
     assert scene.directory.next() == READY
     scene.notify(Subject, CancelJob(id=REFUSE))
@@ -328,7 +328,7 @@ def test_an_error_that_nobody_waits_for_is_told_to_the_supervisor(scene: ActorSc
     assert scene.actor(Subject).is_over
 
 
-def test_an_error_at_the_end_of_a_turn_is_told_to_the_supervisor(scene: ActorScene) -> None:
+def test_an_error_at_the_end_of_a_turn_is_reported_to_the_supervisor(scene: ActorScene) -> None:
     scene.start(Failing)
     assert isinstance(scene.directory.next(), messages.ComponentReady)
     assert scene.directory.next() == failed("no disk", "failing")
@@ -337,7 +337,7 @@ def test_an_error_at_the_end_of_a_turn_is_told_to_the_supervisor(scene: ActorSce
 # Trap 3: an exception in `on_start` would stop the actor, and no hook would run.
 
 
-def test_a_component_that_cannot_start_is_told_to_the_supervisor(scene: ActorScene) -> None:
+def test_a_component_that_cannot_start_is_reported_to_the_supervisor(scene: ActorScene) -> None:
     unready = scene.start(Unready)
     assert scene.directory.next() == failed("nothing is there", "unready")
     assert scene.actor(Unready).is_over
@@ -352,7 +352,7 @@ def test_an_actor_does_nothing_where_pykka_would_not_tell() -> None:
 # Trap 4: a mailbox has no bound.
 
 
-def test_who_lets_work_in_can_see_how_much_waits(scene: ActorScene) -> None:
+def test_a_listener_can_read_how_many_messages_wait(scene: ActorScene) -> None:
     subject = scene.start(Subject)
     scene.tell(Subject, BLOCK)
     wait(subject.blocked)
@@ -420,7 +420,7 @@ def test_a_crash_frees_what_the_component_holds_once(scene: ActorScene) -> None:
     assert subject.closed == 1
 
 
-def test_trouble_while_closing_is_logged_and_told_all_the_same(scene: ActorScene) -> None:
+def test_an_error_while_closing_is_logged_and_the_first_error_reported(scene: ActorScene) -> None:
     scene.start(Dirty)
     assert isinstance(scene.directory.next(), messages.ComponentReady)
     scene.tell(Dirty, FAIL)
@@ -439,7 +439,7 @@ def test_a_test_hook_crashes_only_the_component_it_names(scene: ActorScene) -> N
     assert told.text.startswith("InjectedCrashError")
 
 
-def test_without_test_hooks_nobody_can_crash_a_component(scene: ActorScene) -> None:
+def test_without_test_hooks_no_client_can_crash_a_component(scene: ActorScene) -> None:
     subject = scene.start(Subject)
     assert scene.directory.next() == READY
     scene.notify(Subject, messages.CrashComponent(component="subject"))
@@ -509,7 +509,9 @@ def test_a_component_may_wait_for_descriptors_too(scene: ActorScene, pipe: tuple
         assert ears.heard.get(timeout=DEADLINE) == data
 
 
-def test_an_error_while_reading_a_descriptor_is_told_to_the_supervisor(scene: ActorScene) -> None:
+def test_an_error_while_reading_a_descriptor_is_reported_to_the_supervisor(
+    scene: ActorScene,
+) -> None:
     scene.start(Ears)
     assert isinstance(scene.directory.next(), messages.ComponentReady)
     reader, writer = os.pipe()

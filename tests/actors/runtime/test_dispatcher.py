@@ -305,7 +305,9 @@ def test_a_component_can_see_that_another_one_waits(scene: DispatcherScene) -> N
     assert other.take(2) == [1, "T"]
 
 
-def test_work_aside_is_told_to_the_component_of_that_name(scene: DispatcherScene) -> None:
+def test_the_result_of_work_aside_goes_to_the_component_of_that_name(
+    scene: DispatcherScene,
+) -> None:
     log = scene.start(Log)
     log.runtime.aside(lambda: CancelJob(id=7))
     assert log.take(2) == [7, "T"]
@@ -390,7 +392,7 @@ def test_what_an_abandoned_component_watched_keeps_no_dispatcher_awake(
         log.runtime.later(0.0, CancelJob(id=1))
 
 
-def test_an_error_of_the_dispatcher_itself_ends_its_actors_and_is_told(
+def test_an_error_of_the_dispatcher_itself_ends_its_actors_and_is_reported(
     scene: DispatcherScene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene.start(Log)

@@ -128,7 +128,7 @@ def test_unsatisfiable_and_eligible_jobs_are_sent(stage: Stage) -> None:
     assert stage.take_one(JobsChosen).eligible == [6]
 
 
-def test_everything_told_afresh_replaces_what_was_known(stage: Stage) -> None:
+def test_a_report_of_the_whole_queue_replaces_what_was_known(stage: Stage) -> None:
     scheduler = start(stage)
     scheduler.notify(messages.LimitsChanged(running_jobs_max=2))
     scheduler.notify(JobsJudged(jobs=[verdict(1), verdict(2), verdict(3)]))
@@ -171,7 +171,7 @@ def test_after_other_rules_the_first_in_order_are_judged_anew_before_any_starts(
     assert stage.take_one(JobsChosen).start == [1]
 
 
-def test_the_queue_hears_of_rules_behind_all_that_was_decided_under_older_ones(
+def test_rules_are_acknowledged_after_all_choices_made_under_older_ones(
     stage: Stage,
 ) -> None:
     scheduler = start(stage)
@@ -186,7 +186,7 @@ def test_the_queue_hears_of_rules_behind_all_that_was_decided_under_older_ones(
     assert stage.take_one(messages.RuleChainAcknowledged).serial == 2
 
 
-def test_the_queue_hears_of_slots_behind_all_that_was_decided_with_other_ones(
+def test_a_limit_is_acknowledged_after_all_choices_made_with_other_slots(
     stage: Stage,
 ) -> None:
     scheduler = start(stage)
@@ -202,7 +202,7 @@ def test_the_queue_hears_of_slots_behind_all_that_was_decided_with_other_ones(
     )
 
 
-def test_rejected_jobs_are_told_with_the_rule(stage: Stage) -> None:
+def test_rejected_jobs_are_reported_with_the_rule(stage: Stage) -> None:
     scheduler = start(stage)
     scheduler.notify(JobsJudged(jobs=[verdict(1, action="REJECT", rule="r"), verdict(2)]))
     scheduler.end_turn()
@@ -211,7 +211,7 @@ def test_rejected_jobs_are_told_with_the_rule(stage: Stage) -> None:
     assert chosen.unsatisfiable == [(1, "rejected", "rejected by filter rule r")]
 
 
-def test_running_jobs_that_are_told_afresh_count_in_their_buckets(stage: Stage) -> None:
+def test_running_jobs_that_are_reported_again_count_in_their_buckets(stage: Stage) -> None:
     scheduler = start(stage)
     limited: dict[str, Any] = {"action": "RATE_LIMIT", "rule": "r", "limit": 1}
     jobs = [verdict(2, **limited), verdict(3)]

@@ -40,7 +40,7 @@ def test_everything_can_be_replaced() -> None:
     assert started(known) == [3]
 
 
-def test_a_final_job_is_not_pending_whatever_was_heard_before() -> None:
+def test_a_job_with_a_final_status_is_not_pending_any_more() -> None:
     known = schedule(verdict(1), verdict(2))
     known.learn(1, CANCELED)
     assert started(known) == [2]

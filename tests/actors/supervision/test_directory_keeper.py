@@ -46,7 +46,7 @@ def test_a_deleted_endpoint_file_is_written_again(
     assert places.endpoint_file.read_bytes() == word
 
 
-def test_nothing_is_said_before_the_daemon_is_ready(
+def test_no_endpoint_file_is_written_before_the_daemon_is_ready(
     keeper: DirectoryKeeper, places: settings.Places
 ) -> None:
     keeper.keep()

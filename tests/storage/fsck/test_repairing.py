@@ -212,7 +212,7 @@ def tear_a_journaled_archived_job(disk: Damaged) -> None:
     (disk.places.archive / "0/job-4").write_bytes(b"")
 
 
-def leave_input_of_nobody(disk: Damaged) -> None:
+def leave_input_without_a_job(disk: Damaged) -> None:
     disk.places.spool.mkdir()
     (disk.places.spool / "job-5-input-0").write_bytes(b"never answered")
     (disk.places.spool / "job-3-input-0").write_bytes(b"of job 3")
@@ -269,7 +269,7 @@ DAMAGES: dict[Callable[[Damaged], None], set[Kind]] = {
     copy_into_the_archive: {Kind.DOUBLE},
     tear_an_archived_job: {Kind.ARCHIVED_UNREADABLE},
     tear_a_journaled_archived_job: {Kind.ARCHIVED_UNREADABLE},
-    leave_input_of_nobody: {Kind.SPOOL_ORPHAN},
+    leave_input_without_a_job: {Kind.SPOOL_ORPHAN},
     leave_output_behind_in_the_queue: {Kind.SPOOL_MISPLACED},
     archive_output_too_early: {Kind.SPOOL_MISPLACED},
     leave_a_lock_file: {Kind.LOCK_DEAD},

@@ -140,7 +140,7 @@ def test_files_of_ganeti_are_read(fields: dict[str, Any]) -> None:
             assert getattr(opcode, name) == value
 
 
-def test_opcodes_that_need_the_whole_cluster_say_so() -> None:
+def test_opcodes_that_need_the_whole_cluster_take_its_lock() -> None:
     needing = [op_id for op_id, stored in STORED["opcodes"].items() if stored.get("exclusive_bgl")]
     assert len(needing) == 8
     opcode = opcodes.parse({"OP_ID": "OP_CLUSTER_DESTROY"})
@@ -178,7 +178,7 @@ def test_every_type_of_the_catalogue_file_can_be_parsed(text: str) -> None:
         ("dict[str,secret[any]]|null", [{"a": 1}, None], [[]]),
     ],
 )
-def test_a_type_accepts_what_it_says_and_nothing_else(
+def test_a_type_accepts_its_values_and_nothing_else(
     text: str, good: list[object], bad: list[object]
 ) -> None:
     annotation: Any = notation.parse(text, ENUMS)

@@ -120,7 +120,7 @@ def test_an_unusable_serial_counts_as_none(
     assert queue.read_serial() == 0
 
 
-def test_a_file_must_hold_the_job_that_its_name_says() -> None:
+def test_a_file_must_hold_the_job_of_its_name() -> None:
     assert job_files.read_job(JOB, 7).id == 7
     with pytest.raises(errors.StorageError, match="holds job 7, not 8"):
         job_files.read_job(JOB, 8)

@@ -229,7 +229,9 @@ def test_a_file_system_can_be_flushed(directory: Path) -> None:
         journal.flush_file_system(directory / "missing")
 
 
-def test_a_full_segment_says_so(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_segment_reports_that_it_is_full(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(settings, "JOURNAL_SEGMENT_BYTES", 100)
     kept = Journal(directory)
     said = []

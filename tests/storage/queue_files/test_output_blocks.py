@@ -109,7 +109,7 @@ def test_text_is_compressed_and_noise_is_not() -> None:
     assert len(packer.pack(0, [Segment(STDOUT, b"a" * 100_000)], 0)) < 1_000
 
 
-def test_the_largest_block_is_no_larger_than_is_said() -> None:
+def test_the_largest_block_is_no_larger_than_its_limit() -> None:
     pieces = output_blocks.SEGMENTS_MAX
     size = output_blocks.BLOCK_BYTES // pieces
     segments = [Segment(STDOUT + index % 2, os.urandom(size)) for index in range(pieces)]

@@ -167,7 +167,7 @@ def _silent_peers(scene: Attacked) -> None:
         scene.connect()
 
 
-def _a_crowd_that_says_nothing(scene: Attacked) -> None:
+def _a_crowd_of_silent_connections(scene: Attacked) -> None:
     """More connections than the listener has places; each that finds none tries again."""
     silent = socket.SOCK_STREAM | socket.SOCK_NONBLOCK
     end = time.monotonic() + CROWD_SECONDS
@@ -328,7 +328,7 @@ def _names_with_a_null_byte(scene: Attacked) -> None:
         scene.say(dealer, messages.ReadJob(id=1), number)
 
 
-def _requests_that_nobody_answers(scene: Attacked) -> None:
+def _requests_without_readers_of_the_replies(scene: Attacked) -> None:
     """One peer must not use up what all have."""
     job_id = scene.client.submit({"OP_ID": "OP_EXEC", "argv": ["sleep", "600"]})
     until(scene.client, [job_id], JobStatus.RUNNING, seconds=PATIENCE_SECONDS)
@@ -454,7 +454,7 @@ def _forged(job_id: int, lock_file: Path, pid: int) -> Iterator[Message]:
 
 ATTACKS = (
     Attack(_silent_peers),
-    Attack(_a_crowd_that_says_nothing, files_max=256),
+    Attack(_a_crowd_of_silent_connections, files_max=256),
     Attack(_a_remote_crowd_without_a_key, is_remote=True),
     Attack(_other_protocols),
     Attack(_frames_that_claim_to_be_huge),
@@ -474,5 +474,5 @@ ATTACKS = (
     Attack(_a_thousand_expressions_on_megabytes),
     Attack(_jobs_about_as_large_as_they_may_be),
     Attack(_forged_words_of_jobs),
-    Attack(_requests_that_nobody_answers, is_long=True),
+    Attack(_requests_without_readers_of_the_replies, is_long=True),
 )

@@ -57,7 +57,7 @@ def opcode(text: str, *, words: int = 0, node: str | None = None) -> dict[str, A
     return {**fields, "stdin": text} if is_large else fields
 
 
-class _Told(Stage):
+class _Notified(Stage):
     """The stage of a machine: what its components tell goes through the machine."""
 
     def __init__(self, machine: Machine, root: Path) -> None:
@@ -133,7 +133,7 @@ class Machine:
         self.is_up = False
         self.queue: Staged[JobQueue]
         self.locks: Staged[LockManager]
-        self._stage = _Told(self, root)
+        self._stage = _Notified(self, root)
         self._wishes = 0
         self._marks = 0
         self.interruption = 0.0
@@ -169,7 +169,7 @@ class Machine:
                 process.line.is_up = process.line.has_changed = True
             else:
                 self.end(process)
-        self._deliver_told()
+        self._deliver_notices()
 
     def crash_daemon(self) -> None:
         """The daemon dies without a word; what it had not yet handled goes with it."""
@@ -218,7 +218,7 @@ class Machine:
         timers, self.timers[:] = list(self.timers), []
         for run in timers:
             run()
-        self._deliver_told()
+        self._deliver_notices()
 
     def power_off(self) -> None:
         """Everything ends; closes what a real loss of power would not leave open either."""
@@ -244,7 +244,7 @@ class Machine:
         """Let every component do together what its turn has brought, and be told of it."""
         self.locks.end_turn()
         self.queue.end_turn()
-        self._deliver_told()
+        self._deliver_notices()
 
     def step(self, process: JobThread) -> None:
         """Let the process run until it waits, and hear what it says."""
@@ -282,7 +282,7 @@ class Machine:
                     self.queue.handle(envelope)
         process.sent = [sent for sent in process.sent if isinstance(sent[0], messages.JobLeft)]
 
-    def _deliver_told(self) -> None:
+    def _deliver_notices(self) -> None:
         while self._stage.sent:
             told, self._stage.sent = self._stage.sent, []
             for name, message in told:

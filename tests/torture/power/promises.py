@@ -296,12 +296,12 @@ def _check_output(
         written, kept = output_of(op), outputs.get(index, b"")
         if not written.startswith(kept):
             broken.other.append(f"job {job.id}: opcode {index} has output {kept[:50]!r}")
-        elif index in known.done and kept != written and not _was_told_of_a_flush(op):
+        elif index in known.done and kept != written and not _was_notified_of_a_flush(op):
             sizes = f"{len(kept)} of {len(written)} bytes"
             broken.lost.append(f"job {job.id}: {sizes} of the output of opcode {index}")
 
 
-def _was_told_of_a_flush(op: OpcodeEntry) -> bool:
+def _was_notified_of_a_flush(op: OpcodeEntry) -> bool:
     return any("may not survive" in str(entry[3]) for entry in op.log)
 
 

@@ -191,7 +191,7 @@ def a_priority_granted_by_a_waiting_job(machine: Machine) -> None:
     step(machine, 2, 3)
 
 
-def a_state_told_again_to_a_successor(machine: Machine) -> None:
+def a_state_sent_again_to_a_successor(machine: Machine) -> None:
     submit(machine, job(opcode("a", words=9), opcode("b")))
     start(machine, 1)
     step(machine, 1, 4)
@@ -201,7 +201,7 @@ def a_state_told_again_to_a_successor(machine: Machine) -> None:
     run(machine, 1)
 
 
-def an_end_told_while_the_daemon_is_replaced(machine: Machine) -> None:
+def an_end_sent_while_the_daemon_is_replaced(machine: Machine) -> None:
     submit(machine, job(opcode("a", node="n1")))
     start(machine, 1)
     while machine.queue.component.store.reader.rows(ListJobs(ids=[1])).rows[0].status != "running":
@@ -300,8 +300,8 @@ def inputs_of_a_submission_that_was_refused_once_more(machine: Machine) -> None:
         a_cancel_granted_by_a_waiting_job,
         a_cancel_granted_by_a_job_that_has_just_begun,
         a_priority_granted_by_a_waiting_job,
-        a_state_told_again_to_a_successor,
-        an_end_told_while_the_daemon_is_replaced,
+        a_state_sent_again_to_a_successor,
+        an_end_sent_while_the_daemon_is_replaced,
         an_end_handed_in_by_a_process_that_has_left,
         an_end_that_the_daemon_did_not_live_to_read,
         a_process_killed_before_its_last_flush,

@@ -57,14 +57,14 @@ for word in sys.argv.pop(1).split():
     name, _, value = word.partition("=")
     setattr(settings, name, type(getattr(settings, name))(value))
 boot, gate = JobQueue.boot, int(os.environ.pop("GANGER_TEST_GATE", "-1"))
-def boot_when_told(queue):
+def boot_on_request(queue):
     JobQueue.boot = boot
     os.write(gate, b"here")
     os.read(gate, 4)
     os.close(gate)
     boot(queue)
 if gate >= 0:
-    JobQueue.boot = boot_when_told
+    JobQueue.boot = boot_on_request
 main()
 """
 """Starts a command with some limits set otherwise, so that what is rare happens at once.

@@ -106,7 +106,7 @@ def test_other_tasks_run_while_a_call_waits_for_a_connection(
     run(data, scene)
 
 
-def test_a_missing_daemon_is_an_error_for_everybody_who_waits(data: Path) -> None:
+def test_a_missing_daemon_is_an_error_for_each_waiting_call(data: Path) -> None:
     async def scene(client: AsyncClient) -> list[str]:
         calls: list[Awaitable[object]] = [client.info(), client.submit(OP), client.wait(1)]
         outcomes = await asyncio.gather(*calls, return_exceptions=True)
@@ -131,7 +131,7 @@ def test_several_watches_and_calls_share_a_connection(daemon: FakeDaemon, data: 
     assert run(data, scene) == [[f"{each}:queued", f"{each}:canceled"] for each in range(1, 6)]
 
 
-def test_a_reader_who_was_slow_goes_on_where_he_stopped(
+def test_a_slow_reader_goes_on_where_it_stopped(
     daemon: FakeDaemon, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "PARTS_MAX", 3)

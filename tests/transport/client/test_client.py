@@ -178,7 +178,7 @@ def test_a_busy_daemon_is_asked_again(daemon: FakeDaemon, client: Client) -> Non
     assert seen(daemon) == [messages.SubmitJobs] * 3
 
 
-def test_without_a_data_directory_the_user_is_told_at_once_how_to_start(
+def test_without_a_data_directory_the_error_says_at_once_how_to_start(
     data: Path, client: Client
 ) -> None:
     with pytest.raises(errors.DaemonUnreachableError) as caught:
@@ -216,7 +216,7 @@ def test_the_word_left_by_a_dead_daemon_is_seen_through(
     assert session.GRACE_SECONDS <= time.monotonic() - began < settings.CLIENT_DEADLINE_SECONDS
 
 
-def test_a_client_that_found_nobody_finds_the_daemon_later(start: Start, client: Client) -> None:
+def test_a_client_that_found_no_daemon_finds_it_later(start: Start, client: Client) -> None:
     with pytest.raises(errors.DaemonUnreachableError):
         client.submit(OP)
     daemon = start()
@@ -236,14 +236,14 @@ def test_a_word_that_no_daemon_wrote_is_named(data: Path, client: Client) -> Non
 
 
 @pytest.mark.parametrize("torn", [b"", b"\0" * 200, b'{"pid": 1, "version": "0.'])
-def test_a_torn_word_of_a_daemon_counts_as_none(data: Path, client: Client, torn: bytes) -> None:
+def test_a_torn_endpoint_file_counts_as_none(data: Path, client: Client, torn: bytes) -> None:
     documents.make_directory(data)
     (data / "daemon.json").write_bytes(torn)
     with pytest.raises(errors.DaemonUnreachableError, match="no daemon answers"):
         client.info()
 
 
-def test_a_client_waits_for_a_successor_that_has_not_mended_a_torn_word(
+def test_a_client_waits_for_a_successor_that_has_not_repaired_a_torn_endpoint_file(
     start: Start, data: Path, client: Client
 ) -> None:
     daemon = start()
@@ -257,7 +257,7 @@ def test_a_client_waits_for_a_successor_that_has_not_mended_a_torn_word(
 
 
 @pytest.mark.usefixtures("daemon")
-def test_a_closed_client_says_so(client: Client) -> None:
+def test_a_closed_client_refuses_calls(client: Client) -> None:
     watch = client.watch()
     client.submit(OP)
     assert some(watch, 1) == ["1:queued"]
@@ -482,7 +482,7 @@ def test_a_remote_client_needs_an_authorised_key(
     assert client.submit(OP) == 1
 
 
-def test_a_remote_client_with_another_servers_key_is_told_what_to_look_at(
+def test_a_remote_client_with_another_servers_key_gets_an_error_that_names_the_key(
     start: Start, connect: Connect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "GRACE_SECONDS", 0.5)
@@ -522,7 +522,7 @@ def test_what_a_remote_client_lacks_is_named(
         connect(**options)
 
 
-def test_a_crowded_daemon_is_busy_and_lets_us_in_when_somebody_leaves(
+def test_a_crowded_daemon_is_busy_until_a_client_leaves(
     start: Start,
     data: Path,
     client: Client,

@@ -80,7 +80,7 @@ def test_a_rule_that_is_sent_again_keeps_its_uuid(daemon: FakeDaemon, client: Cl
     assert sent[0] == sent[1] == daemon.store.filters[uuid]
 
 
-def test_a_rejected_job_raises_and_of_a_batch_the_others_are_told(
+def test_a_rejected_job_raises_and_of_a_batch_the_others_are_named(
     daemon: FakeDaemon, client: Client
 ) -> None:
     daemon.store.rejected = {1: f"rejected by filter rule {UUID} (priority 0)"}
@@ -146,7 +146,7 @@ NO_ACTION = (
         ({"reason": 5}, r"^reason: expected a text, or a list of entries, got int$"),
     ],
 )
-def test_a_wrong_rule_is_told_by_the_argument_and_stored_nowhere(
+def test_a_wrong_rule_is_refused_with_the_argument_and_not_stored(
     daemon: FakeDaemon, client: Client, fields: dict[str, Any], told: str
 ) -> None:
     with pytest.raises(errors.BadRequestError, match=told):
@@ -179,7 +179,7 @@ WRONG: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("verb", "words", "named", "told"), WRONG)
-def test_an_argument_of_a_wrong_type_is_told_by_its_name(
+def test_an_argument_of_a_wrong_type_is_refused_by_its_name(
     client: Client, verb: str, words: tuple[Any, ...], named: dict[str, Any], told: str
 ) -> None:
     # Without a daemon: nothing is asked of it.

@@ -131,7 +131,7 @@ def test_a_fork_within_another_threads_call_does_not_lock_the_child(used: Client
     assert ended == ["over"]
 
 
-def test_a_watch_from_before_the_fork_says_that_it_is_the_parents(used: Client) -> None:
+def test_a_watch_from_before_the_fork_is_refused_as_the_parents(used: Client) -> None:
     watch = used.watch(1, log=False)
     next(watch)
     assert "begun before a fork" in in_child(lambda: next(watch))
@@ -151,7 +151,7 @@ def test_a_watch_from_before_the_fork_says_that_it_is_the_parents(used: Client) 
 
 
 @pytest.mark.parametrize("end", ["close", "with", "drop"])
-def test_ending_it_in_the_child_harms_nobody(used: Client, end: str) -> None:
+def test_ending_it_in_the_child_does_not_harm_the_parent(used: Client, end: str) -> None:
     watch = used.watch(1, log=False)
     next(watch)
 
@@ -206,9 +206,7 @@ def test_a_closed_client_stays_closed_in_the_child(used: Client) -> None:
     assert "the client was closed" in in_child(lambda: used.submit(OP, timeout=10))
 
 
-def test_an_asynchronous_client_says_at_once_that_it_is_the_parents(
-    start: Start, data: Path
-) -> None:
+def test_an_asynchronous_client_is_refused_at_once_as_the_parents(start: Start, data: Path) -> None:
     start()
 
     async def main() -> None:

@@ -27,9 +27,7 @@ def wait(talk: Talk) -> None:
     talk.turn(seconds)
 
 
-def test_whoever_waits_is_told_that_the_daemon_is_gone_and_that_it_is_back(
-    talk: Talk, told: list[str]
-) -> None:
+def test_an_outage_and_its_end_are_reported_to_waiting_calls(talk: Talk, told: list[str]) -> None:
     talk.watch(1)
     lost_at = talk.now
     talk.link(ConnectionEvent.LOST)
@@ -46,7 +44,7 @@ def test_whoever_waits_is_told_that_the_daemon_is_gone_and_that_it_is_back(
     assert told == [GONE, BACK]
 
 
-def test_a_restart_that_takes_no_time_is_not_told(talk: Talk, told: list[str]) -> None:
+def test_a_restart_that_takes_no_time_is_not_reported(talk: Talk, told: list[str]) -> None:
     talk.watch(1)
     for _ in range(2):
         talk.reconnect()
@@ -54,7 +52,7 @@ def test_a_restart_that_takes_no_time_is_not_told(talk: Talk, told: list[str]) -
     assert told == []
 
 
-def test_nobody_is_told_who_wants_nothing(talk: Talk, told: list[str]) -> None:
+def test_an_outage_without_a_waiting_call_is_not_reported(talk: Talk, told: list[str]) -> None:
     talk.link(ConnectionEvent.LOST)
     talk.turn(10 * TOLD_AFTER_SECONDS)
     assert told == []
@@ -76,13 +74,13 @@ def test_a_daemon_that_was_never_there_has_not_gone_away(told: list[str]) -> Non
     assert told == []
 
 
-def test_without_anybody_to_tell_there_is_nothing_to_wait_for() -> None:
+def test_without_a_listener_no_outage_is_awaited() -> None:
     outage = Outage(None)
     outage.begin(1.0)
     assert outage.look(100.0) == float("inf")
 
 
-def test_a_daemon_that_lets_nobody_in_has_not_gone_away(talk: Talk, told: list[str]) -> None:
+def test_a_daemon_that_accepts_no_connection_is_no_outage(talk: Talk, told: list[str]) -> None:
     talk.watch(1)
     talk.link(ConnectionEvent.LOST, ConnectionEvent.REACHED, ConnectionEvent.TURNED_AWAY)
     talk.turn(10 * TOLD_AFTER_SECONDS)
@@ -104,7 +102,7 @@ def test_a_daemon_that_is_found_elsewhere_has_a_moment_to_answer(
     assert told == []
 
 
-def test_who_cannot_be_told_loses_nothing() -> None:
+def test_an_outage_callback_that_fails_loses_no_watch() -> None:
     def refuse(text: str) -> None:
         raise OSError(text)
 

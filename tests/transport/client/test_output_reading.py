@@ -127,7 +127,7 @@ def test_a_block_that_is_cut_off_comes_whole_with_the_next_page() -> None:
     assert chunk.data == pieces[0]
 
 
-def test_damage_is_told_where_it_lies() -> None:
+def test_damage_is_reported_where_it_lies() -> None:
     data = bytearray(stored(*((0, [Segment(STDOUT, b"%d" % n * 40)]) for n in range(3))))
     ends = [block.end for block in output_blocks.find_blocks(bytes(data), 0).blocks]
     data[ends[0] + 5] ^= 1

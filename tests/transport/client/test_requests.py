@@ -109,7 +109,7 @@ def test_many_ids_are_asked_for_page_by_page(monkeypatch: pytest.MonkeyPatch) ->
     assert pages[0].statuses == [JobStatus.RUNNING]
 
 
-def test_pages_end_even_if_the_daemon_never_says_so() -> None:
+def test_pages_end_even_if_the_daemon_never_ends_them() -> None:
     request = ListJobs(after=8)
     assert requests.next_page(request, JobRows(rows=[], next_after=None)) is None
     assert requests.next_page(request, JobRows(rows=[], next_after=8)) is None
@@ -182,7 +182,7 @@ def test_a_dry_run_that_is_rejected_in_part_names_no_ids() -> None:
     assert str(caught.value) == "job 0 is rejected by x"
 
 
-def test_of_many_ids_only_the_first_are_told() -> None:
+def test_of_many_ids_only_the_first_are_named() -> None:
     reply = JobsSubmitted(ids=list(range(1, 26)), rejected={25: "rejected by x"})
     with pytest.raises(errors.RejectedError, match=r"1, 2, .*, 10 and 15 more$"):
         requests.submitted(reply, 26)

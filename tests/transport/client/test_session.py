@@ -52,7 +52,7 @@ def test_a_reply_that_cannot_be_read_fails_its_request_alone() -> None:
     assert not second.is_done
 
 
-def test_answers_nobody_waits_for_are_ignored() -> None:
+def test_replies_without_a_waiting_call_are_ignored() -> None:
     talk = Talk()
     call = talk.call(messages.ReadJob(id=1))
     talk.session.forget(call)
@@ -78,7 +78,7 @@ def test_a_request_larger_than_a_frame_is_refused_before_it_is_sent() -> None:
     assert not talk.sent
 
 
-def test_the_daemon_is_told_how_much_time_is_left() -> None:
+def test_a_request_carries_the_time_that_is_left() -> None:
     talk = Talk()
     talk.call(messages.ReadInfo(), 8.0)
     talk.now += 5.0
@@ -110,7 +110,7 @@ def test_without_a_connection_a_deadline_means_unreachable() -> None:
         call.result()
 
 
-def test_a_first_connection_nobody_accepts_is_given_up_soon() -> None:
+def test_a_first_connection_that_is_not_accepted_is_given_up_soon() -> None:
     talk = Talk(connected=False)
     call = talk.call(messages.ReadInfo())
     talk.turn(session.GRACE_SECONDS - 0.01)
@@ -259,7 +259,7 @@ def test_what_is_refused_until_the_deadline_ends_with_that_refusal() -> None:
         call.result()
 
 
-def test_what_a_daemon_said_before_it_went_is_not_the_reason_in_the_end() -> None:
+def test_a_reply_of_a_daemon_that_has_ended_is_not_the_final_reason() -> None:
     talk = Talk()
     call = talk.call(messages.ReadJob(id=1), 3.0)
     talk.refuse(errors.ComponentRestartedError())
@@ -275,7 +275,7 @@ def test_a_daemon_that_stops_is_believed_by_a_call() -> None:
     assert failed(call) == "StoppingError"
 
 
-def test_a_wish_to_stop_reaches_no_second_daemon() -> None:
+def test_a_request_to_stop_reaches_no_second_daemon() -> None:
     talk = Talk()
     call = talk.call(messages.StopDaemon())
     assert talk.reconnect() == []
@@ -291,7 +291,7 @@ def test_a_request_waits_for_the_news_of_a_connection_that_could_take_it_already
     assert [frame.number for frame in talk.turn()] == [call.number]
 
 
-def test_a_wish_to_stop_that_never_left_is_sent_when_it_can_be() -> None:
+def test_a_request_to_stop_that_was_never_sent_is_sent_when_possible() -> None:
     talk = Talk(connected=False)
     talk.call(messages.StopDaemon())
     assert [type(frame.message) for frame in talk.reconnect()] == [messages.StopDaemon]
@@ -367,7 +367,7 @@ def test_a_cancel_that_came_too_late_is_not_accepted() -> None:
     assert not second.result().accepted
 
 
-def test_a_deletion_that_nobody_can_have_done_before_is_refused_when_there_is_no_rule() -> None:
+def test_a_deletion_that_was_not_executed_before_is_refused_when_there_is_no_rule() -> None:
     sent_once = Talk()
     first = sent_once.call(DELETION)
     sent_once.refuse(GONE)
@@ -383,7 +383,7 @@ def test_a_deletion_that_nobody_can_have_done_before_is_refused_when_there_is_no
     assert [failed(call) for call in (first, second, third)] == ["UnknownFilterError"] * 3
 
 
-def test_other_errors_and_other_requests_are_told_as_they_are_when_sent_again() -> None:
+def test_other_errors_and_other_requests_keep_their_errors_when_sent_again() -> None:
     talk = Talk()
     deletion, listing = talk.call(DELETION), talk.call(messages.ListFilters(uuids=["x"]))
     talk.reconnect()
@@ -407,7 +407,7 @@ def test_other_errors_and_other_requests_are_told_as_they_are_when_sent_again() 
         lambda talk: talk.link(ConnectionEvent.REFUSED),
     ],
 )
-def test_whoever_waits_is_called_whatever_ends_the_call(end: Callable[[Talk], None]) -> None:
+def test_a_call_notifies_of_its_end_whatever_ends_it(end: Callable[[Talk], None]) -> None:
     talk = Talk()
     called = []
     call = talk.call(messages.StopDaemon())

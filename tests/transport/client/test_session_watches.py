@@ -13,7 +13,7 @@ from ganger.transport.client import session, watch_progress
 from ganger.transport.zmq.connection_event import ConnectionEvent
 
 
-def test_a_watch_gives_changes_and_lines_and_ends_when_the_daemon_says_so() -> None:
+def test_a_watch_gives_changes_and_lines_until_the_daemon_ends_it() -> None:
     talk = Talk()
     watch = talk.watch(3)
     number = watch.number
@@ -166,7 +166,7 @@ def test_a_forgotten_watch_is_taken_leave_of_once() -> None:
     assert talk.session.is_idle
 
 
-def test_nothing_is_said_of_a_watch_that_a_lost_connection_has_ended() -> None:
+def test_a_watch_that_a_lost_connection_has_ended_reports_nothing() -> None:
     talk = Talk()
     watch = talk.watch(3)
     talk.session.forget(watch)
@@ -190,7 +190,7 @@ def test_a_silent_watch_is_probed_and_an_answer_contents_it() -> None:
     assert len(talk.turn(0.1)) == 1
 
 
-def test_a_watch_that_hears_something_is_not_probed() -> None:
+def test_a_watch_that_receives_messages_is_not_probed() -> None:
     talk = Talk()
     watch = talk.watch(3)
     for serial in range(1, 9):
@@ -198,7 +198,7 @@ def test_a_watch_that_hears_something_is_not_probed() -> None:
         talk.log(watch.number, 3, serial)
 
 
-def test_a_probe_that_shows_an_untold_status_revives_the_watch() -> None:
+def test_a_probe_that_shows_a_missed_status_revives_the_watch() -> None:
     talk = Talk()
     watch = talk.watch(3)
     old = watch.number
@@ -326,7 +326,7 @@ def test_a_watch_of_ends_is_not_revived_by_jobs_that_go_on() -> None:
     assert not watch.is_done
 
 
-def test_who_waits_has_the_ends_without_the_word_that_the_watch_has_ended() -> None:
+def test_a_wait_for_ends_is_over_before_the_message_that_the_watch_has_ended() -> None:
     talk = Talk()
     watch = talk.watch(3, 4, is_final_only=True)
     talk.tell(watch.number, 4, JobStatus.SUCCESS)
@@ -338,7 +338,7 @@ def test_who_waits_has_the_ends_without_the_word_that_the_watch_has_ended() -> N
     assert talk.read(watch) == ["4:success", "3:error"]
 
 
-def test_who_waits_in_vain_is_told_how_the_jobs_stand_then() -> None:
+def test_a_wait_that_times_out_names_the_statuses_of_that_moment() -> None:
     talk = Talk()
     watch = talk.watch(3, 4, 5, seconds=7.0, is_final_only=True)
     talk.tell(watch.number, 4, JobStatus.SUCCESS)

@@ -27,7 +27,7 @@ SIZE = 40 * 2**20
 TOO_LARGE = SIZE + GROWTH_MAX_BYTES + 1
 
 
-def test_growth_up_to_the_limit_is_nobodys_fault() -> None:
+def test_growth_up_to_the_limit_ends_no_connection() -> None:
     judge = MemoryGuard(SIZE)
     assert not judge.is_suspected(SIZE + GROWTH_MAX_BYTES, 0.0)
     assert judge.look_seconds == memory_guard.LOOK_SECONDS
@@ -44,7 +44,7 @@ def test_growth_is_counted_from_the_smallest_size() -> None:
     assert judge.is_suspected(TOO_LARGE, 0.0)
 
 
-def test_as_long_as_somebody_is_ended_the_daemon_itself_has_not_grown() -> None:
+def test_while_connections_are_ended_the_daemon_itself_has_not_grown() -> None:
     judge = MemoryGuard(SIZE)
     for now in range(100):
         assert judge.is_suspected(TOO_LARGE, now)
@@ -52,7 +52,7 @@ def test_as_long_as_somebody_is_ended_the_daemon_itself_has_not_grown() -> None:
         judge.ended(now % 2, TOO_LARGE, now)
 
 
-def test_a_daemon_that_is_large_though_nobody_is_silent_may_be_that_large() -> None:
+def test_a_daemon_that_is_large_without_silent_peers_may_be_that_large() -> None:
     judge = MemoryGuard(SIZE)
     for _ in range(2):
         assert judge.is_suspected(TOO_LARGE, 0.0)
@@ -127,7 +127,7 @@ def test_connections_that_say_nothing_are_ended_when_the_daemon_grows(
         assert other.receive(PATIENCE_SECONDS) == b"answer"
 
 
-def test_who_has_just_come_gets_a_moment(size: list[int], router: Router, dealer: Dealer) -> None:
+def test_a_new_connection_gets_a_moment(size: list[int], router: Router, dealer: Dealer) -> None:
     connect(router, dealer)
     size.append(TOO_LARGE)
     assert router.guard_memory() == 0

@@ -7,7 +7,7 @@ import pytest
 from ganger.transport.zmq.peers import Backlog, Connections, Credentials, Kind, credentials
 
 
-def test_who_spoke_and_whose_connection_ended_has_left() -> None:
+def test_a_peer_that_sent_a_message_has_left_when_its_connection_ended() -> None:
     connections = Connections()
     connections.accepted(5)
     connections.heard(5, b"a")
@@ -17,7 +17,7 @@ def test_who_spoke_and_whose_connection_ended_has_left() -> None:
     assert connections.take_left() == []
 
 
-def test_who_never_spoke_leaves_without_a_name() -> None:
+def test_a_peer_that_never_sent_a_message_leaves_without_a_name() -> None:
     connections = Connections()
     connections.accepted(5)
     connections.ended(5)
@@ -70,7 +70,7 @@ def test_last_words_read_when_another_has_the_descriptor_name_the_earlier_peer_a
         assert connections.take_left() == [second]
 
 
-def test_who_ended_before_being_turned_away_is_not_counted_as_leaving() -> None:
+def test_a_connection_that_ended_before_it_was_turned_away_is_not_counted_as_leaving() -> None:
     connections = Connections()
     connections.accepted(5)
     connections.ended(5)
@@ -80,7 +80,7 @@ def test_who_ended_before_being_turned_away_is_not_counted_as_leaving() -> None:
     assert connections.count == 1
 
 
-def test_a_peer_leaves_once_even_if_his_last_words_are_read_late() -> None:
+def test_a_peer_leaves_once_even_if_its_last_messages_are_read_late() -> None:
     connections = Connections()
     connections.accepted(5)
     connections.heard(5, b"a")
@@ -89,7 +89,7 @@ def test_a_peer_leaves_once_even_if_his_last_words_are_read_late() -> None:
     assert connections.take_left() == [b"a"]
 
 
-def test_silent_is_who_neither_came_nor_spoke_since_the_last_look() -> None:
+def test_silent_peers_neither_came_nor_sent_since_the_last_look() -> None:
     connections = Connections()
     for descriptor in (5, 6):
         connections.accepted(descriptor)
@@ -103,7 +103,7 @@ def test_silent_is_who_neither_came_nor_spoke_since_the_last_look() -> None:
     assert connections.take_silent() == [5, 7]
 
 
-def test_who_is_turned_away_counts_no_more_while_he_leaves() -> None:
+def test_a_peer_that_is_turned_away_no_longer_counts_while_it_leaves() -> None:
     connections = Connections()
     for descriptor in (5, 6, 7):
         connections.accepted(descriptor)

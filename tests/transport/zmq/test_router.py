@@ -59,7 +59,7 @@ def test_receiving_without_a_message_gives_nothing_at_once(router: Router) -> No
     assert not router.has_more
 
 
-def test_a_turn_reads_a_bounded_number_and_says_that_there_is_more(
+def test_a_turn_reads_a_bounded_number_and_reports_that_there_is_more(
     router: Router, dealer: Dealer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(routers, "RECEIVE_FRAMES_MAX", 3)
@@ -75,9 +75,7 @@ def test_a_turn_reads_a_bounded_number_and_says_that_there_is_more(
     assert not router.has_more
 
 
-def test_a_connection_that_says_nothing_is_noticed_from_the_first_one_on(
-    router: Router, path: Path
-) -> None:
+def test_a_silent_connection_is_noticed_from_the_first_one_on(router: Router, path: Path) -> None:
     while router.has_more:
         router.receive()
     news = router._order[0].monitor.fileno()
@@ -110,7 +108,7 @@ def test_an_answer_that_cannot_be_marked_spoils_no_other_one(
         assert dealer.receive(PATIENCE_SECONDS) == b"for the first"
 
 
-def test_nothing_is_kept_of_answers_to_those_who_have_left(router: Router, dealer: Dealer) -> None:
+def test_no_reply_to_a_peer_that_has_left_is_kept(router: Router, dealer: Dealer) -> None:
     connect(router, dealer)
     dealer.send(b"question")
     peer = received(router).peer
@@ -178,7 +176,7 @@ def test_another_thread_may_answer_unless_the_owner_is_at_work(
     assert router.try_send(peer, b"answer") is Sent.NO
 
 
-def test_whoever_answers_is_told_of_what_no_descriptor_reports_any_more(
+def test_a_send_returns_the_events_that_no_descriptor_reports_any_more(
     router: Router, dealer: Dealer
 ) -> None:
     connect(router, dealer)
@@ -283,7 +281,7 @@ def test_an_answer_to_a_peer_that_has_left_is_refused(router: Router, dealer: De
     assert not router.send(b"Rnobody", b"x")
 
 
-def test_who_leaves_is_named_once_after_the_last_message(
+def test_a_peer_that_leaves_is_named_once_after_the_last_message(
     router: Router, dealer: Dealer, path: Path
 ) -> None:
     other = Dealer(f"ipc://{path}")
@@ -306,7 +304,7 @@ def test_who_leaves_is_named_once_after_the_last_message(
     assert router.take_left() == []
 
 
-def test_nobody_has_left_before_everything_he_said_was_read(
+def test_no_peer_has_left_before_all_its_messages_were_read(
     router: Router, dealer: Dealer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(routers, "RECEIVE_FRAMES_MAX", 2)
@@ -431,13 +429,13 @@ def test_garbage_ends_no_other_connection(router: Router, dealer: Dealer, path: 
 # The local listener.
 
 
-def test_the_kernel_says_who_a_local_peer_is(router: Router, dealer: Dealer) -> None:
+def test_the_kernel_names_the_process_of_a_local_peer(router: Router, dealer: Dealer) -> None:
     connect(router, dealer)
     dealer.send(b"x")
     assert received(router).identity == Credentials(kind="local", uid=os.geteuid(), pid=os.getpid())
 
 
-def test_a_peer_in_another_process_is_told_apart(
+def test_peers_of_different_processes_are_distinguished(
     router: Router, dealer: Dealer, path: Path
 ) -> None:
     connect(router, dealer)
@@ -532,7 +530,7 @@ def test_a_crowd_is_turned_away_until_some_leave(
         assert router.dropped == {"too many peers": 2}
 
 
-def test_who_was_turned_away_comes_again_by_himself(
+def test_a_peer_that_was_turned_away_connects_again_by_itself(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settings, "PEERS_MAX", 0)

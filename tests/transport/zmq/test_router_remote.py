@@ -29,7 +29,7 @@ def test_a_known_key_comes_in_and_is_named(remote: Router, tmp_path: Path) -> No
         assert dealer.receive(PATIENCE_SECONDS) == b"answer"
 
 
-def test_an_unknown_key_is_refused_and_told_so(remote: Router) -> None:
+def test_a_client_with_an_unknown_key_is_refused(remote: Router) -> None:
     with contextlib.closing(client(remote, new_key_pair())) as dealer:
         assert ConnectionEvent.MADE not in link(remote, dealer, ConnectionEvent.REFUSED)
         assert not dealer.send(b"x")
