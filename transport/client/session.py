@@ -24,22 +24,16 @@ from .. import frames, messages
 from ..messages import JobChanged, JobLogged, JobRows, Message, Request, WatchEnded
 from ..zmq.connection_event import ConnectionEvent
 from . import resending
-from .outages import Outage
 from .pending_requests import PendingCall, PendingRequest, PendingWatch, ReplyT
+from .reachability import Reachability
 from .resending import name_of
 from .watch_progress import PARTS_MAX, Part, WatchProgress
 
 RETRY_SECONDS_MIN, RETRY_SECONDS_MAX = 0.05, 1.0
 """How long to wait before a refused request is sent again: doubled each time."""
 
-GRACE_SECONDS = 2.0
-"""How long a first connection may find no listener before the daemon counts as not running."""
-
 LAST_WORD_SECONDS = 1.0
 """How long the daemon may take, after a wait that timed out, to say how its jobs stand."""
-
-HANDSHAKES_FAILED_MAX = 3
-"""Handshakes that may fail before a first connection is given up."""
 
 INTERRUPTIONS_MAX = 3
 """How often a request is repeated after a restart of its component, whatever the cause."""
@@ -68,16 +62,10 @@ class Session:
         timeout_seconds: float,
         on_outage: Callable[[str], None] | None = None,
     ) -> None:
-        self.unreachable = unreachable
-        self.is_connected = False
-        self.was_connected = False
         self.wants_new_socket = False
         """The socket in use leads nowhere: make another one before the next request."""
         self._timeout_seconds = timeout_seconds
-        self._outage = Outage(on_outage)
-        self._is_reached = False
-        self._opened_at = 0.0
-        self._handshakes_failed = 0
+        self._reach = Reachability(unreachable, on_outage)
         self._numbers = itertools.count(1)
         self._pending: dict[int, PendingRequest] = {}
         self._outbox: dict[PendingRequest, None] = {}
@@ -85,6 +73,11 @@ class Session:
         self._wake_at = math.inf
 
     # Requests of the caller.
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the connection stands."""
+        return self._reach.is_connected
 
     @property
     def is_idle(self) -> bool:
@@ -140,37 +133,25 @@ class Session:
 
     def opened(self, now: float) -> None:
         """The client tries a new connection, maybe to another daemon."""
-        self._opened_at = now
-        self._handshakes_failed = 0
-        self._is_reached = self.is_connected = self.wants_new_socket = False
-        self._outage.put_off(now)
-        self._wake_by(now + GRACE_SECONDS)
+        self._reach.opened(now)
+        self.wants_new_socket = False
+        self._wake_by(self._reach.despair_at(now))
 
     def connection_changed(self, event: ConnectionEvent, now: float) -> None:
         """The socket tells an event of the connection."""
+        if event is ConnectionEvent.LOST:
+            self._lose_connection()
+        self._reach.changed(event, now)
         match event:
-            case ConnectionEvent.REACHED:
-                self._is_reached = True
             case ConnectionEvent.MADE:
-                self.is_connected = self.was_connected = self._is_reached = True
                 self._send_all_again(now)
-                self._outage.end()
-            case ConnectionEvent.LOST:
-                if self.is_connected:
-                    self._outage.begin(now)
-                self._lose_connection()
+                self._reach.outage.end()
             case ConnectionEvent.REFUSED:
-                self._outage.deny()
                 self.wants_new_socket = True
                 self.fail_all(errors.NotAllowedError("the daemon does not know this key"))
             case ConnectionEvent.TURNED_AWAY:
-                # There is a daemon: wait for it.
-                self._outage.deny()
-                self.was_connected = True
                 for request in self._pending.values():
                     request.failure = errors.BusyError("the daemon has too many connections")
-            case ConnectionEvent.FAILED:
-                self._handshakes_failed += 1
         self._wake_by(now)
 
     def received(self, data: bytes, now: float) -> None:
@@ -212,12 +193,15 @@ class Session:
         if now < self._wake_at:
             return
         self._wake_at = math.inf
-        self._check_reachable(now)
+        if self._pending and (text := self._reach.despair(now)) is not None:
+            self.wants_new_socket = True
+            self.fail_all(errors.DaemonUnreachableError(text))
         for number, request in list(self._pending.items()):
             if number == request.number and not request.is_done:
                 self._check(request, now)
         if self._pending:
-            self._wake_by(self._outage.look(now))
+            self._wake_by(self._reach.outage.look(now))
+            self._wake_by(self._reach.despair_at(now))
 
     def wait_seconds(self, now: float) -> float | None:
         """How long until `tick` has something to do; None if only events bring work."""
@@ -418,7 +402,7 @@ class Session:
             what = name_of(request.message) if isinstance(request, PendingCall) else ""
             error = errors.DeadlineError(f"{what}: no answer came before the deadline")
         else:
-            error = errors.DaemonUnreachableError(self.unreachable)
+            error = errors.DaemonUnreachableError(self._reach.unreachable)
         self._finish(request, error)
         if isinstance(request, PendingCall) and request.probes is not None:
             self._take_probe(request.probes, request, now)
@@ -434,22 +418,6 @@ class Session:
             self._finish(watch.probe)
         self._start_probe(watch, now, LAST_WORD_SECONDS)
         return True
-
-    def _check_reachable(self, now: float) -> None:
-        if self.was_connected or not self._pending:
-            return
-        patience_ends = self._opened_at + GRACE_SECONDS
-        if now < patience_ends:
-            self._wake_by(patience_ends)
-        elif self._handshakes_failed >= HANDSHAKES_FAILED_MAX:
-            text = f"{self.unreachable} (connections end at once: is the server key right?)"
-            self._give_up(text)
-        elif not self._is_reached and not self._handshakes_failed:
-            self._give_up(self.unreachable)
-
-    def _give_up(self, text: str) -> None:
-        self.wants_new_socket = True
-        self.fail_all(errors.DaemonUnreachableError(text))
 
     def _send_all_again(self, now: float) -> None:
         self._outbox.clear()
@@ -493,12 +461,11 @@ class Session:
                 text = f"{name_of(request.message)}: the connection was lost {request.losses} times"
                 lost = f"{text} before the answer came; it is not repeated any more"
                 self._finish(request, ConnectionLostError(lost))
-        self.is_connected = self._is_reached = False
 
     def _begin(self, request: PendingRequest, now: float) -> None:
         if not self._pending:
             # An outage while the client had no request is not reported.
-            self._outage.put_off(now)
+            self._reach.outage.put_off(now)
         self._pending[request.number] = request
         self._outbox[request] = None
         # The next `tick` works out when this request needs another one.

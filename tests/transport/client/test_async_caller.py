@@ -16,7 +16,7 @@ from ganger.storage import errors
 from ganger.storage.job_views import LogLine, StatusChange
 from ganger.storage.jobs import JobStatus
 from ganger.transport import messages
-from ganger.transport.client import async_caller, session
+from ganger.transport.client import async_caller, reachability, session
 
 OP = {"OP_ID": "OP_TEST_DELAY", "duration": 0}
 Start = Callable[..., FakeDaemon]
@@ -92,7 +92,7 @@ def test_calls_end_at_their_deadlines_each_at_its_own(start: Start, data: Path) 
 def test_other_tasks_run_while_a_call_waits_for_a_connection(
     daemon: FakeDaemon, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "GRACE_SECONDS", 0.5)
+    monkeypatch.setattr(reachability, "GRACE_SECONDS", 0.5)
     daemon.kill()
 
     async def scene(client: AsyncClient) -> None:

@@ -18,7 +18,7 @@ from ganger.storage import documents, errors, keys, settings
 from ganger.storage.job_views import JobInfo, LogLine, StatusChange
 from ganger.storage.jobs import JobStatus
 from ganger.transport import messages
-from ganger.transport.client import connection, session
+from ganger.transport.client import connection, reachability
 from ganger.transport.zmq.sockets import new_key_pair
 
 OP = {"OP_ID": "OP_TEST_DELAY", "duration": 0}
@@ -205,7 +205,7 @@ def test_the_word_left_by_a_dead_daemon_is_seen_through(
     has_socket: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(session, "GRACE_SECONDS", 0.5)
+    monkeypatch.setattr(reachability, "GRACE_SECONDS", 0.5)
     daemon.kill()
     if not has_socket:
         settings.places(data).socket.unlink()
@@ -213,7 +213,7 @@ def test_the_word_left_by_a_dead_daemon_is_seen_through(
     # Long before the deadline of the call.
     with pytest.raises(errors.DaemonUnreachableError, match="ganger up"):
         client.info(timeout=settings.CLIENT_DEADLINE_SECONDS)
-    assert session.GRACE_SECONDS <= time.monotonic() - began < settings.CLIENT_DEADLINE_SECONDS
+    assert reachability.GRACE_SECONDS <= time.monotonic() - began < settings.CLIENT_DEADLINE_SECONDS
 
 
 def test_a_client_that_found_no_daemon_finds_it_later(start: Start, client: Client) -> None:
@@ -485,7 +485,7 @@ def test_a_remote_client_needs_an_authorised_key(
 def test_a_remote_client_with_another_servers_key_gets_an_error_that_names_the_key(
     start: Start, connect: Connect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "GRACE_SECONDS", 0.5)
+    monkeypatch.setattr(reachability, "GRACE_SECONDS", 0.5)
     daemon = start(remote="tcp://127.0.0.1:*")
     keys.create_key(tmp_path / "key", new_key_pair())
     client = connect(

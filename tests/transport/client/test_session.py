@@ -9,7 +9,7 @@ from tests.transport.client.talk import TIMEOUT, UNREACHABLE, Talk, failed
 
 from ganger.storage import errors, settings
 from ganger.transport import messages
-from ganger.transport.client import session
+from ganger.transport.client import reachability, session
 from ganger.transport.client.session import INTERRUPTIONS_MAX, LOSSES_MAX
 from ganger.transport.zmq.connection_event import ConnectionEvent
 
@@ -113,7 +113,7 @@ def test_without_a_connection_a_deadline_means_unreachable() -> None:
 def test_a_first_connection_that_is_not_accepted_is_given_up_soon() -> None:
     talk = Talk(connected=False)
     call = talk.call(messages.ReadInfo())
-    talk.turn(session.GRACE_SECONDS - 0.01)
+    talk.turn(reachability.GRACE_SECONDS - 0.01)
     assert not call.is_done
     talk.turn(0.01)
     assert failed(call) == "DaemonUnreachableError"
@@ -131,10 +131,10 @@ def test_a_daemon_that_accepts_but_is_slow_gets_all_the_time_there_is() -> None:
 def test_a_first_connection_that_ends_again_and_again_is_given_up() -> None:
     talk = Talk(connected=False)
     call = talk.call(messages.ReadInfo())
-    for attempt in range(session.HANDSHAKES_FAILED_MAX):
+    for attempt in range(reachability.HANDSHAKES_FAILED_MAX):
         assert not call.is_done, attempt
         talk.link(ConnectionEvent.REACHED, ConnectionEvent.FAILED, ConnectionEvent.LOST)
-        talk.turn(session.GRACE_SECONDS)
+        talk.turn(reachability.GRACE_SECONDS)
     with pytest.raises(errors.DaemonUnreachableError, match="is the server key right"):
         call.result()
 
