@@ -1,8 +1,8 @@
 """Makes the client for ordinary Python from the client for asyncio.
 
-Run it after changing transport/client/async_client.py; `make check` and a test compare. What
-really differs between the two (waiting, threads, the event loop) is written by hand, in
-`transport/client/caller` and `async_caller`.
+Run it after changing transport/client/async_client.py or async_streams.py; `make check` and a test
+compare. What really differs between the two (waiting, threads, the event loop) is written by hand,
+in `transport/client/caller` and `async_caller`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import sys
 from pathlib import Path
 
 CLIENTS = Path(__file__).parents[1] / "transport" / "client"
-SOURCE = CLIENTS / "async_client.py"
-MADE = CLIENTS / "client.py"
-OUT_OF_DATE = "transport/client/client.py is out of date: run .venv/bin/python docs/make_client.py"
+MADE = ("client.py", "streams.py")
+OUT_OF_DATE = "transport/client/{} is out of date: run .venv/bin/python docs/make_client.py"
 
-HEAD = '''\
-# Made from async_client.py by docs/make_client.py: change that file, then run the script.
+HEAD = "# Made from async_{} by docs/make_client.py: change that file, then run the script.\n"
+
+CLIENT_DOCSTRING = '''\
 """The client library for ordinary Python: submit jobs, follow them, ask the daemon.
 
 >>> with Client() as client:  # doctest: +SKIP
@@ -56,29 +56,39 @@ WORDS = [
 
 
 def main() -> None:
-    """Write the file, or say that it is out of date."""
-    is_old = made() != MADE.read_text(encoding="utf-8")
-    if is_old and sys.argv[1:] == ["--check"]:
-        sys.exit(OUT_OF_DATE)
-    if is_old:
-        MADE.write_text(made(), encoding="utf-8")
-        sys.stdout.write(f"{MADE.name} is written anew\n")
+    """Write the files, or say which is out of date."""
+    for name in MADE:
+        path = CLIENTS / name
+        text = made(name)
+        is_old = not path.exists() or text != path.read_text(encoding="utf-8")
+        if is_old and sys.argv[1:] == ["--check"]:
+            sys.exit(OUT_OF_DATE.format(name))
+        if is_old:
+            path.write_text(text, encoding="utf-8")
+            sys.stdout.write(f"{name} is written anew\n")
 
 
-def made() -> str:
+def made(name: str) -> str:
     """The whole file, formatted."""
-    code = SOURCE.read_text(encoding="utf-8").partition("\nfrom __future__")[2]
-    head, sharing, rest = code.partition(SHARING)
-    assert sharing, "the paragraph about sharing a client is not where it was"
-    code = f"{head}{SHARING_MADE}{rest}"
+    source = (CLIENTS / f"async_{name}").read_text(encoding="utf-8")
+    docstring, future, code = source.partition("\nfrom __future__")
+    if name == "client.py":
+        docstring = CLIENT_DOCSTRING
+        head, sharing, rest = code.partition(SHARING)
+        assert sharing, "the paragraph about sharing a client is not where it was"
+        code = f"{head}{SHARING_MADE}{rest}"
+    else:
+        docstring = docstring.partition("\ndocs/make_client.py")[0] + '"""\n'
     for pattern, text in WORDS:
         code = re.sub(pattern, text, code)
     fixes = "check", "--fix-only", "--unsafe-fixes", "--select=I,UP028"
-    return _ruff("format", text=_ruff(*fixes, text=f"{HEAD}from __future__{code}"))
+    path = CLIENTS / name
+    text = f"{HEAD.format(name)}{docstring}{future}{code}"
+    return _ruff("format", path=path, text=_ruff(*fixes, path=path, text=text))
 
 
-def _ruff(*words: str, text: str) -> str:
-    command = [sys.executable, "-m", "ruff", *words, "--quiet", f"--stdin-filename={MADE}", "-"]
+def _ruff(*words: str, path: Path, text: str) -> str:
+    command = [sys.executable, "-m", "ruff", *words, "--quiet", f"--stdin-filename={path}", "-"]
     return subprocess.run(
         command, input=text, stdout=subprocess.PIPE, encoding="utf-8", check=True
     ).stdout

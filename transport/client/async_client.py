@@ -36,7 +36,6 @@ from ..messages import (
     JobSpec,
     LimitsRead,
     ListDependencies,
-    ListJobs,
     ListLocks,
     LockRow,
     PriorityOutcome,
@@ -52,14 +51,11 @@ from ..messages import (
 from ..zmq.async_dealer import AsyncDealer
 from . import requests
 from .async_caller import AsyncCaller
+from .async_streams import AsyncStreams
 from .connection import Connection, EndpointResolver, client_pair
-from .following import OutputFollowing, WatchFollowing
 from .output_reading import OutputReading, checked_reading
 from .session import ConnectionLostError
-from .watch_progress import Part, checked_ids
-
-CALLS_AT_ONCE = 16
-"""Whole jobs that are asked for before the first has come."""
+from .watch_progress import checked_ids
 
 
 class AsyncClient:
@@ -100,6 +96,7 @@ class AsyncClient:
             on_outage=on_outage,
         )
         self._caller = AsyncCaller(connect, timeout)
+        self._streams = AsyncStreams(self._caller, timeout)
 
     async def __aenter__(self) -> Self:
         return self
@@ -195,7 +192,7 @@ class AsyncClient:
         is_whole = requests.needs_whole(fields)
         wanted = None if ids is None else checked_ids(ids)
         pages = list(requests.listings(wanted, statuses, archived=archived))
-        return self._list(pages, is_whole=is_whole, timeout=timeout)
+        return self._streams.jobs(pages, is_whole=is_whole, timeout=timeout)
 
     async def job(self, job_id: int, *, timeout: float | None = None) -> JobInfo:
         """The whole of one job, live or archived."""
@@ -217,12 +214,12 @@ class AsyncClient:
         final: dict[int, JobInfo] = {}
         if ids:
             checked = checked_ids(ids)
-            parts = self._follow(checked, log=False, timeout=timeout, is_final_only=True)
+            parts = self._streams.follow(checked, log=False, timeout=timeout, is_final_only=True)
             async for part in parts:
                 if isinstance(part, StatusChange):
                     final[part.job_id] = part.job
         if is_whole:
-            final = {job.id: job async for job in self._read_whole(list(final), None)}
+            final = {job.id: job async for job in self._streams.whole_jobs(list(final), None)}
         return [final[job_id] for job_id in ids]
 
     @overload
@@ -253,7 +250,7 @@ class AsyncClient:
         sent nothing.
         """
         checked = checked_ids(ids) if ids else None
-        return self._follow(checked, log=log, timeout=timeout, pause=pause)
+        return self._streams.follow(checked, log=log, timeout=timeout, pause=pause)
 
     @overload
     def follow(
@@ -279,7 +276,9 @@ class AsyncClient:
         comes last.
         """
         (job_id,) = checked_ids([job_id])
-        return self._follow_output(OutputReading(job_id), log=log, timeout=timeout, pause=pause)
+        return self._streams.follow_output(
+            OutputReading(job_id), log=log, timeout=timeout, pause=pause
+        )
 
     def logs(
         self,
@@ -300,8 +299,8 @@ class AsyncClient:
         """
         reading = checked_reading(job_id, stream=stream, op=op, tail=tail)
         if not follow:
-            return self._read_output(reading, timeout)
-        return self._only_output(self._follow_output(reading, log=False, timeout=timeout))
+            return self._streams.output(reading, timeout)
+        return self._streams.output_as_it_comes(reading, timeout)
 
     async def cancel(
         self, job_id: int, *, kill: bool = False, timeout: float | None = None
@@ -503,70 +502,3 @@ class AsyncClient:
         # The connection may end before the reply comes: then the daemon has stopped as well.
         with contextlib.suppress(ConnectionLostError):
             await self._caller.call(StopDaemon(), timeout)
-
-    # How it is done.
-
-    async def _list(
-        self, pages: list[ListJobs], *, is_whole: bool, timeout: float | None
-    ) -> AsyncIterator[JobInfo]:
-        for first in pages:
-            request: ListJobs | None = first
-            while request is not None:
-                reply = await self._caller.call(request, timeout)
-                if is_whole:
-                    async for job in self._read_whole([row.id for row in reply.rows], timeout):
-                        yield job
-                else:
-                    for row in reply.rows:
-                        yield requests.summary_view(row)
-                request = requests.next_page(request, reply)
-
-    async def _read_whole(self, ids: list[int], timeout: float | None) -> AsyncIterator[JobInfo]:
-        for start in range(0, len(ids), CALLS_AT_ONCE):
-            some = [ReadJob(id=job_id) for job_id in ids[start : start + CALLS_AT_ONCE]]
-            for document in await self._caller.call_all(some, timeout):
-                yield requests.document_view(document)
-
-    def _follow(
-        self,
-        ids: list[int] | None,
-        *,
-        log: bool,
-        timeout: float | None,
-        is_final_only: bool = False,
-        pause: float | None = None,
-    ) -> AsyncIterator[Part | None]:
-        begin = functools.partial(WatchFollowing, ids=ids, log=log, is_final_only=is_final_only)
-        return self._caller.follow(begin, timeout=timeout, pause=pause)
-
-    def _follow_output(
-        self,
-        reading: OutputReading,
-        *,
-        log: bool,
-        timeout: float | None,
-        pause: float | None = None,
-    ) -> AsyncIterator[Part | OutputChunk | None]:
-        begin = functools.partial(
-            OutputFollowing, reading=reading, log=log, timeout_seconds=self._timeout
-        )
-        return self._caller.follow(begin, timeout=timeout, pause=pause)
-
-    async def _only_output(
-        self, parts: AsyncIterator[Part | OutputChunk | None]
-    ) -> AsyncIterator[OutputChunk]:
-        async for part in parts:
-            if isinstance(part, OutputChunk):
-                yield part
-
-    async def _read_output(
-        self, reading: OutputReading, timeout: float | None
-    ) -> AsyncIterator[OutputChunk]:
-        # Raises an error if there is no such job; the pages do not.
-        job = await anext(self.jobs([reading.job_id], timeout=timeout))
-        while not reading.is_done:
-            for chunk in reading.take(await self._caller.call(reading.request(), timeout)):
-                yield chunk
-        if job.is_final:
-            for chunk in reading.finish():
-                yield chunk

@@ -36,7 +36,6 @@ from ..messages import (
     JobSpec,
     LimitsRead,
     ListDependencies,
-    ListJobs,
     ListLocks,
     LockRow,
     PriorityOutcome,
@@ -53,13 +52,10 @@ from ..zmq.dealer import Dealer
 from . import requests
 from .caller import Caller
 from .connection import Connection, EndpointResolver, client_pair
-from .following import OutputFollowing, WatchFollowing
 from .output_reading import OutputReading, checked_reading
 from .session import ConnectionLostError
-from .watch_progress import Part, checked_ids
-
-CALLS_AT_ONCE = 16
-"""Whole jobs that are asked for before the first has come."""
+from .streams import Streams
+from .watch_progress import checked_ids
 
 
 class Client:
@@ -103,6 +99,7 @@ class Client:
             on_outage=on_outage,
         )
         self._caller = Caller(connect, timeout)
+        self._streams = Streams(self._caller, timeout)
 
     def __enter__(self) -> Self:
         return self
@@ -198,7 +195,7 @@ class Client:
         is_whole = requests.needs_whole(fields)
         wanted = None if ids is None else checked_ids(ids)
         pages = list(requests.listings(wanted, statuses, archived=archived))
-        return self._list(pages, is_whole=is_whole, timeout=timeout)
+        return self._streams.jobs(pages, is_whole=is_whole, timeout=timeout)
 
     def job(self, job_id: int, *, timeout: float | None = None) -> JobInfo:
         """The whole of one job, live or archived."""
@@ -220,12 +217,12 @@ class Client:
         final: dict[int, JobInfo] = {}
         if ids:
             checked = checked_ids(ids)
-            parts = self._follow(checked, log=False, timeout=timeout, is_final_only=True)
+            parts = self._streams.follow(checked, log=False, timeout=timeout, is_final_only=True)
             for part in parts:
                 if isinstance(part, StatusChange):
                     final[part.job_id] = part.job
         if is_whole:
-            final = {job.id: job for job in self._read_whole(list(final), None)}
+            final = {job.id: job for job in self._streams.whole_jobs(list(final), None)}
         return [final[job_id] for job_id in ids]
 
     @overload
@@ -256,7 +253,7 @@ class Client:
         sent nothing.
         """
         checked = checked_ids(ids) if ids else None
-        return self._follow(checked, log=log, timeout=timeout, pause=pause)
+        return self._streams.follow(checked, log=log, timeout=timeout, pause=pause)
 
     @overload
     def follow(
@@ -282,7 +279,9 @@ class Client:
         comes last.
         """
         (job_id,) = checked_ids([job_id])
-        return self._follow_output(OutputReading(job_id), log=log, timeout=timeout, pause=pause)
+        return self._streams.follow_output(
+            OutputReading(job_id), log=log, timeout=timeout, pause=pause
+        )
 
     def logs(
         self,
@@ -303,8 +302,8 @@ class Client:
         """
         reading = checked_reading(job_id, stream=stream, op=op, tail=tail)
         if not follow:
-            return self._read_output(reading, timeout)
-        return self._only_output(self._follow_output(reading, log=False, timeout=timeout))
+            return self._streams.output(reading, timeout)
+        return self._streams.output_as_it_comes(reading, timeout)
 
     def cancel(
         self, job_id: int, *, kill: bool = False, timeout: float | None = None
@@ -506,65 +505,3 @@ class Client:
         # The connection may end before the reply comes: then the daemon has stopped as well.
         with contextlib.suppress(ConnectionLostError):
             self._caller.call(StopDaemon(), timeout)
-
-    # How it is done.
-
-    def _list(
-        self, pages: list[ListJobs], *, is_whole: bool, timeout: float | None
-    ) -> Iterator[JobInfo]:
-        for first in pages:
-            request: ListJobs | None = first
-            while request is not None:
-                reply = self._caller.call(request, timeout)
-                if is_whole:
-                    yield from self._read_whole([row.id for row in reply.rows], timeout)
-                else:
-                    for row in reply.rows:
-                        yield requests.summary_view(row)
-                request = requests.next_page(request, reply)
-
-    def _read_whole(self, ids: list[int], timeout: float | None) -> Iterator[JobInfo]:
-        for start in range(0, len(ids), CALLS_AT_ONCE):
-            some = [ReadJob(id=job_id) for job_id in ids[start : start + CALLS_AT_ONCE]]
-            for document in self._caller.call_all(some, timeout):
-                yield requests.document_view(document)
-
-    def _follow(
-        self,
-        ids: list[int] | None,
-        *,
-        log: bool,
-        timeout: float | None,
-        is_final_only: bool = False,
-        pause: float | None = None,
-    ) -> Iterator[Part | None]:
-        begin = functools.partial(WatchFollowing, ids=ids, log=log, is_final_only=is_final_only)
-        return self._caller.follow(begin, timeout=timeout, pause=pause)
-
-    def _follow_output(
-        self,
-        reading: OutputReading,
-        *,
-        log: bool,
-        timeout: float | None,
-        pause: float | None = None,
-    ) -> Iterator[Part | OutputChunk | None]:
-        begin = functools.partial(
-            OutputFollowing, reading=reading, log=log, timeout_seconds=self._timeout
-        )
-        return self._caller.follow(begin, timeout=timeout, pause=pause)
-
-    def _only_output(self, parts: Iterator[Part | OutputChunk | None]) -> Iterator[OutputChunk]:
-        for part in parts:
-            if isinstance(part, OutputChunk):
-                yield part
-
-    def _read_output(self, reading: OutputReading, timeout: float | None) -> Iterator[OutputChunk]:
-        # Raises an error if there is no such job; the pages do not.
-        job = next(self.jobs([reading.job_id], timeout=timeout))
-        while not reading.is_done:
-            for chunk in reading.take(self._caller.call(reading.request(), timeout)):
-                yield chunk
-        if job.is_final:
-            for chunk in reading.finish():
-                yield chunk

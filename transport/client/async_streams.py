@@ -1,0 +1,101 @@
+"""What a client reads bit by bit: long listings, watches and output, as iterators.
+
+docs/make_client.py makes `streams` from this file: run it after a change.
+"""
+
+# ruff: noqa: ASYNC109 - the deadline of a call is told to the daemon, so each call has one
+from __future__ import annotations
+
+import functools
+from collections.abc import AsyncIterator
+
+from ...storage.job_views import JobInfo, OutputChunk
+from ..messages import ListJobs, ReadJob
+from . import requests
+from .async_caller import AsyncCaller
+from .following import OutputFollowing, WatchFollowing
+from .output_reading import OutputReading
+from .watch_progress import Part
+
+CALLS_AT_ONCE = 16
+"""Whole jobs that are asked for before the first has come."""
+
+
+class AsyncStreams:
+    """Iterators over the replies that ``caller`` gets; ``timeout`` is the usual deadline."""
+
+    def __init__(self, caller: AsyncCaller, timeout: float) -> None:
+        self._caller = caller
+        self._timeout = timeout
+
+    async def jobs(
+        self, pages: list[ListJobs], *, is_whole: bool, timeout: float | None
+    ) -> AsyncIterator[JobInfo]:
+        """The jobs on these pages of a listing, and on those that follow each."""
+        for first in pages:
+            request: ListJobs | None = first
+            while request is not None:
+                reply = await self._caller.call(request, timeout)
+                if is_whole:
+                    async for job in self.whole_jobs([row.id for row in reply.rows], timeout):
+                        yield job
+                else:
+                    for row in reply.rows:
+                        yield requests.summary_view(row)
+                request = requests.next_page(request, reply)
+
+    async def whole_jobs(self, ids: list[int], timeout: float | None) -> AsyncIterator[JobInfo]:
+        """These jobs whole, in this order."""
+        for start in range(0, len(ids), CALLS_AT_ONCE):
+            some = [ReadJob(id=job_id) for job_id in ids[start : start + CALLS_AT_ONCE]]
+            for document in await self._caller.call_all(some, timeout):
+                yield requests.document_view(document)
+
+    def follow(
+        self,
+        ids: list[int] | None,
+        *,
+        log: bool,
+        timeout: float | None,
+        is_final_only: bool = False,
+        pause: float | None = None,
+    ) -> AsyncIterator[Part | None]:
+        """The parts of a watch, as they come."""
+        begin = functools.partial(WatchFollowing, ids=ids, log=log, is_final_only=is_final_only)
+        return self._caller.follow(begin, timeout=timeout, pause=pause)
+
+    def follow_output(
+        self,
+        reading: OutputReading,
+        *,
+        log: bool,
+        timeout: float | None,
+        pause: float | None = None,
+    ) -> AsyncIterator[Part | OutputChunk | None]:
+        """The parts of a watch of one job, and its output, as they come."""
+        begin = functools.partial(
+            OutputFollowing, reading=reading, log=log, timeout_seconds=self._timeout
+        )
+        return self._caller.follow(begin, timeout=timeout, pause=pause)
+
+    async def output_as_it_comes(
+        self, reading: OutputReading, timeout: float | None
+    ) -> AsyncIterator[OutputChunk]:
+        """The output of a job, until it has ended."""
+        async for part in self.follow_output(reading, log=False, timeout=timeout):
+            if isinstance(part, OutputChunk):
+                yield part
+
+    async def output(
+        self, reading: OutputReading, timeout: float | None
+    ) -> AsyncIterator[OutputChunk]:
+        """The output that a job has written so far."""
+        # Raises an error if there is no such job; the pages do not.
+        pages = list(requests.listings([reading.job_id], None, archived=False))
+        job = await anext(self.jobs(pages, is_whole=False, timeout=timeout))
+        while not reading.is_done:
+            for chunk in reading.take(await self._caller.call(reading.request(), timeout)):
+                yield chunk
+        if job.is_final:
+            for chunk in reading.finish():
+                yield chunk
