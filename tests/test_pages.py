@@ -117,10 +117,10 @@ def test_every_dependency_is_in_the_table_of_libraries() -> None:
 
 @pytest.mark.parametrize("library", sorted(set(dependencies()) - AT_HOME_EVERYWHERE))
 def test_a_library_is_used_at_its_home_alone(library: str) -> None:
-    told = homes_in_prose()[library]
-    folders = tuple(home for home in told if home.endswith("/"))
+    homes = homes_in_prose()[library]
+    folders = tuple(home for home in homes if home.endswith("/"))
     found = homes_found(MODULES.get(library, library))
-    assert {next(filter(home.startswith, folders), home) for home in found} == told
+    assert {next(filter(home.startswith, folders), home) for home in found} == homes
 
 
 # Examples.

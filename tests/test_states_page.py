@@ -8,5 +8,5 @@ DOCS = Path(__file__).parents[1] / "docs"
 
 def test_the_page_agrees_with_the_tables() -> None:
     made = runpy.run_path(str(DOCS / "make_states.py"))["page"]()
-    told = "docs/states.md is out of date: run docs/make_states.py"
-    assert (DOCS / "states.md").read_text(encoding="utf-8") == made, told
+    hint = "docs/states.md is out of date: run docs/make_states.py"
+    assert (DOCS / "states.md").read_text(encoding="utf-8") == made, hint

@@ -132,8 +132,8 @@ def test_what_is_nearly_an_opcode_is_doubted_and_stored(
 ) -> None:
     """Opcodes of the daemon's packages need not be known here."""
     done = typed("add", "--opcode", op_id)
-    told = f"ganger: --opcode: there is no opcode '{op_id}' here (did you mean OP_EXEC?)"
-    assert (told in done.output) is is_doubted
+    hint = f"ganger: --opcode: there is no opcode '{op_id}' here (did you mean OP_EXEC?)"
+    assert (hint in done.output) is is_doubted
     [(_, stored)] = daemon.stored
     assert stored["predicates"] == [["opcode", ["=", "OP_ID", op_id]]]
 
@@ -203,7 +203,7 @@ def test_all_predicates_that_are_given_must_match(daemon: FilterDaemon) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ('[["opcode", ["=", "OP_ID", "OP_EXEC"]]', "--predicates, line 1, column 39: expected"),
         ("[" * 5_000, "--predicates: nested deeper than can be read"),
@@ -226,28 +226,28 @@ def test_all_predicates_that_are_given_must_match(daemon: FilterDaemon) -> None:
     ],
 )
 def test_predicates_that_are_none_are_refused_with_the_place(
-    daemon: FilterDaemon, text: str, told: str
+    daemon: FilterDaemon, text: str, expected: str
 ) -> None:
-    assert refusal(daemon, "add", "--predicates", text).startswith(told)
+    assert refusal(daemon, "add", "--predicates", text).startswith(expected)
 
 
 def test_a_file_that_cannot_be_read_is_named(daemon: FilterDaemon, tmp_path: Path) -> None:
     away, strange, torn = tmp_path / "away", tmp_path / "strange", tmp_path / "torn"
     strange.write_bytes(b"\xff\xfe")
     torn.write_text("[")
-    for path, told in (
+    for path, expected in (
         (away, f"--predicates: '{away}': No such file or directory"),
         (tmp_path, f"--predicates: '{tmp_path}': Is a directory"),
         (strange, f"--predicates: '{strange}': not UTF-8 text"),
         (torn, f"--predicates: {torn}, line 1, column 2: expected"),
     ):
-        assert refusal(daemon, "add", "--predicates", f"@{path}").startswith(told)
+        assert refusal(daemon, "add", "--predicates", f"@{path}").startswith(expected)
 
 
 @pytest.mark.parametrize("text", ["soon", "-3", "", "1.5", "9" * 5_000])
 def test_a_watermark_is_now_or_an_id(daemon: FilterDaemon, text: str) -> None:
-    told = f"--jobs-after: expected a job id or now, got {text[:60]!r}"
-    assert refusal(daemon, "add", f"--jobs-after={text}") == told
+    expected = f"--jobs-after: expected a job id or now, got {text[:60]!r}"
+    assert refusal(daemon, "add", f"--jobs-after={text}") == expected
 
 
 @pytest.mark.parametrize("option", ["--reason-matches", "--opcode"])
@@ -260,8 +260,8 @@ def test_a_variable_that_was_never_set_is_no_pattern(daemon: FilterDaemon, optio
 
 
 def test_an_action_that_begins_like_json_and_is_none_is_refused(daemon: FilterDaemon) -> None:
-    told = refusal(daemon, "add", "--action", '["RATE_LIMIT", 2')
-    assert told.startswith("--action: not JSON: ")
+    complaint = refusal(daemon, "add", "--action", '["RATE_LIMIT", 2')
+    assert complaint.startswith("--action: not JSON: ")
 
 
 @pytest.mark.parametrize(
@@ -289,8 +289,8 @@ def test_the_number_of_a_limit_is_no_uuid(daemon: FilterDaemon) -> None:
 
 
 def test_only_the_number_of_an_action_is_taken(daemon: FilterDaemon) -> None:
-    told = refusal(daemon, "add", "--action", "PAUSE", "5")
-    assert told == "Got unexpected extra argument (5)"
+    complaint = refusal(daemon, "add", "--action", "PAUSE", "5")
+    assert complaint == "Got unexpected extra argument (5)"
 
 
 @pytest.mark.parametrize("action", ["ACCEPT", "PAUSE", "REJECT", "CONTINUE"])
@@ -299,8 +299,8 @@ def test_actions_are_passed_on(daemon: FilterDaemon, action: str) -> None:
 
 
 def test_a_limit_without_its_number_is_refused_with_the_right_form(daemon: FilterDaemon) -> None:
-    told = "--action: RATE_LIMIT takes a number, as in --action 'RATE_LIMIT 5'"
-    assert refusal(daemon, "add", "--action", "RATE_LIMIT") == told
+    expected = "--action: RATE_LIMIT takes a number, as in --action 'RATE_LIMIT 5'"
+    assert refusal(daemon, "add", "--action", "RATE_LIMIT") == expected
 
 
 @pytest.mark.parametrize(
@@ -323,8 +323,8 @@ def test_what_is_wrong_with_an_action_is_left_to_the_daemon(
 def test_an_action_in_small_letters_is_refused_with_the_right_word(
     daemon: FilterDaemon, action: str
 ) -> None:
-    told = f"--action: write {action.upper()}, in capitals, not {action!r}"
-    assert refusal(daemon, "add", "--action", action) == told
+    expected = f"--action: write {action.upper()}, in capitals, not {action!r}"
+    assert refusal(daemon, "add", "--action", action) == expected
 
 
 # Times.
@@ -372,8 +372,8 @@ def test_a_time_can_be_given_in_several_forms(
     ],
 )
 def test_a_time_that_no_calendar_has_is_refused(daemon: FilterDaemon, text: str) -> None:
-    told = refusal(daemon, "add", f"--valid-until={text}")
-    assert told.startswith(f"Invalid value for '--valid-until': {text[:60]!r}: expected now, ")
+    complaint = refusal(daemon, "add", f"--valid-until={text}")
+    assert complaint.startswith(f"Invalid value for '--valid-until': {text[:60]!r}: expected now, ")
 
 
 # Names of rules.
@@ -468,8 +468,8 @@ def test_json_has_only_the_fields_that_are_asked_for() -> None:
 
 
 def test_a_field_that_does_not_exist_is_named(daemon: FilterDaemon) -> None:
-    told = refusal(daemon, "list", "--fields", "uuid,colour")
-    assert told.startswith("--fields: there is no field 'colour'; known are uuid, watermark,")
+    complaint = refusal(daemon, "list", "--fields", "uuid,colour")
+    assert complaint.startswith("--fields: there is no field 'colour'; known are uuid, watermark,")
     assert daemon.asked == []
 
 
@@ -509,8 +509,8 @@ def test_a_time_that_no_calendar_has_does_not_hide_the_rules(daemon: FilterDaemo
 
 @pytest.mark.usefixtures("daemon")
 def test_a_rule_that_is_only_proposed_is_called_so() -> None:
-    told = typed("test", "--rule", '{"action": "PAUSE"}').output.splitlines()
-    assert told == [
+    lines = typed("test", "--rule", '{"action": "PAUSE"}').output.splitlines()
+    assert lines == [
         f"4  queued  ACCEPT by {OTHER}  ->  PAUSE by the proposed rule",
         "5  running  no rule",
         "2 jobs, 1 would be under another rule",
@@ -521,8 +521,8 @@ def test_a_rule_that_is_only_proposed_is_called_so() -> None:
 
 @pytest.mark.usefixtures("daemon")
 def test_a_proposed_rule_keeps_the_uuid_that_it_was_given() -> None:
-    told = typed("test", "--rule", f"{{action: PAUSE, uuid: {UUID}}}").output
-    assert f"->  PAUSE by {UUID}\n" in told
+    output = typed("test", "--rule", f"{{action: PAUSE, uuid: {UUID}}}").output
+    assert f"->  PAUSE by {UUID}\n" in output
 
 
 @pytest.mark.usefixtures("daemon")
@@ -537,6 +537,6 @@ def test_a_rule_that_was_printed_as_json_can_be_proposed(command: str, tmp_path:
 
 @pytest.mark.usefixtures("daemon")
 def test_the_help_of_a_rule_has_all_its_keys() -> None:
-    told = " ".join(typed("test", "--help").output.split())
-    assert "--rule JSON|YAML|@FILE" in told
-    assert set(re.findall(r"\w+", told.partition("Its keys:")[2])) >= set(requests.RULE_KEYS)
+    output = " ".join(typed("test", "--help").output.split())
+    assert "--rule JSON|YAML|@FILE" in output
+    assert set(re.findall(r"\w+", output.partition("Its keys:")[2])) >= set(requests.RULE_KEYS)

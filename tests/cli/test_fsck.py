@@ -106,14 +106,14 @@ def test_a_repair_prints_each_action_and_what_is_left(
 def test_json_has_the_same_findings(queue: Path, capsys: pytest.CaptureFixture[str]) -> None:
     damage(queue)
     assert run(queue, "-o", "json") == 1
-    told = msgspec.json.decode(capsys.readouterr().out)
-    assert {name: told[name] for name in ("data", "jobs", "archived", "repaired")} == {
+    document = msgspec.json.decode(capsys.readouterr().out)
+    assert {name: document[name] for name in ("data", "jobs", "archived", "repaired")} == {
         "data": str(queue.parent),
         "jobs": 18,
         "archived": 0,
         "repaired": [],
     }
-    assert told["findings"][1] == {
+    assert document["findings"][1] == {
         "kind": "job-unreadable",
         "path": f"{queue}/job-200",
         "what": TORN,
@@ -122,19 +122,19 @@ def test_json_has_the_same_findings(queue: Path, capsys: pytest.CaptureFixture[s
         "how": "moves it into quarantine",
     }
     assert run(queue, "--repair", "-o", "json") == 1
-    told = msgspec.json.decode(capsys.readouterr().out)
-    assert [(one["kind"], one["action"], one["error"]) for one in told["repaired"]] == [
+    document = msgspec.json.decode(capsys.readouterr().out)
+    assert [(one["kind"], one["action"], one["error"]) for one in document["repaired"]] == [
         ("serial", "written: 200", None),
         ("job-unreadable", f"moved to {queue}/quarantine/job-200", None),
         ("temporary", "removed", None),
     ]
-    assert [one["remedy"] for one in told["findings"]] == ["operator", "none"]
+    assert [one["remedy"] for one in document["findings"]] == ["operator", "none"]
 
 
 def test_a_repair_that_failed_prints_the_reason() -> None:
     finding = Finding(Kind.TEMPORARY, "/q/.tmp-x", "the write was not finished")
-    told = fsck._step_line(RepairStep(finding, error="/q/.tmp-x: Is a directory"))
-    assert told == "not repaired: /q/.tmp-x: /q/.tmp-x: Is a directory"
+    line = fsck._step_line(RepairStep(finding, error="/q/.tmp-x: Is a directory"))
+    assert line == "not repaired: /q/.tmp-x: /q/.tmp-x: Is a directory"
 
 
 @pytest.mark.parametrize("option", [(), ("--repair",)])
@@ -142,8 +142,8 @@ def test_a_directory_without_a_queue_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], option: tuple[str, ...]
 ) -> None:
     assert run(tmp_path / "queue", *option) == 70
-    told = f"ganger: {tmp_path}/queue: there is no queue directory\n"
-    assert capsys.readouterr() == ("", told)
+    error = f"ganger: {tmp_path}/queue: there is no queue directory\n"
+    assert capsys.readouterr() == ("", error)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -155,8 +155,8 @@ def test_another_version_is_refused_and_nothing_is_judged(
     (queue / "version").write_bytes(b"2\n")
     before = content(queue)
     assert run(queue, *option) == 70
-    told = f"ganger: {queue}/version: queue version '2', expected 1\n"
-    assert capsys.readouterr() == ("", told)
+    error = f"ganger: {queue}/version: queue version '2', expected 1\n"
+    assert capsys.readouterr() == ("", error)
     assert {path: data for path, data in content(queue).items() if "lock" not in path} == before
 
 

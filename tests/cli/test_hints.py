@@ -10,7 +10,7 @@ from ganger.cli.main import _COMMANDS, ganger
 
 
 @pytest.mark.parametrize(
-    ("word", "told"),
+    ("word", "expected"),
     [
         ("staus", "status"),
         ("jobs", "job list"),
@@ -19,8 +19,8 @@ from ganger.cli.main import _COMMANDS, ganger
         ("drain", "queue drain"),
     ],
 )
-def test_what_was_meant(word: str, told: str) -> None:
-    assert hints.meant(word, _COMMANDS) == f" Did you mean 'ganger {told}'?"
+def test_what_was_meant(word: str, expected: str) -> None:
+    assert hints.meant(word, _COMMANDS) == f" Did you mean 'ganger {expected}'?"
 
 
 def test_a_word_that_resembles_no_command_gets_no_hint() -> None:

@@ -191,11 +191,11 @@ def test_jobs_without_names_are_named_by_their_places_in_the_file(
 def test_each_rejected_job_has_its_line_whatever_the_reason_of_the_rule_contains(
     daemon: JobDaemon, tmp_path: Path, reason: str
 ) -> None:
-    told = f"rejected by filter rule {RULE} (priority 4, reason: {reason})"
-    daemon.ids, daemon.rejected = [11, 12], {**PARTLY, 2: told}
+    text = f"rejected by filter rule {RULE} (priority 4, reason: {reason})"
+    daemon.ids, daemon.rejected = [11, 12], {**PARTLY, 2: text}
     done = submit(tmp_path, PLAN, "-o", "json")
-    assert [one.get("rejected") for one in json.loads(done.stdout)][:3] == [None, None, told]
-    assert done.stderr == TOLD.replace(BY_RULE, " ".join(told.split()))
+    assert [one.get("rejected") for one in json.loads(done.stdout)][:3] == [None, None, text]
+    assert done.stderr == TOLD.replace(BY_RULE, " ".join(text.split()))
 
 
 def test_many_stored_ids_hide_no_rejected_job(daemon: JobDaemon, tmp_path: Path) -> None:
@@ -240,14 +240,14 @@ def test_a_dry_run_counts_the_accepted_jobs_and_names_the_others(
 
 
 @pytest.mark.parametrize(
-    ("document", "told"),
+    ("document", "expected"),
     [(TRUE, "1 job would be accepted.\n"), (PLAN, "4 jobs would be accepted.\n")],
 )
 def test_a_dry_run_counts_jobs(
-    daemon: JobDaemon, tmp_path: Path, document: object, told: str
+    daemon: JobDaemon, tmp_path: Path, document: object, expected: str
 ) -> None:
     done = submit(tmp_path, document, "--dry-run")
-    assert (done.stdout, done.return_value) == (told, 0)
+    assert (done.stdout, done.return_value) == (expected, 0)
     assert daemon.asked[0]["dry_run"] is True
 
 
@@ -348,6 +348,6 @@ def test_the_list_of_commands_is_cut_nowhere() -> None:
 
 
 def test_the_help_explains_a_batch_of_which_a_part_is_rejected() -> None:
-    told = " ".join(run("submit", "--help").stdout.split())
-    assert "a filter rule may reject some" in told
-    assert "the exit code is 1 even if all others succeed" in told
+    text = " ".join(run("submit", "--help").stdout.split())
+    assert "a filter rule may reject some" in text
+    assert "the exit code is 1 even if all others succeed" in text

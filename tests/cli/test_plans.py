@@ -66,7 +66,7 @@ def test_a_chain_of_thousands_is_no_problem() -> None:
 
 
 @pytest.mark.parametrize(
-    ("document", "told"),
+    ("document", "expected"),
     [
         ({"jobs": [job("a", ["a"])]}, "plan: the plan has a cycle: a -> a"),
         (
@@ -91,10 +91,10 @@ def test_a_chain_of_thousands_is_no_problem() -> None:
         ("text", "plan: expected a list of opcodes, a job with 'ops', or 'jobs'"),
     ],
 )
-def test_a_malformed_plan_is_refused_with_the_place(document: object, told: str) -> None:
+def test_a_malformed_plan_is_refused_with_the_place(document: object, expected: str) -> None:
     with pytest.raises(errors.PlanError) as caught:
         read(document)
-    assert caught.value.text.startswith(told)
+    assert caught.value.text.startswith(expected)
 
 
 def test_yaml_is_refused_with_the_line() -> None:

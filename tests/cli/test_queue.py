@@ -52,11 +52,11 @@ def test_a_rule_that_is_only_proposed_is_called_so() -> None:
 
 
 def test_a_proposed_rule_keeps_the_uuid_that_it_was_given() -> None:
-    told = simulated("--rule", f"{{action: PAUSE, uuid: {UUID}}}").splitlines()
-    assert told[1] == f"Would end: 4  rejected by filter rule {UUID}"
+    lines = simulated("--rule", f"{{action: PAUSE, uuid: {UUID}}}").splitlines()
+    assert lines[1] == f"Would end: 4  rejected by filter rule {UUID}"
 
 
 def test_the_help_of_a_rule_has_all_its_keys() -> None:
-    told = simulated("--help")
-    assert "--rule JSON|YAML|@FILE" in told
-    assert all(key in told for key in requests.RULE_KEYS)
+    shown = simulated("--help")
+    assert "--rule JSON|YAML|@FILE" in shown
+    assert all(key in shown for key in requests.RULE_KEYS)

@@ -25,7 +25,7 @@ def refused(text: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         (f'[{{"a": [0, {BIG}]}}]', "plan: [0].a[1]: expected an integer of at most 64 bits"),
         (f'{{"a": {-BIG - 1}}}', "plan: a: expected an integer of at most 64 bits"),
@@ -39,8 +39,8 @@ def refused(text: str) -> str:
         ("a: !!set {b}", "plan: a: expected plain data, got set"),
     ],
 )
-def test_what_cannot_be_sent_is_refused_with_its_place(text: str, told: str) -> None:
-    assert refused(text) == told
+def test_what_cannot_be_sent_is_refused_with_its_place(text: str, expected: str) -> None:
+    assert refused(text) == expected
 
 
 @pytest.mark.parametrize("number", [BIG - 1, -BIG])
@@ -51,17 +51,17 @@ def test_integers_of_64_bits_are_read(number: int) -> None:
 def test_nesting_is_bounded_in_every_reader() -> None:
     limit = reading.DEPTH_MAX
     assert reading.parse("[" * limit + "]" * limit, "plan")
-    told = f"plan: nested more than {limit} levels deep"
-    assert refused("[" * (limit + 1) + "]" * (limit + 1)) == told
-    assert refused("&a [*a]") == told
+    expected = f"plan: nested more than {limit} levels deep"
+    assert refused("[" * (limit + 1) + "]" * (limit + 1)) == expected
+    assert refused("&a [*a]") == expected
     assert refused(DEEP) == "plan: nested deeper than can be read"
 
 
 def test_aliases_do_not_make_a_small_text_a_huge_document() -> None:
     # Each line holds the one before it ten times: a hundred million values.
     lines = [f"- &a{n} [{', '.join([f'*a{n - 1}' if n else 'x'] * 10)}]" for n in range(8)]
-    told = f"plan: holds more than the {settings.FRAME_BYTES_MAX} bytes that are sent"
-    assert refused("\n".join(lines)) == told
+    expected = f"plan: holds more than the {settings.FRAME_BYTES_MAX} bytes that are sent"
+    assert refused("\n".join(lines)) == expected
 
 
 def test_a_text_repeated_by_aliases_counts_each_time() -> None:
@@ -159,7 +159,7 @@ def test_other_mistakes_in_yaml_are_reported_as_they_are(text: str) -> None:
 
 @pytest.mark.parametrize("words", [("filter", "test"), ("queue", "simulate")])
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         (DEEP, "--rule: nested deeper than can be read"),
         ("[]", '--rule: expected an object such as {"action": "PAUSE"}'),
@@ -175,13 +175,13 @@ def test_other_mistakes_in_yaml_are_reported_as_they_are(text: str) -> None:
     ],
 )
 def test_a_proposed_rule_is_refused_before_any_daemon_is_asked(
-    words: tuple[str, str], text: str, told: str, tmp_path: Path
+    words: tuple[str, str], text: str, expected: str, tmp_path: Path
 ) -> None:
     # Without a daemon: had it been asked, that would be the error.
     asked = ["--data", str(tmp_path), *words, "--rule", text]
     done = CliRunner().invoke(ganger, asked, standalone_mode=False)
     assert isinstance(done.exception, errors.UsageError)
-    assert done.exception.text == told
+    assert done.exception.text == expected
 
 
 def test_a_submission_that_is_not_text_is_named(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ HALF = "\udcff"
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "expected"),
     [
         (("filter", "add", "--reason", HALF), "'--reason': not UTF-8 text"),
         (("filter", "add", "--reason-matches", HALF), "'--reason-matches': not UTF-8 text"),
@@ -234,15 +234,15 @@ HALF = "\udcff"
     ],
 )
 def test_what_cannot_be_meant_is_refused_before_any_daemon_is_asked(
-    words: tuple[str, ...], told: str, tmp_path: Path
+    words: tuple[str, ...], expected: str, tmp_path: Path
 ) -> None:
     asked = ["--data", str(tmp_path), *words]
     done = CliRunner().invoke(ganger, asked, standalone_mode=False)
     match done.exception:
         case errors.UsageError() as error:
-            assert told in error.text
+            assert expected in error.text
         case click.UsageError() as error:
-            assert told in error.format_message()
+            assert expected in error.format_message()
         case error:
             pytest.fail(f"not refused as a wrong command line: {error!r}")
 

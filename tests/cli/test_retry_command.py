@@ -111,13 +111,13 @@ def refusal(daemon: RetryDaemon, *words: str) -> str:
     assert daemon.asked == []
     match done.exception:
         case errors.GangerError() as error:
-            told = error.text
+            text = error.text
         case click.ClickException() as error:
-            told = error.format_message()
+            text = error.format_message()
         case error:
             pytest.fail(f"not a refusal: {error!r}")
-    assert "\n" not in told
-    return told
+    assert "\n" not in text
+    return text
 
 
 # Without an editor.
@@ -192,7 +192,7 @@ def test_the_reasons_that_users_gave_stay_and_those_of_the_queue_go(
 
 
 @pytest.mark.parametrize(
-    ("old", "told"),
+    ("old", "expected"),
     [
         (
             old_job((RUNNING, DONE), status=RUNNING),
@@ -205,11 +205,11 @@ def test_the_reasons_that_users_gave_stay_and_those_of_the_queue_go(
     ],
 )
 def test_no_editor_opens_for_what_cannot_be_retried(
-    daemon: RetryDaemon, kept: Path, old: JobInfo, told: str
+    daemon: RetryDaemon, kept: Path, old: JobInfo, expected: str
 ) -> None:
     # The editor does not exist: had it been opened, the error would be another one.
     daemon.old = old
-    assert refusal(daemon, "3", "--edit") == told
+    assert refusal(daemon, "3", "--edit") == expected
     assert list(kept.iterdir()) == []
 
 
@@ -224,7 +224,7 @@ KEPT = "; the edited text is kept in "
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ('[{"OP_ID"', "the edited opcodes, line 1, column 10: expected"),
         ('"garbage"', "the edited opcodes: expected a list of opcodes"),
@@ -244,11 +244,11 @@ KEPT = "; the edited text is kept in "
     ],
 )
 def test_a_text_that_is_no_job_is_refused_and_kept(
-    daemon: RetryDaemon, editor: Path, kept: Path, text: str, told: str
+    daemon: RetryDaemon, editor: Path, kept: Path, text: str, expected: str
 ) -> None:
     writes(editor, text)
     line = refusal(daemon, "3", "--edit")
-    assert line.startswith(told)
+    assert line.startswith(expected)
     [file] = kept.iterdir()
     assert line.endswith(f"{KEPT}{file}; mend it, then `ganger job retry 3 --ops {file}`")
     assert file.read_text() == text

@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize(
-    ("moment", "told"),
+    ("moment", "expected"),
     [
         (None, "-"),
         (0.0, "1970-01-01T00:00:00Z"),
         (253_402_300_799.0, "9999-12-31T23:59:59Z"),
     ],
 )
-def test_a_time_is_printed_in_utc(moment: float | None, told: str) -> None:
-    assert output.absolute(moment) == told
+def test_a_time_is_printed_in_utc(moment: float | None, expected: str) -> None:
+    assert output.absolute(moment) == expected
 
 
 @pytest.mark.parametrize(
-    ("moment", "told"),
+    ("moment", "expected"),
     [
         (253_402_300_800.0, "253402300800"),
         (1_800_000_000_000_000.0, "1800000000000000"),
@@ -49,8 +49,8 @@ def test_a_time_is_printed_in_utc(moment: float | None, told: str) -> None:
         (float("nan"), "nan"),
     ],
 )
-def test_a_time_that_no_calendar_has_is_printed_in_seconds(moment: float, told: str) -> None:
-    assert output.absolute(moment) == told
+def test_a_time_that_no_calendar_has_is_printed_in_seconds(moment: float, expected: str) -> None:
+    assert output.absolute(moment) == expected
 
 
 # On a terminal of 80 columns.

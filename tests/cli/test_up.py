@@ -137,8 +137,8 @@ def test_status_does_not_say_that_no_daemon_runs_when_one_does_not_answer(
     silent: subprocess.Popen[bytes], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert called("status") == 1
-    told = f"the daemon (pid {silent.pid}) in /data does not answer: it starts or ends, or hangs"
-    assert told in capsys.readouterr().err
+    text = f"the daemon (pid {silent.pid}) in /data does not answer: it starts or ends, or hangs"
+    assert text in capsys.readouterr().err
 
 
 def test_a_daemon_that_has_not_opened_its_door_is_stopped_all_the_same(
@@ -150,7 +150,7 @@ def test_a_daemon_that_has_not_opened_its_door_is_stopped_all_the_same(
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "expected"),
     [
         ({}, "open"),
         ({"is_drained": True}, "drained: it takes no jobs"),
@@ -162,12 +162,12 @@ def test_a_daemon_that_has_not_opened_its_door_is_stopped_all_the_same(
     ],
 )
 def test_status_and_queue_info_say_whether_the_queue_takes_jobs(
-    changes: dict[str, bool], told: str, capsys: pytest.CaptureFixture[str]
+    changes: dict[str, bool], expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     info = msgspec.structs.replace(INFO, **changes)
-    assert up.queue_state(info) == told
+    assert up.queue_state(info) == expected
     up._show(info, "table")
-    assert f"Queue:      {told}\n" in capsys.readouterr().out
+    assert f"Queue:      {expected}\n" in capsys.readouterr().out
 
 
 def test_status_names_opcodes_that_could_not_be_loaded(capsys: pytest.CaptureFixture[str]) -> None:

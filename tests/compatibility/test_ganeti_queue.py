@@ -263,8 +263,8 @@ def test_the_configuration_opens_unchanged(stage: Stage) -> None:
     given = msgspec.json.decode((DATA / "config.data").read_bytes())
     limits = stage.take_one(messages.LimitsChanged)
     assert limits.running_jobs_max == given["cluster"]["max_running_jobs"]
-    told = [rules.to_raw(rule) for rule in stage.take_one(messages.RulesChanged).rules]
-    assert told == list(given["filters"].values())
+    sent = [rules.to_raw(rule) for rule in stage.take_one(messages.RulesChanged).rules]
+    assert sent == list(given["filters"].values())
     assert stage.places.config.read_bytes() == (DATA / "config.data").read_bytes()
 
 

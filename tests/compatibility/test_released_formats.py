@@ -47,8 +47,8 @@ every_format = pytest.mark.parametrize("folder", FORMATS, ids=lambda folder: fol
 
 def expected(folder: Path) -> dict[str, Any]:
     """What a daemon must find in it."""
-    told: dict[str, Any] = msgspec.json.decode((folder / "expected.json").read_bytes())
-    return told
+    wanted: dict[str, Any] = msgspec.json.decode((folder / "expected.json").read_bytes())
+    return wanted
 
 
 @pytest.fixture
@@ -82,12 +82,12 @@ def test_the_present_format_is_among_those_that_are_kept() -> None:
 
 @every_format
 def test_a_directory_names_its_format(folder: Path) -> None:
-    told = expected(folder)
-    assert folder.name == f"ganger-{told['queue']}.{told['journal']}"
-    assert (folder / "queue/version").read_bytes() == b"%d\n" % told["queue"]
+    wanted = expected(folder)
+    assert folder.name == f"ganger-{wanted['queue']}.{wanted['journal']}"
+    assert (folder / "queue/version").read_bytes() == b"%d\n" % wanted["queue"]
     for path in (folder / "queue/journal").iterdir():
         first = next(journal.Journal(path.parent).replay())
-        assert first == journal.SegmentBegun(told["journal"], 8)
+        assert first == journal.SegmentBegun(wanted["journal"], 8)
 
 
 # What earlier versions wrote opens.
@@ -96,13 +96,13 @@ def test_a_directory_names_its_format(folder: Path) -> None:
 @every_format
 def test_every_job_is_found_with_its_status(stage: Stage, folder: Path) -> None:
     queue = opened(stage, folder)
-    told = expected(folder)
-    assert listed(queue) == told["jobs"]
-    assert sorted(map(int, listed(queue, archived=True))) == told["archived"]
+    wanted = expected(folder)
+    assert listed(queue) == wanted["jobs"]
+    assert sorted(map(int, listed(queue, archived=True))) == wanted["archived"]
     asker = queue.say(messages.ReadQueueState())
     report = asker.answer_as(messages.QueueReport)
     assert report.quarantined == []
-    assert report.counts["last_id"] == told["last_id"]
+    assert report.counts["last_id"] == wanted["last_id"]
     queue.close()
 
 
@@ -143,13 +143,15 @@ def test_what_had_not_begun_goes_on(stage: Stage, folder: Path) -> None:
 @every_format
 def test_every_final_job_goes_into_the_archive(stage: Stage, folder: Path) -> None:
     queue = opened(stage, folder)
-    told = expected(folder)
-    final = [int(job_id) for job_id, status in told["jobs"].items() if JobStatus(status).is_final]
+    wanted = expected(folder)
+    final = [int(job_id) for job_id, status in wanted["jobs"].items() if JobStatus(status).is_final]
     outcome = queue.ask(messages.AutoArchiveJobs(age_seconds=-1.0))
     assert outcome.answer == messages.ArchiveOutcome(archived=sorted(final))
     queue.close()
     successor = stage.start(JobQueue)
-    assert sorted(map(int, listed(successor, archived=True))) == sorted([*final, *told["archived"]])
+    assert sorted(map(int, listed(successor, archived=True))) == sorted(
+        [*final, *wanted["archived"]]
+    )
     successor.close()
 
 
@@ -158,11 +160,11 @@ def test_configuration_rules_and_locks_are_understood(stage: Stage, folder: Path
     opened(stage, folder).close()
     store, evaluator = stage.start(ConfigStore), stage.start(FilterEvaluator)
     store.notify(messages.ReportConfiguration())
-    told = expected(folder)
+    wanted = expected(folder)
     limits = stage.take_one(messages.LimitsChanged)
-    assert limits.running_jobs_max == told["running_jobs_max"]
+    assert limits.running_jobs_max == wanted["running_jobs_max"]
     rules = stage.take_one(messages.RulesChanged)
-    assert len(rules.rules) == len(told["rules"])
+    assert len(rules.rules) == len(wanted["rules"])
     evaluator.notify(rules)
     manager = stage.start(LockManager)
     rows = manager.say(messages.ListLocks()).answer_as(messages.LocksListed).rows
@@ -174,8 +176,8 @@ def test_configuration_rules_and_locks_are_understood(stage: Stage, folder: Path
 @every_format
 def test_records_and_jobs_are_written_as_they_were(folder: Path) -> None:
     # Whoever changes the form of one, and not the version, finds out here.
-    told = expected(folder)
-    if (told["queue"], told["journal"]) != (job_files.VERSION, journal.FORMAT_VERSION):
+    wanted = expected(folder)
+    if (wanted["queue"], wanted["journal"]) != (job_files.VERSION, journal.FORMAT_VERSION):
         pytest.skip("an earlier format, which nobody writes any more")
     for path in (folder / "queue/journal").iterdir():
         records = journal.Journal(path.parent).replay()
@@ -194,14 +196,14 @@ def test_a_check_reports_what_the_next_start_will_do_and_a_repair_does_it(
 ) -> None:
     shutil.copytree(folder, stage.places.data, dirs_exist_ok=True)
     stage.daemon_lock.remove()
-    told = expected(folder)
+    wanted = expected(folder)
     findings = checking.check(survey.survey(stage.places))
-    assert sorted({str(finding.kind) for finding in findings}) == told["findings"]
+    assert sorted({str(finding.kind) for finding in findings}) == wanted["findings"]
     result = repairing.repair(stage.places, lambda _: None, lambda _done, _total: None)
     assert {KINDS[finding.kind].remedy for finding in result.findings} == {FindingRemedy.NONE}
     queue = stage.start(JobQueue)
-    assert listed(queue) == told["jobs"]
-    assert sorted(map(int, listed(queue, archived=True))) == told["archived"]
+    assert listed(queue) == wanted["jobs"]
+    assert sorted(map(int, listed(queue, archived=True))) == wanted["archived"]
     queue.close()
 
 
@@ -214,19 +216,19 @@ def test_a_daemon_opens_lists_and_archives_it(tmp_path: Path, folder: Path) -> N
     shutil.copytree(folder / "queue", daemon.places.queue)
     for name in ("config.data", "locks.data"):
         shutil.copy(folder / name, daemon.data)
-    told = GANETI if folder == DATA else expected(folder)
+    wanted = GANETI if folder == DATA else expected(folder)
     with daemon, daemon.client() as client:
         # What was pending runs now, if a rule of the time does not keep it.
         known = {job.id for job in client.jobs(archived=True)}
-        assert known == {*map(int, told["jobs"]), *told["archived"]}
-        final = [job_id for job_id, status in told["jobs"].items() if JobStatus(status).is_final]
+        assert known == {*map(int, wanted["jobs"]), *wanted["archived"]}
+        final = [job_id for job_id, status in wanted["jobs"].items() if JobStatus(status).is_final]
         for job_id in final:
-            assert str(client.job(int(job_id)).status) == told["jobs"][job_id]
+            assert str(client.job(int(job_id)).status) == wanted["jobs"][job_id]
             client.archive(int(job_id))
         new = client.submit({"OP_ID": "OP_TEST_DELAY", "duration": 0.0, "on_master": False})
-        assert new == told["last_id"] + 1
+        assert new == wanted["last_id"] + 1
     assert job_files.QueueDirectory(daemon.places).archived_ids() == sorted(
-        [*map(int, final), *told["archived"]]
+        [*map(int, final), *wanted["archived"]]
     )
 
 
@@ -260,7 +262,7 @@ def test_what_a_later_version_wrote_is_refused_by_name_and_left_as_it_is(
 ) -> None:
     daemon = Daemon(tmp_path)
     shutil.copytree(FORMATS[-1] / "queue", daemon.places.queue)
-    told = make_later(daemon.places.queue)
+    text = make_later(daemon.places.queue)
     before = content(daemon.places.queue)
     try:
         done: subprocess.CompletedProcess[str] = daemon.run(*command.split(), check=False)
@@ -269,7 +271,7 @@ def test_what_a_later_version_wrote_is_refused_by_name_and_left_as_it_is(
     is_start = command == "up"
     hint = f"; check the directory: ganger --data {daemon.data} fsck" if is_start else ""
     code = 1 if is_start else 70
-    assert (done.returncode, done.stderr) == (code, f"ganger: {told}{hint}\n")
+    assert (done.returncode, done.stderr) == (code, f"ganger: {text}{hint}\n")
     assert content(daemon.places.queue) == before
 
 

@@ -99,10 +99,10 @@ def test_up_reports_a_daemon_that_does_not_answer(tmp_path: Path) -> None:
     with Daemon(tmp_path) as daemon:
         pid = daemon.pid()
         os.kill(pid, signal.SIGSTOP)
-        told = daemon.run("up", check=False)
+        done = daemon.run("up", check=False)
         os.kill(pid, signal.SIGCONT)
-        assert told.returncode == 1
-        assert f"a daemon (pid {pid}) holds the queue in {daemon.data}, but does" in told.stderr
+        assert done.returncode == 1
+        assert f"a daemon (pid {pid}) holds the queue in {daemon.data}, but does" in done.stderr
 
 
 def test_no_second_daemon_starts_beside_one_whose_files_are_gone(tmp_path: Path) -> None:
@@ -142,9 +142,9 @@ def test_a_daemon_without_its_directory_ends_and_leaves_the_next_one_alone(
                 daemon.data.rename(tmp_path / "elsewhere")
             else:
                 shutil.rmtree(daemon.data)
-            _, told = process.communicate(timeout=30)
+            _, error = process.communicate(timeout=30)
         text = f"{daemon.places.queue}: deleted or replaced while the daemon ran"
-        assert told == f"ganger: {text}\n"
+        assert error == f"ganger: {text}\n"
         assert process.returncode == 70
         assert not daemon.data.exists()
         with daemon, daemon.client() as client:

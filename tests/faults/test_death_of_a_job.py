@@ -133,8 +133,8 @@ class Strangers:
             text=True,
             start_new_session=True,
         )
-        told, _ = leader.communicate()
-        self.leader, self.member = map(int, told.split())
+        output, _ = leader.communicate()
+        self.leader, self.member = map(int, output.split())
         self._member = os.pidfd_open(self.member)
 
     def assert_untouched(self) -> None:

@@ -77,15 +77,15 @@ def test_a_request_to_a_component_that_hangs_is_refused_in_time(tmp_path: Path) 
             request = frames.encode(messages.ListLocks(), 7)
             while not dealer.send(request):
                 dealer.receive(1.0)
-            told = dealer.receive(20.0)
-            while told in (ConnectionEvent.REACHED, ConnectionEvent.MADE):
-                told = dealer.receive(20.0)
+            received = dealer.receive(20.0)
+            while received in (ConnectionEvent.REACHED, ConnectionEvent.MADE):
+                received = dealer.receive(20.0)
         finally:
             dealer.close()
-        if told is not ConnectionEvent.LOST:
+        if received is not ConnectionEvent.LOST:
             # On a busy machine, the new daemon's start may be noticed before the words are read.
-            assert isinstance(told, bytes), "no answer"
-            frame = frames.decode(told, messages.ClientReply)
+            assert isinstance(received, bytes), "no answer"
+            frame = frames.decode(received, messages.ClientReply)
             assert frame.number == 7
             assert isinstance(frame.message, messages.Failure)
             assert frame.message.error == "ComponentRestartedError"

@@ -92,8 +92,8 @@ def test_a_later_version_takes_over_a_queue_full_of_work(
             client.wait(done, timeout=30)
             process_id = client.job(ends).process_id
         assert process_id is not None
-        told = daemon.run("down", text="").stdout
-        assert told == "The daemon has stopped; 3 running jobs go on\n"
+        output = daemon.run("down", text="").stdout
+        assert output == "The daemon has stopped; 3 running jobs go on\n"
         descriptor = os.pidfd_open(process_id)
         work.let("ends")
         wait_for_end(descriptor)

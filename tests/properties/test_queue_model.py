@@ -155,10 +155,10 @@ class QueueAgainstModel(RuleBasedStateMachine):
             return
         rejected = self._rejected(made)
         if len(rejected) == len(made):
-            told = answer.answer_as(messages.JobsSubmitted)
-            assert (told.ids, told.rejected.keys()) == ([], rejected.keys())
+            outcome = answer.answer_as(messages.JobsSubmitted)
+            assert (outcome.ids, outcome.rejected.keys()) == ([], rejected.keys())
             for place, uuid in rejected.items():
-                assert uuid is None or uuid in told.rejected[place]
+                assert uuid is None or uuid in outcome.rejected[place]
             event("a whole submission is rejected")
             self.look(Happened())
             return
@@ -189,8 +189,8 @@ class QueueAgainstModel(RuleBasedStateMachine):
                 continue
             index = min(number, len(drawn["ops"]) - 1)
             depends.setdefault(index, []).append((target, wanted))
-            told = -back if is_relative and target >= first else target
-            given.setdefault(index, []).append((told, wanted))
+            named = -back if is_relative and target >= first else target
+            given.setdefault(index, []).append((named, wanted))
         raws, ops = [], []
         for index, raw in enumerate(drawn["ops"]):
             own = {"depends": given[index]} if index in given else {}

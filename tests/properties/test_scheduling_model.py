@@ -202,8 +202,8 @@ class ScheduleAgainstModel(RuleBasedStateMachine):
         job_id = data.draw(st.sampled_from(self.unjudged))
         self.unjudged.remove(job_id)
         # An answer that other rules have overtaken counts for nothing: it is asked again.
-        told = self.no_verdict if is_late else self.verdict
-        self.schedule.judge(told(self.jobs[job_id]))
+        make_verdict = self.no_verdict if is_late else self.verdict
+        self.schedule.judge(make_verdict(self.jobs[job_id]))
 
     @precondition(lambda self: self.of("running"))
     @rule(data=st.data(), status=st.sampled_from(FINAL))
@@ -240,8 +240,11 @@ class ScheduleAgainstModel(RuleBasedStateMachine):
 
     @rule(is_judged=st.booleans())
     def tell_everything(self, is_judged: bool) -> None:  # noqa: FBT001 - drawn
-        told = self.verdict if is_judged else self.no_verdict
-        pending, running = map(told, self.of("pending")), map(told, self.of("running"))
+        make_verdict = self.verdict if is_judged else self.no_verdict
+        pending, running = (
+            map(make_verdict, self.of("pending")),
+            map(make_verdict, self.of("running")),
+        )
         self.schedule.replace_all(list(pending), list(running))
 
     @precondition(lambda self: self.of("running"))
@@ -321,8 +324,8 @@ class ScheduleAgainstModel(RuleBasedStateMachine):
         unknown, self.unknown = self.unknown, []
         for job_id in unknown:
             known = self.jobs.get(job_id)
-            told = None if known is None else known.status or JobStatus.QUEUED
-            self.schedule.learn(job_id, told)
+            status = None if known is None else known.status or JobStatus.QUEUED
+            self.schedule.learn(job_id, status)
 
     def answer_verdicts(self) -> None:
         unjudged, self.unjudged = self.unjudged, []

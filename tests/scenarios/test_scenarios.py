@@ -82,9 +82,9 @@ def test_the_transcript_is_what_happens(
         for step in steps((HERE / name).read_text()):
             words = [word.replace("<DATA>", str(daemon.data)) for word in step.words]
             done = daemon.run(*words, check=False)
-            told = f"$ ganger {' '.join(step.words)}\n{done.stdout}\n{done.stderr}"
-            assert done.returncode == step.code, told
-            assert re.fullmatch(pattern(step.output, daemon.data), done.stdout.strip()), told
-            assert re.fullmatch(pattern(step.complaint, daemon.data), done.stderr.strip()), told
+            shown = f"$ ganger {' '.join(step.words)}\n{done.stdout}\n{done.stderr}"
+            assert done.returncode == step.code, shown
+            assert re.fullmatch(pattern(step.output, daemon.data), done.stdout.strip()), shown
+            assert re.fullmatch(pattern(step.complaint, daemon.data), done.stderr.strip()), shown
     finally:
         daemon.__exit__()

@@ -91,9 +91,9 @@ def test_a_full_log_takes_some_entries_of_the_process_itself() -> None:
     room = budget(job())
     room.admit(["x" * settings.JOB_LOG_BYTES_MAX], "stdout", is_own=False)
     said = [room.admit(["x" * 4_000], "message", is_own=True) for _ in range(100)]
-    told = sum(map(len, said))
-    assert 0 < told < 100
-    assert told * 4_000 <= settings.JOB_LOG_RESERVE_BYTES
+    count = sum(map(len, said))
+    assert 0 < count < 100
+    assert count * 4_000 <= settings.JOB_LOG_RESERVE_BYTES
 
 
 def test_a_full_log_is_not_marked_again_by_the_next_process() -> None:
@@ -168,8 +168,8 @@ def test_the_result_of_a_failure_is_bounded() -> None:
     [name, [text]] = job_bounds.error_result(["OpExecError", [NULS, {"exit_code": 3}]])
     assert name == "OpExecError"
     assert text.endswith("characters in all, the rest is cut]")
-    [_, [told]] = job_bounds.error_result(["x" * MEGABYTE, [{"a": NULS}]])
-    assert size(told) <= settings.ERROR_RESULT_BYTES_MAX
+    [_, [shortened]] = job_bounds.error_result(["x" * MEGABYTE, [{"a": NULS}]])
+    assert size(shortened) <= settings.ERROR_RESULT_BYTES_MAX
 
 
 # Reading.

@@ -453,8 +453,8 @@ def test_an_offline_lock_keeps_daemons_out_and_is_not_taken_for_one(
         assert lock_files.holder(path) is None
         with pytest.raises(errors.DirectoryLockedError) as caught:
             lock_files.OfflineLock(path, to_write=True)
-        told = f"{tmp_path}: another process works on this queue directory"
-        assert caught.value.text == told
+        text = f"{tmp_path}: another process works on this queue directory"
+        assert caught.value.text == text
     finally:
         other.end()
     lock_files.DirectoryLock(path).release()

@@ -73,8 +73,8 @@ def test_root_does_not_run_the_queue_of_another_user(
 ) -> None:
     path = part(places)
     os.chown(path, OTHER, -1)
-    told = refusal(places)
-    assert told.startswith(f"{path}: belongs to nobody (uid {OTHER}), and this is root (uid 0)")
+    text = refusal(places)
+    assert text.startswith(f"{path}: belongs to nobody (uid {OTHER}), and this is root (uid 0)")
 
 
 def test_the_refusal_names_the_command_that_runs_it_as_the_owner(
@@ -107,8 +107,8 @@ def test_another_user_finds_a_queue_of_root_refused(
     places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: OTHER)
-    told = refusal(places)
-    assert told.startswith(f"{places.queue}: belongs to root (uid 0), and this is nobody")
+    text = refusal(places)
+    assert text.startswith(f"{places.queue}: belongs to root (uid 0), and this is nobody")
 
 
 def test_a_queue_in_a_directory_of_root_may_be_used_by_its_owner(
@@ -126,9 +126,9 @@ def test_files_into_which_every_user_may_write_are_refused(
 ) -> None:
     path = part(places)
     path.chmod(path.stat().st_mode | stat.S_IWOTH)
-    told = refusal(places)
-    assert told.startswith(f"{path}: every user may write into it, and so run commands as root")
-    assert told.endswith(f"look what is in it, then: chmod o-w {path}")
+    text = refusal(places)
+    assert text.startswith(f"{path}: every user may write into it, and so run commands as root")
+    assert text.endswith(f"look what is in it, then: chmod o-w {path}")
 
 
 def test_a_group_that_may_write_is_named_but_a_private_one_is_not(places: Places) -> None:
@@ -149,15 +149,15 @@ def test_a_denied_access_names_the_owner_of_the_denying_file(
     path.parent.mkdir()
     os.chown(path.parent, OTHER, -1)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    told = ownership.explained(path, PermissionError(13, "Permission denied"))
-    assert told == (
+    text = ownership.explained(path, PermissionError(13, "Permission denied"))
+    assert text == (
         f"{path}: Permission denied ({path.parent} belongs to nobody (uid {OTHER}), "
         "and this is root (uid 0))"
     )
     path.touch()
     os.chown(path, NAMELESS, -1)
-    told = ownership.explained(path, PermissionError(13, "Permission denied"))
-    assert f"(it belongs to uid {NAMELESS}," in told
+    text = ownership.explained(path, PermissionError(13, "Permission denied"))
+    assert f"(it belongs to uid {NAMELESS}," in text
 
 
 def test_other_errors_and_own_files_have_the_text_of_the_system(tmp_path: Path) -> None:

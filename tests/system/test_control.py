@@ -374,8 +374,8 @@ def test_a_command_that_waits_prints_the_cause(daemon: Daemon, client: Client, g
     )
     assert follower.stderr is not None
     job_id = holder + 1
-    told = follower.stderr.readline()
-    assert told == (
+    line = follower.stderr.readline()
+    assert line == (
         f"ganger: job {job_id} is waiting: it waits for node/n1 (exclusive), "
         f"held (exclusive) by job {holder}\n"
     )
@@ -399,12 +399,12 @@ def test_no_job_records_that_it_runs_after_a_rule_that_stops_it_was_acknowledged
         acknowledged = time.time()
         # What has a run slot has begun or given it up when this one has run.
         client.wait(client.submit(command), timeout=30)
-        told = time.time()
+        noticed = time.time()
         client.delete_filter(rule)
         ended = client.wait(*ids, timeout=60)
         assert {job.status for job in ended} <= {SUCCESS, CANCELED}
         spans = [span for job_id in ids if (span := run_span(client, job_id))]
-        late = [span for span in spans if acknowledged < span[0] < told]
+        late = [span for span in spans if acknowledged < span[0] < noticed]
         if action in ("PAUSE", "REJECT"):
             assert late == []
         else:

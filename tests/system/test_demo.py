@@ -48,7 +48,7 @@ def start_demo(tmp_path: Path) -> Iterator[Start]:
         process.communicate(timeout=END_SECONDS)
 
 
-def told(process: subprocess.Popen[str], timeout: float = RUN_SECONDS) -> str:
+def output_of(process: subprocess.Popen[str], timeout: float = RUN_SECONDS) -> str:
     """Everything that is still to come; also printed, to be seen should the test fail."""
     text, _ = process.communicate(timeout=timeout)
     print(text)
@@ -80,7 +80,7 @@ def assert_that_everything_held(text: str) -> None:
 
 def test_the_demonstration_holds_and_leaves_nothing_behind(start: Start, tmp_path: Path) -> None:
     process = start()
-    text = told(process)
+    text = output_of(process)
     assert process.returncode == 0
     assert_that_everything_held(text)
     # Every job of the plan has its row in the table.
@@ -92,7 +92,7 @@ def test_the_demonstration_holds_and_leaves_nothing_behind(start: Start, tmp_pat
 
 def test_the_plan_ends_as_it_should_whatever_fails_meanwhile(start: Start, tmp_path: Path) -> None:
     process = start("--chaos")
-    text = told(process)
+    text = output_of(process)
     assert process.returncode == 0
     assert_that_everything_held(text)
     announced = CHAOS.search(text)
@@ -117,7 +117,7 @@ def test_an_interrupted_demonstration_cleans_up(
         assert line, heard
         heard += line
     process.send_signal(number)
-    text = heard + told(process, END_SECONDS)
+    text = heard + output_of(process, END_SECONDS)
     assert process.returncode == demo.INTERRUPTED_EXIT_CODE
     assert "Interrupted: cleaning up" in text
     assert_that_nothing_is_left(text, tmp_path)

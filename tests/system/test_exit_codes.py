@@ -86,11 +86,11 @@ def test_exec_that_is_interrupted_ends_with_130_and_its_job_goes_on(
             assert following.stdout is not None
             assert following.stdout.readline() == "begun\n"
             following.send_signal(signal.SIGINT)
-            _, told = following.communicate(timeout=PATIENCE_SECONDS)
+            _, error = following.communicate(timeout=PATIENCE_SECONDS)
         finally:
             following.kill()
     assert following.returncode == 130
-    assert f"job {change.job_id} goes on" in told
+    assert f"job {change.job_id} goes on" in error
     gate.let_through()
     (job,) = client.wait(change.job_id, timeout=PATIENCE_SECONDS)
     assert job.status == "success"

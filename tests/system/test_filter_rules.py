@@ -122,8 +122,8 @@ def test_nothing_that_is_submitted_after_a_rejection_was_answered_gets_in(
     assert not before
     assert crowd.ids(since=opened)
     assert not [text for began, text in crowd.refused if began > opened]
-    told = {text for _, text in crowd.refused}
-    assert told == {f"the job is rejected by filter rule {uuid} (priority 7, reason: closed)"}
+    texts = {text for _, text in crowd.refused}
+    assert texts == {f"the job is rejected by filter rule {uuid} (priority 7, reason: closed)"}
     # Those that were pending when the rule came were canceled, all others ran.
     ended = end(client, *crowd.ids())
     assert set(ended.values()) <= {SUCCESS, CANCELED}
@@ -286,8 +286,8 @@ def test_a_proposed_rule_is_marked_among_the_stored_ones(daemon: Daemon, client:
     assert row.then == (PROPOSED_UUID, "REJECT")
     [(ended, text)] = client.simulate(rule=proposed, without=stored).ended
     assert (ended, text) == (job_id, f"rejected by filter rule {PROPOSED_UUID}")
-    told = daemon.run("filter", "test", "--rule", '{"action": "REJECT"}', "--without", stored)
-    first = told.stdout.splitlines()[0]
+    done = daemon.run("filter", "test", "--rule", '{"action": "REJECT"}', "--without", stored)
+    first = done.stdout.splitlines()[0]
     assert first == f"{job_id}  queued  PAUSE by {stored}  ->  REJECT by the proposed rule"
     assert [rule.uuid for rule in client.filters()] == [stored]
 
@@ -305,8 +305,8 @@ def test_a_rule_as_it_is_printed_can_be_changed_and_proposed(
     for priority, applied in ((2, ""), (0, f"  ->  RATE_LIMIT 3 by {uuid}")):
         document["priority"] = priority
         file.write_text(json.dumps(document))
-        told = daemon.run("filter", "test", "--rule", f"@{file}").stdout
-        assert told.splitlines()[0] == f"{job_id}  queued  PAUSE by {pause}{applied}"
+        output = daemon.run("filter", "test", "--rule", f"@{file}").stdout
+        assert output.splitlines()[0] == f"{job_id}  queued  PAUSE by {pause}{applied}"
 
 
 def test_the_document_of_a_rule_is_as_the_page_has_it(daemon: Daemon, client: Client) -> None:
@@ -320,9 +320,9 @@ def test_the_document_of_a_rule_is_as_the_page_has_it(daemon: Daemon, client: Cl
     file.write_text(document)
     stored = client.add_filter(priority=9, action="PAUSE")
     job_id = client.submit(shell("true"))
-    told = daemon.run("filter", "test", "--rule", f"@{file}").stdout.splitlines()[0]
+    line = daemon.run("filter", "test", "--rule", f"@{file}").stdout.splitlines()[0]
     was = f"{job_id}  queued  PAUSE by {stored}"
-    assert told == f"{was}  ->  RATE_LIMIT 10 by the proposed rule"
+    assert line == f"{was}  ->  RATE_LIMIT 10 by the proposed rule"
 
 
 # What is refused changes nothing.

@@ -89,12 +89,12 @@ def programs() -> list[str]:
 
 def test_the_programs_of_the_client_page_run(daemon: Daemon) -> None:
     daemon.up()
-    told = []
+    outputs = []
     for program in programs():
         done = run(daemon, sys.executable, "-c", program)
         assert done.returncode == 0, program + done.stdout
-        told.append(done.stdout)
-    waited, followed, several, at_once, control, wrong = told
+        outputs.append(done.stdout)
+    waited, followed, several, at_once, control, wrong = outputs
     assert waited == "1 success EXEC(uname -s)\nLinux\n\n"
     assert "stdout: one\n" in followed
     assert "stderr: two\n" in followed

@@ -43,8 +43,8 @@ def test_five_megabytes_of_nul_are_read_by_their_command_and_archived(
     client.archive(job_id)
     assert not (queue / f"spool/job-{job_id}-input-0").exists()
     again = client.retry(job_id, whole=True)
-    [told] = [op.result["stdout_tail"] for op in ended(client, again).ops or ()]
-    assert told == f"{5 * MEGABYTE}\n"
+    [count] = [op.result["stdout_tail"] for op in ended(client, again).ops or ()]
+    assert count == f"{5 * MEGABYTE}\n"
 
 
 def test_a_job_that_is_too_large_is_refused_at_once(client: Client) -> None:
@@ -126,9 +126,9 @@ def test_an_operation_in_python_returns_how_it_ended(
     with Daemon(tmp_path) as daemon, Client(daemon.data) as client:
         ids = [client.submit([{"OP_ID": "OP_END", "how": how}]) for how in ("exit", "signal", "x")]
         exited, signaled, failed = client.wait(*ids, timeout=60)
-        told = "its process ended without a result"
-        assert result(exited).endswith(f"{told} (it exited with code 7)")
-        assert result(signaled).endswith(f"{told} (it was ended by SIGUSR1)")
+        death = "its process ended without a result"
+        assert result(exited).endswith(f"{death} (it exited with code 7)")
+        assert result(signaled).endswith(f"{death} (it was ended by SIGUSR1)")
         assert failed.ops is not None
         log = [(line.kind, line.text) for line in failed.ops[0].log]
         assert log[0] == ("stdout", "about to x")

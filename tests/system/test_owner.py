@@ -68,10 +68,10 @@ def test_root_neither_starts_nor_changes_the_directory_of_another_user(
     data: Path, words: list[str], code: int
 ) -> None:
     before = sorted(data.rglob("*"))
-    found, told = run(data, *words)
-    assert found == code, told
-    assert f"{data}: belongs to nobody (uid {OTHER.pw_uid}), and this is root (uid 0)" in told
-    assert f"ganger --data {data} {words[0]}" in told
+    found, output = run(data, *words)
+    assert found == code, output
+    assert f"{data}: belongs to nobody (uid {OTHER.pw_uid}), and this is root (uid 0)" in output
+    assert f"ganger --data {data} {words[0]}" in output
     assert sorted(data.rglob("*")) == before
 
 
@@ -85,9 +85,9 @@ def test_a_user_without_access_gets_the_owner_of_the_directory(
         for parent in (tmp_path, *tmp_path.parents[:-2]):
             parent.chmod(0o755)
         data.chmod(0o700)
-        code, told = run(data, *words, as_other=True)
-        assert code not in (0, 3), told
-        assert "belongs to root (uid 0), and this is nobody" in told
+        code, output = run(data, *words, as_other=True)
+        assert code not in (0, 3), output
+        assert "belongs to root (uid 0), and this is nobody" in output
     finally:
         run(data, "down")
 
@@ -101,8 +101,8 @@ def test_a_user_with_read_access_alone_gets_the_owner_of_the_daemon(
     try:
         for path in (tmp_path, *tmp_path.parents[:-2], data, *data.rglob("*")):
             path.chmod(0o755)
-        code, told = run(data, *words, as_other=True)
-        assert code not in (0, 3), told
-        assert "belongs to root (uid 0), and this is nobody" in told
+        code, output = run(data, *words, as_other=True)
+        assert code not in (0, 3), output
+        assert "belongs to root (uid 0), and this is nobody" in output
     finally:
         run(data, "down")

@@ -86,8 +86,8 @@ def test_the_table_of_actions_is_whole() -> None:
 
 def test_the_tables_of_predicates_and_operators_are_whole() -> None:
     assert {row[0].strip("`") for row in rows("Predicates", "kind")} == set(rules.PREDICATES)
-    told = " ".join(row[0] for row in rows("Predicates", "expression"))
-    signs = set(re.findall(r'\["(.*?)",', told)) | set(re.findall(r"`([=!<>]+)`", told))
+    forms = " ".join(row[0] for row in rows("Predicates", "expression"))
+    signs = set(re.findall(r'\["(.*?)",', forms)) | set(re.findall(r"`([=!<>]+)`", forms))
     assert signs == set(filters._FORMS)
 
 
@@ -368,9 +368,9 @@ def test_of_a_plan_what_no_rule_rejects_is_stored_printed_and_waited_for(
         predicates=[["opcode", ["=", "OP_ID", "OP_TEST_DELAY"]]],
         reason="no delays; job 3 is unwanted too",
     )
-    told = f"by filter rule {rule} (priority 4, reason: no delays; job 3 is unwanted too)"
+    reason = f"by filter rule {rule} (priority 4, reason: no delays; job 3 is unwanted too)"
     complaint = (
-        f"ganger: job 'b' is rejected {told}\n"
+        f"ganger: job 'b' is rejected {reason}\n"
         "ganger: job 'c' is not stored, because it depends on job 'b', which is rejected\n"
     )
     plan = daemon.folder / "plan.json"
@@ -407,15 +407,15 @@ def test_a_plan_and_single_jobs_that_are_rejected_are_named(daemon: Daemon, clie
     rule = client.add_filter(action="REJECT", reason="closed")
     plan = daemon.folder / "plan.json"
     plan.write_text(json.dumps(PLAN))
-    told = f"is rejected by filter rule {rule} (priority 0, reason: closed)\n"
+    reason = f"is rejected by filter rule {rule} (priority 0, reason: closed)\n"
 
     done = daemon.run("job", "submit", str(plan), check=False)
     assert (done.stdout, done.returncode) == ("", 1)
-    assert done.stderr == "".join(f"ganger: job '{name}' {told}" for name in "adbc")
+    assert done.stderr == "".join(f"ganger: job '{name}' {reason}" for name in "adbc")
     for words in (("exec", "--", "true"), ("job", "retry", str(failed))):
         done = daemon.run(*words, check=False)
         assert (done.stdout, done.returncode) == ("", 1)
-        assert done.stderr == f"ganger: the job {told}"
+        assert done.stderr == f"ganger: the job {reason}"
     assert [job.id for job in client.jobs()] == [failed]
 
 

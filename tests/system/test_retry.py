@@ -169,8 +169,8 @@ def test_only_what_has_ended_is_retried_and_what_succeeded_only_whole(
     gate.write_text("open\n")
     assert client.wait(job_id, timeout=30)[0].status is SUCCESS
     for words in ([str(job_id)], [str(job_id), "--edit"]):
-        told = f"ganger: every opcode of job {job_id} succeeded; retry all of it to repeat them"
-        assert refusal(daemon, client, *words) == (1, told)
+        text = f"ganger: every opcode of job {job_id} succeeded; retry all of it to repeat them"
+        assert refusal(daemon, client, *words) == (1, text)
     assert refusal(daemon, client, "999") == (1, "ganger: there is no job 999")
     assert refusal(daemon, client, "999", "--edit") == (1, "ganger: there is no job 999")
     gate.unlink()
@@ -190,7 +190,7 @@ def test_an_archived_job_is_retried_and_names_its_successors(
     edited = run(daemon, str(old), "--edit")
     ended = client.wait(plain, edited, timeout=30)
     assert [job.status for job in ended] == [ERROR, SUCCESS]
-    told = daemon.run("job", "info", str(old)).stdout
-    assert "Status: error (archived)" in told
-    assert f"  Retried by: {plain}, {edited}\n" in told
+    shown = daemon.run("job", "info", str(old)).stdout
+    assert "Status: error (archived)" in shown
+    assert f"  Retried by: {plain}, {edited}\n" in shown
     assert list(kept.iterdir()) == []

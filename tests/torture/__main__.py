@@ -58,8 +58,8 @@ def _run(campaign: Campaign, seed: int, percent: float) -> Line | None:
         except Exception as error:  # noqa: BLE001 - the other campaigns must be run all the same
             tally = Tally(faults=[f"the campaign itself failed: {error!r}"])
     seconds = time.monotonic() - start
-    told = f"{tally.survived} of {tally.injected} survived, {tally.wanted} wanted"
-    print(f"  {told}, {seconds:.0f} s", flush=True)
+    summary = f"{tally.survived} of {tally.injected} survived, {tally.wanted} wanted"
+    print(f"  {summary}, {seconds:.0f} s", flush=True)
     return Line(
         property=campaign.property, name=campaign.name, seed=seed, seconds=seconds, tally=tally
     )

@@ -20,5 +20,5 @@ def test_every_fault_of_the_share_is_survived(campaign: Campaign, tmp_path: Path
         pytest.skip(f"{campaign.property} {campaign.name} needs {campaign.needs}")
     seed = seeds.seed()
     tally = campaign.run(campaign.share, seed, tmp_path)
-    told = f"{tally.survived} of {tally.injected} survived, {tally.wanted} wanted, seed {seed}"
-    assert tally.is_clean, "\n".join([*tally.faults[:20], told])
+    summary = f"{tally.survived} of {tally.injected} survived, {tally.wanted} wanted, seed {seed}"
+    assert tally.is_clean, "\n".join([*tally.faults[:20], summary])

@@ -34,7 +34,7 @@ def attach(path: str, job_id: int = 7, pid: int = PID) -> AttachJob:
     return AttachJob(job_id=job_id, lock_file=path, process_id=pid)
 
 
-def told(job_id: int = 7) -> JobLogAppended:
+def log_appended(job_id: int = 7) -> JobLogAppended:
     return JobLogAppended(job_id=job_id, op_index=0, entries=[])
 
 
@@ -52,21 +52,23 @@ def test_the_holder_of_the_lock_file_speaks_for_its_job_and_no_other(
     credentials = JobCredentials(tmp_path)
     credentials.check(PEER, HERE, attach(own.path))
     for said in (
-        told(),
+        log_appended(),
         messages.ReleaseLocks(owner=Owner(7, own.path, PID)),
         messages.RequestLocks(owner=Owner(7, own.path, PID), priority=0, changes=[]),
     ):
         credentials.check(PEER, HERE, said)
     for said in (
-        told(8),
+        log_appended(8),
         messages.ReleaseLocks(owner=Owner(8, own.path, PID)),
         messages.ReleaseLocks(owner=Owner(7, own.path + "x", PID)),
     ):
         assert "only the process of a job may speak for it" in refused(credentials, said)
     # Neither does another connection, nor the same one after its end.
-    assert refused(credentials, told(), peer=OTHER_PEER) == refused(credentials, told(8))
+    assert refused(credentials, log_appended(), peer=OTHER_PEER) == refused(
+        credentials, log_appended(8)
+    )
     credentials.forget(PEER)
-    assert refused(credentials, told())
+    assert refused(credentials, log_appended())
 
 
 def test_a_process_cannot_attach_with_what_is_not_its_own(
@@ -92,7 +94,7 @@ def test_a_process_cannot_attach_with_what_is_not_its_own(
     assert "does not hold the lock file" in refused(credentials, attach(own.path), unknown)
     remote = Credentials(kind="remote", key="x" * 40)
     assert "only processes of this machine" in refused(credentials, attach(own.path), remote)
-    assert refused(credentials, told())
+    assert refused(credentials, log_appended())
 
 
 def test_a_lock_file_of_another_process_introduces_only_that_process(tmp_path: Path) -> None:

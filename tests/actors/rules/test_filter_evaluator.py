@@ -91,15 +91,15 @@ def test_running_jobs_are_judged_too_and_the_rest_of_the_word_goes_on_as_it_is(
     evaluator, chain = obey(stage, ON_IDS)
     running = [JobToJudge(job=PendingJob(id=n, priority=0), inputs=None) for n in (5, 6)]
     evaluator.notify(arrived(7, is_all=True, running=running))
-    told = stage.take_one(messages.JobsJudged)
-    assert (told.is_all, told.is_repeat) == (True, False)
-    assert [(one.job.id, one.action, one.chain) for one in told.running] == [
+    sent = stage.take_one(messages.JobsJudged)
+    assert (sent.is_all, sent.is_repeat) == (True, False)
+    assert [(one.job.id, one.action, one.chain) for one in sent.running] == [
         (5, "ACCEPT", chain),
         (6, "RATE_LIMIT", chain),
     ]
     evaluator.notify(arrived(7, is_repeat=True))
-    told = stage.take_one(messages.JobsJudged)
-    assert (told.is_all, told.is_repeat) == (False, True)
+    sent = stage.take_one(messages.JobsJudged)
+    assert (sent.is_all, sent.is_repeat) == (False, True)
 
 
 def test_a_job_gets_the_verdict_of_the_rule_that_applies(stage: Stage) -> None:
@@ -192,8 +192,8 @@ def test_the_queue_is_looked_through_page_by_page_for_what_a_rule_rejects(stage:
     sweep = stage.take_one(messages.SweepJobs, to="job_queue")
     assert sweep.after == 0
     evaluator.notify(arrived(4, 6, 7, sweep=sweep.chain, next_after=7, is_repeat=True))
-    told = f"rejected by filter rule {UUID} (priority 3, reason: closed)"
-    assert stage.take_one(messages.JobsRejected, to="job_queue").jobs == [(6, told), (7, told)]
+    text = f"rejected by filter rule {UUID} (priority 3, reason: closed)"
+    assert stage.take_one(messages.JobsRejected, to="job_queue").jobs == [(6, text), (7, text)]
     assert stage.take_one(messages.SweepJobs) == messages.SweepJobs(after=7, chain=sweep.chain)
     assert stage.take_one(messages.JobsJudged, to="scheduler").is_repeat
     evaluator.notify(arrived(3, sweep=sweep.chain, is_repeat=True))

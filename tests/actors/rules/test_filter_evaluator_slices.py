@@ -60,9 +60,9 @@ def test_a_job_that_takes_more_than_a_slice_is_held_until_it_is_judged(stage: St
     evaluator.notify(JobsArrived(jobs=[job(1, LARGE)]))
     assert [shown(one) for one in judged(stage).jobs] == [(1, "PAUSE", None, True)]
     assert work(evaluator, stage) >= SEARCHES // 3
-    told = judged(stage)
-    assert [shown(one) for one in told.jobs] == [(1, "ACCEPT", None, True)]
-    assert told.is_repeat
+    verdicts = judged(stage)
+    assert [shown(one) for one in verdicts.jobs] == [(1, "ACCEPT", None, True)]
+    assert verdicts.is_repeat
 
 
 def test_jobs_that_a_long_judgment_rejects_are_reported(stage: Stage) -> None:

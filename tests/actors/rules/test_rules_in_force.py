@@ -44,16 +44,16 @@ def test_without_rules_no_job_is_rejected() -> None:
 
 def test_a_rejection_names_rule_priority_and_reason() -> None:
     trail = [["gnt:user", "full", 1], ["gnt:user", "ask Ann", 2], ["luxid", "", 3]]
-    told = rejected(rule(priority=4, reason_trail=trail), jobs=[job(DELAY)])
-    assert told == {0: f"rejected by filter rule {UUID} (priority 4, reason: full; ask Ann)"}
+    rejections = rejected(rule(priority=4, reason_trail=trail), jobs=[job(DELAY)])
+    assert rejections == {0: f"rejected by filter rule {UUID} (priority 4, reason: full; ask Ann)"}
     assert rejected(rule(), jobs=[job(DELAY)]) == {
         0: f"rejected by filter rule {UUID} (priority 0)"
     }
 
 
 def test_only_the_jobs_that_a_rule_rejects_are_turned_away() -> None:
-    told = rejected(rule(), jobs=[job(EXEC), job(DELAY), job(EXEC, DELAY), job(EXEC)])
-    assert sorted(told) == [1, 2]
+    rejections = rejected(rule(), jobs=[job(EXEC), job(DELAY), job(EXEC, DELAY), job(EXEC)])
+    assert sorted(rejections) == [1, 2]
 
 
 @pytest.mark.parametrize("action", ["ACCEPT", "PAUSE", "CONTINUE", ["RATE_LIMIT", 1]])
@@ -64,8 +64,8 @@ def test_no_other_action_rejects_a_job(action: object) -> None:
 def test_the_first_rule_in_order_decides_at_the_door_too() -> None:
     reason = [("gnt:user", "maintenance pink bunny", 1)]
     admit = rule(OTHER, predicates=[["reason", ["=~", "reason", "pink bunny"]]], action="ACCEPT")
-    told = rejected(rule(priority=1), admit, jobs=[job(DELAY), job(DELAY, reason=reason)])
-    assert list(told) == [0]
+    rejections = rejected(rule(priority=1), admit, jobs=[job(DELAY), job(DELAY, reason=reason)])
+    assert list(rejections) == [0]
 
 
 def test_jobs_are_judged_by_the_ids_that_they_would_get() -> None:
@@ -76,12 +76,12 @@ def test_jobs_are_judged_by_the_ids_that_they_would_get() -> None:
 def test_with_a_rejected_job_go_those_that_depend_on_it() -> None:
     on_the_first = job(EXEC, depends=[(-1, ["success"])])
     on_the_second = job(EXEC, depends=[(-1, ["error"])])
-    told = rejected(rule(), jobs=[job(DELAY), on_the_first, on_the_second, job(EXEC)])
-    assert sorted(told) == [0, 1, 2]
-    assert told[1] == (
+    rejections = rejected(rule(), jobs=[job(DELAY), on_the_first, on_the_second, job(EXEC)])
+    assert sorted(rejections) == [0, 1, 2]
+    assert rejections[1] == (
         "not stored, because it depends on job 0 of the submission, which is rejected"
     )
-    assert "job 1 of the submission" in told[2]
+    assert "job 1 of the submission" in rejections[2]
 
 
 def test_a_dependency_of_a_later_opcode_counts_too() -> None:
@@ -132,17 +132,17 @@ def passed(rules: RulesInForce, job: jobs.Job, chain: int = 0, limit: str = "") 
 def test_the_next_opcode_is_held_by_a_rule_that_pauses_the_job() -> None:
     rules = RulesInForce([rule(action="PAUSE", priority=2), rule(OTHER, priority=3)], 5)
     for statuses in ([QUEUED], [WAITING], [SUCCESS, QUEUED]):
-        told = passed(rules, stored(*statuses))
-        assert (told.is_open, told.is_rejected) == (False, False)
-        assert told.text == f"paused by filter rule {UUID} (priority 2)"
+        answer = passed(rules, stored(*statuses))
+        assert (answer.is_open, answer.is_rejected) == (False, False)
+        assert answer.text == f"paused by filter rule {UUID} (priority 2)"
     assert passed(rules, stored(QUEUED, op=EXEC)) == GateAnswered(is_open=True, chain=5)
 
 
 def test_a_rule_rejects_a_job_until_its_first_opcode_runs() -> None:
     rules = RulesInForce([rule()])
-    told = passed(rules, stored(WAITING))
-    assert (told.is_open, told.is_rejected) == (False, True)
-    assert told.text == f"rejected by filter rule {UUID} (priority 0)"
+    answer = passed(rules, stored(WAITING))
+    assert (answer.is_open, answer.is_rejected) == (False, True)
+    assert answer.text == f"rejected by filter rule {UUID} (priority 0)"
     assert passed(rules, stored(SUCCESS, WAITING)).is_open
     assert passed(rules, stored(RUNNING, QUEUED)).is_open
 
@@ -199,9 +199,9 @@ def test_what_takes_long_at_the_gate_goes_back_to_be_judged(
     small = {**DELAY, "comment": "x"}
     assert passed(rules, stored(QUEUED, op=small)).is_open
     large = stored(QUEUED, op={**DELAY, "comment": "x" * 10_000})
-    told = passed(rules, large)
-    assert not told.is_open
-    assert "takes too long to judge" in told.text
+    answer = passed(rules, large)
+    assert not answer.is_open
+    assert "takes too long to judge" in answer.text
     # Judged by the evaluator, and chosen under these rules, it starts.
     assert passed(rules, large, chain=5).is_open
     # To be explained, it is held by the rule that takes so long.

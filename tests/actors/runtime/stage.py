@@ -187,9 +187,9 @@ class Staged(Generic[ComponentT]):
         self.handle(Envelope(message, asker, number, peer=peer))
         return asker
 
-    def notify(self, *told: Message) -> None:
+    def notify(self, *notices: Message) -> None:
         """Let it handle messages that nobody wants answered; the turn goes on."""
-        for message in told:
+        for message in notices:
             self.handle(Envelope(message))
 
     def end_turn(self) -> None:

@@ -434,19 +434,19 @@ def test_a_test_hook_crashes_only_the_component_it_names(scene: ActorScene) -> N
     assert scene.directory.next() == READY
     crash = messages.CrashComponent(component="subject")
     scene.notify(Subject, crash)
-    told = scene.directory.next()
-    assert isinstance(told, messages.ComponentFailed)
-    assert told.text.startswith("InjectedCrashError")
+    failure = scene.directory.next()
+    assert isinstance(failure, messages.ComponentFailed)
+    assert failure.text.startswith("InjectedCrashError")
 
 
 def test_without_test_hooks_no_client_can_crash_a_component(scene: ActorScene) -> None:
     subject = scene.start(Subject)
     assert scene.directory.next() == READY
     scene.notify(Subject, messages.CrashComponent(component="subject"))
-    told = scene.directory.next()
+    failure = scene.directory.next()
     # It reaches the component's own handler, which does not know it.
-    assert isinstance(told, messages.ComponentFailed)
-    assert not told.text.startswith("InjectedCrashError")
+    assert isinstance(failure, messages.ComponentFailed)
+    assert not failure.text.startswith("InjectedCrashError")
     assert subject.closed == 1
 
 
@@ -517,7 +517,7 @@ def test_an_error_while_reading_a_descriptor_is_reported_to_the_supervisor(
     reader, writer = os.pipe()
     os.close(writer)
     scene.notify(Ears, CancelJob(id=reader))
-    told = scene.directory.next()
-    assert isinstance(told, messages.ComponentFailed)
-    assert told.text.startswith("EOFError")
+    failure = scene.directory.next()
+    assert isinstance(failure, messages.ComponentFailed)
+    assert failure.text.startswith("EOFError")
     os.close(reader)

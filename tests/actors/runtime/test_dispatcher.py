@@ -131,8 +131,8 @@ class DispatcherScene:
     def actor(self, kind: type[Log]) -> ComponentActor:
         return self.host.actors[kind.name]
 
-    def tell(self, kind: type[Log], *told: Message) -> None:
-        for message in told:
+    def tell(self, kind: type[Log], *notices: Message) -> None:
+        for message in notices:
             self.directory.tell(kind.name, Envelope(message))
 
     def say(self, kind: type[Log], *numbers: int) -> None:

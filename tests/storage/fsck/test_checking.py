@@ -398,8 +398,8 @@ def test_what_is_found(case: str) -> None:
 
 
 def test_every_kind_is_found_by_some_case_and_none_is_without_a_line() -> None:
-    told = {kind for _, expected in CASES.values() for kind, _ in expected}
-    assert told == {str(kind) for kind in Kind}
+    covered = {kind for _, expected in CASES.values() for kind, _ in expected}
+    assert covered == {str(kind) for kind in Kind}
     assert list(KINDS) == list(Kind)
 
 

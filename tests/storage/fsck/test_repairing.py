@@ -524,8 +524,8 @@ def test_a_living_daemon_is_seen_also_when_its_hold_on_the_directory_is_lost(
     disk.held.append(held)
     with pytest.raises(errors.DirectoryLockedError) as caught:
         disk.kinds()
-    told = f"{held.path}: a daemon lives (pid {os.getpid()}); stop it first"
-    assert caught.value.text == told
+    text = f"{held.path}: a daemon lives (pid {os.getpid()}); stop it first"
+    assert caught.value.text == text
 
 
 def test_only_the_owner_may_repair(disk: Damaged, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -536,9 +536,9 @@ def test_only_the_owner_may_repair(disk: Damaged, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_survey_reports_its_progress(disk: Damaged) -> None:
-    told: list[tuple[int, int]] = []
-    survey.survey(disk.places, lambda done, total: told.append((done, total)))
-    assert told == [(0, 4), (1, 4), (2, 4), (3, 4), (4, 4)]
+    progress: list[tuple[int, int]] = []
+    survey.survey(disk.places, lambda done, total: progress.append((done, total)))
+    assert progress == [(0, 4), (1, 4), (2, 4), (3, 4), (4, 4)]
 
 
 def test_damaged_output_is_found_and_left_as_it_is(disk: Damaged) -> None:

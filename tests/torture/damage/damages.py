@@ -27,7 +27,7 @@ class Damage(msgspec.Struct, kw_only=True):
     must say so with that file's name, and change nothing.
     """
 
-    told: str
+    description: str
     jobs: frozenset[int] = frozenset()
     gone: frozenset[int] = frozenset()
     """Jobs of which no file is left."""
@@ -70,7 +70,7 @@ def _on_job(how: str, put: Callable[[Path, Random], object]) -> Mutation:
         put(path, chance)
         hit = frozenset({int(path.name.removeprefix("job-"))})
         gone = frozenset() if os.path.lexists(path) else hit
-        return Damage(told=f"{path.name} {how}", jobs=hit, gone=gone)
+        return Damage(description=f"{path.name} {how}", jobs=hit, gone=gone)
 
     return mutation
 
@@ -145,7 +145,7 @@ def _link_hard(path: Path, _: Random) -> None:
 def _beside(name: str, data: bytes, *, is_named: bool = False) -> Mutation:
     def mutation(places: Places, _: Random) -> Damage | None:
         (places.queue / name).write_bytes(data)
-        return Damage(told=f"{name} beside the others", named=f"{name}:" if is_named else "")
+        return Damage(description=f"{name} beside the others", named=f"{name}:" if is_named else "")
 
     return mutation
 
@@ -155,7 +155,7 @@ def _archived_beside(name: str) -> Mutation:
         path = places.archive / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"{torn")
-        return Damage(told=f"{name} in the archive")
+        return Damage(description=f"{name} in the archive")
 
     return mutation
 
@@ -164,7 +164,7 @@ def _put_aside(name: str) -> Mutation:
     def mutation(places: Places, _: Random) -> Damage | None:
         places.quarantine.mkdir(exist_ok=True)
         (places.quarantine / name).write_bytes(b"{torn")
-        return Damage(told=f"{name} in quarantine")
+        return Damage(description=f"{name} in quarantine")
 
     return mutation
 
@@ -178,7 +178,7 @@ def _serial(data: bytes | None, said: int = 0) -> Mutation:
         path.unlink(missing_ok=True)
         if data is not None:
             path.write_bytes(data)
-        return Damage(told=f"serial {data!r:.40}", serial=said)
+        return Damage(description=f"serial {data!r:.40}", serial=said)
 
     return mutation
 
@@ -187,7 +187,7 @@ def _serial_closed(places: Places, _: Random) -> Damage | None:
     path = places.queue / "serial"
     if path.exists():
         path.chmod(0)
-    return Damage(told="serial of mode 0", serial=0 if is_closed(path) else None)
+    return Damage(description="serial of mode 0", serial=0 if is_closed(path) else None)
 
 
 def _version(data: bytes | None) -> Mutation:
@@ -196,12 +196,12 @@ def _version(data: bytes | None) -> Mutation:
         if not _is_open(path) or (healthy := path.read_bytes()) != b"1\n":
             return None
         path.unlink()
-        told = f"version {data!r}"
+        description = f"version {data!r}"
         if data is None:
-            return Damage(told=told)
+            return Damage(description=description)
         path.write_bytes(data)
         mend = _writer(path, healthy)
-        return Damage(told=told, refuses=os.fspath(path), mend=mend)
+        return Damage(description=description, refuses=os.fspath(path), mend=mend)
 
     return mutation
 
@@ -252,7 +252,7 @@ def _on_segment(how: str, change: Callable[[bytes, list[int], Random], bytes]) -
             for start, end in list(zip(starts, ends, strict=True))[left + 1 :]
         )
         return Damage(
-            told=f"{path.name} {how}",
+            description=f"{path.name} {how}",
             is_of_journal=left < len(ends),
             named=f"{path.name}: there are records behind" if behind else "",
         )
@@ -285,7 +285,7 @@ def _foreign_in_journal(name: str) -> Mutation:
     def mutation(places: Places, chance: Random) -> Damage | None:
         places.journal.mkdir(exist_ok=True)
         (places.journal / name).write_bytes(chance.randbytes(50))
-        return Damage(told=f"{name} in the journal")
+        return Damage(description=f"{name} in the journal")
 
     return mutation
 
@@ -297,7 +297,7 @@ def _later_journal(payload: bytes) -> Mutation:
             return None
         path.write_bytes(_HEAD.pack(len(payload), zlib.crc32(payload)) + payload)
         mend = path.unlink
-        return Damage(told=f"a journal with {payload!r}", refuses=os.fspath(path), mend=mend)
+        return Damage(description=f"a journal with {payload!r}", refuses=os.fspath(path), mend=mend)
 
     return mutation
 
@@ -307,7 +307,7 @@ def _directory_in_journal(places: Places, _: Random) -> Damage | None:
     if path.exists():
         return None
     path.mkdir()
-    return Damage(told="a segment is a directory", refuses=os.fspath(path), mend=path.rmdir)
+    return Damage(description="a segment is a directory", refuses=os.fspath(path), mend=path.rmdir)
 
 
 # ---------------------------------------------------------------- other files
@@ -320,7 +320,7 @@ def _stray_lock_file(places: Places, chance: Random) -> Damage | None:
     places.lock_files.mkdir(parents=True, exist_ok=True)
     (places.lock_files / f"job_{chance.randrange(99):06d}_1").write_bytes(chance.randbytes(30))
     os.mkfifo(pipe)
-    return Damage(told="garbage among the lock files")
+    return Damage(description="garbage among the lock files")
 
 
 def _beside_data(component: str, how: str, change: Callable[[bytes], bytes | None]) -> Mutation:
@@ -334,11 +334,13 @@ def _beside_data(component: str, how: str, change: Callable[[bytes], bytes | Non
         data = change(healthy)
         if data is None:
             path.unlink()
-            return Damage(told=f"{path.name} {how}", component=component)
+            return Damage(description=f"{path.name} {how}", component=component)
         path.write_bytes(data)
         refuses = os.fspath(path) if component == "config_store" else ""
         mend = _writer(path, healthy)
-        return Damage(told=f"{path.name} {how}", component=component, refuses=refuses, mend=mend)
+        return Damage(
+            description=f"{path.name} {how}", component=component, refuses=refuses, mend=mend
+        )
 
     return mutation
 
@@ -353,8 +355,8 @@ def _closed(component: str, find: Callable[[Places], Path]) -> Mutation:
         path.chmod(0)
         refuses = os.fspath(path) if is_closed(path) else ""
         mend = lambda: path.chmod(0o640)  # noqa: E731 - nothing but the undoing
-        told = f"{path.name} of mode 0"
-        return Damage(told=told, component=component, refuses=refuses, mend=mend)
+        description = f"{path.name} of mode 0"
+        return Damage(description=description, component=component, refuses=refuses, mend=mend)
 
     return mutation
 

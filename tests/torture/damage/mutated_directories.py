@@ -74,9 +74,9 @@ def _run_case(
     except Exception as error:  # noqa: BLE001 - whatever it is, the case has failed
         problem = f"{type(error).__name__}: {error!s:.2000}"
     if problem:
-        told = "; ".join(damage.told for damage in damages)
+        description = "; ".join(damage.description for damage in damages)
         where = "with a journal" if has_journal else "without a journal"
-        tally.failed(f"seed {seed} case {case}, {where}: {told}: {problem}")
+        tally.failed(f"seed {seed} case {case}, {where}: {description}: {problem}")
     else:
         tally.passed()
     shutil.rmtree(place, ignore_errors=True)

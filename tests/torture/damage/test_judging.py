@@ -31,7 +31,7 @@ def test_the_id_of_a_lost_job_is_given_again_where_the_serial_is_lost_too(
     (queue / "serial").write_bytes(b"many")
     lost = frozenset({JOBS})
     damages = [
-        Damage(told="the last job is gone", jobs=lost, gone=lost),
-        Damage(told="the serial is gone", serial=0),
+        Damage(description="the last job is gone", jobs=lost, gone=lost),
+        Damage(description="the serial is gone", serial=0),
     ]
     assert mutated_directories._look(place, healthy, damages, has_journal=False) == ""

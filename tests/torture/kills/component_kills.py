@@ -80,12 +80,12 @@ class _ComponentStage:
                     faults -= self._put_in(faults)
             finally:
                 self._daemon.up()
-        submissions, told = self._book.close()
+        submissions, noticed = self._book.close()
         with self._daemon.client() as client:
             broken = self._work.judge(client, [*self._submissions, *submissions], self._killed)
             self._check_restarts()
             client.autoarchive(-1.0)
-        broken.others += [*self._others, *told]
+        broken.others += [*self._others, *noticed]
         return broken
 
     def _put_in(self, faults_max: int) -> int:

@@ -81,10 +81,10 @@ class _JobStage:
             finally:
                 if not self._daemon.is_up:
                     self._daemon.up()
-        submissions, told = self._book.close()
+        submissions, noticed = self._book.close()
         broken = self._work.judge(self._client, [*self._submissions, *submissions], self._killed)
         self._client.autoarchive(-1.0)
-        broken.others += [*self._others, *told]
+        broken.others += [*self._others, *noticed]
         return broken
 
     def _put_in(self, faults_max: int) -> int:

@@ -344,14 +344,14 @@ class KillStage:
         self, client: Client, submission: FollowedSubmission, broken: Broken, *, is_repeated: bool
     ) -> list[int]:
         """Judge one submission; returns the ids of its jobs, as they are known now."""
-        told = submission.ids
+        given = submission.ids
         # A key is forgotten when its jobs are archived: asking again would be a new request.
-        if is_repeated and not (told and submission.archives):
+        if is_repeated and not (given and submission.archives):
             ids = client.submit_many(submission.jobs, key=submission.key)
         else:
-            ids = told or self._found(client, submission)
-        if told and ids != told:
-            broken.others.append(f"its key gave the ids {told}, and then {ids}")
+            ids = given or self._found(client, submission)
+        if given and ids != given:
+            broken.others.append(f"its key gave the ids {given}, and then {ids}")
         if len(ids) not in (0, len(submission.jobs)):
             broken.others.append(f"{len(ids)} of {len(submission.jobs)} jobs were stored")
         for place, job in enumerate(submission.jobs):
@@ -425,7 +425,7 @@ class KillCampaign:
             try:
                 broken = self.stage.kill(kill)
             except Exception as error:  # noqa: BLE001 - the next ones shall be tried all the same
-                self.tally.failed(f"{text}: {strace.told(error)}")
+                self.tally.failed(f"{text}: {strace.describe(error)}")
                 self._begin_afresh()
                 continue
             if broken is None:

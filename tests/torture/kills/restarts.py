@@ -77,10 +77,10 @@ class _RestartStage:
                 self._check_target(target, kind)
             for job_id in dependants:
                 self._check(job_id)
-        submissions, told = self._book.close()
+        submissions, noticed = self._book.close()
         broken = self._work.judge(self._client, [*self._submissions, *submissions])
         self._client.autoarchive(-1.0)
-        broken.others += [*self._others, *told]
+        broken.others += [*self._others, *noticed]
         return broken
 
     def _target(self, kind: str) -> Target:

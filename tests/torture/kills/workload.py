@@ -200,12 +200,14 @@ class Work:
         for submission in submissions:
             stored = by_key[submission.key]
             may_fail |= _dependants(submission, stored, may_fail)
-            told = submission.ids
-            if missing := sorted(set(told).difference(stored)):
+            given = submission.ids
+            if missing := sorted(set(given).difference(stored)):
                 broken.lost += len(missing)
-                broken.others.append(f"{submission.key} was told {told}; {missing} are not its own")
-            elif told and stored != told:
-                broken.others.append(f"{submission.key} was told {told}, and is there as {stored}")
+                broken.others.append(
+                    f"{submission.key} was told {given}; {missing} are not its own"
+                )
+            elif given and stored != given:
+                broken.others.append(f"{submission.key} was told {given}, and is there as {stored}")
             if len(stored) not in (0, len(submission.jobs)):
                 broken.others.append(f"{len(stored)} of {len(submission.jobs)} jobs are there")
             self._judge_runs(submission, stored, broken, may_fail)

@@ -284,8 +284,8 @@ class Machine:
 
     def _deliver_notices(self) -> None:
         while self._stage.sent:
-            told, self._stage.sent = self._stage.sent, []
-            for name, message in told:
+            sent, self._stage.sent = self._stage.sent, []
+            for name, message in sent:
                 match message:
                     case messages.StartJobs():
                         for job_id, _ in message.jobs:

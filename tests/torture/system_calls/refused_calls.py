@@ -96,7 +96,7 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.cause} at {self.call} {what} of the {self.target} ({self.scope}){killed}"
 
 
-class Told(msgspec.Struct):
+class RequestOutcome(msgspec.Struct):
     """What became of one request: ``answer``, or ``error``."""
 
     what: str
@@ -287,9 +287,9 @@ class Case:
             if self._daemon.is_up:
                 resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
 
-    def _make_requests(self, client: Client) -> list[Told]:
+    def _make_requests(self, client: Client) -> list[RequestOutcome]:
         large = LARGE if self._refusal.target == "job" else 0
-        told = [
+        outcomes = [
             self._submit(client, [self._stage.job(size=large)]),
             self._submit(client, [self._stage.job(), self._stage.job()]),
             self._ask("cancel", lambda: client.cancel(self._victim, timeout=REQUEST_SECONDS)),
@@ -300,42 +300,42 @@ class Case:
             self._ask("read", lambda: client.job(self._waiter, timeout=REQUEST_SECONDS)),
         ]
         os.write(self._gate_descriptor, b"go\n")
-        told.append(self._submit(client, [self._stage.job(size=large)]))
+        outcomes.append(self._submit(client, [self._stage.job(size=large)]))
         self._is_canceled = any(
-            one.what == "cancel" and one.error is None and one.answer.accepted for one in told
+            one.what == "cancel" and one.error is None and one.answer.accepted for one in outcomes
         )
-        for one in told:
+        for one in outcomes:
             if one.error is not None:
                 self._judge_error(one)
-        return told
+        return outcomes
 
     _is_canceled = False
 
-    def _submit(self, client: Client, jobs: list[dict[str, Any]]) -> Told:
-        told = self._ask(
+    def _submit(self, client: Client, jobs: list[dict[str, Any]]) -> RequestOutcome:
+        outcome = self._ask(
             "submit", lambda: client.submit_many([[job] for job in jobs], timeout=REQUEST_SECONDS)
         )
-        if told.error is None:
-            self._acknowledged += zip(told.answer, jobs, strict=True)
-        elif isinstance(told.error, errors.TryAgainError):
+        if outcome.error is None:
+            self._acknowledged += zip(outcome.answer, jobs, strict=True)
+        elif isinstance(outcome.error, errors.TryAgainError):
             self._doubtful += jobs
         else:
             self._refused += jobs
-        return told
+        return outcome
 
-    def _ask(self, what: str, ask: Callable[[], Any]) -> Told:
+    def _ask(self, what: str, ask: Callable[[], Any]) -> RequestOutcome:
         try:
-            return Told(what, answer=ask())
+            return RequestOutcome(what, answer=ask())
         except GangerError as error:
-            return Told(what, error=error)
+            return RequestOutcome(what, error=error)
 
-    def _judge_error(self, told: Told) -> None:
-        error = told.error
+    def _judge_error(self, outcome: RequestOutcome) -> None:
+        error = outcome.error
         assert error is not None
         if not isinstance(error, errors.StorageError):
-            self.problems.append(f"{told.what} was refused with {error!r}")
+            self.problems.append(f"{outcome.what} was refused with {error!r}")
         elif self._refusal.text not in error.text or "\n" in error.text:
-            self.problems.append(f"{told.what} was refused without the cause: {error!r}")
+            self.problems.append(f"{outcome.what} was refused without the cause: {error!r}")
 
     def _see_it_tried_again(self) -> None:
         """Until the daemon has met the fault twice more, if it meets it at all."""
@@ -343,7 +343,7 @@ class Case:
             wanted = self._injected + 2
             self._news.wait_for(lambda: self._injected >= wanted, timeout=0.5)
 
-    def _look_at_status(self, client: Client, told: list[Told]) -> None:
+    def _look_at_status(self, client: Client, outcomes: list[RequestOutcome]) -> None:
         if self._refusal.call == ANY_DESCRIPTOR:
             # Nobody new is let in, and it may find one that was given back, and go on.
             status = self._ask("status", client.info)
@@ -355,7 +355,7 @@ class Case:
             self.problems.append(f"status ends with {done.returncode}: {done.stderr.strip()}")
             return
         is_read_only = json.loads(done.stdout)["is_read_only"]
-        is_refused = any(isinstance(one.error, errors.ReadOnlyError) for one in told)
+        is_refused = any(isinstance(one.error, errors.ReadOnlyError) for one in outcomes)
         if is_refused and not is_read_only:
             self.problems.append("status does not say that the daemon is read-only")
 
@@ -368,13 +368,14 @@ class Case:
             for job_id, _ in self._acknowledged
         ]
         listed = {row.id: row.status for row in client.jobs(timeout=REQUEST_SECONDS)}
-        for told in shown:
-            # One that was archived is in no listing.
-            if told.error is None and told.answer.status.is_final and told.answer.id in listed:
-                status = listed[told.answer.id]
-                if status is not told.answer.status:
-                    text = f"job {told.answer.id} was shown as {told.answer.status}, then {status}"
-                    self.problems.append(text)
+        for outcome in shown:
+            if outcome.error is not None:
+                continue
+            job = outcome.answer
+            # An archived job is in no listing.
+            status = listed.get(job.id, job.status)
+            if job.status.is_final and status is not job.status:
+                self.problems.append(f"job {job.id} was shown as {job.status}, then {status}")
 
     # ------------------------------------------------------------ after
 
@@ -387,12 +388,12 @@ class Case:
             if not self._daemon.is_up:
                 problem = "the daemon died"
                 break
-            told = self._ask("submit", lambda: client.submit(job, timeout=RECOVERY_SECONDS))
-            if told.error is None:
-                self._acknowledged.append((told.answer, job))
+            outcome = self._ask("submit", lambda: client.submit(job, timeout=RECOVERY_SECONDS))
+            if outcome.error is None:
+                self._acknowledged.append((outcome.answer, job))
                 return True
-            if not isinstance(told.error, errors.ReadOnlyError):
-                problem = f"afterwards, submit was refused with {told.error!r}"
+            if not isinstance(outcome.error, errors.ReadOnlyError):
+                problem = f"afterwards, submit was refused with {outcome.error!r}"
                 break
         self.problems.append(problem)
         return False
@@ -465,7 +466,7 @@ class RefusalCampaign:
                 case = Case(self._stage, refusal)
                 is_injected = case.run()
             except Exception as error:  # noqa: BLE001 - the next ones shall be tried all the same
-                self.tally.failed(f"{text}: {strace.told(error)}")
+                self.tally.failed(f"{text}: {strace.describe(error)}")
                 self.close()
                 continue
             if case.problems:

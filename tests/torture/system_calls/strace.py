@@ -311,7 +311,7 @@ def refusing(calls: Sequence[str], error: str, when: str, paths: Iterable[str]) 
     return [*tracing(calls), *where, "-e", f"inject={names}:error={error}:when={when}"]
 
 
-def told(error: Exception) -> str:
+def describe(error: Exception) -> str:
     """An error with the lines that led to it, for one line of a report."""
     frames = traceback.extract_tb(error.__traceback__)
     places = [f"{os.path.basename(frame.filename)}:{frame.lineno}" for frame in frames[-6:]]

@@ -100,7 +100,7 @@ def test_a_refusal_of_the_daemon_arrives_with_its_class(daemon: FakeDaemon, clie
 
 
 @pytest.mark.parametrize(
-    ("expression", "told"),
+    ("expression", "expected"),
     [
         (["=", "id", 2**63], "an integer of at most 64 bits"),
         (["=", "id", "\ud800"], "text that UTF-8 can hold"),
@@ -109,9 +109,9 @@ def test_a_refusal_of_the_daemon_arrives_with_its_class(daemon: FakeDaemon, clie
     ],
 )
 def test_what_cannot_be_sent_of_a_rule_is_refused_with_its_place(
-    client: Client, expression: list[Any], told: str
+    client: Client, expression: list[Any], expected: str
 ) -> None:
-    place = rf"^predicates\[0\]\[1\]\[2\]: expected {told}$"
+    place = rf"^predicates\[0\]\[1\]\[2\]: expected {expected}$"
     rule: dict[str, Any] = {"action": "PAUSE", "predicates": [["jobid", expression]]}
     with pytest.raises(errors.FilterRuleError, match=place):
         client.add_filter(**rule)
@@ -136,7 +136,7 @@ NO_ACTION = (
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "expected"),
     [
         ({"action": None}, f"{NO_ACTION}NoneType$"),
         ({"action": 5}, f"{NO_ACTION}int$"),
@@ -147,9 +147,9 @@ NO_ACTION = (
     ],
 )
 def test_a_wrong_rule_is_refused_with_the_argument_and_not_stored(
-    daemon: FakeDaemon, client: Client, fields: dict[str, Any], told: str
+    daemon: FakeDaemon, client: Client, fields: dict[str, Any], expected: str
 ) -> None:
-    with pytest.raises(errors.BadRequestError, match=told):
+    with pytest.raises(errors.BadRequestError, match=expected):
         client.add_filter(**{"action": "PAUSE", **fields})
     assert daemon.store.filters == {}
 
@@ -178,10 +178,10 @@ WRONG: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("verb", "words", "named", "told"), WRONG)
+@pytest.mark.parametrize(("verb", "words", "named", "expected"), WRONG)
 def test_an_argument_of_a_wrong_type_is_refused_by_its_name(
-    client: Client, verb: str, words: tuple[Any, ...], named: dict[str, Any], told: str
+    client: Client, verb: str, words: tuple[Any, ...], named: dict[str, Any], expected: str
 ) -> None:
     # Without a daemon: nothing is asked of it.
-    with pytest.raises(errors.BadRequestError, match=told):
+    with pytest.raises(errors.BadRequestError, match=expected):
         getattr(client, verb)(*words, **named)

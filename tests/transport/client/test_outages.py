@@ -11,13 +11,13 @@ from ganger.transport.zmq.connection_event import ConnectionEvent
 
 
 @pytest.fixture
-def told() -> list[str]:
+def reports() -> list[str]:
     return []
 
 
 @pytest.fixture
-def talk(told: list[str]) -> Talk:
-    return Talk(on_outage=told.append)
+def talk(reports: list[str]) -> Talk:
+    return Talk(on_outage=reports.append)
 
 
 def wait(talk: Talk) -> None:
@@ -27,51 +27,53 @@ def wait(talk: Talk) -> None:
     talk.turn(seconds)
 
 
-def test_an_outage_and_its_end_are_reported_to_waiting_calls(talk: Talk, told: list[str]) -> None:
+def test_an_outage_and_its_end_are_reported_to_waiting_calls(
+    talk: Talk, reports: list[str]
+) -> None:
     talk.watch(1)
     lost_at = talk.now
     talk.link(ConnectionEvent.LOST)
     talk.turn()
-    assert told == []
+    assert reports == []
     wait(talk)
-    assert told == [GONE]
+    assert reports == [GONE]
     assert talk.now == lost_at + TOLD_AFTER_SECONDS
     # Attempts to connect that come to nothing are no news.
     talk.link(ConnectionEvent.LOST)
     wait(talk)
     talk.link(ConnectionEvent.REACHED, ConnectionEvent.MADE)
     talk.turn(TOLD_AFTER_SECONDS)
-    assert told == [GONE, BACK]
+    assert reports == [GONE, BACK]
 
 
-def test_a_restart_that_takes_no_time_is_not_reported(talk: Talk, told: list[str]) -> None:
+def test_a_restart_that_takes_no_time_is_not_reported(talk: Talk, reports: list[str]) -> None:
     talk.watch(1)
     for _ in range(2):
         talk.reconnect()
         talk.turn(TOLD_AFTER_SECONDS)
-    assert told == []
+    assert reports == []
 
 
-def test_an_outage_without_a_waiting_call_is_not_reported(talk: Talk, told: list[str]) -> None:
+def test_an_outage_without_a_waiting_call_is_not_reported(talk: Talk, reports: list[str]) -> None:
     talk.link(ConnectionEvent.LOST)
     talk.turn(10 * TOLD_AFTER_SECONDS)
-    assert told == []
+    assert reports == []
     call = talk.call(messages.ReadInfo())
     talk.turn(TOLD_AFTER_SECONDS * 0.9)
-    assert told == []
+    assert reports == []
     talk.turn(TOLD_AFTER_SECONDS * 0.2)
-    assert told == [GONE]
+    assert reports == [GONE]
     talk.turn(TIMEOUT)
     assert failed(call) == "DaemonUnreachableError"
-    assert told == [GONE]
+    assert reports == [GONE]
 
 
-def test_a_daemon_that_was_never_there_has_not_gone_away(told: list[str]) -> None:
-    talk = Talk(connected=False, on_outage=told.append)
+def test_a_daemon_that_was_never_there_has_not_gone_away(reports: list[str]) -> None:
+    talk = Talk(connected=False, on_outage=reports.append)
     call = talk.call(messages.ReadInfo())
     talk.turn(TIMEOUT)
     assert failed(call) == "DaemonUnreachableError"
-    assert told == []
+    assert reports == []
 
 
 def test_without_a_listener_no_outage_is_awaited() -> None:
@@ -80,18 +82,18 @@ def test_without_a_listener_no_outage_is_awaited() -> None:
     assert outage.look(100.0) == float("inf")
 
 
-def test_a_daemon_that_accepts_no_connection_is_no_outage(talk: Talk, told: list[str]) -> None:
+def test_a_daemon_that_accepts_no_connection_is_no_outage(talk: Talk, reports: list[str]) -> None:
     talk.watch(1)
     talk.link(ConnectionEvent.LOST, ConnectionEvent.REACHED, ConnectionEvent.TURNED_AWAY)
     talk.turn(10 * TOLD_AFTER_SECONDS)
     talk.link(ConnectionEvent.LOST, ConnectionEvent.REACHED, ConnectionEvent.REFUSED)
     talk.call(messages.ReadInfo())
     talk.turn(10 * TOLD_AFTER_SECONDS)
-    assert told == []
+    assert reports == []
 
 
 def test_a_daemon_that_is_found_elsewhere_has_a_moment_to_answer(
-    talk: Talk, told: list[str]
+    talk: Talk, reports: list[str]
 ) -> None:
     talk.link(ConnectionEvent.LOST)
     talk.turn(10 * TOLD_AFTER_SECONDS)
@@ -99,7 +101,7 @@ def test_a_daemon_that_is_found_elsewhere_has_a_moment_to_answer(
     talk.call(messages.ReadInfo())
     talk.link(ConnectionEvent.REACHED, ConnectionEvent.MADE)
     talk.turn(TOLD_AFTER_SECONDS)
-    assert told == []
+    assert reports == []
 
 
 def test_an_outage_callback_that_fails_loses_no_watch() -> None:

@@ -248,7 +248,7 @@ NO_ACTION = 'action: expected one of ACCEPT, PAUSE, REJECT, CONTINUE, or ["RATE_
 
 
 @pytest.mark.parametrize(
-    ("rule", "told"),
+    ("rule", "expected"),
     [
         (5, "rule: expected a rule (a dictionary), got int"),
         ([], "rule: expected a rule (a dictionary), got list"),
@@ -271,13 +271,15 @@ NO_ACTION = 'action: expected one of ACCEPT, PAUSE, REJECT, CONTINUE, or ["RATE_
         ({"valid_until": object()}, "valid_until: expected plain data, got object"),
     ],
 )
-def test_what_is_wrong_with_a_rule_is_named_as_the_caller_wrote_it(rule: Any, told: str) -> None:
-    with pytest.raises(errors.BadRequestError, match=f"^{re.escape(told)}$"):
+def test_what_is_wrong_with_a_rule_is_named_as_the_caller_wrote_it(
+    rule: Any, expected: str
+) -> None:
+    with pytest.raises(errors.BadRequestError, match=f"^{re.escape(expected)}$"):
         requests.proposed_filter(rule)
     if isinstance(rule, dict) and rule.keys() <= set(requests.RULE_KEYS):
         fields: dict[str, Any] = dict(rule)
         window = (fields.pop("valid_from", None), fields.pop("valid_until", None))
-        with pytest.raises(errors.BadRequestError, match=f"^{re.escape(told)}$"):
+        with pytest.raises(errors.BadRequestError, match=f"^{re.escape(expected)}$"):
             requests.new_filter(fields.pop("uuid", None), window, **fields)
 
 
@@ -306,7 +308,7 @@ def test_a_simulation_has_what_was_asked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "expected"),
     [
         ({"rule": 5}, "rule: expected a rule (a dictionary), got int"),
         ({"without": 5}, "without: expected the UUID of a rule, got int"),
@@ -323,8 +325,8 @@ def test_a_simulation_has_what_was_asked() -> None:
         ({"running": "5"}, "running: expected a number from 1 on, got str"),
     ],
 )
-def test_what_is_wrong_with_a_simulation_is_named(given: dict[str, Any], told: str) -> None:
-    with pytest.raises(errors.BadRequestError, match=f"^{re.escape(told)}$"):
+def test_what_is_wrong_with_a_simulation_is_named(given: dict[str, Any], expected: str) -> None:
+    with pytest.raises(errors.BadRequestError, match=f"^{re.escape(expected)}$"):
         simulation(**given)
 
 
