@@ -14,7 +14,6 @@ from ...storage import documents, errors, lock_files, settings
 from ...storage.locks import LocksFile, Owner, decode_locks, encode_locks
 from ...transport import messages
 from ..processes import sessions
-from ..runtime.addresses import JOB_QUEUE
 from ..runtime.component import Component
 from . import lock_remedies
 from .locking import LockState, LockView
@@ -65,9 +64,9 @@ class LockManager(Component[messages.LockMessage]):
                 rows = [_row(view) for view in self._state.rows()]
                 envelope.reply(messages.LocksListed(rows=rows))
             case messages.ExplainOwner():
-                self._explain(message)
+                envelope.reply(self._explained(message))
             case messages.SimulateLocks():
-                self._simulate(message)
+                envelope.reply(self._simulated(message))
             case _:
                 assert_never(message)
 
@@ -123,7 +122,7 @@ class LockManager(Component[messages.LockMessage]):
         pending = messages.LocksPending(blockers=list(outcome.blockers))
         self._answers.append((envelope, pending))
 
-    def _explain(self, message: messages.ExplainOwner) -> None:
+    def _explained(self, message: messages.ExplainOwner) -> messages.OwnerExplained:
         wanted = [
             messages.WantedLock(
                 name=view.name,
@@ -137,23 +136,20 @@ class LockManager(Component[messages.LockMessage]):
             for view in self._state.wants_of(message.lock_file)
         ]
         remedy = lock_remedies.for_owner(self._state, message.lock_file)
-        explained = messages.OwnerExplained(token=message.token, locks=wanted, remedy=remedy)
-        self.runtime.tell(JOB_QUEUE, explained)
+        return messages.OwnerExplained(locks=wanted, remedy=remedy)
 
-    def _simulate(self, message: messages.SimulateLocks) -> None:
+    def _simulated(self, message: messages.SimulateLocks) -> messages.LocksSimulated:
         state, granted = lock_remedies.granted_after(self._state, message.ended)
         waiting = [
             messages.WaitingJob(id=_job(owner), kind="lock", text=_first_wait(state, owner))
             for owner in state.waiting()[:_WAITING_SHOWN_MAX]
         ]
         jobs = {owner.lock_file: _job(owner) for owner in self._state.owners()}
-        simulated = messages.LocksSimulated(
-            token=message.token,
+        return messages.LocksSimulated(
             granted=[jobs[lock_file] for lock_file in granted],
             waiting=waiting,
             count=len(state.waiting()),
         )
-        self.runtime.tell(JOB_QUEUE, simulated)
 
     def _end_dead_owners(self) -> None:
         for lock_file in dict.fromkeys(owner.lock_file for owner in self._state.owners()):

@@ -35,7 +35,8 @@ class Control:
         self._ledger = store.ledger
         self._hand_over = hand_over
         self._lifecycle = lifecycle
-        # Request numbers start at the clock, so late replies to our predecessor match none.
+        # Numbers of requests to jobs' processes (docs/decisions/requests-to-jobs-carry-numbers.md).
+        # They start at the clock, so late replies to our predecessor match none.
         self._tokens = time.monotonic_ns()
         self._requests: dict[int, Envelope] = {}
         self._archivals: dict[int, list[Envelope]] = {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import time
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -12,13 +11,13 @@ from ...storage import errors, jobs, settings
 from ...storage.jobs import JobStatus
 from ...transport import messages
 from ..rules import rule_changes
-from ..runtime.addresses import FILTER_EVALUATOR, LOCK_MANAGER
+from ..runtime.addresses import FILTER_EVALUATOR, LOCK_MANAGER, SCHEDULER
 from ..scheduling import simulating
 from . import explaining
 from .job_table import Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from ...transport.envelopes import Envelope
     from ..runtime.runtime import Runtime
@@ -39,11 +38,6 @@ class Diagnosis:
         self._table = store.table
         self._announcements = store.announcements
         self._gate = gate
-        # Request numbers start at the clock, so late replies to our predecessor match none.
-        self._tokens = time.monotonic_ns()
-        self._unexplained: dict[int, tuple[Envelope, int]] = {}
-        self._simulations: dict[int, tuple[Envelope, messages.Simulate]] = {}
-        self._simulated: dict[int, messages.Simulated] = {}
 
     def explain(self, envelope: Envelope, job_id: int) -> None:
         """Say why the job does not run, and what would let it."""
@@ -53,79 +47,60 @@ class Diagnosis:
                 raise errors.UnknownJobError(f"there is no job {job_id}")
             raise errors.JobStateError(f"job {job_id} has ended, and is archived")
         if row.phase is Phase.PENDING:
-            token = self._remember(envelope, row)
-            self._announcements.again([job_id])
-            job = self._announcements.whole(row)
-            asked = messages.ExplainPending(token=token, id=job_id, job=job)
-            self._runtime.tell(FILTER_EVALUATOR, asked)
+            pending = messages.ExplainPending(id=job_id, job=self._announcements.whole(row))
+            answer = functools.partial(self._answer_pending, envelope, job_id)
+            self._runtime.ask(FILTER_EVALUATOR, pending, answer, envelope.refuse, envelope.deadline)
         elif row.phase is Phase.HANDED_OVER and row.status is JobStatus.WAITING:
             assert row.lock_file is not None
-            token = self._remember(envelope, row)
-            owner = messages.ExplainOwner(token=token, lock_file=row.lock_file)
-            self._runtime.tell(LOCK_MANAGER, owner)
+            owner = messages.ExplainOwner(lock_file=row.lock_file)
+            waits = functools.partial(self._answer_owner, envelope, job_id)
+            self._runtime.ask(LOCK_MANAGER, owner, waits, envelope.refuse, envelope.deadline)
         else:
             # It runs, or is about to start, unless the rules have changed since it was chosen.
             obstacles, rules = self._of_rules(row) if row.status is JobStatus.QUEUED else ([], [])
             remedy = explaining.without_rules(messages.Remedy(), rules)
             envelope.reply(explaining.explained(row, obstacles, remedy))
 
-    def _remember(self, envelope: Envelope, row: Row) -> int:
-        self._tokens += 1
-        self._unexplained[self._tokens] = envelope, row.id
-        while len(self._unexplained) > settings.QUESTIONS_MAX:
-            # Too many are open; the client's deadline ends its wait.
-            del self._unexplained[next(iter(self._unexplained))]
-        return self._tokens
-
-    def ask_again(self) -> None:
-        """Ask anew: a restarted component may have lost a reply that we wait for."""
-        unexplained, self._unexplained = self._unexplained, {}
-        simulations, self._simulations = self._simulations, {}
-        self._simulated.clear()
-        asked: list[tuple[Envelope, Callable[[], None]]] = [
-            (envelope, functools.partial(self.explain, envelope, job_id))
-            for envelope, job_id in unexplained.values()
-        ]
-        asked += [
-            (envelope, functools.partial(self.simulate, envelope, message))
-            for envelope, message in simulations.values()
-        ]
-        for envelope, ask in asked:
-            try:
-                ask()
-            except errors.GangerError as error:
-                envelope.refuse(error)
-
-    def take_explanation(
-        self, message: messages.PendingExplained | messages.OwnerExplained
+    def _answer_pending(
+        self, envelope: Envelope, job_id: int, found: messages.PendingExplained
     ) -> None:
-        """Answer why a job does not run: the scheduler or the lock manager has sent its part."""
-        envelope, job_id = self._unexplained.pop(message.token, (None, 0))
+        row, position = self._live(job_id), found.position
+        if position is None:
+            self._answer(envelope, row, [], messages.Remedy())
+            return
+        rules = self._holding(explaining.holding(position))
+        obstacles = explaining.of_pending(row, position, rules)
+        obstacles += self._chain_behind(row, position.open)
+        remedy = explaining.remedy_of_pending(position, rules)
+        self._answer(envelope, row, obstacles, remedy, position.ahead)
+
+    def _answer_owner(
+        self, envelope: Envelope, job_id: int, found: messages.OwnerExplained
+    ) -> None:
+        row = self._live(job_id)
+        # The rules hold it back when it has the locks.
+        of_rules, rules = self._of_rules(row)
+        obstacles = explaining.of_locks(row, found.locks) + of_rules
+        self._answer(envelope, row, obstacles, explaining.without_rules(found.remedy, rules))
+
+    def _live(self, job_id: int) -> Row:
         row = self._table.find(job_id)
-        if envelope is None:
-            return
         if row is None:
-            envelope.refuse(errors.JobStateError(f"job {job_id} has ended meanwhile"))
-            return
-        ahead = None
-        remedy = messages.Remedy()
-        obstacles: list[messages.Obstacle] = []
-        if isinstance(message, messages.OwnerExplained):
-            # The rules hold it back when it has the locks.
-            of_rules, rules = self._of_rules(row)
-            obstacles = explaining.of_locks(row, message.locks) + of_rules
-            remedy = explaining.without_rules(message.remedy, rules)
-        elif message.position is not None:
-            position = message.position
-            rules = self._holding(explaining.holding(position))
-            obstacles = explaining.of_pending(row, position, rules)
-            obstacles += self._chain_behind(row, position.open)
-            remedy = explaining.remedy_of_pending(position, rules)
-            ahead = position.ahead
+            raise errors.JobStateError(f"job {job_id} has ended meanwhile")
+        return row
+
+    def _answer(
+        self,
+        envelope: Envelope,
+        row: Row,
+        obstacles: list[messages.Obstacle],
+        remedy: messages.Remedy,
+        ahead: int | None = None,
+    ) -> None:
         if self._store.ledger.is_read_only:
             text = "the disk refuses writes, and nothing starts until it takes them"
             disk = messages.Remedy(is_disk=True)
-            obstacles.insert(0, messages.Obstacle(kind="disk", held=job_id, text=text, remedy=disk))
+            obstacles.insert(0, messages.Obstacle(kind="disk", held=row.id, text=text, remedy=disk))
             remedy = msgspec.structs.replace(remedy, is_disk=True)
         envelope.reply(explaining.explained(row, obstacles, remedy, ahead))
 
@@ -179,7 +154,7 @@ class Diagnosis:
         self._runtime.forward(FILTER_EVALUATOR, forwarded)
 
     def simulate(self, envelope: Envelope, message: messages.Simulate) -> None:
-        """Find out what would happen if; the outcome follows after several messages."""
+        """Find out what would happen if: ask the evaluator, the scheduler and the lock manager."""
         self._check_proposed(message)
         for job_id, priority in message.priorities.items():
             jobs.check_priority(priority, f"priorities[{job_id}]")
@@ -190,30 +165,31 @@ class Diagnosis:
         for job_id in (*message.priorities, *message.ended):
             if self._table.find(job_id) is None:
                 raise errors.UnknownJobError(f"there is no live job {job_id}")
-        self._tokens += 1
-        self._simulations[self._tokens] = envelope, message
-        while len(self._simulations) > settings.QUESTIONS_MAX:
-            oldest = next(iter(self._simulations))
-            del self._simulations[oldest]
-            self._simulated.pop(oldest, None)
-        self.simulate_page(self._tokens, 0)
+        self._judge_page(envelope, messages.RunSimulation(simulation=message, jobs=[], running=[]))
 
-    def simulate_page(self, token: int, after: int) -> None:
-        """Send a page of jobs to be judged for a simulation."""
-        if token not in self._simulations:
-            return
-        _, simulation = self._simulations[token]
+    def _judge_page(
+        self, envelope: Envelope, simulation: messages.RunSimulation, after: int = 0
+    ) -> None:
+        """Ask for verdicts on one page of jobs after the other, then for the scheduler's part."""
         rows, has_more = self._table.pending_after(after, settings.SWEEP_JOBS)
         running = self._table.in_phase(Phase.STARTING, Phase.HANDED_OVER) if not after else []
         page = messages.JudgeSimulation(
-            token=token,
-            simulation=simulation,
+            simulation=simulation.simulation,
             last_id=self._store.ledger.last_id,
             jobs=[self._announcements.whole(row) for row in rows],
             running=[self._occupant(row) for row in running if not row.status.is_final],
-            next_after=rows[-1].id if has_more else None,
         )
-        self._runtime.tell(FILTER_EVALUATOR, page)
+
+        def judged(found: messages.SimulationJudged) -> None:
+            simulation.jobs.extend(found.jobs)
+            simulation.running.extend(found.running)
+            if has_more:
+                self._judge_page(envelope, simulation, rows[-1].id)
+                return
+            then = functools.partial(self._simulate_locks, envelope, simulation.simulation)
+            self._runtime.ask(SCHEDULER, simulation, then, envelope.refuse, envelope.deadline)
+
+        self._runtime.ask(FILTER_EVALUATOR, page, judged, envelope.refuse, envelope.deadline)
 
     def _occupant(self, row: Row) -> messages.JobToJudge:
         """A job that holds a run slot, with all that rules look at."""
@@ -223,33 +199,20 @@ class Diagnosis:
         job = msgspec.structs.replace(arrived.job, is_idle=is_idle, is_unbegun=is_unbegun)
         return msgspec.structs.replace(arrived, job=job)
 
-    def end_simulation(self, message: messages.SimulationDone) -> None:
-        """Ask the lock manager for its part: the scheduler has sent its own."""
-        _, simulation = self._simulations.get(message.token, (None, None))
-        if simulation is None:
-            return
-        self._simulated[message.token] = message.outcome
-        gone = [*message.outcome.paused, *(job_id for job_id, _ in message.outcome.ended)]
+    def _simulate_locks(
+        self, envelope: Envelope, simulation: messages.Simulate, outcome: messages.Simulated
+    ) -> None:
+        gone = [*outcome.paused, *(job_id for job_id, _ in outcome.ended)]
         rows = [self._table.find(job_id) for job_id in simulation.ended]
         # Jobs that would be sent back or canceled while they wait for locks give up their place.
         rows += [row for one in gone if (row := self._table.find(one)) and _is_idle(row)]
         ended = [row.lock_file for row in rows if row is not None and row.lock_file is not None]
-        asked = messages.SimulateLocks(token=message.token, ended=ended)
-        self._runtime.tell(LOCK_MANAGER, asked)
 
-    def refuse_simulation(self, message: messages.SimulationFailed) -> None:
-        """Refuse a simulation that costs too much work."""
-        envelope, _ = self._simulations.pop(message.token, (None, None))
-        self._simulated.pop(message.token, None)
-        if envelope is not None:
-            envelope.refuse(errors.BadRequestError(message.text))
+        def simulated(locks: messages.LocksSimulated) -> None:
+            envelope.reply(simulating.with_locks(outcome, locks))
 
-    def answer_simulation(self, message: messages.LocksSimulated) -> None:
-        """Answer a simulation: the lock manager has sent its part."""
-        envelope, _ = self._simulations.pop(message.token, (None, None))
-        outcome = self._simulated.pop(message.token, None)
-        if envelope is not None and outcome is not None:
-            envelope.reply(simulating.with_locks(outcome, message))
+        asked = messages.SimulateLocks(ended=ended)
+        self._runtime.ask(LOCK_MANAGER, asked, simulated, envelope.refuse, envelope.deadline)
 
     def _chain_behind(self, row: Row, open_jobs: list[int]) -> list[messages.Obstacle]:
         """The jobs that it waits for, those that these wait for, and so on."""

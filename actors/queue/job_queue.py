@@ -131,23 +131,10 @@ class JobQueue(Component[messages.QueueMessage]):
                 self.store.announcements.page(message)
             case messages.ExplainJob():
                 self.diagnosis.explain(envelope, message.id)
-            case messages.PendingExplained() | messages.OwnerExplained():
-                self.diagnosis.take_explanation(message)
             case messages.TestFilters():
                 self.diagnosis.test_filters(envelope, message)
             case messages.Simulate():
                 self.diagnosis.simulate(envelope, message)
-            case messages.SimulationPage():
-                self.diagnosis.simulate_page(message.token, message.after)
-            case messages.SimulationDone():
-                self.diagnosis.end_simulation(message)
-            case messages.LocksSimulated():
-                self.diagnosis.answer_simulation(message)
-            case messages.SimulationFailed():
-                self.diagnosis.refuse_simulation(message)
-            case messages.ComponentReplaced():
-                if message.component != self.name:
-                    self.diagnosis.ask_again()
             case messages.ReadLastId():
                 envelope.reply(messages.LastId(last_id=self.store.ledger.last_id))
             case messages.ReadQueueState():

@@ -69,10 +69,10 @@ class FilterEvaluator(Component[messages.FilterMessage]):
         self._rules: list[FilterRule] = []
         self._serial: int | None = None
         self._alarm: Alarm | None = None
-        self._simulated: dict[int, tuple[list[JobVerdict], list[JobVerdict]]] = {}
         self._slice = Slice(settings.JUDGE_STEPS_AT_ONCE)
         self._long: dict[int, Judging] = {}
-        self._asked: deque[tuple[Work, Envelope | None]] = deque()
+        self._asked: deque[tuple[Work, Envelope]] = deque()
+        self._early: list[Envelope] = []
         self._is_due = False
         self._take_chain(filtering.RuleChain())
         # It asks the queue for all jobs when it knows the rules.
@@ -81,11 +81,11 @@ class FilterEvaluator(Component[messages.FilterMessage]):
     def close(self) -> None:
         """Refuse requests that were not answered."""
         error = errors.ComponentRestartedError(f"component {self.name} was restarted")
-        for _, envelope in getattr(self, "_asked", ()):
-            if envelope is not None:
-                envelope.refuse(error)
+        asked = (envelope for _, envelope in getattr(self, "_asked", ()))
+        for envelope in (*asked, *getattr(self, "_early", ())):
+            envelope.refuse(error)
 
-    def receive(self, envelope: Envelope[messages.FilterMessage]) -> None:  # noqa: C901 - a table
+    def receive(self, envelope: Envelope[messages.FilterMessage]) -> None:  # noqa: C901, PLR0912 - a table
         """Handle one message."""
         message = envelope.message
         match message:
@@ -99,14 +99,20 @@ class FilterEvaluator(Component[messages.FilterMessage]):
                 for job_id, _ in message.jobs:
                     self._long.pop(job_id, None)
                 self.runtime.tell(SCHEDULER, message)
+            case messages.ExplainPending() | messages.JudgeTest() | messages.JudgeSimulation() if (
+                self._serial is None
+            ):
+                # The rules are on their way.
+                self._early.append(envelope)
             case messages.ExplainPending():
-                self.runtime.tell(SCHEDULER, self._with_rules(message))
+                asked = msgspec.structs.replace(envelope, message=self._with_rules(message))
+                self.runtime.forward(SCHEDULER, asked)
             case messages.WindowDue():
                 self._look_at_windows()
             case messages.JudgeTest():
                 self._begin(self._test(envelope, message), envelope)
             case messages.JudgeSimulation():
-                self._begin(self._simulate(message))
+                self._begin(self._simulate(envelope, message), envelope)
             case messages.JudgingDue():
                 self._go_on()
             case messages.ReportChain():
@@ -123,6 +129,9 @@ class FilterEvaluator(Component[messages.FilterMessage]):
         self._compile()
         if is_first:
             self.runtime.tell(JOB_QUEUE, messages.ReportAllJobs())
+            early, self._early = self._early, []
+            for envelope in early:
+                self.runtime.forward(FILTER_EVALUATOR, envelope)
 
     def _compile(self) -> None:
         self._take_chain(filtering.compile_chain(self._rules, time.time()))
@@ -271,7 +280,7 @@ class FilterEvaluator(Component[messages.FilterMessage]):
 
     # ------------------------------------------------------------ in slices
 
-    def _begin(self, work: Work, envelope: Envelope | None = None) -> None:
+    def _begin(self, work: Work, envelope: Envelope) -> None:
         """Begin work that may take long, and that answers ``envelope``."""
         if len(self._asked) >= settings.QUESTIONS_MAX:
             raise errors.BusyError("too many questions about filter rules are open; try again")
@@ -303,13 +312,10 @@ class FilterEvaluator(Component[messages.FilterMessage]):
         except StopIteration:
             return
         except errors.GangerError as error:
-            if envelope is None:
-                raise
             envelope.refuse(error)
             return
         except Exception as error:
-            if envelope is not None:
-                envelope.refuse(errors.RequestFatalError.of(self.name, repr(error)))
+            envelope.refuse(errors.RequestFatalError.of(self.name, repr(error)))
             raise
         self._asked.append((work, envelope))
 
@@ -384,35 +390,24 @@ class FilterEvaluator(Component[messages.FilterMessage]):
             known = [*(rule for rule in known if rule.uuid != proposed.uuid), proposed]
         return filtering.compile_chain(known, time.time())
 
-    def _simulate(self, message: messages.JudgeSimulation) -> Work:
-        """Judge page after page; the scheduler then says what would become of the jobs."""
+    def _simulate(self, envelope: Envelope, message: messages.JudgeSimulation) -> Work:
+        """Judge a page of jobs under the rules of the simulation."""
         chain = self._what_if(message.simulation, message.last_id)
-        judged, running = self._simulated.setdefault(message.token, ([], []))
+        found: list[JobVerdict] = []
         work_left = settings.JUDGE_STEPS_MAX
-        jobs = [(arrived, judged) for arrived in message.jobs]
-        jobs += [(arrived, running) for arrived in message.running]
-        for arrived, found in jobs:
+        for arrived in (*message.jobs, *message.running):
             if work_left <= 0:
-                del self._simulated[message.token]
                 text = "simulate: the filter rules would take too much work to be tried on all jobs"
-                failed = messages.SimulationFailed(token=message.token, text=text)
-                self.runtime.tell(JOB_QUEUE, failed)
-                return
+                raise errors.BadRequestError(text)
             priority = message.simulation.priorities.get(arrived.job.id)
             facts = self._facts(arrived, chain, priority=priority)
             meter = Meter(settings.JUDGE_STEPS_MAX, self._slice)
             verdict = yield from filtering.judging(chain, facts, meter)
             work_left -= settings.JUDGE_STEPS_MAX - meter.left
             found.append(_verdict_of(arrived, verdict, 1))
-        if message.next_after is not None:
-            more = messages.SimulationPage(token=message.token, after=message.next_after)
-            self.runtime.tell(JOB_QUEUE, more)
-            return
-        del self._simulated[message.token]
-        run = messages.RunSimulation(
-            token=message.token, simulation=message.simulation, jobs=judged, running=running
-        )
-        self.runtime.tell(SCHEDULER, run)
+        pending = len(message.jobs)
+        judged = messages.SimulationJudged(jobs=found[:pending], running=found[pending:])
+        envelope.reply(judged)
 
     def _facts(
         self,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, assert_never
 
 import msgspec
 
+from ...storage import errors
 from ...transport import messages
 from ..runtime.addresses import CONFIG_STORE, JOB_QUEUE
 from ..runtime.component import Component
@@ -14,6 +15,8 @@ from .scheduling import Schedule
 
 if TYPE_CHECKING:
     from ...transport.envelopes import Envelope
+
+_Question = messages.ExplainPending | messages.RunSimulation
 
 
 class Scheduler(Component[messages.SchedulerMessage]):
@@ -28,11 +31,12 @@ class Scheduler(Component[messages.SchedulerMessage]):
         self._report = 0
         self._priorities = 0
         self._is_due = False
-        self._explained: list[messages.ExplainPending] = []
+        self._has_limits = False
+        self._questions: list[tuple[Envelope, _Question]] = []
         self.runtime.tell(CONFIG_STORE, messages.ReportConfiguration())
         self.runtime.tell(JOB_QUEUE, messages.ReportAllJobs())
 
-    def receive(self, envelope: Envelope[messages.SchedulerMessage]) -> None:  # noqa: C901 - a table
+    def receive(self, envelope: Envelope[messages.SchedulerMessage]) -> None:
         """Note what has changed; the pass follows at the end of the turn."""
         message = envelope.message
         self._is_due = True
@@ -50,6 +54,7 @@ class Scheduler(Component[messages.SchedulerMessage]):
                 self._priorities = max(self._priorities, message.number)
             case messages.LimitsChanged():
                 self._schedule.limit(message.running_jobs_max)
+                self._has_limits = True
                 # After all choices made with another number of slots.
                 limit = messages.LimitAcknowledged(
                     serial=message.serial, running_jobs_max=message.running_jobs_max
@@ -60,13 +65,9 @@ class Scheduler(Component[messages.SchedulerMessage]):
                 # After all choices made under older rules.
                 noted = messages.RuleChainAcknowledged(serial=message.serial)
                 self.runtime.tell(JOB_QUEUE, noted)
-            case messages.RunSimulation():
-                outcome = simulating.outcome(self._schedule, message)
-                done = messages.SimulationDone(token=message.token, outcome=outcome)
-                self.runtime.tell(JOB_QUEUE, done)
-            case messages.ExplainPending():
+            case messages.ExplainPending() | messages.RunSimulation():
                 # After the pass of this turn: jobs that could start have started.
-                self._explained.append(message)
+                self._questions.append((envelope, message))
             case _:
                 assert_never(message)
 
@@ -75,7 +76,9 @@ class Scheduler(Component[messages.SchedulerMessage]):
         if not self._is_due:
             return
         self._is_due = False
-        decided = self._schedule.decide()
+        decided = self._schedule.decide(
+            {one.id for _, one in self._questions if isinstance(one, messages.ExplainPending)}
+        )
         if decided.unknown:
             self.runtime.tell(JOB_QUEUE, messages.ReportStatuses(ids=decided.unknown))
         if decided.unjudged:
@@ -91,11 +94,24 @@ class Scheduler(Component[messages.SchedulerMessage]):
                 eligible=decided.eligible,
             )
             self.runtime.tell(JOB_QUEUE, chosen)
-        explained, self._explained = self._explained, []
-        for asked in explained:
-            position = self._position(asked)
-            answer = messages.PendingExplained(token=asked.token, position=position)
-            self.runtime.tell(JOB_QUEUE, answer)
+        self._questions = [one for one in self._questions if not self._is_answered(*one)]
+
+    def _is_answered(self, envelope: Envelope, asked: _Question) -> bool:
+        """Answer a question, unless too little is known yet: after a restart, or a new rule."""
+        if not (self._report and self._schedule.chain and self._has_limits):
+            return False
+        try:
+            if isinstance(asked, messages.RunSimulation):
+                envelope.reply(simulating.outcome(self._schedule, asked))
+            elif self._schedule.lacks_verdict(asked.id):
+                return False
+            else:
+                envelope.reply(messages.PendingExplained(position=self._position(asked)))
+        except Exception as error:
+            # The queue must not ask the successor the same.
+            envelope.refuse(errors.RequestFatalError.of(self.name, repr(error)))
+            raise
+        return True
 
     def _position(self, asked: messages.ExplainPending) -> messages.QueuePosition | None:
         position = self._schedule.position(asked.id)

@@ -36,7 +36,7 @@ from .depending import Dependencies, cancelers, dependency_outcome
 from .remedies import Buckets, Candidate, Contention
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from ...transport.messages import JobVerdict
 
@@ -265,8 +265,16 @@ class Schedule:
         """The number of run slots has changed; running jobs keep theirs."""
         self._running_jobs_max = running_jobs_max
 
-    def decide(self) -> Pass:
-        """One scheduling pass. The jobs it starts hold their slots when it returns."""
+    def lacks_verdict(self, job_id: int) -> bool:
+        """Whether it is a pending job that is not judged under the rules in force."""
+        job = self._pending.get(job_id)
+        return job is not None and job.chain != self._chain
+
+    def decide(self, explained: Collection[int] = ()) -> Pass:
+        """One scheduling pass. The jobs it starts hold their slots when it returns.
+
+        Verdicts on the jobs of ``explained`` are wanted as well.
+        """
         start: list[int] = []
         limits: dict[int, str] = {}
         unjudged = self._unjudged_running() if self._chain else []
@@ -276,6 +284,7 @@ class Schedule:
         unknown, self._unknown = sorted(self._unknown), set()
         eligible = [job_id for job_id in self._eligible if job_id in self._pending]
         self._eligible = []
+        unjudged += filter(self.lacks_verdict, set(explained).difference(unjudged))
         asked = [job_id for job_id in unjudged if job_id not in self._asked]
         self._asked.update(asked)
         return Pass(start, unsatisfiable, unknown, eligible, asked, limits)

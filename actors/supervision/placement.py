@@ -42,5 +42,5 @@ PLACEMENT = {
 SUPERVISION = "supervision"
 """The dispatcher of the supervisor, which no component shares: it stops them all."""
 
-NOTIFIED_OF_REPLACEMENT = ("executor", "wire_listener", "config_store", "job_queue")
+NOTIFIED_OF_REPLACEMENT = ("executor", "wire_listener", "config_store")
 """They act for clients or jobs, whose requests the replaced component has forgotten."""

@@ -97,7 +97,6 @@ def test_what_is_simulated_is_what_then_happens(
         jobs = [under(one.job, data.draw(actions), chain) for one in jobs]
     simulation = Simulate(**change)
     asked = RunSimulation(
-        token=1,
         simulation=simulation,
         jobs=[one for one in jobs if one.job.id not in schedule.running],
         running=[one for one in jobs if one.job.id in schedule.running],

@@ -96,9 +96,7 @@ QueueMessage = (
     | JobsChosen | JobsRejected | ReportStatuses | ReportAllJobs | ReportRunning | ReportJobs
     | ReadLastId | ReadQueueState | SweepJobs
     | RuleChainChanged | RuleChainAcknowledged | LimitAcknowledged | HandOverRequested
-    | JobExited | StartFailed | PeerGone | ComponentReplaced
-    | SimulationPage | SimulationDone | SimulationFailed | LocksSimulated
-    | PendingExplained | OwnerExplained | DiskRetried | JournalCut
+    | JobExited | StartFailed | PeerGone | DiskRetried | JournalCut
 )
 ReaderMessage = ReadOutput | OutputGrew
 ExecutorMessage = (
@@ -116,7 +114,10 @@ SupervisorMessage = (
 
 # ---------------------------------------------------------------- what components answer each other
 
-ComponentReply = LastId | QueueReport | ExecutorReport
+ComponentReply = (
+    LastId | QueueReport | ExecutorReport
+    | PendingExplained | OwnerExplained | SimulationJudged | LocksSimulated
+)
 # fmt: on
 
 ACCEPTED: dict[str, UnionType] = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...storage.jobs import JobStatus
-from .base import Notice
+from .base import Notice, Reply, Request
 from .job_queue_from_clients import Simulate, TestFilters
-from .values import JobToJudge
+from .values import JobToJudge, JobVerdict
 
 if TYPE_CHECKING:
     from ...storage.rules import FilterRule
@@ -54,15 +54,20 @@ class JudgeTest(Notice, frozen=True):
     next_after: int | None
 
 
-class JudgeSimulation(Notice, frozen=True):
-    """From the job queue: one page of the jobs of a simulation."""
+class SimulationJudged(Reply, frozen=True):
+    """The jobs of a `JudgeSimulation`, judged."""
 
-    token: int
+    jobs: list[JobVerdict]
+    running: list[JobVerdict]
+
+
+class JudgeSimulation(Request[SimulationJudged], frozen=True):
+    """From the job queue: judge one page of the jobs of a simulation."""
+
     simulation: Simulate
     last_id: int
     jobs: list[JobToJudge]
     running: list[JobToJudge] = []
-    next_after: int | None = None
 
 
 class JudgingDue(Notice, frozen=True):

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-import msgspec
-
 from .base import Notice, Reply, Request
-from .job_queue_from_clients import Simulated
-from .values import Remedy, WaitingJob
 
 
 class PeerGone(Notice, frozen=True):
@@ -52,69 +48,6 @@ class ReportJobs(Notice, frozen=True):
     ids: list[int]
 
 
-class QueuePosition(msgspec.Struct, frozen=True, kw_only=True):
-    """What keeps a pending job from starting.
-
-    ``open``: dependencies that are not final. ``failing``: the text of a dependency that failed;
-    the job ends when those of ``open`` have. ``full``: its rate limits without a free place, each
-    with its size, the jobs in it, and those that wait for it before this job. ``ahead``: how many
-    jobs have their turn before it; ``first_ahead``: the first of them. ``holding``: the rules that
-    hold it, one after the other.
-    """
-
-    open: list[int] = []
-    failing: str = ""
-    full: list[tuple[str, int, list[int], list[int]]] = []
-    action: str = "ACCEPT"
-    rule: str | None = None
-    ahead: int = 0
-    first_ahead: list[int] = []
-    running: list[int] = []
-    slots: int = 0
-    best_priority: int = 0
-    holding: list[str] = []
-    remedy: Remedy = Remedy()
-
-
-class PendingExplained(Notice, frozen=True):
-    """From the scheduler: the position of a job; None: it is not pending any more."""
-
-    token: int
-    position: QueuePosition | None
-
-
-class WantedLock(msgspec.Struct, frozen=True, kw_only=True):
-    """A lock that a job waits for.
-
-    ``holders``: (job, mode, since when). ``ahead``: jobs that wait for it before this one.
-    """
-
-    name: str
-    mode: str
-    holders: list[tuple[int, str, float | None]] = []
-    ahead: list[int] = []
-
-
-class OwnerExplained(Notice, frozen=True):
-    """From the lock manager: the locks that the owner of a lock file waits for, in lock order."""
-
-    token: int
-    locks: list[WantedLock]
-    remedy: Remedy = Remedy()
-
-
-class LocksSimulated(Notice, frozen=True):
-    """From the lock manager: the jobs that would get their locks.
-
-    ``count``: how many would still wait; ``waiting``: the first of them, in order.
-    """
-
-    token: int
-    granted: list[int]
-    waiting: list[WaitingJob]
-    count: int
-
-
 class SweepJobs(Notice, frozen=True):
     """From the filter evaluator: send the next pending jobs with ids above ``after``."""
 
@@ -126,27 +59,6 @@ class JobsRejected(Notice, frozen=True):
     """From the filter evaluator: rules reject these pending jobs, each with the text why."""
 
     jobs: list[tuple[int, str]]
-
-
-class SimulationFailed(Notice, frozen=True):
-    """From the filter evaluator: it cannot do the simulation, and ``text`` says why."""
-
-    token: int
-    text: str
-
-
-class SimulationPage(Notice, frozen=True):
-    """From the filter evaluator: send the next page of jobs, from those above ``after`` on."""
-
-    token: int
-    after: int
-
-
-class SimulationDone(Notice, frozen=True):
-    """From the scheduler: the outcome of the simulation, with rules named by UUID."""
-
-    token: int
-    outcome: Simulated
 
 
 class RuleChainAcknowledged(Notice, frozen=True):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from ...storage.locks import Owner
 from .base import Done, Notice, Reply, Request
-from .values import LockRow
+from .values import LockRow, Remedy, WaitingJob
 
 
 class LocksGranted(Reply, frozen=True):
@@ -47,17 +49,45 @@ class RecheckOwners(Notice, frozen=True):
     """
 
 
-class ExplainOwner(Notice, frozen=True):
-    """From the job queue: reply with an `OwnerExplained`."""
+class WantedLock(msgspec.Struct, frozen=True, kw_only=True):
+    """A lock that a job waits for.
 
-    token: int
+    ``holders``: (job, mode, since when). ``ahead``: jobs that wait for it before this one.
+    """
+
+    name: str
+    mode: str
+    holders: list[tuple[int, str, float | None]] = []
+    ahead: list[int] = []
+
+
+class OwnerExplained(Reply, frozen=True):
+    """The locks that the owner of a lock file waits for, in lock order."""
+
+    locks: list[WantedLock]
+    remedy: Remedy = Remedy()
+
+
+class ExplainOwner(Request[OwnerExplained], frozen=True):
+    """From the job queue: say what the owner of this lock file waits for."""
+
     lock_file: str
 
 
-class SimulateLocks(Notice, frozen=True):
+class LocksSimulated(Reply, frozen=True):
+    """The jobs that would get their locks.
+
+    ``count``: how many would still wait; ``waiting``: the first of them, in order.
+    """
+
+    granted: list[int]
+    waiting: list[WaitingJob]
+    count: int
+
+
+class SimulateLocks(Request[LocksSimulated], frozen=True):
     """From the job queue: say who would get locks if the owners of these lock files had ended."""
 
-    token: int
     ended: list[str]
 
 

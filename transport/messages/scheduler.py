@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ...storage.jobs import JobStatus
-from .base import Notice
-from .job_queue_from_clients import Simulate
+from .base import Notice, Request
+from .job_queue_from_clients import Simulate, Simulated
 from .values import JobVerdict
 
 
@@ -34,10 +34,9 @@ class LimitsChanged(Notice, frozen=True):
     serial: int = 0
 
 
-class RunSimulation(Notice, frozen=True):
-    """From the filter evaluator: all jobs of a simulation, judged. The reply goes to the queue."""
+class RunSimulation(Request[Simulated], frozen=True):
+    """From the job queue: all jobs of a simulation, judged. The outcome names rules by UUID."""
 
-    token: int
     simulation: Simulate
     jobs: list[JobVerdict]
     running: list[JobVerdict]

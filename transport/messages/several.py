@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from ...storage.jobs import JobStatus
-from .base import Notice
-from .values import JobToJudge, JobVerdict
+from .base import Notice, Reply, Request
+from .values import JobToJudge, JobVerdict, Remedy
 
 if TYPE_CHECKING:
     from ...storage.rules import FilterRule
@@ -56,14 +58,43 @@ class JobReprioritised(Notice, frozen=True):
     number: int = 0
 
 
-class ExplainPending(Notice, frozen=True):
-    """From the job queue: reply with a `PendingExplained`. The filter evaluator passes it on.
+class QueuePosition(msgspec.Struct, frozen=True, kw_only=True):
+    """What keeps a pending job from starting.
 
-    It follows the job itself, judged under the rules in force. The evaluator replaces ``job`` by
-    ``holding``, the rules that hold it one after the other, and ``then``, its verdict without them.
+    ``open``: dependencies that are not final. ``failing``: the text of a dependency that failed;
+    the job ends when those of ``open`` have. ``full``: its rate limits without a free place, each
+    with its size, the jobs in it, and those that wait for it before this job. ``ahead``: how many
+    jobs have their turn before it; ``first_ahead``: the first of them. ``holding``: the rules that
+    hold it, one after the other.
     """
 
-    token: int
+    open: list[int] = []
+    failing: str = ""
+    full: list[tuple[str, int, list[int], list[int]]] = []
+    action: str = "ACCEPT"
+    rule: str | None = None
+    ahead: int = 0
+    first_ahead: list[int] = []
+    running: list[int] = []
+    slots: int = 0
+    best_priority: int = 0
+    holding: list[str] = []
+    remedy: Remedy = Remedy()
+
+
+class PendingExplained(Reply, frozen=True):
+    """From the scheduler: the position of a job; None: it is not pending any more."""
+
+    position: QueuePosition | None
+
+
+class ExplainPending(Request[PendingExplained], frozen=True):
+    """From the job queue: say what keeps a job from starting. The filter evaluator passes it on.
+
+    The evaluator replaces ``job`` by ``holding``, the rules that hold it one after the other, and
+    ``then``, its verdict without them.
+    """
+
     id: int
     job: JobToJudge | None = None
     holding: list[str] = []

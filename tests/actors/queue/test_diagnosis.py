@@ -2,35 +2,83 @@
 
 from __future__ import annotations
 
-from typing import Any
+import time
+from typing import Any, TypeVar
 
 import pytest
 from tests.actors.queue.queue_rules import REJECTS, UUID, command, take_rules
 from tests.actors.queue.queue_stage import Queue, spec
+from tests.actors.runtime.stage import Asker
 
+from ganger.storage import settings
 from ganger.storage.jobs import JobStatus
 from ganger.transport import messages
+from ganger.transport.envelopes import Envelope
+from ganger.transport.messages import JobVerdict, Message, PendingJob
+
+MessageT = TypeVar("MessageT", bound=Message)
 
 RUNNING, SUCCESS = JobStatus.RUNNING, JobStatus.SUCCESS
 
 
-def test_questions_are_asked_again_when_the_asked_component_is_replaced(queue: Queue) -> None:
+def reply(queue: Queue, message: Message, *, to: type[MessageT]) -> MessageT:
+    """Answer the only request of this kind; the request."""
+    [request] = queue.stage.take_requests(to)
+    request.reply(message)
+    queue.actor.handle_mail()
+    return request.message  # type: ignore[return-value]
+
+
+def test_questions_are_asked_again_when_a_component_was_replaced(queue: Queue) -> None:
+    queue.submitted(spec())
+    why, deadline = Asker(), time.monotonic() + 1_000.0
+    queue.actor.handle(Envelope(messages.ExplainJob(id=1), why, deadline=deadline))
+    what_if = queue.actor.say(messages.Simulate())
+    assert [request.deadline == deadline for request in queue.stage.requests] == [True, False]
+    queue.stage.requests.clear()
+    queue.actor.hear_of_restart("scheduler")
+    reply(queue, messages.PendingExplained(position=None), to=messages.ExplainPending)
+    assert why.answer_as(messages.JobExplained).text
+    refusal = ("BadRequestError", "too much")
+    reply(queue, messages.Failure(*refusal), to=messages.JudgeSimulation)
+    assert what_if.refusal == refusal
+    # Nothing is open any more.
+    queue.actor.hear_of_restart("scheduler")
+    assert queue.stage.requests == []
+
+
+def test_a_job_that_is_archived_meanwhile_is_not_explained(queue: Queue) -> None:
     queue.submitted(spec())
     why = queue.actor.say(messages.ExplainJob(id=1))
-    what_if = queue.actor.say(messages.Simulate())
-    queue.stage.sent.clear()
-    queue.actor.notify(messages.ComponentReplaced(component="scheduler"))
-    token = queue.stage.take_one(messages.ExplainPending, to="filter_evaluator").token
-    page = queue.stage.take_one(messages.JudgeSimulation, to="filter_evaluator")
-    queue.actor.notify(messages.PendingExplained(token=token, position=None))
-    assert why.answer_as(messages.JobExplained).text
-    text = "refused"
-    queue.actor.notify(messages.SimulationFailed(token=page.token, text=text))
-    assert what_if.refusal == ("BadRequestError", text)
-    # Nothing is open any more.
-    queue.stage.sent.clear()
-    queue.actor.notify(messages.ComponentReplaced(component="scheduler"))
-    assert queue.stage.sent == []
+    queue.actor.ask(messages.CancelJob(id=1))
+    queue.actor.ask(messages.ArchiveJob(id=1))
+    reply(queue, messages.PendingExplained(position=None), to=messages.ExplainPending)
+    assert why.refusal == ("JobStateError", "job 1 has ended meanwhile")
+
+
+def test_all_jobs_are_judged_before_the_scheduler_simulates(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "SWEEP_JOBS", 2)
+    queue.submitted(*[spec() for _ in range(4)])
+    lock_file = queue.start(1)
+    what_if = queue.actor.say(messages.Simulate(ended={1: SUCCESS}))
+    for pending, running in (([2, 3], [1]), ([4], [])):
+        jobs, occupants = (
+            [JobVerdict(job=PendingJob(id=one, priority=0)) for one in ids]
+            for ids in (pending, running)
+        )
+        judged = messages.SimulationJudged(jobs=jobs, running=occupants)
+        page = reply(queue, judged, to=messages.JudgeSimulation)
+        assert [one.job.id for one in page.jobs] == pending
+        assert [one.job.id for one in page.running] == running
+    outcome = messages.Simulated(start=[2], paused=[], ended=[], counts={}, granted=[], waiting=[])
+    asked = reply(queue, outcome, to=messages.RunSimulation)
+    assert [one.job.id for one in (*asked.jobs, *asked.running)] == [2, 3, 4, 1]
+    locks = messages.LocksSimulated(granted=[9], waiting=[], count=0)
+    assert reply(queue, locks, to=messages.SimulateLocks).ended == [lock_file]
+    answer = what_if.answer_as(messages.Simulated)
+    assert (answer.start, answer.granted) == ([2], [9])
 
 
 @pytest.mark.parametrize(
@@ -57,12 +105,3 @@ def test_nothing_is_simulated_before_the_rules_are_known(queue: Queue) -> None:
     assert asker.answers == []
     take_rules(queue, REJECTS)
     assert len(queue.stage.take(messages.JudgeTest)) == 1
-
-
-def test_a_simulation_that_failed_is_refused(queue: Queue) -> None:
-    asker = queue.actor.ask(messages.Simulate())
-    page = queue.stage.take_one(messages.JudgeSimulation)
-    queue.actor.notify(messages.SimulationFailed(token=page.token, text="too much"))
-    assert asker.refusal == ("BadRequestError", "too much")
-    queue.actor.notify(messages.SimulationFailed(token=page.token, text="too much"))
-    assert len(asker.answers) == 1

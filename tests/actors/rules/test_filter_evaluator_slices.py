@@ -203,14 +203,11 @@ def test_a_simulation_that_takes_too_much_work_is_refused(
     monkeypatch.setattr(settings, "JUDGE_STEPS_MAX", 60 * TEXT)
     evaluator, _ = obey(stage, rule())
     large = [job(number, LARGE) for number in (1, 2, 3)]
-    page = messages.JudgeSimulation(
-        token=7, simulation=messages.Simulate(), last_id=100, jobs=large
-    )
-    evaluator.notify(page)
+    page = messages.JudgeSimulation(simulation=messages.Simulate(), last_id=100, jobs=large)
+    asker = evaluator.say(page)
     work(evaluator, stage)
-    failed = stage.take_one(messages.SimulationFailed, to="job_queue")
-    assert failed.token == 7
-    assert stage.take(messages.RunSimulation) == []
+    text = "simulate: the filter rules would take too much work to be tried on all jobs"
+    assert asker.refusal == ("BadRequestError", text)
 
 
 def test_waiting_requests_are_refused_when_it_is_replaced(stage: Stage) -> None:
@@ -253,7 +250,29 @@ def test_a_simulation_judges_by_the_priorities_that_it_supposes(stage: Stage) ->
     evaluator, _ = obey(stage, URGENT)
     simulation = messages.Simulate(priorities={1: -5})
     jobs = [job(1, {**SMALL, "priority": 0}), job(2, {**SMALL, "priority": 0})]
-    page = messages.JudgeSimulation(token=7, simulation=simulation, last_id=100, jobs=jobs)
-    evaluator.notify(page)
-    run = stage.take_one(messages.RunSimulation, to="scheduler")
-    assert [one.action for one in run.jobs] == ["PAUSE", "ACCEPT"]
+    page = messages.JudgeSimulation(
+        simulation=simulation, last_id=100, jobs=jobs[:1], running=jobs[1:]
+    )
+    judged = evaluator.say(page).answer_as(messages.SimulationJudged)
+    assert [one.action for one in judged.jobs] == ["PAUSE"]
+    assert [one.action for one in judged.running] == ["ACCEPT"]
+
+
+def test_questions_wait_for_the_rules(stage: Stage) -> None:
+    evaluator = stage.start(FilterEvaluator)
+    explain = messages.ExplainPending(id=1, job=job(1, SMALL))
+    asker = evaluator.say(explain)
+    assert stage.sent == []
+    evaluator.notify(messages.RulesChanged(rules=[rule()], serial=1))
+    assert stage.sent[-1] == ("filter_evaluator", explain)
+    evaluator.say(explain)
+    assert stage.take_one(messages.ExplainPending, to="scheduler").holding == [UUID]
+    evaluator.close()
+    assert asker.answers == []
+
+
+def test_questions_that_wait_for_the_rules_are_refused_at_the_end(stage: Stage) -> None:
+    evaluator = stage.start(FilterEvaluator)
+    asker = asked_to_test(evaluator, job(1, SMALL), next_after=None)
+    evaluator.close()
+    assert asker.refusal[0] == "ComponentRestartedError"

@@ -20,7 +20,7 @@ from ganger.actors.runtime.host import Host
 from ganger.actors.runtime.mailbox import QUIET, TURN_ENDED, Mailbox, Replaced
 from ganger.actors.runtime.runtime import ReplyTo
 from ganger.actors.scheduling.scheduler import Scheduler
-from ganger.actors.supervision import logs
+from ganger.actors.supervision import logs, placement
 from ganger.storage import lock_files, settings
 from ganger.storage.settings import Places
 from ganger.transport import messages
@@ -215,7 +215,8 @@ class Staged(Generic[ComponentT]):
         """Another component was replaced."""
         self.actor.put(Replaced(component))
         self.handle_mail()
-        self.notify(messages.ComponentReplaced(component=component))
+        if self.actor.name in placement.NOTIFIED_OF_REPLACEMENT:
+            self.notify(messages.ComponentReplaced(component=component))
 
     def handle(self, message: object) -> None:
         self.actor.handle(message)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 from unittest import mock
 
-from tests.actors.runtime.stage import Stage, Staged
+import pytest
+from tests.actors.runtime.stage import Asker, Stage, Staged
 
+from ganger.actors.runtime.mailbox import TURN_ENDED
 from ganger.actors.scheduling.scheduler import Scheduler
 from ganger.storage import settings
 from ganger.storage.jobs import JobStatus
@@ -221,3 +223,68 @@ def test_running_jobs_that_are_reported_again_count_in_their_buckets(stage: Stag
     scheduler.notify(JobsFinished(jobs=[(1, SUCCESS)]))
     scheduler.end_turn()
     assert stage.take_one(JobsChosen).start == [2]
+
+
+# Questions.
+
+ONE_SLOT = messages.LimitsChanged(running_jobs_max=1)
+TWO_JOBS = JobsJudged(jobs=[verdict(1), verdict(2)], is_all=True, report=1)
+
+
+def position(asker: Asker) -> messages.QueuePosition:
+    found = asker.answer_as(messages.PendingExplained).position
+    assert found is not None
+    return found
+
+
+def test_a_question_is_answered_after_the_pass(stage: Stage) -> None:
+    scheduler = start(stage)
+    scheduler.notify(ONE_SLOT, TWO_JOBS)
+    first, second = (scheduler.say(messages.ExplainPending(id=one)) for one in (1, 2))
+    simulation = messages.Simulate(running_jobs_max=2)
+    what_if = scheduler.say(
+        messages.RunSimulation(simulation=simulation, jobs=[verdict(2)], running=[])
+    )
+    assert first.answers == []
+    scheduler.end_turn()
+    assert first.answer == messages.PendingExplained(position=None)
+    assert position(second).running == [1]
+    assert what_if.answer_as(messages.Simulated).start == [2]
+
+
+@pytest.mark.parametrize("last", range(3))
+def test_a_new_scheduler_answers_when_it_knows_rules_slots_and_jobs(
+    stage: Stage, last: int
+) -> None:
+    scheduler = stage.make(Scheduler, incarnation=2)
+    scheduler.notify(messages.Boot())
+    asker = scheduler.ask(messages.ExplainPending(id=2))
+    chain = messages.RuleChainChanged(chain=CHAIN, serial=1, reads_opcodes=False)
+    news = [ONE_SLOT, chain, TWO_JOBS]
+    for one in (*news[:last], *news[last + 1 :], news[last]):
+        assert asker.answers == []
+        scheduler.ask(one)
+    assert (position(asker).running, position(asker).slots) == ([1], 1)
+
+
+def test_a_job_is_explained_when_it_is_judged_under_the_rules_in_force(stage: Stage) -> None:
+    scheduler = start(stage)
+    scheduler.notify(ONE_SLOT)
+    scheduler.ask(TWO_JOBS)
+    scheduler.ask(messages.RuleChainChanged(chain=8, serial=2, reads_opcodes=False))
+    scheduler.ask(JobsJudged(jobs=[], running=[verdict(1, chain=8)], is_repeat=True))
+    stage.sent.clear()
+    askers = [scheduler.ask(messages.ExplainPending(id=2)) for _ in range(2)]
+    # No run slot is free, so that a pass alone would not ask for it.
+    assert stage.take_one(messages.ReportJobs, to="job_queue").ids == [2]
+    scheduler.ask(JobsJudged(jobs=[verdict(2, chain=8, action="PAUSE")], is_repeat=True))
+    assert [position(asker).action for asker in askers] == ["PAUSE"] * 2
+
+
+def test_a_question_over_which_the_scheduler_fails_is_not_repeated(stage: Stage) -> None:
+    scheduler = start(stage)
+    scheduler.notify(TWO_JOBS)
+    asker = scheduler.say(messages.ExplainPending(id=1))
+    with mock.patch.object(scheduler.component._schedule, "position", side_effect=ValueError):
+        scheduler.actor.handle(TURN_ENDED)
+    assert asker.refusal[0] == "RequestFatalError"
