@@ -96,7 +96,7 @@ def test_the_urgent_job_comes_late_and_its_rivals_exceed_the_run_slots(
         for number, job in enumerate(plan)
         if demo.needed_by(plan, number) == [("survey", ["success"])]
     ]
-    # Otherwise all could start at once, and nobody would be overtaken.
+    # Otherwise all could start at once, and none would overtake another.
     assert len(survey) > settings.RUNNING_JOBS_MAX
 
 

@@ -21,7 +21,7 @@ class Terminal(io.StringIO):
 
 
 def use(patch: pytest.MonkeyPatch, daemon: Any) -> None:
-    """Let commands talk to ``daemon``; nobody answers while it ``is_away``."""
+    """Let commands talk to ``daemon``; no request is answered while it ``is_away``."""
 
     @contextmanager
     def client(_call: object, timeout: float | None = None) -> Iterator[Any]:

@@ -63,7 +63,7 @@ def test_a_queue_of_ganeti_is_clean(queue: Path, capsys: pytest.CaptureFixture[s
 def test_a_job_of_ganeti_in_any_state_is_no_damage(
     queue: Path, path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # One whose process was lost with Ganeti, or whose dependency is elsewhere, is only told.
+    # One whose process was lost with Ganeti, or whose dependency is elsewhere, is only reported.
     shutil.copy(path, queue / path.name.partition(".")[0])
     assert run(queue) == 0, capsys.readouterr().out
 

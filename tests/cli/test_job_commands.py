@@ -1,4 +1,4 @@
-"""``ganger job``: what is told of a submission of which rules reject a part, and of wishes refused.
+"""``ganger job``: what it prints of a partly rejected submission, and of refused requests.
 
 The answers are made by the daemon's and the client's own functions; the end to end is in
 ``tests/system/test_queue_control.py``.
@@ -44,7 +44,7 @@ PARTLY = {
     2: BY_RULE,
     3: "not stored, because it depends on job 2 of the submission, which is rejected",
 }
-TOLD = (
+PRINTED = (
     f"ganger: job 'b' is {BY_RULE}\n"
     "ganger: job 'c' is not stored, because it depends on job 'b', which is rejected\n"
 )
@@ -128,7 +128,7 @@ def test_the_stored_jobs_are_printed_and_each_rejected_one_is_named(
 ) -> None:
     daemon.ids, daemon.rejected = [11, 12], PARTLY
     done = submit(tmp_path, PLAN)
-    assert (done.stdout, done.stderr) == ("11\ta\n12\td\n", TOLD)
+    assert (done.stdout, done.stderr) == ("11\ta\n12\td\n", PRINTED)
     assert done.return_value == 1
 
 
@@ -145,7 +145,7 @@ def test_json_names_the_stored_and_the_rejected_jobs(daemon: JobDaemon, tmp_path
             "rejected": "not stored, because it depends on job 'b', which is rejected",
         },
     ]
-    assert (done.stderr, done.return_value) == (TOLD, 1)
+    assert (done.stderr, done.return_value) == (PRINTED, 1)
 
 
 @pytest.mark.parametrize(("ending", "code"), [(0, 1), (1, 1), (130, 130)])
@@ -163,7 +163,7 @@ def test_wait_waits_for_what_is_stored_and_fails_all_the_same(
     daemon.ids, daemon.rejected = [11, 12], PARTLY
     done = submit(tmp_path, PLAN, "--wait", "--timeout", "9")
     assert waited == [([11, 12], 9.0, {11: "a", 12: "d"})]
-    assert (done.return_value, done.stderr) == (code, TOLD)
+    assert (done.return_value, done.stderr) == (code, PRINTED)
 
 
 def test_jobs_without_names_are_named_by_their_places_in_the_file(
@@ -195,7 +195,7 @@ def test_each_rejected_job_has_its_line_whatever_the_reason_of_the_rule_contains
     daemon.ids, daemon.rejected = [11, 12], {**PARTLY, 2: text}
     done = submit(tmp_path, PLAN, "-o", "json")
     assert [one.get("rejected") for one in json.loads(done.stdout)][:3] == [None, None, text]
-    assert done.stderr == TOLD.replace(BY_RULE, " ".join(text.split()))
+    assert done.stderr == PRINTED.replace(BY_RULE, " ".join(text.split()))
 
 
 def test_many_stored_ids_hide_no_rejected_job(daemon: JobDaemon, tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ def test_a_dry_run_counts_the_accepted_jobs_and_names_the_others(
 ) -> None:
     daemon.rejected = PARTLY
     done = submit(tmp_path, PLAN, "--dry-run")
-    assert (done.stdout, done.stderr) == ("2 of 4 jobs would be accepted.\n", TOLD)
+    assert (done.stdout, done.stderr) == ("2 of 4 jobs would be accepted.\n", PRINTED)
     assert done.return_value == 1
     entries = json.loads(submit(tmp_path, PLAN, "--dry-run", "-o", "json").stdout)
     assert [(one["id"], "rejected" in one) for one in entries] == [
@@ -274,7 +274,7 @@ def test_the_key_of_another_submission_is_refused(
     assert line == f"key: another submission is stored under it (ids {shown})"
 
 
-# Wishes for jobs.
+# Requests for jobs.
 
 
 def info(job_id: int, status: str, *, archived: bool = False) -> JobInfo:

@@ -45,7 +45,7 @@ def test_many_jobs_are_lists_of_opcodes_or_mappings() -> None:
 def test_a_plan_is_ordered_by_what_comes_after_what() -> None:
     found = read({"jobs": [job("c", ["b"]), job("a"), job("b", [{"a": ["success", "error"]}])]})
     assert [one.name for one in found] == ["a", "b", "c"]
-    # Where each stands in the file, so that it can be told by its place there.
+    # Where each stands in the file, so that an error can name its place there.
     assert [one.index for one in found] == [1, 2, 0]
     assert [one.depends for one in found] == [
         [],

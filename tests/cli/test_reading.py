@@ -125,7 +125,7 @@ def test_a_wrong_time_in_a_rule_is_named() -> None:
         reading.read_rule('{"valid_until": "soon"}', "--rule")
 
 
-TOLD = 'in YAML operators stand in quotes, as in ["=", OP_ID, OP_EXEC]'
+IN_QUOTES = 'in YAML operators stand in quotes, as in ["=", OP_ID, OP_EXEC]'
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ TOLD = 'in YAML operators stand in quotes, as in ["=", OP_ID, OP_EXEC]'
 def test_an_operator_without_quotes_is_refused_with_its_place(text: str, place: str) -> None:
     with pytest.raises(errors.UsageError) as caught:
         reading.read_option(text, "--predicates", "predicates")
-    assert caught.value.text == f"--predicates{place}{TOLD}"
+    assert caught.value.text == f"--predicates{place}{IN_QUOTES}"
 
 
 @pytest.mark.parametrize("text", ['[["=", a, b]', "{a: b", "'=", "a: b: c", "[a, %]"])

@@ -1,4 +1,4 @@
-"""How times are told, and how every table looks on a terminal."""
+"""How times are printed, and how every table looks on a terminal."""
 
 from __future__ import annotations
 

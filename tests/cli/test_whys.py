@@ -1,4 +1,4 @@
-"""While nothing comes of a job, people are told what holds it back: once for each cause."""
+"""While a job does not go on, commands print what holds it back: once for each cause."""
 
 from __future__ import annotations
 

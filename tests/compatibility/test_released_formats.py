@@ -175,10 +175,10 @@ def test_configuration_rules_and_locks_are_understood(stage: Stage, folder: Path
 
 @every_format
 def test_records_and_jobs_are_written_as_they_were(folder: Path) -> None:
-    # Whoever changes the form of one, and not the version, finds out here.
+    # A change of the form of one without a new version fails here.
     wanted = expected(folder)
     if (wanted["queue"], wanted["journal"]) != (job_files.VERSION, journal.FORMAT_VERSION):
-        pytest.skip("an earlier format, which nobody writes any more")
+        pytest.skip("an earlier format, which is no longer written")
     for path in (folder / "queue/journal").iterdir():
         records = journal.Journal(path.parent).replay()
         written = b"".join(map(journal._packed, records))
@@ -276,6 +276,6 @@ def test_what_a_later_version_wrote_is_refused_by_name_and_left_as_it_is(
 
 
 def content(queue: Path) -> dict[str, bytes]:
-    """Every file of the queue but its lock file, which whoever comes first makes."""
+    """Every file of the queue but its lock file, which the first process makes."""
     paths = [path for path in queue.rglob("*") if path.is_file() and path.name != "lock"]
     return {str(path): path.read_bytes() for path in paths}

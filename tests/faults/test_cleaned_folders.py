@@ -1,4 +1,4 @@
-"""Somebody deletes the folders of a living daemon and its jobs: nobody alive is called dead."""
+"""The folders of a living daemon and its jobs are deleted: no living process counts as dead."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_jobs_of_a_deleted_directory_leave_the_next_one_alone(tmp_path: Path) ->
             client.add_filter(action="PAUSE")
             held = client.submit({"OP_ID": "OP_EXEC", "argv": ["true"]})
             assert held == first
-            # The waiter has nobody to wait for; the other one ends when its command does.
+            # The waiter gets the lock at once; the other one ends when its command does.
             wait_for_end(processes[2])
             fifo.write_text("go\n")
             wait_for_end(processes[1])

@@ -1,4 +1,4 @@
-"""The process of a job dies, stops, or outlives the daemon: the truth is told of each."""
+"""The process of a job dies, stops, or outlives the daemon: its job ends as it should."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RESERVED_SIGNALS = 0b11 << 31
 
 
 def start_gated(daemon: Daemon, client: Client, lock: str = "n1") -> tuple[int, Path]:
-    """A running job that ends when somebody writes to its fifo, and holds a lock."""
+    """A running job that ends when the test writes to its fifo, and holds a lock."""
     fifo = daemon.folder / f"gate-{lock}"
     os.mkfifo(fifo)
     job_id = client.submit(
@@ -124,7 +124,7 @@ def test_a_job_killed_while_no_daemon_runs_ends_in_an_error(tmp_path: Path) -> N
 
 
 class Strangers:
-    """A session of somebody else, whose leader has ended and whose number may be a job's too."""
+    """A session of another program, whose leader has ended and whose number may be a job's too."""
 
     def __init__(self) -> None:
         leader = subprocess.Popen(
@@ -231,7 +231,7 @@ def test_a_job_process_inherits_nothing_but_its_own(
         descriptor = os.pidfd_open(process_id)
         fifo.write_text("go\n")
         client.wait(job_id, timeout=30)
-        # The end is told as soon as it is durable; the process leaves a moment later.
+        # The end is announced as soon as it is durable; the process leaves a moment later.
         wait_for_end(descriptor)
         assert not list(daemon.places.lock_files.glob("job_*"))
 

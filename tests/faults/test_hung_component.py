@@ -105,7 +105,7 @@ def test_a_running_job_outlives_a_daemon_that_begins_anew(tmp_path: Path) -> Non
         process = client.job(job_id).process_id
         before = client.info()
         daemon.crash("job_queue", "hang")
-        # Answered by the successor: submitted while nobody could take it.
+        # Answered by the successor: submitted while no component could take it.
         second = client.submit({"OP_ID": "OP_TEST_DELAY", "duration": 0.01}, timeout=60)
         assert client.info().started > before.started
         gate.unlink()

@@ -323,7 +323,7 @@ def test_a_start_and_an_end_leave_no_file_of_an_unfinished_write(tmp_path: Path)
         daemon.__exit__()
 
 
-# ---------------------------------------------------------------- what somebody else has left
+# ---------------------------------------------------------------- what others have left
 
 
 def test_a_fifo_in_the_place_of_a_job_file_does_not_hang_the_start(queue: Queue) -> None:
@@ -338,7 +338,7 @@ def test_a_fifo_in_the_place_of_a_job_file_does_not_hang_the_start(queue: Queue)
 def test_a_fifo_in_the_place_of_a_lock_file_does_not_hang_the_daemon(queue: Queue) -> None:
     path = queue.stage.places.lock_files / "job_000001_1"
     os.mkfifo(path)
-    # Whoever it is, he does not hold the lock that a living owner would hold.
+    # Its owner, if any, does not hold the lock that a living owner would hold.
     assert lock_files.holder(path) is None
 
 

@@ -68,7 +68,7 @@ class Cause:
 
 @dataclass
 class Happened:
-    """What came of an event. ``is_open``: which jobs start may hang on who is heard first."""
+    """What came of an event. ``is_open``: which jobs start may depend on the order of messages."""
 
     started: list[int] = field(default_factory=list)
     ended: dict[int, str] = field(default_factory=dict)
@@ -149,7 +149,7 @@ class QueueModel:
     def waited_for(self, job: ModelJob) -> list[int]:
         return [target for target, wanted in job.depends if self.outcome(target, wanted) == "open"]
 
-    # ------------------------------------------------------------ who runs
+    # ------------------------------------------------------------ starts
 
     def status(self, job: ModelJob) -> str:
         if job.final is not None:
@@ -186,7 +186,7 @@ class QueueModel:
         """
         happened = Happened()
         while unsatisfiable := self._doom_all(doomed_as):
-            # Who waited for these is free now, or unsatisfiable; others may have started meanwhile.
+            # Jobs that waited for these may start now, or never; others may have started meanwhile.
             freed = {target for job in self.at(PENDING) for target, _ in job.depends}
             happened.is_open |= not freed.isdisjoint(unsatisfiable)
             happened.ended.update(unsatisfiable)

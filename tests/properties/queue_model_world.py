@@ -1,4 +1,4 @@
-"""The simulated world as the model needs it: no faults of its own, and an operation for each wish.
+"""The simulated world as the model needs it: without faults; each effect is an operation.
 
 An operation lasts until the test ends it. The dice choose whose turn it is and how long a turn
 lasts. Time passes only when the test lets it.
@@ -94,7 +94,7 @@ class ModelWorld(World):
         return self.clock.time()
 
     def ask(self, name: str, message: Message) -> Asker:
-        """Let somebody ask this, and everything come to rest."""
+        """Send this request, and let everything come to rest."""
         [asker] = self.ask_all(name, [message])
         return asker
 
@@ -139,7 +139,7 @@ class ModelWorld(World):
         return min(self.next_entry(), next_message, next_alarm)
 
     def set_slots(self, slots: int) -> None:
-        """Somebody has changed the number of run slots."""
+        """The number of run slots has changed."""
         self.slots, self.slots_ever = slots, max(slots, self.slots_ever)
 
     def end_operation(self, job_id: int, outcome: str) -> None:

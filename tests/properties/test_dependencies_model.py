@@ -85,7 +85,7 @@ class Play:
 def play(
     depends: Sequence[Dependency], ends: dict[int, JobStatus | None], order: Sequence[int], at: int
 ) -> None:
-    """Hear the ends in this order; before the ``at``-th, everything is told afresh."""
+    """Learn the ends in this order; before the ``at``-th, the whole queue is reported."""
     wanted = dict(depends)
     said = [single(wanted[job_id], ends[job_id]) for job_id in order]
     made = Play(depends, order)

@@ -14,11 +14,13 @@ from ganger.storage.jobs import PRIORITY_MAX, PRIORITY_MIN
 from ganger.storage.locks import Owner
 
 NAMES = ("node/a", "node/b", "node/c", "node/[lockset]", "instance/x")
-wishes = st.dictionaries(
+wanted_locks = st.dictionaries(
     st.sampled_from(NAMES), st.sampled_from(["shared", "exclusive"]), min_size=1, max_size=3
 )
 requests = st.lists(
-    st.tuples(st.integers(1, 6), st.sampled_from([PRIORITY_MIN, -1, 0, 0, PRIORITY_MAX]), wishes),
+    st.tuples(
+        st.integers(1, 6), st.sampled_from([PRIORITY_MIN, -1, 0, 0, PRIORITY_MAX]), wanted_locks
+    ),
     max_size=10,
 )
 

@@ -1,4 +1,4 @@
-"""Lock decisions against a slow model that looks at every pair of locks and everybody in line."""
+"""Lock decisions against a slow model that looks at every pair of locks and every owner in line."""
 
 from __future__ import annotations
 
@@ -253,7 +253,7 @@ class Locking(RuleBasedStateMachine):
     @precondition(lambda self: len(self.model.idle()) > 1)
     @rule(data=st.data(), change=acquisitions, priority=priorities)
     def request_what_matters(self, data: st.DataObject, change: LockChange, priority: int) -> None:
-        """Ask for what others hold or want: chains of owners who hold and wait."""
+        """Ask for what others hold or want: chains of owners that hold and wait."""
         owner = data.draw(st.sampled_from(self.model.idle()))
         highest = max(map(LOCKS.index, self.model.held[owner]), default=-1)
         others = [held for other, held in self.model.held.items() if other != owner]
@@ -395,10 +395,10 @@ class Locking(RuleBasedStateMachine):
         assert set().union(*self.state._by_lock_file.values()) == waiting | held
 
     def teardown(self) -> None:
-        """Everybody is served once those who run give back what they hold."""
+        """Each owner is served once the running ones release what they hold."""
         while self.model.line:
             runs = [one for one in OWNERS if self.model.held[one] and not self.model.waiting(one)]
-            assert runs, "deadlock: everybody who holds something waits"
+            assert runs, "deadlock: every owner that holds a lock waits"
             self.release_owner(runs[0])
             self.agrees_with_the_model()
 

@@ -2,7 +2,7 @@
 
 Hypothesis plays the users, the jobs and the misfortunes; the real actors talk to each other in an
 order that the dice choose. After each step, when nothing is on its way any more, exactly those
-jobs run that the model says, and `explain` and `simulate` have told the truth.
+jobs run that the model says, and `explain` and `simulate` were right.
 
 GANGER_EXAMPLES=N plays N cases instead of those that fit into the daily run.
 """
@@ -222,7 +222,7 @@ class QueueAgainstModel(RuleBasedStateMachine):
         self.model.is_drained = is_drained
         self.settle()
 
-    # ------------------------------------------------------------ rules, limits, wishes
+    # ------------------------------------------------------------ rules, limits, requests
 
     @rule(
         uuid=st.sampled_from(UUIDS),
@@ -314,7 +314,7 @@ class QueueAgainstModel(RuleBasedStateMachine):
     @precondition(lambda self: self.model.at(ARCHIVED))
     @rule(data=st.data())
     def lose_archived(self, data: st.DataObject) -> None:
-        """Somebody deletes an archived file that no pending job is waiting for."""
+        """The operator deletes an archived file that no pending job is waiting for."""
         job = self.one_of(data, ARCHIVED)
         waited_for = {target for one in self.model.at(PENDING) for target, _ in one.depends}
         assert self.world is not None
@@ -397,7 +397,7 @@ class QueueAgainstModel(RuleBasedStateMachine):
         return self.model.jobs[data.draw(st.sampled_from(sorted(ids)))]
 
     def simulated(self, simulation: messages.Simulate) -> messages.Simulated | None:
-        """What is said now of a change; nobody is asked while a misfortune waits."""
+        """What the daemon predicts of a change; it is not asked while a fault is pending."""
         if self.is_disturbed:
             return None
         answer = self.ask("job_queue", simulation)
@@ -413,7 +413,7 @@ class QueueAgainstModel(RuleBasedStateMachine):
         if said is not None:
             self.compare_simulated(said, happened)
         if happened.is_open:
-            event("who starts depends on who is heard first")
+            event("the next start depends on the order of messages")
             self.adopt(happened, seen)
         self.is_disturbed = False
         self.look(happened)

@@ -44,7 +44,7 @@ class History(NamedTuple):
 def is_possible(history: History) -> bool:
     """Whether a daemon, a loss of power and a bad disk can leave this behind."""
     if history.in_queue is not None and history.in_archive is not None:
-        # Somebody has copied files; there is no telling which is right.
+        # Files were copied; no check can find out which is right.
         return False
     if history.is_archived:
         files = (history.in_queue, history.in_archive)

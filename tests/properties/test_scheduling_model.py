@@ -104,7 +104,7 @@ class ScheduleAgainstModel(RuleBasedStateMachine):
         return sizes
 
     def startable(self, unknown: Collection[int] = (), started: Sequence[int] = ()) -> list[int]:
-        """Who may start, in order: one after the other, as long as there is place.
+        """The jobs that may start, in order, as long as there is place.
 
         Of those that depend on one of ``unknown``, of which the schedule has perhaps yet to hear,
         only those that it has ``started``.
@@ -150,7 +150,7 @@ class ScheduleAgainstModel(RuleBasedStateMachine):
     ) -> None:
         job_id = len(self.jobs) + 1
         job = self.jobs[job_id] = ScheduledJob(job_id, priority, *saying, limits, list(depends))
-        # Jobs whose opcodes nobody has looked at come unjudged.
+        # Jobs whose opcodes were not looked at come unjudged.
         self.schedule.add(self.verdict(job) if job_id % 3 else self.no_verdict(job))
 
     def pending_job(self, job: ScheduledJob) -> PendingJob:
@@ -310,7 +310,7 @@ class ScheduleAgainstModel(RuleBasedStateMachine):
             # It has ended, which the schedule has yet to hear: it still takes its places.
             event("a pass with a place that is free already")
         elif decided.unjudged or self.unjudged:
-            # It stops at the first that nobody has judged, and passes nobody.
+            # It stops at the first unjudged job, and passes none.
             assert decided.start == expected[: len(decided.start)]
             event("a pass with open verdicts")
         else:

@@ -136,7 +136,7 @@ def test_a_job_that_does_not_run_is_held_back_by_the_cause_that_explain_names(
         assert position is not None
         row = Row(id=job_id, status=JobStatus.QUEUED, priority=0, summary="")
         rules = explaining.holding(position)
-        held_by = [explaining.HoldingRule(rule, f"told of {rule}", 0) for rule in rules]
+        held_by = [explaining.HoldingRule(rule, f"text of {rule}", 0) for rule in rules]
         obstacles = explaining.of_pending(row, position, held_by)
         assert obstacles, f"nothing is said to hold job {job_id} back, and it does not start"
         remedy = remedies.for_pending(schedule.contention(job_id, None), rules)

@@ -1,4 +1,4 @@
-"""The tree of errors: who must act, which codes they have, how they travel."""
+"""The tree of errors: branches, codes, and how errors travel."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PATIENCE_SECONDS = 60
-"""Far more than anything takes; whoever waits longer has found a fault."""
+"""Far more than anything takes; a longer wait has found a fault."""
 
 
 def shell(script: str) -> dict[str, Any]:
@@ -32,7 +32,7 @@ class Gate:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "gate"
         os.mkfifo(self.path)
-        # Both ends are held, so that opening it never waits, and nobody meets its end.
+        # Both ends are held, so that opening it never waits, and no reader meets its end.
         self._descriptor = os.open(self.path, os.O_RDWR)
 
     def __enter__(self) -> Self:
@@ -67,6 +67,6 @@ def statuses(client: Client, *ids: int) -> list[str]:
 
 
 def run_by(client: Client) -> None:
-    """Let a job run past all others: whoever could have started before it has."""
+    """Let a job run past all others: each job that could start before it has."""
     job_id = client.submit(shell("true"), priority=19, reason="let by")
     assert end(client, job_id) == {job_id: JobStatus.SUCCESS}

@@ -64,7 +64,7 @@ def assert_that_nothing_is_left(text: str, tmp_path: Path) -> None:
 
 
 def processes_of(tmp_path: Path) -> Iterator[psutil.Process]:
-    """Whoever was started for a folder or works in it. What waits to be reaped has neither."""
+    """The processes that were started for a folder or work in it. A zombie has neither."""
     for process in psutil.process_iter():
         with suppress(psutil.Error):
             if any(str(tmp_path) in word for word in (*process.cmdline(), process.cwd())):

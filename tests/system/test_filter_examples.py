@@ -93,7 +93,7 @@ def test_reject_new_instances_are_refused_with_the_reason(client: Client, gate: 
         reason="no new instances until the storage is extended",
     )
 
-    # Nobody gets in any more, and is told why.
+    # No new job is accepted, and the error names the reason.
     with pytest.raises(errors.RejectedError) as refused:
         client.submit(delay())
     assert str(refused.value) == (
@@ -123,7 +123,7 @@ def test_reject_new_instances_are_refused_with_the_reason(client: Client, gate: 
 def test_throttle_only_so_many_jobs_of_a_maintenance_run_at_a_time(
     client: Client, gate: Gate
 ) -> None:
-    # Three moves run already when somebody finds that this is too much.
+    # Three moves run already when the operator finds that this is too much.
     first = [client.submit(gate.job(), reason="maintenance: move web") for _ in range(3)]
     until_running(client, *first)
     throttle = client.add_filter(
@@ -136,7 +136,7 @@ def test_throttle_only_so_many_jobs_of_a_maintenance_run_at_a_time(
     other = client.submit(shell("true"), reason="day to day")
     assert end(client, other) == {other: SUCCESS}
 
-    # Those that run are not touched; nobody new starts while more than one of them is left.
+    # Those that run are not touched; no other one starts while more than one of them is left.
     assert statuses(client, *first, *moves) == ["running"] * 3 + ["queued"] * 3
     gate.let_through()
     assert ended_of(client, first) == 1

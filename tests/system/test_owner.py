@@ -1,4 +1,4 @@
-"""A daemon runs the commands of its own user alone, and others are told whose a directory is."""
+"""A daemon serves its own user alone; errors for others name the owner of the directory."""
 
 from __future__ import annotations
 

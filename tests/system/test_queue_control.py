@@ -131,7 +131,7 @@ def test_each_example_matches_its_jobs_and_nothing_else(text: str) -> None:
 
 
 class Typist:
-    """Somebody who types the commands of one section, in order, into one shell."""
+    """A user that types the commands of one section, in order, into one shell."""
 
     def __init__(self, daemon: Daemon, heading: str) -> None:
         self.left = commands(sections()[heading])
@@ -385,7 +385,7 @@ def test_of_a_plan_what_no_rule_rejects_is_stored_printed_and_waited_for(
     # It has been waited for.
     assert statuses(client, first, second) == ["success"] * 2
 
-    # Whoever says it again, even when the rule is gone, stores nothing and hears the same.
+    # A repetition stores nothing and gets the same answer, even when the rule is gone.
     client.delete_filter(rule)
     again = daemon.run(*words, "-o", "json", check=False)
     assert [(one["id"], one["name"]) for one in json.loads(again.stdout)] == [

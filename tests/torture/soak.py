@@ -1,7 +1,7 @@
 """D12: what the daemon uses does not grow with the jobs it has run, and no log can stop it.
 
 A daemon runs thousands of short jobs, which are archived as it goes. Its log cannot be written
-and its standard error is a pipe that nobody reads. After each hundred jobs its descriptors,
+and its standard error is a pipe without a reader. After each hundred jobs its descriptors,
 its threads and its memory are looked at, and those of its fork server.
 """
 

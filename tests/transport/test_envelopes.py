@@ -8,7 +8,7 @@ from ganger.transport.envelopes import Envelope
 
 
 class Sender:
-    """Collects what it is told."""
+    """Collects the envelopes that it gets."""
 
     def __init__(self) -> None:
         self.received: list[Envelope] = []

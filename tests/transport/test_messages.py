@@ -1,4 +1,4 @@
-"""Messages: who may say what, how they are named, and that they stay as they are."""
+"""Messages: their senders, their names, and that they stay as they are."""
 
 from __future__ import annotations
 

@@ -116,5 +116,5 @@ def test_a_lock_file_of_another_process_introduces_only_that_process(tmp_path: P
         credentials.check(PEER, itself, attach(path, pid=holder.pid))
         assert holder.stdin is not None
         holder.stdin.close()
-    # It has ended: nobody holds the file any more.
+    # It has ended: no process holds the file any more.
     assert "does not hold" in refused(credentials, attach(path, pid=holder.pid), itself)

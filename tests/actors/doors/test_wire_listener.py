@@ -71,7 +71,7 @@ class Sockets:
 
 
 class KeepingStage(Stage):
-    """A stage whose components are busy with everything that they are told."""
+    """A stage whose components never finish a message."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
@@ -189,7 +189,7 @@ def test_a_submission_is_answered_at_once_while_the_listener_sleeps(
     envelope.reply(SUBMITTED)
     assert listener.answers() == [SUBMITTED]
     assert listener.stage.sent == []
-    # Nothing waits for an answer any more: nobody is told that the queue was replaced.
+    # No request waits any more: none is refused because the queue was replaced.
     listener.actor.notify(messages.ComponentReplaced(component="job_queue"))
     assert listener.answers() == [SUBMITTED]
 

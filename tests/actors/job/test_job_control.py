@@ -30,7 +30,7 @@ class OpStubborn(opcodes.Opcode, kw_only=True):
             context.poll([], 0.0)
         except opcodes.KilledError:
             return "done all the same"
-        return "nobody asked"
+        return "not asked for"
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""Who follows which jobs."""
+"""Which watches follow which jobs."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def test_inputs_that_only_the_file_has_are_read_there(stage: Stage) -> None:
     pending = [PendingJob(id=n, priority=0) for n in (6, 7, 8)]
     there = [JobToJudge(job=job, inputs=None, is_in_file=True) for job in pending]
     evaluator.notify(JobsArrived(jobs=there))
-    # The file of the third is gone: it was archived meanwhile, and keeps nobody waiting.
+    # The file of the third is gone: it was archived meanwhile, and delays no other job.
     assert [(one.action, one.chain) for one in judged(stage)] == [
         ("PAUSE", chain),
         ("ACCEPT", chain),
@@ -274,7 +274,7 @@ def test_a_rule_begins_and_ends_with_its_window(stage: Stage, clock: WindowClock
 def test_a_distant_window_is_compared_with_the_clock_from_time_to_time(
     stage: Stage, clock: WindowClock
 ) -> None:
-    # Somebody may set the clock.
+    # The operator may set the clock.
     evaluator, _ = obey(stage, rule(valid_from=clock.now + 86_400))
     assert clock.waits == [settings.WINDOW_LOOK_SECONDS]
     evaluator.notify(messages.WindowDue())

@@ -113,7 +113,7 @@ def test_the_time_at_which_a_rule_ends_by_itself_is_reported() -> None:
     rules = RulesInForce([rule(uuid, valid_until=until) for uuid, until in times.items()])
     assert rules.ends_at(UUID) == "2027-01-15 08:00:00 UTC"
     assert rules.ends_at(OTHER) == ""
-    # Stored by somebody else, beyond every calendar.
+    # Stored by another program, beyond every calendar.
     assert RulesInForce([rule(valid_until=1e18)]).ends_at(UUID) == ""
 
 

@@ -32,7 +32,7 @@ ComponentT = TypeVar("ComponentT", bound=Component)
 
 
 class Asker:
-    """Somebody who waits for answers."""
+    """The sender of a request, which keeps the answers."""
 
     def __init__(self) -> None:
         self.envelopes: list[Envelope] = []
@@ -138,11 +138,11 @@ class Stage(Directory):
         return Staged(actor, component, self)
 
     def start(self, component: type[ComponentT], incarnation: int = 1) -> Staged[ComponentT]:
-        """An actor that has built its state; what it told meanwhile is forgotten."""
+        """An actor that has built its state; what it sent meanwhile is forgotten."""
         staged = self.make(component, incarnation=incarnation)
         staged.say(messages.Boot())
         if component is JobQueue:
-            # It lets nobody in before it knows the filter rules: there are none.
+            # It takes no submission before it has the filter rules: there are none.
             none = messages.RuleChainChanged(chain=1, serial=1, reads_opcodes=False)
             staged.say(none)
         if component is Scheduler:
@@ -153,7 +153,7 @@ class Stage(Directory):
         return staged
 
     def take(self, kind: type[MessageT], to: str | None = None) -> list[MessageT]:
-        """What was told of this kind since the last time, in order."""
+        """The messages of this kind that were sent since the last time, in order."""
         found = [
             message
             for name, message in self.sent
@@ -188,7 +188,7 @@ class Staged(Generic[ComponentT]):
         return asker
 
     def notify(self, *notices: Message) -> None:
-        """Let it handle messages that nobody wants answered; the turn goes on."""
+        """Let it handle messages without a reply; the turn goes on."""
         for message in notices:
             self.handle(Envelope(message))
 

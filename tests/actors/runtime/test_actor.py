@@ -47,7 +47,7 @@ ANSWER, REFUSE, FAIL, EXIT, BLOCK, LATER, INTERRUPT = range(7)
 
 
 class RecordingDirectory(Directory):
-    """A directory that notes what the supervisor is told."""
+    """A directory that keeps the messages for the supervisor."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -309,7 +309,7 @@ def test_an_unexpected_error_answers_the_request_and_stops_the_actor(scene: Acto
     assert scene.directory.next() == READY
     answer = scene.tell(Subject, FAIL).next()
     assert isinstance(answer, messages.Failure)
-    # It would end the next one too: whoever asked must not repeat it.
+    # It would end the next one too: the asker must not repeat it.
     assert answer.error == "RequestFatalError"
     assert "component subject did not survive this request (ValueError: a mistake)" in answer.text
     assert scene.directory.next() == failed("ValueError: a mistake")
@@ -317,7 +317,7 @@ def test_an_unexpected_error_answers_the_request_and_stops_the_actor(scene: Acto
     assert "a mistake" in scene.log.getvalue()
 
 
-# Trap 2: an exception on `tell` would stop the actor, and nobody would hear of it.
+# Trap 2: an exception on `tell` would stop the actor, and the supervisor would not learn of it.
 
 
 def test_an_error_without_an_asker_is_reported_to_the_supervisor(scene: ActorScene) -> None:
@@ -397,7 +397,7 @@ def test_a_crash_refuses_everything_that_waits(scene: ActorScene) -> None:
         assert isinstance(answer, messages.Failure)
         assert answer.error == "ComponentRestartedError"
         assert asker.has_none
-    # Whoever comes later is told at once.
+    # Later requests are refused at once.
     late = scene.tell(Subject, ANSWER).next()
     assert late == messages.Failure(
         "ComponentRestartedError", "component subject is being restarted"
@@ -459,7 +459,7 @@ def test_a_component_that_hangs_is_abandoned_and_ends_when_it_goes_on(scene: Act
     wait(subject.blocked)
     assert isinstance(scene.actor(Subject).heartbeat.handling, Envelope)
     scene.actor(Subject).abandon(errors.ComponentRestartedError("subject hung"))
-    # Everybody who waited is told: who was served must not repeat it, who was next may.
+    # Each waiting request is refused: the one being handled must not be repeated, the others may.
     served = asker.next()
     assert isinstance(served, messages.Failure)
     assert served.error == "RequestFatalError"
@@ -467,7 +467,7 @@ def test_a_component_that_hangs_is_abandoned_and_ends_when_it_goes_on(scene: Act
     later = ThreadedAsker()
     scene.directory.tell("subject", Envelope(CancelJob(id=ANSWER), later))
     assert isinstance(later.next(), messages.Failure)
-    # What it would say from now on reaches nobody.
+    # What it sends from now on reaches no component.
     with pytest.raises(AbandonedError):
         subject.runtime.tell(SUPERVISOR, READY)
     subject.went_on.set()

@@ -85,7 +85,7 @@ class Neighbour(Log):
 
 
 class Deaf(Directory):
-    """The supervisor is not there, and what it would be told is kept."""
+    """A directory without a supervisor, which keeps the messages for it."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -127,7 +127,7 @@ def _make_full_directory(path: Path) -> None:
 
 
 def _link_outside(path: Path) -> None:
-    """A link to a file of somebody else's, which nobody may write into."""
+    """A link to a foreign file, into which no component may write."""
     target = path.parent / f"of-somebody-else-{path.name}"
     target.write_text("not a job, and not ours")
     path.symlink_to(target.name)

@@ -58,13 +58,13 @@ def judge(
             earlier = known.earlier if has_journal and not is_whole else frozenset()
             if _state(seen.bodies[job_id]) in map(_state, earlier):
                 # The file and the record that would make up for it are both gone: an older
-                # record cannot be told from the last one (after a power loss it is that).
+                # record cannot be distinguished from the last one (after a power loss it is that).
                 continue
             problem = _healed_or_named(job_id, known, seen, must_be_healed=is_whole)
         if problem:
             return problem
     if strangers := seen.rows.keys() - healthy.keys():
-        return f"jobs that nobody submitted: {sorted(strangers)}"
+        return f"jobs without a submission: {sorted(strangers)}"
     return _names(damages, seen)
 
 
@@ -148,7 +148,7 @@ def allowed_ids(before: Tree, damages: list[Damage], *, has_journal: bool) -> ra
 
 
 def _counted(before: Tree) -> list[int]:
-    """The numbers that names of jobs say, other than those that nobody can have given."""
+    """The numbers in names of jobs, without those that no daemon can have given."""
     found = []
     for path in before:
         if match := _COUNTED.fullmatch(path):

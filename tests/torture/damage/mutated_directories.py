@@ -3,8 +3,8 @@
 Each case damages a copy of a healthy directory, with or without its journal, in one to three
 places, and starts the real queue on it. Then every job that was not hit is what it was, byte for
 byte; one that was hit is named, in the log and among the findings, or is what it was; with a
-whole journal always the latter. Nothing that nobody can read is changed, and the next job gets
-the id that follows. What says that it is of another version, or nobody could do without, is
+whole journal always the latter. No unreadable file is changed, and the next job gets
+the id that follows. A file of another version, or one that is indispensable, is
 refused by its name, and nothing changed. Every `DAEMON_EVERY` th case starts the real daemon.
 """
 
@@ -170,7 +170,7 @@ class Opened:
         if refusal is not None:
             self.close()
             raise AssertionError(f"the queue did not start: {refusal}")
-        # It lets nobody in before it knows the filter rules: there are none.
+        # It takes no submission before it has the filter rules: there are none.
         none = messages.RuleChainChanged(chain=1, serial=1, reads_opcodes=False)
         self.actor.ask(none)
         self.stage.sent.clear()

@@ -30,7 +30,7 @@ from ganger.storage.rules import SEARCHES_MAX
 from ganger.transport import frames, messages
 from ganger.transport.messages import JobSpec, Message
 
-NOBODY = 2**22 + 1
+NO_PROCESS = 2**22 + 1
 """The number of a process that no kernel gives out."""
 
 CROWD_SECONDS = 2.0
@@ -315,12 +315,12 @@ def _large_attachments(scene: Attacked) -> None:
     dealer = scene.dealer()
     for number in range(SEVERAL):
         name = f"{number}" + "x" * LARGE_BYTES
-        attach = messages.AttachJob(job_id=1, lock_file=name, process_id=NOBODY)
+        attach = messages.AttachJob(job_id=1, lock_file=name, process_id=NO_PROCESS)
         scene.say(dealer, attach, number)
 
 
 def _names_with_a_null_byte(scene: Attacked) -> None:
-    owner = Owner(1, "a\0b", NOBODY)
+    owner = Owner(1, "a\0b", NO_PROCESS)
     changes = [("node/n\0", "shared")]
     dealer = scene.dealer()
     for number in range(10):

@@ -1,9 +1,9 @@
 """Makes hostile frames from the messages' own types; each follows from the dice alone.
 
 Half of them are whole frames of a known message whose every field is of the right type most of
-the time, and nearly always a value that nobody would choose. The others are damaged, nearly
+the time, and nearly always a value that no client would choose. The others are damaged, nearly
 right, claim to be huge, nest deeply, or are noise. No value names a process or a file that
-could be anybody's: numbers of processes are beyond what a kernel gives out.
+could concern others: numbers of processes are beyond what a kernel gives out.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ NEVER_PACKED = {messages.RulesChanged, messages.RuleChainChanged}
 
 
 def _kinds() -> dict[str, type[Message]]:
-    """Every message that there is, by its tag, also those that nobody may say at the listener."""
+    """Every message that there is, by its tag, also those that no peer may send to the listener."""
     found = (kind for kind in vars(messages).values() if isinstance(kind, type))
     kinds = {kind for kind in found if issubclass(kind, Message)} - NEVER_PACKED
     tags = {kind: kind.__struct_config__.tag for kind in kinds}
@@ -255,7 +255,7 @@ def _structure(kind: inspect.StructType) -> Maker:
         return _each([make for _, _, make in makers])
 
     def make(dice: random.Random) -> Any:
-        # One in fifty leaves out what must be there, and as many add what nobody knows.
+        # One in fifty leaves out what must be there, and as many add an unknown field.
         made = {
             name: make(dice)
             for name, is_required, make in makers

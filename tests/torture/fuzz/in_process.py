@@ -3,7 +3,7 @@
 Each frame goes to the real listener, whose sockets alone are replaced. It must be answered with
 an error, or passed on to its receiver: one of the two, once. What is passed on to the job
 queue, the lock manager or the configuration store is handled there, each on a stage of its own;
-an error that nobody expected shows as the failure of a component.
+an unexpected error shows as the failure of a component.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _fuzz_round(numbers: range, seed: int, folder: Path) -> Iterator[str]:
             dice = random.Random(f"{seed}-door-{number}")
             try:
                 problem = _one(listener, writers, dice, is_end=number % TURN_FRAMES == 0)
-            except Exception as error:  # noqa: BLE001 - whatever it is, nobody expected it
+            except Exception as error:  # noqa: BLE001 - every error is unexpected here
                 problem = f"{str(error)[:300]!r}"
                 # As the supervisor would: a new one on the same directory.
                 writers.close()
@@ -77,11 +77,11 @@ def _one(listener: FuzzedListener, writers: _Writers, dice: random.Random, *, is
     identity = dice.choice((LOCAL, LOCAL, LOCAL, LOCAL, STRANGER, REMOTE))
     passed, answers = listener.take(data, identity)
     if len(passed) + len(answers) != 1:
-        return f"{len(passed)} were told and {len(answers)} answers sent for {data[:80]!r}"
+        return f"{len(passed)} messages and {len(answers)} answers were sent for {data[:80]!r}"
     try:
         expected = frames.decode(data, frame_maker.DOOR)
     except errors.FrameError as error:
-        # Who is nobody here is told so before his frame is read.
+        # An unknown peer is refused before its frame is read.
         number = 0 if identity is STRANGER else getattr(error, "number", 0)
         right = bool(answers) and answers[0][0] == number
         return "" if right else f"{answers} instead of one under {number} for {data[:80]!r}"
@@ -89,7 +89,7 @@ def _one(listener: FuzzedListener, writers: _Writers, dice: random.Random, *, is
         return f"another user was heard: {type(expected.message).__name__}"
     is_jobs = isinstance(expected.message, messages.JOB_MESSAGES)
     if identity is REMOTE and is_jobs and not answers:
-        return f"somebody from elsewhere spoke as a job: {type(expected.message).__name__}"
+        return f"a peer that is no job sent a job's message: {type(expected.message).__name__}"
     if identity is LOCAL and not is_jobs and answers:
         return f"refused: {answers[0]} for {type(expected.message).__name__}"
     for receiver, envelope in passed:

@@ -168,7 +168,7 @@ def _shout(deaf: list[Any], dice: random.Random) -> None:
         several = dice.choice(([parts[0]], parts, parts[1:], [parts[2]] * dice.randint(2, 300)))
         asked = frames.encode(dice.choice((messages.ReadInfo(), messages.ListJobs())), 1)
         with contextlib.suppress(zmq.Again):
-            # Never waiting: whoever does not read does not see that he was cut off either, because
+            # Never waiting: a peer that does not read does not see either that it was cut off, as
             # libzmq leaves a connection that cannot be written to only when reading fails too.
             said = [each for each in several if not _is_kept_back(each)] or [b""]
             dealer.send_multipart(said, zmq.DONTWAIT)

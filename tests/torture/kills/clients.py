@@ -28,7 +28,7 @@ ATTEMPTS_MAX = 200
 
 
 class Load:
-    """Submitters that go on until they are told to stop.
+    """Submitters that go on until the test stops them.
 
     Most repeat a submission, with the same key, until they have an answer; some give up.
     """

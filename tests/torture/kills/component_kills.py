@@ -130,7 +130,7 @@ class _ComponentStage:
             self._daemon.crash(part)
             if self._restarts(part) >= wanted:
                 return
-        self._others.append(f"{part} did not fail when it was told to")
+        self._others.append(f"{part} did not fail on request")
 
     def _restarts(self, part: str) -> int:
         with self._daemon.client() as client:

@@ -336,7 +336,7 @@ class _JobStage:
         return result
 
     def _end(self, target: Target) -> None:
-        """Whoever waited for the target's lock must have got it."""
+        """The job that waited for the target's lock must have got it."""
         if target.waiter_id:
             self._check(target.waiter_id, JobStatus.SUCCESS)
         target.close()

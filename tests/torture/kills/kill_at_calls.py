@@ -114,7 +114,7 @@ class FollowedSubmission:
         self.client.close()
 
     def _run(self) -> None:
-        # What it was not told, it asks the successor; an error here is no verdict.
+        # The client asks the successor for a missing reply; an error here is no verdict.
         with contextlib.suppress(GangerError):
             try:
                 self.ids = self.client.submit_many(
@@ -364,7 +364,7 @@ class KillStage:
         return ids
 
     def _found(self, client: Client, submission: FollowedSubmission) -> list[int]:
-        """The ids of jobs nobody was told of, which may have been stored all the same."""
+        """The ids of jobs without a reply, which may have been stored all the same."""
         wanted = [job["argv"] for job in submission.jobs]
         recent = [info.id for info in client.jobs() if info.id > self._last_id]
         if not recent:

@@ -1,9 +1,9 @@
 """D5: the daemon goes and comes back while jobs run, wait for locks, and end without it.
 
 It is killed and stopped in turn, with the commands that a user has. What is promised: running
-processes go on, and are the same afterwards; what ended meanwhile is told by the successor
-with all that it said; who waits for a lock waits on, and gets it from the successor. Now and then
-somebody deletes the folders of sockets and lock files, before or after the daemon goes.
+processes go on, and are the same afterwards; the successor reports what ended meanwhile, with its
+whole log; a job that waits for a lock waits on, and gets it from the successor. Now and then the
+campaign deletes the folders of sockets and lock files, before or after the daemon goes.
 """
 
 from __future__ import annotations

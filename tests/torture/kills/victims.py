@@ -1,4 +1,4 @@
-"""Jobs that are there to be killed: they run until they are told to end, and hold a lock."""
+"""Jobs that are there to be killed: they run until the test ends them, and hold a lock."""
 
 from __future__ import annotations
 
@@ -251,7 +251,7 @@ def _reap(pid: int, pidfd: int) -> None:
         except ProcessLookupError:
             return
         select.select([], [], [], _REAP_SECONDS)
-    raise AssertionError(f"nobody reaps process {pid}")
+    raise AssertionError(f"no parent reaps process {pid}")
 
 
 def _pids() -> list[int]:

@@ -2,7 +2,7 @@
 
 Every operation bears witness of its own start: a line in a file that only it appends to. And
 it holds a kernel lock (flock) for each node that it has locked, as long as any process of its
-command lives: whoever finds that taken reports a conflict.
+command lives: a command that finds it taken reports a conflict.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ class Broken(msgspec.Struct):
 
 
 class Submission(msgspec.Struct, kw_only=True):
-    """One submission: its jobs, the witnesses of each, and what its client was told."""
+    """One submission: its jobs, the witnesses of each, and the reply to its client."""
 
     key: str
     jobs: list[dict[str, Any]]
     names: list[list[str]]
     ids: list[int] = []
     floor: int = 0
-    """The highest id that anybody knew of when it was made."""
+    """The highest id that a client had got when it was made."""
 
 
 class Book:
@@ -88,7 +88,7 @@ class Book:
             self._open.append(submission)
 
     def acknowledge(self, submission: Submission, ids: list[int]) -> None:
-        """Its client was told these ids."""
+        """Its client got these ids."""
         with self._changed:
             submission.ids = ids
             if len(ids) != len(submission.jobs) or ids != sorted(set(ids)):
@@ -203,11 +203,9 @@ class Work:
             given = submission.ids
             if missing := sorted(set(given).difference(stored)):
                 broken.lost += len(missing)
-                broken.others.append(
-                    f"{submission.key} was told {given}; {missing} are not its own"
-                )
+                broken.others.append(f"{submission.key} got {given}; {missing} are not its own")
             elif given and stored != given:
-                broken.others.append(f"{submission.key} was told {given}, and is there as {stored}")
+                broken.others.append(f"{submission.key} got {given}, and is there as {stored}")
             if len(stored) not in (0, len(submission.jobs)):
                 broken.others.append(f"{len(stored)} of {len(submission.jobs)} jobs are there")
             self._judge_runs(submission, stored, broken, may_fail)

@@ -17,9 +17,9 @@ What is assumed, and nothing beyond it:
 
 A flush of a file or of the file system may fail (`FlushFailed`). Then the pages that it was to
 write count as clean: the next flush has nothing to do for them, succeeds, and they are on the
-disk only by chance. Whoever had such a file open is told once, at its own next flush (the
-recorder sees to that, as Linux does). Names and sizes go on being pending: a file system that
-cannot write those stops, rather than forget them.
+disk only by chance. A descriptor that was open on such a file reports it once, at its own next
+flush (the recorder sees to that, as Linux does). Names and sizes go on being pending: a file system
+that cannot write those stops, rather than forget them.
 
 ``names_in_order`` is a weaker disk's promise that one may make, and most file systems with a
 journal do: changes of names survive in their order, and every flush takes along all that were

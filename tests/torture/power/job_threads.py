@@ -1,6 +1,6 @@
 """Job processes on threads that take turns, in a time that is a number.
 
-A job process is the real `JobActor`. Only one thread runs at a time: whoever runs hands the
+A job process is the real `JobActor`. Only one thread runs at a time: it hands the
 baton on by himself, so that a seed gives the same order every time.
 """
 
@@ -58,7 +58,7 @@ class MachineClock:
         return int(self.read() * 1_000_000_000)
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
-        """Let everybody read this clock until ``patch`` is undone."""
+        """Let all code read this clock until ``patch`` is undone."""
         patch.setattr("time.time", self.read)
         patch.setattr("time.monotonic", self.read)
         patch.setattr("time.time_ns", self.nanoseconds)
@@ -186,7 +186,7 @@ class JobThread:
             job.JobActor(given, self.line, owner, self._body).run()
         except KilledError:
             pass
-        except BaseException as error:  # noqa: BLE001 - told to whoever steps the process
+        except BaseException as error:  # noqa: BLE001 - raised in the thread that steps the process
             self.error = error
         finally:
             self.is_over = True

@@ -94,7 +94,7 @@ class _Notified(Stage):
 
 
 class _User:
-    """Somebody who waits for an answer, and has it noted when it comes."""
+    """The sender of a request; the answer is noted when it comes."""
 
     def __init__(self, take: Callable[[Any], None]) -> None:
         self._take = take
@@ -120,7 +120,7 @@ class _MachineDispatcher(StageDispatcher):
 
 
 class Machine:
-    """The machine. ``note`` is told of every event; ``dice`` decide what is left open."""
+    """The machine. ``note`` gets every event; ``dice`` decide what is left open."""
 
     def __init__(
         self, root: Path, dice: random.Random, clock: MachineClock, note: Callable[[Event], None]
@@ -241,7 +241,7 @@ class Machine:
                 return
 
     def end_turn(self) -> None:
-        """Let every component do together what its turn has brought, and be told of it."""
+        """End the turn of every component, and note it."""
         self.locks.end_turn()
         self.queue.end_turn()
         self._deliver_notices()
@@ -267,7 +267,7 @@ class Machine:
             )
             self.queue.notify(exited)
 
-    # ------------------------------------------------------------ who tells whom
+    # ------------------------------------------------------------ messages between components
 
     def _deliver_sent(self, process: JobThread) -> None:
         for message, number in process.sent:
@@ -276,7 +276,7 @@ class Machine:
                 case messages.RequestLocks() | messages.ReleaseLocks():
                     self.locks.handle(envelope)
                 case messages.JobLeft() | messages.OutputGrew():
-                    # The latter is for followers, of whom there are none.
+                    # The latter is for followers, and there are none.
                     pass
                 case _:
                     self.queue.handle(envelope)
@@ -437,11 +437,11 @@ class Machine:
         )
 
     def _ids_of(self, key: str) -> list[int]:
-        """The jobs that whoever repeats the submission under this key is told."""
+        """The jobs in the reply to a repeated submission under this key."""
         return sorted(self.queue.component.store.table.ids_of_key(key) or ())
 
     def refused_locks(self) -> list[str]:
-        """Locks that a new owner cannot have at once, though nobody lives who could hold them."""
+        """Locks that a new owner cannot have at once, though no living owner could hold them."""
         stem = lock_files.job_stem(0, self.clock.read(), self.new_mark())
         held = lock_files.create(self.places.lock_files, stem)
         refused = []

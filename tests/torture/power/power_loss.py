@@ -278,7 +278,7 @@ def _judge(machine: Machine, past: Sequence[Event]) -> BrokenPromises:
     found = machine.look(promised.keys, set(promised.jobs))
     broken = promised.broken_by(found)
     broken.conflicting += [f"lock {name} is held by the dead" for name in machine.refused_locks()]
-    # From now on these are promised too: somebody has seen them.
+    # From now on these are promised too: a client has seen them.
     ids = {work_of(job): job_id for job_id, (job, _) in found.jobs.items()}
     for number, offer in promised.offers.items():
         if all(work in ids for work in offer.work):

@@ -41,7 +41,7 @@ class Withdrawn(msgspec.Struct, frozen=True):
 
 
 class Canceled(msgspec.Struct, frozen=True):
-    """The wish to cancel was granted. ``is_final``: it had no process, so it is canceled now."""
+    """The request to cancel was granted. ``is_final``: it had no process, so it is canceled now."""
 
     job_id: int
     is_final: bool
@@ -62,14 +62,14 @@ class Archived(msgspec.Struct, frozen=True):
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """Somebody was told the job's final status."""
+    """A client got the job's final status."""
 
     job_id: int
     status: JobStatus
 
 
 class Recorded(msgspec.Struct, frozen=True):
-    """A job process was told that this state is durable."""
+    """A job process got the confirmation that this state is durable."""
 
     job_id: int
     statuses: tuple[JobStatus, ...]
@@ -96,7 +96,7 @@ class Authorised(msgspec.Struct, frozen=True):
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """Somebody has seen these jobs in a listing."""
+    """A client has seen these jobs in a listing."""
 
     ids: tuple[int, ...]
 
@@ -190,7 +190,7 @@ class Promises:
                     self.jobs[job_id].may_be_archived = True
                     self.jobs[job_id].is_archived |= isinstance(event, Archived)
             case Ended() if event.job_id not in self.jobs:
-                # The others are told so of jobs that the disk refused.
+                # The replies of the others name the jobs that the disk refused.
                 assert event.status is JobStatus.CANCELED
             case _:
                 _take_of_one(self.jobs[event.job_id], event)
@@ -217,7 +217,7 @@ class Promises:
             if known.is_archived and not is_archived:
                 broken.other.append(f"job {job_id} is in the archive no more")
             if is_archived and not known.may_be_archived:
-                broken.other.append(f"job {job_id} was archived, and nobody asked for it")
+                broken.other.append(f"job {job_id} was archived without a request")
         self._check_offers(found, broken)
         self._check_keys(found, broken)
         for job_id in sorted(found.files - found.jobs.keys()):
@@ -245,9 +245,9 @@ class Promises:
             began = sorted(known.began)
             broken.doubled.append(f"{where} began opcodes {began} and is {job.status} {statuses}")
         if known.final is not None and job.status is not known.final:
-            broken.other.append(f"{where} was told to be {known.final}, is {job.status}")
+            broken.other.append(f"{where} was reported as {known.final}, is {job.status}")
         if known.is_cancel_granted and not job.status.is_final:
-            broken.other.append(f"{where} was told to be canceled, is {job.status}")
+            broken.other.append(f"{where} was reported as canceled, is {job.status}")
         if job.status.is_final == is_pending:
             broken.other.append(f"{where} is {job.status}, pending: {is_pending}")
         waiting = {op.priority for op in job.ops if not op.status.is_final}

@@ -2,7 +2,7 @@
 
 How it works. The functions of `os` and the two system calls that storage makes through
 ctypes are replaced by ones that do the same and note it as changes for a `Disk`. Flushes are
-noted and not carried out: the directory lies in memory. Whoever records can put events of
+noted and not carried out: the directory lies in memory. The campaign can put events of
 its own between the changes: what was acknowledged, which operation began.
 
 `Recorder.check` compares what was noted with what lies there: a call that was not seen would
@@ -66,7 +66,7 @@ class Recorder:
         self._last_inode = max([*self._names, *self._sizes])
         self._descriptors: dict[int, list[int]] = {}
         self._dirty: set[int] = set()
-        # Each descriptor that was open is told once of data that another flush could not write.
+        # Each open descriptor reports once the data that another flush could not write.
         self._to_be_told: set[int] = set()
         self._real = SimpleNamespace(**{name: getattr(os, name) for name in _REPLACED})
         self._real_exchange = documents._renameat2

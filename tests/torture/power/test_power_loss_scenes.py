@@ -1,7 +1,7 @@
-"""Short scenes in which the power is lost at every moment: each is a way to lose what was said.
+"""Short scenes in which the power is lost at every moment: each could lose acknowledged data.
 
-The campaign `power_loss` found them; here each is told by itself. A process is run step by step,
-and between the steps enough time passes for files to be written again.
+The campaign `power_loss` found them; each is a scene of its own here. A process is run step by
+step, and between the steps enough time passes for files to be written again.
 """
 
 from __future__ import annotations

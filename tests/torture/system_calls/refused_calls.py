@@ -191,10 +191,10 @@ class Case:
             with self._gate() as gate:
                 self._set_up(client, gate)
                 with self._refusing():
-                    told = self._make_requests(client)
+                    outcomes = self._make_requests(client)
                     if self._refusal.lasts:
                         self._see_it_tried_again()
-                        self._look_at_status(client, told)
+                        self._look_at_status(client, outcomes)
                         self._compare_views(client)
                     elif self._is_well(client):
                         self._wait_for_all(client)
@@ -345,7 +345,7 @@ class Case:
 
     def _look_at_status(self, client: Client, outcomes: list[RequestOutcome]) -> None:
         if self._refusal.call == ANY_DESCRIPTOR:
-            # Nobody new is let in, and it may find one that was given back, and go on.
+            # No new connection is accepted; the daemon may get a descriptor back, and go on.
             status = self._ask("status", client.info)
             if status.error is not None:
                 self.problems.append(f"status: {status.error!r}")

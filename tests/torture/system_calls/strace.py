@@ -2,8 +2,8 @@
 
 How it works. strace counts calls for each thread by itself, and its faults are put in by that
 count. So a `Point` is a thread of the daemon, a call, and how often the thread has made this
-call since strace was attached to it. Dispatchers name their threads; others are told apart by the
-order in which they were started.
+call since strace was attached to it. Dispatchers name their threads; the others are known by
+the order in which they were started.
 """
 
 from __future__ import annotations

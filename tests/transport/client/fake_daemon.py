@@ -25,7 +25,7 @@ from ganger.transport.zmq.peers import Incoming
 from ganger.transport.zmq.router import Router
 
 PATIENCE_SECONDS = 20
-"""Far more than anything takes; whoever waits longer has found a fault."""
+"""Far more than anything takes; a longer wait has found a fault."""
 
 
 class Store:
@@ -119,7 +119,7 @@ class FakeDaemon:
         self._order(lambda: self._log(job_id, text))
 
     def lose_watches(self) -> None:
-        """Forget who watches, as a daemon does with a peer that did not read."""
+        """Forget all watches, as a daemon does with a peer that did not read."""
         self._order(self._watches.clear)
 
     def wait_for(self, kind: type[Message]) -> Message:

@@ -73,7 +73,7 @@ def test_a_rule_is_deleted_once(daemon: FakeDaemon, client: Client) -> None:
 
 
 def test_a_rule_that_is_sent_again_keeps_its_uuid(daemon: FakeDaemon, client: Client) -> None:
-    # Who was to answer it was replaced, and nobody knows whether the rule was stored.
+    # The component was replaced before it replied: whether the rule was stored is unknown.
     daemon.refusals[ReplaceFilter] = [errors.ComponentRestartedError("gone")]
     uuid = client.add_filter(action="PAUSE")
     sent = [daemon.wait_for(ReplaceFilter) for _ in range(2)]

@@ -35,7 +35,7 @@ def in_child(work: Callable[[], object]) -> str:
             os.close(read)
             try:
                 text = str(work())
-            except Exception as error:  # noqa: BLE001 - told to the parent
+            except Exception as error:  # noqa: BLE001 - sent to the parent
                 text = f"{type(error).__name__}: {error}"
             os.write(write, text.encode())
         finally:

@@ -1,4 +1,4 @@
-"""The verbs as messages: what callers may write, and what they are told if it is wrong."""
+"""The verbs as messages: what callers may write, and the errors if it is wrong."""
 
 from __future__ import annotations
 

@@ -236,7 +236,7 @@ def test_a_watch_of_all_jobs_is_probed_by_the_next_job() -> None:
     (probe,) = talk.turn(HEARTBEAT)
     assert isinstance(probe.message, messages.ListJobs)
     assert (probe.message.after, probe.message.limit) == (17, 1)
-    # Jobs that ended before the watch began are never told.
+    # Jobs that ended before the watch began are never sent.
     assert probe.message.statuses == ["queued", "waiting", "canceling", "running"]
     talk.reply(messages.JobRows(rows=[row(18)]))
     assert [type(frame.message) for frame in talk.turn()] == [
@@ -272,7 +272,7 @@ def test_a_probe_outlives_a_reconnect_no_more_than_its_reason() -> None:
     assert [type(frame.message) for frame in talk.reconnect()] == [messages.WatchJobs]
 
 
-# Readers who do not read.
+# Readers that do not read.
 
 
 def test_a_watch_that_is_not_read_rests_and_goes_on_when_it_is(
@@ -365,7 +365,7 @@ def test_the_last_word_is_not_waited_for_for_ever() -> None:
     talk.turn(7.0)
     talk.turn(session.LAST_WORD_SECONDS)
     assert str(watch.error) == "not final in 8 s: 3 (not heard of)"
-    # Without a connection nobody can be asked.
+    # Without a connection no daemon can be asked.
     watch = talk.watch(3, seconds=7.0, is_final_only=True)
     talk.link(ConnectionEvent.LOST)
     talk.turn(7.0)

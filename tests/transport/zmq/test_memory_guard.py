@@ -32,7 +32,7 @@ def test_growth_up_to_the_limit_ends_no_connection() -> None:
     assert not judge.is_suspected(SIZE + GROWTH_MAX_BYTES, 0.0)
     assert judge.look_seconds == memory_guard.LOOK_SECONDS
     assert judge.is_suspected(TOO_LARGE, 0.0)
-    # It is looked at more often as long as somebody is suspected.
+    # The guard looks more often as long as it suspects a peer.
     assert judge.look_seconds == memory_guard.LOOK_SECONDS_SUSPECTED
     assert not judge.is_suspected(SIZE, 0.0)
     assert judge.look_seconds == memory_guard.LOOK_SECONDS
@@ -48,7 +48,7 @@ def test_while_connections_are_ended_the_daemon_itself_has_not_grown() -> None:
     judge = MemoryGuard(SIZE)
     for now in range(100):
         assert judge.is_suspected(TOO_LARGE, now)
-        # One look in which nobody was silent says nothing.
+        # One look without a silent peer proves nothing.
         judge.ended(now % 2, TOO_LARGE, now)
 
 

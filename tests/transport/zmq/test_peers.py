@@ -1,4 +1,4 @@
-"""Who is connected, from what libzmq tells: descriptors that are used again and again."""
+"""Which peers are connected, by libzmq's events: their descriptors are used again and again."""
 
 from __future__ import annotations
 
