@@ -44,7 +44,7 @@ def test_a_full_disk_costs_lines_which_are_counted_when_it_works_again() -> None
     writer.write("kept\n")
     writer.close(10)
     lost, kept = stream.getvalue().splitlines()
-    assert "log lines were lost" in lost
+    assert lost == '{"event": "3 log lines were lost"}'
     assert kept == "kept"
 
 

@@ -10,7 +10,7 @@ from tests.actors.runtime.stage import Stage, Staged, Timer
 from ganger.actors.runtime.component import Component
 from ganger.actors.runtime.host import Host
 from ganger.actors.scheduling.scheduler import Scheduler
-from ganger.actors.supervision.placement import COMPONENTS, PLACEMENT
+from ganger.actors.supervision.placement import COMPONENTS, NOTIFIED_OF_REPLACEMENT, PLACEMENT
 from ganger.actors.supervision.supervisor import Shutdown, Supervisor
 from ganger.storage import errors
 from ganger.transport import messages
@@ -46,6 +46,31 @@ def test_a_component_is_started_again_when_there_are_descriptors_for_it(
     assert entered == ["scheduler"] * 2
     # What could not be started has not failed: the limit is for what fails.
     assert supervisor.component._records["scheduler"].restarts == 1
+
+
+def test_a_component_that_failed_is_not_ready_until_its_successor_is_which_others_hear_of(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    supervisor = stage.make(Supervisor, Shutdown(), lambda: None, incarnation=0)
+    report_ready(supervisor, monkeypatch)
+
+    def shown() -> tuple[bool, int]:
+        queue = messages.QueueReport(counts={}, quarantined=[], flushes=0, is_read_only=False)
+        executor = messages.ExecutorReport(pid=1, memory={})
+        [found] = [
+            one
+            for one in supervisor.component._info(queue, executor).components
+            if one.name == "scheduler"
+        ]
+        return found.is_ready, found.restarts
+
+    assert (shown(), stage.take(messages.ComponentReplaced)) == ((True, 0), [])
+    supervisor.notify(messages.ComponentFailed(component="scheduler", incarnation=1, text="no"))
+    assert (shown(), stage.take(messages.ComponentReplaced)) == ((False, 1), [])
+    supervisor.notify(messages.ComponentReady(component="scheduler", incarnation=2))
+    assert shown() == (True, 1)
+    assert {name for name, message in stage.sent} == set(NOTIFIED_OF_REPLACEMENT)
+    assert stage.take(messages.ComponentReplaced)[0].component == "scheduler"
 
 
 def report_ready(supervisor: Staged[Supervisor], patch: pytest.MonkeyPatch) -> None:

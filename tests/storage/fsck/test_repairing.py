@@ -487,6 +487,20 @@ def test_a_repair_that_the_disk_refuses_is_reported_and_tried_once(
     assert left == [Kind.JOB_UNREADABLE]
 
 
+def test_repairs_that_cannot_be_flushed_are_written_again_by_the_next_daemon(
+    disk: Damaged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forget_a_state(disk)
+
+    def refuse(path: Path, _: int | None = None) -> None:
+        raise errors.StorageError(f"{path}: Input/output error")
+
+    monkeypatch.setattr(journal, "flush_file_system", refuse)
+    with pytest.raises(errors.StorageError, match="Input/output error"):
+        disk.repair()
+    assert Journal(disk.places.journal).has_older
+
+
 # What is refused.
 
 

@@ -44,6 +44,10 @@ def test_an_outage_and_its_end_are_reported_to_waiting_calls(
     talk.link(ConnectionEvent.REACHED, ConnectionEvent.MADE)
     talk.turn(TOLD_AFTER_SECONDS)
     assert reports == [GONE, BACK]
+    # The next outage is a short one, which is not reported.
+    talk.reconnect()
+    talk.turn(TOLD_AFTER_SECONDS)
+    assert reports == [GONE, BACK]
 
 
 def test_a_restart_that_takes_no_time_is_not_reported(talk: Talk, reports: list[str]) -> None:
