@@ -69,6 +69,24 @@ def test_a_running_job_answers_for_itself(queue: Queue) -> None:
     assert row.priority == -5
 
 
+@pytest.mark.parametrize("is_newer_granted", [False, True])
+def test_a_granted_priority_ends_older_requests_which_an_executor_may_have_lost(
+    queue: Queue, *, is_newer_granted: bool
+) -> None:
+    queue.submitted(spec())
+    queue.start(1)
+    askers = [queue.actor.ask(messages.ChangeJobPriority(id=1, priority=one)) for one in (5, 6)]
+    asked = [sent.message for sent in queue.stage.take(messages.DeliverToJob, to="executor")]
+    granted = asked[is_newer_granted]
+    assert isinstance(granted, messages.PriorityRequested)
+    queue.actor.ask(
+        messages.PriorityAnswered(
+            job_id=1, token=granted.token, priority=granted.priority, accepted=True, text="yes"
+        )
+    )
+    assert [len(asker.answers) for asker in askers] == [1, int(is_newer_granted)]
+
+
 def test_an_answer_that_is_not_waited_for_is_ignored(queue: Queue) -> None:
     queue.submitted(spec())
     queue.start(1)
