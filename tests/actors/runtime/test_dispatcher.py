@@ -12,6 +12,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
+from tests.actors.runtime.stage import Asker
 
 from ganger.actors.runtime.actor import ComponentActor
 from ganger.actors.runtime.component import Component
@@ -23,7 +24,7 @@ from ganger.actors.supervision import logs
 from ganger.storage import errors, lock_files, settings
 from ganger.storage.settings import Places
 from ganger.transport import messages
-from ganger.transport.envelopes import Envelope
+from ganger.transport.envelopes import Envelope, silence
 from ganger.transport.messages import CancelJob, Message, OutputGrew
 
 DEADLINE = 10.0
@@ -477,6 +478,21 @@ def test_a_dispatcher_without_actors_is_not_woken(scene: DispatcherScene) -> Non
     scene.dispatcher._is_asleep = True
     scene.dispatcher.schedule(actor)
     assert not actor.tell(Envelope(CancelJob(id=1)))
+
+
+def test_a_new_thread_may_have_the_number_of_one_that_hung() -> None:
+    asker = Asker()
+
+    def reply() -> None:
+        silence(threading.get_ident())
+        Envelope(CancelJob(id=1), asker).reply(messages.Done())
+        Dispatcher("new")._run(generation=-1)
+        Envelope(CancelJob(id=1), asker).reply(messages.Done())
+
+    thread = threading.Thread(target=reply)
+    thread.start()
+    thread.join()
+    assert asker.answer == messages.Done()
 
 
 def test_the_address_of_a_component_shows_its_name() -> None:
