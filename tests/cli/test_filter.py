@@ -126,9 +126,7 @@ def refusal(daemon: FilterDaemon, *words: str) -> str:
     [("EXEC", True), ("OP_EXCE", True), ("OP_EXEC", False), ("OP_GREET_THE_WORLD", False)],
 )
 def test_what_is_nearly_an_opcode_is_doubted_and_stored(
-    daemon: FilterDaemon,
-    op_id: str,
-    is_doubted: bool,  # noqa: FBT001
+    daemon: FilterDaemon, op_id: str, *, is_doubted: bool
 ) -> None:
     """Opcodes of the daemon's packages need not be known here."""
     done = typed("add", "--opcode", op_id)

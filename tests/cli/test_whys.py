@@ -136,9 +136,10 @@ def test_nothing_is_printed_without_an_answer() -> None:
 )
 def test_it_goes_to_standard_error_unless_it_is_not_wanted(
     words: list[str],
-    is_told: bool,  # noqa: FBT001
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
+    *,
+    is_told: bool,
 ) -> None:
     stand_in.use(monkeypatch, ExplainingDaemon(change(WAITING), None, obstacles=[[lock(7)]]))
     with pytest.raises(SystemExit):

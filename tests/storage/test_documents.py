@@ -9,17 +9,9 @@ import stat
 from pathlib import Path
 
 import pytest
+from tests.refusals import refusing
 
 from ganger.storage import documents, errors
-
-
-def refuse(monkeypatch: pytest.MonkeyPatch, name: str, number: int = errno.ENOSPC) -> None:
-    """Make the system call ``os.<name>`` fail."""
-
-    def fail(*_: object, **__: object) -> None:
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr(os, name, fail)
 
 
 def count(monkeypatch: pytest.MonkeyPatch, name: str) -> list[int]:
@@ -78,14 +70,12 @@ def _umask() -> int:
 @pytest.mark.parametrize("call", ["open", "write", "fdatasync", "rename"])
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
 def test_a_refused_replacement_leaves_the_old_version_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: int
+    tmp_path: Path, call: str, number: int
 ) -> None:
     path = tmp_path / "file"
     documents.replace(path, b"old", flush=True)
-    with monkeypatch.context() as patch:
-        refuse(patch, call, number)
-        with pytest.raises(errors.StorageError) as caught:
-            documents.replace(path, b"new", flush=True)
+    with refusing(call, number=number), pytest.raises(errors.StorageError) as caught:
+        documents.replace(path, b"new", flush=True)
     assert caught.value.text == f"{path}: {os.strerror(number)}"
     assert path.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["file"]
@@ -175,15 +165,11 @@ def test_a_spare_that_a_successor_deletes_meanwhile_is_done_without(
 
 
 @pytest.mark.parametrize("call", ["open", "write", "fdatasync"])
-def test_a_refused_exchange_leaves_the_old_version(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
-) -> None:
+def test_a_refused_exchange_leaves_the_old_version(tmp_path: Path, call: str) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"old")
-    with monkeypatch.context() as patch:
-        refuse(patch, call)
-        with pytest.raises(errors.StorageError, match="file: No space left"):
-            documents.exchange(str(path), b"new", str(tmp_path / "spare"), flush=True)
+    with refusing(call), pytest.raises(errors.StorageError, match="file: No space left"):
+        documents.exchange(str(path), b"new", str(tmp_path / "spare"), flush=True)
     assert path.read_bytes() == b"old"
 
 

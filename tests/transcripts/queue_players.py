@@ -5,8 +5,9 @@ from __future__ import annotations
 import shutil
 
 from tests.actors.queue.leftovers import Leftovers
-from tests.actors.queue.queue_stage import Queue, refuse, spec
+from tests.actors.queue.queue_stage import Queue, spec
 from tests.actors.runtime.stage import Stage
+from tests.refusals import refuse
 from tests.transcripts.player import Command, Player, listed
 
 from ganger.actors.queue import reconciling

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.actors.queue.queue_stage import refuse
 from tests.actors.runtime.stage import Asker, Stage, Staged
+from tests.refusals import refuse
 
 from ganger.actors.config.config_store import ConfigStore
 from ganger.actors.runtime.mailbox import Expired

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from pathlib import Path
 from typing import Any
 
@@ -102,11 +100,31 @@ class Queue:
     def start(self, job_id: int) -> str:
         """Through to the running process; its lock file."""
         self.choose(job_id)
-        lock_file = self.greet(job_id)
-        self.actor.end_turn()
+        lock_file = self.hand_over(job_id)
         self.channels[job_id].answer_as(messages.JobGo)
         self.stage.sent.clear()
         return lock_file
+
+    def hand_over(self, job_id: int) -> str:
+        """As `greet`; the turn ends."""
+        lock_file = self.greet(job_id)
+        self.actor.end_turn()
+        return lock_file
+
+    def start_new(self) -> str:
+        """Submit a job and start it; its lock file."""
+        [job_id] = self.submitted(spec())
+        return self.start(job_id)
+
+    def run_new(self) -> None:
+        """Submit a job and start its opcode."""
+        [job_id] = self.submitted(spec())
+        self.start_running(job_id)
+
+    def finish_new(self, status: JobStatus = SUCCESS) -> None:
+        """Submit a job and run it to its end."""
+        [job_id] = self.submitted(spec())
+        self.finish(job_id, status)
 
     def start_running(self, job_id: int) -> None:
         """Through to the first opcode: that it runs is durable."""
@@ -150,14 +168,23 @@ class Queue:
         exited = messages.JobExited(job_id=job_id, lock_file=held.path, has_left=has_left)
         self.actor.notify(exited)
 
+    def lose_process(self, job_id: int, *, has_left: bool = False) -> None:
+        """As `end_process`; the turn ends."""
+        self.end_process(job_id, has_left=has_left)
+        self.actor.end_turn()
+
+    def retry_disk(self) -> None:
+        """The pause after a refused write is over."""
+        self.actor.notify(messages.DiskRetried())
+        self.actor.end_turn()
+
     def finish(self, job_id: int, status: JobStatus = SUCCESS) -> None:
         """Run a job to its end."""
         self.start(job_id)
         self.record(job_id, 10, status)
         self.actor.end_turn()
         self.write_as_process(job_id, self.body_of_process(job_id, 10, status))
-        self.end_process(job_id, has_left=True)
-        self.actor.end_turn()
+        self.lose_process(job_id, has_left=True)
         self.stage.sent.clear()
 
     def write_as_process(self, job_id: int, body: bytes) -> None:
@@ -180,11 +207,3 @@ class Queue:
 
 def spec(*depends: tuple[int, list[str]], ops: int = 1, **fields: Any) -> JobSpec:
     return JobSpec(ops=[DELAY] * ops, depends=list(depends), **fields)
-
-
-def refuse(patch: pytest.MonkeyPatch, *calls: str, number: int = errno.ENOSPC) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise OSError(number, os.strerror(number))
-
-    for call in calls:
-        patch.setattr(os, call, fail)

@@ -33,8 +33,7 @@ def hold_urgent(queue: Queue, chain: int) -> None:
 
 @pytest.mark.parametrize("is_chosen_first", [True, False])
 def test_a_choice_made_under_another_priority_is_looked_at(
-    queue: Queue,
-    is_chosen_first: bool,  # noqa: FBT001 - a parameter
+    queue: Queue, *, is_chosen_first: bool
 ) -> None:
     queue.submitted(spec())
     hold_urgent(queue, 7)
@@ -44,8 +43,7 @@ def test_a_choice_made_under_another_priority_is_looked_at(
     queue.actor.ask(messages.ChangeJobPriority(id=1, priority=-5))
     if not is_chosen_first:
         queue.choose(1, chain=7, priorities=1)
-    queue.greet(1)
-    queue.actor.end_turn()
+    queue.hand_over(1)
     assert queue.channels[1].answers == []
     queue.stage.take_one(messages.RefuseHandOver, to="executor")
 
@@ -55,14 +53,11 @@ def test_a_choice_made_after_that_is_believed_again(queue: Queue) -> None:
     hold_urgent(queue, 7)
     queue.actor.ask(messages.ChangeJobPriority(id=1, priority=-5))
     queue.choose(1, chain=7, priorities=1)
-    queue.greet(1)
-    queue.actor.end_turn()
-    queue.end_process(1, has_left=False)
-    queue.actor.end_turn()
+    queue.hand_over(1)
+    queue.lose_process(1)
     # It was announced again, so that the next choice follows a judgement of it as it is now.
     queue.choose(1, chain=7, priorities=1)
-    queue.greet(1)
-    queue.actor.end_turn()
+    queue.hand_over(1)
     queue.channels[1].answer_as(messages.JobGo)
 
 
@@ -112,12 +107,10 @@ def test_a_chosen_job_without_a_process_makes_way_for_a_more_urgent_one(queue: Q
     number = reprioritise(queue, 4, -5)
     sent = queue.stage.take_one(messages.JobsArrived, to="filter_evaluator")
     assert [one.job.id for one in sent.jobs] == [3]
-    queue.greet(3)
-    queue.actor.end_turn()
+    queue.hand_over(3)
     queue.stage.take_one(messages.RefuseHandOver, to="executor")
     # One slot is enough for it: the others go on.
-    queue.greet(1)
-    queue.actor.end_turn()
+    queue.hand_over(1)
     queue.channels[1].answer_as(messages.JobGo)
     queue.choose(4, priorities=number)
     assert queue.stage.take_one(messages.StartJobs).jobs == [(4, False)]
@@ -149,8 +142,7 @@ def test_chosen_jobs_beyond_a_new_limit_get_no_process(queue: Queue) -> None:
     assert [one.job.id for one in sent.jobs] == [4, 5]
     assert queue.stage.take_one(messages.LimitApplied, to="config_store").serial == 3
     queue.greet(4)
-    queue.greet(3)
-    queue.actor.end_turn()
+    queue.hand_over(3)
     refused = queue.stage.take_one(messages.RefuseHandOver, to="executor")
     assert refused.job_id == 4
     queue.channels[3].answer_as(messages.JobGo)
@@ -197,8 +189,7 @@ def test_the_lock_file_is_in_the_job_file_before_the_child_may_go_on(queue: Queu
 
 
 def test_a_lost_confirmation_is_repeated_for_the_same_child_only(queue: Queue) -> None:
-    queue.submitted(spec())
-    lock_file = queue.start(1)
+    lock_file = queue.start_new()
     queue.ask_hand_over(1, lock_file)
     assert len(queue.channels[1].answers) == 2
     queue.ask_hand_over(1, "/l/of-another")
@@ -218,8 +209,7 @@ def test_a_job_canceled_before_its_hand_over_is_never_handed_over(queue: Queue) 
     queue.submitted(spec())
     queue.choose(1)
     canceled = queue.actor.say(messages.CancelJob(id=1))
-    queue.greet(1)
-    queue.actor.end_turn()
+    queue.hand_over(1)
     assert canceled.answer_as(messages.CancelOutcome).accepted
     assert queue.channels[1].answers == []
     assert len(queue.stage.take(messages.RefuseHandOver)) == 1

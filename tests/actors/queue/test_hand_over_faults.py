@@ -11,8 +11,9 @@ from typing import Any
 import msgspec
 import pytest
 from tests.actors.operations.unlock import PIN, OpUnlock
-from tests.actors.queue.queue_stage import ENDED, Queue, refuse, spec
+from tests.actors.queue.queue_stage import ENDED, Queue, spec
 from tests.actors.runtime.stage import Stage, Timer
+from tests.refusals import refusing
 
 from ganger.actors.queue import recovery
 from ganger.actors.queue.job_table import Phase
@@ -35,8 +36,7 @@ def give_back(queue: Queue, job_id: int, serial: int, *statuses: JobStatus) -> N
     body = jobs.encode_job(job)
     queue.write_as_process(job_id, body)
     queue.actor.notify(messages.JobReturns(job_id=job_id, serial=serial, body=body))
-    queue.end_process(job_id, has_left=True)
-    queue.actor.end_turn()
+    queue.lose_process(job_id, has_left=True)
 
 
 # The hand-over.
@@ -52,8 +52,7 @@ def test_a_job_that_was_given_back_and_handed_over_again_may_lose_its_process_be
     give_back(queue, 1, 20, SUCCESS, QUEUED)
     queue.start(1)
     # The second process has written nothing: of the second opcode nothing has begun.
-    queue.end_process(1, has_left=False)
-    queue.actor.end_turn()
+    queue.lose_process(1)
     assert queue.statuses() == {1: "queued"}
     assert [op.status for op in queue.job(1).ops] == [SUCCESS, QUEUED]
     queue.start(1)
@@ -73,25 +72,20 @@ def test_a_choice_made_before_the_queue_reported_anew_is_not_obeyed(queue: Queue
 
 # Ends of processes.
 def test_a_cancel_asked_of_a_process_that_died_before_it_began_is_answered(queue: Queue) -> None:
-    queue.submitted(spec())
-    queue.start(1)
+    queue.start_new()
     asker = queue.actor.ask(messages.CancelJob(id=1))
     assert asker.answers == []
-    queue.end_process(1, has_left=False)
-    queue.actor.end_turn()
+    queue.lose_process(1)
     assert asker.answer_as(messages.CancelOutcome).accepted
     assert queue.statuses() == {1: "canceled"}
 
 
 def test_a_death_that_cannot_be_judged_for_want_of_a_descriptor_is_judged_later(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
+    queue: Queue,
 ) -> None:
-    queue.submitted(spec())
-    queue.start_running(1)
-    with monkeypatch.context() as patch:
-        refuse(patch, "open", number=errno.EMFILE)
-        queue.end_process(1, has_left=False)
-        queue.actor.end_turn()
+    queue.run_new()
+    with refusing("open", number=errno.EMFILE):
+        queue.lose_process(1)
     assert queue.statuses() == {1: "running"}
     Timer.made[-1].run_out()
     queue.actor.notify(queue.stage.take_one(messages.JobExited))
@@ -100,12 +94,10 @@ def test_a_death_that_cannot_be_judged_for_want_of_a_descriptor_is_judged_later(
 
 
 def test_a_priority_asked_of_a_process_that_died_before_it_began_is_answered(queue: Queue) -> None:
-    queue.submitted(spec())
-    queue.start(1)
+    queue.start_new()
     asker = queue.actor.ask(messages.ChangeJobPriority(id=1, priority=-3))
     assert asker.answers == []
-    queue.end_process(1, has_left=False)
-    queue.actor.end_turn()
+    queue.lose_process(1)
     assert asker.answer_as(messages.PriorityOutcome).accepted
     assert queue.job(1).priority == -3
 
@@ -121,16 +113,14 @@ def test_a_job_whose_process_has_not_left_is_not_archived_by_its_age(queue: Queu
     # Its process may still write its file.
     assert outcome == messages.ArchiveOutcome(archived=[1], left=0)
     queue.write_as_process(2, queue.body_of_process(2, 10, SUCCESS))
-    queue.end_process(2, has_left=True)
-    queue.actor.end_turn()
+    queue.lose_process(2, has_left=True)
     outcome = queue.actor.ask(messages.AutoArchiveJobs(age_seconds=-1)).answer
     assert outcome == messages.ArchiveOutcome(archived=[2], left=0)
 
 
 @pytest.mark.parametrize("is_archived", [False, True])
 def test_the_end_of_an_ended_job_does_not_move(queue: Queue, *, is_archived: bool) -> None:
-    queue.submitted(spec())
-    queue.finish(1)
+    queue.finish_new()
     assert row_of_listing(queue).ended == ENDED
     queue.restart()
     assert row_of_listing(queue).ended == ENDED
@@ -223,14 +213,12 @@ def test_secrets_go_to_the_process_alone_and_are_forgotten_with_the_job(
     queue.record(1, 10, SUCCESS)
     queue.actor.end_turn()
     queue.write_as_process(1, queue.body_of_process(1, 10, SUCCESS))
-    queue.end_process(1, has_left=True)
-    queue.actor.end_turn()
+    queue.lose_process(1, has_left=True)
     # One ended in its process, one in the queue, and one lost its process.
     queue.actor.ask(messages.CancelJob(id=2))
     queue.start(3)
     queue.record(3, 10, RUNNING)
-    queue.end_process(3, has_left=False)
-    queue.actor.end_turn()
+    queue.lose_process(3)
     assert queue.statuses() == {1: "success", 2: "canceled", 3: "error"}
     assert subject.store._secrets == {}
     assert subject.hand_over._starting == {}
@@ -247,8 +235,7 @@ def test_a_secret_is_in_no_refusal_and_no_log(queue: Queue, unlocking: JobSpec) 
 
 
 def test_the_file_of_a_job_keeps_its_times_over_a_restart(queue: Queue) -> None:
-    queue.submitted(spec())
-    queue.finish(1)
+    queue.finish_new()
     first = queue.file(1)["end_timestamp"]
     queue.restart()
     assert time.time() > ENDED
@@ -271,11 +258,9 @@ def test_a_state_does_not_go_back_behind_one_recorded_in_the_same_turn(queue: Qu
 
 
 def test_a_job_that_stands_in_line_again_names_no_dead_process(queue: Queue) -> None:
-    queue.submitted(spec())
-    queue.start(1)
+    queue.start_new()
     before = queue.file(1)["ganger_serial"]
-    queue.end_process(1, has_left=False)
-    queue.actor.end_turn()
+    queue.lose_process(1)
     assert queue.file(1)["livelock"] is None
     assert queue.file(1)["ganger_serial"] > before
     queue.crash_machine()
@@ -284,8 +269,7 @@ def test_a_job_that_stands_in_line_again_names_no_dead_process(queue: Queue) -> 
 
 @pytest.mark.parametrize("status", [QUEUED, SUCCESS])
 def test_spare_files_come_back_from_a_process_that_is_gone(queue: Queue, status: JobStatus) -> None:
-    queue.submitted(spec())
-    queue.start(1)
+    queue.start_new()
     ledger = queue.actor.component.store.ledger
     assert set(ledger._lent) == {1}
     if status is SUCCESS:

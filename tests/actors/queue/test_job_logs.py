@@ -15,8 +15,7 @@ QUEUED, WAITING, CANCELING, RUNNING, CANCELED, SUCCESS, ERROR = JobStatus
 
 
 def test_log_lines_reach_watchers_at_once(queue: Queue) -> None:
-    queue.submitted(spec())
-    queue.start(1)
+    queue.start_new()
     watcher = queue.actor.say(messages.WatchJobs(ids=[1], log=True), number=4)
     entries: list[jobs.LogEntry] = [(1, (5, 6), "stdout", "hello")]
     queue.actor.notify(messages.JobLogAppended(job_id=1, op_index=0, entries=entries))
@@ -50,8 +49,7 @@ def state_of_process(queue: Queue, status: jobs.JobStatus, *serials: int) -> byt
 
 def follow(queue: Queue) -> Asker:
     """A watch of the running job 1 that has received the first two entries of its log."""
-    queue.submitted(spec())
-    queue.start_running(1)
+    queue.run_new()
     watcher = queue.actor.say(messages.WatchJobs(ids=[1], log=True), number=4)
     queue.actor.notify(messages.JobLogAppended(job_id=1, op_index=0, entries=entries(1, 2)))
     assert received(watcher) == ["running", 1, 2]
@@ -61,8 +59,7 @@ def follow(queue: Queue) -> Asker:
 def test_log_lines_of_a_process_that_ended_on_its_own_come_before_its_end(queue: Queue) -> None:
     watcher = follow(queue)
     queue.write_as_process(1, state_of_process(queue, SUCCESS, 1, 2, 3, 4))
-    queue.end_process(1, has_left=False)
-    queue.actor.end_turn()
+    queue.lose_process(1)
     assert received(watcher) == [3, 4, "success"]
 
 
@@ -82,15 +79,13 @@ def test_log_lines_that_came_with_the_end_alone_come_before_it(
 def test_log_lines_that_a_killed_process_has_left_in_its_file_are_sent(queue: Queue) -> None:
     watcher = follow(queue)
     queue.write_as_process(1, state_of_process(queue, JobStatus.RUNNING, 1, 2, 3))
-    queue.end_process(1, has_left=False)
-    queue.actor.end_turn()
+    queue.lose_process(1)
     assert received(watcher) == [3, "error"]
 
 
 def test_log_lines_that_a_killed_process_sent_are_kept(queue: Queue) -> None:
     watcher = follow(queue)
-    queue.end_process(1, has_left=False)
-    queue.actor.end_turn()
+    queue.lose_process(1)
     assert received(watcher) == ["error"]
     assert queue.job(1).ops[0].log == entries(1, 2)
 
@@ -149,8 +144,7 @@ def test_lines_that_are_missing_in_the_middle_are_read_from_the_file(
 
 
 def test_serials_that_are_missing_in_a_recorded_log_are_not_waited_for(queue: Queue) -> None:
-    queue.submitted(spec())
-    queue.start(1)
+    queue.start_new()
     job = jobs.decode_job(queue.body_of_process(1, 10, RUNNING))
     job.ops[0].log = entries(3, 7)
     body = jobs.encode_job(job)
@@ -209,8 +203,7 @@ def test_a_watch_keeps_nothing_of_jobs_that_it_does_not_follow(queue: Queue, *, 
 
 @pytest.mark.parametrize("call", ["stop", "gone"])
 def test_a_watch_can_be_given_up(queue: Queue, call: str) -> None:
-    queue.submitted(spec())
-    queue.start(1)
+    queue.start_new()
     watcher = queue.actor.say(messages.WatchJobs(ids=[1]), number=4, peer=b"p")
     stop = messages.StopWatch(request_id=4)
     if call == "stop":

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from tests.actors.job.test_job import FakeLink
-from tests.actors.queue.queue_stage import DELAY, Queue, refuse, spec
+from tests.actors.queue.queue_stage import DELAY, Queue, spec
+from tests.refusals import refusing
 
 from ganger.actors.execution.children import ChannelAddress
 from ganger.actors.job import process
@@ -90,11 +91,8 @@ def test_small_standard_input_costs_no_file(queue: Queue) -> None:
     assert spooled(queue) == {}
 
 
-def test_input_that_cannot_be_stored_is_refused_with_its_job(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        refuse(patch, "fdatasync")
+def test_input_that_cannot_be_stored_is_refused_with_its_job(queue: Queue) -> None:
+    with refusing("fdatasync"):
         name, text = queue.submit(JobSpec(ops=[command(stdin=NULS)])).refusal
         assert name == "ReadOnlyError"
         assert text.endswith("job-1-input-0: No space left on device")
@@ -102,13 +100,10 @@ def test_input_that_cannot_be_stored_is_refused_with_its_job(
     assert queue.statuses() == {}
 
 
-def test_input_of_a_job_that_the_journal_did_not_take_goes(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_input_of_a_job_that_the_journal_did_not_take_goes(queue: Queue) -> None:
     asked = queue.actor.say(SubmitJobs(jobs=[JobSpec(ops=[command(stdin=NULS)])]))
     assert set(spooled(queue)) == {"job-1-input-0"}
-    with monkeypatch.context() as patch:
-        refuse(patch, "fdatasync")
+    with refusing("fdatasync"):
         queue.actor.end_turn()
     assert asked.refusal[0] == "ReadOnlyError"
     # A loss of power may bring the record back until the journal has a new segment.
@@ -169,8 +164,7 @@ def test_a_job_too_large_for_a_frame_starts_runs_and_ends(queue: Queue) -> None:
     put_large_job(queue)
     queue.restart()
     queue.choose(1)
-    lock_file = queue.greet(1)
-    queue.actor.end_turn()
+    lock_file = queue.hand_over(1)
     go = queue.channels[1].answer_as(messages.JobGo)
     assert go.body == b""
     assert frames.encode(go)
@@ -235,8 +229,7 @@ def test_a_job_whose_processes_always_end_before_it_begins_ends_in_an_error(queu
     for attempt in range(settings.START_ATTEMPTS_MAX):
         assert queue.statuses() == {job_id: "queued"}, attempt
         queue.start(job_id)
-        queue.end_process(job_id, has_left=False)
-        queue.actor.end_turn()
+        queue.lose_process(job_id)
         if attempt == 0:
             queue.choose(job_id)
             sent = queue.actor.ask(messages.ExplainJob(id=job_id))
@@ -367,8 +360,7 @@ def test_a_large_job_that_was_paused_between_opcodes_goes_on(queue: Queue) -> No
     put_large_job(queue, ops=2)
     queue.restart()
     queue.choose(1)
-    queue.greet(1)
-    queue.actor.end_turn()
+    queue.hand_over(1)
     job = jobs.decode_job((queue.stage.places.queue / "job-1").read_bytes())
     job.ops[0].status = SUCCESS
     job.livelock = None
@@ -376,12 +368,10 @@ def test_a_large_job_that_was_paused_between_opcodes_goes_on(queue: Queue) -> No
     queue.write_as_process(1, jobs.encode_job(job))
     given = queue.actor.ask(messages.JobReturns(job_id=1, serial=serial, body=None))
     assert given.answer == messages.StateRecorded(serial=serial)
-    queue.end_process(1, has_left=True)
-    queue.actor.end_turn()
+    queue.lose_process(1, has_left=True)
     assert queue.statuses() == {1: "queued"}
     queue.choose(1)
-    queue.greet(1)
-    queue.actor.end_turn()
+    queue.hand_over(1)
     assert queue.channels[1].answer_as(messages.JobGo).body == b""
 
 
@@ -389,8 +379,7 @@ def test_a_large_job_that_waits_for_locks_is_shown_so(queue: Queue) -> None:
     put_large_job(queue)
     queue.restart()
     queue.choose(1)
-    queue.greet(1)
-    queue.actor.end_turn()
+    queue.hand_over(1)
     job = jobs.decode_job((queue.stage.places.queue / "job-1").read_bytes())
     job.ops[0].status = JobStatus.WAITING
     serial = job.advance_serial()
@@ -403,8 +392,7 @@ def test_a_file_that_is_ahead_of_the_messages_of_its_process_is_not_shown(queue:
     put_large_job(queue)
     queue.restart()
     queue.choose(1)
-    queue.greet(1)
-    queue.actor.end_turn()
+    queue.hand_over(1)
     job = jobs.decode_job((queue.stage.places.queue / "job-1").read_bytes())
     waits = messages.JobWaits(job_id=1, serial=job.advance_serial(), body=None)
     job.ops[0].status = SUCCESS

@@ -5,14 +5,14 @@ from __future__ import annotations
 import errno
 import math
 import os
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import pytest
 from tests.actors.queue.queue_rules import REJECTION, take_rules
-from tests.actors.queue.queue_stage import Queue, refuse, spec
+from tests.actors.queue.queue_stage import Queue, spec
 from tests.actors.runtime.stage import Timer
+from tests.refusals import refusing, refusing_flushes
 
 from ganger.storage import errors, jobs, settings
 from ganger.storage.jobs import JobStatus
@@ -103,20 +103,16 @@ def test_files_wait_for_the_disk_and_not_for_ever(
         queue.actor.be_quiet()
         assert queue.actor.component.runtime.patience_seconds is None
         assert queue.submit(spec()).refusal[0] == "ReadOnlyError"
-    queue.actor.notify(messages.DiskRetried())
-    queue.actor.end_turn()
+    queue.retry_disk()
     assert file_numbers(queue) == [1, 2]
     assert queue.submitted(spec()) == [3]
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
-def test_a_refused_flush_refuses_and_the_queue_lives_on(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
+def test_a_refused_flush_refuses_and_the_queue_lives_on(queue: Queue, number: int) -> None:
     queue.submitted(spec(), spec())
     queue.start(2)
-    with monkeypatch.context() as patch:
-        refuse(patch, "fdatasync", number=number)
+    with refusing("fdatasync", number=number):
         refused = [
             queue.actor.say(SubmitJobs(jobs=[spec()])),
             queue.actor.say(SubmitJobs(jobs=[spec()], key="k")),
@@ -140,8 +136,7 @@ def test_a_refused_flush_refuses_and_the_queue_lives_on(
         queue.actor.notify(retried)
         assert len(Timer.made) == 2
     queue.stage.sent.clear()
-    queue.actor.notify(messages.DiskRetried())
-    queue.actor.end_turn()
+    queue.retry_disk()
     assert len(Timer.made) == 2
     assert queue.stage.take_one(messages.JobsArrived).is_all
     ids = queue.submitted(spec(), key="k")
@@ -149,12 +144,9 @@ def test_a_refused_flush_refuses_and_the_queue_lives_on(
     assert set(queue.statuses()) == {1, 2, *ids}
 
 
-def test_new_jobs_are_announced_before_the_flush_and_withdrawn_if_it_fails(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_new_jobs_are_announced_before_the_flush_and_withdrawn_if_it_fails(queue: Queue) -> None:
     queue.stage.sent.clear()
-    with monkeypatch.context() as patch:
-        refuse(patch, "fdatasync")
+    with refusing("fdatasync"):
         assert queue.submit(spec(), spec()).refusal[0] == "ReadOnlyError"
     sent = [type(message) for to, message in queue.stage.sent if to == "filter_evaluator"]
     assert sent == [messages.JobsArrived, messages.JobsFinished]
@@ -168,12 +160,11 @@ def test_new_jobs_are_announced_before_the_flush_and_withdrawn_if_it_fails(
 
 
 def test_new_jobs_are_announced_before_they_are_withdrawn_in_the_middle_of_a_turn(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
+    queue: Queue,
 ) -> None:
     submission = queue.actor.say(messages.SubmitJobs(jobs=[spec()]))
     queue.stage.sent.clear()
-    with monkeypatch.context() as patch:
-        refuse(patch, "fdatasync")
+    with refusing("fdatasync"):
         queue.actor.notify(messages.DiskRetried())
     assert submission.refusal[0] == "ReadOnlyError"
     sent = [type(message) for to, message in queue.stage.sent if to == "filter_evaluator"]
@@ -201,15 +192,12 @@ def leave(queue: Queue, job_id: int, serial: int) -> None:
 
 @pytest.mark.parametrize("is_restarted", [False, True])
 def test_an_end_that_was_left_to_the_journal_is_announced_when_the_disk_has_it(
-    queue: Queue,
-    monkeypatch: pytest.MonkeyPatch,
-    is_restarted: bool,  # noqa: FBT001
+    queue: Queue, *, is_restarted: bool
 ) -> None:
     queue.submitted(spec())
     queue.submitted(spec((1, ["success"])))
     queue.start_running(1)
-    with monkeypatch.context() as patch:
-        refuse(patch, "fdatasync")
+    with refusing("fdatasync"):
         leave(queue, 1, 11)
         queue.actor.end_turn()
         if is_restarted:
@@ -224,8 +212,7 @@ def test_an_end_that_was_left_to_the_journal_is_announced_when_the_disk_has_it(
         assert (1, SUCCESS) not in [
             ended for sent in queue.stage.take(messages.JobsFinished) for ended in sent.jobs
         ]
-    queue.actor.notify(messages.DiskRetried())
-    queue.actor.end_turn()
+    queue.retry_disk()
     assert queue.statuses()[1] == "success"
     assert queue.job(1).status is SUCCESS
     assert queue.stage.take_one(messages.JobsFinished).jobs == [(1, SUCCESS)]
@@ -236,15 +223,10 @@ def test_an_end_that_was_left_to_the_journal_is_announced_when_the_disk_has_it(
 @pytest.mark.parametrize("is_restarted", [False, True])
 @pytest.mark.parametrize("end", ["left to the journal", "killed"])
 def test_a_job_whose_end_cannot_be_written_holds_its_run_slot_until_the_disk_works(
-    queue: Queue,
-    monkeypatch: pytest.MonkeyPatch,
-    end: str,
-    is_restarted: bool,  # noqa: FBT001
+    queue: Queue, end: str, *, is_restarted: bool
 ) -> None:
-    queue.submitted(spec())
-    queue.start_running(1)
-    with monkeypatch.context() as patch:
-        refuse(patch, "fdatasync")
+    queue.run_new()
+    with refusing("fdatasync"):
         if end == "killed":
             queue.submit(spec())
             queue.end_process(1, has_left=False)
@@ -260,8 +242,7 @@ def test_a_job_whose_end_cannot_be_written_holds_its_run_slot_until_the_disk_wor
         assert (everything.is_all, everything.jobs) == (True, [])
         assert [one.job.id for one in everything.running] == [1]
     queue.stage.sent.clear()
-    queue.actor.notify(messages.DiskRetried())
-    queue.actor.end_turn()
+    queue.retry_disk()
     # Its slot is free once the scheduler knows the end, which comes after the last report.
     sent = [type(message) for to, message in queue.stage.sent if to == "filter_evaluator"]
     assert sent[-2:] == [messages.JobsArrived, messages.JobsFinished]
@@ -270,106 +251,77 @@ def test_a_job_whose_end_cannot_be_written_holds_its_run_slot_until_the_disk_wor
 
 
 def test_an_end_that_its_process_has_flushed_is_announced_though_the_disk_refuses(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
+    queue: Queue,
 ) -> None:
-    queue.submitted(spec())
-    queue.start_running(1)
+    queue.run_new()
     job = jobs.decode_job(queue.body_of_process(1, 11, SUCCESS))
     job.ops[0].result = "x" * settings.JOURNALED_STATE_BYTES_MAX
     queue.write_as_process(1, jobs.encode_job(job))
     queue.kill_all()
-    with monkeypatch.context() as patch:
-        refuse(patch, "fdatasync")
+    with refusing("fdatasync"):
         queue.restart()
         queue.actor.end_turn()
         assert queue.statuses() == {1: "success"}
 
 
-def test_a_job_whose_end_could_not_be_written_is_done_with_when_it_can(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    queue.submitted(spec())
-    queue.start(1)
+def test_a_job_whose_end_could_not_be_written_is_done_with_when_it_can(queue: Queue) -> None:
+    queue.start_new()
     queue.record(1, 10, SUCCESS)
     queue.actor.end_turn()
-    with monkeypatch.context() as patch:
-        refuse(patch, "ftruncate", "rename")
-        queue.end_process(1, has_left=False)
-        queue.actor.end_turn()
+    with refusing("ftruncate", "rename"):
+        queue.lose_process(1)
     asker = queue.actor.ask(messages.ArchiveJob(id=1))
-    queue.actor.notify(messages.DiskRetried())
-    queue.actor.end_turn()
+    queue.retry_disk()
     assert asker.answer_as(messages.ArchiveOutcome).archived == [1]
 
 
 @pytest.mark.parametrize("is_alive", [False, True])
 def test_an_end_found_at_the_start_is_journaled_before_it_is_announced(
-    queue: Queue,
-    monkeypatch: pytest.MonkeyPatch,
-    is_alive: bool,  # noqa: FBT001
+    queue: Queue, *, is_alive: bool
 ) -> None:
-    queue.submitted(spec())
-    queue.start_running(1)
+    queue.run_new()
     queue.write_as_process(1, queue.body_of_process(1, 11, SUCCESS))
     if not is_alive:
         queue.kill_all()
-
-    def refuse_sync(*_: object) -> None:
-        raise errors.StorageError("the disk is gone")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("ganger.storage.queue_files.journal.flush_file_system", refuse_sync)
+    with refusing_flushes():
         queue.restart()
         queue.actor.end_turn()
         assert queue.statuses() == {1: "running"}
-    queue.actor.notify(messages.DiskRetried())
-    queue.actor.end_turn()
+    queue.retry_disk()
     assert queue.statuses() == {1: "running" if is_alive else "success"}
     if is_alive:
-        queue.end_process(1, has_left=False)
-        queue.actor.end_turn()
+        queue.lose_process(1)
     assert queue.statuses() == {1: "success"}
     queue.crash_machine()
     assert queue.statuses() == {1: "success"}
 
 
-def test_the_queue_reports_that_it_is_read_only(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        refuse(patch, "fdatasync")
+def test_the_queue_reports_that_it_is_read_only(queue: Queue) -> None:
+    with refusing("fdatasync"):
         queue.submit(spec())
         asker = queue.actor.say(messages.ReadQueueState())
     assert asker.answer_as(messages.QueueReport).is_read_only
 
 
-def test_a_job_file_that_cannot_be_written_makes_the_queue_try_again(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_file_that_cannot_be_written_makes_the_queue_try_again(queue: Queue) -> None:
     queue.submitted(spec())
-    with monkeypatch.context() as patch:
-        refuse(patch, "ftruncate")
+    with refusing("ftruncate"):
         queue.choose(1)
-        queue.greet(1)
-        queue.actor.end_turn()
+        queue.hand_over(1)
         # Its lock file's name could not be written: the child may not go on.
         assert queue.channels[1].answers == []
         assert len(queue.stage.take(messages.RefuseHandOver)) == 1
         assert len(Timer.made) == 1
     queue.end_process(1, has_left=False)
-    queue.actor.notify(messages.DiskRetried())
-    queue.actor.end_turn()
+    queue.retry_disk()
     everything = queue.stage.take(messages.JobsArrived)[-1]
     assert [one.job.id for one in everything.jobs] == [1]
     queue.start(1)
 
 
-def test_jobs_chosen_while_the_disk_refuses_start_when_it_works(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_jobs_chosen_while_the_disk_refuses_start_when_it_works(queue: Queue) -> None:
     queue.submitted(spec())
-    with monkeypatch.context() as patch:
-        refuse(patch, "fdatasync")
+    with refusing("fdatasync"):
         queue.submit(spec())
         queue.choose(1)
         assert queue.stage.take(messages.StartJobs) == []
@@ -379,68 +331,48 @@ def test_jobs_chosen_while_the_disk_refuses_start_when_it_works(
     assert ([one.job.id for one in everything.jobs], everything.running) == ([1], [])
 
 
-def test_a_job_that_died_while_the_disk_refused_is_never_started_again(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    queue.submitted(spec())
-    queue.start_running(1)
-    with monkeypatch.context() as patch:
-        refuse(patch, "fdatasync")
+def test_a_job_that_died_while_the_disk_refused_is_never_started_again(queue: Queue) -> None:
+    queue.run_new()
+    with refusing("fdatasync"):
         queue.submit(spec())
-        queue.end_process(1, has_left=False)
-        queue.actor.end_turn()
+        queue.lose_process(1)
         assert queue.statuses() == {1: "running"}
     queue.stage.sent.clear()
-    queue.actor.notify(messages.DiskRetried())
-    queue.actor.end_turn()
+    queue.retry_disk()
     assert queue.statuses() == {1: "error"}
     for arrived in queue.stage.take(messages.JobsArrived):
         assert arrived.jobs == []
     assert queue.stage.take_one(messages.JobsFinished).jobs == [(1, ERROR)]
 
 
-def test_a_queue_that_boots_on_a_full_disk_ends_the_dead_later(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_queue_that_boots_on_a_full_disk_ends_the_dead_later(queue: Queue) -> None:
     queue.submitted(spec(), spec())
     queue.start_running(1)
     queue.kill_all()
-    with monkeypatch.context() as patch:
-        refuse(patch, "fdatasync", "ftruncate")
+    with refusing("fdatasync", "ftruncate"):
         queue.restart()
         assert queue.statuses() == {1: "running", 2: "queued"}
         assert queue.submit(spec()).refusal[0] == "ReadOnlyError"
-    queue.actor.notify(messages.DiskRetried())
-    queue.actor.end_turn()
+    queue.retry_disk()
     assert queue.statuses() == {1: "error", 2: "queued"}
 
 
-def test_a_file_system_that_cannot_be_flushed_is_tried_less_and_less_often(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(path: Path, _: int | None = None) -> None:
-        raise errors.StorageError(f"{path}: no")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("ganger.storage.queue_files.journal.flush_file_system", fail)
+def test_a_file_system_that_cannot_be_flushed_is_tried_less_and_less_often(queue: Queue) -> None:
+    with refusing_flushes():
         queue.actor.component.store.ledger.retry()
         queue.actor.end_turn()
         for _ in range(5):
             queue.actor.notify(messages.DiskRetried())
     waits = [timer.seconds / settings.DISK_RETRY_SECONDS for timer in Timer.made]
     assert waits == [1, 2, 4, 8, 8, 8]
-    queue.actor.notify(messages.DiskRetried())
-    queue.actor.end_turn()
-    refuse(monkeypatch, "fdatasync")
-    queue.submit(spec())
+    queue.retry_disk()
+    with refusing("fdatasync"):
+        queue.submit(spec())
     assert [timer.seconds for timer in Timer.made[6:]] == [settings.DISK_RETRY_SECONDS]
 
 
-def test_an_id_that_was_refused_is_not_given_to_another_job_by_a_crash(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        refuse(patch, "fdatasync")
+def test_an_id_that_was_refused_is_not_given_to_another_job_by_a_crash(queue: Queue) -> None:
+    with refusing("fdatasync"):
         queue.submit(spec())
     queue.actor.notify(messages.DiskRetried())
     [job_id] = queue.submitted(spec())
@@ -468,8 +400,7 @@ def test_a_pending_job_that_cannot_be_read_for_a_moment_waits_for_the_disk(
     assert queue.statuses() == {1: "queued"}
     assert queue.submit(spec()).refusal[0] == "ReadOnlyError"
     queue.stage.sent.clear()
-    queue.actor.notify(messages.DiskRetried())
-    queue.actor.end_turn()
+    queue.retry_disk()
     # The scheduler hears of the whole queue again, and chooses it again.
     assert [one.job.id for one in queue.stage.take_one(messages.JobsArrived).jobs] == [1]
     choose()
@@ -489,8 +420,7 @@ def test_a_pending_job_that_cannot_be_read_again_either_is_damaged(
         queue.actor.component.store.ledger.directory, "read", mock.Mock(side_effect=gone)
     )
     queue.choose(1)
-    queue.actor.notify(messages.DiskRetried())
-    queue.actor.end_turn()
+    queue.retry_disk()
     # The component fails; its successor puts the file aside, as at any start.
     with pytest.raises(AssertionError, match="job-1: Input/output error"):
         queue.choose(1)

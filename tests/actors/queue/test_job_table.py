@@ -173,8 +173,7 @@ def test_a_job_without_opcodes_has_a_row() -> None:
     [(DELAY, False), ({"OP_ID": "OP_OF_SOMEBODY"}, False), ({"OP_ID": 5}, False), ({}, False)],
 )
 def test_what_is_not_installed_needs_no_user_opcodes(
-    fields: dict[str, Any],
-    expected: bool,  # noqa: FBT001
+    fields: dict[str, Any], *, expected: bool
 ) -> None:
     assert row_of(job(fields), Phase.PENDING).needs_user_opcodes is expected
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.refusals import refusing, refusing_flushes
 
 from ganger.actors.queue import recovery
 from ganger.actors.queue.ledger import Ledger
@@ -92,14 +93,6 @@ def books(tmp_path: Path) -> Iterator[Books]:
     made = Books(tmp_path).begin()
     yield made
     made.close()
-
-
-def refuse(patch: pytest.MonkeyPatch, *calls: str, number: int = errno.ENOSPC) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise OSError(number, os.strerror(number))
-
-    for call in calls:
-        patch.setattr(os, call, fail)
 
 
 # What is promised.
@@ -338,14 +331,8 @@ def test_the_journal_makes_up_only_for_files_whose_states_it_still_has(books: Bo
 
 
 @pytest.mark.usefixtures("small_segments")
-def test_a_disk_that_takes_no_new_segment_loses_nothing(
-    books: Books, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(path: Path, _: int | None = None) -> None:
-        raise errors.StorageError(f"{path}: no")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("ganger.storage.queue_files.journal.flush_file_system", fail)
+def test_a_disk_that_takes_no_new_segment_loses_nothing(books: Books) -> None:
+    with refusing_flushes():
         for job_id in range(1, 50):
             books.store_new(job_id)
             books.ledger.commit()
@@ -357,9 +344,7 @@ def test_a_disk_that_takes_no_new_segment_loses_nothing(
     assert sorted(books.after_crash()) == stored
 
 
-def test_after_a_failed_flush_everything_that_it_covers_is_written_anew(
-    books: Books, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_after_a_failed_flush_everything_that_it_covers_is_written_anew(books: Books) -> None:
     """The file is there to be read, and the next flush would do nothing for it."""
     books.store_new(1, 2, 3)
     books.ledger.commit()
@@ -369,11 +354,7 @@ def test_after_a_failed_flush_everything_that_it_covers_is_written_anew(
     files = [books.places.queue / "job-1", books.places.archive / "0" / "job-2"]
     before = [path.stat().st_ino for path in files]
 
-    def fail(path: Path, _: int | None = None) -> None:
-        raise errors.StorageError(f"{path}: no")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("ganger.storage.queue_files.journal.flush_file_system", fail)
+    with refusing_flushes():
         assert not books.ledger.retry()
     assert [path.stat().st_ino for path in files] == before
     assert books.ledger.retry()
@@ -384,9 +365,7 @@ def test_after_a_failed_flush_everything_that_it_covers_is_written_anew(
     assert [path.stat().st_ino for path in files] == after
 
 
-def test_a_file_system_that_cannot_be_flushed_all_day_gets_no_more_segments(
-    books: Books, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_system_that_cannot_be_flushed_all_day_gets_no_more_segments(books: Books) -> None:
     books.store_new(1, 2, 3)
     books.ledger.commit()
     books.ledger.write_pending()
@@ -395,18 +374,14 @@ def test_a_file_system_that_cannot_be_flushed_all_day_gets_no_more_segments(
     books.store_state(3, 2)
     books.ledger.commit()
 
-    def fail(path: Path, _: int | None = None) -> None:
-        raise errors.StorageError(f"{path}: no")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("ganger.storage.queue_files.journal.flush_file_system", fail)
+    with refusing_flushes():
         for _ in range(10):
             assert not books.ledger.retry()
         assert len(books.journal.segments()) == 2
         written = (books.places.queue / "job-1").stat().st_ino
         # A disk that does not take the journal either is not written on in vain.
-        refuse(patch, "fdatasync", number=errno.EIO)
-        assert not books.ledger.retry()
+        with refusing("fdatasync", number=errno.EIO):
+            assert not books.ledger.retry()
         assert (books.places.queue / "job-1").stat().st_ino == written
     assert books.ledger.retry()
     assert len(books.journal.segments()) == 1
@@ -416,9 +391,7 @@ def test_a_file_system_that_cannot_be_flushed_all_day_gets_no_more_segments(
     assert found == {1: body(1, 1), 2: body(2, 2), 3: body(3, 2)}
 
 
-def test_the_file_of_a_living_process_is_written_anew_when_that_has_left(
-    books: Books, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_file_of_a_living_process_is_written_anew_when_that_has_left(books: Books) -> None:
     books.store_new(1)
     books.ledger.commit()
     books.ledger.write_state(1)
@@ -429,11 +402,7 @@ def test_the_file_of_a_living_process_is_written_anew_when_that_has_left(
     path.write_bytes(body(1, 2, "success"))
     before = path.stat().st_ino
 
-    def fail(path: Path, _: int | None = None) -> None:
-        raise errors.StorageError(f"{path}: no")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("ganger.storage.queue_files.journal.flush_file_system", fail)
+    with refusing_flushes():
         assert not books.ledger.retry()
     assert books.ledger.retry()
     assert path.stat().st_ino == before
@@ -444,19 +413,13 @@ def test_the_file_of_a_living_process_is_written_anew_when_that_has_left(
     assert books.ledger.serial(1) is None
 
 
-def test_a_successor_takes_up_the_doubt_of_a_flush_that_failed(
-    books: Books, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_successor_takes_up_the_doubt_of_a_flush_that_failed(books: Books) -> None:
     books.store_new(1)
     books.ledger.commit()
     books.ledger.write_pending()
     before = (books.places.queue / "job-1").stat().st_ino
 
-    def fail(path: Path, _: int | None = None) -> None:
-        raise errors.StorageError(f"{path}: no")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("ganger.storage.queue_files.journal.flush_file_system", fail)
+    with refusing_flushes():
         assert not books.ledger.retry()
     successor = Books(books.places.data).begin()
     assert (books.places.queue / "job-1").stat().st_ino != before
@@ -469,16 +432,13 @@ def test_a_successor_takes_up_the_doubt_of_a_flush_that_failed(
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
 @pytest.mark.parametrize("call", ["pwrite", "fdatasync"])
-def test_a_refused_flush_is_a_refused_promise(
-    books: Books, monkeypatch: pytest.MonkeyPatch, call: str, number: int
-) -> None:
+def test_a_refused_flush_is_a_refused_promise(books: Books, call: str, number: int) -> None:
     books.store_new(1)
     books.ledger.commit()
     books.take_effects()
     books.store_new(2)
     books.store_state(1, 2)
-    with monkeypatch.context() as patch:
-        refuse(patch, call, number=number)
+    with refusing(call, number=number):
         books.ledger.commit()
         assert books.take_effects() == ["new 2: ReadOnlyError", "state 1.2: ReadOnlyError"]
         assert books.is_read_only()
@@ -494,21 +454,17 @@ def test_a_refused_flush_is_a_refused_promise(
     assert books.after_crash() == {1: body(1, 1), 4: body(4, 1)}
 
 
-def test_the_refusal_names_the_cause(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_refusal_names_the_cause(books: Books) -> None:
     texts: list[str] = []
     books.ledger.store_state((1, 1, b"{}"), lambda: None, lambda error: texts.append(error.text))
-    with monkeypatch.context() as patch:
-        refuse(patch, "fdatasync")
+    with refusing("fdatasync"):
         books.ledger.commit()
     segment = books.places.journal / "00000001.journal"
     assert texts == [f"the queue takes no changes now: {segment}: No space left on device"]
 
 
-def test_what_does_not_need_the_disk_goes_on_while_it_refuses(
-    books: Books, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        refuse(patch, "fdatasync")
+def test_what_does_not_need_the_disk_goes_on_while_it_refuses(books: Books) -> None:
+    with refusing("fdatasync"):
         books.store_new(1)
         books.ledger.commit()
         books.ledger.after_commit(lambda: books.done("later"))
@@ -516,25 +472,19 @@ def test_what_does_not_need_the_disk_goes_on_while_it_refuses(
     assert books.take_effects() == ["new 1: ReadOnlyError", "later"]
 
 
-def test_a_retry_does_not_make_promises_of_what_it_drops(
-    books: Books, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_retry_does_not_make_promises_of_what_it_drops(books: Books) -> None:
     books.store_new(1)
-    with monkeypatch.context() as patch:
-        refuse(patch, "fdatasync")
+    with refusing("fdatasync"):
         assert not books.ledger.retry()
         books.ledger.commit()
     assert books.take_effects() == ["new 1: ReadOnlyError"]
     assert books.after_crash() == {}
 
 
-def test_a_job_file_that_cannot_be_written_is_in_the_journal(
-    books: Books, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_file_that_cannot_be_written_is_in_the_journal(books: Books) -> None:
     books.store_new(1)
     books.ledger.commit()
-    with monkeypatch.context() as patch:
-        refuse(patch, "ftruncate")
+    with refusing("ftruncate"):
         books.ledger.write_file(1)
         assert books.is_read_only()
         assert books.ledger.body(1) == body(1, 1)
@@ -545,9 +495,7 @@ def test_a_job_file_that_cannot_be_written_is_in_the_journal(
     assert books.directory.read(1) == body(1, 1)
 
 
-def test_a_job_that_cannot_be_moved_into_the_archive_is_moved_later(
-    books: Books, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_that_cannot_be_moved_into_the_archive_is_moved_later(books: Books) -> None:
     books.store_new(1)
     books.store_state(1, 2, "success")
     books.store_new(2)
@@ -556,8 +504,7 @@ def test_a_job_that_cannot_be_moved_into_the_archive_is_moved_later(
     books.take_effects()
     books.store_archived(1)
     books.store_state(2, 2)
-    with monkeypatch.context() as patch:
-        refuse(patch, "makedirs")
+    with refusing("makedirs"):
         books.ledger.commit()
         assert books.take_effects() == ["state 2.2"]
         assert books.is_read_only()
@@ -569,13 +516,10 @@ def test_a_job_that_cannot_be_moved_into_the_archive_is_moved_later(
     assert books.directory.read_archived(1) == body(1, 2, "success")
 
 
-def test_a_serial_file_that_cannot_be_written_holds_nothing_up(
-    books: Books, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_serial_file_that_cannot_be_written_holds_nothing_up(books: Books) -> None:
     books.store_new(1)
     books.ledger.commit()
-    with monkeypatch.context() as patch:
-        refuse(patch, "pwrite")
+    with refusing("pwrite"):
         books.ledger.write_newest(1)
     assert books.take_effects() == ["new 1"]
     assert not books.is_read_only()
@@ -587,10 +531,9 @@ def test_a_serial_file_that_cannot_be_written_holds_nothing_up(
     assert books.directory.read_serial() == 1
 
 
-def test_a_ledger_may_begin_read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_ledger_may_begin_read_only(tmp_path: Path) -> None:
     books = Books(tmp_path)
-    with monkeypatch.context() as patch:
-        refuse(patch, "fsync")
+    with refusing("fsync"):
         books.begin()
     assert books.is_read_only()
     assert books.ledger.retry()
@@ -606,8 +549,7 @@ def test_a_disk_that_refuses_all_day_keeps_no_more_files_than_before(
     monkeypatch.setattr(settings, "TEMPORARY_REST_SECONDS", 0.0)
     books.store_new(1)
     books.ledger.commit()
-    with monkeypatch.context() as patch:
-        refuse(patch, "ftruncate")
+    with refusing("ftruncate"):
         for _ in range(5):
             books.ledger.retry()
     names = [name for name in os.listdir(books.places.queue) if name.startswith(inodes.PREFIX)]

@@ -7,7 +7,8 @@ import os
 import time
 
 import pytest
-from tests.actors.queue.queue_stage import Queue, refuse, spec
+from tests.actors.queue.queue_stage import Queue, spec
+from tests.refusals import refusing
 
 from ganger.actors.queue import lifecycle
 from ganger.storage import jobs
@@ -17,18 +18,14 @@ from ganger.transport import messages
 QUEUED, WAITING, CANCELING, RUNNING, CANCELED, SUCCESS, ERROR = JobStatus
 
 
-def test_a_whole_job_is_never_shown_ahead_of_the_listing(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    queue.submitted(spec())
-    queue.start(1)
+def test_a_whole_job_is_never_shown_ahead_of_the_listing(queue: Queue) -> None:
+    queue.start_new()
     # The process flushes its own file, as it does when the disk refused the journal.
     queue.write_as_process(1, queue.body_of_process(1, 10, RUNNING))
     queue.actor.ask(queue.state(1, 10, RUNNING, body=None))
     assert queue.statuses() == {1: "running"}
     queue.write_as_process(1, queue.body_of_process(1, 11, ERROR))
-    with monkeypatch.context() as patch:
-        refuse(patch, "fsync", number=errno.EIO)
+    with refusing("fsync", number=errno.EIO):
         error, text = queue.actor.say(messages.ReadJob(id=1)).refusal
         assert (error, os.strerror(errno.EIO) in text) == ("StorageError", True)
         assert queue.statuses() == {1: "running"}
@@ -37,8 +34,7 @@ def test_a_whole_job_is_never_shown_ahead_of_the_listing(
     # Its process tells of it a moment later.
     recorded = queue.actor.ask(queue.state(1, 11, ERROR, body=None))
     assert recorded.answer == messages.StateRecorded(serial=11)
-    queue.end_process(1, has_left=True)
-    queue.actor.end_turn()
+    queue.lose_process(1, has_left=True)
     assert queue.statuses() == {1: "error"}
 
 
@@ -73,8 +69,7 @@ def test_a_process_that_could_not_be_made_fails_its_job(queue: Queue) -> None:
 
 # Running jobs.
 def test_a_state_is_answered_and_announced_after_the_flush(queue: Queue) -> None:
-    queue.submitted(spec())
-    queue.start(1)
+    queue.start_new()
     watcher = queue.actor.say(messages.WatchJobs(ids=[1]), number=4)
     before = len(watcher.answers)
     asker = queue.record(1, 10, RUNNING)
@@ -98,8 +93,7 @@ def test_a_recorded_state_survives_the_machine(queue: Queue) -> None:
 
 
 def test_an_older_state_does_not_win(queue: Queue) -> None:
-    queue.submitted(spec())
-    queue.start(1)
+    queue.start_new()
     queue.record(1, 10, RUNNING)
     queue.actor.end_turn()
     for late in (
@@ -113,8 +107,7 @@ def test_an_older_state_does_not_win(queue: Queue) -> None:
 
 
 def test_a_repeated_state_is_answered_again(queue: Queue) -> None:
-    queue.submitted(spec())
-    queue.start(1)
+    queue.start_new()
     queue.record(1, 10, RUNNING)
     queue.actor.end_turn()
     again = queue.record(1, 10, RUNNING)
@@ -123,8 +116,7 @@ def test_a_repeated_state_is_answered_again(queue: Queue) -> None:
 
 
 def test_a_state_that_the_process_flushed_itself_is_believed(queue: Queue) -> None:
-    queue.submitted(spec())
-    queue.start(1)
+    queue.start_new()
     body = queue.body_of_process(1, 10, SUCCESS)
     queue.write_as_process(1, body)
     flushes = queue.actor.component.store.ledger.flushes
@@ -135,8 +127,7 @@ def test_a_state_that_the_process_flushed_itself_is_believed(queue: Queue) -> No
 
 
 def test_a_waiting_job_is_shown_so_without_a_flush(queue: Queue) -> None:
-    queue.submitted(spec())
-    queue.start(1)
+    queue.start_new()
     flushes = queue.actor.component.store.ledger.flushes
     waits = messages.JobWaits(job_id=1, serial=5, body=queue.body_of_process(1, 5, WAITING))
     queue.actor.notify(waits)
@@ -146,8 +137,7 @@ def test_a_waiting_job_is_shown_so_without_a_flush(queue: Queue) -> None:
 
 
 def test_the_end_of_a_job_is_announced_to_scheduler_and_lock_manager(queue: Queue) -> None:
-    queue.submitted(spec())
-    lock_file = queue.start(1)
+    lock_file = queue.start_new()
     queue.record(1, 10, SUCCESS)
     assert queue.stage.sent == []
     queue.actor.end_turn()
@@ -158,8 +148,7 @@ def test_the_end_of_a_job_is_announced_to_scheduler_and_lock_manager(queue: Queu
 
 
 def test_the_end_of_a_job_without_locks_does_not_concern_the_lock_manager(queue: Queue) -> None:
-    queue.submitted(spec())
-    queue.start(1)
+    queue.start_new()
     queue.record(1, 10, SUCCESS, has_locks=False)
     queue.actor.end_turn()
     assert queue.stage.take_one(messages.JobsFinished).jobs == [(1, SUCCESS)]
@@ -168,8 +157,7 @@ def test_the_end_of_a_job_without_locks_does_not_concern_the_lock_manager(queue:
 
 # The end of a process.
 def test_a_process_that_left_in_order_is_believed(queue: Queue) -> None:
-    queue.submitted(spec())
-    queue.finish(1)
+    queue.finish_new()
     assert queue.statuses() == {1: "success"}
     assert queue.actor.component.store.ledger.serial(1) is None
 
@@ -180,8 +168,7 @@ def test_a_process_killed_while_it_ran_fails_its_job(queue: Queue) -> None:
     queue.record(1, 10, SUCCESS, RUNNING, QUEUED)
     queue.actor.end_turn()
     queue.stage.sent.clear()
-    queue.end_process(1, has_left=False)
-    queue.actor.end_turn()
+    queue.lose_process(1)
     job = queue.job(1)
     assert [op.status for op in job.ops] == [ERROR, ERROR, ERROR]
     assert job.ops[0].input["reason"][-1][0] == "gnt:daemon:luxid:deathdetection"
@@ -191,10 +178,8 @@ def test_a_process_killed_while_it_ran_fails_its_job(queue: Queue) -> None:
 
 
 def test_a_process_killed_before_anything_began_is_replaced(queue: Queue) -> None:
-    queue.submitted(spec())
-    queue.start(1)
-    queue.end_process(1, has_left=False)
-    queue.actor.end_turn()
+    queue.start_new()
+    queue.lose_process(1)
     arrived = queue.stage.take_one(messages.JobsArrived)
     assert [one.job.id for one in arrived.jobs] == [1]
     assert queue.statuses() == {1: "queued"}
@@ -202,22 +187,18 @@ def test_a_process_killed_before_anything_began_is_replaced(queue: Queue) -> Non
 
 
 def test_the_file_of_a_dead_process_is_believed_if_it_is_newer(queue: Queue) -> None:
-    queue.submitted(spec())
-    queue.start(1)
+    queue.start_new()
     queue.write_as_process(1, queue.body_of_process(1, 12, SUCCESS))
-    queue.end_process(1, has_left=False)
-    queue.actor.end_turn()
+    queue.lose_process(1)
     assert queue.statuses() == {1: "success"}
     assert queue.stage.take_one(messages.JobsFinished).jobs == [(1, SUCCESS)]
 
 
 @pytest.mark.parametrize("has_left", [True, False])
 def test_the_last_state_of_a_process_counts_though_it_has_ended(
-    queue: Queue,
-    has_left: bool,  # noqa: FBT001
+    queue: Queue, *, has_left: bool
 ) -> None:
-    queue.submitted(spec())
-    queue.start(1)
+    queue.start_new()
     asker = queue.record(1, 10, SUCCESS)
     queue.end_process(1, has_left=has_left)
     # Both came in one turn; nothing is announced before the flush.
@@ -233,18 +214,15 @@ def test_the_last_state_of_a_process_counts_though_it_has_ended(
 def test_a_job_that_was_running_when_its_process_died_is_not_started_again(
     queue: Queue,
 ) -> None:
-    queue.submitted(spec())
-    queue.start(1)
+    queue.start_new()
     queue.record(1, 10, RUNNING)
-    queue.end_process(1, has_left=False)
-    queue.actor.end_turn()
+    queue.lose_process(1)
     assert queue.statuses() == {1: "error"}
     assert queue.stage.take(messages.JobsArrived) == []
 
 
 def test_the_end_of_an_earlier_process_does_not_matter(queue: Queue) -> None:
-    queue.submitted(spec())
-    queue.start(1)
+    queue.start_new()
     exited = messages.JobExited(job_id=1, lock_file="/l/of-another", has_left=False)
     queue.actor.notify(exited)
     queue.actor.end_turn()
@@ -272,8 +250,7 @@ def test_running_jobs_go_on_through_a_restart(queue: Queue) -> None:
 
 
 def test_jobs_that_died_with_the_daemon_are_final_when_it_is_ready(queue: Queue) -> None:
-    queue.submitted(spec())
-    queue.start(1)
+    queue.start_new()
     queue.record(1, 10, RUNNING)
     queue.actor.end_turn()
     queue.kill_all()
@@ -304,8 +281,7 @@ def test_a_running_job_gets_the_outcome_of_its_next_opcodes_dependencies(
 def test_a_job_whose_cancel_was_accepted_does_not_start_again_when_its_process_dies(
     queue: Queue,
 ) -> None:
-    queue.submitted(spec())
-    queue.start(1)
+    queue.start_new()
     cancel = queue.actor.say(messages.CancelJob(id=1))
     (sent,) = queue.stage.take(messages.DeliverToJob, to="executor")
     assert isinstance(sent.message, messages.CancelRequested)
@@ -315,8 +291,7 @@ def test_a_job_whose_cancel_was_accepted_does_not_start_again_when_its_process_d
         job_id=1, token=sent.message.token, accepted=True, text="it will be canceled"
     )
     queue.actor.notify(answer)
-    queue.end_process(1, has_left=False)
-    queue.actor.end_turn()
+    queue.lose_process(1)
     assert cancel.answer_as(messages.CancelOutcome).accepted
     assert queue.statuses() == {1: "error"}
     assert queue.stage.take(messages.JobsArrived) == []
@@ -336,8 +311,7 @@ def test_a_job_that_goes_back_is_queued_when_its_process_has_left(queue: Queue) 
     # Until then the scheduler does not know what holds it back.
     assert queue.statuses() == {1: "running"}
     assert queue.stage.take(messages.JobsArrived) == []
-    queue.end_process(1, has_left=True)
-    queue.actor.end_turn()
+    queue.lose_process(1, has_left=True)
     assert queue.statuses() == {1: "queued"}
     arrived = queue.stage.take_one(messages.JobsArrived, to="filter_evaluator")
     assert [one.job.id for one in arrived.jobs] == [1]
@@ -350,8 +324,7 @@ def test_a_job_that_goes_back_is_queued_when_its_process_has_left(queue: Queue) 
 def test_a_job_that_goes_back_while_it_waits_for_locks_is_queued_again(
     queue: Queue, *, is_told: bool
 ) -> None:
-    queue.submitted(spec())
-    queue.start(1)
+    queue.start_new()
     waits = queue.body_of_process(1, 10, WAITING)
     queue.actor.notify(messages.JobWaits(job_id=1, serial=10, body=waits))
     job = jobs.decode_job(queue.body_of_process(1, 20, QUEUED))
@@ -362,8 +335,7 @@ def test_a_job_that_goes_back_while_it_waits_for_locks_is_queued_again(
         queue.actor.notify(messages.JobReturns(job_id=1, serial=20, body=body))
     queue.actor.end_turn()
     assert queue.statuses() == {1: "waiting"}
-    queue.end_process(1, has_left=True)
-    queue.actor.end_turn()
+    queue.lose_process(1, has_left=True)
     assert queue.statuses() == {1: "queued"}
 
 

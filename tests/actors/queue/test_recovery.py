@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.actors.queue.leftovers import Leftovers
+from tests.refusals import refusing
 
 from ganger.actors.queue.job_table import Phase
 from ganger.actors.queue.recovery import Loaded
@@ -99,46 +99,30 @@ def test_an_archived_job_is_whole_also_after_the_loss_of_the_machine(
 # A disk that refuses while loading.
 
 
-def refuse(patch: pytest.MonkeyPatch, call: str) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    patch.setattr(os, call, fail)
-
-
-def test_a_job_that_cannot_be_written_now_is_not_taken_for_unreadable(
-    disk: Leftovers, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_that_cannot_be_written_now_is_not_taken_for_unreadable(disk: Leftovers) -> None:
     body = disk.body(3, 1, QUEUED)
     disk.journal(JobsStored([(3, 1, body)]))
-    with monkeypatch.context() as patch:
-        refuse(patch, "write")
+    with refusing("write"):
         loaded = disk.load()
     assert phases(loaded) == {3: (Phase.PENDING, QUEUED)}
     assert loaded.quarantined == []
     assert loaded.unwritten == {3: (1, body)}
 
 
-def test_a_job_that_cannot_be_archived_now_is_archived_all_the_same(
-    disk: Leftovers, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_that_cannot_be_archived_now_is_archived_all_the_same(disk: Leftovers) -> None:
     body = disk.body(3, 2, SUCCESS)
     disk.write(3, body)
     disk.journal(StateStored(3, 2, body), JobArchived(3))
-    with monkeypatch.context() as patch:
-        refuse(patch, "makedirs")
+    with refusing("makedirs"):
         loaded = disk.load()
     assert len(loaded.table) == 0
     assert loaded.unarchived == [3]
 
 
-def test_the_id_of_a_job_that_cannot_be_archived_now_is_not_given_again(
-    disk: Leftovers, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_id_of_a_job_that_cannot_be_archived_now_is_not_given_again(disk: Leftovers) -> None:
     disk.write(9, disk.body(9, 2, SUCCESS))
     disk.journal(JobArchived(9))
-    with monkeypatch.context() as patch:
-        refuse(patch, "makedirs")
+    with refusing("makedirs"):
         assert disk.load().last_id == 9
 
 

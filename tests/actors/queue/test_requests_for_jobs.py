@@ -6,7 +6,8 @@ import errno
 import os
 
 import pytest
-from tests.actors.queue.queue_stage import Queue, refuse, spec
+from tests.actors.queue.queue_stage import Queue, spec
+from tests.refusals import refuse, refusing
 
 from ganger.storage import jobs
 from ganger.storage.jobs import JobStatus
@@ -29,8 +30,7 @@ def test_a_pending_job_is_canceled_durably(queue: Queue) -> None:
 
 
 def test_a_job_that_cannot_be_canceled_is_reported_in_the_words_of_ganeti(queue: Queue) -> None:
-    queue.submitted(spec())
-    queue.finish(1)
+    queue.finish_new()
     for job_id in (1, 9):
         text = f"Job {job_id} not found in queue"
         answer = queue.actor.ask(messages.CancelJob(id=job_id)).answer
@@ -45,8 +45,7 @@ def test_a_repeated_cancellation_is_answered_as_done_before(queue: Queue) -> Non
 
 
 def test_a_running_job_answers_for_itself(queue: Queue) -> None:
-    queue.submitted(spec())
-    queue.start(1)
+    queue.start_new()
     cancel = queue.actor.ask(messages.CancelJob(id=1))
     change = queue.actor.ask(messages.ChangeJobPriority(id=1, priority=-5))
     asked = [sent.message for sent in queue.stage.take(messages.DeliverToJob, to="executor")]
@@ -73,8 +72,7 @@ def test_a_running_job_answers_for_itself(queue: Queue) -> None:
 def test_a_granted_priority_ends_older_requests_which_an_executor_may_have_lost(
     queue: Queue, *, is_newer_granted: bool
 ) -> None:
-    queue.submitted(spec())
-    queue.start(1)
+    queue.start_new()
     askers = [queue.actor.ask(messages.ChangeJobPriority(id=1, priority=one)) for one in (5, 6)]
     asked = [sent.message for sent in queue.stage.take(messages.DeliverToJob, to="executor")]
     granted = asked[is_newer_granted]
@@ -88,8 +86,7 @@ def test_a_granted_priority_ends_older_requests_which_an_executor_may_have_lost(
 
 
 def test_an_answer_that_is_not_waited_for_is_ignored(queue: Queue) -> None:
-    queue.submitted(spec())
-    queue.start(1)
+    queue.start_new()
     queue.actor.notify(messages.CancelAnswered(job_id=1, token=99, accepted=True, text=""))
 
 
@@ -154,39 +151,34 @@ def test_only_final_live_jobs_can_be_archived(queue: Queue) -> None:
 
 
 def test_a_repeated_archival_is_answered_as_done_before(queue: Queue) -> None:
-    queue.submitted(spec())
-    queue.finish(1)
+    queue.finish_new()
     queue.actor.ask(messages.ArchiveJob(id=1))
     again = queue.actor.ask(messages.ArchiveJob(id=1))
     assert again.refusal == ("ArchivedJobError", "there is no live job 1")
 
 
 def test_the_file_of_a_job_is_moved_when_its_process_is_gone(queue: Queue) -> None:
-    queue.submitted(spec())
-    queue.start(1)
+    queue.start_new()
     queue.record(1, 10, SUCCESS)
     queue.actor.end_turn()
     askers = [queue.actor.ask(messages.ArchiveJob(id=1)) for _ in range(2)]
     assert [asker.answers for asker in askers] == [[], []]
     queue.write_as_process(1, queue.body_of_process(1, 10, SUCCESS))
-    queue.end_process(1, has_left=True)
-    queue.actor.end_turn()
+    queue.lose_process(1, has_left=True)
     expected = messages.ArchiveOutcome(archived=[1])
     assert [asker.answer for asker in askers] == [expected, expected]
     assert queue.statuses(archived=True) == {1: "success"}
 
 
 def test_a_retry_is_noted_when_the_process_of_the_job_is_gone(queue: Queue) -> None:
-    queue.submitted(spec())
-    queue.start(1)
+    queue.start_new()
     queue.record(1, 10, ERROR)
     queue.actor.end_turn()
     queue.write_as_process(1, queue.body_of_process(1, 10, ERROR))
     retries = [queue.actor.ask(messages.RetryJob(id=1)) for _ in range(2)]
     assert [again.answer_as(messages.JobsSubmitted).ids for again in retries] == [[2], [3]]
     asker = queue.actor.ask(messages.ArchiveJob(id=1))
-    queue.end_process(1, has_left=True)
-    queue.actor.end_turn()
+    queue.lose_process(1, has_left=True)
     assert asker.answer == messages.ArchiveOutcome(archived=[1])
     assert queue.job(1).extra[jobs.RETRIED_BY_KEY] == [2, 3]
     queue.crash_machine()
@@ -220,8 +212,7 @@ def test_archiving_many_has_a_limit(queue: Queue, monkeypatch: pytest.MonkeyPatc
 
 
 def test_an_archived_job_stays_so_after_a_crash(queue: Queue) -> None:
-    queue.submitted(spec())
-    queue.finish(1)
+    queue.finish_new()
     job = queue.job(1)
     queue.actor.ask(messages.ArchiveJob(id=1))
     for loss in (queue.crash_machine, queue.restart):
@@ -255,8 +246,7 @@ def answer_as_process(queue: Queue) -> messages.CancelAnswered | messages.Priori
 def test_an_answer_of_a_jobs_process_is_passed_on_only_if_its_state_is_stored(
     queue: Queue, monkeypatch: pytest.MonkeyPatch, kind: str, *, is_later: bool
 ) -> None:
-    queue.submitted(spec())
-    queue.start(1)
+    queue.start_new()
     asker = queue.actor.ask(wish_of(kind))
     answer = answer_as_process(queue)
     with monkeypatch.context() as patch:
@@ -283,13 +273,10 @@ def test_an_answer_of_a_jobs_process_is_passed_on_only_if_its_state_is_stored(
 
 
 @pytest.mark.parametrize("kind", ["cancel", "priority"])
-def test_a_living_job_is_not_even_asked_while_the_disk_refuses(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
+def test_a_living_job_is_not_even_asked_while_the_disk_refuses(queue: Queue, kind: str) -> None:
     queue.submitted(spec(), spec())
     queue.start_running(1)
-    with monkeypatch.context() as patch:
-        refuse(patch, "fdatasync", number=errno.EIO)
+    with refusing("fdatasync", number=errno.EIO):
         queue.submit(spec())
         assert queue.actor.ask(wish_of(kind)).refusal[0] == "ReadOnlyError"
         assert queue.stage.take(messages.DeliverToJob) == []
@@ -298,13 +285,9 @@ def test_a_living_job_is_not_even_asked_while_the_disk_refuses(
         assert len(queue.stage.take(messages.DeliverToJob)) == 1
 
 
-def test_nothing_is_archived_while_the_disk_refuses(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    queue.submitted(spec())
-    queue.finish(1)
-    with monkeypatch.context() as patch:
-        refuse(patch, "fdatasync")
+def test_nothing_is_archived_while_the_disk_refuses(queue: Queue) -> None:
+    queue.finish_new()
+    with refusing("fdatasync"):
         queue.submit(spec())
         for request in (messages.ArchiveJob(id=1), messages.AutoArchiveJobs(age_seconds=-1.0)):
             assert queue.actor.ask(request).refusal[0] == "ReadOnlyError"

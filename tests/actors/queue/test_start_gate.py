@@ -29,8 +29,7 @@ def test_a_chosen_job_gets_no_process_under_a_new_rule_that_pauses_it(queue: Que
     queue.submitted(spec())
     queue.choose(1, chain=6)
     obey(queue, "PAUSE")
-    lock_file = queue.greet(1)
-    queue.actor.end_turn()
+    lock_file = queue.hand_over(1)
     assert queue.channels[1].answers == []
     refused = queue.stage.take_one(messages.RefuseHandOver, to="executor")
     assert refused == messages.RefuseHandOver(job_id=1, lock_file=lock_file)
@@ -39,8 +38,7 @@ def test_a_chosen_job_gets_no_process_under_a_new_rule_that_pauses_it(queue: Que
     assert [one.job.id for one in sent.jobs] == [1]
     assert queue.statuses() == {1: "queued"}
     # When the rule is gone it is chosen, and runs.
-    queue.end_process(1, has_left=False)
-    queue.actor.end_turn()
+    queue.lose_process(1)
     obey(queue, chain=8)
     queue.start(1)
 
@@ -49,8 +47,7 @@ def test_a_chosen_job_is_canceled_by_a_new_rule_that_rejects_it(queue: Queue) ->
     queue.submitted(spec())
     queue.choose(1, chain=6)
     obey(queue, "REJECT")
-    queue.greet(1)
-    queue.actor.end_turn()
+    queue.hand_over(1)
     queue.stage.take_one(messages.RefuseHandOver, to="executor")
     job = queue.job(1)
     assert job.status is CANCELED
@@ -62,8 +59,7 @@ def test_a_job_chosen_under_the_rules_in_force_is_handed_over(queue: Queue) -> N
     queue.submitted(spec(), spec())
     obey(queue, ["RATE_LIMIT", 1])
     queue.choose(1, chain=7, limits={1: f"{UUID} 1"})
-    queue.greet(1)
-    queue.actor.end_turn()
+    queue.hand_over(1)
     go = queue.channels[1].answer_as(messages.JobGo)
     assert go.chosen == ChosenUnder(7, f"{UUID} 1")
 
@@ -72,16 +68,14 @@ def test_a_job_chosen_without_the_limit_is_chosen_anew(queue: Queue) -> None:
     queue.submitted(spec())
     queue.choose(1, chain=6)
     obey(queue, ["RATE_LIMIT", 1])
-    queue.greet(1)
-    queue.actor.end_turn()
+    queue.hand_over(1)
     assert queue.channels[1].answers == []
     assert queue.statuses() == {1: "queued"}
 
 
 @pytest.mark.parametrize("action", ["PAUSE", "REJECT"])
 def test_an_opcode_that_may_not_start_is_not_recorded(queue: Queue, action: str) -> None:
-    queue.submitted(spec())
-    queue.start(1)
+    queue.start_new()
     obey(queue, action)
     flushes = queue.actor.component.store.ledger.flushes
     text = PAUSED if action == "PAUSE" else REJECTED
@@ -106,16 +100,14 @@ def test_a_rejected_job_that_runs_goes_on_and_a_paused_one_does_not(queue: Queue
 
 def test_a_state_that_is_recorded_already_is_only_confirmed_again(queue: Queue) -> None:
     # The answer was lost with a queue that was replaced: the opcode runs.
-    queue.submitted(spec())
-    queue.start(1)
+    queue.start_new()
     assert begin(queue, 1, 10, RUNNING).answer == messages.StateRecorded(serial=10)
     obey(queue, "PAUSE")
     assert begin(queue, 1, 10, RUNNING).answer == messages.StateRecorded(serial=10)
 
 
 def test_no_opcode_begins_before_a_new_queue_has_the_rules(queue: Queue) -> None:
-    queue.submitted(spec())
-    queue.start(1)
+    queue.start_new()
     queue.actor.close()
     queue.actor = queue.stage.make(JobQueue, incarnation=2)
     queue.actor.notify(messages.Boot())
@@ -145,8 +137,7 @@ def test_with_each_change_of_the_rules_processes_ask_again(queue: Queue) -> None
 def test_a_job_that_waits_for_locks_is_notified_that_its_gate_is_closed(
     queue: Queue, action: object, *, is_rejected: bool
 ) -> None:
-    queue.submitted(spec())
-    queue.start(1)
+    queue.start_new()
     waits = messages.JobWaits(job_id=1, serial=10, body=queue.body_of_process(1, 10, WAITING))
     queue.actor.notify(waits)
     obey(queue, action)
@@ -157,8 +148,7 @@ def test_a_job_that_waits_for_locks_is_notified_that_its_gate_is_closed(
 def test_a_disk_that_refuses_does_not_keep_a_rule_from_being_in_force(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    queue.submitted(spec())
-    queue.start(1)
+    queue.start_new()
     obey(queue)
     queue.actor.notify(messages.RuleChainAcknowledged(serial=7))
     refused = queue.record(1, 10, RUNNING, begins=ChosenUnder())

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.refusals import refusing_flushes
 
 from ganger.storage import errors, jobs, lock_files, ownership, settings
 from ganger.storage.fsck import checking, repairing, survey
@@ -487,16 +488,9 @@ def test_a_repair_that_the_disk_refuses_is_reported_and_tried_once(
     assert left == [Kind.JOB_UNREADABLE]
 
 
-def test_repairs_that_cannot_be_flushed_are_written_again_by_the_next_daemon(
-    disk: Damaged, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_repairs_that_cannot_be_flushed_are_written_again_by_the_next_daemon(disk: Damaged) -> None:
     forget_a_state(disk)
-
-    def refuse(path: Path, _: int | None = None) -> None:
-        raise errors.StorageError(f"{path}: Input/output error")
-
-    monkeypatch.setattr(journal, "flush_file_system", refuse)
-    with pytest.raises(errors.StorageError, match="Input/output error"):
+    with refusing_flushes(), pytest.raises(errors.StorageError, match=": no"):
         disk.repair()
     assert Journal(disk.places.journal).has_older
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.refusals import refuse, refusing, refusing_flushes
 
 from ganger.storage import errors, settings
 from ganger.storage.queue_files import journal
@@ -39,20 +40,6 @@ def replayed(directory: Path) -> list[journal.Record]:
 
 def segments(directory: Path) -> list[Path]:
     return sorted(directory.iterdir())
-
-
-def refuse(monkeypatch: pytest.MonkeyPatch, *calls: str, number: int = errno.ENOSPC) -> list[str]:
-    """Make these system calls fail, and note which were made."""
-    made: list[str] = []
-
-    for call in calls:
-
-        def fail(*_: object, call: str = call, **__: object) -> None:
-            made.append(call)
-            raise OSError(number, os.strerror(number))
-
-        monkeypatch.setattr(os, call, fail)
-    return made
 
 
 def test_committed_records_are_replayed_in_order(directory: Path) -> None:
@@ -205,18 +192,11 @@ def test_cutting_deletes_all_segments_but_the_newest(directory: Path) -> None:
     assert replayed(directory) == [THIRD]
 
 
-def test_cutting_makes_the_job_files_durable_first(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cutting_makes_the_job_files_durable_first(directory: Path) -> None:
     kept = Journal(directory)
     kept.begin(0)
     kept.begin(0)
-
-    def fail(path: Path, _: int | None = None) -> None:
-        raise errors.StorageError(f"{path}: no")
-
-    monkeypatch.setattr(journal, "flush_file_system", fail)
-    with pytest.raises(errors.StorageError):
+    with refusing_flushes(), pytest.raises(errors.StorageError):
         kept.cut()
     assert len(segments(directory)) == 2
     kept.close()
@@ -314,16 +294,14 @@ def test_whole_records_behind_a_damaged_one_are_seen(
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
 @pytest.mark.parametrize("calls", [("pwrite",), ("fdatasync",), ("fdatasync", "ftruncate")])
 def test_after_a_refused_commit_the_next_one_counts(
-    directory: Path, monkeypatch: pytest.MonkeyPatch, calls: tuple[str, ...], number: int
+    directory: Path, calls: tuple[str, ...], number: int
 ) -> None:
     kept = Journal(directory)
     kept.append(FIRST)
     kept.commit(2)
     kept.append(SECOND)
-    with monkeypatch.context() as patch:
-        made = refuse(patch, *calls, number=number)
-        with pytest.raises(errors.StorageError) as caught:
-            kept.commit(2)
+    with refusing(*calls, number=number) as made, pytest.raises(errors.StorageError) as caught:
+        kept.commit(2)
     assert caught.value.text == f"{segments(directory)[0]}: {os.strerror(number)}"
     assert set(made) == set(calls)
     assert not kept.has_uncommitted
@@ -335,17 +313,13 @@ def test_after_a_refused_commit_the_next_one_counts(
 
 
 @pytest.mark.parametrize("call", ["pwrite", "fdatasync"])
-def test_a_refused_record_does_not_come_back(
-    directory: Path, monkeypatch: pytest.MonkeyPatch, call: str
-) -> None:
+def test_a_refused_record_does_not_come_back(directory: Path, call: str) -> None:
     kept = Journal(directory)
     kept.append(FIRST)
     kept.commit(2)
     kept.append(SECOND)
-    with monkeypatch.context() as patch:
-        refuse(patch, call)
-        with pytest.raises(errors.StorageError):
-            kept.commit(2)
+    with refusing(call), pytest.raises(errors.StorageError):
+        kept.commit(2)
     assert replayed(directory) == [FIRST]
 
 
@@ -376,15 +350,11 @@ def test_a_record_written_in_part_does_not_come_back(
 
 
 @pytest.mark.parametrize("call", ["open", "fsync"])
-def test_a_record_refused_with_its_segment_does_not_come_back(
-    directory: Path, monkeypatch: pytest.MonkeyPatch, call: str
-) -> None:
+def test_a_record_refused_with_its_segment_does_not_come_back(directory: Path, call: str) -> None:
     kept = Journal(directory)
     kept.append(FIRST)
-    with monkeypatch.context() as patch:
-        refuse(patch, call)
-        with pytest.raises(errors.StorageError):
-            kept.commit(2)
+    with refusing(call), pytest.raises(errors.StorageError):
+        kept.commit(2)
     kept.append(SECOND)
     kept.commit(2)
     kept.close()
@@ -397,10 +367,8 @@ def test_a_segment_that_was_begun_in_vain_does_not_shift_the_next_one(
     kept = Journal(directory)
     kept.append(StateStored(1, 1, b"x" * 1_000))
     kept.commit(1)
-    with monkeypatch.context() as patch:
-        refuse(patch, "fsync")
-        with pytest.raises(errors.StorageError):
-            kept.begin(1)
+    with refusing("fsync"), pytest.raises(errors.StorageError):
+        kept.begin(1)
     kept.append(FIRST)
     with monkeypatch.context() as patch:
         # Cut off again at the size of this segment, not at that of the last one.
@@ -413,16 +381,13 @@ def test_a_segment_that_was_begun_in_vain_does_not_shift_the_next_one(
     assert [record for record in replayed(directory) if record in RECORDS] == [SECOND]
 
 
-def test_a_start_that_fails_again_and_again_leaves_no_file(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_start_that_fails_again_and_again_leaves_no_file(directory: Path) -> None:
     kept = Journal(directory)
     kept.append(FIRST)
     kept.commit(2)
     kept._close()
     for calls in (("pwrite",), ("fsync",), ("fdatasync", "ftruncate"), ("pwrite", "unlink")):
-        with monkeypatch.context() as patch:
-            refuse(patch, *calls)
+        with refusing(*calls):
             for _ in range(5):
                 kept.append(SECOND)
                 with pytest.raises(errors.StorageError):
@@ -434,22 +399,16 @@ def test_a_start_that_fails_again_and_again_leaves_no_file(
     assert replayed(directory) == [FIRST, SECOND]
 
 
-def test_a_failed_truncation_is_repeated_before_anything_new_is_stored(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_truncation_is_repeated_before_anything_new_is_stored(directory: Path) -> None:
     kept = Journal(directory)
     kept.append(FIRST)
     kept.commit(2)
     kept.append(SECOND)
-    with monkeypatch.context() as patch:
-        refuse(patch, "fdatasync", "ftruncate")
-        with pytest.raises(errors.StorageError):
-            kept.commit(2)
+    with refusing("fdatasync", "ftruncate"), pytest.raises(errors.StorageError):
+        kept.commit(2)
     kept.append(THIRD)
-    with monkeypatch.context() as patch:
-        refuse(patch, "ftruncate")
-        with pytest.raises(errors.StorageError):
-            kept.commit(2)
+    with refusing("ftruncate"), pytest.raises(errors.StorageError):
+        kept.commit(2)
     assert len(segments(directory)) == 1
     kept.append(THIRD)
     kept.commit(2)
@@ -470,8 +429,7 @@ def test_the_file_system_is_flushed_by_a_descriptor_that_was_there_before(
             return 0
 
     monkeypatch.setattr(journal, "_libc", Library)
-    with monkeypatch.context() as patch:
-        refuse(patch, "open")
+    with refusing("open"):
         kept.cut()
     assert flushed == [directory.stat().st_ino]
     kept.close()
