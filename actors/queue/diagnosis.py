@@ -150,8 +150,9 @@ class Diagnosis:
             statuses=[row.status for row in rows],
             next_after=rows[-1].id if has_more else None,
         )
-        forwarded = msgspec.structs.replace(envelope, message=judge)
-        self._runtime.forward(FILTER_EVALUATOR, forwarded)
+        self._runtime.ask(
+            FILTER_EVALUATOR, judge, envelope.reply, envelope.refuse, envelope.deadline
+        )
 
     def simulate(self, envelope: Envelope, message: messages.Simulate) -> None:
         """Find out what would happen if: ask the evaluator, the scheduler and the lock manager."""

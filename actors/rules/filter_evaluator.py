@@ -78,13 +78,6 @@ class FilterEvaluator(Component[messages.FilterMessage]):
         # It asks the queue for all jobs when it knows the rules.
         self.runtime.tell(CONFIG_STORE, messages.ReportConfiguration())
 
-    def close(self) -> None:
-        """Refuse requests that were not answered."""
-        error = errors.ComponentRestartedError(f"component {self.name} was restarted")
-        asked = (envelope for _, envelope in getattr(self, "_asked", ()))
-        for envelope in (*asked, *getattr(self, "_early", ())):
-            envelope.refuse(error)
-
     def receive(self, envelope: Envelope[messages.FilterMessage]) -> None:  # noqa: C901, PLR0912 - a table
         """Handle one message."""
         message = envelope.message

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...storage.jobs import JobStatus
 from .base import Notice, Reply, Request
-from .job_queue_from_clients import Simulate, TestFilters
+from .job_queue_from_clients import FiltersTested, Simulate, TestFilters
 from .values import JobToJudge, JobVerdict
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ class ReportChain(Notice, frozen=True):
     """From a job queue that starts: send the rules in force."""
 
 
-class JudgeTest(Notice, frozen=True):
-    """From the job queue: judge these jobs under both sets of rules, and reply to the client."""
+class JudgeTest(Request[FiltersTested], frozen=True):
+    """From the job queue: judge these jobs under both sets of rules."""
 
     test: TestFilters
     last_id: int

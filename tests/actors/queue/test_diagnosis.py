@@ -34,11 +34,15 @@ def test_questions_are_asked_again_when_a_component_was_replaced(queue: Queue) -
     why, deadline = Asker(), time.monotonic() + 1_000.0
     queue.actor.handle(Envelope(messages.ExplainJob(id=1), why, deadline=deadline))
     what_if = queue.actor.say(messages.Simulate())
-    assert [request.deadline == deadline for request in queue.stage.requests] == [True, False]
+    tried = queue.actor.say(messages.TestFilters())
+    deadlines = [request.deadline == deadline for request in queue.stage.requests]
+    assert deadlines == [True, False, False]
     queue.stage.requests.clear()
     queue.actor.hear_of_restart("scheduler")
     reply(queue, messages.PendingExplained(position=None), to=messages.ExplainPending)
     assert why.answer_as(messages.JobExplained).text
+    reply(queue, messages.FiltersTested(rows=[]), to=messages.JudgeTest)
+    assert tried.answer_as(messages.FiltersTested).rows == []
     refusal = ("BadRequestError", "too much")
     reply(queue, messages.Failure(*refusal), to=messages.JudgeSimulation)
     assert what_if.refusal == refusal
