@@ -396,7 +396,7 @@ def test_rules_are_listed_in_the_order_in_which_they_are_looked_at(stage: Stage)
     assert store.ask(messages.ListFilters(uuids=[])).answer == messages.FiltersListed(filters=[])
 
 
-def test_a_disk_that_refuses_changes_no_rules(
+def test_a_disk_that_refuses_changes_neither_rules_nor_limits(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = stage.start(ConfigStore)
@@ -405,9 +405,12 @@ def test_a_disk_that_refuses_changes_no_rules(
     refuse(monkeypatch, "open", "fsync", "fdatasync", "replace", "rename")
     asker = store_rule(stage, store, last_id=2, action="REJECT")
     deleted = store.ask(messages.DeleteFilter(uuid=UUID))
+    limited = store.ask(messages.SetLimits(running_jobs_max=3))
     monkeypatch.undo()
-    assert asker.refusal[0] == deleted.refusal[0] == "StorageError"
+    assert {one.refusal[0] for one in (asker, deleted, limited)} == {"StorageError"}
     assert stage.sent == []
+    limits = store.ask(messages.ReadLimits()).answer_as(messages.LimitsRead)
+    assert limits.running_jobs_max == settings.RUNNING_JOBS_MAX
     [row] = store.ask(messages.ListFilters()).answer_as(messages.FiltersListed).filters
     assert (row.action, row.watermark) == ("PAUSE", 1)
     assert stored(stage)[UUID]["action"] == "PAUSE"

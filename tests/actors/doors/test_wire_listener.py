@@ -32,6 +32,8 @@ class Sockets:
         self.coming: deque[Incoming] = deque()
         self.sent: list[bytes] = []
         self.between = Sent.NO
+        self.left: list[bytes] = []
+        self.stuck: list[bytes] = []
 
     def filenos(self) -> list[int]:
         return []
@@ -55,11 +57,12 @@ class Sockets:
         return 0
 
     def take_left(self) -> list[bytes]:
-        return []
+        left, self.left = self.left, []
+        return left
 
-    def send(self, _peer: bytes, data: bytes) -> bool:
+    def send(self, peer: bytes, data: bytes) -> bool:
         self.sent.append(data)
-        return True
+        return peer not in self.stuck
 
     def try_send(self, _peer: bytes, data: bytes) -> Sent:
         if self.between is not Sent.NO:
@@ -146,6 +149,17 @@ def test_nothing_more_is_read_while_components_are_at_too_much(
     assert len(listener.stage.busy_with) == 3
     assert len(listener.sockets.coming) == 5
     assert not _is_readable(listener)
+
+
+@pytest.mark.parametrize("how", ["it leaves", "it does not read"])
+def test_the_queue_hears_of_a_peer_that_is_gone(listener: ListenerStage, how: str) -> None:
+    listener.come(messages.ReadInfo())
+    (listener.sockets.left if how == "it leaves" else listener.sockets.stuck).append(b"L1")
+    listener.actor.end_turn()
+    if how == "it does not read":
+        listener.actor.notify(messages.ReplyDue(peer=b"L1", number=1, message=messages.Done()))
+    assert listener.stage.take_one(messages.PeerGone, to="job_queue").peer == b"L1"
+    assert not listener.actor.component._unanswered
 
 
 def test_small_frames_are_not_counted(

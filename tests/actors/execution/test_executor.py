@@ -13,11 +13,12 @@ import pytest
 from tests.actors.processes.lock_owner import LockOwner
 
 from ganger.actors.execution import executor
+from ganger.actors.execution.children import ChannelAddress
 from ganger.actors.execution.fork_servers import ForkServers
 from ganger.actors.execution.watching import ChildPhase
-from ganger.actors.processes import control_groups, fork_protocol
+from ganger.actors.processes import channels, control_groups, fork_protocol
 from ganger.storage import lock_files, process_identity, settings
-from ganger.transport import messages
+from ganger.transport import frames, messages
 from ganger.transport.envelopes import Envelope
 
 if TYPE_CHECKING:
@@ -224,6 +225,22 @@ def test_no_status_is_asked_for_after_a_job_left_message(
     assert [one.exit_code for one in exits(subject)] == [None]
 
 
+def test_the_last_messages_of_a_process_are_read_before_its_end_is_judged(
+    subject: WatchedExecutor, process: LockOwner
+) -> None:
+    confirmed(subject, process)
+    child = subject._children[JOB]
+    ours, theirs = channels.pair()
+    subject._drop_channel(child)
+    child.channel = ChannelAddress(ours)
+    subject._by_descriptor[ours.fileno()] = child
+    with theirs:
+        channels.Channel(theirs).send(frames.encode(messages.JobLeft(job_id=JOB)))
+    process.end()
+    subject._take_end(child)
+    assert [one.has_left for one in exits(subject)] == [True]
+
+
 @pytest.mark.parametrize("how", ["the server dies", "the server is silent"])
 def test_an_end_is_reported_also_without_a_status(
     subject: WatchedExecutor, process: LockOwner, monkeypatch: pytest.MonkeyPatch, how: str
@@ -423,6 +440,9 @@ def test_a_message_about_an_earlier_process_does_not_concern_the_next_one(
     assert child.phase is ChildPhase.GREETED
     subject.receive(Envelope(messages.RefuseHandOver(job_id=JOB, lock_file=earlier)))
     assert child.channel is not None
+    subject._note_process(JOB, process.pid, os.pidfd_open(process.pid))
+    subject.receive(Envelope(messages.KillDue(job_id=JOB, lock_file=earlier)))
+    assert not child.was_killed
     subject.receive(Envelope(messages.RefuseHandOver(job_id=JOB, lock_file=process.lock_file)))
     assert child.channel is None
 

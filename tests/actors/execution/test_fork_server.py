@@ -97,6 +97,10 @@ def test_the_server_reports_the_status_of_a_child(server: Server) -> None:
         os.kill(pid, signal.SIGUSR1)
         select.select([pidfd], [], [], SECONDS)
         os.close(pidfd)
+        # The child was the only one at the other end of its channel.
+        channel.settimeout(SECONDS)
+        while channel.recv(channels.PACKET_BYTES):
+            pass
     # Whether or not the server has noticed it by now, and for every request.
     assert os.waitstatus_to_exitcode(ask(server, pid)) == -signal.SIGUSR1
     assert os.waitstatus_to_exitcode(ask(server, pid)) == -signal.SIGUSR1

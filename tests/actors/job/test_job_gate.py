@@ -240,14 +240,19 @@ def test_what_is_asked_while_a_start_is_being_recorded_is_answered_when_that_is_
 ) -> None:
     line = Gated()
     line.begins = PAUSED
-    line.then = lambda: line.hear(messages.PriorityRequested(token=4, priority=-7))
+
+    def ask_twice() -> None:
+        line.hear(messages.PriorityRequested(token=4, priority=-7))
+        line.hear(messages.PriorityRequested(token=5, priority=-3))
+
+    line.then = ask_twice
     actor(tmp_path, line, DELAY).run()
-    # The opcode does not run, so it takes the new priority.
-    [answer] = [one for one in line.said if isinstance(one, messages.PriorityAnswered)]
-    assert answer.accepted
-    assert file(tmp_path).ops[0].priority == -7
+    # The opcode does not run, so it takes the new priorities, in their order.
+    answers = [one for one in line.said if isinstance(one, messages.PriorityAnswered)]
+    assert [(one.token, one.accepted) for one in answers] == [(4, True), (5, True)]
+    assert file(tmp_path).ops[0].priority == -3
     # No other state than the refused one claims that it runs.
-    assert [state.status for state in line.states() if state.begins is None] == [QUEUED]
+    assert [state.status for state in line.states() if state.begins is None] == [QUEUED] * 2
 
 
 def test_a_new_priority_goes_to_the_line_for_locks_and_into_what_is_repeated(
