@@ -202,6 +202,10 @@ def compile_filter(tree: Filter, dialect: Dialect = PLAIN) -> FilterTest:
     """A test for many objects, each given as a resolver of its fields.
 
     The test raises only what its meter raises.
+
+    >>> fields = {"status": "error", "id": 7}
+    >>> compile_filter(parse_filter([">", "id", 5]))(lambda name: fields.get(name, MISSING))
+    True
     """
     holds = _compiled(tree, dialect, itertools.count())
     steps = _steps(tree)
@@ -227,16 +231,6 @@ def searches(raw: object) -> int:
             found += bool(array) and array[0] == "=~"
             arrays += array
     return found
-
-
-def evaluate(tree: Filter, resolve: Resolve) -> bool:
-    """Whether the filter is true of one object.
-
-    >>> fields = {"status": "error", "id": 7}
-    >>> evaluate(parse_filter([">", "id", 5]), lambda name: fields.get(name, MISSING))
-    True
-    """
-    return compile_filter(tree)(resolve)
 
 
 def rule_error(where: str, problem: str) -> errors.FilterRuleError:

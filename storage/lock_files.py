@@ -13,7 +13,7 @@ disk refuses the file, a job's process has its identity alone.
 Two traps of POSIX locks shape this module. A lock belongs to the process, so a process that
 probes its own file finds it free: `_own` lists our own files, which count as alive. And closing
 *any* descriptor of a file drops the process's lock on it: no other module opens lock files. A
-child does not inherit the locks and must call `forget_inherited`.
+child does not inherit the locks.
 """
 
 from __future__ import annotations
@@ -280,14 +280,6 @@ def remove_dead_jobs(directory: str | os.PathLike[str]) -> None:
         if name.startswith(_JOB_START):
             with contextlib.suppress(errors.StorageError):
                 remove_dead(os.path.join(directory, name))
-
-
-def forget_inherited() -> None:
-    """In a forked child: forget the parent's lock files, and close their descriptors."""
-    for descriptor in _own.values():
-        if descriptor != _NO_DESCRIPTOR:
-            os.close(descriptor)
-    _own.clear()
 
 
 class DirectoryLock:

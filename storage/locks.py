@@ -141,11 +141,6 @@ def group_of(name: str) -> str | None:
     return _parse(name).group
 
 
-def is_group(name: str) -> bool:
-    """Whether this is the lock set of a level."""
-    return not _parse(name).key[1]
-
-
 def show(name: str) -> str:
     """The lock as error texts write it.
 

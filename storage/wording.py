@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import reprlib
+import signal
 from collections.abc import Iterable
 
 _SHOWN_CHARACTERS_MAX = 60
@@ -11,6 +12,14 @@ _SHOWN_CHARACTERS_MAX = 60
 def counted(count: int, noun: str) -> str:
     """The count with its noun, such as ``1 job`` and ``2 jobs``."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def signal_name(number: int) -> str:
+    """The name of a signal, such as ``SIGTERM``; ``signal 99`` if it has none."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def likeness(word: str, known: Iterable[str]) -> str:

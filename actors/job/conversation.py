@@ -141,11 +141,6 @@ class Conversation:
             self.link.has_changed = False
             self._introduce()
 
-    @property
-    def is_postponing(self) -> bool:
-        """Whether cancellations and priorities wait."""
-        return self._postponed is not None
-
     def postpone_control(self) -> None:
         """Let cancellations and priorities wait until `resume_control`."""
         self._postponed = deque()

@@ -17,7 +17,7 @@ import os
 import signal
 from typing import TYPE_CHECKING, Any
 
-from ...storage import process_identity
+from ...storage import process_identity, wording
 from ...storage.opcodes import KilledError, OperationError
 from ..processes.sessions import IDENTITY_VARIABLE
 from .command_output import Output, OutputLog
@@ -75,22 +75,15 @@ def _fault(opcode: OpExec, result: dict[str, Any], *, was_killed: bool) -> str |
     if was_killed:
         how = f"code {result['exit_code']}"
         if result["signal"] is not None:
-            how = _signal_name(result["signal"])
+            how = wording.signal_name(result["signal"])
         return f"command was killed on request, and ended by {how}"
     if result["timed_out"]:
         return f"command exceeded its time limit of {opcode.timeout:g} s"
     if result["signal"] is not None:
-        return f"command was ended by {_signal_name(result['signal'])}"
+        return f"command was ended by {wording.signal_name(result['signal'])}"
     if result["exit_code"] not in opcode.ok_exit_codes:
         return f"command exited with code {result['exit_code']}"
     return None
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 class _Command:

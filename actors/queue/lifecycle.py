@@ -7,11 +7,10 @@ flush of the journal.
 from __future__ import annotations
 
 import functools
-import signal
 import time
 from typing import TYPE_CHECKING
 
-from ...storage import errors, jobs, lock_files, settings
+from ...storage import errors, jobs, lock_files, settings, wording
 from ...storage.jobs import JobStatus
 from ...storage.queue_files import job_files
 from ...transport import messages
@@ -363,14 +362,7 @@ def death_text(job: jobs.Job, exit_code: int | None = None) -> str:
         return text
     if exit_code >= 0:
         return f"{text} (it exited with code {exit_code})"
-    return f"{text} (it was ended by {_signal_name(-exit_code)})"
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
+    return f"{text} (it was ended by {wording.signal_name(-exit_code)})"
 
 
 def _now() -> str:

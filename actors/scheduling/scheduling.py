@@ -168,11 +168,6 @@ class Schedule:
         return self._chain
 
     @property
-    def pending_count(self) -> int:
-        """How many jobs are pending."""
-        return len(self._pending)
-
-    @property
     def running(self) -> frozenset[int]:
         """The jobs that hold a run slot."""
         return frozenset(self._running)

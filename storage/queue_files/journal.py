@@ -150,11 +150,6 @@ class Journal:
         self._buffer.append(_packed(record))
 
     @property
-    def has_uncommitted(self) -> bool:
-        """Whether there is anything to commit."""
-        return bool(self._buffer)
-
-    @property
     def size(self) -> int:
         """Bytes of the records in the newest segment."""
         return self._size

@@ -148,7 +148,7 @@ class JournalAgainstModel(RuleBasedStateMachine):
     def commit_in_vain(self) -> None:
         with pytest.raises(errors.StorageError):
             self.journal.commit(5)
-        assert not self.journal.has_uncommitted
+        assert not self.journal._buffer
         self.appended.clear()
         self.is_open = False
 

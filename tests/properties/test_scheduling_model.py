@@ -337,7 +337,7 @@ class ScheduleAgainstModel(RuleBasedStateMachine):
         for job in self.of("pending"):
             assert self.verdict_of(job) in {"open", "satisfied"}
         assert self.schedule.running == {job.id for job in self.of("running")}
-        assert self.schedule.pending_count == len(self.of("pending"))
+        assert len(self.schedule._pending) == len(self.of("pending"))
         for name, size in [("1:a", 1), ("2:b", 2)]:
             assert sum(name in dict(job.limits) for job in self.of("running")) <= size
         self.nothing_is_kept_in_vain()

@@ -367,21 +367,6 @@ def test_a_disk_that_refuses_the_file_leaves_the_mark_as_proof(
     held.remove()
 
 
-def test_a_child_does_not_own_the_lock_files_of_its_parent(own: lock_files.LockFile) -> None:
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        # Only what is asked for, and no way back into the test runner.
-        lock_files.forget_inherited()
-        alive = not lock_files.is_dead(own.path)
-        os.write(writer, b"parent alive" if alive else b"parent dead")
-        os._exit(0)
-    os.waitpid(child, 0)
-    assert os.read(reader, 100) == b"parent alive"
-    os.close(reader)
-    os.close(writer)
-
-
 # The lock on a queue directory.
 
 

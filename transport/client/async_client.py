@@ -327,11 +327,7 @@ class AsyncClient:
 
     async def autoarchive(self, age: float, *, timeout: float | None = None) -> ArchiveOutcome:
         """Archive the jobs that ended more than ``age`` seconds ago (negative: all that ended)."""
-        seconds = self._timeout if timeout is None else timeout
-        # The daemon stops before our deadline, so that its reply comes in time.
-        message = AutoArchiveJobs(
-            age_seconds=requests.checked_age(age), timeout_seconds=seconds * 0.8
-        )
+        message = AutoArchiveJobs(age_seconds=requests.checked_age(age))
         return await self._caller.call(message, timeout)
 
     async def retry(

@@ -33,7 +33,7 @@ def test_everything_can_be_replaced() -> None:
     assert started(known) == [1]
     known.replace_all([verdict(3), verdict(4, (9, "success"))], running=[verdict(8), verdict(9)])
     assert known.running == {8, 9}
-    assert known.pending_count == 2
+    assert len(known._pending) == 2
     decided = known.decide()
     assert decided.start == []
     known.finish(9, SUCCESS)

@@ -61,7 +61,7 @@ def test_records_that_were_not_committed_are_not_there(directory: Path) -> None:
     kept.append(FIRST)
     kept.commit(2)
     kept.append(SECOND)
-    assert kept.has_uncommitted
+    assert kept._buffer
     assert replayed(directory) == [FIRST]
     kept.close()
     assert replayed(directory) == [FIRST]
@@ -304,7 +304,7 @@ def test_after_a_refused_commit_the_next_one_counts(
         kept.commit(2)
     assert caught.value.text == f"{segments(directory)[0]}: {os.strerror(number)}"
     assert set(made) == set(calls)
-    assert not kept.has_uncommitted
+    assert not kept._buffer
     kept.append(THIRD)
     kept.commit(2)
     kept.close()

@@ -134,7 +134,7 @@ class Oracle:
         if world.daemon is None or world.daemon.component("job_queue") is None:
             # It may have recorded something just before it failed.
             for task in world.jobs():
-                if task.actor is not None and task.actor._daemon.is_postponing:
+                if task.actor is not None and task.actor._daemon._postponed is not None:
                     found.add((task.job_id, task.actor._running.index))
         return found
 
