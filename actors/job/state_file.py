@@ -34,13 +34,11 @@ class StateFile:
         self._written_serial = -1
 
     def write(self, body: bytes, serial: int, *, flush: bool) -> None:
-        """Write a state, unless the file has a newer one.
+        """Write a state, which is never older than the one in the file.
 
         With ``flush``, try until the disk takes it; without, try once (`is_stale`). Raises
         `StorageError` if the whole queue was deleted or replaced.
         """
-        if serial < self._written_serial:
-            return
         while not self._is_done(body, serial, flush=flush or self.is_only_copy):
             self._wait()
 

@@ -52,8 +52,7 @@ class StateRecorder:
             if isinstance(answer, messages.GateAnswered):
                 self._gate.obey(answer)
             if isinstance(answer, messages.StateRecorded):
-                # A newer state may have been posted meanwhile, over a link that then broke.
-                self._file.is_only_copy &= self._running.job.serial > serial
+                self._file.is_only_copy = False
                 self._file.write(body, serial, flush=False)
                 return
         if begins:

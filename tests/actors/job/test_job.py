@@ -286,7 +286,7 @@ class PriorityFirst(FakeLink):
 
 
 @pytest.mark.parametrize("ends", [True, False])
-def test_a_state_that_took_its_time_is_not_put_over_a_newer_one(
+def test_a_priority_that_came_before_the_answer_to_a_state_is_in_the_file_after_that(
     tmp_path: Path, *, ends: bool
 ) -> None:
     line = PriorityFirst()
@@ -294,7 +294,7 @@ def test_a_state_that_took_its_time_is_not_put_over_a_newer_one(
     job = running(tmp_path, line)
     assert file(tmp_path).ops[1].priority == 7
     assert file(tmp_path).serial == job._job.serial
-    # With the link the journal's word for it is gone: the file alone has it, flushed.
+    # Without the link the journal does not get it: the file alone has it, flushed.
     assert job._file.is_only_copy == ends
 
 
