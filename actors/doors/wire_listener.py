@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import time
 import weakref
 from collections import Counter, deque
 from typing import TYPE_CHECKING, assert_never
@@ -204,7 +203,7 @@ class WireListener(Component[messages.ListenerMessage]):
 
     def turn_ended(self) -> None:
         """Read the rest. From time to time, end silent connections that cost too much."""
-        now = time.monotonic()
+        now = self.runtime.clock()
         is_due = now >= self._look_at
         if is_due:
             if ended := self._router.guard_memory():
@@ -274,9 +273,8 @@ class WireListener(Component[messages.ListenerMessage]):
             if isinstance(frame.message, _LASTING) and not self._open.has_room(size):
                 raise errors.BusyError("the open requests are too large together; try again")
             self._unanswered[peer, frame.number] = receiver
-        deadline = (
-            None if frame.deadline_seconds is None else time.monotonic() + frame.deadline_seconds
-        )
+        seconds = frame.deadline_seconds
+        deadline = None if seconds is None else self.runtime.clock() + seconds
         kind = Envelope if size <= settings.SMALL_FRAME_BYTES else WatchedEnvelope
         envelope = kind(frame.message, address, frame.number, deadline, peer)
         if isinstance(envelope, WatchedEnvelope):
@@ -289,7 +287,7 @@ class WireListener(Component[messages.ListenerMessage]):
         """Many requests are open: refuse one more if this peer, or all together, have too many."""
         if len(self._unanswered) >= settings.REQUESTS_OPEN_MAX:
             raise errors.BusyError("too many requests are open; try again")
-        now = time.monotonic()
+        now = self.runtime.clock()
         if now >= self._counted_at + settings.REQUESTS_COUNTED_SECONDS:
             # Counted all at once, and seldom: a count that is always right costs at every reply.
             self._counted_at = now

@@ -7,7 +7,6 @@ interpret the pages.
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, assert_never
 
 from ...storage import errors, settings
@@ -43,11 +42,12 @@ class OutputReader(Component[messages.ReaderMessage]):
 
     def turn_ended(self) -> None:
         """Answer requests that have waited long enough, and wake up for the next one."""
-        for held in self._waiting.take_due(time.monotonic()):
+        for held in self._waiting.take_due(self.runtime.clock()):
             self._answer(held.request)
         due = self._waiting.next_due()
         # A little late: an early turn would find no request due.
-        self.runtime.patience_seconds = None if due is None else _until(due) + 0.001
+        patience = None if due is None else max(0.0, due - self.runtime.clock()) + 0.001
+        self.runtime.patience_seconds = patience
 
     def quiet(self) -> None:
         """Time has passed: `turn_ended` answers the requests that are due."""
@@ -65,7 +65,7 @@ class OutputReader(Component[messages.ReaderMessage]):
         elif len(self._waiting) >= settings.OUTPUT_WAITS_MAX:
             raise errors.BusyError("too many followers wait for output; try again")
         else:
-            until = time.monotonic() + wait
+            until = self.runtime.clock() + wait
             self._waiting.add(envelope.peer, PageWait(envelope, message.id, page.size, until))
 
     def _answer(self, envelope: Envelope) -> None:
@@ -84,7 +84,3 @@ def _page(places: settings.Places, message: messages.ReadOutput) -> messages.Out
     count = min(max(wanted, least), settings.OUTPUT_PAGE_BYTES)
     data, size = output_files.read_page(places, message.id, message.offset, count)
     return messages.OutputPage(data=data, size=size)
-
-
-def _until(moment: float) -> float:
-    return max(0.0, moment - time.monotonic())

@@ -320,11 +320,11 @@ class JobStore:
     def write_files(self, *, is_urgent: bool = False) -> None:
         """Write files of new jobs until the time is up or, unless it is urgent, a message waits."""
         is_behind = self.ledger.is_behind
-        end = time.monotonic() + settings.FILES_SLICE_SECONDS
+        end = self._runtime.clock() + settings.FILES_SLICE_SECONDS
 
         def is_enough() -> bool:
             has_news = not is_urgent and self._runtime.has_news
-            return has_news or time.monotonic() >= end
+            return has_news or self._runtime.clock() >= end
 
         count = settings.FILES_SLICE_MAX if is_behind else settings.FILES_AT_ONCE
         self.ledger.write_newest(count, is_enough)

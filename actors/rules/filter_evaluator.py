@@ -127,7 +127,7 @@ class FilterEvaluator(Component[messages.FilterMessage]):
                 self.runtime.forward(FILTER_EVALUATOR, envelope)
 
     def _compile(self) -> None:
-        self._take_chain(filtering.compile_chain(self._rules, time.time()))
+        self._take_chain(filtering.compile_chain(self._rules, self.runtime.wall_clock()))
         self._announce()
 
     def _announce(self) -> None:
@@ -161,11 +161,13 @@ class FilterEvaluator(Component[messages.FilterMessage]):
         if self._chain.changes_at is None:
             return
         # The wall clock may be set meanwhile: look at it again soon.
-        seconds = min(max(0.0, self._chain.changes_at - time.time()), settings.WINDOW_LOOK_SECONDS)
+        left = max(0.0, self._chain.changes_at - self.runtime.wall_clock())
+        seconds = min(left, settings.WINDOW_LOOK_SECONDS)
         self._alarm = self.runtime.later(seconds, messages.WindowDue())
 
     def _look_at_windows(self) -> None:
-        if self._chain.changes_at is not None and time.time() >= self._chain.changes_at:
+        changes_at = self._chain.changes_at
+        if changes_at is not None and self.runtime.wall_clock() >= changes_at:
             self.log.info("the window of a filter rule has opened or closed")
             self._compile()
         else:
@@ -381,7 +383,7 @@ class FilterEvaluator(Component[messages.FilterMessage]):
                 asked.rule, watermark=last_id, now_nanoseconds=time.time_ns()
             )
             known = [*(rule for rule in known if rule.uuid != proposed.uuid), proposed]
-        return filtering.compile_chain(known, time.time())
+        return filtering.compile_chain(known, self.runtime.wall_clock())
 
     def _simulate(self, envelope: Envelope, message: messages.JudgeSimulation) -> Work:
         """Judge a page of jobs under the rules of the simulation."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import sys
 import threading
-import time
 import traceback
 from typing import TYPE_CHECKING, Any
 
@@ -244,7 +243,7 @@ class ComponentActor(pykka.Actor):
             case _ if not self._is_booted:
                 # Its sender may be faster than the supervisor's first message.
                 self._early.append(envelope)
-            case _ if envelope.deadline is not None and envelope.deadline < time.monotonic():
+            case _ if envelope.deadline is not None and envelope.deadline < self._host.clock():
                 envelope.refuse(errors.DeadlineError("the request waited until its deadline"))
             case _:
                 self.component.receive(envelope)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,9 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     descriptors_before: int | None = None
     """The limit of descriptors that processes of jobs get; None: this process's."""
 
+    clock: Callable[[], float] = time.monotonic
+    """Seconds that never go back."""
+    wall_clock: Callable[[], float] = time.time
     make_dispatcher: Callable[[str], Dispatcher] = Dispatcher
     dispatchers: dict[str, Dispatcher] = {}
     actors: dict[str, ComponentActor] = {}

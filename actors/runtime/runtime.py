@@ -140,7 +140,11 @@ class Runtime:
 
     def clock(self) -> float:
         """Seconds on a clock that never goes back."""
-        return time.monotonic()
+        return self.host.clock()
+
+    def wall_clock(self) -> float:
+        """The time of day, in seconds since 1970; it may be set."""
+        return self.host.wall_clock()
 
     def later(self, seconds: float, message: Message) -> Alarm:
         """Tell this component ``message`` after so many seconds, unless the alarm is canceled."""

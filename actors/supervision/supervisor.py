@@ -171,7 +171,7 @@ class Supervisor(Component[messages.SupervisorMessage]):
         if self._is_stopping or message.incarnation != expected:
             return
         self._ready.pop(name, None)
-        now = time.monotonic()
+        now = self.runtime.clock()
         decision = supervising.after_failure(name, self._records.get(name, Record()), now)
         self._records[name] = decision.record
         if decision.action == "give_up":

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.actors.queue.queue_stage import Queue
-from tests.actors.runtime.stage import Stage, Timer
+from tests.actors.runtime.stage import Stage
 
 
 @pytest.fixture
@@ -18,15 +18,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
 
 
 @pytest.fixture
-def timers() -> list[Timer]:
-    """Every alarm that is set; none rings by itself."""
-    Timer.made.clear()
-    return Timer.made
-
-
-@pytest.fixture
-def queue(stage: Stage, timers: list[Timer], monkeypatch: pytest.MonkeyPatch) -> Iterator[Queue]:
-    assert timers == []
+def queue(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Iterator[Queue]:
     made = Queue(stage, monkeypatch)
     yield made
     made.kill_all()

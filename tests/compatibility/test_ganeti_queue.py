@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,9 +28,7 @@ CANCELED = {156}
 
 
 @pytest.fixture
-def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
-    # A queue that a test leaves behind must not leave a timer behind.
-    monkeypatch.setattr(threading, "Timer", None)
+def stage(tmp_path: Path) -> Iterator[Stage]:
     made = Stage(tmp_path)
     yield made
     made.daemon_lock.remove()

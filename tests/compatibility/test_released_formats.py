@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import threading
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.actors.queue.queue_stage import DELAY
-from tests.actors.runtime.stage import Stage, Staged, Timer
+from tests.actors.runtime.stage import Stage, Staged
 from tests.compatibility.make_format_data import EXEC
 from tests.faults.harness import Daemon
 
@@ -52,10 +51,7 @@ def expected(folder: Path) -> dict[str, Any]:
 
 
 @pytest.fixture
-def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
-    # A queue that a test leaves behind must not leave a timer behind.
-    Timer.made.clear()
-    monkeypatch.setattr(threading, "Timer", Timer)
+def stage(tmp_path: Path) -> Iterator[Stage]:
     made = Stage(tmp_path)
     yield made
     made.daemon_lock.remove()

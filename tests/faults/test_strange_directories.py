@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.actors.queue.queue_stage import Queue, spec
-from tests.actors.runtime.stage import Stage, Timer
+from tests.actors.runtime.stage import Stage
 from tests.faults.harness import Daemon
 from tests.torture.damage.damages import ID_UNBELIEVABLE
 from tests.torture.damage.ordinary_user import modes_obeyed
@@ -33,7 +33,6 @@ ID_MAX = job_files.ID_MAX
 
 @pytest.fixture
 def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Queue]:
-    Timer.made.clear()
     # What was replaced is written over at once.
     monkeypatch.setattr(settings, "TEMPORARY_REST_SECONDS", 0.0)
     stage = Stage(tmp_path)

@@ -73,25 +73,13 @@ class Sockets:
         """There is nothing to close."""
 
 
-class KeepingStage(Stage):
-    """A stage whose components never finish a message."""
-
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        self.busy_with: list[Envelope] = []
-
-    def tell(self, name: str, envelope: Envelope) -> None:
-        self.busy_with.append(envelope)
-        super().tell(name, envelope)
-
-
 class ListenerStage:
     """The listener, and what has come to it."""
 
-    def __init__(self, stage: KeepingStage) -> None:
+    def __init__(self, stage: Stage) -> None:
         self.stage = stage
         self.actor: Staged[WireListener] = stage.start(WireListener)
-        stage.busy_with.clear()
+        stage.requests.clear()
         sockets: Any = self.actor.component._router
         self.sockets: Sockets = sockets
         self._numbers = iter(range(1, 1_000))
@@ -111,13 +99,13 @@ class ListenerStage:
         self.come(message)
         self.actor.end_turn()
         self.stage.sent.clear()
-        return self.stage.busy_with.pop()
+        return self.stage.requests.pop()[1]
 
 
 @pytest.fixture
 def listener(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[ListenerStage]:
     monkeypatch.setattr(wire_listener, "Router", Sockets)
-    stage = KeepingStage(tmp_path)
+    stage = Stage(tmp_path)
     listener = ListenerStage(stage)
     yield listener
     listener.actor.close()
@@ -136,17 +124,17 @@ def test_nothing_more_is_read_while_components_are_at_too_much(
     for _ in range(9):
         listener.come(large())
     listener.actor.end_turn()
-    assert len(listener.stage.busy_with) == 3
+    assert len(listener.stage.requests) == 3
     listener.actor.end_turn()
-    assert len(listener.stage.busy_with) == 3
+    assert len(listener.stage.requests) == 3
     # One is done: the listener hears of it by a descriptor, and reads the next.
     assert not _is_readable(listener)
-    listener.stage.busy_with.pop()
+    listener.stage.requests.pop()
     listener.stage.sent.clear()
     assert _is_readable(listener)
     listener.actor.component.readable([listener.actor.component._open.descriptor])
     listener.actor.end_turn()
-    assert len(listener.stage.busy_with) == 3
+    assert len(listener.stage.requests) == 3
     assert len(listener.sockets.coming) == 5
     assert not _is_readable(listener)
 
@@ -169,7 +157,7 @@ def test_small_frames_are_not_counted(
     for _ in range(9):
         listener.come(messages.ReadInfo())
     listener.actor.end_turn()
-    assert len(listener.stage.busy_with) == 9
+    assert len(listener.stage.requests) == 9
 
 
 def test_large_lasting_requests_are_refused_and_block_no_other_request(
@@ -182,14 +170,16 @@ def test_large_lasting_requests_are_refused_and_block_no_other_request(
         listener.come(watch)
     listener.come(messages.ReadInfo())
     listener.actor.end_turn()
-    kinds = [type(envelope.message) for envelope in listener.stage.busy_with]
+    kinds = [type(envelope.message) for _, envelope in listener.stage.requests]
     assert kinds == [messages.WatchJobs] * 3 + [messages.ReadInfo]
     assert listener.errors() == ["the open requests are too large together; try again"] * 2
-    listener.stage.busy_with.clear()
+    listener.stage.requests.clear()
     listener.stage.sent.clear()
     listener.come(watch)
     listener.actor.end_turn()
-    assert [type(envelope.message) for envelope in listener.stage.busy_with] == [messages.WatchJobs]
+    assert [type(envelope.message) for _, envelope in listener.stage.requests] == [
+        messages.WatchJobs
+    ]
 
 
 SUBMITTED = messages.JobsSubmitted(ids=[7])
@@ -218,7 +208,7 @@ def test_the_listener_is_notified_of_frames_that_no_descriptor_reports(
     listener.come(messages.ReadInfo())
     listener.actor.notify(messages.FramesWaiting())
     listener.actor.end_turn()
-    assert isinstance(listener.stage.busy_with.pop().message, messages.ReadInfo)
+    assert isinstance(listener.stage.requests.pop()[1].message, messages.ReadInfo)
 
 
 def test_a_listener_at_work_answers_itself(listener: ListenerStage) -> None:
@@ -266,18 +256,18 @@ def test_one_connection_does_not_use_up_what_all_have(
     for job_id in range(1, 6):
         listener.come(messages.ReadJob(id=job_id))
     listener.actor.end_turn()
-    assert len(listener.stage.busy_with) == 3
+    assert len(listener.stage.requests) == 3
     assert listener.errors() == ["too many requests of this connection are open; try again"] * 2
     # Another one is served as always.
     listener.come(messages.ReadJob(id=7), b"L2")
     listener.actor.end_turn()
-    assert listener.stage.busy_with[-1].message == messages.ReadJob(id=7)
+    assert listener.stage.requests[-1][1].message == messages.ReadJob(id=7)
     # An answer makes room for another request.
-    listener.stage.busy_with[0].reply(messages.JobDocument(id=1, body=b""))
+    listener.stage.requests[0][1].reply(messages.JobDocument(id=1, body=b""))
     listener.actor.notify(listener.stage.take_one(messages.ReplyDue))
     listener.come(messages.ReadJob(id=8))
     listener.actor.end_turn()
-    assert listener.stage.busy_with[-1].message == messages.ReadJob(id=8)
+    assert listener.stage.requests[-1][1].message == messages.ReadJob(id=8)
 
 
 def test_unanswered_requests_have_a_limit(
@@ -294,5 +284,5 @@ def test_unanswered_requests_have_a_limit(
     # An answer makes room for another request.
     envelopes[0].reply(messages.JobDocument(id=1, body=b""))
     listener.actor.notify(listener.stage.take_one(messages.ReplyDue))
-    listener.stage.busy_with.clear()
+    listener.stage.requests.clear()
     assert listener.asked(messages.ReadJob(id=5)).message == messages.ReadJob(id=5)

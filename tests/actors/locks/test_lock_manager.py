@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from tests.actors.runtime.stage import Asker, Stage, Staged, Timer
+from tests.actors.runtime.stage import Asker, Stage, Staged
 
 from ganger.actors.locks.lock_manager import LockManager
 from ganger.storage import lock_files, process_identity
@@ -65,8 +65,7 @@ class Locks:
 
 
 @pytest.fixture
-def locks(stage: Stage, timers: list[Timer]) -> Iterator[Locks]:
-    assert timers == []
+def locks(stage: Stage) -> Iterator[Locks]:
     made = Locks(stage)
     yield made
     for held in made.held.values():
@@ -145,7 +144,7 @@ def test_owners_that_died_unseen_are_found_when_there_is_doubt(locks: Locks) -> 
 
 
 def test_a_dead_owner_keeps_its_locks_until_it_can_be_seen_what_it_left_running(
-    locks: Locks, timers: list[Timer], monkeypatch: pytest.MonkeyPatch
+    locks: Locks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_: object) -> None:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
@@ -159,7 +158,7 @@ def test_a_dead_owner_keeps_its_locks_until_it_can_be_seen_what_it_left_running(
         locks.actor.notify(messages.RecheckOwners())
         locks.actor.end_turn()
     assert LocksGranted() not in asker.answers
-    [timer] = timers
+    [timer] = locks.stage.timers
     timer.run_out()
     locks.actor.notify(locks.stage.take_one(messages.RecheckOwners))
     locks.actor.end_turn()
@@ -287,18 +286,18 @@ def test_what_is_not_on_disk_is_not_announced_until_it_is(
         assert done.answers == asker.answers == []
         assert locks.on_disk() == {1: [NODE_A]}
         # It tries again by itself, and once at a time.
-        [timer] = Timer.made
+        [timer] = locks.stage.timers
         timer.run_out()
         locks.actor.notify(*locks.stage.take(messages.DiskRetried, to="lock_manager"))
         locks.actor.end_turn()
-        assert len(Timer.made) == 2
-    Timer.made[1].run_out()
+        assert len(locks.stage.timers) == 2
+    locks.stage.timers[1].run_out()
     locks.actor.notify(*locks.stage.take(messages.DiskRetried))
     locks.actor.end_turn()
     assert done.answer == messages.Done()
     assert asker.answers[-1] == LocksGranted()
     assert locks.on_disk() == {2: [NODE_A]}
-    assert len(Timer.made) == 2
+    assert len(locks.stage.timers) == 2
 
 
 def test_what_changes_nothing_is_not_written(locks: Locks, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -13,13 +12,11 @@ from ganger.storage.queue_files.output_blocks import STORED_BYTES_MAX
 from ganger.transport import messages
 
 
-class ReaderStage:
-    """A reader on a stage, and a clock that the test turns."""
+class Reader:
+    """A reader on a stage, and the file that it reads."""
 
-    def __init__(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now = 1_000.0
+    def __init__(self, stage: Stage) -> None:
         self.stage = stage
-        monkeypatch.setattr(time, "monotonic", lambda: self.now)
         self.actor: Staged[OutputReader] = self.stage.start(OutputReader)
 
     def write(self, job_id: int, data: bytes) -> None:
@@ -41,22 +38,22 @@ class ReaderStage:
 
 
 @pytest.fixture
-def reader(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> ReaderStage:
-    return ReaderStage(stage, monkeypatch)
+def reader(stage: Stage) -> Reader:
+    return Reader(stage)
 
 
 def page(data: bytes, size: int) -> messages.OutputPage:
     return messages.OutputPage(data=data, size=size)
 
 
-def test_a_page_is_what_lies_in_the_file(reader: ReaderStage) -> None:
+def test_a_page_is_what_lies_in_the_file(reader: Reader) -> None:
     reader.write(1, b"0123456789")
     assert reader.ask(1, 4).answer == page(b"456789", 10)
     assert reader.ask(1, 10).answer == page(b"", 10)
     assert reader.ask(2, 0).answer == page(b"", 0)
 
 
-def test_a_page_has_a_largest_size_and_room_for_a_block(reader: ReaderStage) -> None:
+def test_a_page_has_a_largest_size_and_room_for_a_block(reader: Reader) -> None:
     reader.write(1, bytes(3 * settings.OUTPUT_PAGE_BYTES))
     assert len(reader.ask(1, 0).answer_as(messages.OutputPage).data) == settings.OUTPUT_PAGE_BYTES
     for wanted, count in [(1, STORED_BYTES_MAX), (10**9, settings.OUTPUT_PAGE_BYTES)]:
@@ -64,7 +61,7 @@ def test_a_page_has_a_largest_size_and_room_for_a_block(reader: ReaderStage) -> 
         assert len(asker.answer_as(messages.OutputPage).data) == count
 
 
-def test_a_follower_gets_new_output(reader: ReaderStage) -> None:
+def test_a_follower_gets_new_output(reader: Reader) -> None:
     asker = reader.ask(1, 0, wait=5)
     assert asker.answers == []
     reader.write(1, b"more")
@@ -76,7 +73,7 @@ def test_a_follower_gets_new_output(reader: ReaderStage) -> None:
     assert len(asker.answers) == 1
 
 
-def test_a_follower_of_a_torn_end_waits_until_there_is_more(reader: ReaderStage) -> None:
+def test_a_follower_of_a_torn_end_waits_until_there_is_more(reader: Reader) -> None:
     reader.write(1, b"torn")
     asked = messages.ReadOutput(id=1, offset=0, known=4, wait_seconds=5)
     asker = reader.actor.ask(asked)
@@ -86,41 +83,41 @@ def test_a_follower_of_a_torn_end_waits_until_there_is_more(reader: ReaderStage)
     assert asker.answer == page(b"torn+", 5)
 
 
-def test_a_follower_waits_for_a_limited_time(reader: ReaderStage) -> None:
+def test_a_follower_waits_for_a_limited_time(reader: Reader) -> None:
     first = reader.ask(1, 0, wait=3, peer=b"a")
     second = reader.ask(1, 0, wait=1e9, peer=b"b")
     assert reader.patience == pytest.approx(3, abs=0.01)
-    reader.now += 3.01
+    reader.stage.now += 3.01
     reader.actor.be_quiet()
     assert (first.answer, second.answers) == (page(b"", 0), [])
-    reader.now += settings.OUTPUT_WAIT_SECONDS_MAX
+    reader.stage.now += settings.OUTPUT_WAIT_SECONDS_MAX
     reader.actor.be_quiet()
     assert second.answer == page(b"", 0)
     assert reader.patience is None
 
 
-def test_output_without_a_notice_is_found_when_the_time_is_over(reader: ReaderStage) -> None:
+def test_output_without_a_notice_is_found_when_the_time_is_over(reader: Reader) -> None:
     asker = reader.ask(1, 0, wait=3)
     reader.write(1, b"untold")
-    reader.now += 3.01
+    reader.stage.now += 3.01
     reader.actor.be_quiet()
     assert asker.answer == page(b"untold", 6)
 
 
-def test_a_new_question_of_a_follower_ends_the_wait_of_its_last_one(reader: ReaderStage) -> None:
+def test_a_new_question_of_a_follower_ends_the_wait_of_its_last_one(reader: Reader) -> None:
     waiting, other = reader.ask(1, 0, wait=5), reader.ask(1, 0, wait=5, peer=b"other")
     last = reader.ask(1, 0)
     assert (waiting.answer, last.answer) == (page(b"", 0), page(b"", 0))
     assert other.answers == []
 
 
-def test_too_many_waits_are_refused(reader: ReaderStage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_waits_are_refused(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "OUTPUT_WAITS_MAX", 1)
     reader.ask(1, 0, wait=5)
     assert reader.ask(2, 0, wait=5).refusal[0] == "BusyError"
 
 
-def test_an_unreadable_file_is_reported(reader: ReaderStage) -> None:
+def test_an_unreadable_file_is_reported(reader: Reader) -> None:
     Path(spool.output_path(reader.stage.places.queue, 1)).mkdir(parents=True)
     assert reader.ask(1, 0).refusal[0] == "StorageError"
     waiting = reader.ask(2, 0, wait=5)

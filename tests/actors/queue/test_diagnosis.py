@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any, TypeVar
 
 import pytest
@@ -31,11 +30,11 @@ def reply(queue: Queue, message: Message, *, to: type[MessageT]) -> MessageT:
 
 def test_questions_are_asked_again_when_a_component_was_replaced(queue: Queue) -> None:
     queue.submitted(spec())
-    why, deadline = Asker(), time.monotonic() + 1_000.0
+    why, deadline = Asker(), queue.stage.now + 1_000.0
     queue.actor.handle(Envelope(messages.ExplainJob(id=1), why, deadline=deadline))
     what_if = queue.actor.say(messages.Simulate())
     tried = queue.actor.say(messages.TestFilters())
-    deadlines = [request.deadline == deadline for request in queue.stage.requests]
+    deadlines = [request.deadline == deadline for _, request in queue.stage.requests]
     assert deadlines == [True, False, False]
     queue.stage.requests.clear()
     queue.actor.hear_of_restart("scheduler")

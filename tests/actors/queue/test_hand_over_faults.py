@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from tests.actors.operations.unlock import PIN, OpUnlock
 from tests.actors.queue.queue_stage import ENDED, Queue, spec
-from tests.actors.runtime.stage import Stage, Timer
+from tests.actors.runtime.stage import Stage
 from tests.refusals import refusing
 
 from ganger.actors.queue import recovery
@@ -87,7 +87,7 @@ def test_a_death_that_cannot_be_judged_for_want_of_a_descriptor_is_judged_later(
     with refusing("open", number=errno.EMFILE):
         queue.lose_process(1)
     assert queue.statuses() == {1: "running"}
-    Timer.made[-1].run_out()
+    queue.stage.timers[-1].run_out()
     queue.actor.notify(queue.stage.take_one(messages.JobExited))
     queue.actor.end_turn()
     assert queue.statuses() == {1: "error"}
@@ -171,7 +171,7 @@ def written(serial: int, status: JobStatus, *, livelock: str) -> bytes:
 
 # Incarnations.
 def test_a_failure_of_an_earlier_incarnation_does_not_restart_the_present_one(
-    stage: Stage, timers: list[Timer]
+    stage: Stage,
 ) -> None:
     supervisor = stage.make(Supervisor, Shutdown(), lambda: None, incarnation=0)
     subject = supervisor.component
@@ -180,7 +180,7 @@ def test_a_failure_of_an_earlier_incarnation_does_not_restart_the_present_one(
     subject._incarnations["scheduler"] = 2
     late = messages.ComponentFailed(component="scheduler", incarnation=1, text="it failed")
     supervisor.notify(late)
-    assert (timers, subject._records) == ([], {})
+    assert (stage.timers, subject._records) == ([], {})
     assert stage.sent == []
 
 

@@ -6,11 +6,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.actors.runtime.stage import Stage, Staged, Timer
+from tests.actors.runtime.stage import Stage, Staged
 
 from ganger.actors.rules.filter_evaluator import FilterEvaluator
-from ganger.actors.runtime.actor import ComponentActor
-from ganger.actors.runtime.dispatcher import Alarm
 from ganger.storage import jobs, settings
 from ganger.storage.rules import FilterRule, parse_rule
 from ganger.transport import messages
@@ -218,48 +216,25 @@ def test_a_page_that_was_asked_for_under_older_rules_leads_to_nothing(stage: Sta
 # Windows.
 
 
-class WindowClock:
-    """The wall clock and the alarms of the evaluator."""
-
-    def __init__(self, stage: Stage, patch: pytest.MonkeyPatch) -> None:
-        self.now = 1_000.0
-        self.alarms: list[Alarm] = []
-        patch.setattr("ganger.actors.rules.filter_evaluator.time.time", lambda: self.now)
-        later = stage.dispatcher.later
-
-        def note(seconds: float, actor: ComponentActor, item: object) -> Alarm:
-            self.alarms.append(later(seconds, actor, item))
-            return self.alarms[-1]
-
-        patch.setattr(stage.dispatcher, "later", note)
-
-    @property
-    def waits(self) -> list[float]:
-        return [alarm.due for alarm in self.alarms]
-
-    @property
-    def canceled(self) -> int:
-        return sum(alarm.is_canceled for alarm in self.alarms)
+TODAY = 1_700_000_000.0
 
 
-@pytest.fixture
-def clock(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> WindowClock:
-    Timer.made.clear()
-    return WindowClock(stage, monkeypatch)
+def waits(stage: Stage) -> list[float]:
+    return [timer.seconds for timer in stage.timers]
 
 
-def test_without_windows_no_alarm_is_set(stage: Stage, clock: WindowClock) -> None:
+def test_without_windows_no_alarm_is_set(stage: Stage) -> None:
     obey(stage, ON_IDS, REJECTS)
-    assert clock.waits == []
+    assert waits(stage) == []
 
 
-def test_a_rule_begins_and_ends_with_its_window(stage: Stage, clock: WindowClock) -> None:
-    evaluator, before = obey(stage, rule(valid_from=1_010.0, valid_until=1_020.0))
+def test_a_rule_begins_and_ends_with_its_window(stage: Stage) -> None:
+    evaluator, before = obey(stage, rule(valid_from=TODAY + 10, valid_until=TODAY + 20))
     chains = [before]
-    for now, action in ((1_010.0, "PAUSE"), (1_020.0, "ACCEPT")):
-        assert clock.waits[-1] == 10.0
-        clock.now = now
-        Timer.made[-1].run_out()
+    for now, action in ((TODAY + 10, "PAUSE"), (TODAY + 20, "ACCEPT")):
+        assert waits(stage)[-1] == 10.0
+        stage.today = now
+        stage.timers[-1].run_out()
         stage.take_one(messages.WindowDue, to="filter_evaluator")
         evaluator.notify(messages.WindowDue())
         chains.append(stage.take_one(messages.RuleChainChanged, to="scheduler").chain)
@@ -268,30 +243,27 @@ def test_a_rule_begins_and_ends_with_its_window(stage: Stage, clock: WindowClock
         [verdict] = judged(stage)
         assert (verdict.action, verdict.chain) == (action, chains[-1])
     assert len(set(chains)) == 3
-    assert len(clock.waits) == 2
+    assert len(waits(stage)) == 2
 
 
-def test_a_distant_window_is_compared_with_the_clock_from_time_to_time(
-    stage: Stage, clock: WindowClock
-) -> None:
+def test_a_distant_window_is_compared_with_the_clock_from_time_to_time(stage: Stage) -> None:
     # The operator may set the clock.
-    evaluator, _ = obey(stage, rule(valid_from=clock.now + 86_400))
-    assert clock.waits == [settings.WINDOW_LOOK_SECONDS]
+    evaluator, _ = obey(stage, rule(valid_from=stage.today + 86_400))
+    assert waits(stage) == [settings.WINDOW_LOOK_SECONDS]
     evaluator.notify(messages.WindowDue())
-    assert clock.waits == [settings.WINDOW_LOOK_SECONDS] * 2
+    assert waits(stage) == [settings.WINDOW_LOOK_SECONDS] * 2
     assert stage.sent == []
 
 
-def test_a_window_that_opens_may_reject_what_is_in_the_queue(
-    stage: Stage, clock: WindowClock
-) -> None:
-    evaluator, _ = obey(stage, msgspec.structs.replace(REJECTS, valid_from=1_010.0))
-    clock.now = 1_010.0
+def test_a_window_that_opens_may_reject_what_is_in_the_queue(stage: Stage) -> None:
+    evaluator, _ = obey(stage, msgspec.structs.replace(REJECTS, valid_from=TODAY + 10))
+    stage.today = TODAY + 10
     evaluator.notify(messages.WindowDue())
     assert stage.take_one(messages.SweepJobs, to="job_queue").after == 0
 
 
-def test_new_rules_cancel_the_alarm(stage: Stage, clock: WindowClock) -> None:
-    evaluator, _ = obey(stage, rule(valid_from=1_010.0))
-    evaluator.notify(RulesChanged(rules=[rule(valid_from=1_020.0)]))
-    assert (clock.canceled, clock.waits) == (1, [10.0, 20.0])
+def test_new_rules_cancel_the_alarm(stage: Stage) -> None:
+    evaluator, _ = obey(stage, rule(valid_from=TODAY + 10))
+    evaluator.notify(RulesChanged(rules=[rule(valid_from=TODAY + 20)]))
+    canceled = [timer.alarm is not None and timer.alarm.is_canceled for timer in stage.timers]
+    assert (canceled, waits(stage)) == ([True, False], [10.0, 20.0])

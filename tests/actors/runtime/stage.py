@@ -6,10 +6,11 @@ so. What it tells other components lies in `Stage.sent`; what it answers, in an 
 
 from __future__ import annotations
 
+import functools
 import io
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from ganger.actors.queue.job_queue import JobQueue
 from ganger.actors.runtime.actor import ComponentActor
@@ -18,7 +19,6 @@ from ganger.actors.runtime.directory import Directory
 from ganger.actors.runtime.dispatcher import Alarm, Dispatcher
 from ganger.actors.runtime.host import Host
 from ganger.actors.runtime.mailbox import QUIET, TURN_ENDED, Mailbox, Replaced
-from ganger.actors.runtime.runtime import ReplyTo
 from ganger.actors.scheduling.scheduler import Scheduler
 from ganger.actors.supervision import logs, placement
 from ganger.storage import lock_files, settings
@@ -90,45 +90,65 @@ class StageDispatcher(Dispatcher):
         return self.has_work
 
     def later(self, seconds: float, actor: ComponentActor, item: object) -> Alarm:
+        alarm = Alarm(seconds, actor, item)
         if isinstance(item, Envelope):
-            Timer(seconds, lambda: self.stage.tell(actor.name, item))
-        return Alarm(seconds, actor, item)
+            ring = functools.partial(self.stage.tell, actor.name, item)
+            self.stage.timers.append(Timer(seconds, ring, alarm))
+        return alarm
 
     def aside(self, _name: str, work: Callable[[], None]) -> None:
-        Timer(0.0, work)
+        self.stage.timers.append(Timer(0.0, work))
 
 
 class Stage(Directory):
     """The other components, as far as the actor on the stage can see."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, daemon: str = "ganger-daemon_1") -> None:
+        """``daemon`` is the stem of its lock file's name."""
         super().__init__()
         self.sent: list[tuple[str, Message]] = []
-        self.requests: list[Envelope] = []
+        self.requests: list[tuple[str, Envelope]] = []
+        """What was sent to be answered, by components or on behalf of a client."""
+        self.timers: list[Timer] = []
+        self.now = 1_000.0
+        self.today = 1_700_000_000.0
+        """What the components see on the clocks."""
         self.places = Places(root / "data", root / "run")
-        for directory in (self.places.queue, self.places.lock_files):
-            directory.mkdir(parents=True, exist_ok=True)
-        self.daemon_lock = lock_files.create(self.places.lock_files, "ganger-daemon_1")
         self.log_stream = io.StringIO()
         self.dispatcher = StageDispatcher(self)
+        self.make_folders()
+        self.daemon_lock = lock_files.create(self.places.lock_files, daemon)
         self.host = Host(
             directory=self,
             places=self.places,
             log=logs.to_file(self.log_stream),
             daemon_lock=self.daemon_lock,
+            clock=lambda: self.now,
+            wall_clock=lambda: self.today,
         )
+
+    def make_folders(self) -> None:
+        """Make the folders that components expect."""
+        for directory in (self.places.queue, self.places.lock_files):
+            directory.mkdir(parents=True, exist_ok=True)
+
+    def run_timers(self) -> None:
+        """The time has come for everything that waits for it."""
+        timers, self.timers[:] = list(self.timers), []
+        for timer in timers:
+            timer.run_out()
 
     def tell(self, name: str, envelope: Envelope) -> None:
         self.sent.append((name, envelope.message))
-        if isinstance(envelope.reply_to, ReplyTo):
-            self.requests.append(envelope)
+        if envelope.reply_to is not None:
+            self.requests.append((name, envelope))
 
     def take_requests(self, kind: type[MessageT]) -> list[Envelope]:
         """The requests of this kind that components sent since the last time, in order."""
         self.take(kind)
-        found = [one for one in self.requests if isinstance(one.message, kind)]
-        self.requests = [one for one in self.requests if one not in found]
-        return found
+        found = [entry for entry in self.requests if isinstance(entry[1].message, kind)]
+        self.requests = [entry for entry in self.requests if entry not in found]
+        return [envelope for _, envelope in found]
 
     def make(
         self, component: type[ComponentT], *arguments: Any, incarnation: int = 1
@@ -228,12 +248,9 @@ class Staged(Generic[ComponentT]):
         self.actor.on_stop()
 
 
-class Timer:
+class Timer(NamedTuple):
     """An alarm, or work of another thread: runs when the test says so."""
 
-    made: ClassVar[list[Timer]] = []
-
-    def __init__(self, seconds: float, function: Callable[[], None]) -> None:
-        self.seconds = seconds
-        self.run_out = function
-        Timer.made.append(self)
+    seconds: float
+    run_out: Callable[[], None]
+    alarm: Alarm | None = None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from tests.actors.runtime.stage import Asker, Stage, Staged
 
@@ -152,7 +150,7 @@ def test_a_request_whose_deadline_has_passed_is_not_executed(
 ) -> None:
     asker = Asker()
     request = messages.CancelJob(id=1)
-    curious.handle(Envelope(request, asker, deadline=time.monotonic() + seconds))
+    curious.handle(Envelope(request, asker, deadline=curious.component.runtime.clock() + seconds))
     assert curious.component.handled == ([] if is_late else [request])
     if is_late:
         assert asker.refusal[0] == "DeadlineError"

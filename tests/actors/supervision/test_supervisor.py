@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 
 import pytest
-from tests.actors.runtime.stage import Stage, Staged, Timer
+from tests.actors.runtime.stage import Stage, Staged
 
 from ganger.actors.runtime.component import Component
 from ganger.actors.runtime.host import Host
@@ -18,7 +18,7 @@ from ganger.transport.envelopes import Envelope
 
 
 def test_a_component_is_started_again_when_there_are_descriptors_for_it(
-    stage: Stage, timers: list[Timer], monkeypatch: pytest.MonkeyPatch
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entered: list[str] = []
     refusals = [None, OSError(errno.EMFILE, "Too many open files"), RuntimeError("no thread"), None]
@@ -38,11 +38,11 @@ def test_a_component_is_started_again_when_there_are_descriptors_for_it(
     failed = messages.ComponentFailed(component="scheduler", incarnation=1, text="it failed")
     supervisor.notify(failed)
     for _ in range(2):
-        [timer] = timers
-        timers.clear()
+        [timer] = stage.timers
+        stage.timers.clear()
         timer.run_out()
         supervisor.notify(stage.take_one(messages.RestartDue))
-    assert timers == []
+    assert stage.timers == []
     assert entered == ["scheduler"] * 2
     # What could not be started has not failed: the limit is for what fails.
     assert supervisor.component._records["scheduler"].restarts == 1

@@ -17,7 +17,7 @@ import shutil
 from typing import TYPE_CHECKING, Any, TypeVar
 from unittest import mock
 
-from tests.actors.runtime.stage import Stage, Staged, Timer
+from tests.actors.runtime.stage import Stage, Staged
 from tests.torture.damage import contents
 from tests.torture.damage.damages import JOB_MUTATIONS, OTHER_MUTATIONS, Damage
 from tests.torture.damage.healthy import DELAY, KnownJob, make_healthy
@@ -48,7 +48,6 @@ def run_mutated_directories(count: int, seed: int, folder: Path) -> Tally:
     tally = Tally()
     # What was replaced is written over at once, so that it shows whether it may be.
     with mock.patch.object(settings, "TEMPORARY_REST_SECONDS", 0.0):
-        Timer.made.clear()
         healthy = make_healthy(folder / "healthy")
         for case in range(count):
             _run_case(tally, seed, case, folder, healthy)

@@ -6,7 +6,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.actors.runtime.stage import Timer
 from tests.torture.damage import mutated_directories
 from tests.torture.damage.damages import Damage
 from tests.torture.damage.healthy import JOBS, KnownJob, make_healthy
@@ -17,7 +16,6 @@ from ganger.storage import settings
 @pytest.fixture
 def healthy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[int, KnownJob]:
     monkeypatch.setattr(settings, "TEMPORARY_REST_SECONDS", 0.0)
-    Timer.made.clear()
     return make_healthy(tmp_path / "healthy")
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from unittest import mock
 
 from tests.actors.doors.test_wire_listener import Sockets
-from tests.actors.runtime.stage import Asker, Stage, Staged, Timer
+from tests.actors.runtime.stage import Asker, Stage, Staged
 from tests.torture.fuzz import frame_maker
 
 from ganger.actors.config.config_store import ConfigStore
@@ -55,7 +55,6 @@ def fuzz_listeners(count: int, seed: int, folder: Path) -> Iterator[str]:
 
 def _fuzz_round(numbers: range, seed: int, folder: Path) -> Iterator[str]:
     with ExitStack() as stack:
-        Timer.made.clear()
         listener = FuzzedListener(folder / "listener")
         stack.callback(listener.close)
         writers = _Writers(folder)
@@ -101,7 +100,7 @@ class FuzzedListener:
     """The listener on a stage."""
 
     def __init__(self, root: Path) -> None:
-        self._stage = _Passing(root)
+        self._stage = Stage(root)
         with mock.patch("ganger.actors.doors.wire_listener.Router", Sockets):
             self._actor: Staged[WireListener] = self._stage.start(WireListener)
         sockets: Any = self._actor.component._router
@@ -112,7 +111,7 @@ class FuzzedListener:
         self, data: bytes, identity: Credentials
     ) -> tuple[list[tuple[str, Envelope]], list[tuple[int, str]]]:
         """What it passes on, and what it answers: number and error."""
-        self._stage.passed.clear()
+        self._stage.requests.clear()
         self._stage.sent.clear()
         self._sockets.sent.clear()
         self._peers += 1
@@ -120,7 +119,7 @@ class FuzzedListener:
         self._sockets.coming = deque([Incoming(peer, data, identity)])
         self._actor.end_turn()
         # The peer leaves, so that nothing of it is kept.
-        passed = list(self._stage.passed)
+        passed = list(self._stage.requests)
         self._actor.component._forget_peer(peer)
         return passed, [_read(sent) for sent in self._sockets.sent]
 
@@ -133,18 +132,6 @@ def _read(data: bytes) -> tuple[int, str]:
     answer = frames.decode(data, messages.ClientReply)
     assert isinstance(answer.message, messages.Failure), answer
     return answer.number, answer.message.error
-
-
-class _Passing(Stage):
-    """A stage that keeps whole envelopes."""
-
-    def __init__(self, root: Path) -> None:
-        super().__init__(root)
-        self.passed: list[tuple[str, Envelope]] = []
-
-    def tell(self, name: str, envelope: Envelope) -> None:
-        self.passed.append((name, envelope))
-        super().tell(name, envelope)
 
 
 class _Writers:
@@ -177,6 +164,7 @@ class _Writers:
         if is_end:
             actor.end_turn()
         self._stages[receiver].sent.clear()
+        self._stages[receiver].requests.clear()
 
     def close(self) -> None:
         """Close all of them, whatever became of them."""

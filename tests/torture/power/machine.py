@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import io
 import os
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.actors.runtime.stage import Stage, Staged, StageDispatcher
+from tests.actors.runtime.stage import Stage, Staged
 from tests.torture.power import promises
 from tests.torture.power.job_threads import JobThread, KilledError, MachineClock
 from tests.torture.power.promises import Event, Found
@@ -25,11 +24,6 @@ from ganger.actors.job.daemon_link import Received
 from ganger.actors.locks.lock_manager import LockManager
 from ganger.actors.queue.job_queue import JobQueue
 from ganger.actors.queue.job_table import Phase
-from ganger.actors.runtime.actor import ComponentActor
-from ganger.actors.runtime.directory import Directory
-from ganger.actors.runtime.dispatcher import Alarm
-from ganger.actors.runtime.host import Host
-from ganger.actors.supervision import logs
 from ganger.storage import config_files, documents, errors, jobs, keys, lock_files, settings
 from ganger.storage.locks import Owner
 from ganger.storage.process_identity import ProcessIdentity
@@ -58,38 +52,24 @@ def opcode(text: str, *, words: int = 0, node: str | None = None) -> dict[str, A
 
 
 class _Notified(Stage):
-    """The stage of a machine: what its components tell goes through the machine."""
+    """The stage of a machine, which notes the ends that its components announce."""
 
-    def __init__(self, machine: Machine, root: Path) -> None:
-        Directory.__init__(self)
-        self.sent = []
-        self.requests = []
-        self.places = Places(root / "disk", root / "run")
-        self.log_stream = io.StringIO()
-        self._machine = machine
+    def __init__(self, root: Path, machine: Machine) -> None:
+        self._note = machine.note
+        super().__init__(root, f"ganger-daemon_{int(machine.clock.read())}")
 
-    def boot(self) -> None:
-        """A new daemon, with a lock file of its own."""
-        stem = f"ganger-daemon_{int(self._machine.clock.read())}"
-        self.daemon_lock = lock_files.create(self.places.lock_files, stem)
-        self.dispatcher = _MachineDispatcher(self, self._machine.timers)
-        self.host = Host(
-            directory=self,
-            places=self.places,
-            log=logs.to_file(self.log_stream),
-            daemon_lock=self.daemon_lock,
-        )
-
-    def end(self) -> None:
-        """The daemon, if there is one, has died."""
-        if hasattr(self, "daemon_lock"):
-            self.daemon_lock.remove()
+    def make_folders(self) -> None:
+        """Make them as the daemon does, so that the record has it."""
+        for folder in (self.places.data, self.places.queue, self.places.archive):
+            documents.make_directory(folder)
+        for folder in (self.places.run, self.places.lock_files):
+            documents.make_directory(folder, 0o700)
 
     def tell(self, name: str, envelope: Envelope) -> None:
         message = envelope.message
         if isinstance(message, messages.JobsFinished):
             for job_id, status in message.jobs:
-                self._machine.note(promises.Ended(job_id, status))
+                self._note(promises.Ended(job_id, status))
         super().tell(name, envelope)
 
 
@@ -101,22 +81,6 @@ class _User:
 
     def tell(self, envelope: Envelope) -> None:
         self._take(envelope.message)
-
-
-class _MachineDispatcher(StageDispatcher):
-    """Alarms ring, and work of other threads is done, when the machine says so."""
-
-    def __init__(self, stage: Stage, started: list[Callable[[], None]]) -> None:
-        super().__init__(stage)
-        self._started = started
-
-    def later(self, seconds: float, actor: ComponentActor, item: object) -> Alarm:
-        if isinstance(item, Envelope):
-            self._started.append(lambda: self.stage.tell(actor.name, item))
-        return Alarm(seconds, actor, item)
-
-    def aside(self, _name: str, work: Callable[[], None]) -> None:
-        self._started.append(work)
 
 
 class Machine:
@@ -131,9 +95,10 @@ class Machine:
         self.processes: dict[int, JobThread] = {}
         self.killed: list[JobThread] = []
         self.is_up = False
+        self._root = root
+        self._stage: _Notified
         self.queue: Staged[JobQueue]
         self.locks: Staged[LockManager]
-        self._stage = _Notified(self, root)
         self._wishes = 0
         self._marks = 0
         self.interruption = 0.0
@@ -143,23 +108,18 @@ class Machine:
         self.disk_dice = dice
         self.next_flushes_fail: list[bool] = []
         """Whether each of the next flushes fails."""
-        self.timers: list[Callable[[], None]] = []
         self._unauthorised: list[tuple[str, str]] = []
 
     @property
     def places(self) -> Places:
         """Where its files lie."""
-        return self._stage.places
+        return Places(self._root / "data", self._root / "run")
 
     # ------------------------------------------------------------ the daemon
 
     def boot(self) -> None:
         """Start a daemon, as `ganger daemon` does."""
-        for folder in (self.places.data, self.places.queue, self.places.archive):
-            documents.make_directory(folder)
-        for folder in (self.places.run, self.places.lock_files):
-            documents.make_directory(folder, 0o700)
-        self._stage.boot()
+        self._stage = _Notified(self._root, self)
         self._stage.start(ConfigStore)
         self.locks = self._stage.start(LockManager)
         self.queue = self._stage.start(JobQueue)
@@ -174,7 +134,7 @@ class Machine:
     def crash_daemon(self) -> None:
         """The daemon dies without a word; what it had not yet handled goes with it."""
         self._forget_daemon()
-        self._stage.end()
+        self._stage.daemon_lock.remove()
         self._stage.sent.clear()
         for process in self.processes.values():
             process.line.is_up = process.line.is_inherited = False
@@ -183,7 +143,7 @@ class Machine:
 
     def _forget_daemon(self) -> None:
         self.is_up = False
-        self.timers.clear()
+        self._stage.timers.clear()
         ledger = self.queue.component.store.ledger
         ledger._journal.close()
         ledger.directory.close()
@@ -196,7 +156,7 @@ class Machine:
             if not self.was_refused or _REFUSED not in str(error):
                 raise
             self.is_up = False
-            self._stage.end()
+            self._stage.daemon_lock.remove()
             self._stage.sent.clear()
 
     def refuses_flush(self, inode: int | None) -> bool:
@@ -215,9 +175,7 @@ class Machine:
 
     def run_timers(self) -> None:
         """The time has come for everything that waits for it: the disk is tried again."""
-        timers, self.timers[:] = list(self.timers), []
-        for run in timers:
-            run()
+        self._stage.run_timers()
         self._deliver_notices()
 
     def power_off(self) -> None:
@@ -228,7 +186,7 @@ class Machine:
         self.processes.clear()
         if self.is_up:
             self._forget_daemon()
-        self._stage.end()
+        self._stage.daemon_lock.remove()
 
     def interrupt(self) -> None:
         """Called before each change on the disk: a process may have to rest in the middle."""

@@ -130,8 +130,8 @@ class _Run:
     def record(self, play: Play) -> None:
         """Let it all happen once, on a new data directory."""
         self._clear()
-        (self._root / "disk").mkdir()
-        recorder = Recorder(self._root / "disk")
+        (self._root / "data").mkdir()
+        recorder = Recorder(self._root / "data")
         with pytest.MonkeyPatch.context() as patch:
             small_limits(patch)
             self._clock.install(patch)
@@ -222,8 +222,8 @@ class _Run:
     ) -> Recorder | None:  # fmt: skip
         """Start a machine on what is left, and judge it; its record, if it lived long enough."""
         self._clear()
-        image.materialise(self._root / "disk")
-        recorder = Recorder(self._root / "disk", image)
+        image.materialise(self._root / "data")
+        recorder = Recorder(self._root / "data", image)
         with pytest.MonkeyPatch.context() as patch:
             small_limits(patch)
             self._clock.install(patch)

@@ -275,6 +275,8 @@ class SimulatedDaemon:
         stem = f"ganger-daemon_{int(self.core.clock.time())}"
         self.host = Host(
             directory=Directory(),
+            clock=self.core.clock.monotonic,
+            wall_clock=self.core.clock.time,
             make_dispatcher=lambda _: WorldDispatcher(self),
             actors={},
             dispatchers={},
