@@ -1,8 +1,8 @@
 """A simulated world: the real components and jobs, on one thread, under a seed.
 
 How it works. Everything that the daemon and its jobs consist of is the real code: the
-supervisor with all seven components, the job actor with its link, the client's session, the
-files. Replaced (`world_patches`) is what they stand on: threads, clocks and timers, socket
+supervisor with all its components, the job actor with its link, the client's session, the
+files. Replaced (`patches`) is what they stand on: threads, clocks and timers, socket
 pairs and ZeroMQ, fork servers, pidfds. `World.run` lets one task after the other take a step,
 chosen by the dice among those for which something is there; each step takes a little virtual
 time. When nothing is on its way the world is at rest: the oracle looks at it, and the clock
