@@ -100,6 +100,11 @@ class Daemon:
         os.kill(pid, signal.SIGKILL)
         wait_for_end(descriptor)
 
+    def replace_killed(self) -> None:
+        """SIGKILL the daemon and start its successor."""
+        self.kill()
+        self.up()
+
     def crash(self, component: str, how: Literal["crash", "hang"] = "crash") -> None:
         """Make a component fail, or hang; returns when that was asked for."""
         dealer = Dealer(f"ipc://{self.places.socket}")
@@ -123,6 +128,13 @@ class Daemon:
     def fork_servers(self) -> list[psutil.Process]:
         """The processes that fork jobs: children of the daemon."""
         return psutil.Process(self.pid()).children()
+
+
+def process_of(client: Client, job_id: int) -> int:
+    """The number of the job's process."""
+    process_id = client.job(job_id).process_id
+    assert process_id is not None
+    return process_id
 
 
 def until(

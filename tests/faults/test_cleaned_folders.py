@@ -10,8 +10,8 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.faults.harness import GANGER, Daemon, until, wait_for_end
-from tests.faults.test_death_of_a_job import lock_job, start_gated
+from tests.faults.harness import GANGER, Daemon, process_of, wait_for_end
+from tests.faults.test_death_of_a_job import start_gated, waiting_job
 
 from ganger import JobStatus
 
@@ -33,8 +33,7 @@ def test_a_daemon_whose_folders_are_gone_is_reached_again_and_its_jobs_live(
     with Daemon(tmp_path) as daemon:
         with daemon.client() as client:
             job_id, fifo = start_gated(daemon, client)
-            waiter = lock_job(client)
-            until(client, waiter, JobStatus.WAITING)
+            waiter = waiting_job(client)
             clean(daemon)
             later = client.submit({"OP_ID": "OP_EXEC", "argv": ["true"]})
             assert client.wait(later, timeout=30)[0].status is JobStatus.SUCCESS
@@ -57,8 +56,7 @@ def test_jobs_whose_lock_files_are_gone_are_adopted_and_keep_their_locks(
     with Daemon(tmp_path) as daemon:
         with daemon.client() as client:
             job_id, fifo = start_gated(daemon, client)
-            waiter = lock_job(client)
-            until(client, waiter, JobStatus.WAITING)
+            waiter = waiting_job(client)
             process_id = client.job(job_id).process_id
         if when == "before the end of the daemon":
             clean(daemon)
@@ -83,11 +81,9 @@ def test_a_job_that_dies_without_its_lock_file_ends_in_an_error_and_frees_its_lo
 ) -> None:
     with Daemon(tmp_path) as daemon, daemon.client() as client:
         job_id, _ = start_gated(daemon, client)
-        waiter = lock_job(client)
-        until(client, waiter, JobStatus.WAITING)
+        waiter = waiting_job(client)
         clean(daemon)
-        process_id = client.job(job_id).process_id
-        assert process_id is not None
+        process_id = process_of(client, job_id)
         descriptor = os.pidfd_open(process_id)
         os.kill(process_id, signal.SIGKILL)
         wait_for_end(descriptor)
@@ -160,8 +156,7 @@ def test_jobs_of_a_deleted_directory_leave_the_next_one_alone(tmp_path: Path) ->
     with Daemon(tmp_path) as daemon:
         with daemon.client() as client:
             first, fifo = start_gated(daemon, client)
-            waiter = lock_job(client)
-            until(client, waiter, JobStatus.WAITING)
+            waiter = waiting_job(client)
             found = [client.job(one).process_id for one in (first, waiter)]
             pids = [pid for pid in found if pid is not None]
             processes = [os.pidfd_open(pid) for pid in [client.info().pid, *pids]]
@@ -177,8 +172,7 @@ def test_jobs_of_a_deleted_directory_leave_the_next_one_alone(tmp_path: Path) ->
             fifo.write_text("go\n")
             wait_for_end(processes[1])
         assert client_sees(daemon, held) == (JobStatus.QUEUED, ["true"])
-        daemon.kill()
-        daemon.up()
+        daemon.replace_killed()
         assert client_sees(daemon, held) == (JobStatus.QUEUED, ["true"])
 
 

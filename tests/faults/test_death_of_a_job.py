@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 from tests.actors.processes.test_control_groups import WRITABLE
-from tests.faults.harness import Daemon, until, wait_for_end
+from tests.faults.harness import Daemon, process_of, until, wait_for_end
 
 from ganger import Client, JobStatus
 from ganger.storage.job_views import LogLine, StatusChange
@@ -53,13 +53,18 @@ def lock_job(client: Client, lock: str = "n1") -> int:
     )
 
 
+def waiting_job(client: Client) -> int:
+    """A job that waits for the lock of another."""
+    job_id = lock_job(client)
+    until(client, job_id, JobStatus.WAITING)
+    return job_id
+
+
 def test_the_job_of_a_killed_process_ends_in_an_error_and_frees_its_locks(tmp_path: Path) -> None:
     with Daemon(tmp_path) as daemon, daemon.client() as client:
         job_id, _ = start_gated(daemon, client)
-        waiter = lock_job(client)
-        until(client, waiter, JobStatus.WAITING)
-        process_id = client.job(job_id).process_id
-        assert process_id is not None
+        waiter = waiting_job(client)
+        process_id = process_of(client, job_id)
         commands = psutil.Process(process_id).children(recursive=True)
         os.kill(process_id, signal.SIGKILL)
         [dead, served] = client.wait(job_id, waiter, timeout=10)
@@ -75,13 +80,10 @@ def test_the_job_of_a_killed_process_ends_in_an_error_and_frees_its_locks(tmp_pa
 def test_a_stopped_process_is_alive_and_keeps_its_locks(tmp_path: Path) -> None:
     with Daemon(tmp_path) as daemon, daemon.client() as client:
         job_id, fifo = start_gated(daemon, client)
-        process_id = client.job(job_id).process_id
-        assert process_id is not None
+        process_id = process_of(client, job_id)
         os.kill(process_id, signal.SIGSTOP)
-        daemon.kill()
-        daemon.up()
-        waiter = lock_job(client)
-        until(client, waiter, JobStatus.WAITING)
+        daemon.replace_killed()
+        waiter = waiting_job(client)
         assert client.job(job_id).status is JobStatus.RUNNING
         os.kill(process_id, signal.SIGCONT)
         fifo.write_text("go\n")
@@ -93,8 +95,7 @@ def test_a_job_that_ends_while_no_daemon_runs_is_believed(tmp_path: Path) -> Non
     with Daemon(tmp_path) as daemon:
         with daemon.client() as client:
             job_id, fifo = start_gated(daemon, client)
-            process_id = client.job(job_id).process_id
-        assert process_id is not None
+            process_id = process_of(client, job_id)
         descriptor = os.pidfd_open(process_id)
         daemon.kill()
         fifo.write_text("alone\n")
@@ -112,8 +113,7 @@ def test_a_job_killed_while_no_daemon_runs_ends_in_an_error(tmp_path: Path) -> N
     with Daemon(tmp_path) as daemon:
         with daemon.client() as client:
             job_id, _ = start_gated(daemon, client)
-            process_id = client.job(job_id).process_id
-        assert process_id is not None
+            process_id = process_of(client, job_id)
         daemon.kill()
         os.kill(process_id, signal.SIGKILL)
         daemon.up()
@@ -161,8 +161,7 @@ def test_a_stranger_with_the_stored_number_of_a_dead_job_is_left_alone(
     with Daemon(tmp_path) as daemon:
         with daemon.client() as client:
             job_id, _ = start_gated(daemon, client)
-            process_id = client.job(job_id).process_id
-        assert process_id is not None
+            process_id = process_of(client, job_id)
         daemon.kill()
         for process in [*psutil.Process(process_id).children(), psutil.Process(process_id)]:
             process.kill()
@@ -188,10 +187,8 @@ def test_a_stranger_with_the_stored_number_of_a_dead_job_is_left_alone(
 def test_a_job_that_waits_for_a_lock_gets_it_from_the_successor(tmp_path: Path) -> None:
     with Daemon(tmp_path) as daemon, daemon.client() as client:
         job_id, fifo = start_gated(daemon, client)
-        waiter = lock_job(client)
-        until(client, waiter, JobStatus.WAITING)
-        daemon.kill()
-        daemon.up()
+        waiter = waiting_job(client)
+        daemon.replace_killed()
         fifo.write_text("go\n")
         ended = client.wait(job_id, waiter, timeout=30)
         assert [job.status for job in ended] == [JobStatus.SUCCESS, JobStatus.SUCCESS]
@@ -204,8 +201,7 @@ def test_a_job_process_inherits_nothing_but_its_own(
     monkeypatch.setenv("SECRET_OF_THE_DAEMON", "not for jobs")
     with Daemon(tmp_path) as daemon, daemon.client() as client:
         job_id, fifo = start_gated(daemon, client)
-        process_id = client.job(job_id).process_id
-        assert process_id is not None
+        process_id = process_of(client, job_id)
         process = psutil.Process(process_id)
         assert os.getsid(process_id) == process_id
         [command] = process.children()
@@ -284,8 +280,7 @@ def test_what_leaves_the_session_of_a_job_has_ended_before_its_lock_is_free(
         os.mkfifo(tmp_path / "gate")
         job_id = submit_escaping(daemon, client, f"echo started; cat {tmp_path}/gate")
         pidfds = when_started(client, job_id, tmp_path)
-        waiter = lock_job(client)
-        until(client, waiter, JobStatus.WAITING)
+        waiter = waiting_job(client)
         (tmp_path / "gate").write_text("go\n")
         [served] = client.wait(waiter, timeout=30)
         assert have_ended(pidfds) == [True, True]
@@ -311,10 +306,8 @@ def test_what_has_left_the_session_of_a_killed_job_is_found_by_its_environment(
     with Daemon(tmp_path) as daemon, daemon.client() as client:
         job_id = submit_escaping(daemon, client, "echo started; exec sleep 600")
         pidfds = when_started(client, job_id, tmp_path)
-        waiter = lock_job(client)
-        until(client, waiter, JobStatus.WAITING)
-        process_id = client.job(job_id).process_id
-        assert process_id is not None
+        waiter = waiting_job(client)
+        process_id = process_of(client, job_id)
         os.kill(process_id, signal.SIGKILL)
         [dead, served] = client.wait(job_id, waiter, timeout=30)
         has_ended, has_hidden_ended = have_ended(pidfds)

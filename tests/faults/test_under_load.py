@@ -63,8 +63,7 @@ def test_a_killed_daemon_loses_nothing_and_starts_nothing_twice(tmp_path: Path) 
             ids = client.submit_many(witnesses.jobs())
             client.wait(ids[5], timeout=30)
             for place in (15, 30, 45):
-                daemon.kill()
-                daemon.up()
+                daemon.replace_killed()
                 client.wait(ids[place], timeout=60)
         check_all_ran_once(daemon, witnesses, ids)
 
@@ -80,8 +79,7 @@ def test_failures_in_random_order_lose_nothing(tmp_path: Path) -> None:
                 kind = chance.choice([*PARTS, "daemon"])
                 print(f"after {place}: {kind}")
                 if kind == "daemon":
-                    daemon.kill()
-                    daemon.up()
+                    daemon.replace_killed()
                 else:
                     daemon.crash(kind)
         check_all_ran_once(daemon, witnesses, ids)

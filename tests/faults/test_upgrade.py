@@ -11,7 +11,7 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.faults.harness import Daemon, until, wait_for_end
+from tests.faults.harness import Daemon, process_of, until, wait_for_end
 
 from ganger import Client, JobStatus
 from ganger.storage.version import version
@@ -90,8 +90,7 @@ def test_a_later_version_takes_over_a_queue_full_of_work(
             until(client, several, JobStatus.RUNNING)
             pending = client.submit(work.short("pending"), depends=[(holds, ["success"])])
             client.wait(done, timeout=30)
-            process_id = client.job(ends).process_id
-        assert process_id is not None
+            process_id = process_of(client, ends)
         output = daemon.run("down", text="").stdout
         assert output == "The daemon has stopped; 3 running jobs go on\n"
         descriptor = os.pidfd_open(process_id)
@@ -171,8 +170,7 @@ def test_jobs_whose_lock_files_lie_where_they_used_to_are_taken_over(
             until(client, dies, JobStatus.RUNNING)
             waits = client.submit(work.short("waits", locks=exclusive("n1")))
             until(client, waits, JobStatus.WAITING)
-            process_id = client.job(dies).process_id
-        assert process_id is not None
+            process_id = process_of(client, dies)
         assert len(list(daemon.places.former_lock_files.glob("job_*"))) == 3
         assert not daemon.places.lock_files.exists()
         daemon.run("down")

@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.faults.harness import GANGER, Daemon, until
+from tests.faults.harness import GANGER, Daemon, process_of, until
 from tests.system.gates import Gate
 
 from ganger import JobStatus
@@ -63,8 +63,7 @@ def test_a_paused_job_gives_up_everything_before_its_next_opcode_and_goes_on_the
     assert "switch replacement" in paused.ops[1].log[-1].text
     assert f"filter rule {rule}" in client.explain(job_id).text
     # It is still so after a crash, and nothing is repeated.
-    daemon.kill()
-    daemon.up()
+    daemon.replace_killed()
     assert statuses_of(client, job_id) == [SUCCESS, QUEUED, QUEUED]
     client.delete_filter(rule)
     [ended] = client.wait(job_id, timeout=30)
@@ -238,8 +237,7 @@ def test_a_job_that_does_not_react_at_all_is_killed_by_the_daemon(
 ) -> None:
     job_id = client.submit(gate.job(locks=NODE))
     until(client, job_id, RUNNING)
-    process_id = client.job(job_id).process_id
-    assert process_id is not None
+    process_id = process_of(client, job_id)
     os.kill(process_id, signal.SIGSTOP)
     with pytest.raises(errors.DeadlineError):
         client.cancel(job_id, kill=True, timeout=1)
@@ -293,8 +291,7 @@ def test_a_drained_queue_refuses_with_an_error_of_its_own_also_after_a_restart(
     with pytest.raises(errors.QueueDrainedError, match="drained"):
         client.submit(note(tmp_path, "never"))
     assert client.info().is_drained
-    daemon.kill()
-    daemon.up()
+    daemon.replace_killed()
     with pytest.raises(errors.QueueDrainedError):
         client.submit(note(tmp_path, "never"))
     gate.let_through()
@@ -308,8 +305,7 @@ def test_the_number_of_run_slots_is_kept(
     daemon: Daemon, client: Client, tmp_path: Path, gate: Gate
 ) -> None:
     assert client.limits(running=1, tracked=7).running_jobs_max == 1
-    daemon.kill()
-    daemon.up()
+    daemon.replace_killed()
     limits = client.limits()
     assert (limits.running_jobs_max, limits.tracked_jobs_max) == (1, 7)
     running = client.submit(gate.job())
@@ -436,8 +432,7 @@ def test_a_job_that_waits_for_a_lock_keeps_its_new_priority_over_a_restart(
             daemon.run("down")
             daemon.up()
         case "kill":
-            daemon.kill()
-            daemon.up()
+            daemon.replace_killed()
         case component:
             daemon.crash(component.replace(" ", "_"))
     gate.let_through()

@@ -118,8 +118,7 @@ def test_the_duration_of_an_ended_job_stands_still(daemon: Daemon, client: Clien
     assert first["ended"] is not None
     assert first["duration"] == pytest.approx(first["ended"] - first["started"])
     # Seen by the process that ended it, by a successor that reads files, and in the archive.
-    daemon.kill()
-    daemon.up()
+    daemon.replace_killed()
     assert listed(daemon) == first
     daemon.run("job", "archive", "1")
     assert listed(daemon, "--archived") == first

@@ -144,8 +144,7 @@ def test_rules_stay_in_force_when_what_obeys_them_is_replaced(
     held = client.submit(shell(f"touch {touched}"))
     rules = client.filters()
     if component == "daemon":
-        daemon.kill()
-        daemon.up()
+        daemon.replace_killed()
     else:
         daemon.crash(component)
     with pytest.raises(errors.RejectedError):
@@ -198,8 +197,7 @@ def test_a_limit_is_never_exceeded_also_when_the_daemon_is_killed(
             # Another rule with another UUID: those that run are counted under it too.
             client.add_filter(predicates=[members], action=["RATE_LIMIT", LIMIT])
             client.delete_filter(first)
-        daemon.kill()
-        daemon.up()
+        daemon.replace_killed()
     assert set(end(client, *ids, *others).values()) == {SUCCESS}
     counts = [int(line) for line in seen.read_text().split()]
     assert len(counts) == JOBS
@@ -349,8 +347,7 @@ def test_ids_that_a_watermark_has_passed_are_never_given_to_later_jobs(
         client.submit_many([shell("true"), *[delay()] * 5])
     drain = client.add_filter(predicates=[["jobid", [">", "id", "watermark"]]], action="PAUSE")
     [watermark] = [row.watermark for row in client.filters([drain])]
-    daemon.kill()
-    daemon.up()
+    daemon.replace_killed()
     assert client.submit(shell("true")) > watermark
 
 

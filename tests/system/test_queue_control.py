@@ -313,8 +313,7 @@ def test_a_throttled_evacuation(daemon: Daemon, client: Client, gate: Gate) -> N
         run_by(client)
         assert statuses(client, *submitted) == ["running"] * 3 + ["queued"] * 3
 
-        daemon.kill()
-        daemon.up()
+        daemon.replace_killed()
         run_by(client)
         assert statuses(client, *submitted) == ["running"] * 3 + ["queued"] * 3
 

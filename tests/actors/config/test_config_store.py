@@ -89,12 +89,24 @@ def replace(**fields: Any) -> messages.ReplaceFilter:
     return messages.ReplaceFilter(**({"uuid": UUID, "action": "PAUSE"} | fields))
 
 
+def report_last_id(store: Staged[ConfigStore], request: Envelope, last_id: int) -> None:
+    """The queue replies."""
+    request.reply(messages.LastId(last_id=last_id))
+    store.handle_mail()
+
+
+def store_with_rule(stage: Stage) -> Staged[ConfigStore]:
+    """A store with one rule, which is not yet in force."""
+    store = stage.start(ConfigStore)
+    store_rule(stage, store, last_id=1)
+    return store
+
+
 def store_rule(stage: Stage, store: Staged[ConfigStore], *, last_id: int, **fields: Any) -> Asker:
     """Through to the evaluator: the rule is on disk, and not yet in force."""
     asker = store.say(replace(**fields))
     [request] = stage.take_requests(messages.ReadLastId)
-    request.reply(messages.LastId(last_id=last_id))
-    store.handle_mail()
+    report_last_id(store, request, last_id)
     return asker
 
 
@@ -107,8 +119,7 @@ def test_a_rule_is_answered_when_it_is_on_disk_and_in_force(stage: Stage) -> Non
     asker = store.say(replace(priority=2, predicates=[["jobid", [">", "id", "watermark"]]]))
     [request] = stage.take_requests(messages.ReadLastId)
     assert stored(stage) == {}
-    request.reply(messages.LastId(last_id=41))
-    store.handle_mail()
+    report_last_id(store, request, 41)
     rule = stored(stage)[UUID]
     assert (rule["watermark"], rule["priority"], rule["action"]) == (41, 2, "PAUSE")
     changed = stage.take_one(messages.RulesChanged, to="filter_evaluator")
@@ -154,8 +165,7 @@ def test_of_two_that_ask_for_the_last_place_one_is_refused(stage: Stage) -> None
 def test_a_change_leaves_the_rest_of_the_configuration_as_it_is(stage: Stage) -> None:
     data = b'{"cluster": {"max_running_jobs": 7}, "of_somebody": [1], "serial_no": 3}'
     stage.places.config.write_bytes(data)
-    store = stage.start(ConfigStore)
-    store_rule(stage, store, last_id=1)
+    store_with_rule(stage)
     found = msgspec.json.decode(stage.places.config.read_bytes())
     assert (found["cluster"], found["of_somebody"]) == ({"max_running_jobs": 7}, [1])
     assert found["serial_no"] == 4
@@ -196,8 +206,7 @@ def test_each_change_is_answered_when_it_is_in_force_and_not_before(stage: Stage
 
 
 def test_a_confirmation_to_an_earlier_incarnation_answers_no_request(stage: Stage) -> None:
-    store = stage.start(ConfigStore)
-    store_rule(stage, store, last_id=1)
+    store_with_rule(stage)
     old = stage.take_one(messages.RulesChanged).serial
     successor = stage.start(ConfigStore, 2)
     asker = store_rule(stage, successor, last_id=1)
@@ -253,8 +262,7 @@ def test_a_wrong_rule_is_refused_with_the_place_and_changes_nothing(
 
 
 def test_a_rule_is_deleted_when_it_is_no_longer_in_force(stage: Stage) -> None:
-    store = stage.start(ConfigStore)
-    store_rule(stage, store, last_id=1)
+    store = store_with_rule(stage)
     stage.sent.clear()
     asker = store.say(messages.DeleteFilter(uuid=UUID))
     assert stored(stage) == {}
@@ -266,13 +274,11 @@ def test_a_rule_is_deleted_when_it_is_no_longer_in_force(stage: Stage) -> None:
 
 def test_a_deletion_does_not_overtake_a_rule_that_was_asked_for_before(stage: Stage) -> None:
     # A repeated request, say: the rule was answered, then it was deleted.
-    store = stage.start(ConfigStore)
-    store_rule(stage, store, last_id=1)
+    store = store_with_rule(stage)
     repeated = store.say(replace())
     deleted = store.say(messages.DeleteFilter(uuid=UUID))
     [request] = stage.take_requests(messages.ReadLastId)
-    request.reply(messages.LastId(last_id=1))
-    store.handle_mail()
+    report_last_id(store, request, 1)
     assert stored(stage) == {}
     changed = stage.take(messages.RulesChanged)[-1]
     assert changed.rules == []
@@ -331,16 +337,14 @@ def test_a_reply_of_the_queue_to_an_earlier_incarnation_is_no_watermark(stage: S
 def test_a_rule_that_the_queue_does_not_answer_is_refused_and_holds_up_nothing(
     stage: Stage,
 ) -> None:
-    store = stage.start(ConfigStore)
-    store_rule(stage, store, last_id=1)
+    store = store_with_rule(stage)
     other = UUID.replace("c", "d")
     late, deleted = store.say(replace(uuid=other)), store.say(messages.DeleteFilter(uuid=UUID))
     store.handle(Expired(store.component.runtime._asked_last))
     assert late.refusal[0] == "DeadlineError"
     assert stored(stage) == {}
     [request] = stage.take_requests(messages.ReadLastId)
-    request.reply(messages.LastId(last_id=2))
-    store.handle_mail()
+    report_last_id(store, request, 2)
     assert stored(stage) == {}
     changed = stage.take(messages.RulesChanged)[-1]
     store.notify(messages.RulesApplied(serial=changed.serial))
@@ -354,8 +358,7 @@ def test_a_deletion_that_waited_for_its_turn_is_refused_to_the_one_that_asked(
     asker = store.say(replace())
     deleted = store.say(messages.DeleteFilter(uuid=UUID.replace("c", "d")))
     [request] = stage.take_requests(messages.ReadLastId)
-    request.reply(messages.LastId(last_id=1))
-    store.handle_mail()
+    report_last_id(store, request, 1)
     assert deleted.refusal[0] == "UnknownFilterError"
     changed = stage.take_one(messages.RulesChanged)
     store.notify(messages.RulesApplied(serial=changed.serial))
@@ -399,8 +402,7 @@ def test_rules_are_listed_in_the_order_in_which_they_are_looked_at(stage: Stage)
 def test_a_disk_that_refuses_changes_neither_rules_nor_limits(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = stage.start(ConfigStore)
-    store_rule(stage, store, last_id=1)
+    store = store_with_rule(stage)
     stage.sent.clear()
     refuse(monkeypatch, "open", "fsync", "fdatasync", "replace", "rename")
     asker = store_rule(stage, store, last_id=2, action="REJECT")

@@ -102,6 +102,18 @@ def hello(process: LockOwner) -> messages.JobHello:
     return messages.JobHello(job_id=JOB, lock_file=process.lock_file, process_id=process.pid)
 
 
+def start(subject: WatchedExecutor) -> None:
+    """Ask the lean fork server for a process."""
+    subject._start_server("lean")
+    subject._start(JOB, needs_user_opcodes=False)
+
+
+def start_greeted(subject: WatchedExecutor, process: LockOwner) -> None:
+    """As `start`; the process greets the executor."""
+    start(subject)
+    subject._greet(hello(process))
+
+
 def kill_server(subject: WatchedExecutor) -> None:
     subject._lose_server("lean")
 
@@ -124,8 +136,7 @@ def test_after_the_death_of_a_fork_server_the_second_process_is_watched_not_the_
     subject: WatchedExecutor, process: LockOwner
 ) -> None:
     first = REAL_POPEN(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
-    subject._start_server("lean")
-    subject._start(JOB, needs_user_opcodes=False)
+    start(subject)
     subject._note_process(JOB, first.pid, os.pidfd_open(first.pid))
     kill_server(subject)
     subject._start_server("lean")
@@ -138,9 +149,7 @@ def test_after_the_death_of_a_fork_server_the_second_process_is_watched_not_the_
 def test_a_process_that_the_dead_server_never_reported_is_found_by_its_lock_file(
     subject: WatchedExecutor, process: LockOwner
 ) -> None:
-    subject._start_server("lean")
-    subject._start(JOB, needs_user_opcodes=False)
-    subject._greet(hello(process))
+    start_greeted(subject, process)
     assert subject._children[JOB].pidfd == -1
     kill_server(subject)
     assert watched_pid(subject) == process.pid
@@ -149,8 +158,7 @@ def test_a_process_that_the_dead_server_never_reported_is_found_by_its_lock_file
 def test_a_greeting_after_the_death_of_the_server_is_watched_too(
     subject: WatchedExecutor, process: LockOwner
 ) -> None:
-    subject._start_server("lean")
-    subject._start(JOB, needs_user_opcodes=False)
+    start(subject)
     kill_server(subject)
     subject._greet(hello(process))
     assert watched_pid(subject) == process.pid
@@ -159,9 +167,7 @@ def test_a_greeting_after_the_death_of_the_server_is_watched_too(
 def test_an_end_is_not_believed_while_the_lock_file_is_held(
     subject: WatchedExecutor, process: LockOwner
 ) -> None:
-    subject._start_server("lean")
-    subject._start(JOB, needs_user_opcodes=False)
-    subject._greet(hello(process))
+    start_greeted(subject, process)
     stranger = REAL_POPEN(["true"])
     subject._note_process(JOB, stranger.pid, os.pidfd_open(stranger.pid))
     stranger.wait()
@@ -175,9 +181,7 @@ def test_an_end_is_not_believed_while_the_lock_file_is_held(
 def test_a_real_end_is_reported_to_the_lock_manager_and_the_queue(
     subject: WatchedExecutor, process: LockOwner
 ) -> None:
-    subject._start_server("lean")
-    subject._start(JOB, needs_user_opcodes=False)
-    subject._greet(hello(process))
+    start_greeted(subject, process)
     subject._note_process(JOB, process.pid, os.pidfd_open(process.pid))
     subject._children[JOB].phase = ChildPhase.CONFIRMED
     process.end()
@@ -195,9 +199,7 @@ def test_a_real_end_is_reported_to_the_lock_manager_and_the_queue(
 
 
 def confirmed(subject: WatchedExecutor, process: LockOwner) -> None:
-    subject._start_server("lean")
-    subject._start(JOB, needs_user_opcodes=False)
-    subject._greet(hello(process))
+    start_greeted(subject, process)
     subject._note_process(JOB, process.pid, os.pidfd_open(process.pid))
     subject._children[JOB].phase = ChildPhase.CONFIRMED
 
@@ -267,8 +269,7 @@ def test_lock_files_of_processes_that_died_unheard_go_when_nothing_runs(
 ) -> None:
     unheard = tmp_path / lock_files.job_stem(JOB + 1, 0, DEAD)
     unheard.touch()
-    subject._start_server("lean")
-    subject._start(JOB, needs_user_opcodes=False)
+    start(subject)
     if another_runs:
         # The file of its process may be one that is made at this moment.
         subject._start(JOB + 2, needs_user_opcodes=False)
@@ -323,8 +324,7 @@ def sent_to_itself(subject: WatchedExecutor) -> list[Any]:
 def test_a_new_process_that_cannot_be_watched_is_given_up_and_another_one_asked_for(
     subject: WatchedExecutor, exhausted: pytest.MonkeyPatch, process: LockOwner
 ) -> None:
-    subject._start_server("lean")
-    subject._start(JOB, needs_user_opcodes=False)
+    start(subject)
     channel = subject._children[JOB].channel
     assert channel is not None
     subject._note_process(JOB, process.pid, -1)
@@ -340,9 +340,7 @@ def test_a_new_process_that_cannot_be_watched_is_given_up_and_another_one_asked_
 def test_a_greeted_process_that_cannot_be_watched_is_looked_for_until_it_can(
     subject: WatchedExecutor, exhausted: pytest.MonkeyPatch, process: LockOwner
 ) -> None:
-    subject._start_server("lean")
-    subject._start(JOB, needs_user_opcodes=False)
-    subject._greet(hello(process))
+    start_greeted(subject, process)
     subject.sent.clear()
     due = messages.WatchDue(job_id=JOB, lock_file=process.lock_file)
     subject._note_process(JOB, process.pid, -1)
@@ -431,9 +429,7 @@ def test_a_report_does_not_need_descriptors(
 def test_a_message_about_an_earlier_process_does_not_concern_the_next_one(
     subject: WatchedExecutor, process: LockOwner
 ) -> None:
-    subject._start_server("lean")
-    subject._start(JOB, needs_user_opcodes=False)
-    subject._greet(hello(process))
+    start_greeted(subject, process)
     child = subject._children[JOB]
     earlier = f"{process.lock_file}-of-an-earlier-one"
     subject.receive(Envelope(messages.HandOverConfirmed(job_id=JOB, lock_file=earlier)))
@@ -448,9 +444,7 @@ def test_a_message_about_an_earlier_process_does_not_concern_the_next_one(
 
 
 def test_a_confirmed_job_is_not_taken_back(subject: WatchedExecutor, process: LockOwner) -> None:
-    subject._start_server("lean")
-    subject._start(JOB, needs_user_opcodes=False)
-    subject._greet(hello(process))
+    start_greeted(subject, process)
     child = subject._children[JOB]
     confirmed = messages.HandOverConfirmed(job_id=JOB, lock_file=process.lock_file)
     subject.receive(Envelope(confirmed))

@@ -45,11 +45,21 @@ class Locks:
         message = RequestLocks(owner=owner, priority=priority, changes=list(changes))
         return self.actor.say(message, number=int(owner.identifier))
 
+    def ask(self, owner: Owner, *changes: tuple[str, str], priority: int = 0) -> Asker:
+        """As `request`; the turn ends."""
+        asker = self.request(owner, *changes, priority=priority)
+        self.actor.end_turn()
+        return asker
+
+    def holder_and_other(self) -> tuple[Owner, Owner]:
+        """An owner that holds node A alone, and another one."""
+        holder, other = self.owner(1), self.owner(2)
+        self.take(holder, (NODE_A, "exclusive"))
+        return holder, other
+
     def take(self, owner: Owner, *changes: tuple[str, str]) -> None:
         """Get locks that are free."""
-        asker = self.request(owner, *changes)
-        self.actor.end_turn()
-        assert asker.answer == LocksGranted()
+        assert self.ask(owner, *changes).answer == LocksGranted()
 
     def file(self) -> LocksFile:
         return decode_locks(self.stage.places.locks.read_bytes())
@@ -82,10 +92,8 @@ def test_a_grant_is_on_disk_before_it_is_announced(locks: Locks) -> None:
 
 
 def test_a_waiting_request_gets_its_blockers_and_then_its_locks(locks: Locks) -> None:
-    one, two = locks.owner(1), locks.owner(2)
-    locks.take(one, (NODE_A, "exclusive"))
-    asker = locks.request(two, (NODE_A, "shared"))
-    locks.actor.end_turn()
+    one, two = locks.holder_and_other()
+    asker = locks.ask(two, (NODE_A, "shared"))
     assert asker.answer == LocksPending(blockers=[one])
     done = locks.actor.ask(messages.ReleaseLocks(owner=one))
     assert done.answer == messages.Done()
@@ -96,19 +104,15 @@ def test_a_waiting_request_gets_its_blockers_and_then_its_locks(locks: Locks) ->
 
 @pytest.mark.parametrize("change", ["shared", "release"])
 def test_a_request_that_releases_a_lock_wakes_the_next_owner(locks: Locks, change: str) -> None:
-    one, two = locks.owner(1), locks.owner(2)
-    locks.take(one, (NODE_A, "exclusive"))
-    waiting = locks.request(two, (NODE_A, "shared"))
-    locks.actor.end_turn()
-    asker = locks.request(one, (NODE_A, change), (NODE_B, "exclusive"))
-    locks.actor.end_turn()
+    one, two = locks.holder_and_other()
+    waiting = locks.ask(two, (NODE_A, "shared"))
+    asker = locks.ask(one, (NODE_A, change), (NODE_B, "exclusive"))
     assert asker.answer == LocksGranted()
     assert waiting.answers[1:] == [LocksGranted()]
 
 
 def test_a_request_that_is_repeated_is_answered_again(locks: Locks) -> None:
-    one, two = locks.owner(1), locks.owner(2)
-    locks.take(one, (NODE_A, "exclusive"))
+    one, two = locks.holder_and_other()
     locks.take(one, (NODE_A, "exclusive"))
     first, again = (locks.request(two, (NODE_A, "exclusive")) for _ in range(2))
     locks.actor.end_turn()
@@ -134,8 +138,7 @@ def test_the_locks_of_the_dead_are_free_and_the_line_is_empty(locks: Locks) -> N
 
 
 def test_owners_that_died_unseen_are_found_when_there_is_doubt(locks: Locks) -> None:
-    one, two = locks.owner(1), locks.owner(2)
-    locks.take(one, (NODE_A, "exclusive"))
+    one, two = locks.holder_and_other()
     asker = locks.request(two, (NODE_A, "shared"))
     locks.kill(one)
     locks.actor.notify(messages.RecheckOwners())
@@ -149,8 +152,7 @@ def test_a_dead_owner_keeps_its_locks_until_it_can_be_seen_what_it_left_running(
     def refuse(_: object) -> None:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
-    one, two = locks.owner(1), locks.owner(2)
-    locks.take(one, (NODE_A, "exclusive"))
+    one, two = locks.holder_and_other()
     asker = locks.request(two, (NODE_A, "shared"))
     locks.kill(one)
     with monkeypatch.context() as patch:
@@ -220,22 +222,18 @@ def test_locks_are_listed_with_holders_and_waiting_owners(locks: Locks) -> None:
 
 
 def test_a_successor_has_holders_and_waiting_owners(locks: Locks) -> None:
-    one, two = locks.owner(1), locks.owner(2)
-    locks.take(one, (NODE_A, "exclusive"))
-    locks.request(two, (NODE_A, "exclusive"))
-    locks.actor.end_turn()
+    one, two = locks.holder_and_other()
+    locks.ask(two, (NODE_A, "exclusive"))
     locks.actor = locks.stage.start(LockManager)
     # The waiting job is asked to repeat its request, and goes on where it stood.
-    again = locks.request(two, (NODE_A, "exclusive"))
-    locks.actor.end_turn()
+    again = locks.ask(two, (NODE_A, "exclusive"))
     assert again.answer == LocksPending(blockers=[one])
     locks.actor.ask(messages.ReleaseLocks(owner=one))
     assert again.answers[1:] == [LocksGranted()]
 
 
 def test_a_successor_frees_what_belongs_to_the_dead(locks: Locks) -> None:
-    one, two = locks.owner(1), locks.owner(2)
-    locks.take(one, (NODE_A, "exclusive"))
+    one, two = locks.holder_and_other()
     locks.take(two, (NODE_B, "exclusive"))
     locks.kill(one)
     locks.actor = locks.stage.start(LockManager)
@@ -272,8 +270,7 @@ def test_the_file_is_for_this_user_alone(locks: Locks) -> None:
 def test_what_is_not_on_disk_is_not_announced_until_it_is(
     locks: Locks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, two = locks.owner(1), locks.owner(2)
-    locks.take(one, (NODE_A, "exclusive"))
+    one, two = locks.holder_and_other()
     asker = locks.request(two, (NODE_A, "shared"))
     with monkeypatch.context() as patch:
 

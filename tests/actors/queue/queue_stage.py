@@ -77,7 +77,11 @@ class Queue:
 
     def choose(self, *ids: int, **fields: Any) -> None:
         fields.setdefault("report", self.actor.component.store.announcements.report)
-        self.actor.notify(messages.JobsChosen(start=list(ids), **fields))
+        self.turn(messages.JobsChosen(start=list(ids), **fields))
+
+    def turn(self, *notices: messages.Message) -> None:
+        """The queue handles these in a turn of their own."""
+        self.actor.notify(*notices)
         self.actor.end_turn()
 
     def rest(self) -> None:
@@ -129,13 +133,18 @@ class Queue:
     def start_running(self, job_id: int) -> None:
         """Through to the first opcode: that it runs is durable."""
         self.start(job_id)
-        self.record(job_id, 10, JobStatus.RUNNING)
-        self.actor.end_turn()
+        self.recorded(job_id, 10, JobStatus.RUNNING)
 
     def record(self, job_id: int, serial: int, *statuses: JobStatus, **fields: Any) -> Asker:
         """The process records its state; the turn goes on."""
         body = self.body_of_process(job_id, serial, *statuses)
         return self.actor.say(self.state(job_id, serial, *statuses, body=body, **fields))
+
+    def recorded(self, job_id: int, serial: int, *statuses: JobStatus, **fields: Any) -> Asker:
+        """As `record`; the turn ends."""
+        asker = self.record(job_id, serial, *statuses, **fields)
+        self.actor.end_turn()
+        return asker
 
     def state(
         self, job_id: int, serial: int, *statuses: JobStatus, body: bytes | None, **fields: Any
@@ -175,14 +184,12 @@ class Queue:
 
     def retry_disk(self) -> None:
         """The pause after a refused write is over."""
-        self.actor.notify(messages.DiskRetried())
-        self.actor.end_turn()
+        self.turn(messages.DiskRetried())
 
     def finish(self, job_id: int, status: JobStatus = SUCCESS) -> None:
         """Run a job to its end."""
         self.start(job_id)
-        self.record(job_id, 10, status)
-        self.actor.end_turn()
+        self.recorded(job_id, 10, status)
         self.write_as_process(job_id, self.body_of_process(job_id, 10, status))
         self.lose_process(job_id, has_left=True)
         self.stage.sent.clear()

@@ -126,8 +126,7 @@ def test_a_job_that_waits_for_others_takes_no_choice_back(queue: Queue) -> None:
 def note_limit(queue: Queue, slots: int) -> None:
     """The scheduler has heard of the number of run slots; the turn ends."""
     queue.stage.sent.clear()
-    queue.actor.notify(messages.LimitAcknowledged(serial=3, running_jobs_max=slots))
-    queue.actor.end_turn()
+    queue.turn(messages.LimitAcknowledged(serial=3, running_jobs_max=slots))
 
 
 def test_chosen_jobs_beyond_a_new_limit_get_no_process(queue: Queue) -> None:

@@ -47,8 +47,7 @@ def test_a_job_that_was_given_back_and_handed_over_again_may_lose_its_process_be
 ) -> None:
     queue.submitted(spec(ops=2))
     queue.start(1)
-    queue.record(1, 10, RUNNING, QUEUED)
-    queue.actor.end_turn()
+    queue.recorded(1, 10, RUNNING, QUEUED)
     give_back(queue, 1, 20, SUCCESS, QUEUED)
     queue.start(1)
     # The second process has written nothing: of the second opcode nothing has begun.
@@ -88,8 +87,7 @@ def test_a_death_that_cannot_be_judged_for_want_of_a_descriptor_is_judged_later(
         queue.lose_process(1)
     assert queue.statuses() == {1: "running"}
     queue.stage.timers[-1].run_out()
-    queue.actor.notify(queue.stage.take_one(messages.JobExited))
-    queue.actor.end_turn()
+    queue.turn(queue.stage.take_one(messages.JobExited))
     assert queue.statuses() == {1: "error"}
 
 
@@ -106,8 +104,7 @@ def test_a_job_whose_process_has_not_left_is_not_archived_by_its_age(queue: Queu
     queue.submitted(spec(), spec())
     queue.finish(1)
     queue.start(2)
-    queue.record(2, 10, SUCCESS)
-    queue.actor.end_turn()
+    queue.recorded(2, 10, SUCCESS)
     assert queue.statuses() == {1: "success", 2: "success"}
     outcome = queue.actor.ask(messages.AutoArchiveJobs(age_seconds=-1)).answer
     # Its process may still write its file.
@@ -210,8 +207,7 @@ def test_secrets_go_to_the_process_alone_and_are_forgotten_with_the_job(
     assert go.secrets == {0: {"pin": PIN}}
     assert PIN.encode() not in go.body
     queue.actor.end_turn()
-    queue.record(1, 10, SUCCESS)
-    queue.actor.end_turn()
+    queue.recorded(1, 10, SUCCESS)
     queue.write_as_process(1, queue.body_of_process(1, 10, SUCCESS))
     queue.lose_process(1, has_left=True)
     # One ended in its process, one in the queue, and one lost its process.
@@ -248,11 +244,9 @@ def test_a_state_does_not_go_back_behind_one_recorded_in_the_same_turn(queue: Qu
     queue.start(1)
     queue.record(1, 10, RUNNING, QUEUED)
     waits = queue.body_of_process(1, 11, SUCCESS, WAITING)
-    queue.actor.notify(messages.JobWaits(job_id=1, serial=11, body=waits))
-    queue.actor.end_turn()
+    queue.turn(messages.JobWaits(job_id=1, serial=11, body=waits))
     assert queue.statuses() == {1: "waiting"}
-    late = queue.record(1, 10, RUNNING, QUEUED)
-    queue.actor.end_turn()
+    late = queue.recorded(1, 10, RUNNING, QUEUED)
     assert late.answer == messages.StateRecorded(serial=10)
     assert queue.statuses() == {1: "waiting"}
 
@@ -273,8 +267,7 @@ def test_spare_files_come_back_from_a_process_that_is_gone(queue: Queue, status:
     ledger = queue.actor.component.store.ledger
     assert set(ledger._lent) == {1}
     if status is SUCCESS:
-        queue.record(1, 10, SUCCESS)
-        queue.actor.end_turn()
+        queue.recorded(1, 10, SUCCESS)
     queue.end_process(1, has_left=status is SUCCESS)
     queue.actor.end_turn()
     assert ledger._lent == {}
@@ -293,8 +286,7 @@ def test_an_answer_to_a_queue_that_was_replaced_answers_no_other_request(queue: 
     late = messages.CancelAnswered(
         job_id=1, token=before.message.token, accepted=True, text="it will be canceled"
     )
-    queue.actor.notify(late)
-    queue.actor.end_turn()
+    queue.turn(late)
     assert asker.answers == []
 
 
@@ -314,7 +306,6 @@ def test_processes_that_were_refused_their_job_are_not_held_against_it(queue: Qu
         held = lock_files.create(queue.stage.places.lock_files, "job_000001_of_the_refused")
         held.remove()
         exited = messages.JobExited(job_id=1, lock_file=held.path, has_left=False)
-        queue.actor.notify(exited)
-        queue.actor.end_turn()
+        queue.turn(exited)
         assert queue.statuses() == {1: "queued"}
     queue.start(1)

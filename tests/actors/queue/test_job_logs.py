@@ -169,8 +169,7 @@ def test_of_a_log_too_long_to_be_kept_the_rest_is_sent(
 def test_log_lines_of_one_opcode_do_not_wait_while_the_next_one_does(queue: Queue) -> None:
     queue.submitted(spec(ops=2))
     queue.start(1)
-    queue.record(1, 10, RUNNING, QUEUED)
-    queue.actor.end_turn()
+    queue.recorded(1, 10, RUNNING, QUEUED)
     watcher = queue.actor.say(messages.WatchJobs(ids=[1], log=True), number=4)
     job = jobs.decode_job(queue.body_of_process(1, 20, SUCCESS, WAITING))
     job.ops[0].log = entries(1, 2)
@@ -211,6 +210,5 @@ def test_a_watch_can_be_given_up(queue: Queue, call: str) -> None:
     else:
         queue.actor.notify(messages.PeerGone(peer=b"p"))
     before = len(watcher.answers)
-    queue.record(1, 10, RUNNING)
-    queue.actor.end_turn()
+    queue.recorded(1, 10, RUNNING)
     assert len(watcher.answers) == before

@@ -265,8 +265,7 @@ def test_an_end_that_its_process_has_flushed_is_announced_though_the_disk_refuse
 
 def test_a_job_whose_end_could_not_be_written_is_done_with_when_it_can(queue: Queue) -> None:
     queue.start_new()
-    queue.record(1, 10, SUCCESS)
-    queue.actor.end_turn()
+    queue.recorded(1, 10, SUCCESS)
     with refusing("ftruncate", "rename"):
         queue.lose_process(1)
     asker = queue.actor.ask(messages.ArchiveJob(id=1))

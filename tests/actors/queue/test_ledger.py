@@ -68,6 +68,18 @@ class Books:
             job_id, lambda: self.done(name), lambda error: self.failed(name, error)
         )
 
+    def commit_new(self, *ids: int) -> None:
+        self.store_new(*ids)
+        self.ledger.commit()
+
+    def commit_state(self, job_id: int, serial: int, status: str = "queued") -> None:
+        self.store_state(job_id, serial, status)
+        self.ledger.commit()
+
+    def commit_archived(self, job_id: int) -> None:
+        self.store_archived(job_id)
+        self.ledger.commit()
+
     def take_effects(self) -> list[str]:
         said, self.said = self.said, []
         return said
@@ -123,24 +135,21 @@ def test_a_turn_without_anything_makes_no_flush(books: Books) -> None:
 def test_what_was_promised_is_found_after_a_crash_though_no_file_was_written(
     books: Books,
 ) -> None:
-    books.store_new(1, 2)
-    books.ledger.commit()
+    books.commit_new(1, 2)
     assert books.directory.live_ids() == []
     assert books.ledger.body(1) == body(1, 1)
     assert books.after_crash() == {1: body(1, 1), 2: body(2, 1)}
 
 
 def test_what_was_not_committed_is_not_found_after_a_crash(books: Books) -> None:
-    books.store_new(1)
-    books.ledger.commit()
+    books.commit_new(1)
     books.store_new(2)
     books.store_state(1, 2)
     assert books.after_crash() == {1: body(1, 1)}
 
 
 def test_what_follows_from_an_entry_is_committed_with_it(books: Books) -> None:
-    books.store_new(1)
-    books.ledger.commit()
+    books.commit_new(1)
     books.ledger.after_commit(lambda: books.store_state(1, 2))
     books.ledger.commit()
     assert books.take_effects() == ["new 1", "state 1.2"]
@@ -148,8 +157,7 @@ def test_what_follows_from_an_entry_is_committed_with_it(books: Books) -> None:
 
 
 def test_the_next_state_starts_from_the_one_that_waits_for_its_flush(books: Books) -> None:
-    books.store_new(1)
-    books.ledger.commit()
+    books.commit_new(1)
     books.store_state(1, 2)
     assert books.ledger.newest(1) == body(1, 2)
     assert books.ledger.body(1) == body(1, 1)
@@ -158,8 +166,7 @@ def test_the_next_state_starts_from_the_one_that_waits_for_its_flush(books: Book
 
 
 def test_a_flush_does_not_go_back_behind_what_was_noted_meanwhile(books: Books) -> None:
-    books.store_new(1)
-    books.ledger.commit()
+    books.commit_new(1)
     books.store_state(1, 2)
     books.ledger.note(1, 3, body(1, 3))
     books.ledger.commit()
@@ -170,8 +177,7 @@ def test_a_flush_does_not_go_back_behind_what_was_noted_meanwhile(books: Books) 
 
 
 def test_new_jobs_and_the_last_id_get_their_files_when_asked(books: Books) -> None:
-    books.store_new(1, 2, 3)
-    books.ledger.commit()
+    books.commit_new(1, 2, 3)
     assert books.ledger.has_unwritten
     books.ledger.write_newest(2)
     assert books.directory.live_ids() == [2, 3]
@@ -185,16 +191,14 @@ def test_new_jobs_and_the_last_id_get_their_files_when_asked(books: Books) -> No
 
 def test_closing_writes_what_has_no_file_yet(tmp_path: Path) -> None:
     books = Books(tmp_path).begin()
-    books.store_new(1, 2)
-    books.ledger.commit()
+    books.commit_new(1, 2)
     books.close()
     assert books.directory.read(2) == body(2, 1)
     assert (books.places.queue / "serial").read_bytes() == b"2\n"
 
 
 def test_the_state_of_a_job_that_a_process_has_stays_known(books: Books) -> None:
-    books.store_new(1)
-    books.ledger.commit()
+    books.commit_new(1)
     assert books.ledger.write_state(1)
     assert books.directory.read(1) == body(1, 1)
     assert books.ledger.serial(1) == 1
@@ -214,8 +218,7 @@ def test_spares_are_lent_once_and_come_back(books: Books) -> None:
 
 def test_archived_jobs_are_moved_once_that_is_durable(books: Books) -> None:
     books.store_new(1)
-    books.store_state(1, 2, "success")
-    books.ledger.commit()
+    books.commit_state(1, 2, "success")
     books.store_archived(1)
     assert books.directory.read_archived(1) is None
     books.ledger.commit()
@@ -242,22 +245,19 @@ def test_a_segment_grows_while_files_of_new_jobs_are_missing(books: Books) -> No
         names.add(tuple(path.name for path in Journal(books.places.journal).segments()))
 
     for job_id in range(1, 101):
-        books.store_new(job_id)
-        books.ledger.commit()
+        books.commit_new(job_id)
         note()
     assert len(names) == 1
     # All but a few written: the next commit begins a new one.
     assert books.ledger.is_behind
     books.ledger.write_newest(95)
-    books.store_new(101)
-    books.ledger.commit()
+    books.commit_new(101)
     note()
     assert len(names) == 2
     assert not books.ledger.is_far_behind
     # However many are missing, there is an end to it.
     for job_id in range(102, 202):
-        books.store_new(job_id)
-        books.ledger.commit()
+        books.commit_new(job_id)
         note()
     assert len(names) == 2
     assert books.ledger.is_far_behind
@@ -272,8 +272,7 @@ def test_while_another_thread_cuts_the_journal_the_old_segments_are_not_relied_o
     books.ledger = Ledger(books.directory, books.journal, cuts.append)
     books.begin()
     for job_id in range(1, 41):
-        books.store_new(job_id)
-        books.ledger.commit()
+        books.commit_new(job_id)
         books.ledger.write_pending()
     [cut] = cuts
     old, *_, newest = books.journal.segments()
@@ -285,8 +284,7 @@ def test_while_another_thread_cuts_the_journal_the_old_segments_are_not_relied_o
     cut.carry_out()
     assert books.journal.segments() == [newest]
     books.ledger.was_cut(None)
-    books.store_new(41)
-    books.ledger.commit()
+    books.commit_new(41)
     assert len(cuts) == 2
     books.ledger.was_cut(errors.StorageError("no"))
     assert books.is_read_only()
@@ -299,21 +297,18 @@ def test_while_another_thread_cuts_the_journal_the_old_segments_are_not_relied_o
 @pytest.mark.usefixtures("small_segments")
 def test_old_segments_go_and_nothing_with_them(books: Books) -> None:
     for job_id in range(1, 101):
-        books.store_new(job_id)
-        books.ledger.commit()
+        books.commit_new(job_id)
     assert len(list(books.places.journal.iterdir())) == 1
     assert books.after_crash() == {n: body(n, 1) for n in range(1, 101)}
 
 
 @pytest.mark.usefixtures("small_segments")
 def test_the_states_of_running_jobs_are_repeated_in_the_next_segment(books: Books) -> None:
-    books.store_new(1)
-    books.ledger.commit()
+    books.commit_new(1)
     books.ledger.write_state(1)
     books.store_state(1, 2, "running")
     for job_id in range(2, 50):
-        books.store_new(job_id)
-        books.ledger.commit()
+        books.commit_new(job_id)
     # The process that owns the file had no time to write it before the machine died.
     assert books.directory.read(1) == body(1, 1)
     said = replay.read_journal(Journal(books.places.journal))
@@ -321,8 +316,7 @@ def test_the_states_of_running_jobs_are_repeated_in_the_next_segment(books: Book
 
 
 def test_the_journal_makes_up_only_for_files_whose_states_it_still_has(books: Books) -> None:
-    books.store_new(1, 2)
-    books.ledger.commit()
+    books.commit_new(1, 2)
     books.ledger.write_state(2)
     assert [books.ledger.is_covered(job_id) for job_id in (1, 2)] == [True, True]
     # The segment that had both is deleted; the new one repeats what a process may change.
@@ -334,8 +328,7 @@ def test_the_journal_makes_up_only_for_files_whose_states_it_still_has(books: Bo
 def test_a_disk_that_takes_no_new_segment_loses_nothing(books: Books) -> None:
     with refusing_flushes():
         for job_id in range(1, 50):
-            books.store_new(job_id)
-            books.ledger.commit()
+            books.commit_new(job_id)
             books.ledger.write_pending()
     assert books.is_read_only()
     stored = [int(said.split()[1]) for said in books.take_effects() if "Error" not in said]
@@ -346,11 +339,9 @@ def test_a_disk_that_takes_no_new_segment_loses_nothing(books: Books) -> None:
 
 def test_after_a_failed_flush_everything_that_it_covers_is_written_anew(books: Books) -> None:
     """The file is there to be read, and the next flush would do nothing for it."""
-    books.store_new(1, 2, 3)
-    books.ledger.commit()
+    books.commit_new(1, 2, 3)
     books.ledger.write_pending()
-    books.store_archived(2)
-    books.ledger.commit()
+    books.commit_archived(2)
     files = [books.places.queue / "job-1", books.places.archive / "0" / "job-2"]
     before = [path.stat().st_ino for path in files]
 
@@ -366,13 +357,11 @@ def test_after_a_failed_flush_everything_that_it_covers_is_written_anew(books: B
 
 
 def test_a_file_system_that_cannot_be_flushed_all_day_gets_no_more_segments(books: Books) -> None:
-    books.store_new(1, 2, 3)
-    books.ledger.commit()
+    books.commit_new(1, 2, 3)
     books.ledger.write_pending()
     # Another process writes this file: the journal alone has its state.
     books.ledger.lend_spares(3)
-    books.store_state(3, 2)
-    books.ledger.commit()
+    books.commit_state(3, 2)
 
     with refusing_flushes():
         for _ in range(10):
@@ -385,19 +374,16 @@ def test_a_file_system_that_cannot_be_flushed_all_day_gets_no_more_segments(book
         assert (books.places.queue / "job-1").stat().st_ino == written
     assert books.ledger.retry()
     assert len(books.journal.segments()) == 1
-    books.store_state(2, 2)
-    books.ledger.commit()
+    books.commit_state(2, 2)
     found = books.after_crash(lost=(2, 3))
     assert found == {1: body(1, 1), 2: body(2, 2), 3: body(3, 2)}
 
 
 def test_the_file_of_a_living_process_is_written_anew_when_that_has_left(books: Books) -> None:
-    books.store_new(1)
-    books.ledger.commit()
+    books.commit_new(1)
     books.ledger.write_state(1)
     books.ledger.lend_spares(1)
-    books.store_state(1, 2, "success")
-    books.ledger.commit()
+    books.commit_state(1, 2, "success")
     path = books.places.queue / "job-1"
     path.write_bytes(body(1, 2, "success"))
     before = path.stat().st_ino
@@ -414,8 +400,7 @@ def test_the_file_of_a_living_process_is_written_anew_when_that_has_left(books: 
 
 
 def test_a_successor_takes_up_the_doubt_of_a_flush_that_failed(books: Books) -> None:
-    books.store_new(1)
-    books.ledger.commit()
+    books.commit_new(1)
     books.ledger.write_pending()
     before = (books.places.queue / "job-1").stat().st_ino
 
@@ -433,8 +418,7 @@ def test_a_successor_takes_up_the_doubt_of_a_flush_that_failed(books: Books) -> 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
 @pytest.mark.parametrize("call", ["pwrite", "fdatasync"])
 def test_a_refused_flush_is_a_refused_promise(books: Books, call: str, number: int) -> None:
-    books.store_new(1)
-    books.ledger.commit()
+    books.commit_new(1)
     books.take_effects()
     books.store_new(2)
     books.store_state(1, 2)
@@ -448,8 +432,7 @@ def test_a_refused_flush_is_a_refused_promise(books: Books, call: str, number: i
     assert books.ledger.newest(1) == books.ledger.body(1) == body(1, 1)
     assert books.ledger.retry()
     assert not books.is_read_only()
-    books.store_new(4)
-    books.ledger.commit()
+    books.commit_new(4)
     assert books.take_effects() == ["new 4"]
     assert books.after_crash() == {1: body(1, 1), 4: body(4, 1)}
 
@@ -465,8 +448,7 @@ def test_the_refusal_names_the_cause(books: Books) -> None:
 
 def test_what_does_not_need_the_disk_goes_on_while_it_refuses(books: Books) -> None:
     with refusing("fdatasync"):
-        books.store_new(1)
-        books.ledger.commit()
+        books.commit_new(1)
         books.ledger.after_commit(lambda: books.done("later"))
         books.ledger.commit()
     assert books.take_effects() == ["new 1: ReadOnlyError", "later"]
@@ -482,8 +464,7 @@ def test_a_retry_does_not_make_promises_of_what_it_drops(books: Books) -> None:
 
 
 def test_a_job_file_that_cannot_be_written_is_in_the_journal(books: Books) -> None:
-    books.store_new(1)
-    books.ledger.commit()
+    books.commit_new(1)
     with refusing("ftruncate"):
         books.ledger.write_file(1)
         assert books.is_read_only()
@@ -498,8 +479,7 @@ def test_a_job_file_that_cannot_be_written_is_in_the_journal(books: Books) -> No
 def test_a_job_that_cannot_be_moved_into_the_archive_is_moved_later(books: Books) -> None:
     books.store_new(1)
     books.store_state(1, 2, "success")
-    books.store_new(2)
-    books.ledger.commit()
+    books.commit_new(2)
     books.ledger.write_pending()
     books.take_effects()
     books.store_archived(1)
@@ -517,8 +497,7 @@ def test_a_job_that_cannot_be_moved_into_the_archive_is_moved_later(books: Books
 
 
 def test_a_serial_file_that_cannot_be_written_holds_nothing_up(books: Books) -> None:
-    books.store_new(1)
-    books.ledger.commit()
+    books.commit_new(1)
     with refusing("pwrite"):
         books.ledger.write_newest(1)
     assert books.take_effects() == ["new 1"]
@@ -537,8 +516,7 @@ def test_a_ledger_may_begin_read_only(tmp_path: Path) -> None:
         books.begin()
     assert books.is_read_only()
     assert books.ledger.retry()
-    books.store_new(1)
-    books.ledger.commit()
+    books.commit_new(1)
     assert books.take_effects() == ["new 1"]
     books.close()
 
@@ -547,8 +525,7 @@ def test_a_disk_that_refuses_all_day_keeps_no_more_files_than_before(
     books: Books, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settings, "TEMPORARY_REST_SECONDS", 0.0)
-    books.store_new(1)
-    books.ledger.commit()
+    books.commit_new(1)
     with refusing("ftruncate"):
         for _ in range(5):
             books.ledger.retry()

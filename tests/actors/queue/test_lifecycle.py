@@ -56,8 +56,7 @@ def test_between_opcodes_too_a_canceled_dependency_wins_over_a_failed_one(queue:
 def test_a_process_that_could_not_be_made_fails_its_job(queue: Queue) -> None:
     queue.submitted(spec(ops=2))
     queue.choose(1)
-    queue.actor.notify(messages.StartFailed(job_id=1, text="no memory"))
-    queue.actor.end_turn()
+    queue.turn(messages.StartFailed(job_id=1, text="no memory"))
     job = queue.job(1)
     assert job.status is ERROR
     assert [op.result for op in job.ops] == ["job 1 failed to start: no memory"] * 2
@@ -83,8 +82,7 @@ def test_a_state_is_answered_and_announced_after_the_flush(queue: Queue) -> None
 def test_a_recorded_state_survives_the_machine(queue: Queue) -> None:
     queue.submitted(spec(ops=2))
     queue.start(1)
-    queue.record(1, 10, SUCCESS, RUNNING)
-    queue.actor.end_turn()
+    queue.recorded(1, 10, SUCCESS, RUNNING)
     queue.crash_machine()
     # The machine died while the second opcode ran: the job ends in an error that says so.
     job = queue.job(1)
@@ -94,8 +92,7 @@ def test_a_recorded_state_survives_the_machine(queue: Queue) -> None:
 
 def test_an_older_state_does_not_win(queue: Queue) -> None:
     queue.start_new()
-    queue.record(1, 10, RUNNING)
-    queue.actor.end_turn()
+    queue.recorded(1, 10, RUNNING)
     for late in (
         queue.record(1, 9, QUEUED),
         queue.actor.say(queue.state(1, 9, QUEUED, body=None)),
@@ -108,10 +105,8 @@ def test_an_older_state_does_not_win(queue: Queue) -> None:
 
 def test_a_repeated_state_is_answered_again(queue: Queue) -> None:
     queue.start_new()
-    queue.record(1, 10, RUNNING)
-    queue.actor.end_turn()
-    again = queue.record(1, 10, RUNNING)
-    queue.actor.end_turn()
+    queue.recorded(1, 10, RUNNING)
+    again = queue.recorded(1, 10, RUNNING)
     assert again.answer == messages.StateRecorded(serial=10)
 
 
@@ -130,8 +125,7 @@ def test_a_waiting_job_is_shown_so_without_a_flush(queue: Queue) -> None:
     queue.start_new()
     flushes = queue.actor.component.store.ledger.flushes
     waits = messages.JobWaits(job_id=1, serial=5, body=queue.body_of_process(1, 5, WAITING))
-    queue.actor.notify(waits)
-    queue.actor.end_turn()
+    queue.turn(waits)
     assert queue.statuses() == {1: "waiting"}
     assert queue.actor.component.store.ledger.flushes == flushes
 
@@ -149,8 +143,7 @@ def test_the_end_of_a_job_is_announced_to_scheduler_and_lock_manager(queue: Queu
 
 def test_the_end_of_a_job_without_locks_does_not_concern_the_lock_manager(queue: Queue) -> None:
     queue.start_new()
-    queue.record(1, 10, SUCCESS, has_locks=False)
-    queue.actor.end_turn()
+    queue.recorded(1, 10, SUCCESS, has_locks=False)
     assert queue.stage.take_one(messages.JobsFinished).jobs == [(1, SUCCESS)]
     assert queue.stage.take(messages.OwnerEnded) == []
 
@@ -165,8 +158,7 @@ def test_a_process_that_left_in_order_is_believed(queue: Queue) -> None:
 def test_a_process_killed_while_it_ran_fails_its_job(queue: Queue) -> None:
     queue.submitted(spec(ops=3))
     queue.start(1)
-    queue.record(1, 10, SUCCESS, RUNNING, QUEUED)
-    queue.actor.end_turn()
+    queue.recorded(1, 10, SUCCESS, RUNNING, QUEUED)
     queue.stage.sent.clear()
     queue.lose_process(1)
     job = queue.job(1)
@@ -224,18 +216,15 @@ def test_a_job_that_was_running_when_its_process_died_is_not_started_again(
 def test_the_end_of_an_earlier_process_does_not_matter(queue: Queue) -> None:
     queue.start_new()
     exited = messages.JobExited(job_id=1, lock_file="/l/of-another", has_left=False)
-    queue.actor.notify(exited)
-    queue.actor.end_turn()
-    queue.record(1, 10, RUNNING)
-    queue.actor.end_turn()
+    queue.turn(exited)
+    queue.recorded(1, 10, RUNNING)
     assert queue.statuses() == {1: "running"}
 
 
 def test_running_jobs_go_on_through_a_restart(queue: Queue) -> None:
     queue.submitted(spec(), spec())
     lock_file = queue.start(1)
-    queue.record(1, 10, RUNNING)
-    queue.actor.end_turn()
+    queue.recorded(1, 10, RUNNING)
     queue.restart()
     queue.actor.notify(messages.ReportRunning(), messages.ReportAllJobs())
     adopted = queue.stage.take_one(messages.AdoptJobs, to="executor")
@@ -244,15 +233,13 @@ def test_running_jobs_go_on_through_a_restart(queue: Queue) -> None:
     assert everything.is_all
     assert [one.job.id for one in everything.running] == [1]
     assert [one.job.id for one in everything.jobs] == [2]
-    queue.record(1, 11, SUCCESS)
-    queue.actor.end_turn()
+    queue.recorded(1, 11, SUCCESS)
     assert queue.statuses() == {1: "success", 2: "queued"}
 
 
 def test_jobs_that_died_with_the_daemon_are_final_when_it_is_ready(queue: Queue) -> None:
     queue.start_new()
-    queue.record(1, 10, RUNNING)
-    queue.actor.end_turn()
+    queue.recorded(1, 10, RUNNING)
     queue.kill_all()
     queue.restart()
     assert queue.statuses() == {1: "error"}
@@ -300,14 +287,12 @@ def test_a_job_whose_cancel_was_accepted_does_not_start_again_when_its_process_d
 def test_a_job_that_goes_back_is_queued_when_its_process_has_left(queue: Queue) -> None:
     queue.submitted(spec(ops=2))
     lock_file = queue.start(1)
-    queue.record(1, 10, RUNNING, QUEUED)
-    queue.actor.end_turn()
+    queue.recorded(1, 10, RUNNING, QUEUED)
     job = jobs.decode_job(queue.body_of_process(1, 20, SUCCESS, QUEUED))
     job.livelock = job.process_id = None
     body = jobs.encode_job(job)
     queue.write_as_process(1, body)
-    queue.actor.notify(messages.JobReturns(job_id=1, serial=20, body=body))
-    queue.actor.end_turn()
+    queue.turn(messages.JobReturns(job_id=1, serial=20, body=body))
     # Until then the scheduler does not know what holds it back.
     assert queue.statuses() == {1: "running"}
     assert queue.stage.take(messages.JobsArrived) == []

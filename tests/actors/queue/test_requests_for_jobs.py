@@ -159,8 +159,7 @@ def test_a_repeated_archival_is_answered_as_done_before(queue: Queue) -> None:
 
 def test_the_file_of_a_job_is_moved_when_its_process_is_gone(queue: Queue) -> None:
     queue.start_new()
-    queue.record(1, 10, SUCCESS)
-    queue.actor.end_turn()
+    queue.recorded(1, 10, SUCCESS)
     askers = [queue.actor.ask(messages.ArchiveJob(id=1)) for _ in range(2)]
     assert [asker.answers for asker in askers] == [[], []]
     queue.write_as_process(1, queue.body_of_process(1, 10, SUCCESS))
@@ -172,8 +171,7 @@ def test_the_file_of_a_job_is_moved_when_its_process_is_gone(queue: Queue) -> No
 
 def test_a_retry_is_noted_when_the_process_of_the_job_is_gone(queue: Queue) -> None:
     queue.start_new()
-    queue.record(1, 10, ERROR)
-    queue.actor.end_turn()
+    queue.recorded(1, 10, ERROR)
     queue.write_as_process(1, queue.body_of_process(1, 10, ERROR))
     retries = [queue.actor.ask(messages.RetryJob(id=1)) for _ in range(2)]
     assert [again.answer_as(messages.JobsSubmitted).ids for again in retries] == [[2], [3]]
@@ -257,8 +255,7 @@ def test_an_answer_of_a_jobs_process_is_passed_on_only_if_its_state_is_stored(
             queue.actor.end_turn()
             patch.undo()
             queue.actor.notify(messages.DiskRetried())
-        queue.actor.notify(answer)
-        queue.actor.end_turn()
+        queue.turn(answer)
     assert recorded.refusal[0] == asker.refusal[0] == "ReadOnlyError"
     assert os.strerror(errno.EIO) in asker.refusal[1]
     [row] = queue.actor.say(messages.ListJobs()).answer_as(messages.JobRows).rows
@@ -266,8 +263,7 @@ def test_an_answer_of_a_jobs_process_is_passed_on_only_if_its_state_is_stored(
     queue.actor.notify(messages.DiskRetried())
     queue.record(1, 11, CANCELING if kind == "cancel" else WAITING)
     again = queue.actor.ask(wish_of(kind))
-    queue.actor.notify(answer_as_process(queue))
-    queue.actor.end_turn()
+    queue.turn(answer_as_process(queue))
     assert isinstance(again.answer, messages.CancelOutcome | messages.PriorityOutcome)
     assert again.answer.accepted
 

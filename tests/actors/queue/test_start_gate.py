@@ -110,8 +110,7 @@ def test_no_opcode_begins_before_a_new_queue_has_the_rules(queue: Queue) -> None
     queue.start_new()
     queue.actor.close()
     queue.actor = queue.stage.make(JobQueue, incarnation=2)
-    queue.actor.notify(messages.Boot())
-    queue.actor.end_turn()
+    queue.turn(messages.Boot())
     asker = begin(queue, 1, 10, RUNNING, chain=6)
     assert asker.answers == []
     obey(queue, "PAUSE")
@@ -123,8 +122,7 @@ def test_with_each_change_of_the_rules_processes_ask_again(queue: Queue) -> None
     queue.submitted(spec(), spec(), spec())
     queue.start(1)
     queue.start(2)
-    queue.record(2, 10, SUCCESS)
-    queue.actor.end_turn()
+    queue.recorded(2, 10, SUCCESS)
     queue.stage.sent.clear()
     obey(queue, "PAUSE")
     sent = queue.stage.take_one(messages.DeliverToJob, to="executor")
@@ -185,11 +183,9 @@ def test_rules_are_in_force_when_the_last_of_both_has_them(queue: Queue) -> None
 def test_of_changes_that_overlap_the_newest_is_in_force_last(queue: Queue) -> None:
     take_rules(queue, serial=5)
     take_rules(queue, serial=6)
-    queue.actor.notify(messages.RuleChainAcknowledged(serial=5))
-    queue.actor.end_turn()
+    queue.turn(messages.RuleChainAcknowledged(serial=5))
     assert queue.stage.take(messages.RulesApplied) == []
-    queue.actor.notify(messages.RuleChainAcknowledged(serial=6))
-    queue.actor.end_turn()
+    queue.turn(messages.RuleChainAcknowledged(serial=6))
     assert queue.stage.take_one(messages.RulesApplied).serial == 6
 
 

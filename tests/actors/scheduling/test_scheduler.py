@@ -35,6 +35,12 @@ def start(stage: Stage) -> Staged[Scheduler]:
     return scheduler
 
 
+def newly_chosen(stage: Stage, scheduler: Staged[Scheduler]) -> list[int]:
+    """The jobs that it chooses at the end of the turn."""
+    scheduler.end_turn()
+    return stage.take_one(JobsChosen).start
+
+
 def test_a_new_scheduler_asks_for_everything(stage: Stage) -> None:
     stage.make(Scheduler, incarnation=1).actor.handle(Envelope(messages.Boot()))
     stage.take_one(messages.ReportConfiguration, to="config_store")
@@ -78,14 +84,11 @@ def test_a_free_slot_is_used_in_the_turn_in_which_it_is_freed(stage: Stage) -> N
     scheduler = start(stage)
     scheduler.notify(messages.LimitsChanged(running_jobs_max=1))
     scheduler.notify(JobsJudged(jobs=[verdict(1), verdict(2), verdict(3, priority=-1)]))
-    scheduler.end_turn()
-    assert stage.take_one(JobsChosen).start == [3]
+    assert newly_chosen(stage, scheduler) == [3]
     scheduler.notify(JobsFinished(jobs=[(3, SUCCESS)]))
-    scheduler.end_turn()
-    assert stage.take_one(JobsChosen).start == [1]
+    assert newly_chosen(stage, scheduler) == [1]
     scheduler.notify(messages.LimitsChanged(running_jobs_max=2))
-    scheduler.end_turn()
-    assert stage.take_one(JobsChosen).start == [2]
+    assert newly_chosen(stage, scheduler) == [2]
 
 
 def test_without_a_configuration_there_are_slots_all_the_same(stage: Stage) -> None:
@@ -115,16 +118,14 @@ def test_unsatisfiable_and_eligible_jobs_are_sent(stage: Stage) -> None:
     scheduler.notify(
         JobsJudged(jobs=[verdict(1), verdict(2, 1), verdict(3, 1), verdict(4, 2), verdict(5)])
     )
-    scheduler.end_turn()
-    assert stage.take_one(JobsChosen).start == [1]
+    assert newly_chosen(stage, scheduler) == [1]
     scheduler.notify(JobsFinished(jobs=[(1, SUCCESS), (2, CANCELED)]))
     scheduler.end_turn()
     chosen = stage.take_one(JobsChosen)
     assert chosen.start == [3]
     assert chosen.unsatisfiable == [(4, "canceled", "")]
     scheduler.notify(JobsFinished(jobs=[(3, SUCCESS)]), JobsJudged(jobs=[verdict(6, 1)]))
-    scheduler.end_turn()
-    assert stage.take_one(JobsChosen).start == [5]
+    assert newly_chosen(stage, scheduler) == [5]
     scheduler.notify(messages.StatusesReported(jobs=[(1, SUCCESS)]))
     scheduler.end_turn()
     assert stage.take_one(JobsChosen).eligible == [6]
@@ -142,8 +143,7 @@ def test_a_report_of_the_whole_queue_replaces_what_was_known(stage: Stage) -> No
     # Whether the running one still runs is asked for: word of its end may have been overtaken.
     assert stage.take_one(messages.ReportStatuses).ids == [2]
     scheduler.notify(messages.StatusesReported(jobs=[(2, ERROR)]))
-    scheduler.end_turn()
-    assert stage.take_one(JobsChosen).start == [5]
+    assert newly_chosen(stage, scheduler) == [5]
 
 
 # Rules.
@@ -169,8 +169,7 @@ def test_after_other_rules_the_first_in_order_are_judged_anew_before_any_starts(
     assert stage.take(JobsChosen) == []
     anew = [verdict(1, chain=8), verdict(2, chain=8, action="PAUSE", rule="r")]
     scheduler.notify(JobsJudged(jobs=anew, is_repeat=True))
-    scheduler.end_turn()
-    assert stage.take_one(JobsChosen).start == [1]
+    assert newly_chosen(stage, scheduler) == [1]
 
 
 def test_rules_are_acknowledged_after_all_choices_made_under_older_ones(
@@ -218,11 +217,9 @@ def test_running_jobs_that_are_reported_again_count_in_their_buckets(stage: Stag
     limited: dict[str, Any] = {"action": "RATE_LIMIT", "rule": "r", "limit": 1}
     jobs = [verdict(2, **limited), verdict(3)]
     scheduler.notify(JobsJudged(jobs=jobs, running=[verdict(1, **limited)], is_all=True))
-    scheduler.end_turn()
-    assert stage.take_one(JobsChosen).start == [3]
+    assert newly_chosen(stage, scheduler) == [3]
     scheduler.notify(JobsFinished(jobs=[(1, SUCCESS)]))
-    scheduler.end_turn()
-    assert stage.take_one(JobsChosen).start == [2]
+    assert newly_chosen(stage, scheduler) == [2]
 
 
 # Questions.

@@ -42,13 +42,16 @@ def segments(directory: Path) -> list[Path]:
     return sorted(directory.iterdir())
 
 
+def store(kept: Journal, *records: journal.Record, last_id: int = 2) -> None:
+    for record in records:
+        kept.append(record)
+    kept.commit(last_id)
+
+
 def test_committed_records_are_replayed_in_order(directory: Path) -> None:
     kept = Journal(directory)
-    kept.append(FIRST)
-    kept.append(SECOND)
-    kept.commit(2)
-    kept.append(THIRD)
-    kept.commit(2)
+    store(kept, FIRST, SECOND)
+    store(kept, THIRD)
     assert list(Journal(directory).replay()) == [
         SegmentBegun(journal.FORMAT_VERSION, 2),
         *RECORDS,
@@ -58,8 +61,7 @@ def test_committed_records_are_replayed_in_order(directory: Path) -> None:
 
 def test_records_that_were_not_committed_are_not_there(directory: Path) -> None:
     kept = Journal(directory)
-    kept.append(FIRST)
-    kept.commit(2)
+    store(kept, FIRST)
     kept.append(SECOND)
     assert kept._buffer
     assert replayed(directory) == [FIRST]
@@ -87,8 +89,7 @@ def test_the_flush_comes_after_the_write(directory: Path, monkeypatch: pytest.Mo
     kept.begin(0)
     sizes: list[int] = []
     monkeypatch.setattr(os, "fdatasync", lambda d: sizes.append(os.fstat(d).st_size))
-    kept.append(FIRST)
-    kept.commit(0)
+    store(kept, FIRST, last_id=0)
     [path] = segments(directory)
     assert sizes == [path.stat().st_size]
     kept.close()
@@ -98,8 +99,7 @@ def test_a_torn_tail_is_cut_at_every_byte(directory: Path) -> None:
     kept = Journal(directory)
     sizes = []
     for record in RECORDS:
-        kept.append(record)
-        kept.commit(2)
+        store(kept, record)
         [path] = segments(directory)
         sizes.append(kept._size)
     kept.close()
@@ -113,8 +113,7 @@ def test_a_torn_tail_is_cut_at_every_byte(directory: Path) -> None:
 def test_a_damaged_record_ends_its_segment(directory: Path) -> None:
     kept = Journal(directory)
     for record in RECORDS:
-        kept.append(record)
-        kept.commit(2)
+        store(kept, record)
     kept.close()
     [path] = segments(directory)
     data = bytearray(path.read_bytes())
@@ -128,8 +127,7 @@ def test_a_damaged_record_ends_its_segment(directory: Path) -> None:
 
 def test_zeros_at_the_end_are_no_records(directory: Path) -> None:
     kept = Journal(directory)
-    kept.append(FIRST)
-    kept.commit(2)
+    store(kept, FIRST)
     kept.close()
     [path] = segments(directory)
     with path.open("ab") as file:
@@ -139,14 +137,12 @@ def test_zeros_at_the_end_are_no_records(directory: Path) -> None:
 
 def test_after_a_torn_tail_the_next_segment_counts(directory: Path) -> None:
     kept = Journal(directory)
-    kept.append(FIRST)
-    kept.commit(2)
+    store(kept, FIRST)
     kept.close()
     [path] = segments(directory)
     path.write_bytes(path.read_bytes().rstrip(b"\0")[:-1])
     successor = Journal(directory)
-    successor.append(SECOND)
-    successor.commit(2)
+    store(successor, SECOND)
     successor.close()
     assert len(segments(directory)) == 2
     assert replayed(directory) == [SECOND]
@@ -155,8 +151,7 @@ def test_after_a_torn_tail_the_next_segment_counts(directory: Path) -> None:
 def test_a_successor_never_appends_to_a_segment_of_its_predecessor(directory: Path) -> None:
     for record in RECORDS:
         kept = Journal(directory)
-        kept.append(record)
-        kept.commit(2)
+        store(kept, record)
         kept.close()
     names = [f"{number:08d}.journal" for number in (1, 2, 3)]
     assert [path.name for path in segments(directory)] == names
@@ -167,11 +162,9 @@ def test_other_files_in_the_directory_are_left_alone(directory: Path) -> None:
     kept = Journal(directory)
     for name in ("notes", "x.journal", "00000007.journal~"):
         (directory / name).write_bytes(b"mine")
-    kept.append(FIRST)
-    kept.commit(2)
+    store(kept, FIRST)
     kept.begin(2)
-    kept.append(SECOND)
-    kept.commit(2)
+    store(kept, SECOND)
     kept.cut()
     kept.close()
     assert {path.name for path in segments(directory)} == {
@@ -184,8 +177,7 @@ def test_cutting_deletes_all_segments_but_the_newest(directory: Path) -> None:
     kept = Journal(directory)
     for record in RECORDS:
         kept.begin(2)
-        kept.append(record)
-        kept.commit(2)
+        store(kept, record)
     kept.cut()
     kept.close()
     assert [path.name for path in segments(directory)] == ["00000003.journal"]
@@ -216,8 +208,7 @@ def test_a_segment_reports_that_it_is_full(
     kept = Journal(directory)
     said = []
     for record in (FIRST, StateStored(1, 3, b"x" * 100)):
-        kept.append(record)
-        kept.commit(2)
+        store(kept, record)
         said.append(kept.is_full)
     kept.begin(2)
     said.append(kept.is_full)
@@ -260,8 +251,7 @@ def tail(directory: Path, data: bytes) -> journal.Tail | None:
 def test_a_segment_that_was_closed_in_order_has_no_tail(directory: Path) -> None:
     kept = Journal(directory)
     for record in RECORDS:
-        kept.append(record)
-        kept.commit(2)
+        store(kept, record)
     kept.close()
     [path] = Journal(directory).segments()
     data = path.read_bytes()
@@ -297,16 +287,14 @@ def test_after_a_refused_commit_the_next_one_counts(
     directory: Path, calls: tuple[str, ...], number: int
 ) -> None:
     kept = Journal(directory)
-    kept.append(FIRST)
-    kept.commit(2)
+    store(kept, FIRST)
     kept.append(SECOND)
     with refusing(*calls, number=number) as made, pytest.raises(errors.StorageError) as caught:
         kept.commit(2)
     assert caught.value.text == f"{segments(directory)[0]}: {os.strerror(number)}"
     assert set(made) == set(calls)
     assert not kept._buffer
-    kept.append(THIRD)
-    kept.commit(2)
+    store(kept, THIRD)
     kept.close()
     if "ftruncate" not in calls:
         assert replayed(directory) == [FIRST, THIRD]
@@ -315,8 +303,7 @@ def test_after_a_refused_commit_the_next_one_counts(
 @pytest.mark.parametrize("call", ["pwrite", "fdatasync"])
 def test_a_refused_record_does_not_come_back(directory: Path, call: str) -> None:
     kept = Journal(directory)
-    kept.append(FIRST)
-    kept.commit(2)
+    store(kept, FIRST)
     kept.append(SECOND)
     with refusing(call), pytest.raises(errors.StorageError):
         kept.commit(2)
@@ -327,8 +314,7 @@ def test_a_record_written_in_part_does_not_come_back(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = Journal(directory)
-    kept.append(FIRST)
-    kept.commit(2)
+    store(kept, FIRST)
     # The first of the two records fits on the disk, the second does not.
     room = len(journal._packed(SECOND)) + 3
     write, left = os.pwrite, [room]
@@ -355,8 +341,7 @@ def test_a_record_refused_with_its_segment_does_not_come_back(directory: Path, c
     kept.append(FIRST)
     with refusing(call), pytest.raises(errors.StorageError):
         kept.commit(2)
-    kept.append(SECOND)
-    kept.commit(2)
+    store(kept, SECOND)
     kept.close()
     assert replayed(directory) == [SECOND]
 
@@ -365,8 +350,7 @@ def test_a_segment_that_was_begun_in_vain_does_not_shift_the_next_one(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = Journal(directory)
-    kept.append(StateStored(1, 1, b"x" * 1_000))
-    kept.commit(1)
+    store(kept, StateStored(1, 1, b"x" * 1_000), last_id=1)
     with refusing("fsync"), pytest.raises(errors.StorageError):
         kept.begin(1)
     kept.append(FIRST)
@@ -375,16 +359,14 @@ def test_a_segment_that_was_begun_in_vain_does_not_shift_the_next_one(
         refuse(patch, "fdatasync")
         with pytest.raises(errors.StorageError):
             kept.commit(2)
-    kept.append(SECOND)
-    kept.commit(2)
+    store(kept, SECOND)
     kept.close()
     assert [record for record in replayed(directory) if record in RECORDS] == [SECOND]
 
 
 def test_a_start_that_fails_again_and_again_leaves_no_file(directory: Path) -> None:
     kept = Journal(directory)
-    kept.append(FIRST)
-    kept.commit(2)
+    store(kept, FIRST)
     kept._close()
     for calls in (("pwrite",), ("fsync",), ("fdatasync", "ftruncate"), ("pwrite", "unlink")):
         with refusing(*calls):
@@ -393,16 +375,14 @@ def test_a_start_that_fails_again_and_again_leaves_no_file(directory: Path) -> N
                 with pytest.raises(errors.StorageError):
                     kept.commit(2)
         assert len(segments(directory)) == 1 + ("unlink" in calls)
-    kept.append(SECOND)
-    kept.commit(2)
+    store(kept, SECOND)
     assert [path.name for path in segments(directory)] == ["00000001.journal", "00000002.journal"]
     assert replayed(directory) == [FIRST, SECOND]
 
 
 def test_a_failed_truncation_is_repeated_before_anything_new_is_stored(directory: Path) -> None:
     kept = Journal(directory)
-    kept.append(FIRST)
-    kept.commit(2)
+    store(kept, FIRST)
     kept.append(SECOND)
     with refusing("fdatasync", "ftruncate"), pytest.raises(errors.StorageError):
         kept.commit(2)
@@ -410,8 +390,7 @@ def test_a_failed_truncation_is_repeated_before_anything_new_is_stored(directory
     with refusing("ftruncate"), pytest.raises(errors.StorageError):
         kept.commit(2)
     assert len(segments(directory)) == 1
-    kept.append(THIRD)
-    kept.commit(2)
+    store(kept, THIRD)
     assert replayed(directory) == [FIRST, THIRD]
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import zmq
-from tests.faults.harness import Daemon, until
+from tests.faults.harness import Daemon, process_of, until
 from tests.torture.fuzz.through_sockets import DELAY, PATIENCE_SECONDS, Look
 from tests.torture.tally import Tally
 
@@ -332,8 +332,7 @@ def _requests_without_readers_of_the_replies(scene: Attacked) -> None:
     """One peer must not use up what all have."""
     job_id = scene.client.submit({"OP_ID": "OP_EXEC", "argv": ["sleep", "600"]})
     until(scene.client, [job_id], JobStatus.RUNNING, seconds=PATIENCE_SECONDS)
-    process_id = scene.client.job(job_id).process_id
-    assert process_id is not None
+    process_id = process_of(scene.client, job_id)
     os.kill(process_id, signal.SIGSTOP)
     # They are passed on to the job's process, which does not answer.
     dealer = scene.dealer()

@@ -21,6 +21,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import psutil
+from tests.faults.harness import process_of
 from tests.torture.kills import victims, workload
 from tests.torture.kills.clients import Load
 from tests.torture.kills.victims import BREEDER, FAMILY, GATED, Stranger, Target
@@ -126,8 +127,7 @@ class _JobStage:
     def _kill_waiting(self) -> None:
         target = self._target(GATED)
         self._start(target, are_waited_for=True)
-        process_id = self._client.job(target.waiter_id).process_id
-        assert process_id is not None
+        process_id = process_of(self._client, target.waiter_id)
         pidfd = os.pidfd_open(process_id)
 
         def kill() -> float:

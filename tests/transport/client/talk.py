@@ -114,3 +114,19 @@ def failed(request: pending_requests.PendingRequest) -> str:
 def ended(request: pending_requests.PendingRequest) -> bool:
     """Whether it has come to a good end."""
     return request.is_done and request.error is None
+
+
+def watching(
+    *ids: int, seconds: float | None = None, is_final_only: bool = False
+) -> tuple[Talk, pending_requests.PendingWatch]:
+    """A talk with a watch of these jobs."""
+    talk = Talk()
+    return talk, talk.watch(*ids, seconds=seconds, is_final_only=is_final_only)
+
+
+def calling(
+    message: messages.Request[pending_requests.ReplyT], seconds: float = TIMEOUT
+) -> tuple[Talk, pending_requests.PendingCall[pending_requests.ReplyT]]:
+    """A talk with this request."""
+    talk = Talk()
+    return talk, talk.call(message, seconds)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tests.transport.client.talk import TIMEOUT, UNREACHABLE, Talk, failed
+from tests.transport.client.talk import TIMEOUT, UNREACHABLE, Talk, calling, failed
 
 from ganger.storage import errors, settings
 from ganger.transport import messages
@@ -27,16 +27,14 @@ def test_replies_find_their_requests_in_any_order() -> None:
 
 
 def test_a_failure_becomes_the_error_of_its_name() -> None:
-    talk = Talk()
-    call = talk.call(messages.ReadJob(id=7))
+    talk, call = calling(messages.ReadJob(id=7))
     talk.refuse(errors.UnknownJobError("job 7: there is no such job"))
     with pytest.raises(errors.UnknownJobError, match="job 7"):
         call.result()
 
 
 def test_a_reply_of_another_kind_is_an_error() -> None:
-    talk = Talk()
-    call = talk.call(messages.ReadJob(id=7))
+    talk, call = calling(messages.ReadJob(id=7))
     talk.reply(messages.Done())
     with pytest.raises(errors.FrameError, match="read_job: the daemon answered with done"):
         call.result()
@@ -53,8 +51,7 @@ def test_a_reply_that_cannot_be_read_fails_its_request_alone() -> None:
 
 
 def test_replies_without_a_waiting_call_are_ignored() -> None:
-    talk = Talk()
-    call = talk.call(messages.ReadJob(id=1))
+    talk, call = calling(messages.ReadJob(id=1))
     talk.session.forget(call)
     talk.reply(messages.JobDocument(id=1, body=b""), call.number)
     talk.reply(messages.Done(), 0)
@@ -90,8 +87,7 @@ def test_a_request_carries_the_time_that_is_left() -> None:
 
 
 def test_a_call_ends_at_its_deadline_and_not_before() -> None:
-    talk = Talk()
-    call = talk.call(messages.ReadInfo(), 3.0)
+    talk, call = calling(messages.ReadInfo(), 3.0)
     assert talk.session.wait_seconds(talk.now) == 3.0
     talk.turn(2.9)
     assert not call.is_done
@@ -179,8 +175,7 @@ def test_after_a_reconnect_every_open_request_is_sent_again_in_order() -> None:
 def test_of_a_submission_that_was_sent_twice_the_second_answer_counts(
     message: messages.Request[messages.JobsSubmitted],
 ) -> None:
-    talk = Talk()
-    call = talk.call(message)
+    talk, call = calling(message)
     first = talk.sent[-1].number
     (again,) = talk.reconnect()
     assert again.message == message
@@ -202,8 +197,7 @@ def test_without_a_connection_nothing_is_sent_until_there_is_one() -> None:
 def test_a_passing_refusal_is_answered_by_asking_again_with_growing_pauses(
     error: errors.GangerError,
 ) -> None:
-    talk = Talk()
-    call = talk.call(messages.ReadJob(id=1))
+    talk, call = calling(messages.ReadJob(id=1))
     pauses = []
     for _ in range(8):
         talk.refuse(error, call.number)
@@ -219,16 +213,14 @@ def test_a_passing_refusal_is_answered_by_asking_again_with_growing_pauses(
 
 
 def test_what_a_component_did_not_survive_is_not_sent_to_its_successor() -> None:
-    talk = Talk()
-    call = talk.call(messages.ReadJob(id=1))
+    talk, call = calling(messages.ReadJob(id=1))
     talk.refuse(errors.RequestFatalError("component job_queue did not survive this request"))
     assert failed(call) == "RequestFatalError"
     assert talk.turn(5.0) == []
 
 
 def test_what_may_have_ended_its_component_is_repeated_a_few_times_only() -> None:
-    talk = Talk()
-    call = talk.call(messages.ReadJob(id=1), 60.0)
+    talk, call = calling(messages.ReadJob(id=1), 60.0)
     for _ in range(INTERRUPTIONS_MAX):
         talk.refuse(errors.RequestInterruptedError("component job_queue was restarted"))
         assert [again.number for again in talk.turn(2.0)] == [call.number]
@@ -239,8 +231,7 @@ def test_what_may_have_ended_its_component_is_repeated_a_few_times_only() -> Non
 
 
 def test_what_may_have_ended_the_daemon_is_not_repeated_for_ever() -> None:
-    talk = Talk()
-    call = talk.call(messages.ReadJob(id=1), 600.0)
+    talk, call = calling(messages.ReadJob(id=1), 600.0)
     for _ in range(LOSSES_MAX):
         talk.link(ConnectionEvent.LOST)
         assert [again.number for again in talk.reconnect()] == [call.number]
@@ -250,8 +241,7 @@ def test_what_may_have_ended_the_daemon_is_not_repeated_for_ever() -> None:
 
 
 def test_what_is_refused_until_the_deadline_ends_with_that_refusal() -> None:
-    talk = Talk()
-    call = talk.call(messages.ReadJob(id=1), 0.2)
+    talk, call = calling(messages.ReadJob(id=1), 0.2)
     while not call.is_done:
         talk.refuse(errors.BusyError("too much to do"), call.number)
         talk.turn(talk.session.wait_seconds(talk.now) or 0)
@@ -260,8 +250,7 @@ def test_what_is_refused_until_the_deadline_ends_with_that_refusal() -> None:
 
 
 def test_a_reply_of_a_daemon_that_has_ended_is_not_the_final_reason() -> None:
-    talk = Talk()
-    call = talk.call(messages.ReadJob(id=1), 3.0)
+    talk, call = calling(messages.ReadJob(id=1), 3.0)
     talk.refuse(errors.ComponentRestartedError())
     talk.link(ConnectionEvent.LOST)
     talk.turn(3.0)
@@ -269,15 +258,13 @@ def test_a_reply_of_a_daemon_that_has_ended_is_not_the_final_reason() -> None:
 
 
 def test_a_daemon_that_stops_is_believed_by_a_call() -> None:
-    talk = Talk()
-    call = talk.call(messages.ReadJob(id=1))
+    talk, call = calling(messages.ReadJob(id=1))
     talk.refuse(errors.StoppingError())
     assert failed(call) == "StoppingError"
 
 
 def test_a_request_to_stop_reaches_no_second_daemon() -> None:
-    talk = Talk()
-    call = talk.call(messages.StopDaemon())
+    talk, call = calling(messages.StopDaemon())
     assert talk.reconnect() == []
     assert failed(call) == "ConnectionLostError"
 
@@ -304,8 +291,7 @@ GONE = errors.UnknownFilterError("Filter rule does not exist")
 
 
 def test_a_deletion_whose_answer_was_lost_is_done_when_the_rule_is_gone() -> None:
-    talk = Talk()
-    call = talk.call(DELETION)
+    talk, call = calling(DELETION)
     assert [frame.message for frame in talk.reconnect()] == [DELETION]
     talk.refuse(GONE)
     assert call.result() == messages.Done()
@@ -315,8 +301,7 @@ def test_a_deletion_whose_answer_was_lost_is_done_when_the_rule_is_gone() -> Non
 def test_a_deletion_that_a_restarted_component_may_have_done_is_done_when_the_rule_is_gone() -> (
     None
 ):
-    talk = Talk()
-    call = talk.call(DELETION)
+    talk, call = calling(DELETION)
     talk.refuse(errors.ComponentRestartedError())
     assert talk.turn(session.RETRY_SECONDS_MIN)
     talk.refuse(GONE)
@@ -329,16 +314,14 @@ CANCELED_BEFORE = messages.CancelOutcome(accepted=False, text="gone", was_cancel
 
 
 def test_an_archival_whose_answer_was_lost_is_done_when_the_job_is_archived() -> None:
-    talk = Talk()
-    call = talk.call(ARCHIVAL)
+    talk, call = calling(ARCHIVAL)
     assert [frame.message for frame in talk.reconnect()] == [ARCHIVAL]
     talk.refuse(ARCHIVED)
     assert call.result() == messages.ArchiveOutcome(archived=[7])
 
 
 def test_an_archival_of_a_job_that_there_is_not_is_refused_also_when_it_is_repeated() -> None:
-    talk = Talk()
-    call = talk.call(ARCHIVAL)
+    talk, call = calling(ARCHIVAL)
     talk.reconnect()
     talk.refuse(errors.UnknownJobError("there is no live job 7"))
     sent_once = Talk()
@@ -348,8 +331,7 @@ def test_an_archival_of_a_job_that_there_is_not_is_refused_also_when_it_is_repea
 
 
 def test_a_cancel_whose_answer_was_lost_is_accepted_when_the_job_is_canceled() -> None:
-    talk = Talk()
-    call = talk.call(messages.CancelJob(id=7))
+    talk, call = calling(messages.CancelJob(id=7))
     talk.reconnect()
     talk.reply(CANCELED_BEFORE)
     assert call.result() == messages.CancelOutcome(accepted=True, text="Job 7 was canceled")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.transport.client.talk import HEARTBEAT, TIMEOUT, Talk, ended, failed, row
+from tests.transport.client.talk import HEARTBEAT, TIMEOUT, Talk, ended, failed, row, watching
 
 from ganger.storage import errors
 from ganger.storage.job_views import StatusChange
@@ -14,8 +14,7 @@ from ganger.transport.zmq.connection_event import ConnectionEvent
 
 
 def test_a_watch_gives_changes_and_lines_until_the_daemon_ends_it() -> None:
-    talk = Talk()
-    watch = talk.watch(3)
+    talk, watch = watching(3)
     number = watch.number
     talk.tell(number, 3, JobStatus.QUEUED)
     talk.log(number, 3, 1, 2)
@@ -28,8 +27,7 @@ def test_a_watch_gives_changes_and_lines_until_the_daemon_ends_it() -> None:
 
 
 def test_each_change_names_the_status_before() -> None:
-    talk = Talk()
-    watch = talk.watch(3)
+    talk, watch = watching(3)
     talk.tell(watch.number, 3, JobStatus.QUEUED)
     talk.tell(watch.number, 3, JobStatus.RUNNING)
     parts = [talk.session.next_part(watch, talk.now) for _ in range(2)]
@@ -37,8 +35,7 @@ def test_each_change_names_the_status_before() -> None:
 
 
 def test_a_resumed_watch_asks_from_where_it_stands_and_repeats_nothing() -> None:
-    talk = Talk()
-    watch = talk.watch(3, 4, 5)
+    talk, watch = watching(3, 4, 5)
     old = watch.number
     for job_id in (3, 4, 5):
         talk.tell(old, job_id, JobStatus.RUNNING)
@@ -56,8 +53,7 @@ def test_a_resumed_watch_asks_from_where_it_stands_and_repeats_nothing() -> None
 
 
 def test_a_resumed_watch_of_all_jobs_asks_for_the_ends_it_may_have_missed() -> None:
-    talk = Talk()
-    watch = talk.watch()
+    talk, watch = watching()
     for job_id in (3, 4, 5):
         talk.tell(watch.number, job_id, JobStatus.RUNNING)
     talk.log(watch.number, 3, 1, 2)
@@ -67,8 +63,7 @@ def test_a_resumed_watch_of_all_jobs_asks_for_the_ends_it_may_have_missed() -> N
 
 
 def test_after_a_reconnect_parts_of_the_old_connection_are_not_believed() -> None:
-    talk = Talk()
-    watch = talk.watch(3)
+    talk, watch = watching(3)
     old = watch.number
     (again,) = talk.reconnect()
     talk.tell(again.number, 3, JobStatus.SUCCESS)
@@ -77,8 +72,7 @@ def test_after_a_reconnect_parts_of_the_old_connection_are_not_believed() -> Non
 
 
 def test_a_watch_with_nothing_left_to_see_ends_at_a_reconnect() -> None:
-    talk = Talk()
-    watch = talk.watch(3)
+    talk, watch = watching(3)
     talk.tell(watch.number, 3, JobStatus.SUCCESS)
     assert talk.reconnect() == []
     assert watch.is_done
@@ -89,8 +83,7 @@ def test_a_watch_with_nothing_left_to_see_ends_at_a_reconnect() -> None:
     "error", [errors.StoppingError(), errors.BusyError(), errors.ComponentRestartedError()]
 )
 def test_a_watch_outlives_what_passes(error: errors.GangerError) -> None:
-    talk = Talk()
-    watch = talk.watch(3)
+    talk, watch = watching(3)
     talk.refuse(error, watch.number)
     (again,) = talk.turn(session.RETRY_SECONDS_MIN)
     assert again.number == watch.number
@@ -99,16 +92,14 @@ def test_a_watch_outlives_what_passes(error: errors.GangerError) -> None:
 
 
 def test_a_watch_ended_too_early_is_taken_up_again() -> None:
-    talk = Talk()
-    watch = talk.watch(3)
+    talk, watch = watching(3)
     talk.reply(messages.WatchEnded(), watch.number)
     assert not watch.is_done
     assert [type(frame.message) for frame in talk.turn(1)] == [messages.WatchJobs]
 
 
 def test_a_watch_refused_for_too_long_ends_with_the_refusal() -> None:
-    talk = Talk()
-    watch = talk.watch(3)
+    talk, watch = watching(3)
     for _ in range(100):
         if watch.is_done:
             break
@@ -118,8 +109,7 @@ def test_a_watch_refused_for_too_long_ends_with_the_refusal() -> None:
 
 
 def test_a_watch_that_got_news_in_between_is_not_given_up() -> None:
-    talk = Talk()
-    watch = talk.watch(3)
+    talk, watch = watching(3)
     for serial in range(1, 9):
         talk.refuse(errors.BusyError("too many watches"), watch.number)
         talk.turn(TIMEOUT / 2)
@@ -128,16 +118,14 @@ def test_a_watch_that_got_news_in_between_is_not_given_up() -> None:
 
 
 def test_a_watch_of_an_unknown_job_ends_with_that_error() -> None:
-    talk = Talk()
-    watch = talk.watch(3)
+    talk, watch = watching(3)
     talk.refuse(errors.UnknownJobError("job 3: there is no such job"))
     assert failed(watch) == "UnknownJobError"
     assert talk.session.is_idle
 
 
 def test_at_its_deadline_a_watch_names_the_jobs_that_have_not_ended() -> None:
-    talk = Talk()
-    watch = talk.watch(*range(1, 15), seconds=2.0)
+    talk, watch = watching(*range(1, 15), seconds=2.0)
     talk.tell(watch.number, 1, JobStatus.SUCCESS)
     talk.tell(watch.number, 2, JobStatus.RUNNING)
     (notice,) = talk.turn(2.0)
@@ -150,15 +138,13 @@ def test_at_its_deadline_a_watch_names_the_jobs_that_have_not_ended() -> None:
 
 
 def test_at_its_deadline_a_watch_of_all_jobs_has_nothing_to_name() -> None:
-    talk = Talk()
-    watch = talk.watch(seconds=2.0)
+    talk, watch = watching(seconds=2.0)
     talk.turn(2.0)
     assert (failed(watch), str(watch.error)) == ("DeadlineError", "the time is over")
 
 
 def test_a_forgotten_watch_is_taken_leave_of_once() -> None:
-    talk = Talk()
-    watch = talk.watch(3)
+    talk, watch = watching(3)
     talk.session.forget(watch)
     talk.session.forget(watch)
     (notice,) = talk.turn()
@@ -167,8 +153,7 @@ def test_a_forgotten_watch_is_taken_leave_of_once() -> None:
 
 
 def test_a_watch_that_a_lost_connection_has_ended_reports_nothing() -> None:
-    talk = Talk()
-    watch = talk.watch(3)
+    talk, watch = watching(3)
     talk.session.forget(watch)
     talk.link(ConnectionEvent.LOST)
     assert talk.session.is_idle
@@ -179,8 +164,7 @@ def test_a_watch_that_a_lost_connection_has_ended_reports_nothing() -> None:
 
 
 def test_a_silent_watch_is_probed_and_an_answer_contents_it() -> None:
-    talk = Talk()
-    watch = talk.watch(3)
+    talk, watch = watching(3)
     talk.tell(watch.number, 3, JobStatus.RUNNING)
     assert talk.turn(HEARTBEAT - 0.1) == []
     (probe,) = talk.turn(0.1)
@@ -191,16 +175,14 @@ def test_a_silent_watch_is_probed_and_an_answer_contents_it() -> None:
 
 
 def test_a_watch_that_receives_messages_is_not_probed() -> None:
-    talk = Talk()
-    watch = talk.watch(3)
+    talk, watch = watching(3)
     for serial in range(1, 9):
         assert talk.turn(HEARTBEAT / 2) == []
         talk.log(watch.number, 3, serial)
 
 
 def test_a_probe_that_shows_a_missed_status_revives_the_watch() -> None:
-    talk = Talk()
-    watch = talk.watch(3)
+    talk, watch = watching(3)
     old = watch.number
     talk.tell(old, 3, JobStatus.QUEUED)
     talk.turn(HEARTBEAT)
@@ -218,8 +200,7 @@ def test_a_probe_that_shows_a_missed_status_revives_the_watch() -> None:
 
 
 def test_once_the_new_watch_has_spoken_the_old_one_is_not_heard() -> None:
-    talk = Talk()
-    watch = talk.watch(3)
+    talk, watch = watching(3)
     old = watch.number
     talk.turn(HEARTBEAT)
     talk.reply(messages.JobRows(rows=[row(3, JobStatus.RUNNING)]))
@@ -230,8 +211,7 @@ def test_once_the_new_watch_has_spoken_the_old_one_is_not_heard() -> None:
 
 
 def test_a_watch_of_all_jobs_is_probed_by_the_next_job() -> None:
-    talk = Talk()
-    watch = talk.watch()
+    talk, watch = watching()
     talk.tell(watch.number, 17, JobStatus.QUEUED)
     (probe,) = talk.turn(HEARTBEAT)
     assert isinstance(probe.message, messages.ListJobs)
@@ -246,8 +226,7 @@ def test_a_watch_of_all_jobs_is_probed_by_the_next_job() -> None:
 
 
 def test_a_watch_whose_probe_gets_no_answer_ends() -> None:
-    talk = Talk()
-    watch = talk.watch(3)
+    talk, watch = watching(3)
     talk.turn(HEARTBEAT)
     talk.turn(TIMEOUT - 0.1)
     assert not watch.is_done
@@ -256,8 +235,7 @@ def test_a_watch_whose_probe_gets_no_answer_ends() -> None:
 
 
 def test_a_watch_without_a_daemon_for_too_long_ends_as_unreachable() -> None:
-    talk = Talk()
-    watch = talk.watch(3)
+    talk, watch = watching(3)
     talk.link(ConnectionEvent.LOST)
     talk.turn(HEARTBEAT)
     talk.turn(TIMEOUT)
@@ -279,8 +257,7 @@ def test_a_watch_that_is_not_read_rests_and_goes_on_when_it_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(session, "PARTS_MAX", 3)
-    talk = Talk()
-    watch = talk.watch(3)
+    talk, watch = watching(3)
     old = watch.number
     talk.tell(old, 3, JobStatus.QUEUED)
     talk.log(old, 3, 1, 2, 3)
@@ -298,8 +275,7 @@ def test_a_watch_of_all_jobs_remembers_only_so_many_that_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(watch_progress, "FINISHED_MAX", 2)
-    talk = Talk()
-    watch = talk.watch()
+    talk, watch = watching()
     for job_id in (1, 2, 3, 2):
         talk.tell(watch.number, job_id, JobStatus.SUCCESS)
     assert talk.read(watch) == ["1:success", "2:success", "3:success"]
@@ -311,8 +287,7 @@ def test_a_watch_of_all_jobs_remembers_only_so_many_that_ended(
 
 
 def test_a_watch_of_ends_is_not_revived_by_jobs_that_go_on() -> None:
-    talk = Talk()
-    watch = talk.watch(3, 4, is_final_only=True)
+    talk, watch = watching(3, 4, is_final_only=True)
     assert talk.sent[-1].message == messages.WatchJobs(ids=[3, 4], is_final_only=True)
     talk.turn(HEARTBEAT)
     talk.reply(messages.JobRows(rows=[row(3, JobStatus.RUNNING), row(4)]))
@@ -327,8 +302,7 @@ def test_a_watch_of_ends_is_not_revived_by_jobs_that_go_on() -> None:
 
 
 def test_a_wait_for_ends_is_over_before_the_message_that_the_watch_has_ended() -> None:
-    talk = Talk()
-    watch = talk.watch(3, 4, is_final_only=True)
+    talk, watch = watching(3, 4, is_final_only=True)
     talk.tell(watch.number, 4, JobStatus.SUCCESS)
     assert not watch.is_done
     talk.tell(watch.number, 3, JobStatus.ERROR)
@@ -339,8 +313,7 @@ def test_a_wait_for_ends_is_over_before_the_message_that_the_watch_has_ended() -
 
 
 def test_a_wait_that_times_out_names_the_statuses_of_that_moment() -> None:
-    talk = Talk()
-    watch = talk.watch(3, 4, 5, seconds=7.0, is_final_only=True)
+    talk, watch = watching(3, 4, 5, seconds=7.0, is_final_only=True)
     talk.tell(watch.number, 4, JobStatus.SUCCESS)
     (asked,) = talk.turn(7.0)
     assert asked.message == messages.ListJobs(ids=[3, 5], limit=watch_progress.PROBE_IDS_MAX)
@@ -351,8 +324,7 @@ def test_a_wait_that_times_out_names_the_statuses_of_that_moment() -> None:
 
 
 def test_jobs_that_ended_at_the_last_moment_have_ended() -> None:
-    talk = Talk()
-    watch = talk.watch(3, seconds=7.0, is_final_only=True)
+    talk, watch = watching(3, seconds=7.0, is_final_only=True)
     talk.turn(7.0)
     talk.reply(messages.JobRows(rows=[row(3, JobStatus.SUCCESS)]))
     assert ended(watch)
@@ -360,8 +332,7 @@ def test_jobs_that_ended_at_the_last_moment_have_ended() -> None:
 
 
 def test_the_last_word_is_not_waited_for_for_ever() -> None:
-    talk = Talk()
-    watch = talk.watch(3, seconds=7.0, is_final_only=True)
+    talk, watch = watching(3, seconds=7.0, is_final_only=True)
     talk.turn(7.0)
     talk.turn(session.LAST_WORD_SECONDS)
     assert str(watch.error) == "not final in 8 s: 3 (not heard of)"
@@ -373,8 +344,7 @@ def test_the_last_word_is_not_waited_for_for_ever() -> None:
 
 
 def test_a_probe_that_is_under_way_at_the_deadline_is_not_taken_for_the_last_word() -> None:
-    talk = Talk()
-    watch = talk.watch(3, seconds=HEARTBEAT + 1, is_final_only=True)
+    talk, watch = watching(3, seconds=HEARTBEAT + 1, is_final_only=True)
     (probe,) = talk.turn(HEARTBEAT)
     (asked,) = talk.turn(1.0)
     talk.reply(messages.JobRows(rows=[row(3)]), probe.number)

@@ -37,6 +37,13 @@ def received(router: Router) -> Incoming:
     return incoming
 
 
+def connected_peer(router: Router, dealer: Dealer) -> bytes:
+    """Connect, and read a first message; the peer that sent it."""
+    connect(router, dealer)
+    dealer.send(b"first")
+    return received(router).peer
+
+
 def link(router: Router, dealer: Dealer, wanted: ConnectionEvent) -> list[ConnectionEvent]:
     """The news that ``dealer`` gets, up to the one wanted."""
     news: list[ConnectionEvent] = []

@@ -7,9 +7,15 @@ import pytest
 from ganger.transport.zmq.peers import Backlog, Connections, Credentials, Kind, credentials
 
 
-def test_a_peer_that_sent_a_message_has_left_when_its_connection_ended() -> None:
+def connected(*descriptors: int) -> Connections:
     connections = Connections()
-    connections.accepted(5)
+    for descriptor in descriptors:
+        connections.accepted(descriptor)
+    return connections
+
+
+def test_a_peer_that_sent_a_message_has_left_when_its_connection_ended() -> None:
+    connections = connected(5)
     connections.heard(5, b"a")
     assert connections.take_left() == []
     connections.ended(5)
@@ -18,8 +24,7 @@ def test_a_peer_that_sent_a_message_has_left_when_its_connection_ended() -> None
 
 
 def test_a_peer_that_never_sent_a_message_leaves_without_a_name() -> None:
-    connections = Connections()
-    connections.accepted(5)
+    connections = connected(5)
     connections.ended(5)
     connections.ended(6)
     assert connections.take_left() == []
@@ -27,8 +32,7 @@ def test_a_peer_that_never_sent_a_message_leaves_without_a_name() -> None:
 
 
 def test_a_descriptor_that_is_used_again_is_another_peer() -> None:
-    connections = Connections()
-    connections.accepted(5)
+    connections = connected(5)
     connections.heard(5, b"a")
     connections.ended(5)
     connections.accepted(5)
@@ -41,8 +45,7 @@ def test_a_descriptor_that_is_used_again_is_another_peer() -> None:
 
 
 def test_a_message_read_after_the_end_names_its_peer_as_gone() -> None:
-    connections = Connections()
-    connections.accepted(5)
+    connections = connected(5)
     connections.ended(5)
     connections.heard(5, b"a")
     assert connections.take_left() == [b"a"]
@@ -55,8 +58,7 @@ def test_last_words_read_when_another_has_the_descriptor_name_the_earlier_peer_a
         (b"L\0\0\0\0\1", b"L\0\0\0\0\2"),
         (b"L\0\xff\xff\xff\xff", b"L\0\0\0\0\0"),
     ):
-        connections = Connections()
-        connections.accepted(5)
+        connections = connected(5)
         connections.ended(5)
         connections.accepted(5)
         connections.heard(5, first)
@@ -71,8 +73,7 @@ def test_last_words_read_when_another_has_the_descriptor_name_the_earlier_peer_a
 
 
 def test_a_connection_that_ended_before_it_was_turned_away_is_not_counted_as_leaving() -> None:
-    connections = Connections()
-    connections.accepted(5)
+    connections = connected(5)
     connections.ended(5)
     connections.turned_away()
     assert connections.count == 0
@@ -81,8 +82,7 @@ def test_a_connection_that_ended_before_it_was_turned_away_is_not_counted_as_lea
 
 
 def test_a_peer_leaves_once_even_if_its_last_messages_are_read_late() -> None:
-    connections = Connections()
-    connections.accepted(5)
+    connections = connected(5)
     connections.heard(5, b"a")
     connections.ended(5)
     connections.heard(5, b"a")
@@ -90,9 +90,7 @@ def test_a_peer_leaves_once_even_if_its_last_messages_are_read_late() -> None:
 
 
 def test_silent_peers_neither_came_nor_sent_since_the_last_look() -> None:
-    connections = Connections()
-    for descriptor in (5, 6):
-        connections.accepted(descriptor)
+    connections = connected(5, 6)
     assert connections.take_silent() == []
     connections.spoke(6)
     connections.accepted(7)
@@ -104,9 +102,7 @@ def test_silent_peers_neither_came_nor_sent_since_the_last_look() -> None:
 
 
 def test_a_peer_that_is_turned_away_no_longer_counts_while_it_leaves() -> None:
-    connections = Connections()
-    for descriptor in (5, 6, 7):
-        connections.accepted(descriptor)
+    connections = connected(5, 6, 7)
     connections.turned_away()
     assert connections.count == 2
     connections.ended(6)

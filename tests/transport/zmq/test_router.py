@@ -15,7 +15,15 @@ from unittest import mock
 
 import pytest
 import zmq
-from tests.transport.zmq.routers import PATIENCE_SECONDS, connect, link, made, received, serve
+from tests.transport.zmq.routers import (
+    PATIENCE_SECONDS,
+    connect,
+    connected_peer,
+    link,
+    made,
+    received,
+    serve,
+)
 
 from ganger.storage import errors, settings
 from ganger.transport.zmq import dealer as dealers
@@ -109,9 +117,7 @@ def test_an_answer_that_cannot_be_marked_spoils_no_other_one(
 
 
 def test_no_reply_to_a_peer_that_has_left_is_kept(router: Router, dealer: Dealer) -> None:
-    connect(router, dealer)
-    dealer.send(b"question")
-    peer = received(router).peer
+    peer = connected_peer(router, dealer)
     dealer.close()
     serve(router, lambda: router.receive() or not router.send(peer, b"answer"))
     assert router.take_left() in ([peer], [])
@@ -144,9 +150,7 @@ def test_a_request_that_comes_while_answers_are_sent_is_not_overlooked(
     router: Router, dealer: Dealer
 ) -> None:
     # The report of the descriptor may be used up by the sending: `has_more` must tell.
-    connect(router, dealer)
-    dealer.send(b"first")
-    peer = received(router).peer
+    peer = connected_peer(router, dealer)
     for number in range(200):
         dealer.send(b"%d" % number)
         got: list[Incoming] = []
@@ -162,9 +166,7 @@ def test_a_request_that_comes_while_answers_are_sent_is_not_overlooked(
 def test_another_thread_may_answer_unless_the_owner_is_at_work(
     router: Router, dealer: Dealer
 ) -> None:
-    connect(router, dealer)
-    dealer.send(b"question")
-    peer = received(router).peer
+    peer = connected_peer(router, dealer)
     # There is nothing that a descriptor would not report.
     assert router.receive() == []
     assert router.try_send(peer, b"answer") is Sent.YES
@@ -179,9 +181,7 @@ def test_another_thread_may_answer_unless_the_owner_is_at_work(
 def test_a_send_returns_the_events_that_no_descriptor_reports_any_more(
     router: Router, dealer: Dealer
 ) -> None:
-    connect(router, dealer)
-    dealer.send(b"first")
-    peer = received(router).peer
+    peer = connected_peer(router, dealer)
     for number in range(200):
         dealer.send(b"%d" % number)
         end = time.monotonic() + PATIENCE_SECONDS
@@ -271,9 +271,7 @@ def test_nothing_is_overlooked_while_two_threads_answer(router: Router, path: Pa
 
 
 def test_an_answer_to_a_peer_that_has_left_is_refused(router: Router, dealer: Dealer) -> None:
-    connect(router, dealer)
-    dealer.send(b"question")
-    peer = received(router).peer
+    peer = connected_peer(router, dealer)
     dealer.close()
     serve(router, lambda: router.receive() or not router.send(peer, b"answer"))
     assert not router.send(b"", b"x")
@@ -328,9 +326,7 @@ def test_no_peer_has_left_before_all_its_messages_were_read(
 
 
 def test_a_peer_known_to_have_left_is_more_to_receive(router: Router, dealer: Dealer) -> None:
-    connect(router, dealer)
-    dealer.send(b"x")
-    peer = received(router).peer
+    peer = connected_peer(router, dealer)
     dealer.close()
 
     def look() -> list[bytes]:
@@ -352,9 +348,7 @@ def test_a_peer_that_does_not_read_is_given_up_without_blocking(
         contextlib.closing(Router(path)) as router,
         contextlib.closing(Dealer(f"ipc://{path}")) as dealer,
     ):
-        connect(router, dealer)
-        dealer.send(b"question")
-        peer = received(router).peer
+        peer = connected_peer(router, dealer)
         frame = bytes(1_000_000)
         # A few get into the queues of both sockets and of the kernel.
         assert not all(router.send(peer, frame) for _ in range(100))
@@ -369,9 +363,7 @@ def test_a_peer_that_left_with_frames_unread_does_not_hold_up_the_end(
     for _ in range(ENDS_TRIED):
         router = Router(path)
         with contextlib.closing(Dealer(f"ipc://{path}")) as dealer:
-            connect(router, dealer)
-            dealer.send(b"question")
-            peer = received(router).peer
+            peer = connected_peer(router, dealer)
             while router.send(peer, bytes(1_000_000)):
                 pass
         closing = threading.Thread(target=router.close, daemon=True)
