@@ -170,7 +170,8 @@ def test_jobs_whose_lock_files_lie_where_they_used_to_are_taken_over(
             until(client, dies, JobStatus.RUNNING)
             waits = client.submit(work.short("waits", locks=exclusive("n1")))
             until(client, waits, JobStatus.WAITING)
-            process_id = process_of(client, dies)
+            process_ids = [process_of(client, each) for each in (dies, holds, waits)]
+        processes = [os.pidfd_open(process_id) for process_id in process_ids]
         assert len(list(daemon.places.former_lock_files.glob("job_*"))) == 3
         assert not daemon.places.lock_files.exists()
         daemon.run("down")
@@ -179,7 +180,7 @@ def test_jobs_whose_lock_files_lie_where_they_used_to_are_taken_over(
         daemon.up()
         with daemon.client() as client:
             assert statuses(client, holds, dies, waits) == ["running", "running", "waiting"]
-            os.kill(process_id, signal.SIGKILL)
+            os.kill(process_ids[0], signal.SIGKILL)
             [dead] = client.wait(dies, timeout=30)
             assert dead.status is JobStatus.ERROR
             work.let("holds")
@@ -188,4 +189,6 @@ def test_jobs_whose_lock_files_lie_where_they_used_to_are_taken_over(
             assert {job.status for job in ended} == {JobStatus.SUCCESS}
             assert client.locks() == []
         assert work.runs() == {"dies": 1, "holds": 1, "waits": 1}
+        for process in processes:
+            wait_for_end(process)
         assert list(daemon.places.former_lock_files.glob("job_*")) == []
