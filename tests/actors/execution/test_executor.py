@@ -5,16 +5,15 @@ from __future__ import annotations
 import errno
 import os
 import subprocess
-import types
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import pytest
 from tests.actors.processes.lock_owner import LockOwner
+from tests.actors.runtime.stage import Stage, Timer
 
-from ganger.actors.execution import executor
 from ganger.actors.execution.children import ChannelAddress
-from ganger.actors.execution.fork_servers import ForkServers
+from ganger.actors.execution.executor import Executor
 from ganger.actors.execution.watching import ChildPhase
 from ganger.actors.processes import channels, control_groups, fork_protocol
 from ganger.storage import lock_files, process_identity, settings
@@ -23,77 +22,66 @@ from ganger.transport.envelopes import Envelope
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 JOB = 22
 DEAD = process_identity.ProcessIdentity(1, 0, "anotherboot")
 
 
-class FakeRuntime:
-    """Notes what the executor tells, and lets an alarm ring at once if ``rings``."""
+class WatchedExecutor(Executor):
+    """An executor on a stage, whose fork servers are not there."""
 
-    def __init__(self, sent: list[tuple[str, Any]]) -> None:
-        self.sent = sent
-        self.rings = False
-        self.executor: Any = None
-        self.host = types.SimpleNamespace(descriptors_before=None)
-        self.watch = self.forget = self.log = mock.Mock()
+    @property
+    def stage(self) -> Stage:
+        stage = self.runtime.host.directory
+        assert isinstance(stage, Stage)
+        return stage
 
-    def tell(self, to: Any, message: Any) -> None:
-        self.sent.append((to.name, message))
+    @property
+    def sent(self) -> list[tuple[str, messages.Message]]:
+        return self.stage.sent
 
-    def forward(self, to: Any, envelope: Any) -> None:
-        self.tell(to, envelope.message)
+    def hear(self, message: Any) -> None:
+        """Handle a message, and the results of what is then done aside."""
+        self.receive(Envelope(message))
+        self.carry_out()
 
-    def aside(self, work: Any) -> None:
-        self.executor.receive(Envelope(work()))
+    def carry_out(self) -> None:
+        for work in self.works():
+            work.run_out()
+        for ended in self.stage.take(messages.LeftOverEnded):
+            self.receive(Envelope(ended))
 
-    def later(self, seconds: float, message: Any) -> None:
-        if self.rings:
-            assert seconds in {settings.DISK_RETRY_SECONDS, settings.STATUS_SECONDS}
-            self.sent.append(("executor", message))
+    def works(self) -> list[Timer]:
+        """What is to be done aside."""
+        works = [timer for timer in self.stage.timers if timer.alarm is None]
+        self.stage.timers[:] = [timer for timer in self.stage.timers if timer.alarm is not None]
+        return works
 
-
-class WatchedExecutor(executor.Executor):
-    """An executor whose mailbox and fork servers are not there."""
-
-    log = mock.Mock()
-
-    def __init__(self, folder: Path) -> None:
-        self.sent: list[tuple[str, Any]] = []
-        self._children = {}
-        self._by_descriptor = {}
-        self._are_strays_likely = False
-        self._attachments = {}
-        runtime: Any = FakeRuntime(self.sent)
-        self.runtime: Any = runtime
-        runtime.host.places = types.SimpleNamespace(
-            lock_files=folder, former_lock_files=folder / "former", dry_runs=folder
-        )
-        runtime.executor = self
-        self._servers = ForkServers(runtime)
+    def find_dead(self) -> None:
+        """The process of the job seems to have ended."""
+        self._take_end(self._children[JOB])
+        self.carry_out()
 
 
 @pytest.fixture
-def subject(tmp_path: Path) -> Iterator[WatchedExecutor]:
-    subject = WatchedExecutor(tmp_path)
+def subject(stage: Stage) -> Iterator[WatchedExecutor]:
     with (
         mock.patch("ganger.actors.execution.fork_servers.subprocess.Popen"),
         mock.patch("ganger.actors.processes.fork_protocol.ask_status"),
     ):
-        yield subject
-    for child in list(subject._children.values()):
-        subject._forget_descriptors(child)
-    for _, end in subject._servers._running.values():
-        end.close()
+        actor = stage.start(WatchedExecutor)
+        actor.component._are_strays_likely = False
+        actor.component._servers.end("lean")
+        yield actor.component
+        actor.close()
 
 
 REAL_POPEN = subprocess.Popen
 
 
 @pytest.fixture
-def process(tmp_path: Path) -> Iterator[LockOwner]:
-    process = LockOwner(tmp_path)
+def process(stage: Stage) -> Iterator[LockOwner]:
+    process = LockOwner(stage.places.lock_files)
     yield process
     process.end()
 
@@ -116,15 +104,17 @@ def start_greeted(subject: WatchedExecutor, process: LockOwner) -> None:
 
 def kill_server(subject: WatchedExecutor) -> None:
     subject._lose_server("lean")
+    subject.carry_out()
 
 
 def take_end(subject: WatchedExecutor, status: int = fork_protocol.UNKNOWN) -> None:
     """The process seems to have ended; its fork server, if it has one, tells how."""
     child = subject._children[JOB]
-    subject._take_end(child)
+    subject.find_dead()
     if "lean" in subject._servers:
         assert JOB in subject._children
         subject._note_status(child.pid, status)
+        subject.carry_out()
 
 
 def watched_pid(subject: WatchedExecutor) -> int:
@@ -176,6 +166,9 @@ def test_an_end_is_not_believed_while_the_lock_file_is_held(
     assert subject.sent == []
     assert os.path.exists(process.lock_file)
     assert watched_pid(subject) == process.pid
+    subject._forget(subject._children[JOB])
+    subject.carry_out()
+    assert exits(subject) == []
 
 
 def test_a_real_end_is_reported_to_the_lock_manager_and_the_queue(
@@ -221,9 +214,9 @@ def test_no_status_is_asked_for_after_a_job_left_message(
     subject: WatchedExecutor, process: LockOwner
 ) -> None:
     confirmed(subject, process)
-    subject.receive(Envelope(messages.JobLeft(job_id=JOB)))
+    subject.hear(messages.JobLeft(job_id=JOB))
     process.end()
-    subject._take_end(subject._children[JOB])
+    subject.find_dead()
     assert [one.exit_code for one in exits(subject)] == [None]
 
 
@@ -245,19 +238,18 @@ def test_the_last_messages_of_a_process_are_read_before_its_end_is_judged(
 
 @pytest.mark.parametrize("how", ["the server dies", "the server is silent"])
 def test_an_end_is_reported_also_without_a_status(
-    subject: WatchedExecutor, process: LockOwner, monkeypatch: pytest.MonkeyPatch, how: str
+    subject: WatchedExecutor, process: LockOwner, how: str
 ) -> None:
     confirmed(subject, process)
-    due: list[Any] = []
-    monkeypatch.setattr(subject.runtime, "later", lambda _, message: due.append(message))
+    subject.stage.timers.clear()
     process.end()
-    subject._take_end(subject._children[JOB])
+    subject.find_dead()
     assert exits(subject) == []
     if how == "the server dies":
         kill_server(subject)
     else:
-        [late] = due
-        subject.receive(Envelope(late))
+        [late] = sent_to_itself(subject)
+        subject.hear(late)
     # What comes then changes nothing.
     subject._note_status(process.pid, 7 << 8)
     assert [one.exit_code for one in exits(subject)] == [None]
@@ -265,9 +257,9 @@ def test_an_end_is_reported_also_without_a_status(
 
 @pytest.mark.parametrize("another_runs", [True, False])
 def test_lock_files_of_processes_that_died_unheard_go_when_nothing_runs(
-    subject: WatchedExecutor, process: LockOwner, tmp_path: Path, *, another_runs: bool
+    subject: WatchedExecutor, process: LockOwner, *, another_runs: bool
 ) -> None:
-    unheard = tmp_path / lock_files.job_stem(JOB + 1, 0, DEAD)
+    unheard = subject.places.lock_files / lock_files.job_stem(JOB + 1, 0, DEAD)
     unheard.touch()
     start(subject)
     if another_runs:
@@ -285,7 +277,7 @@ def test_the_end_of_a_process_without_locks_is_not_sent_to_the_lock_manager(
     subject: WatchedExecutor, process: LockOwner
 ) -> None:
     subject._adopt(JOB, process.lock_file, process.pid)
-    subject.receive(Envelope(messages.JobLeft(job_id=JOB, has_locks=False)))
+    subject.hear(messages.JobLeft(job_id=JOB, has_locks=False))
     process.end()
     subject.sent.clear()
     take_end(subject)
@@ -306,17 +298,21 @@ def refuse(*_: object, **__: object) -> Any:
 
 @pytest.fixture(name="exhausted")
 def without_descriptors(
-    subject: WatchedExecutor, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[pytest.MonkeyPatch]:
-    """Alarms ring at once; every request for a descriptor of a process is refused."""
-    subject.runtime.rings = True
+    """Every request for a descriptor of a process is refused."""
     with monkeypatch.context() as patch:
         patch.setattr(os, "pidfd_open", refuse)
         yield patch
 
 
 def sent_to_itself(subject: WatchedExecutor) -> list[Any]:
-    found = [message for name, message in subject.sent if name == "executor"]
+    """What comes when all its alarms have rung."""
+    subject.sent.clear()
+    for timer in subject.stage.timers:
+        assert timer.seconds in {settings.DISK_RETRY_SECONDS, settings.STATUS_SECONDS}
+    subject.stage.run_timers()
+    found = [message for _, message in subject.sent]
     subject.sent.clear()
     return found
 
@@ -341,17 +337,16 @@ def test_a_greeted_process_that_cannot_be_watched_is_looked_for_until_it_can(
     subject: WatchedExecutor, exhausted: pytest.MonkeyPatch, process: LockOwner
 ) -> None:
     start_greeted(subject, process)
-    subject.sent.clear()
     due = messages.WatchDue(job_id=JOB, lock_file=process.lock_file)
     subject._note_process(JOB, process.pid, -1)
     assert sent_to_itself(subject) == [due]
-    subject.receive(Envelope(due))
+    subject.hear(due)
     assert sent_to_itself(subject) == [due]
     exhausted.undo()
-    subject.receive(Envelope(due))
+    subject.hear(due)
     assert watched_pid(subject) == process.pid
     # One that is watched is not looked for again.
-    subject.receive(Envelope(due))
+    subject.hear(due)
     assert sent_to_itself(subject) == []
 
 
@@ -360,11 +355,11 @@ def test_no_process_is_declared_dead_without_descriptors_to_look(
 ) -> None:
     subject._adopt(JOB, process.lock_file, process.pid)
     due = messages.WatchDue(job_id=JOB, lock_file=process.lock_file)
-    assert subject.sent == [("executor", due)]
+    assert sent_to_itself(subject) == [due]
     process.end()
     exhausted.undo()
     subject.sent.clear()
-    subject.receive(Envelope(due))
+    subject.hear(due)
     assert [type(message) for _, message in subject.sent] == [
         messages.OwnerEnded,
         messages.JobExited,
@@ -381,29 +376,29 @@ def test_locks_are_not_free_before_it_was_seen_what_a_dead_process_left_running(
         take_end(subject)
     [due] = sent_to_itself(subject)
     assert os.path.exists(process.lock_file)
-    subject.receive(Envelope(due))
+    subject.hear(due)
     assert [name for name, _ in subject.sent] == ["lock_manager", "job_queue"]
 
 
 def test_the_end_of_a_dead_job_waits_for_what_it_left_running_and_others_do_not(
     subject: WatchedExecutor, process: LockOwner
 ) -> None:
-    works: list[Any] = []
-    subject.runtime.aside = works.append
     subject._adopt(JOB, process.lock_file, process.pid)
     process.end()
     subject.sent.clear()
-    take_end(subject)
+    subject._take_end(subject._children[JOB])
     # One request, after any number of looks.
     subject._forget(subject._children[JOB])
-    [work] = works
+    [work] = subject.works()
     assert subject.sent == []
     stranger = messages.LeftOverEnded(job_id=JOB, lock_file="another", ended=[])
-    subject.receive(Envelope(stranger))
+    subject.hear(stranger)
     assert subject.sent == []
-    subject.receive(Envelope(work()))
+    work.run_out()
+    ended = subject.stage.take_one(messages.LeftOverEnded)
+    subject.hear(ended)
     assert [name for name, _ in subject.sent] == ["lock_manager", "job_queue"]
-    subject.receive(Envelope(work()))
+    subject.hear(ended)
     assert len(subject.sent) == 2
 
 
@@ -414,7 +409,7 @@ def test_a_fork_server_that_cannot_be_started_is_tried_again(
     subject._start_server("lean")
     assert sent_to_itself(subject) == [messages.StartForkServer(template="lean")]
     exhausted.undo()
-    subject.receive(Envelope(messages.StartForkServer(template="lean")))
+    subject.hear(messages.StartForkServer(template="lean"))
     assert "lean" in subject._servers
 
 
@@ -432,14 +427,14 @@ def test_a_message_about_an_earlier_process_does_not_concern_the_next_one(
     start_greeted(subject, process)
     child = subject._children[JOB]
     earlier = f"{process.lock_file}-of-an-earlier-one"
-    subject.receive(Envelope(messages.HandOverConfirmed(job_id=JOB, lock_file=earlier)))
+    subject.hear(messages.HandOverConfirmed(job_id=JOB, lock_file=earlier))
     assert child.phase is ChildPhase.GREETED
-    subject.receive(Envelope(messages.RefuseHandOver(job_id=JOB, lock_file=earlier)))
+    subject.hear(messages.RefuseHandOver(job_id=JOB, lock_file=earlier))
     assert child.channel is not None
     subject._note_process(JOB, process.pid, os.pidfd_open(process.pid))
-    subject.receive(Envelope(messages.KillDue(job_id=JOB, lock_file=earlier)))
+    subject.hear(messages.KillDue(job_id=JOB, lock_file=earlier))
     assert not child.was_killed
-    subject.receive(Envelope(messages.RefuseHandOver(job_id=JOB, lock_file=process.lock_file)))
+    subject.hear(messages.RefuseHandOver(job_id=JOB, lock_file=process.lock_file))
     assert child.channel is None
 
 
@@ -447,8 +442,8 @@ def test_a_confirmed_job_is_not_taken_back(subject: WatchedExecutor, process: Lo
     start_greeted(subject, process)
     child = subject._children[JOB]
     confirmed = messages.HandOverConfirmed(job_id=JOB, lock_file=process.lock_file)
-    subject.receive(Envelope(confirmed))
-    subject.receive(Envelope(messages.RefuseHandOver(job_id=JOB, lock_file=process.lock_file)))
+    subject.hear(confirmed)
+    subject.hear(messages.RefuseHandOver(job_id=JOB, lock_file=process.lock_file))
     assert (child.phase, child.channel is not None) == (ChildPhase.CONFIRMED, True)
 
 
@@ -458,10 +453,10 @@ def stray_after(subject: WatchedExecutor, process: LockOwner, *, says_goodbye: b
     open(stray, "wb").close()
     confirmed(subject, process)
     if says_goodbye:
-        subject.receive(Envelope(messages.JobLeft(job_id=JOB)))
+        subject.hear(messages.JobLeft(job_id=JOB))
     process.end()
     if says_goodbye:
-        subject._take_end(subject._children[JOB])
+        subject.find_dead()
     else:
         take_end(subject)
     return os.path.exists(stray)
@@ -490,7 +485,7 @@ def test_a_control_group_is_removed_if_the_job_may_have_made_one(
     removed: list[object] = []
     monkeypatch.setattr(control_groups, "remove", removed.append)
     confirmed(subject, process)
-    subject.receive(Envelope(messages.JobLeft(job_id=JOB, has_group=has_group)))
+    subject.hear(messages.JobLeft(job_id=JOB, has_group=has_group))
     process.end()
-    subject._take_end(subject._children[JOB])
+    subject.find_dead()
     assert bool(removed) == has_group
