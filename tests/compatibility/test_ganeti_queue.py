@@ -235,13 +235,10 @@ def test_a_dependency_that_failed_with_ganeti_stops_its_dependants(stage: Stage)
     queue.notify(messages.ReportAllJobs())
     arrived = stage.take_one(messages.JobsArrived)
     verdicts = [messages.JobVerdict(job=one.job) for one in arrived.jobs]
-    scheduler.notify(messages.JobsJudged(jobs=verdicts, is_all=True))
-    scheduler.end_turn()
+    scheduler.turn(messages.JobsJudged(jobs=verdicts, is_all=True))
     queue.notify(stage.take_one(messages.ReportStatuses, to="job_queue"))
-    scheduler.notify(stage.take_one(messages.StatusesReported, to="scheduler"))
-    scheduler.end_turn()
-    queue.notify(stage.take_one(messages.JobsChosen))
-    queue.end_turn()
+    scheduler.turn(stage.take_one(messages.StatusesReported, to="scheduler"))
+    queue.turn(stage.take_one(messages.JobsChosen))
     [op] = read(queue, 155).ops
     assert op.result == [
         "OpExecError",

@@ -80,6 +80,12 @@ class Daemon:
             env={**os.environ, "GANGER_TEST_FOLDER": str(self.folder)},
         )
 
+    def begin(self, *words: str) -> subprocess.Popen[str]:
+        """Begin a command of the command line; its output comes through pipes."""
+        command = [*GANGER, "--data", str(self.data), *words]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True)
+
     def up(self) -> None:
         """Start the daemon (again)."""
         self.run("up", "--test-hooks", *self.options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -15,6 +16,7 @@ from ganger import JobStatus
 from ganger.actors.supervision.placement import COMPONENTS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 JOBS = 60
@@ -29,15 +31,22 @@ def check_all_ran_once(daemon: Daemon, witnesses: Witnesses, ids: list[int]) -> 
         assert client.locks() == []
 
 
+@contextlib.contextmanager
+def begin(folder: Path) -> Iterator[tuple[Daemon, Witnesses, list[int]]]:
+    """A daemon with many jobs, some of which have ended."""
+    witnesses = Witnesses(folder, JOBS)
+    with Daemon(folder) as daemon:
+        with daemon.client() as client:
+            ids = client.submit_many(witnesses.jobs())
+            client.wait(ids[5], timeout=30)
+        yield daemon, witnesses, ids
+
+
 @pytest.mark.parametrize("component", PARTS)
 def test_a_component_that_fails_loses_nothing_and_starts_nothing_twice(
     tmp_path: Path, component: str
 ) -> None:
-    witnesses = Witnesses(tmp_path, JOBS)
-    with Daemon(tmp_path) as daemon:
-        with daemon.client() as client:
-            ids = client.submit_many(witnesses.jobs())
-            client.wait(ids[5], timeout=30)
+    with begin(tmp_path) as (daemon, witnesses, ids):
         daemon.crash(component)
         check_all_ran_once(daemon, witnesses, ids)
         with daemon.client() as client:
@@ -46,22 +55,15 @@ def test_a_component_that_fails_loses_nothing_and_starts_nothing_twice(
 
 
 def test_a_killed_fork_server_loses_nothing_and_starts_nothing_twice(tmp_path: Path) -> None:
-    witnesses = Witnesses(tmp_path, JOBS)
-    with Daemon(tmp_path) as daemon:
-        with daemon.client() as client:
-            ids = client.submit_many(witnesses.jobs())
-            client.wait(ids[5], timeout=30)
+    with begin(tmp_path) as (daemon, witnesses, ids):
         [server] = daemon.fork_servers()
         server.send_signal(signal.SIGKILL)
         check_all_ran_once(daemon, witnesses, ids)
 
 
 def test_a_killed_daemon_loses_nothing_and_starts_nothing_twice(tmp_path: Path) -> None:
-    witnesses = Witnesses(tmp_path, JOBS)
-    with Daemon(tmp_path) as daemon:
+    with begin(tmp_path) as (daemon, witnesses, ids):
         with daemon.client() as client:
-            ids = client.submit_many(witnesses.jobs())
-            client.wait(ids[5], timeout=30)
             for place in (15, 30, 45):
                 daemon.replace_killed()
                 client.wait(ids[place], timeout=60)

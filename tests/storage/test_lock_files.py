@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.programs import Program
 
 from ganger.storage import errors, lock_files, process_identity
 
@@ -68,39 +69,10 @@ sys.stdin.readline()
 """As daemons did that knew nothing of the lock on the directory."""
 
 
-class Other:
-    """Another process, which has said its first line."""
-
-    def __init__(self, script: str, argument: Path | str) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", script, str(argument)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self.pid = self._process.pid
-        self.line = self.next_line()
-
-    def next_line(self) -> str:
-        assert self._process.stdout is not None
-        return self._process.stdout.readline().strip()
-
-    def go_on(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
-
-    def end(self) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-        self._process.communicate()
-
-
 @pytest.fixture
-def other(tmp_path: Path) -> Iterator[Other]:
-    process = Other(HOLD, tmp_path)
-    yield process
-    process.end()
+def other(tmp_path: Path) -> Iterator[Program]:
+    with Program(HOLD, tmp_path) as process:
+        yield process
 
 
 @pytest.fixture
@@ -129,7 +101,7 @@ def test_a_removed_lock_file_is_dead_and_gone(own: lock_files.LockFile) -> None:
     own.remove()
 
 
-def test_a_process_that_holds_one_is_alive_until_it_is_killed(other: Other) -> None:
+def test_a_process_that_holds_one_is_alive_until_it_is_killed(other: Program) -> None:
     path = other.line
     assert not lock_files.is_dead(path)
     assert lock_files.holder(path) == other.pid
@@ -140,7 +112,7 @@ def test_a_process_that_holds_one_is_alive_until_it_is_killed(other: Other) -> N
     assert not os.path.lexists(path)
 
 
-def test_a_stopped_process_is_alive(other: Other) -> None:
+def test_a_stopped_process_is_alive(other: Program) -> None:
     os.kill(other.pid, signal.SIGSTOP)
     _, status = os.waitpid(other.pid, os.WUNTRACED)
     assert os.WIFSTOPPED(status)
@@ -148,7 +120,7 @@ def test_a_stopped_process_is_alive(other: Other) -> None:
     assert lock_files.holder(other.line) == other.pid
 
 
-def test_asking_does_not_disturb_the_holder(other: Other) -> None:
+def test_asking_does_not_disturb_the_holder(other: Program) -> None:
     for _ in range(3):
         assert not lock_files.is_dead(other.line)
         assert lock_files.holder(other.line) == other.pid
@@ -160,7 +132,7 @@ def test_a_file_that_is_missing_means_dead(tmp_path: Path) -> None:
     lock_files.remove_dead(tmp_path / "job_000009_1")
 
 
-def test_lock_files_of_dead_processes_of_jobs_are_deleted(other: Other, tmp_path: Path) -> None:
+def test_lock_files_of_dead_processes_of_jobs_are_deleted(other: Program, tmp_path: Path) -> None:
     for name in ("job_000007_1_aa", "job_000007_2_bb", "job_1000071_1_aa", "ganger-daemon_1"):
         (tmp_path / name).touch()
     lock_files.remove_dead_jobs(tmp_path)
@@ -259,14 +231,14 @@ sys.stdin.readline()
 
 
 @pytest.fixture
-def marked(tmp_path: Path) -> Iterator[Other]:
-    process = Other(HOLD_MARKED, tmp_path / "livelocks")
+def marked(tmp_path: Path) -> Iterator[Program]:
+    process = Program(HOLD_MARKED, tmp_path / "livelocks")
     yield process
     process.end()
 
 
 def test_a_process_whose_lock_file_was_deleted_is_alive_until_it_ends(
-    marked: Other, tmp_path: Path
+    marked: Program, tmp_path: Path
 ) -> None:
     shutil.rmtree(tmp_path / "livelocks")
     assert not lock_files.is_dead(marked.line)
@@ -276,7 +248,7 @@ def test_a_process_whose_lock_file_was_deleted_is_alive_until_it_ends(
     assert lock_files.holder(marked.line) is None
 
 
-def test_an_unlocked_file_in_its_place_does_not_kill_a_process(marked: Other) -> None:
+def test_an_unlocked_file_in_its_place_does_not_kill_a_process(marked: Program) -> None:
     os.unlink(marked.line)
     Path(marked.line).touch()
     assert not lock_files.is_dead(marked.line)
@@ -321,19 +293,16 @@ def test_a_file_serves_the_next_process_under_another_name(tmp_path: Path) -> No
 def test_a_spare_that_another_process_probes_is_left_alone(tmp_path: Path) -> None:
     spare = tmp_path / "spare_1_1"
     spare.touch()
-    other = Other(HOLD_OFFLINE, spare)
-    try:
+    with Program(HOLD_OFFLINE, spare) as other:
         assert other.line == "held"
         stem = lock_files.job_stem(7, 1.0, process_identity.own())
         held = lock_files.create(tmp_path, stem, spare=os.fspath(spare))
         assert os.stat(held.path).st_ino != spare.stat().st_ino
         held.remove()
-    finally:
-        other.end()
 
 
 def test_a_file_that_serves_another_process_meanwhile_misleads_no_prober(
-    marked: Other, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    marked: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stem = lock_files.job_stem(6, 1.0, process_identity.ProcessIdentity(1, 0, "boot"))
     first = f"{tmp_path}/livelocks/{stem}"
@@ -372,17 +341,13 @@ def test_a_disk_that_refuses_the_file_leaves_the_mark_as_proof(
 
 def held_elsewhere(path: Path) -> str:
     """What another daemon says that wants the directory, and ends."""
-    other = Other(HOLD_DIRECTORY, path)
-    try:
+    with Program(HOLD_DIRECTORY, path) as other:
         return other.line
-    finally:
-        other.end()
 
 
 def test_a_second_daemon_is_refused_until_the_first_gives_up(tmp_path: Path) -> None:
     path = tmp_path / "lock"
-    first = Other(HOLD_DIRECTORY, path)
-    try:
+    with Program(HOLD_DIRECTORY, path) as first:
         assert first.line == "held"
         with pytest.raises(errors.DirectoryLockedError) as caught:
             lock_files.DirectoryLock(path)
@@ -390,12 +355,10 @@ def test_a_second_daemon_is_refused_until_the_first_gives_up(tmp_path: Path) -> 
         first.go_on()
         assert first.next_line() == "released"
         lock_files.DirectoryLock(path).release()
-    finally:
-        first.end()
 
 
 def test_the_directory_of_a_killed_daemon_is_free(tmp_path: Path) -> None:
-    first = Other(HOLD_DIRECTORY, tmp_path / "lock")
+    first = Program(HOLD_DIRECTORY, tmp_path / "lock")
     assert first.line == "held"
     first.end()
     lock_files.DirectoryLock(tmp_path / "lock").release()
@@ -413,15 +376,12 @@ def test_the_queue_directory_must_exist(tmp_path: Path) -> None:
 def test_a_daemon_keeps_offline_commands_out(tmp_path: Path, to_write: str) -> None:
     path = tmp_path / "lock"
     held = lock_files.DirectoryLock(path)
-    other = Other(HOLD_OFFLINE, f"{path}{to_write}")
-    try:
+    with Program(HOLD_OFFLINE, f"{path}{to_write}") as other:
         assert other.line == (
             f"DirectoryLockedError: {tmp_path}: "
             f"a daemon (pid {os.getpid()}) uses this queue directory"
         )
-    finally:
-        other.end()
-        held.release()
+    held.release()
 
 
 @pytest.mark.parametrize("to_write", ["", "?"])
@@ -430,8 +390,7 @@ def test_an_offline_lock_keeps_daemons_out_and_is_not_taken_for_one(
 ) -> None:
     path = tmp_path / "lock"
     path.touch()
-    other = Other(HOLD_OFFLINE, f"{path}{to_write}")
-    try:
+    with Program(HOLD_OFFLINE, f"{path}{to_write}") as other:
         assert other.line == "held"
         with pytest.raises(errors.DirectoryLockedError):
             lock_files.DirectoryLock(path)
@@ -440,20 +399,15 @@ def test_an_offline_lock_keeps_daemons_out_and_is_not_taken_for_one(
             lock_files.OfflineLock(path, to_write=True)
         text = f"{tmp_path}: another process works on this queue directory"
         assert caught.value.text == text
-    finally:
-        other.end()
     lock_files.DirectoryLock(path).release()
 
 
 def test_two_may_look_at_a_time(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     path.touch()
-    other = Other(HOLD_OFFLINE, path)
-    try:
+    with Program(HOLD_OFFLINE, path) as other:
         assert other.line == "held"
         lock_files.OfflineLock(path, to_write=False).release()
-    finally:
-        other.end()
 
 
 def test_a_check_makes_no_lock_file_and_keeps_daemons_out(tmp_path: Path) -> None:
@@ -473,13 +427,12 @@ def test_a_check_notices_a_daemon_of_an_earlier_version(tmp_path: Path) -> None:
     looking = lock_files.OfflineLock(path, to_write=False)
     looking.confirm()
     assert not path.exists()
-    daemon = Other(HOLD_FILE_ALONE, path)
-    try:
-        with pytest.raises(errors.DirectoryLockedError, match=f"pid {daemon.pid}"):
-            looking.confirm()
-    finally:
-        daemon.end()
-        looking.release()
+    with (
+        Program(HOLD_FILE_ALONE, path) as daemon,
+        pytest.raises(errors.DirectoryLockedError, match=f"pid {daemon.pid}"),
+    ):
+        looking.confirm()
+    looking.release()
 
 
 def test_a_repair_makes_the_lock_file(tmp_path: Path) -> None:
@@ -501,7 +454,7 @@ def test_without_its_lock_file_a_directory_is_held_all_the_same(tmp_path: Path) 
     refusal = f"DirectoryLockedError: {tmp_path}: another daemon uses this queue directory"
     assert held_elsewhere(path) == refusal
     for mode in ("", "?"):
-        other = Other(HOLD_OFFLINE, f"{path}{mode}")
+        other = Program(HOLD_OFFLINE, f"{path}{mode}")
         assert other.line.startswith("DirectoryLockedError")
         other.end()
     held.release()
@@ -518,7 +471,7 @@ def test_a_deleted_lock_file_is_put_back(tmp_path: Path, replacement: bytes | No
         path.write_bytes(replacement)
     assert held.keep()
     assert not held.keep()
-    other = Other(HOLD_OFFLINE, path)
+    other = Program(HOLD_OFFLINE, path)
     assert f"a daemon (pid {os.getpid()}) uses" in other.line
     other.end()
     held.release()
@@ -558,11 +511,8 @@ def test_a_directory_whose_lock_file_another_process_holds_is_lost(tmp_path: Pat
     path = tmp_path / "lock"
     held = lock_files.DirectoryLock(path)
     path.unlink()
-    other = Other(HOLD_FILE_ALONE, path)
-    try:
+    with Program(HOLD_FILE_ALONE, path) as other:
         assert other.line == "held"
         with pytest.raises(errors.DirectoryLostError, match="another daemon uses"):
             held.keep()
-    finally:
-        other.end()
-        held.release()
+    held.release()

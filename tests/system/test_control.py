@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.faults.harness import GANGER, Daemon, process_of, until
+from tests.faults.harness import Daemon, process_of, until
 from tests.system.gates import Gate
 
 from ganger import JobStatus
@@ -362,12 +361,7 @@ def test_a_command_that_waits_prints_the_cause(daemon: Daemon, client: Client, g
     """And tells it to standard error: standard output is the command's."""
     holder = client.submit(gate.job(locks=NODE))
     until(client, holder, RUNNING)
-    follower = subprocess.Popen(
-        [*GANGER, "--data", str(daemon.data), "exec", "--lock", "node/n1", "--", "echo", "mine"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    follower = daemon.begin("exec", "--lock", "node/n1", "--", "echo", "mine")
     assert follower.stderr is not None
     job_id = holder + 1
     line = follower.stderr.readline()

@@ -72,12 +72,7 @@ def test_exec_that_is_interrupted_ends_with_130_and_its_job_goes_on(
     daemon: Daemon, client: Client, gate: Gate
 ) -> None:
     command = ["exec", "--", "sh", "-c", f"echo begun; dd bs=1 count=1 < {gate.path} 2>/dev/null"]
-    following = subprocess.Popen(
-        [*GANGER, "--data", str(daemon.data), *command],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    following = daemon.begin(*command)
     with following:
         try:
             change = next(iter(client.watch(log=False, timeout=PATIENCE_SECONDS)))

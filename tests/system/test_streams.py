@@ -61,12 +61,7 @@ def test_a_follower_of_a_command_sees_that_the_daemon_is_gone_and_that_it_is_bac
 ) -> None:
     with Gate(tmp_path) as gate:
         script = f"dd bs=1 count=1 < {gate.path} 2>/dev/null; exit 3"
-        following = subprocess.Popen(
-            [*GANGER, "--data", str(daemon.data), "exec", "--", "sh", "-c", script],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        following = daemon.begin("exec", "--", "sh", "-c", script)
         with following:
             assert following.stderr is not None
             try:

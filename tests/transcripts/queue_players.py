@@ -216,8 +216,7 @@ class HandOver(Player):
         return self._sent()
 
     def executor_starts(self, _: Command) -> str:
-        self.queue.actor.notify(messages.ReportRunning())
-        self.queue.actor.end_turn()
+        self.queue.actor.turn(messages.ReportRunning())
         return self._sent()
 
     def show(self, _: Command) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.actors.processes.lock_owner import HOLD
+from tests.programs import Program
 
 from ganger.actors.doors.job_credentials import JobCredentials
 from ganger.storage import errors, lock_files, process_identity
@@ -98,23 +98,11 @@ def test_a_process_cannot_attach_with_what_is_not_its_own(
 
 
 def test_a_lock_file_of_another_process_introduces_only_that_process(tmp_path: Path) -> None:
-    script = (
-        "import sys; from ganger.storage import lock_files;"
-        "print(lock_files.create(sys.argv[1], 'job_000007_1').path, flush=True); sys.stdin.read()"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", script, str(tmp_path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as holder:
-        assert holder.stdout is not None
-        path = holder.stdout.readline().strip()
+    with Program(HOLD.replace("job_B", "job_000007_1"), tmp_path) as holder:
+        path = holder.line
         credentials = JobCredentials(tmp_path)
         assert "does not hold" in refused(credentials, attach(path))
         itself = Credentials(kind="local", uid=os.geteuid(), pid=holder.pid)
         credentials.check(PEER, itself, attach(path, pid=holder.pid))
-        assert holder.stdin is not None
-        holder.stdin.close()
     # It has ended: no process holds the file any more.
     assert "does not hold" in refused(credentials, attach(path, pid=holder.pid), itself)

@@ -206,8 +206,7 @@ def test_the_listener_is_notified_of_frames_that_no_descriptor_reports(
     envelope.reply(SUBMITTED)
     assert listener.stage.sent == [("wire_listener", messages.FramesWaiting())]
     listener.come(messages.ReadInfo())
-    listener.actor.notify(messages.FramesWaiting())
-    listener.actor.end_turn()
+    listener.actor.turn(messages.FramesWaiting())
     assert isinstance(listener.stage.requests.pop()[1].message, messages.ReadInfo)
 
 

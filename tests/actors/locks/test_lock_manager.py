@@ -141,8 +141,7 @@ def test_owners_that_died_unseen_are_found_when_there_is_doubt(locks: Locks) -> 
     one, two = locks.holder_and_other()
     asker = locks.request(two, (NODE_A, "shared"))
     locks.kill(one)
-    locks.actor.notify(messages.RecheckOwners())
-    locks.actor.end_turn()
+    locks.actor.turn(messages.RecheckOwners())
     assert asker.answers[-1] == LocksGranted()
 
 
@@ -157,13 +156,11 @@ def test_a_dead_owner_keeps_its_locks_until_it_can_be_seen_what_it_left_running(
     locks.kill(one)
     with monkeypatch.context() as patch:
         patch.setattr("ganger.actors.locks.lock_manager.sessions.end_left_over", refuse)
-        locks.actor.notify(messages.RecheckOwners())
-        locks.actor.end_turn()
+        locks.actor.turn(messages.RecheckOwners())
     assert LocksGranted() not in asker.answers
     [timer] = locks.stage.timers
     timer.run_out()
-    locks.actor.notify(locks.stage.take_one(messages.RecheckOwners))
-    locks.actor.end_turn()
+    locks.actor.turn(locks.stage.take_one(messages.RecheckOwners))
     assert asker.answers[-1] == LocksGranted()
 
 
@@ -285,12 +282,10 @@ def test_what_is_not_on_disk_is_not_announced_until_it_is(
         # It tries again by itself, and once at a time.
         [timer] = locks.stage.timers
         timer.run_out()
-        locks.actor.notify(*locks.stage.take(messages.DiskRetried, to="lock_manager"))
-        locks.actor.end_turn()
+        locks.actor.turn(*locks.stage.take(messages.DiskRetried, to="lock_manager"))
         assert len(locks.stage.timers) == 2
     locks.stage.timers[1].run_out()
-    locks.actor.notify(*locks.stage.take(messages.DiskRetried))
-    locks.actor.end_turn()
+    locks.actor.turn(*locks.stage.take(messages.DiskRetried))
     assert done.answer == messages.Done()
     assert asker.answers[-1] == LocksGranted()
     assert locks.on_disk() == {2: [NODE_A]}

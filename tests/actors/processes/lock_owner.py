@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
-from subprocess import Popen
+
+from tests.programs import Program
 
 HOLD = (
     "import sys; from ganger.storage import lock_files; "
@@ -14,20 +12,9 @@ HOLD = (
 )
 
 
-class LockOwner:
+class LockOwner(Program):
     """A process that holds a lock file until it is ended."""
 
     def __init__(self, folder: Path) -> None:
-        self._process = Popen(
-            [sys.executable, "-c", HOLD, os.fspath(folder)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self._process.stdout is not None
-        self.lock_file = self._process.stdout.readline().strip()
-        self.pid = self._process.pid
-
-    def end(self) -> None:
-        self._process.kill()
-        self._process.communicate()
+        super().__init__(HOLD, folder)
+        self.lock_file = self.line

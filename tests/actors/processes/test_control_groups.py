@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import time
 
 import pytest
+from tests.programs import Program
 
 from ganger.actors.processes import control_groups
 from ganger.storage import process_identity
@@ -48,18 +47,10 @@ def test_what_a_killed_process_left_in_its_group_is_ended(
     monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     monkeypatch.setattr(control_groups, "places", lambda: (place,))
-    process = subprocess.Popen(
-        [sys.executable, "-c", START, place],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    text, child = process.stdout.readline().split()
+    with Program(START, place) as process:
+        text, child = process.line.split()
     identity = process_identity.parse(text)
     assert identity is not None
-    process.kill()
-    process.communicate()
     assert process_identity.of(int(child)) is not None
     assert control_groups.end(identity, time.monotonic() + 10) == [int(child)]
     assert process_identity.of(int(child)) is None

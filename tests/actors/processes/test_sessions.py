@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.faults.harness import wait_for_end
+from tests.programs import Program
 
 from ganger.actors.processes import sessions
 from ganger.storage import process_identity
@@ -31,27 +30,19 @@ sys.stdin.read()
 """
 
 
-class Leader:
+class Leader(Program):
     """A leader of a session, with something that it started: ``how`` says how."""
 
     def __init__(self, how: str) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", LEAD, how],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        assert self._process.stdout is not None
-        identity, member = self._process.stdout.readline().split()
+        super().__init__(LEAD, how, leads_session=True)
+        identity, member = self.line.split()
         found = process_identity.parse(identity)
         assert found is not None
         self.identity, self.member = found, int(member)
         self._member = os.pidfd_open(self.member)
 
     def die(self) -> None:
-        self._process.kill()
-        self._process.communicate()
+        super().end()
 
     @property
     def has_member(self) -> bool:

@@ -77,12 +77,7 @@ class Queue:
 
     def choose(self, *ids: int, **fields: Any) -> None:
         fields.setdefault("report", self.actor.component.store.announcements.report)
-        self.turn(messages.JobsChosen(start=list(ids), **fields))
-
-    def turn(self, *notices: messages.Message) -> None:
-        """The queue handles these in a turn of their own."""
-        self.actor.notify(*notices)
-        self.actor.end_turn()
+        self.actor.turn(messages.JobsChosen(start=list(ids), **fields))
 
     def rest(self) -> None:
         """Nothing comes for so long that every file is written, unless the disk refuses."""
@@ -184,7 +179,7 @@ class Queue:
 
     def retry_disk(self) -> None:
         """The pause after a refused write is over."""
-        self.turn(messages.DiskRetried())
+        self.actor.turn(messages.DiskRetried())
 
     def finish(self, job_id: int, status: JobStatus = SUCCESS) -> None:
         """Run a job to its end."""

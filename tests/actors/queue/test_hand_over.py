@@ -126,7 +126,7 @@ def test_a_job_that_waits_for_others_takes_no_choice_back(queue: Queue) -> None:
 def note_limit(queue: Queue, slots: int) -> None:
     """The scheduler has heard of the number of run slots; the turn ends."""
     queue.stage.sent.clear()
-    queue.turn(messages.LimitAcknowledged(serial=3, running_jobs_max=slots))
+    queue.actor.turn(messages.LimitAcknowledged(serial=3, running_jobs_max=slots))
 
 
 def test_chosen_jobs_beyond_a_new_limit_get_no_process(queue: Queue) -> None:
@@ -220,8 +220,7 @@ def test_a_job_canceled_in_the_turn_of_its_hand_over_gets_the_request(queue: Que
     queue.submitted(spec())
     queue.choose(1)
     queue.greet(1)
-    canceled = queue.actor.say(messages.CancelJob(id=1))
-    queue.actor.end_turn()
+    canceled = queue.actor.ask(messages.CancelJob(id=1))
     assert canceled.answers == []
     sent = queue.stage.take_one(messages.DeliverToJob, to="executor")
     assert (sent.job_id, type(sent.message)) == (1, messages.CancelRequested)

@@ -87,7 +87,7 @@ def test_a_death_that_cannot_be_judged_for_want_of_a_descriptor_is_judged_later(
         queue.lose_process(1)
     assert queue.statuses() == {1: "running"}
     queue.stage.timers[-1].run_out()
-    queue.turn(queue.stage.take_one(messages.JobExited))
+    queue.actor.turn(queue.stage.take_one(messages.JobExited))
     assert queue.statuses() == {1: "error"}
 
 
@@ -244,7 +244,7 @@ def test_a_state_does_not_go_back_behind_one_recorded_in_the_same_turn(queue: Qu
     queue.start(1)
     queue.record(1, 10, RUNNING, QUEUED)
     waits = queue.body_of_process(1, 11, SUCCESS, WAITING)
-    queue.turn(messages.JobWaits(job_id=1, serial=11, body=waits))
+    queue.actor.turn(messages.JobWaits(job_id=1, serial=11, body=waits))
     assert queue.statuses() == {1: "waiting"}
     late = queue.recorded(1, 10, RUNNING, QUEUED)
     assert late.answer == messages.StateRecorded(serial=10)
@@ -286,7 +286,7 @@ def test_an_answer_to_a_queue_that_was_replaced_answers_no_other_request(queue: 
     late = messages.CancelAnswered(
         job_id=1, token=before.message.token, accepted=True, text="it will be canceled"
     )
-    queue.turn(late)
+    queue.actor.turn(late)
     assert asker.answers == []
 
 
@@ -306,6 +306,6 @@ def test_processes_that_were_refused_their_job_are_not_held_against_it(queue: Qu
         held = lock_files.create(queue.stage.places.lock_files, "job_000001_of_the_refused")
         held.remove()
         exited = messages.JobExited(job_id=1, lock_file=held.path, has_left=False)
-        queue.turn(exited)
+        queue.actor.turn(exited)
         assert queue.statuses() == {1: "queued"}
     queue.start(1)

@@ -71,8 +71,7 @@ def test_log_lines_that_came_with_the_end_alone_come_before_it(
     body = state_of_process(queue, SUCCESS, 1, 2, 3)
     queue.write_as_process(1, body)
     state = queue.state(1, 20, SUCCESS, body=None if in_file else body, log_serial=3)
-    queue.actor.say(state)
-    queue.actor.end_turn()
+    queue.actor.ask(state)
     assert received(watcher) == [3, "success"]
 
 
@@ -148,8 +147,7 @@ def test_serials_that_are_missing_in_a_recorded_log_are_not_waited_for(queue: Qu
     job = jobs.decode_job(queue.body_of_process(1, 10, RUNNING))
     job.ops[0].log = entries(3, 7)
     body = jobs.encode_job(job)
-    queue.actor.say(queue.state(1, 10, RUNNING, body=body, log_serial=7))
-    queue.actor.end_turn()
+    queue.actor.ask(queue.state(1, 10, RUNNING, body=body, log_serial=7))
     watcher = queue.actor.say(messages.WatchJobs(ids=[1], log=True), number=4)
     queue.actor.notify(messages.JobLogAppended(job_id=1, op_index=0, entries=entries(8)))
     assert received(watcher) == [3, 7, "running", 8]
@@ -181,13 +179,11 @@ def test_nothing_is_sent_after_the_end(queue: Queue) -> None:
     watcher = follow(queue)
     of_all = queue.actor.say(messages.WatchJobs(log=True), number=5)
     body = state_of_process(queue, SUCCESS, 1, 2)
-    queue.actor.say(queue.state(1, 20, SUCCESS, body=body, log_serial=2))
-    queue.actor.end_turn()
+    queue.actor.ask(queue.state(1, 20, SUCCESS, body=body, log_serial=2))
     assert received(watcher) == ["success"]
     assert received(of_all) == [1, 2, "running", "success"]
     queue.actor.notify(messages.JobLogAppended(job_id=1, op_index=0, entries=entries(1, 2)))
-    queue.actor.say(queue.state(1, 20, SUCCESS, body=None, log_serial=2))
-    queue.actor.end_turn()
+    queue.actor.ask(queue.state(1, 20, SUCCESS, body=None, log_serial=2))
     assert received(of_all) == []
 
 

@@ -56,7 +56,7 @@ def test_between_opcodes_too_a_canceled_dependency_wins_over_a_failed_one(queue:
 def test_a_process_that_could_not_be_made_fails_its_job(queue: Queue) -> None:
     queue.submitted(spec(ops=2))
     queue.choose(1)
-    queue.turn(messages.StartFailed(job_id=1, text="no memory"))
+    queue.actor.turn(messages.StartFailed(job_id=1, text="no memory"))
     job = queue.job(1)
     assert job.status is ERROR
     assert [op.result for op in job.ops] == ["job 1 failed to start: no memory"] * 2
@@ -125,7 +125,7 @@ def test_a_waiting_job_is_shown_so_without_a_flush(queue: Queue) -> None:
     queue.start_new()
     flushes = queue.actor.component.store.ledger.flushes
     waits = messages.JobWaits(job_id=1, serial=5, body=queue.body_of_process(1, 5, WAITING))
-    queue.turn(waits)
+    queue.actor.turn(waits)
     assert queue.statuses() == {1: "waiting"}
     assert queue.actor.component.store.ledger.flushes == flushes
 
@@ -216,7 +216,7 @@ def test_a_job_that_was_running_when_its_process_died_is_not_started_again(
 def test_the_end_of_an_earlier_process_does_not_matter(queue: Queue) -> None:
     queue.start_new()
     exited = messages.JobExited(job_id=1, lock_file="/l/of-another", has_left=False)
-    queue.turn(exited)
+    queue.actor.turn(exited)
     queue.recorded(1, 10, RUNNING)
     assert queue.statuses() == {1: "running"}
 
@@ -292,7 +292,7 @@ def test_a_job_that_goes_back_is_queued_when_its_process_has_left(queue: Queue) 
     job.livelock = job.process_id = None
     body = jobs.encode_job(job)
     queue.write_as_process(1, body)
-    queue.turn(messages.JobReturns(job_id=1, serial=20, body=body))
+    queue.actor.turn(messages.JobReturns(job_id=1, serial=20, body=body))
     # Until then the scheduler does not know what holds it back.
     assert queue.statuses() == {1: "running"}
     assert queue.stage.take(messages.JobsArrived) == []

@@ -115,8 +115,7 @@ def test_several_changes_in_one_turn_all_count(queue: Queue) -> None:
         queue.actor.say(messages.ChangeJobPriority(id=1, priority=priority)) for priority in (5, 7)
     ]
     canceled = queue.actor.say(messages.CancelJob(id=1))
-    late = queue.actor.say(messages.ChangeJobPriority(id=1, priority=9))
-    queue.actor.end_turn()
+    late = queue.actor.ask(messages.ChangeJobPriority(id=1, priority=9))
     assert all(one.answer_as(messages.PriorityOutcome).accepted for one in changed)
     assert canceled.answer_as(messages.CancelOutcome).accepted
     assert not late.answer_as(messages.PriorityOutcome).accepted
@@ -255,7 +254,7 @@ def test_an_answer_of_a_jobs_process_is_passed_on_only_if_its_state_is_stored(
             queue.actor.end_turn()
             patch.undo()
             queue.actor.notify(messages.DiskRetried())
-        queue.turn(answer)
+        queue.actor.turn(answer)
     assert recorded.refusal[0] == asker.refusal[0] == "ReadOnlyError"
     assert os.strerror(errno.EIO) in asker.refusal[1]
     [row] = queue.actor.say(messages.ListJobs()).answer_as(messages.JobRows).rows
@@ -263,7 +262,7 @@ def test_an_answer_of_a_jobs_process_is_passed_on_only_if_its_state_is_stored(
     queue.actor.notify(messages.DiskRetried())
     queue.record(1, 11, CANCELING if kind == "cancel" else WAITING)
     again = queue.actor.ask(wish_of(kind))
-    queue.turn(answer_as_process(queue))
+    queue.actor.turn(answer_as_process(queue))
     assert isinstance(again.answer, messages.CancelOutcome | messages.PriorityOutcome)
     assert again.answer.accepted
 

@@ -110,7 +110,7 @@ def test_no_opcode_begins_before_a_new_queue_has_the_rules(queue: Queue) -> None
     queue.start_new()
     queue.actor.close()
     queue.actor = queue.stage.make(JobQueue, incarnation=2)
-    queue.turn(messages.Boot())
+    queue.actor.turn(messages.Boot())
     asker = begin(queue, 1, 10, RUNNING, chain=6)
     assert asker.answers == []
     obey(queue, "PAUSE")
@@ -183,9 +183,9 @@ def test_rules_are_in_force_when_the_last_of_both_has_them(queue: Queue) -> None
 def test_of_changes_that_overlap_the_newest_is_in_force_last(queue: Queue) -> None:
     take_rules(queue, serial=5)
     take_rules(queue, serial=6)
-    queue.turn(messages.RuleChainAcknowledged(serial=5))
+    queue.actor.turn(messages.RuleChainAcknowledged(serial=5))
     assert queue.stage.take(messages.RulesApplied) == []
-    queue.turn(messages.RuleChainAcknowledged(serial=6))
+    queue.actor.turn(messages.RuleChainAcknowledged(serial=6))
     assert queue.stage.take_one(messages.RulesApplied).serial == 6
 
 

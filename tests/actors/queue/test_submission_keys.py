@@ -161,8 +161,7 @@ def test_what_is_on_its_way_to_the_disk_is_compared_too(queue: Queue) -> None:
     first = queue.actor.say(SubmitJobs(jobs=[job(TRUE)], key="k"))
     other = queue.actor.say(SubmitJobs(jobs=[job(FALSE)], key="k"))
     more = queue.actor.say(SubmitJobs(jobs=[job(TRUE), job(TRUE)], key="k"))
-    same = queue.actor.say(SubmitJobs(jobs=[job(TRUE)], key="k"))
-    queue.actor.end_turn()
+    same = queue.actor.ask(SubmitJobs(jobs=[job(TRUE)], key="k"))
     assert first.answer == messages.JobsSubmitted(ids=[1])
     assert same.answer == messages.JobsSubmitted(ids=[1], is_repeat=True)
     assert other.refusal[1] == "key: this job is not job 1, which is stored under it"

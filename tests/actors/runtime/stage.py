@@ -215,6 +215,11 @@ class Staged(Generic[ComponentT]):
     def end_turn(self) -> None:
         self.handle(TURN_ENDED)
 
+    def turn(self, *notices: Message) -> None:
+        """Let it handle these in a turn of their own."""
+        self.notify(*notices)
+        self.end_turn()
+
     def be_quiet(self) -> None:
         """Nothing comes for as long as the actor's patience."""
         self.handle(QUIET)

@@ -29,8 +29,7 @@ def verdict(job_id: int, *depends: int, priority: int = 0, **fields: Any) -> Job
 def start(stage: Stage) -> Staged[Scheduler]:
     """A scheduler that has heard of the rules."""
     scheduler = stage.start(Scheduler)
-    scheduler.notify(messages.RuleChainChanged(chain=CHAIN, serial=1, reads_opcodes=False))
-    scheduler.end_turn()
+    scheduler.turn(messages.RuleChainChanged(chain=CHAIN, serial=1, reads_opcodes=False))
     stage.sent.clear()
     return scheduler
 
@@ -73,8 +72,7 @@ def test_every_kind_of_news_leads_to_a_pass(stage: Stage) -> None:
     ):
         schedule = scheduler.component._schedule
         with mock.patch.object(schedule, "decide", wraps=schedule.decide) as decide:
-            scheduler.notify(news)
-            scheduler.end_turn()
+            scheduler.turn(news)
         decide.assert_called_once()
     # Nothing came of it, and nothing is sent.
     assert stage.take(JobsChosen) == []
@@ -93,19 +91,16 @@ def test_a_free_slot_is_used_in_the_turn_in_which_it_is_freed(stage: Stage) -> N
 
 def test_without_a_configuration_there_are_slots_all_the_same(stage: Stage) -> None:
     scheduler = start(stage)
-    scheduler.notify(JobsJudged(jobs=[verdict(n) for n in range(1, 100)]))
-    scheduler.end_turn()
+    scheduler.turn(JobsJudged(jobs=[verdict(n) for n in range(1, 100)]))
     assert len(stage.take_one(JobsChosen).start) == settings.RUNNING_JOBS_MAX
 
 
 def test_unknown_dependencies_are_asked_for(stage: Stage) -> None:
     scheduler = start(stage)
-    scheduler.notify(JobsJudged(jobs=[verdict(8, 3), verdict(9, 4)]))
-    scheduler.end_turn()
+    scheduler.turn(JobsJudged(jobs=[verdict(8, 3), verdict(9, 4)]))
     assert stage.take_one(messages.ReportStatuses, to="job_queue").ids == [3, 4]
     stage.sent.clear()
-    scheduler.notify(messages.StatusesReported(jobs=[(3, SUCCESS), (4, None)]))
-    scheduler.end_turn()
+    scheduler.turn(messages.StatusesReported(jobs=[(3, SUCCESS), (4, None)]))
     chosen = stage.take_one(JobsChosen)
     assert chosen.start == [8]
     assert chosen.unsatisfiable == [(9, "failed", "Dependency error: Job 4 not found")]
@@ -119,26 +114,22 @@ def test_unsatisfiable_and_eligible_jobs_are_sent(stage: Stage) -> None:
         JobsJudged(jobs=[verdict(1), verdict(2, 1), verdict(3, 1), verdict(4, 2), verdict(5)])
     )
     assert newly_chosen(stage, scheduler) == [1]
-    scheduler.notify(JobsFinished(jobs=[(1, SUCCESS), (2, CANCELED)]))
-    scheduler.end_turn()
+    scheduler.turn(JobsFinished(jobs=[(1, SUCCESS), (2, CANCELED)]))
     chosen = stage.take_one(JobsChosen)
     assert chosen.start == [3]
     assert chosen.unsatisfiable == [(4, "canceled", "")]
     scheduler.notify(JobsFinished(jobs=[(3, SUCCESS)]), JobsJudged(jobs=[verdict(6, 1)]))
     assert newly_chosen(stage, scheduler) == [5]
-    scheduler.notify(messages.StatusesReported(jobs=[(1, SUCCESS)]))
-    scheduler.end_turn()
+    scheduler.turn(messages.StatusesReported(jobs=[(1, SUCCESS)]))
     assert stage.take_one(JobsChosen).eligible == [6]
 
 
 def test_a_report_of_the_whole_queue_replaces_what_was_known(stage: Stage) -> None:
     scheduler = start(stage)
     scheduler.notify(messages.LimitsChanged(running_jobs_max=2))
-    scheduler.notify(JobsJudged(jobs=[verdict(1), verdict(2), verdict(3)]))
-    scheduler.end_turn()
+    scheduler.turn(JobsJudged(jobs=[verdict(1), verdict(2), verdict(3)]))
     stage.sent.clear()
-    scheduler.notify(JobsJudged(jobs=[verdict(4), verdict(5)], running=[verdict(2)], is_all=True))
-    scheduler.end_turn()
+    scheduler.turn(JobsJudged(jobs=[verdict(4), verdict(5)], running=[verdict(2)], is_all=True))
     assert stage.take_one(JobsChosen) == JobsChosen(start=[4], chain=7)
     # Whether the running one still runs is asked for: word of its end may have been overtaken.
     assert stage.take_one(messages.ReportStatuses).ids == [2]
@@ -153,8 +144,7 @@ def test_a_job_that_was_not_judged_does_not_start(stage: Stage) -> None:
     # The scheduler was replaced, and has not heard of the rules yet; the evaluator could not
     # judge without the inputs of the opcodes.
     scheduler = stage.start(Scheduler)
-    scheduler.notify(JobsJudged(jobs=[verdict(1, chain=0)], is_all=True))
-    scheduler.end_turn()
+    scheduler.turn(JobsJudged(jobs=[verdict(1, chain=0)], is_all=True))
     assert stage.take(JobsChosen) == []
 
 
@@ -163,8 +153,7 @@ def test_after_other_rules_the_first_in_order_are_judged_anew_before_any_starts(
 ) -> None:
     scheduler = start(stage)
     scheduler.notify(messages.RuleChainChanged(chain=8, serial=2, reads_opcodes=False))
-    scheduler.notify(JobsJudged(jobs=[verdict(1), verdict(2, priority=-1)]))
-    scheduler.end_turn()
+    scheduler.turn(JobsJudged(jobs=[verdict(1), verdict(2, priority=-1)]))
     assert stage.take_one(messages.ReportJobs, to="job_queue").ids == [2, 1]
     assert stage.take(JobsChosen) == []
     anew = [verdict(1, chain=8), verdict(2, chain=8, action="PAUSE", rule="r")]
@@ -176,11 +165,9 @@ def test_rules_are_acknowledged_after_all_choices_made_under_older_ones(
     stage: Stage,
 ) -> None:
     scheduler = start(stage)
-    scheduler.notify(JobsJudged(jobs=[verdict(1)]))
-    scheduler.end_turn()
+    scheduler.turn(JobsJudged(jobs=[verdict(1)]))
     scheduler.notify(messages.RuleChainChanged(chain=8, serial=2, reads_opcodes=False))
-    scheduler.notify(JobsJudged(jobs=[verdict(2)]))
-    scheduler.end_turn()
+    scheduler.turn(JobsJudged(jobs=[verdict(2)]))
     kinds = [type(message) for name, message in stage.sent if name == "job_queue"]
     assert kinds == [JobsChosen, messages.RuleChainAcknowledged, messages.ReportJobs]
     assert stage.take_one(JobsChosen).start == [1]
@@ -191,11 +178,9 @@ def test_a_limit_is_acknowledged_after_all_choices_made_with_other_slots(
     stage: Stage,
 ) -> None:
     scheduler = start(stage)
-    scheduler.notify(JobsJudged(jobs=[verdict(1)]))
-    scheduler.end_turn()
+    scheduler.turn(JobsJudged(jobs=[verdict(1)]))
     scheduler.notify(messages.LimitsChanged(running_jobs_max=1, serial=4))
-    scheduler.notify(JobsJudged(jobs=[verdict(2)]))
-    scheduler.end_turn()
+    scheduler.turn(JobsJudged(jobs=[verdict(2)]))
     kinds = [type(message) for name, message in stage.sent if name == "job_queue"]
     assert kinds == [JobsChosen, messages.LimitAcknowledged]
     assert stage.take_one(messages.LimitAcknowledged) == messages.LimitAcknowledged(
@@ -205,8 +190,7 @@ def test_a_limit_is_acknowledged_after_all_choices_made_with_other_slots(
 
 def test_rejected_jobs_are_reported_with_the_rule(stage: Stage) -> None:
     scheduler = start(stage)
-    scheduler.notify(JobsJudged(jobs=[verdict(1, action="REJECT", rule="r"), verdict(2)]))
-    scheduler.end_turn()
+    scheduler.turn(JobsJudged(jobs=[verdict(1, action="REJECT", rule="r"), verdict(2)]))
     chosen = stage.take_one(JobsChosen)
     assert chosen.start == [2]
     assert chosen.unsatisfiable == [(1, "rejected", "rejected by filter rule r")]

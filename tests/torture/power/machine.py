@@ -413,8 +413,7 @@ class Machine:
             self.locks.end_turn()
             if not isinstance(answers[0], messages.LocksGranted):
                 refused.append(name)
-        self.locks.notify(messages.OwnerEnded(lock_file=held.path))
-        self.locks.end_turn()
+        self.locks.turn(messages.OwnerEnded(lock_file=held.path))
         held.remove()
         return refused
 
