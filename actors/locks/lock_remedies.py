@@ -15,22 +15,30 @@ if TYPE_CHECKING:
 def for_owner(state: LockState, lock_file: str) -> Remedy:
     """The change that gives the owner of ``lock_file`` the locks that it waits for.
 
-    The holders must end. If others stand before the owner in line, it also needs a better
-    priority, or those others must end too.
+    The holders must end. If others come before the owner, it also needs a better priority, or
+    those others must end too.
     """
-    wants = state.wants_of(lock_file)
-    holders = {owner.lock_file for want in wants for owner, _ in want.holders}
-    ahead = {owner.lock_file for want in wants for owner in want.ahead}
+    ends = {owner.lock_file for want in state.wants_of(lock_file) for owner, _ in want.holders}
     best = state.best_priority_before(lock_file)
     priority = None
-    ends = holders
     if not _is_granted(state, lock_file, ends, None):
         if best is not None and best > PRIORITY_MIN:
             priority = best - 1
         if priority is None or not _is_granted(state, lock_file, ends, priority):
-            priority, ends = None, holders | ahead
+            priority, ends = None, _all_before(state, lock_file)
     jobs = {owner.identifier for owner in state.owners() if owner.lock_file in ends}
     return Remedy(locks=sorted(job for job in jobs if isinstance(job, int)), priority=priority)
+
+
+def _all_before(state: LockState, lock_file: str) -> set[str]:
+    """The lock files whose owners stop this one, now or when those that stop it now have ended."""
+    found: set[str] = set()
+    after = state
+    while wants := after.wants_of(lock_file):
+        for want in wants:
+            found |= {owner.lock_file for owner in (*dict(want.holders), *want.ahead)}
+        after, _ = granted_after(state, found)
+    return found
 
 
 def granted_after(state: LockState, ended: Collection[str]) -> tuple[LockState, list[str]]:
@@ -46,6 +54,6 @@ def _is_granted(
     if priority is not None:
         state, _ = LockState.restore(state.snapshot())
         for owner in state.owners():
-            if owner.lock_file == lock_file and state.set_priority(owner, priority):
+            if owner.lock_file == lock_file and owner in state.set_priority(owner, priority):
                 return True
     return lock_file in granted_after(state, ended)[1]

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from ganger.actors.locks import lock_remedies
 from ganger.actors.locks.locking import LockOutcome, LockState, LockView
 from ganger.storage import errors
+from ganger.storage.jobs import PRIORITY_MIN
 from ganger.storage.locks import (
     LockChange,
     LockLevel,
@@ -197,3 +199,19 @@ def test_what_could_be_served_is_served_as_the_state_is_restored() -> None:
 def test_a_file_that_contradicts_itself_is_not_restored(file: LocksFile) -> None:
     with pytest.raises(errors.StorageError, match=r"locks\.data"):
         LockState.restore(file)
+
+
+def test_the_hint_names_a_priority_better_than_all_before_the_owner() -> None:
+    state = held_state("node/a!")
+    for number, priority in ((2, -5), (3, 0), (4, 1)):
+        ask(state, number, "node/a!", priority)
+    remedy = lock_remedies.for_owner(state, job(4).lock_file)
+    assert (remedy.locks, remedy.priority) == ([1], -6)
+
+
+def test_the_hint_names_those_that_pass_the_owner_when_others_end() -> None:
+    state = held_state("node/a, node/b!")
+    ask(state, 4, "node/a")
+    for number, text in ((4, "node/a!"), (3, "node/a, node/b"), (2, "node/a!")):
+        ask(state, number, text, PRIORITY_MIN)
+    assert lock_remedies.for_owner(state, job(2).lock_file).locks == [1, 3, 4]

@@ -54,6 +54,15 @@ def test_a_turn_ends_with_one_pass_for_all_that_it_brought(stage: Stage) -> None
     assert stage.sent == [("job_queue", JobsChosen(start=[1, 2, 3], chain=7))]
 
 
+def test_a_choice_names_the_newest_priority_that_the_scheduler_knows(stage: Stage) -> None:
+    scheduler = start(stage)
+    # That of a running job has no number.
+    changes = [messages.JobReprioritised(id=9, priority=1, number=number) for number in (4, 5, 0)]
+    scheduler.notify(*changes, JobsJudged(jobs=[verdict(1)]))
+    scheduler.end_turn()
+    assert stage.take_one(JobsChosen).priorities == 5
+
+
 def test_a_turn_that_brought_nothing_ends_without_a_pass(stage: Stage) -> None:
     scheduler = stage.start(Scheduler)
     scheduler.end_turn()

@@ -34,6 +34,9 @@ def test_a_pass_after_new_rules_asks_for_a_bounded_number(pending: int) -> None:
     asked = known.decide().unjudged
     assert asked == list(range(1, min(pending, 500) + 1))
     assert known.decide().unjudged == []
+    # The evaluator drops what it judges in slices when other rules come.
+    known.change_chain(NEXT + 1)
+    assert known.decide().unjudged == asked
 
 
 def test_jobs_that_are_judged_anew_again_and_again_fill_no_memory() -> None:
