@@ -1,4 +1,4 @@
-"""What all tests share: how hypothesis runs, their order, and that played jobs leave them alone.
+"""What all tests share: how hypothesis runs, their order, the stage; played jobs leave them alone.
 
 It draws the same examples in each run; ``GANGER_SEED=random`` lets it draw others.
 """
@@ -6,10 +6,13 @@ It draws the same examples in each run; ``GANGER_SEED=random`` lets it draw othe
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 from tests import own_children
+from tests.actors.queue.queue_stage import Queue
+from tests.actors.runtime.stage import Stage
 from tests.seeds import explores
 
 # No deadline for one example: how long it takes says more about the machine than about the code.
@@ -42,3 +45,18 @@ def own_children_left_alone() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         own_children.leave_alone(patch)
         yield
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    made = Stage(tmp_path)
+    yield made
+    made.daemon_lock.remove()
+
+
+@pytest.fixture
+def queue(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Iterator[Queue]:
+    made = Queue(stage, monkeypatch)
+    yield made
+    made.kill_all()
+    made.actor.close()

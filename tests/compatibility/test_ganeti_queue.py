@@ -28,13 +28,6 @@ CANCELED = {156}
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
-    made = Stage(tmp_path)
-    yield made
-    made.daemon_lock.remove()
-
-
-@pytest.fixture
 def queue(stage: Stage) -> Iterator[Staged[JobQueue]]:
     shutil.copytree(DATA / "queue", stage.places.queue, dirs_exist_ok=True)
     opened = stage.start(JobQueue)

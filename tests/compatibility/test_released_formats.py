@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -48,13 +48,6 @@ def expected(folder: Path) -> dict[str, Any]:
     """What a daemon must find in it."""
     wanted: dict[str, Any] = msgspec.json.decode((folder / "expected.json").read_bytes())
     return wanted
-
-
-@pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
-    made = Stage(tmp_path)
-    yield made
-    made.daemon_lock.remove()
 
 
 def opened(stage: Stage, folder: Path) -> Staged[JobQueue]:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.actors.queue.queue_stage import Queue, spec
-from tests.actors.runtime.stage import Stage
 from tests.faults.harness import Daemon
 from tests.torture.damage.damages import ID_UNBELIEVABLE
 from tests.torture.damage.ordinary_user import modes_obeyed
@@ -25,22 +24,15 @@ from ganger.storage.queue_files.journal import Journal
 from ganger.transport import messages
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 ID_MAX = job_files.ID_MAX
 
 
-@pytest.fixture
-def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Queue]:
-    # What was replaced is written over at once.
+@pytest.fixture(autouse=True)
+def written_over_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that were replaced are written over at once."""
     monkeypatch.setattr(settings, "TEMPORARY_REST_SECONDS", 0.0)
-    stage = Stage(tmp_path)
-    made = Queue(stage, monkeypatch)
-    yield made
-    made.kill_all()
-    made.actor.close()
-    stage.daemon_lock.remove()
 
 
 def report(queue: Queue) -> messages.QueueReport:

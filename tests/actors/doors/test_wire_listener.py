@@ -73,7 +73,7 @@ class Sockets:
         """There is nothing to close."""
 
 
-class ListenerStage:
+class Listener:
     """The listener, and what has come to it."""
 
     def __init__(self, stage: Stage) -> None:
@@ -103,13 +103,11 @@ class ListenerStage:
 
 
 @pytest.fixture
-def listener(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[ListenerStage]:
+def listener(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Iterator[Listener]:
     monkeypatch.setattr(wire_listener, "Router", Sockets)
-    stage = Stage(tmp_path)
-    listener = ListenerStage(stage)
+    listener = Listener(stage)
     yield listener
     listener.actor.close()
-    stage.daemon_lock.remove()
 
 
 def large(size: int = SIZE) -> messages.SubmitJobs:
@@ -118,7 +116,7 @@ def large(size: int = SIZE) -> messages.SubmitJobs:
 
 
 def test_nothing_more_is_read_while_components_are_at_too_much(
-    listener: ListenerStage, monkeypatch: pytest.MonkeyPatch
+    listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settings, "FRAMES_BYTES_OPEN_MAX", 3 * SIZE)
     for _ in range(9):
@@ -140,7 +138,7 @@ def test_nothing_more_is_read_while_components_are_at_too_much(
 
 
 @pytest.mark.parametrize("how", ["it leaves", "it does not read"])
-def test_the_queue_hears_of_a_peer_that_is_gone(listener: ListenerStage, how: str) -> None:
+def test_the_queue_hears_of_a_peer_that_is_gone(listener: Listener, how: str) -> None:
     listener.come(messages.ReadInfo())
     (listener.sockets.left if how == "it leaves" else listener.sockets.stuck).append(b"L1")
     listener.actor.end_turn()
@@ -150,9 +148,7 @@ def test_the_queue_hears_of_a_peer_that_is_gone(listener: ListenerStage, how: st
     assert not listener.actor.component._unanswered
 
 
-def test_small_frames_are_not_counted(
-    listener: ListenerStage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_small_frames_are_not_counted(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "FRAMES_BYTES_OPEN_MAX", 100)
     for _ in range(9):
         listener.come(messages.ReadInfo())
@@ -161,7 +157,7 @@ def test_small_frames_are_not_counted(
 
 
 def test_large_lasting_requests_are_refused_and_block_no_other_request(
-    listener: ListenerStage, monkeypatch: pytest.MonkeyPatch
+    listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settings, "FRAME_BYTES_MAX", SIZE)
     monkeypatch.setattr(settings, "FRAMES_BYTES_OPEN_MAX", SIZE)
@@ -186,7 +182,7 @@ SUBMITTED = messages.JobsSubmitted(ids=[7])
 
 
 def test_a_submission_is_answered_at_once_while_the_listener_sleeps(
-    listener: ListenerStage,
+    listener: Listener,
 ) -> None:
     envelope = listener.asked(large())
     listener.sockets.between = Sent.YES
@@ -199,7 +195,7 @@ def test_a_submission_is_answered_at_once_while_the_listener_sleeps(
 
 
 def test_the_listener_is_notified_of_frames_that_no_descriptor_reports(
-    listener: ListenerStage,
+    listener: Listener,
 ) -> None:
     envelope = listener.asked(large())
     listener.sockets.between = Sent.YES_AND_READ_ON
@@ -210,7 +206,7 @@ def test_the_listener_is_notified_of_frames_that_no_descriptor_reports(
     assert isinstance(listener.stage.requests.pop()[1].message, messages.ReadInfo)
 
 
-def test_a_listener_at_work_answers_itself(listener: ListenerStage) -> None:
+def test_a_listener_at_work_answers_itself(listener: Listener) -> None:
     envelope = listener.asked(large())
     envelope.reply(SUBMITTED)
     assert listener.answers() == []
@@ -220,7 +216,7 @@ def test_a_listener_at_work_answers_itself(listener: ListenerStage) -> None:
 
 
 def test_an_answer_that_is_larger_than_a_frame_is_the_listeners_matter(
-    listener: ListenerStage, monkeypatch: pytest.MonkeyPatch
+    listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     envelope = listener.asked(large())
     listener.sockets.between = Sent.YES
@@ -231,7 +227,7 @@ def test_an_answer_that_is_larger_than_a_frame_is_the_listeners_matter(
     assert "more than 100" in listener.errors()[0]
 
 
-def test_a_refused_request_gets_no_answer_past_the_mailbox(listener: ListenerStage) -> None:
+def test_a_refused_request_gets_no_answer_past_the_mailbox(listener: Listener) -> None:
     envelope = listener.asked(large())
     listener.actor.notify(messages.ComponentReplaced(component="job_queue"))
     listener.sockets.between = Sent.YES
@@ -241,14 +237,14 @@ def test_a_refused_request_gets_no_answer_past_the_mailbox(listener: ListenerSta
     assert name == "wire_listener"
 
 
-def _is_readable(listener: ListenerStage) -> bool:
+def _is_readable(listener: Listener) -> bool:
     poll = select.poll()
     poll.register(listener.actor.component._open.descriptor, select.POLLIN)
     return bool(poll.poll(0))
 
 
 def test_one_connection_does_not_use_up_what_all_have(
-    listener: ListenerStage, monkeypatch: pytest.MonkeyPatch
+    listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settings, "REQUESTS_OPEN_PER_PEER_MAX", 3)
     monkeypatch.setattr(settings, "REQUESTS_COUNTED_SECONDS", 0.0)
@@ -270,7 +266,7 @@ def test_one_connection_does_not_use_up_what_all_have(
 
 
 def test_unanswered_requests_have_a_limit(
-    listener: ListenerStage, monkeypatch: pytest.MonkeyPatch
+    listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settings, "REQUESTS_OPEN_MAX", 3)
     monkeypatch.setattr(settings, "REQUESTS_OPEN_PER_PEER_MAX", 3)

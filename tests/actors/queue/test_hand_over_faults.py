@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import functools
 import time
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -134,9 +133,8 @@ def row_of_listing(queue: Queue, *, archived: bool = False) -> Any:
 
 # What a start finds.
 def test_what_a_process_wrote_while_the_queue_was_read_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stage = Stage(tmp_path)
     directory = QueueDirectory(stage.places)
     directory.prepare()
     lock = lock_files.create(stage.places.lock_files, "job_000001_1")
@@ -157,7 +155,6 @@ def test_what_a_process_wrote_while_the_queue_was_read_counts(
     assert {row.id: (row.phase, row.status) for row in found.table} == {1: (Phase.ENDED, SUCCESS)}
     assert found.died == []
     journal.close()
-    stage.daemon_lock.remove()
 
 
 def written(serial: int, status: JobStatus, *, livelock: str) -> bytes:
