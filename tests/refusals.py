@@ -38,6 +38,25 @@ def refusing(*calls: str, number: int = errno.ENOSPC) -> Iterator[list[str]]:
 
 
 @contextlib.contextmanager
+def filling(room: int) -> Iterator[None]:
+    """The disk takes ``room`` more bytes by `os.pwrite` meanwhile, and flushes nothing."""
+    write, left = os.pwrite, room
+
+    def write_some(descriptor: int, data: bytes, offset: int) -> int:
+        nonlocal left
+        if not left:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written = write(descriptor, data[:left], offset)
+        left -= written
+        return written
+
+    with pytest.MonkeyPatch.context() as patch:
+        refuse(patch, "fdatasync")
+        patch.setattr(os, "pwrite", write_some)
+        yield
+
+
+@contextlib.contextmanager
 def refusing_flushes() -> Iterator[None]:
     """Meanwhile the journal cannot flush the file system."""
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.refusals import filling, refusing
 
 from ganger.storage import errors, settings
 from ganger.storage.queue_files.journal import (
@@ -116,33 +117,15 @@ class JournalAgainstModel(RuleBasedStateMachine):
         number=st.sampled_from([errno.ENOSPC, errno.EIO]),
     )
     def refuse(self, call: str, number: int) -> None:
-        def fail(*_: object, **__: object) -> None:
-            raise OSError(number, os.strerror(number))
-
         if self.is_open and call in ("open", "fsync"):
             return
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(os, call, fail)
+        with refusing(call, number=number):
             self.commit_in_vain()
 
     @precondition(lambda self: self.appended and self.is_open)
     @rule(room=st.integers(0, 200))
     def fill_up(self, room: int) -> None:
-        write, left = os.pwrite, [room]
-
-        def write_some(descriptor: int, data: bytes, offset: int) -> int:
-            if not left[0]:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            written = write(descriptor, data[: left[0]], offset)
-            left[0] -= written
-            return written
-
-        def refuse_flush(_: int) -> None:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(os, "pwrite", write_some)
-            patch.setattr(os, "fdatasync", refuse_flush)
+        with filling(room):
             self.commit_in_vain()
 
     def commit_in_vain(self) -> None:

@@ -8,6 +8,7 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.refusals import refusing
 
 from ganger.storage import errors, file_systems
 
@@ -82,11 +83,6 @@ def test_other_errors_of_the_disk_keep_their_text(
         file_systems.require_locks(tmp_path)
 
 
-def test_a_full_disk_is_not_the_matter_here(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object) -> int:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "open", refuse)
-    file_systems.require_locks(tmp_path)
+def test_a_full_disk_is_not_the_matter_here(tmp_path: Path) -> None:
+    with refusing("open"):
+        file_systems.require_locks(tmp_path)

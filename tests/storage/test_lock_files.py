@@ -12,9 +12,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from tests.programs import Program
+from tests.refusals import refusing
 
 from ganger.storage import errors, lock_files, process_identity
 
@@ -151,20 +153,16 @@ def test_nothing_is_deleted_in_a_folder_that_cannot_be_looked_through(tmp_path: 
     lock_files.remove_dead_jobs(tmp_path / "missing")
 
 
-def test_an_error_while_asking_means_not_dead(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_while_asking_means_not_dead(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.touch()
 
     def refuse(*_: object) -> int:
         raise PermissionError
 
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "open", refuse)
+    with mock.patch.object(os, "open", refuse):
         assert not lock_files.is_dead(path)
-    with monkeypatch.context() as patch:
-        patch.setattr(fcntl, "lockf", refuse)
+    with mock.patch.object(fcntl, "lockf", refuse):
         assert not lock_files.is_dead(path)
 
 
@@ -320,15 +318,9 @@ def test_a_file_that_serves_another_process_meanwhile_misleads_no_prober(
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO])
-def test_a_disk_that_refuses_the_file_leaves_the_mark_as_proof(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
-) -> None:
-    def refuse(*_: object) -> int:
-        raise OSError(code, os.strerror(code))
-
+def test_a_disk_that_refuses_the_file_leaves_the_mark_as_proof(tmp_path: Path, code: int) -> None:
     stem = lock_files.job_stem(7, 1.0, process_identity.own())
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "open", refuse)
+    with refusing("open", number=code):
         held = lock_files.create(tmp_path, stem)
     script = "import sys; from ganger.storage.lock_files import holder; print(holder(sys.argv[1]))"
     answer = subprocess.check_output([sys.executable, "-c", script, held.path], text=True)

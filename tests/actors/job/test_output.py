@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from tests.refusals import refusing
 
 from ganger.actors.job.output import JobOutput
 from ganger.storage import errors, settings
@@ -209,13 +210,10 @@ def test_what_could_never_be_stored_is_counted_in_the_log(stage: OutputStage) ->
     ]
 
 
-def test_a_refused_flush_is_logged(stage: OutputStage, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_: int) -> None:
-        raise OSError(errno.EIO, "Input/output error")
-
-    monkeypatch.setattr(os, "fdatasync", refuse)
-    stage.output.add(b"x", "stdout")
-    stage.output.end()
+def test_a_refused_flush_is_logged(stage: OutputStage) -> None:
+    with refusing("fdatasync", number=errno.EIO):
+        stage.output.add(b"x", "stdout")
+        stage.output.end()
     [logged] = stage.logged
     assert logged.startswith("Output may not survive a loss of power: ")
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
+from unittest import mock
 
 import pytest
 from tests.actors.runtime.stage import Asker, Stage, Staged
+from tests.refusals import refusing
 
 from ganger.actors.locks.lock_manager import LockManager
 from ganger.storage import lock_files, process_identity
@@ -146,7 +148,7 @@ def test_owners_that_died_unseen_are_found_when_there_is_doubt(locks: Locks) -> 
 
 
 def test_a_dead_owner_keeps_its_locks_until_it_can_be_seen_what_it_left_running(
-    locks: Locks, monkeypatch: pytest.MonkeyPatch
+    locks: Locks,
 ) -> None:
     def refuse(_: object) -> None:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
@@ -154,8 +156,7 @@ def test_a_dead_owner_keeps_its_locks_until_it_can_be_seen_what_it_left_running(
     one, two = locks.holder_and_other()
     asker = locks.request(two, (NODE_A, "shared"))
     locks.kill(one)
-    with monkeypatch.context() as patch:
-        patch.setattr("ganger.actors.locks.lock_manager.sessions.end_left_over", refuse)
+    with mock.patch("ganger.actors.locks.lock_manager.sessions.end_left_over", refuse):
         locks.actor.turn(messages.RecheckOwners())
     assert LocksGranted() not in asker.answers
     [timer] = locks.stage.timers
@@ -264,17 +265,10 @@ def test_the_file_is_for_this_user_alone(locks: Locks) -> None:
 # A disk that refuses.
 
 
-def test_what_is_not_on_disk_is_not_announced_until_it_is(
-    locks: Locks, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_not_on_disk_is_not_announced_until_it_is(locks: Locks) -> None:
     one, two = locks.holder_and_other()
     asker = locks.request(two, (NODE_A, "shared"))
-    with monkeypatch.context() as patch:
-
-        def fail(*_: object, **__: object) -> None:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-        patch.setattr(os, "write", fail)
+    with refusing("write"):
         done = locks.actor.ask(messages.ReleaseLocks(owner=one))
         locks.actor.end_turn()
         assert done.answers == asker.answers == []

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.actors.processes.lock_owner import LockOwner
+from tests.refusals import refuse
 
 from ganger.actors.processes import lock_file_owners
 
@@ -18,10 +19,6 @@ def owner(tmp_path: Path) -> Iterator[LockOwner]:
     owner = LockOwner(tmp_path)
     yield owner
     owner.end()
-
-
-def refuse(*_: object) -> int:
-    raise OSError(errno.EMFILE, "Too many open files")
 
 
 def test_the_owner_is_held_by_a_descriptor_of_its_own(owner: LockOwner) -> None:
@@ -44,7 +41,7 @@ def test_a_dead_owner_is_not_found(owner: LockOwner) -> None:
 def test_without_descriptors_no_owner_is_declared_dead(
     owner: LockOwner, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
-    monkeypatch.setattr(os, call, refuse)
+    refuse(monkeypatch, call, number=errno.EMFILE)
     with pytest.raises(lock_file_owners.UnknownHolderError):
         lock_file_owners.find(owner.lock_file)
 

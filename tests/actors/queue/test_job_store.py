@@ -90,15 +90,12 @@ def test_a_journal_that_grows_on_and_on_has_files_written_whatever_waits(
     assert file_numbers(queue) == list(range(1, 21))
 
 
-def test_files_wait_for_the_disk_and_not_for_ever(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_wait_for_the_disk_and_not_for_ever(queue: Queue) -> None:
     queue.submitted(spec(), spec())
     full = errors.StorageError("job-2: no space left")
-    with monkeypatch.context() as patch:
-        patch.setattr(
-            queue.actor.component.store.ledger.directory, "write", mock.Mock(side_effect=full)
-        )
+    with mock.patch.object(
+        queue.actor.component.store.ledger.directory, "write", mock.Mock(side_effect=full)
+    ):
         queue.actor.be_quiet()
         assert queue.actor.component.runtime.patience_seconds is None
         assert queue.submit(spec()).refusal[0] == "ReadOnlyError"

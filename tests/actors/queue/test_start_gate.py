@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 from tests.actors.queue.queue_rules import REJECTION, REJECTS, UUID, begin, take_rules
 from tests.actors.queue.queue_stage import Queue, spec
+from tests.refusals import refusing
 
 from ganger.actors.queue.job_queue import JobQueue
 from ganger.storage.jobs import JobStatus
@@ -143,23 +146,16 @@ def test_a_job_that_waits_for_locks_is_notified_that_its_gate_is_closed(
     assert (answer.is_open, answer.is_rejected) == (False, is_rejected)
 
 
-def test_a_disk_that_refuses_does_not_keep_a_rule_from_being_in_force(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_refuses_does_not_keep_a_rule_from_being_in_force(queue: Queue) -> None:
     queue.start_new()
     obey(queue)
     queue.actor.notify(messages.RuleChainAcknowledged(serial=7))
     refused = queue.record(1, 10, RUNNING, begins=ChosenUnder())
-    with monkeypatch.context() as patch:
-        patch.setattr("os.fdatasync", refuse_flush)
+    with refusing("fdatasync", number=errno.EIO):
         queue.actor.end_turn()
     # The process begins by itself then, if the stored rules let it.
     assert refused.refusal[0] == "ReadOnlyError"
     queue.stage.take_one(messages.RulesApplied, to="config_store")
-
-
-def refuse_flush(_: int) -> None:
-    raise OSError(5, "the disk is gone")
 
 
 def test_rules_are_in_force_when_the_scheduler_has_acknowledged_them(queue: Queue) -> None:

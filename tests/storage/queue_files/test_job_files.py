@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from pathlib import Path
 
 import pytest
+from tests.refusals import refusing
 
 from ganger.storage import documents, errors, settings
 from ganger.storage.queue_files import inodes, job_files
 from ganger.storage.queue_files.job_files import QueueDirectory
 
 JOB = b'{"id": 7, "ops": []}'
-
-
-@pytest.fixture
-def places(tmp_path: Path) -> settings.Places:
-    (tmp_path / "queue").mkdir()
-    return settings.Places(tmp_path, tmp_path / "run")
-
-
-@pytest.fixture
-def queue(places: settings.Places) -> QueueDirectory:
-    directory = QueueDirectory(places)
-    directory.prepare()
-    return directory
 
 
 def names(places: settings.Places) -> set[str]:
@@ -184,12 +171,7 @@ def test_a_disk_that_refuses_is_not_filled_with_spares(
 ) -> None:
     monkeypatch.setattr(settings, "TEMPORARY_REST_SECONDS", 0.0)
     queue.write(7, JOB, flush=False)
-
-    def fail(*_: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "write", fail)
+    with refusing("write"):
         for _ in range(10):
             with pytest.raises(errors.StorageError, match="job-7: No space left"):
                 queue.write(7, b"new", flush=False)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.refusals import refuse, refusing, refusing_flushes
+from tests.refusals import filling, refuse, refusing, refusing_flushes
 
 from ganger.storage import errors, settings
 from ganger.storage.queue_files import journal
@@ -310,28 +310,15 @@ def test_a_refused_record_does_not_come_back(directory: Path, call: str) -> None
     assert replayed(directory) == [FIRST]
 
 
-def test_a_record_written_in_part_does_not_come_back(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_record_written_in_part_does_not_come_back(directory: Path) -> None:
     kept = Journal(directory)
     store(kept, FIRST)
     # The first of the two records fits on the disk, the second does not.
     room = len(journal._packed(SECOND)) + 3
-    write, left = os.pwrite, [room]
-
-    def write_some(descriptor: int, data: bytes, offset: int) -> int:
-        if not left[0]:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        written = write(descriptor, data[: left[0]], offset)
-        left[0] -= written
-        return written
-
     kept.append(SECOND)
     kept.append(THIRD)
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "pwrite", write_some)
-        with pytest.raises(errors.StorageError):
-            kept.commit(2)
+    with filling(room), pytest.raises(errors.StorageError):
+        kept.commit(2)
     assert replayed(directory) == [FIRST]
 
 

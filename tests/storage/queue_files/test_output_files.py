@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.refusals import filling, refusing
 
 from ganger.storage import documents, errors, settings
 from ganger.storage.queue_files import output_blocks, output_files, spool
@@ -58,25 +59,11 @@ def test_a_torn_end_is_written_over(path: Path) -> None:
     assert contents(path) == [(0, STDOUT, b"first" * 20), (1, STDOUT, b"3")]
 
 
-def test_a_write_that_is_refused_in_the_middle_leaves_no_trace(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_write_that_is_refused_in_the_middle_leaves_no_trace(path: Path) -> None:
     file = OutputFile(os.fspath(path))
     file.append(0, [Segment(STDOUT, b"first")])
-    pwrite = os.pwrite
-    calls = 0
-
-    def refuse(descriptor: int, data: bytes, offset: int) -> int:
-        nonlocal calls
-        calls += 1
-        if calls == 1:
-            return pwrite(descriptor, data[:10], offset)
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "pwrite", refuse)
-        with pytest.raises(errors.StorageError, match="No space left"):
-            file.append(0, [Segment(STDOUT, b"second")])
+    with filling(10), pytest.raises(errors.StorageError, match="No space left"):
+        file.append(0, [Segment(STDOUT, b"second")])
     assert contents(path) == [(0, STDOUT, b"first")]
     file.append(0, [Segment(STDOUT, b"third")])
     file.close()
@@ -166,14 +153,8 @@ def test_a_flush_writes_again_what_a_failed_one_covered(
     durable = file.end
     for _ in range(20):
         file.append(0, [Segment(STDOUT, os.urandom(output_blocks.BLOCK_BYTES))])
-
-    def refuse(_: int) -> None:
-        raise OSError(errno.EIO, "Input/output error")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fdatasync", refuse)
-        with pytest.raises(errors.StorageError):
-            file.flush()
+    with refusing("fdatasync", number=errno.EIO), pytest.raises(errors.StorageError):
+        file.flush()
     file.append(1, [Segment(STDOUT, b"more")])
     before = path.read_bytes()
     written: list[tuple[int, int]] = []

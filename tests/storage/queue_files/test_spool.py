@@ -4,26 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from ganger.storage import documents, errors, settings
 from ganger.storage.queue_files import spool
 from ganger.storage.queue_files.job_files import QueueDirectory
-
-
-@pytest.fixture
-def places(tmp_path: Path) -> settings.Places:
-    (tmp_path / "queue").mkdir()
-    return settings.Places(tmp_path, tmp_path / "run")
-
-
-@pytest.fixture
-def queue(places: settings.Places) -> QueueDirectory:
-    directory = QueueDirectory(places)
-    directory.prepare()
-    directory.spool.prepare()
-    return directory
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -118,7 +105,7 @@ def test_a_start_cleans_up_after_a_crash(queue: QueueDirectory, places: settings
 
 
 def test_a_folder_of_the_archive_that_was_not_made_durable_is_flushed_before_a_file_moves(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     spool_directory = spool.SpoolDirectory(str(tmp_path))
     spool_directory.prepare()
@@ -131,8 +118,7 @@ def test_a_folder_of_the_archive_that_was_not_made_durable_is_flushed_before_a_f
     def flush(path: str) -> None:
         flushed.append((str(path), (target / "spool" / "job-1-input-0").exists()))
 
-    with monkeypatch.context() as patch:
-        patch.setattr("ganger.storage.documents.flush_directory", flush)
+    with mock.patch("ganger.storage.documents.flush_directory", flush):
         spool_directory.archive(1, str(target))
     assert flushed == [(str(target), False)]
     assert (target / "spool" / "job-1-input-0").read_bytes() == b"a"

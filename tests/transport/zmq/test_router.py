@@ -98,7 +98,7 @@ def test_a_silent_connection_is_noticed_from_the_first_one_on(router: Router, pa
 
 
 def test_an_answer_that_cannot_be_marked_spoils_no_other_one(
-    router: Router, dealer: Dealer, path: Path, monkeypatch: pytest.MonkeyPatch
+    router: Router, dealer: Dealer, path: Path
 ) -> None:
     with contextlib.closing(Dealer(f"ipc://{path}")) as other:
         peers = []
@@ -107,8 +107,9 @@ def test_an_answer_that_cannot_be_marked_spoils_no_other_one(
             each.send(b"x")
             peers.append(received(router).peer)
         assert router.receive() == []
-        with monkeypatch.context() as patch:
-            patch.setattr(zmq, "Frame", mock.Mock(side_effect=OSError("no descriptors are left")))
+        with mock.patch.object(
+            zmq, "Frame", mock.Mock(side_effect=OSError("no descriptors are left"))
+        ):
             assert router.try_send(peers[0], bytes(Backlog.MARK_BYTES)) is Sent.NO
         assert router.try_send(peers[1], b"for the other one") is Sent.YES
         assert other.receive(PATIENCE_SECONDS) == b"for the other one"
