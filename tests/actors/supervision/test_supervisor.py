@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from unittest import mock
 
 import pytest
 from tests.actors.runtime.stage import Stage, Staged
@@ -108,3 +109,25 @@ def test_a_supervisor_that_fails_names_its_error(
     report_ready(stage.make(Supervisor, shutdown, fail, incarnation=0), monkeypatch)
     assert shutdown.error is not None
     assert shutdown.error.text == "the supervisor itself failed: the number"
+
+
+@pytest.mark.parametrize("name", ["scheduler", "config_store", "wire_listener"])
+def test_for_a_component_that_hangs_and_cannot_be_replaced_the_daemon_begins_anew(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    shutdown = Shutdown()
+    supervisor = stage.make(Supervisor, shutdown, lambda: None, incarnation=0)
+    report_ready(supervisor, monkeypatch)
+    stopped: list[bool] = []
+
+    def stop_within(_: float) -> bool:
+        stopped.append(shutdown.is_over.is_set())
+        return True
+
+    actors = {each: mock.Mock(incarnation=1, stop_within=stop_within) for each in PLACEMENT}
+    stage.host.actors.update(actors)
+    supervisor.notify(messages.ComponentHung(component=name, incarnation=1, text="no"))
+    assert actors[name].abandon.called
+    assert shutdown.is_over.is_set() == (name != "scheduler")
+    # The refusals of its requests are sent first, by a listener that does not hang itself.
+    assert stopped == ([False] if name == "config_store" else [])

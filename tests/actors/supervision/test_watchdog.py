@@ -1,0 +1,82 @@
+"""The watchdog on a stage: what it looks at, and to whom it reports."""
+
+from __future__ import annotations
+
+from unittest import mock
+
+import pytest
+from tests.actors.runtime.stage import Stage
+
+from ganger.actors.scheduling.scheduler import Scheduler
+from ganger.actors.supervision.supervisor import Shutdown, Supervisor
+from ganger.actors.supervision.watchdog import Watchdog
+from ganger.storage import errors, settings
+from ganger.transport import messages
+
+LOOKS = 3
+
+
+@pytest.fixture
+def shutdown() -> Shutdown:
+    return Shutdown()
+
+
+@pytest.fixture
+def keeper() -> mock.Mock:
+    return mock.Mock()
+
+
+@pytest.fixture
+def watchdog(stage: Stage, shutdown: Shutdown, keeper: mock.Mock) -> Watchdog:
+    return Watchdog(stage.host, shutdown, keeper, LOOKS * settings.WATCHDOG_SECONDS)
+
+
+def test_the_listener_hears_of_a_deleted_socket(stage: Stage, watchdog: Watchdog) -> None:
+    watchdog.look_at_local_socket()
+    assert stage.sent == []
+    stage.host.actors["wire_listener"] = mock.Mock()
+    watchdog.look_at_local_socket()
+    assert stage.sent == [("wire_listener", messages.LocalSocketMissing())]
+    stage.places.socket.parent.mkdir(exist_ok=True)
+    stage.places.socket.touch()
+    watchdog.look_at_local_socket()
+    assert len(stage.sent) == 1
+
+
+def test_without_its_directory_the_daemon_is_abandoned(
+    watchdog: Watchdog, shutdown: Shutdown, keeper: mock.Mock
+) -> None:
+    watchdog.look_at_directory()
+    assert not shutdown.is_over.is_set()
+    keeper.keep.side_effect = errors.DirectoryLostError("gone")
+    watchdog.look_at_directory()
+    assert shutdown.is_over.is_set()
+    assert (shutdown.is_abandoned, str(shutdown.error)) == (True, "gone")
+
+
+def test_a_component_that_hangs_is_reported_once_and_one_that_works_never(
+    stage: Stage, watchdog: Watchdog
+) -> None:
+    for name in ("scheduler", "job_queue", "config_store"):
+        stage.host.actors[name] = stage.make(Scheduler, incarnation=2).actor
+        stage.host.actors[name].heartbeat.handling = messages.Done()
+    stage.host.actors["config_store"].heartbeat.is_abandoned = True
+    for _ in range(2 * LOOKS):
+        watchdog.look()
+        stage.host.actors["job_queue"].heartbeat.handled += 1
+    [(name, hung)] = stage.sent
+    assert isinstance(hung, messages.ComponentHung)
+    assert (name, hung.component, hung.incarnation) == ("supervisor", "scheduler", 2)
+
+
+def test_if_the_supervisor_hangs_the_daemon_begins_anew(
+    stage: Stage, watchdog: Watchdog, shutdown: Shutdown
+) -> None:
+    supervisor = stage.make(Supervisor, shutdown, lambda: None, incarnation=0).actor
+    stage.host.actors["supervisor"] = supervisor
+    supervisor.heartbeat.handling = messages.Done()
+    for _ in range(LOOKS):
+        assert shutdown.restart_reason is None
+        watchdog.look()
+    assert str(shutdown.restart_reason).startswith("component supervisor hangs: ")
+    assert stage.sent == []
