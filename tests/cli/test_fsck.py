@@ -138,7 +138,7 @@ def test_a_repair_that_failed_prints_the_reason() -> None:
 
 
 @pytest.mark.parametrize("option", [(), ("--repair",)])
-def test_a_directory_without_a_queue_is_refused(
+def test_the_command_refuses_a_directory_without_a_queue(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], option: tuple[str, ...]
 ) -> None:
     assert run(tmp_path / "queue", *option) == 70

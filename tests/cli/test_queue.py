@@ -42,7 +42,7 @@ def simulated(*words: str) -> str:
     return done.output
 
 
-def test_a_rule_that_is_only_proposed_is_called_so() -> None:
+def test_a_rule_of_a_simulation_is_called_proposed() -> None:
     assert simulated("--rule", "action: PAUSE").splitlines()[1:] == [
         "Would end: 4  rejected by the proposed rule",
         "Would wait: 5  paused by the proposed rule",
@@ -51,12 +51,12 @@ def test_a_rule_that_is_only_proposed_is_called_so() -> None:
     assert f"paused by {PROPOSED_UUID}" in simulated("--rule", "action: PAUSE", "-o", "json")
 
 
-def test_a_proposed_rule_keeps_the_uuid_that_it_was_given() -> None:
+def test_a_simulated_rule_keeps_the_uuid_that_it_was_given() -> None:
     lines = simulated("--rule", f"{{action: PAUSE, uuid: {UUID}}}").splitlines()
     assert lines[1] == f"Would end: 4  rejected by filter rule {UUID}"
 
 
-def test_the_help_of_a_rule_has_all_its_keys() -> None:
+def test_the_help_of_a_simulated_rule_has_all_its_keys() -> None:
     shown = simulated("--help")
     assert "--rule JSON|YAML|@FILE" in shown
     assert all(key in shown for key in requests.RULE_KEYS)

@@ -63,7 +63,7 @@ def test_expressions_are_written_normalised() -> None:
     assert rules.to_raw(rule)["predicates"] == [["jobid", ["!", ["==", "id", "watermark"]]]]
 
 
-def test_unknown_keys_survive_a_rewrite() -> None:
+def test_unknown_keys_of_a_rule_survive_a_rewrite() -> None:
     raw = raw_rule(owner={"team": "storage"}, extra=[1])
     written = rules.to_raw(rules.parse_rule(raw))
     assert written["owner"] == {"team": "storage"}

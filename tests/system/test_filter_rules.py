@@ -207,7 +207,7 @@ def test_a_limit_is_never_exceeded_also_when_the_daemon_is_killed(
 # Windows.
 
 
-def test_a_rule_is_shown_with_the_state_of_its_window(client: Client) -> None:
+def test_a_client_lists_a_rule_with_the_state_of_its_window(client: Client) -> None:
     now = time.time()
     windows = {
         "expired": (now - 20, now - 10),
@@ -326,7 +326,7 @@ def test_the_document_of_a_rule_is_as_the_page_has_it(daemon: Daemon, client: Cl
 # What is refused changes nothing.
 
 
-def test_of_a_batch_only_the_rejected_jobs_are_left_out(client: Client) -> None:
+def test_a_repeated_batch_stores_the_accepted_jobs_alone(client: Client) -> None:
     client.add_filter(predicates=[ON_DELAYS], action="REJECT", reason="no delays")
     for _ in range(2):
         # The same again with the same key: a client that got no answer the first time.

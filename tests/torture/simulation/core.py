@@ -125,7 +125,7 @@ class Program:
         self.closers: list[Callable[[], None]] = []
         self.owner: object = None
         self.said_at = 0.0
-        """When the last of what it said is there; 0: nobody can know of it."""
+        """When the last of its messages arrives; 0: it has sent none."""
         core.programs[self.pid] = self
 
     def end(self) -> None:
@@ -349,7 +349,7 @@ class Core:
 
 
 class Thread(Task):
-    """A passing thread of a program, which is no task that anybody schedules."""
+    """A passing thread of a program, which the simulation does not schedule."""
 
     def __init__(self, core: Core, program: Program) -> None:
         super().__init__(core, program.name, program)

@@ -1,7 +1,7 @@
 """Simulated ZeroMQ sockets: what `transport.wire` says of its own, on the virtual clock.
 
 Nothing is queued without a connection, and what was on its way is lost with it, from some
-point on. A descriptor tells once of what has come: whoever then does anything with the socket
+point on. A descriptor reports once what has come: a program that then does anything with the socket
 is taken to know of it.
 """
 
@@ -282,7 +282,7 @@ class Router:
 
 
 class Network:
-    """The one router there may be, and everybody who wants to reach it."""
+    """The one router there may be, and all programs that want to reach it."""
 
     def __init__(self, core: Core) -> None:
         self.core = core

@@ -187,7 +187,7 @@ class Oracle:
         self._nothing_may_start(queue, daemon.component("scheduler"))
         self._everything_handed_over_lives(queue)
         self._no_lock_may_be_had(daemon.component("lock_manager"))
-        self._nobody_waits_in_vain(daemon.component("lock_manager"))
+        self._no_owner_waits_in_vain(daemon.component("lock_manager"))
         self._no_answer_is_missing(daemon.component("lock_manager"))
 
     def _nothing_may_start(self, queue: JobQueue, scheduler: Any) -> None:
@@ -250,8 +250,8 @@ class Oracle:
             if lock_files.is_dead(owner.lock_file):
                 world.problem(f"at rest, but the dead {owner} holds locks or waits")
 
-    def _nobody_waits_in_vain(self, manager: Any) -> None:
-        """Who waits for locks may start with them, and stands where its priority says."""
+    def _no_owner_waits_in_vain(self, manager: Any) -> None:
+        """A waiting owner may start with its locks, and stands where its priority puts it."""
         world = self._world
         for task in world.jobs():
             actor = task.actor
@@ -274,7 +274,7 @@ class Oracle:
             if actor is None or task.program.is_stopped or task.is_operating:
                 continue
             if not actor._daemon.link.is_up:
-                # Nobody could take it in when it asked; it asks again after this time.
+                # No component could take its request; it asks again after this time.
                 if task.alarm() > world.clock.now + ATTACH_SECONDS:
                     world.problem(f"at rest, but job {task.job_id} does not seek the daemon")
                 continue
@@ -324,7 +324,7 @@ class Oracle:
         self._look_for_lock_files()
 
     def _look_at_spool(self, queue: JobQueue) -> None:
-        """Each input lies beside its job, and beside no other job or nobody."""
+        """Each input lies beside its job, and none without its job."""
         places = self._world.places
         for path in places.queue.rglob("spool/job-*"):
             spooled = spool.parse_name(path.name)
@@ -342,22 +342,22 @@ class Oracle:
                 self._world.problem(f"at the end {missing} are not in {where}")
 
     def _look_at_follower(self, queue: JobQueue, follower: Follower) -> None:
-        """Told once, in order, and before the end: all that is in the log."""
-        job_id, told = follower.job_id, follower.log_serials
+        """A follower gets the whole log once, in order, and before the end."""
+        job_id, sent = follower.job_id, follower.log_serials
         if not follower.watch.is_done or follower.watch.error is not None:
             error = follower.watch.error
-            self._world.problem(f"at the end somebody follows job {job_id} still: {error!r}")
+            self._world.problem(f"at the end job {job_id} is still followed: {error!r}")
             return
         job = jobs.decode_job(queue.store.reader.document(job_id).body)
         logged = [entry[0] for op in job.ops for entry in op.log]
-        if told != sorted(set(told)) or not set(logged) <= set(told):
-            self._world.problem(f"who followed job {job_id} was told {told} of its log {logged}")
+        if sent != sorted(set(sent)) or not set(logged) <= set(sent):
+            self._world.problem(f"a follower of job {job_id} got {sent} of its log {logged}")
         if follower.statuses[-1:] != [job.status]:
             was = ", ".join(map(str, follower.statuses))
-            self._world.problem(f"job {job_id} is {job.status}; who followed it was told {was}")
+            self._world.problem(f"job {job_id} is {job.status}; its follower got {was}")
 
     def _look_for_lock_files(self) -> None:
-        """Who told nobody alive of his lock file leaves it, until another job has ended."""
+        """A lock file that no living program knows of stays until another job has ended."""
         world = self._world
         if not any(world.places.lock_files.glob("job_*")):
             return
@@ -392,4 +392,4 @@ class Oracle:
         there = {row.id for row in queue.store.table} | set(directory.archived_ids())
         strangers = sorted(there - self._world.user.acknowledged)
         if strangers:
-            self._world.problem(f"at the end there are jobs nobody was told of: {strangers}")
+            self._world.problem(f"at the end there are jobs without a reply: {strangers}")

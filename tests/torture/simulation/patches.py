@@ -49,7 +49,7 @@ class ObservedJobActor(job.JobActor):
 
 
 def guarded(call: Callable[..., Any]) -> Callable[..., Any]:
-    """A change on disk: whoever makes it may fail just before and just after it."""
+    """A change on disk: the program may fail just before and just after it."""
 
     @functools.wraps(call)
     def at_risk(*given: Any, **named: Any) -> Any:
@@ -148,7 +148,7 @@ def simulated() -> Iterator[None]:
         (daemon_link, "select", Select),
         *own_children.REPLACED,
         (job, "JobActor", ObservedJobActor),
-        # What is told again reaches not all the way back: the rest must be in the file.
+        # What is sent again does not go all the way back: the rest must be in the file.
         (job_log, "RESENT_MAX", 2),
         (ComponentActor, "stop_within", simulated_daemon.stop_within),
     ]

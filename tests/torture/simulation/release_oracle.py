@@ -40,7 +40,7 @@ class Releases:
                     self._world.problem(f"job {job_id} {text}")
 
     def look_at_queue(self, queue: JobQueue) -> None:
-        """After a step of the queue: it has told of each end of a job that holds locks."""
+        """After a step of the queue: it has announced each end of a job that holds locks."""
         for row in queue.store.table:
             if row.phase is not Phase.HANDED_OVER or row.lock_file is None:
                 self._running.pop(row.id, None)
@@ -50,7 +50,7 @@ class Releases:
                 self._look_at_end(row.id, row.lock_file)
 
     def look_at_locks(self, task: ActorTask) -> None:
-        """After a step of the lock manager: who has given everything back holds nothing."""
+        """After a step of the lock manager: an owner that has released all locks holds none."""
         said = task.handled.message if isinstance(task.handled, Envelope) else None
         state: Any = getattr(task.component, "_state", None)
         if state is None or task.is_over:
@@ -75,7 +75,7 @@ class Releases:
         on_their_way = daemon.actors["lock_manager"].mailbox.waiting()
         ended = messages.OwnerEnded(lock_file=lock_file)
         if not any(isinstance(one, Envelope) and one.message == ended for one in on_their_way):
-            self._world.problem(f"job {job_id} is final, and its locks are not told to be free")
+            self._world.problem(f"job {job_id} is final, and its locks are not announced as free")
 
     def _state(self) -> LockState | None:
         daemon = self._world.daemon

@@ -223,7 +223,7 @@ class ActorTask(Task):
 
 
 def shown(said: object) -> str:
-    """A message in the trace: what it is, and whom it is about, without what differs by time."""
+    """A message in the trace: its kind and its job, without what differs by time."""
     words = [type(said).__name__]
     for field in ("job_id", "id", "ids", "component", "serial", "status", "is_all"):
         value = getattr(said, field, None)
@@ -245,7 +245,7 @@ def _number(one: Any) -> object:
 
 
 class NullStream:
-    """A log that nobody reads."""
+    """A log without a reader."""
 
     def write(self, text: str) -> int:
         return len(text)
@@ -341,7 +341,7 @@ class SimulatedDaemon:
 
 
 def stop_within(actor: ComponentActor, _seconds: float) -> bool:
-    """Stands for `ComponentActor.stop_within`: it handles what it has been told, then stops."""
+    """Stands for `ComponentActor.stop_within`: it handles waiting messages, then stops."""
     core = Core.active
     supervisor = core.current
     assert isinstance(supervisor, ActorTask)

@@ -87,7 +87,7 @@ class JobTask(Task):
                 process.run_process(self.job_id, link, self._locks, spare=spare)
         except Killed:
             pass
-        except BaseException:  # noqa: BLE001 - told where it can be seen
+        except BaseException:  # noqa: BLE001 - reported where it can be seen
             self.core.problem(f"the process of job {self.job_id} failed: {traceback.format_exc()}")
         finally:
             self.is_over = True
@@ -135,7 +135,7 @@ class ForkServer(Task):
 
 
 def ask_no_status(*_: object) -> None:
-    """Stands for a request to a fork server: nobody here knows how a process has ended."""
+    """Stands for a request to a fork server, which does not know how a process has ended."""
     raise OSError(errno.EPIPE, "no statuses here")
 
 
@@ -244,7 +244,7 @@ def remove_lock_file(remove: Any, held: lock_files.LockFile) -> None:
 class OwnFiles(dict[str, int]):
     """Stands for `lock_files._own`, where one real process has the files of all programs.
 
-    What was deleted is locked for nobody but the program that has it.
+    A deleted file is locked only for the program that has it open.
     """
 
     def __contains__(self, path: object) -> bool:

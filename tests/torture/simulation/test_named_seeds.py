@@ -60,7 +60,7 @@ class Scene:
         self.world.run_as(task.program, lambda: directory.tell(name, Envelope(message)))
 
     def count(self, kind: type[Message], name: str) -> int:
-        """How many of these it has been told since the scene began."""
+        """How many of these it has got since the scene began."""
         said = f"{name:16} {kind.__name__}"
         assert self.world.trace is not None
         return sum(said in line for line in self.world.trace)
@@ -212,7 +212,7 @@ def test_the_end_of_a_pending_job_does_not_overtake_word_that_it_is_pending(
     assert [task.job_id for task in scene.world.jobs()] == [2]
 
 
-def test_a_queue_that_crashes_while_an_executor_starts_still_tells_it_what_runs(
+def test_a_queue_that_crashes_while_an_executor_starts_still_sends_it_the_running_jobs(
     scene: Scene,
 ) -> None:
     scene.submit(spec())
@@ -376,7 +376,7 @@ def test_a_rule_that_was_deleted_does_not_come_back_by_a_repeated_request(
     assert scene.world.stored_rules() == ()
 
 
-def test_a_lost_wish_for_a_priority_does_not_undo_a_later_one(scene: Scene) -> None:
+def test_a_lost_request_for_a_priority_does_not_undo_a_later_one(scene: Scene) -> None:
     scene.world.configure(slots=2, rules=[])
     scene.submit(spec(node="n1"), spec(node="n1"))
     [waiter] = scene.component("lock_manager")._state.waiting()

@@ -1,4 +1,4 @@
-"""Somebody who uses the simulated daemon, through the session of the client library.
+"""A user of the simulated daemon, through the session of the client library.
 
 What is asked for, and when, is chosen by the dice. What was acknowledged is remembered: the
 oracle (`world_checks`) compares it with what became of it.
@@ -46,7 +46,7 @@ class KeyedSubmission:
 
 
 class Follower:
-    """Somebody who follows a job, and what he was told."""
+    """A follower of a job, and what it got."""
 
     def __init__(self, job_id: int, watch: PendingWatch) -> None:
         self.job_id = job_id
@@ -118,7 +118,7 @@ class User(Task):
         if call.error is None:
             done(call.reply)
         elif isinstance(call.error, errors.TryAgainError | errors.RequestFatalError):
-            # As a person does, who was told to try again, or that the library does not.
+            # As a person does after an error that says to try again, or after one of the library.
             again = functools.partial(self.ask, call.message, done)
             self.core.later(RETRY_SECONDS, again, "restart")
         elif self.rules.is_gone(call.message, call.error):
@@ -191,7 +191,7 @@ class User(Task):
             case "cancel":
                 self.ask(messages.CancelJob(id=some, kill=dice.random() < 0.3))
             case "priority":
-                # Most of all those that wait for locks: they must be told, and their locks too.
+                # Most of all those that wait for locks: they and their locks must learn of it.
                 chosen = dice.choice([some, *self._in_line() * 2])
                 self.ask(messages.ChangeJobPriority(id=chosen, priority=dice.randint(-20, 19)))
             case "rules" if not self.core.character.has_late_dependencies:

@@ -1,7 +1,7 @@
 """Filter rules of the simulated world: the user who changes them, and what each then forbids.
 
 What a rule means is said here anew, in the plainest words, and compared with what happens. A rule
-counts from its acknowledgement until somebody asks for a change of it.
+counts from its acknowledgement until the user asks for a change of it.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ BEGUN = frozenset({JobStatus.RUNNING, JobStatus.SUCCESS, JobStatus.ERROR})
 
 
 class Rule:
-    """A rule for the jobs up to ``last``, as somebody stores it.
+    """A rule for the jobs up to ``last``, as the user stores it.
 
     With ``below`` it is only for those with an opcode of a priority below that. What it forbids is
-    judged when the world is at rest, since until then somebody may change that priority.
+    judged when the world is at rest, since until then a user may change that priority.
     """
 
     def __init__(self, action: str, last: int, limit: int = 0, below: int | None = None) -> None:

@@ -59,7 +59,7 @@ class World(Core):
         super().__init__(character, random.Random(seed))
         self.places = simulated_daemon.make_folder(folder)
         self.oracle = Oracle(self)
-        # A job that waits between two opcodes keeps its run slot, also from who it waits for.
+        # A job that waits between two opcodes keeps its run slot, even from the job it waits for.
         self.slots = character.jobs if character.has_late_dependencies else character.slots
         self.slots_ever = self.slots
         self.daemon: SimulatedDaemon | None = None
@@ -222,10 +222,10 @@ class World(Core):
     def configure(
         self, *, slots: int, rules: list[dict[str, Any]] | None = None, insists: bool = False
     ) -> None:
-        """Other limits, and rules if any are given, told as the configuration store tells them."""
+        """Other limits, and rules if any are given, as the configuration store sends them."""
         store = None if self.daemon is None else self.daemon.component("config_store")
         if store is None:
-            # Nobody changes the configuration behind the back of a store that reads it.
+            # The configuration does not change while a store reads it.
             if insists:
                 again = functools.partial(self.configure, slots=slots, rules=rules, insists=True)
                 self.later(0.1, again)

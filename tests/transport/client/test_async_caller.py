@@ -56,7 +56,7 @@ def test_many_calls_are_under_way_at_once_and_more_wait_their_turn(
     assert sorted(run(data, scene)) == list(range(1, 101))
 
 
-def test_a_turn_that_does_not_come_is_a_missed_deadline(
+def test_an_asynchronous_turn_that_does_not_come_is_a_missed_deadline(
     start: Start, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(async_caller, "CALLS_MAX", 1)

@@ -166,6 +166,6 @@ def test_a_growing_file_is_read_to_where_it_was_at_the_first_look() -> None:
         ({"op": True}, "op: expected a whole number from 0, got True"),
     ],
 )
-def test_wrong_arguments_are_named(arguments: dict[str, Any], expected: str) -> None:
+def test_wrong_arguments_of_output_are_named(arguments: dict[str, Any], expected: str) -> None:
     with pytest.raises(errors.BadRequestError, match=expected):
         checked_reading(**{"job_id": 1, "stream": None, "op": None, "tail": None, **arguments})
