@@ -105,7 +105,6 @@ class OpTestDelay(Opcode, kw_only=True):
     op_id: ClassVar[str] = "OP_TEST_DELAY"
     summary_field: ClassVar[str | None] = "duration"
     built_in: ClassVar[bool] = True
-    may_start_again: ClassVar[bool] = True
 
     duration: float
     on_master: bool = True

@@ -222,9 +222,6 @@ class Opcode(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     private_fields: ClassVar[tuple[str, ...]] = ()
     """Parameters whose values are stored, but never appear in a log or an error text."""
 
-    may_start_again: ClassVar[bool] = False
-    """Whether the operation may start again after it was interrupted at an unknown point."""
-
     built_in: ClassVar[bool] = False
     """Whether Ganger has the operation (the table in `actors/operations/registry`)."""
 

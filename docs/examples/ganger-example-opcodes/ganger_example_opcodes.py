@@ -21,8 +21,6 @@ class OpFileChecksum(Opcode, kw_only=True):
 
     op_id: ClassVar[str] = "OP_FILE_CHECKSUM"
     summary_field: ClassVar[str | None] = "path"
-    # Reading a file a second time does no harm.
-    may_start_again: ClassVar[bool] = True
 
     path: Annotated[str, msgspec.Meta(min_length=1)]
     """The file, as an absolute path."""

@@ -268,11 +268,6 @@ def test_a_command_takes_the_locks_that_were_declared() -> None:
     ]
 
 
-def test_a_command_is_not_started_twice_but_a_delay_may_be() -> None:
-    assert not catalogue.OpExec.may_start_again
-    assert catalogue.OpTestDelay.may_start_again
-
-
 # Users' opcodes.
 
 PLUG_INS = """
