@@ -11,7 +11,7 @@ from tests.refusals import refuse
 
 from ganger.actors.config.config_store import ConfigStore
 from ganger.actors.runtime.mailbox import Expired
-from ganger.storage import config_files, settings
+from ganger.storage import config_files, descriptors, settings
 from ganger.storage.rules import RULES_MAX, parse_rule, to_raw
 from ganger.transport import messages
 from ganger.transport.envelopes import Envelope
@@ -435,3 +435,18 @@ def test_limits_are_answered_when_they_are_on_disk_and_in_force(stage: Stage) ->
     assert later.answers == []
     store.notify(messages.LimitApplied(serial=changed.serial + 1))
     assert later.answer_as(messages.LimitsRead).running_jobs_max == 4
+
+
+def test_no_more_jobs_run_than_there_are_descriptors_for(stage: Stage) -> None:
+    stage.places.config.write_bytes(b'{"cluster": {"max_running_jobs": 7}}')
+    budget = descriptors.DescriptorBudget(limit=100, listener=10, run_slots=5)
+    stage.host = msgspec.structs.replace(stage.host, budget=budget)
+    store = stage.start(ConfigStore)
+    store.notify(messages.ReportConfiguration())
+    assert stage.take_one(messages.LimitsChanged, to="scheduler").running_jobs_max == 5
+    limits = store.ask(messages.ReadLimits()).answer_as(messages.LimitsRead)
+    assert (limits.running_jobs_max, limits.running_jobs_possible) == (7, 5)
+    refused = store.ask(messages.SetLimits(running_jobs_max=6))
+    assert refused.refusal[0] == "BadRequestError"
+    store.ask(messages.SetLimits(running_jobs_max=5))
+    assert stage.take_one(messages.LimitsChanged, to="scheduler").running_jobs_max == 5

@@ -12,6 +12,7 @@ import pytest
 from tests.actors.runtime.stage import Stage, Staged
 
 from ganger.actors.doors import wire_listener
+from ganger.actors.doors.job_credentials import JobCredentials
 from ganger.actors.doors.wire_listener import WireListener
 from ganger.storage import settings
 from ganger.transport import frames, messages
@@ -225,6 +226,24 @@ def test_an_answer_that_is_larger_than_a_frame_is_the_listeners_matter(
     [(_, due)] = listener.stage.sent
     listener.actor.notify(due)
     assert "more than 100" in listener.errors()[0]
+
+
+def test_a_new_executor_gets_the_jobs_that_attached_themselves_to_its_predecessor(
+    listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(JobCredentials, "check", lambda *_: None)
+    attach = messages.AttachJob(job_id=1, lock_file="/l/job_000001_1", process_id=2)
+    envelope = listener.asked(attach)
+    for component, again in (("scheduler", []), ("executor", [("executor", attach)])):
+        listener.actor.notify(messages.ComponentReplaced(component=component))
+        assert listener.stage.sent == again
+    assert listener.stage.requests[-1][1] is envelope
+    # A process that has gone is not attached any more.
+    listener.sockets.left.append(b"L1")
+    listener.actor.component.readable([])
+    listener.stage.sent.clear()
+    listener.actor.notify(messages.ComponentReplaced(component="executor"))
+    assert listener.stage.sent == []
 
 
 def test_a_refused_request_gets_no_answer_past_the_mailbox(listener: Listener) -> None:

@@ -447,6 +447,37 @@ def test_a_confirmed_job_is_not_taken_back(subject: WatchedExecutor, process: Lo
     assert (child.phase, child.channel is not None) == (ChildPhase.CONFIRMED, True)
 
 
+@pytest.mark.parametrize("component", ["lock_manager", "job_queue"])
+def test_jobs_hear_of_a_replaced_component_and_a_new_queue_is_asked_what_runs(
+    subject: WatchedExecutor, process: LockOwner, component: str
+) -> None:
+    confirmed(subject, process)
+    subject._drop_channel(subject._children[JOB])
+    wire = subject._children[JOB].wire = mock.Mock()
+    subject.sent.clear()
+    subject.receive(Envelope(messages.ComponentReplaced(component=component)))
+    wire.tell.assert_called_once_with(Envelope(messages.ResendRequested()))
+    asked = [("job_queue", messages.ReportRunning())]
+    assert subject.sent == (asked if component == "job_queue" else [])
+
+
+@pytest.mark.parametrize("kill", [False, True])
+def test_a_process_that_ignores_its_kill_is_killed_later(
+    subject: WatchedExecutor, process: LockOwner, monkeypatch: pytest.MonkeyPatch, *, kill: bool
+) -> None:
+    confirmed(subject, process)
+    due: list[tuple[float, Any]] = []
+    monkeypatch.setattr(subject.runtime, "later", lambda *alarm: due.append(alarm))
+    asked = messages.CancelRequested(token=1, kill=kill)
+    subject.receive(Envelope(messages.DeliverToJob(job_id=JOB, message=asked)))
+    message = messages.KillDue(job_id=JOB, lock_file=process.lock_file)
+    assert due == ([(settings.KILL_SECONDS, message)] if kill else [])
+    if kill:
+        subject.receive(Envelope(message))
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert subject._children[JOB].was_killed
+
+
 def stray_after(subject: WatchedExecutor, process: LockOwner, *, says_goodbye: bool) -> bool:
     """Whether the lock file of an unknown process is there when this one has ended."""
     stray = os.path.join(os.path.dirname(process.lock_file), "job_000099_1")

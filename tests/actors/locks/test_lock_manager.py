@@ -137,6 +137,8 @@ def test_the_locks_of_the_dead_are_free_and_the_line_is_empty(locks: Locks) -> N
     assert LocksGranted() not in waiting[0].answers
     assert waiting[1].answers[-1] == LocksGranted()
     assert locks.on_disk() == {3: [NODE_A]}
+    # The requests of the dead take no more room.
+    assert locks.actor.component._waiting == {}
 
 
 def test_owners_that_died_unseen_are_found_when_there_is_doubt(locks: Locks) -> None:

@@ -66,6 +66,8 @@ def test_a_follower_gets_new_output(reader: Reader) -> None:
     assert asker.answers == []
     reader.write(1, b"more")
     reader.actor.notify(messages.OutputGrew(job_id=2, size=9))
+    # A job's process repeats the size that it told a predecessor.
+    reader.actor.notify(messages.OutputGrew(job_id=1, size=0))
     assert asker.answers == []
     reader.actor.notify(messages.OutputGrew(job_id=1, size=4))
     assert asker.answer == page(b"more", 4)

@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from tests.refusals import refusing, refusing_flushes
@@ -410,6 +411,17 @@ def test_a_successor_takes_up_the_doubt_of_a_flush_that_failed(books: Books) -> 
     assert (books.places.queue / "job-1").stat().st_ino != before
     assert [*Journal(books.places.journal).segments()] == [successor.journal.segments()[-1]]
     successor.close()
+
+
+@pytest.mark.parametrize(("serial", "is_flushed"), [(1, False), (2, True)])
+def test_a_file_ahead_of_the_journal_is_flushed_when_it_is_written_anew(
+    books: Books, monkeypatch: pytest.MonkeyPatch, serial: int, *, is_flushed: bool
+) -> None:
+    (books.places.queue / "job-1").write_bytes(body(1, serial))
+    write = mock.Mock()
+    monkeypatch.setattr(books.directory, "write", write)
+    replay.write_file_anew(books.directory, 1, (1, body(1, 1)))
+    write.assert_called_once_with(1, body(1, serial), flush=is_flushed)
 
 
 # A disk that refuses.
