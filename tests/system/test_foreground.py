@@ -21,8 +21,10 @@ def test_it_prints_that_it_is_ready_and_that_it_has_stopped(
         assert process.stdout.readline() == (
             f"The daemon is ready (pid {process.pid}) in {data}; Ctrl-C or `ganger down` ends it\n"
         )
+        assert (data / "daemon.json").exists()
         process.send_signal(number)
         assert process.stdout.read() == "The daemon has stopped; jobs that run go on\n"
+        assert not (data / "daemon.json").exists()
     assert process.returncode == 0
 
 
