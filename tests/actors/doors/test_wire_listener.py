@@ -228,6 +228,14 @@ def test_an_answer_that_is_larger_than_a_frame_is_the_listeners_matter(
     assert "more than 100" in listener.errors()[0]
 
 
+def test_a_watch_is_refused_also_after_its_first_part(listener: Listener) -> None:
+    envelope = listener.asked(messages.WatchJobs(ids=[1]))
+    envelope.reply(messages.JobLogged(id=1, op_index=0, entries=[]))
+    listener.actor.notify(listener.stage.take_one(messages.ReplyDue))
+    listener.actor.notify(messages.ComponentReplaced(component="job_queue"))
+    assert listener.errors() == ["component job_queue was restarted"]
+
+
 def test_a_new_executor_gets_the_jobs_that_attached_themselves_to_its_predecessor(
     listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ import pytest
 from tests.actors.processes.lock_owner import LockOwner
 from tests.actors.runtime.stage import Stage, Timer
 
+from ganger.actors.execution import watching
 from ganger.actors.execution.children import ChannelAddress
 from ganger.actors.execution.executor import Executor
 from ganger.actors.execution.watching import ChildPhase
@@ -459,6 +460,37 @@ def test_jobs_hear_of_a_replaced_component_and_a_new_queue_is_asked_what_runs(
     wire.tell.assert_called_once_with(Envelope(messages.ResendRequested()))
     asked = [("job_queue", messages.ReportRunning())]
     assert subject.sent == (asked if component == "job_queue" else [])
+
+
+def test_a_job_whose_processes_end_before_they_take_it_over_fails(
+    subject: WatchedExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start(subject)
+    request = mock.Mock()
+    monkeypatch.setattr(subject._servers, "request", request)
+    for attempt in range(1, watching.ATTEMPTS_MAX + 1):
+        assert JOB in subject._children
+        subject.find_dead()
+        assert request.call_count == min(attempt, watching.ATTEMPTS_MAX - 1)
+    assert JOB not in subject._children
+    failed = subject.stage.take_one(messages.StartFailed, to="job_queue")
+    assert failed.job_id == JOB
+
+
+@pytest.mark.parametrize("is_early", [False, True])
+def test_a_job_that_attaches_itself_is_answered_when_it_is_known(
+    subject: WatchedExecutor, process: LockOwner, *, is_early: bool
+) -> None:
+    asker = mock.Mock()
+    attach = messages.AttachJob(job_id=JOB, lock_file=process.lock_file, process_id=process.pid)
+    adopt = messages.AdoptJobs(jobs=[(JOB, process.lock_file, process.pid)])
+    both: list[Any] = [Envelope(attach, asker, 3), Envelope(adopt)]
+    first, second = both if is_early else reversed(both)
+    subject.receive(first)
+    assert not asker.tell.called
+    subject.receive(second)
+    asker.tell.assert_called_once_with(Envelope(messages.Done(), number=3))
+    assert subject._children[JOB].address is asker
 
 
 @pytest.mark.parametrize("kill", [False, True])

@@ -93,12 +93,15 @@ def test_the_server_reports_the_status_of_a_child(server: Server) -> None:
     channel, pid = server.start_job(7)
     with channel:
         assert ask(server, pid) == fork_protocol.UNKNOWN
+        channel.settimeout(SECONDS)
+        assert channel.recv(channels.PACKET_BYTES)
+        # It has greeted, and leads the session of all that it will start.
+        assert os.getsid(pid) == pid
         pidfd = os.pidfd_open(pid)
         os.kill(pid, signal.SIGUSR1)
         select.select([pidfd], [], [], SECONDS)
         os.close(pidfd)
         # The child was the only one at the other end of its channel.
-        channel.settimeout(SECONDS)
         while channel.recv(channels.PACKET_BYTES):
             pass
     # Whether or not the server has noticed it by now, and for every request.

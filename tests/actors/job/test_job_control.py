@@ -15,6 +15,7 @@ from ganger.actors.job.job import JobActor
 from ganger.storage import jobs, opcodes
 from ganger.storage.jobs import JobStatus
 from ganger.storage.opcodes import catalogue
+from ganger.storage.queue_files import output_blocks, spool
 from ganger.transport import frames, messages
 
 QUEUED, WAITING, CANCELING, RUNNING, CANCELED, SUCCESS, ERROR = JobStatus
@@ -33,9 +34,19 @@ class OpStubborn(opcodes.Opcode, kw_only=True):
         return "not asked for"
 
 
+class OpTalkative(opcodes.Opcode, kw_only=True):
+    """Prints in two pieces, the second of which waits a moment to be written."""
+
+    op_id = "OP_TALKATIVE"
+
+    def run(self, context: opcodes.OperationContext) -> None:
+        for piece in (b"one ", b"two"):
+            context.output(piece)
+
+
 @pytest.fixture(autouse=True)
 def known(monkeypatch: pytest.MonkeyPatch) -> None:
-    for opcode in (OpStubborn, OpUnlock):
+    for opcode in (OpStubborn, OpTalkative, OpUnlock):
         monkeypatch.setitem(catalogue._from_users, opcode.op_id, opcode)
 
 
@@ -123,6 +134,13 @@ def test_what_comes_while_the_disk_refuses_the_log_is_not_left_lying(
     with pytest.raises(opcodes.KilledError):
         job.context.poll([], None)
     assert not line.has_changed
+
+
+def test_all_output_is_stored_when_the_opcode_has_ended(tmp_path: Path) -> None:
+    actor(tmp_path, FakeLink(), {"OP_ID": "OP_TALKATIVE"}).run()
+    stored = Path(spool.output_path(tmp_path, 5)).read_bytes()
+    blocks = output_blocks.find_blocks(stored, 0).blocks
+    assert b"".join(one.data for block in blocks for one in block.segments()) == b"one two"
 
 
 def test_a_secret_reaches_the_operation_and_no_file_or_message(

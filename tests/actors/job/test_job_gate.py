@@ -272,7 +272,10 @@ def test_a_new_priority_goes_to_the_line_for_locks_and_into_what_is_repeated(
         return []
 
     line.wait = wait  # type: ignore[method-assign]
-    actor(tmp_path, line, LOCKED).run()
+    job = actor(tmp_path, line, LOCKED)
+    job.run()
+    # The request of a canceled job is not repeated to a new lock manager.
+    assert job._daemon.unanswered == {}
     requests = [one for one in line.said if isinstance(one, messages.RequestLocks)]
     assert [request.priority for request in requests] == [0, 5, 5]
     assert len({str(request.changes) for request in requests}) == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from collections.abc import Iterator
 from unittest import mock
 
@@ -102,6 +103,22 @@ def test_a_waiting_request_gets_its_blockers_and_then_its_locks(locks: Locks) ->
     assert asker.answers[1:] == [LocksGranted()]
     assert [envelope.number for envelope in asker.envelopes] == [2, 2]
     assert locks.on_disk() == {2: [NODE_A]}
+
+
+def test_a_waiting_owner_sees_since_when_others_hold_what_it_wants(locks: Locks) -> None:
+    one, two, three = (locks.owner(number) for number in (1, 2, 3))
+    begun = time.time()
+    locks.take(one, (NODE_A, "exclusive"))
+    for waiting in (two, three):
+        locks.request(waiting, (NODE_A, "exclusive"))
+    for holder in (one, two):
+        asked = locks.actor.ask(messages.ExplainOwner(lock_file=three.lock_file))
+        [want] = asked.answer_as(messages.OwnerExplained).locks
+        [(job_id, mode, since)] = want.holders
+        assert (job_id, mode) == (holder.identifier, "exclusive")
+        assert since is not None
+        assert begun <= since <= time.time()
+        locks.actor.ask(messages.ReleaseLocks(owner=holder))
 
 
 @pytest.mark.parametrize("change", ["shared", "release"])

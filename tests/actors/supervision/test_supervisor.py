@@ -74,6 +74,16 @@ def test_a_component_that_failed_is_not_ready_until_its_successor_is_which_other
     assert stage.take(messages.ComponentReplaced)[0].component == "scheduler"
 
 
+def test_a_daemon_whose_first_components_cannot_be_started_does_not_start(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse = mock.Mock(side_effect=OSError(errno.EMFILE, "Too many open files"))
+    monkeypatch.setattr(Host, "start", refuse)
+    with pytest.raises(OSError, match="Too many open files"):
+        stage.make(Supervisor, Shutdown(), lambda: None, incarnation=0).component.boot()
+    assert stage.timers == []
+
+
 def report_ready(supervisor: Staged[Supervisor], patch: pytest.MonkeyPatch) -> None:
     """Every component that the supervisor starts is ready at once; none really starts."""
     patch.setattr(Host, "start", lambda *_: None)
