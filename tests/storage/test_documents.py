@@ -118,11 +118,15 @@ def test_a_missing_file_is_none_and_an_unreadable_one_an_error(tmp_path: Path) -
 # Exchange with a spare.
 
 
-def test_an_exchange_keeps_the_old_version_in_the_spare(tmp_path: Path) -> None:
+def test_an_exchange_keeps_the_old_version_in_the_spare(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, spare = tmp_path / "file", tmp_path / "spare"
     path.write_bytes(b"old")
     spare.write_bytes(b"something longer than the new version")
+    of_data, of_directory = count(monkeypatch, "fdatasync"), count(monkeypatch, "fsync")
     assert documents.exchange(str(path), b"new", str(spare), flush=True)
+    assert (len(of_data), len(of_directory)) == (1, 1)
     assert (path.read_bytes(), spare.read_bytes()) == (b"new", b"old")
 
 

@@ -228,6 +228,19 @@ def test_an_answer_that_is_larger_than_a_frame_is_the_listeners_matter(
     assert "more than 100" in listener.errors()[0]
 
 
+@pytest.mark.parametrize(("uid", "is_admitted"), [(0, True), (os.geteuid(), True), (4711, False)])
+def test_a_local_peer_is_root_or_the_user_of_the_daemon(
+    listener: Listener, uid: int, *, is_admitted: bool
+) -> None:
+    stranger = Credentials(kind="local", uid=uid, pid=1)
+    data = frames.encode(messages.ReadInfo(), 1)
+    listener.sockets.coming.append(Incoming(b"L1", data, stranger))
+    listener.actor.end_turn()
+    refusal = f"user {uid} may not use this daemon"
+    assert listener.errors() == ([] if is_admitted else [refusal])
+    assert len(listener.stage.requests) == is_admitted
+
+
 def test_a_watch_is_refused_also_after_its_first_part(listener: Listener) -> None:
     envelope = listener.asked(messages.WatchJobs(ids=[1]))
     envelope.reply(messages.JobLogged(id=1, op_index=0, entries=[]))

@@ -493,6 +493,24 @@ def test_a_job_that_attaches_itself_is_answered_when_it_is_known(
     assert subject._children[JOB].address is asker
 
 
+@pytest.mark.parametrize(
+    ("asked", "answer"),
+    [
+        (messages.CancelRequested(token=1), messages.CancelAnswered),
+        (messages.PriorityRequested(token=2, priority=3), messages.PriorityAnswered),
+        (messages.GateChanged(), None),
+    ],
+)
+def test_a_request_to_a_job_that_cannot_be_reached_is_refused(
+    subject: WatchedExecutor, asked: Any, answer: Any
+) -> None:
+    subject.hear(messages.DeliverToJob(job_id=JOB, message=asked))
+    if answer is not None:
+        refused = subject.stage.take_one(answer, to="job_queue")
+        assert (refused.accepted, refused.token) == (False, asked.token)
+    assert subject.sent == []
+
+
 @pytest.mark.parametrize("kill", [False, True])
 def test_a_process_that_ignores_its_kill_is_killed_later(
     subject: WatchedExecutor, process: LockOwner, monkeypatch: pytest.MonkeyPatch, *, kill: bool

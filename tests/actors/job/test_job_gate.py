@@ -117,6 +117,15 @@ def test_before_a_later_opcode_with_locks_the_gate_is_asked_first(tmp_path: Path
     assert [state.begins for state in line.states()] == [ChosenUnder(), ChosenUnder(9), None]
 
 
+def test_the_locks_of_an_opcode_are_released_before_the_next_one_asks_for_its_own(
+    tmp_path: Path,
+) -> None:
+    line = Gated()
+    two_opcodes(tmp_path, line, LOCKED, LOCKED).run()
+    kinds = [kind for kind in line.kinds() if kind.endswith("Locks")]
+    assert kinds == ["RequestLocks", "ReleaseLocks", "RequestLocks"]
+
+
 def test_before_a_later_opcode_without_locks_only_the_record_asks(tmp_path: Path) -> None:
     line = Gated()
     two_opcodes(tmp_path, line, DELAY, DELAY).run()

@@ -94,6 +94,16 @@ def report_ready(supervisor: Staged[Supervisor], patch: pytest.MonkeyPatch) -> N
         supervisor.actor.handle(Envelope(ready))
 
 
+def test_a_fork_server_that_ended_is_started_again_by_the_executor(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    supervisor = stage.make(Supervisor, Shutdown(), lambda: None, incarnation=0)
+    report_ready(supervisor, monkeypatch)
+    ended = messages.ComponentFailed(component="fork_server:full", incarnation=0, text="no")
+    supervisor.notify(ended)
+    assert stage.take_one(messages.StartForkServer, to="executor").template == "full"
+
+
 def test_a_daemon_that_cannot_write_its_endpoint_file_ends_with_the_error_of_the_disk(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
