@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from tests.cli import stand_in
 
-from ganger.cli import main, whys
+from ganger.cli import following, main, whys
 from ganger.storage import errors
 from ganger.storage.job_views import JobInfo, StatusChange
 from ganger.storage.jobs import JobStatus
@@ -59,6 +59,15 @@ class ExplainingDaemon:
 def change(status: JobStatus, job_id: int = 1) -> StatusChange:
     job = JobInfo(id=job_id, status=status, summary="", priority=0)
     return StatusChange(job_id=job_id, status=status, previous=None, job=job)
+
+
+@pytest.mark.parametrize(("status", "moment"), [(RUNNING, "01"), (SUCCESS, "02")])
+def test_a_watch_shows_when_a_job_began_and_when_it_ended(
+    status: JobStatus, moment: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    job = JobInfo(id=1, status=status, summary="X", priority=0, started=1.0, ended=2.0)
+    following.tell(StatusChange(job_id=1, status=status, previous=None, job=job))
+    assert capfd.readouterr().out == f"1970-01-01T00:00:{moment}Z job 1 is {status}: X\n"
 
 
 def reasons(daemon: ExplainingDaemon, *jobs: int) -> whys.Whys:
