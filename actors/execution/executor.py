@@ -284,8 +284,7 @@ class Executor(Component[messages.ExecutorMessage]):
             self.log.error("unreadable frame from a job", error=error.text)
             return
         message = decoded.message
-        is_unanswered = isinstance(message, messages.RecordState) and message.is_unanswered
-        envelope = Envelope(message, None if is_unanswered else address, decoded.number)
+        envelope = Envelope(message, address, decoded.number)
         receiver = RECEIVERS[type(message)]
         # The executor's own messages skip its mailbox: a hand-over goes on at once.
         if receiver == self.name:

@@ -46,7 +46,7 @@ class _DryRunLink(Link):
 
 def _answer(message: messages.Message) -> messages.Message | None:
     match message:
-        case messages.RecordState() if not message.is_unanswered:
+        case messages.RecordState():
             return messages.StateRecorded(serial=message.serial)
         case messages.RequestLocks():
             return messages.LocksGranted()

@@ -57,11 +57,6 @@ class Link:
             # The daemon died right after `JobGo`, its last message.
             self._seek_successor()
 
-    @property
-    def outlives_sender(self) -> bool:
-        """Whether the daemon can read sent frames after the end of this process."""
-        return self._channel is not None
-
     def descriptors(self) -> list[int]:
         """What to poll while waiting for messages."""
         if self._channel is not None:

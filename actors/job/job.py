@@ -78,7 +78,7 @@ class JobActor:
             self._running.index = index
             if not self._run_opcode(op):
                 break
-        if not self._is_returned and not self._recorder.leave_at_once():
+        if not self._is_returned:
             self._recorder.record()
         if not self._file.is_stale:
             has_locks = self._running.asked_for_locks

@@ -59,24 +59,6 @@ class StateRecorder:
             self._gate.obey_stored_rules()
         self._flush(serial, body)
 
-    def leave_at_once(self) -> bool:
-        """Send the last state and write it, but do not wait until it is durable.
-
-        The queue announces it only when it is durable; until then the file has it, and survives
-        the daemon. False if the job must wait: with locks, because they become free with the end
-        of this process, and the result must be durable before that.
-        """
-        link = self._daemon.link
-        if self._running.asked_for_locks or self._file.is_only_copy or not link.outlives_sender:
-            return False
-        serial, body = self._next_state()
-        if not _is_small(body):
-            return False
-        if not self._daemon.tell(self._state(serial, body, is_unanswered=True)):
-            return False
-        self._file.write(body, serial, flush=False)
-        return not self._file.is_stale
-
     def post(self) -> None:
         """Send a state that the daemon makes durable before it passes on what follows."""
         serial, body = self._next_state()
@@ -124,7 +106,6 @@ class StateRecorder:
         serial: int,
         body: bytes | None,
         *,
-        is_unanswered: bool = False,
         begins: messages.ChosenUnder | None = None,
     ) -> messages.RecordState:
         job = self._running.job
@@ -138,7 +119,6 @@ class StateRecorder:
             ended=jobs.seconds(job.end_timestamp),
             body=body,
             has_locks=self._running.asked_for_locks,
-            is_unanswered=is_unanswered,
             begins=begins,
         )
 

@@ -33,8 +33,7 @@ class RecordState(Request[StateRecorded | GateAnswered], frozen=True):
 
     ``body``: the text of the job file; None: the process has flushed its file itself.
     ``log_serial``: of the newest log entry in it. Times are seconds. Without ``has_locks`` the
-    process has never requested locks, so the queue releases none. With ``is_unanswered`` the queue
-    sends no reply, because the process is about to exit.
+    process has never requested locks, so the queue releases none.
 
     ``begins``: an opcode runs from now on, chosen under these rules. The queue records that only if
     the rules in force let the opcode start; else it records nothing and replies with
@@ -50,7 +49,6 @@ class RecordState(Request[StateRecorded | GateAnswered], frozen=True):
     ended: float | None = None
     body: bytes | None = None
     has_locks: bool = True
-    is_unanswered: bool = False
     begins: ChosenUnder | None = None
 
 

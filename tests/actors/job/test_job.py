@@ -27,17 +27,12 @@ LOCKED = {"OP_ID": "OP_TEST_DELAY", "duration": 0.000001, "on_nodes": ["n1"]}
 class FakeLink(Link):
     """Answers at once, and keeps what was said."""
 
-    def __init__(self, *, is_inherited: bool = True) -> None:
+    def __init__(self) -> None:
         self.is_up = True
         self.has_changed = False
-        self._is_inherited = is_inherited
         self.breaks_at_end = False
         self.said: list[messages.Message] = []
         self._answers: list[Received] = []
-
-    @property
-    def outlives_sender(self) -> bool:
-        return self._is_inherited
 
     def send(self, message: messages.Message, number: int) -> bool:
         is_end = isinstance(message, messages.RecordState) and message.status.is_final
@@ -48,7 +43,7 @@ class FakeLink(Link):
         self.said.append(message)
         answer: messages.Message | None = None
         match message:
-            case messages.RecordState() if not message.is_unanswered:
+            case messages.RecordState():
                 answer = messages.StateRecorded(serial=message.serial)
             case messages.RequestLocks():
                 answer = messages.LocksGranted()
@@ -103,31 +98,25 @@ def flushed(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return found
 
 
-def test_without_locks_the_job_does_not_wait_until_its_end_is_durable(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fields", [DELAY, LOCKED])
+def test_the_process_leaves_when_its_end_is_in_the_journal(
+    tmp_path: Path, fields: dict[str, Any]
+) -> None:
     line = FakeLink()
-    job = run(tmp_path, line, DELAY)
+    job = run(tmp_path, line, fields)
     assert job.status is JobStatus.SUCCESS
     running, ended = line.states()
-    assert (running.status, running.is_unanswered) == (JobStatus.RUNNING, False)
-    assert (ended.status, ended.is_unanswered, ended.has_locks) == (JobStatus.SUCCESS, True, False)
+    assert running.status is JobStatus.RUNNING
+    assert (ended.status, ended.has_locks) == (JobStatus.SUCCESS, fields is LOCKED)
     assert ended.body is not None
     assert jobs.decode_job(ended.body) == job
-    assert line.said[-1] == messages.JobLeft(job_id=5, has_locks=False, has_group=False)
+    left = messages.JobLeft(job_id=5, has_locks=fields is LOCKED, has_group=False)
+    assert line.said[-1] == left
 
 
-def test_locks_are_kept_until_the_end_is_durable(tmp_path: Path) -> None:
-    line = FakeLink()
-    assert run(tmp_path, line, LOCKED).status is JobStatus.SUCCESS
-    assert [state.is_unanswered for state in line.states()] == [False, False]
-
-
-def test_over_a_socket_which_ends_with_the_process_the_answer_is_awaited(tmp_path: Path) -> None:
-    line = FakeLink(is_inherited=False)
-    assert run(tmp_path, line, DELAY).status is JobStatus.SUCCESS
-    assert [state.is_unanswered for state in line.states()] == [False, False]
-
-
-def test_an_end_that_cannot_be_handed_in_is_flushed(tmp_path: Path, flushed: list[bool]) -> None:
+def test_an_end_that_the_daemon_does_not_get_is_flushed(
+    tmp_path: Path, flushed: list[bool]
+) -> None:
     line = FakeLink()
     line.breaks_at_end = True
     assert run(tmp_path, line, DELAY).status is JobStatus.SUCCESS
@@ -143,8 +132,8 @@ def test_an_end_whose_file_cannot_be_written_waits_for_the_journal(
     monkeypatch.setattr(documents, "replace", refuse)
     line = FakeLink()
     run(tmp_path, line, DELAY)
-    # It waited for the journal, which alone has it, and does not claim that the file has it too.
-    assert [state.is_unanswered for state in line.states()] == [False, True, False]
+    # The journal alone has it: the process does not claim that the file has it too.
+    assert [state.status for state in line.states()] == [JobStatus.RUNNING, JobStatus.SUCCESS]
     assert not any(isinstance(one, messages.JobLeft) for one in line.said)
 
 

@@ -181,7 +181,7 @@ def test_a_flush_of_a_replaced_queue_that_failed_makes_this_one_read_only(
 def leave(queue: Queue, job_id: int, serial: int) -> None:
     """The job's process leaves its final state to the journal, writes it, and is gone."""
     body = queue.body_of_process(job_id, serial, SUCCESS)
-    queue.actor.notify(queue.state(job_id, serial, SUCCESS, body=body, is_unanswered=True))
+    queue.actor.notify(queue.state(job_id, serial, SUCCESS, body=body))
     queue.write_as_process(job_id, body)
     queue.end_process(job_id, has_left=True)
 

@@ -74,14 +74,8 @@ class ThreadLink(Link):
     def __init__(self, process: JobThread) -> None:
         self.is_up = True
         self.has_changed = False
-        self.is_inherited = True
-        """Until the daemon that made the process has gone."""
         self._process = process
         self.inbox: list[Received] = []
-
-    @property
-    def outlives_sender(self) -> bool:
-        return self.is_inherited
 
     def tell(self, envelope: Envelope) -> None:
         """The daemon's end: an answer for the process."""

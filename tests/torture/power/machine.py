@@ -137,7 +137,7 @@ class Machine:
         self._stage.daemon_lock.remove()
         self._stage.sent.clear()
         for process in self.processes.values():
-            process.line.is_up = process.line.is_inherited = False
+            process.line.is_up = False
             process.line.inbox.clear()
             process.sent.clear()
 

@@ -213,16 +213,6 @@ def an_end_sent_while_the_daemon_is_replaced(machine: Machine) -> None:
     run(machine, 1)
 
 
-def an_end_handed_in_by_a_process_that_has_left(machine: Machine) -> None:
-    submit(machine, job(opcode("a")), job(opcode("b")))
-    start(machine, 1)
-    step(machine, 1)
-    machine.step(machine.processes[1])
-    assert not machine.processes
-    machine.end_turn()
-    renew_journal(machine)
-
-
 def an_end_that_the_daemon_did_not_live_to_read(machine: Machine) -> None:
     submit(machine, job(opcode("a")), job(opcode("b")))
     start(machine, 1)
@@ -302,7 +292,6 @@ def inputs_of_a_submission_that_was_refused_once_more(machine: Machine) -> None:
         a_priority_granted_by_a_waiting_job,
         a_state_sent_again_to_a_successor,
         an_end_sent_while_the_daemon_is_replaced,
-        an_end_handed_in_by_a_process_that_has_left,
         an_end_that_the_daemon_did_not_live_to_read,
         a_process_killed_before_its_last_flush,
         the_first_job_in_the_archive,
