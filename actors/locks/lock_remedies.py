@@ -34,11 +34,16 @@ def _all_before(state: LockState, lock_file: str) -> set[str]:
     """The lock files whose owners stop this one, now or when those that stop it now have ended."""
     found: set[str] = set()
     after = state
-    while wants := after.wants_of(lock_file):
-        for want in wants:
-            found |= {owner.lock_file for owner in (*dict(want.holders), *want.ahead)}
+    while more := _stopping(after, lock_file) - found:
+        found |= more
         after, _ = granted_after(state, found)
     return found
+
+
+def _stopping(state: LockState, lock_file: str) -> set[str]:
+    """The lock files whose owners hold what this one wants, or come before it."""
+    wants = state.wants_of(lock_file)
+    return {owner.lock_file for want in wants for owner in (*dict(want.holders), *want.ahead)}
 
 
 def granted_after(state: LockState, ended: Collection[str]) -> tuple[LockState, list[str]]:
