@@ -14,6 +14,8 @@ _START_FIELD = 19
 """Index of the start time in ``/proc/<pid>/stat``, counted behind the program's name."""
 
 _ENDED_STATES = (b"Z", b"X")
+_FLAGS_FIELD = 6
+_KERNEL_THREAD = 0x0020_0000
 
 _boot = ""
 
@@ -64,6 +66,20 @@ def of(pid: int) -> ProcessIdentity | None:
         )
     except OSError:
         return None
+
+
+def begins_program(pid: int) -> bool:
+    """Whether the process is being given a program: its environment shows a moment later.
+
+    Also true of one that lives without arguments and environment; false of kernel threads.
+    """
+    try:
+        if _read(f"/proc/{pid}/cmdline"):
+            return False
+        fields = _fields(str(pid))
+    except OSError:
+        return False
+    return fields[0] not in _ENDED_STATES and not int(fields[_FLAGS_FIELD]) & _KERNEL_THREAD
 
 
 def parent(pid: int) -> int | None:

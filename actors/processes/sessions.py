@@ -32,6 +32,8 @@ END_SECONDS = 1.0
 """How long killed processes may take to end: no time, unless one of them waits in the kernel
 for a device."""
 
+_LOOK_SECONDS = 0.001
+
 IDENTITY_VARIABLE = "GANGER_JOB_PROCESS"
 """The environment variable of a job's processes: the identity of the job's own process."""
 
@@ -55,9 +57,12 @@ def end_left_over(
     killed += control_groups.end(leader, deadline, is_near=is_own)
     # Repeatedly: a process may start another one before it is killed.
     while time.monotonic() < deadline:
-        found = _left_over(leader, is_session_known=was_seen_ending)
-        if not found:
+        found, is_certain = _left_over(leader, is_session_known=was_seen_ending)
+        if not found and is_certain:
             break
+        if not found:
+            # The kernel does not report when a program has begun.
+            time.sleep(_LOOK_SECONDS)
         # A recognized session stays so: the remaining processes alone may prove nothing.
         was_seen_ending = was_seen_ending or any(
             _session(identity.pid) == leader.pid for identity in found
@@ -67,15 +72,21 @@ def end_left_over(
     return killed
 
 
-def _left_over(leader: ProcessIdentity, *, is_session_known: bool) -> list[ProcessIdentity]:
+def _left_over(
+    leader: ProcessIdentity, *, is_session_known: bool
+) -> tuple[list[ProcessIdentity], bool]:
+    """The processes that ``leader`` left running, and whether these are certainly all."""
     tagged, members = [], []
+    is_certain = True
     proof = f"{IDENTITY_VARIABLE}={leader}".encode()
     for pid in _pids():
         identity = process_identity.of(pid)
         # A process older than the leader, or with its pid, is not the job's.
         if identity is None or identity.start < leader.start or identity.pid == leader.pid:
             continue
-        is_tagged = proof in _read(pid, "environ").split(b"\0")
+        environment = _read(pid, "environ")
+        is_tagged = proof in environment.split(b"\0")
+        is_certain &= bool(environment) or not process_identity.begins_program(pid)
         if _session(pid) == leader.pid:
             members.append(identity)
             is_session_known |= is_tagged or _is_forked(pid)
@@ -83,8 +94,8 @@ def _left_over(leader: ProcessIdentity, *, is_session_known: bool) -> list[Proce
             tagged.append(identity)
     if process_identity.of(leader.pid) is not None:
         # Another process has the pid: the old session is over.
-        return tagged
-    return [*tagged, *members] if is_session_known else tagged
+        return tagged, is_certain
+    return [*tagged, *members] if is_session_known else tagged, is_certain
 
 
 def kill_all(identities: Iterable[ProcessIdentity], deadline: float) -> None:

@@ -30,6 +30,10 @@ sys.stdin.read()
 """
 
 
+KTHREADD = 2
+"""The parent of kernel threads."""
+
+
 class Leader(Program):
     """A leader of a session, with something that it started: ``how`` says how."""
 
@@ -69,6 +73,34 @@ def test_what_has_the_mark_of_a_dead_leader_is_ended(leader: Leader) -> None:
     # Ended, and not only asked to.
     assert not leader.has_member
     assert sessions.end_left_over(leader.identity) == []
+
+
+@pytest.mark.parametrize("leader", ["session marked"], indirect=True)
+def test_a_process_that_begins_a_program_is_looked_at_again(
+    leader: Leader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leader.die()
+    looks = 0
+    read, begins = sessions._read, process_identity.begins_program
+
+    def read_late(pid: int, name: str) -> bytes:
+        nonlocal looks
+        looks += pid == leader.member
+        return b"" if pid == leader.member and looks < 3 else read(pid, name)
+
+    monkeypatch.setattr(sessions, "_read", read_late)
+    assert not begins(leader.member)
+    monkeypatch.setattr(
+        process_identity, "begins_program", lambda pid: pid == leader.member or begins(pid)
+    )
+    assert sessions.end_left_over(leader.identity) == [leader.member]
+
+
+def test_a_kernel_thread_begins_no_program() -> None:
+    threads = [pid for pid in sessions._pids() if process_identity.parent(pid) == KTHREADD]
+    if not threads:
+        pytest.skip("kernel threads do not show here")
+    assert not any(process_identity.begins_program(pid) for pid in threads)
 
 
 @pytest.mark.parametrize("leader", ["group"], indirect=True)
