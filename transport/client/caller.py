@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
@@ -19,6 +21,19 @@ from . import forks
 from .connection import Connection
 from .following import Following, PartT_co
 from .pending_requests import PendingCall, PendingRequest, ReplyT
+
+_CLOSED = "the client was closed"
+
+
+class _Waker:
+    """Wakes the thread that waits at a socket, from any other one. It stays awake."""
+
+    def __init__(self) -> None:
+        self.descriptor = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        weakref.finalize(self, os.close, self.descriptor).atexit = False
+
+    def wake(self) -> None:
+        os.eventfd_write(self.descriptor, 1)
 
 
 class Caller:
@@ -32,6 +47,9 @@ class Caller:
         self._connect = connect
         self._connection = connect()
         self._lock = threading.Lock()
+        self._thread: int | None = None
+        """The thread that has the lock."""
+        self._waker = _Waker()
         self._abandoned: deque[PendingRequest] = deque()
         self._is_closed = False
         forks.call_in_child(self._forked)
@@ -42,13 +60,22 @@ class Caller:
         self._connection = self._connect()
         # Another thread of the parent may hold the old lock.
         self._lock = threading.Lock()
+        self._thread = None
+        self._waker = _Waker()
         self._abandoned = deque()
 
     def close(self) -> None:
-        """End what is under way, and the connection. Twice is harmless."""
+        """End what is under way, also in another thread, and the connection. Twice is harmless."""
+        self._is_closed = True
+        self._waker.wake()
+        if self._thread == threading.get_ident():
+            # A signal has interrupted this thread's own call: that ends, and then the connection.
+            return
         with self._lock:
-            self._is_closed = True
-            self._connection.close(RuntimeError("the client was closed"), time.monotonic())
+            self._end()
+
+    def _end(self) -> None:
+        self._connection.close(RuntimeError(_CLOSED), time.monotonic())
 
     def call(self, message: Request[ReplyT], timeout: float | None) -> ReplyT:
         """Make a request and wait for its reply."""
@@ -130,14 +157,19 @@ class Caller:
         patience = -1 if deadline is None else max(0.0, deadline - time.monotonic())
         if not lock.acquire(timeout=patience):
             raise errors.DeadlineError("another thread used this client for too long")
+        self._thread = threading.get_ident()
         try:
             if self._is_closed:
-                raise RuntimeError("the client was closed")
+                raise RuntimeError(_CLOSED)
             if connection not in {None, self._connection}:
                 raise RuntimeError(forks.INHERITED)
             self._forget_abandoned()
             yield
         finally:
+            if lock is self._lock:
+                self._thread = None
+                if self._is_closed:
+                    self._end()
             lock.release()
 
     def _pump_for(
@@ -151,11 +183,13 @@ class Caller:
             if connection is not self._connection:
                 raise RuntimeError(forks.INHERITED)
             socket = connection.socket(now)
+            if self._is_closed:
+                raise RuntimeError(_CLOSED)
             connection.work(socket, now)
             if wanted.has_news():
                 break
             wait = connection.wait_seconds(now)
             waits = (each for each in (wait, end - now) if each is not None and each < math.inf)
-            item = socket.receive(min(waits, default=None))
+            item = socket.receive(min(waits, default=None), self._waker.descriptor)
             if item is not None:
                 connection.take(item, time.monotonic())

@@ -177,13 +177,22 @@ class Dealer(BaseDealer):
         self._poller.register(self._socket, zmq.POLLIN)
         self._poller.register(self._monitor, zmq.POLLIN)
 
-    def receive(self, timeout_seconds: float | None) -> bytes | ConnectionEvent | None:
-        """The next frame or news of the connection; None when the time is over."""
+    def receive(
+        self, timeout_seconds: float | None, waker: int | None = None
+    ) -> bytes | ConnectionEvent | None:
+        """The next frame or news of the connection; None when the time is over.
+
+        None also when the descriptor ``waker`` is readable: always the same one.
+        """
         end = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        if waker is not None and waker not in self._poller:
+            self._poller.register(waker, zmq.POLLIN)
         while True:
             if (item := self.take()) is not None:
                 return item
             if end is not None and time.monotonic() >= end:
                 return None
             patience = self.patience_seconds(end)
-            self._poller.poll(None if patience is None else int(patience * 1_000) + 1)
+            ready = self._poller.poll(None if patience is None else int(patience * 1_000) + 1)
+            if any(source == waker for source, _ in ready):
+                return None
