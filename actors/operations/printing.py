@@ -13,7 +13,7 @@ import os
 import threading
 import traceback
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ...storage import settings
 from .command_output import OutputLog, take_pieces
@@ -58,6 +58,17 @@ def traceback_lines(error: BaseException) -> list[str]:
             break
         kept.append(line)
     return kept[::-1]
+
+
+def end_forked_child(error: BaseException | None) -> NoReturn:
+    """End the child that an operation has forked, as Python ends: ``error`` came out of it."""
+    status = 0 if error is None else 1
+    if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):
+        status = (error.code or 0) & 0xFF
+    elif error is not None:
+        with contextlib.suppress(OSError):
+            os.write(_DESCRIPTORS["stderr"], "\n".join([*traceback_lines(error), ""]).encode())
+    os._exit(status)
 
 
 class _Printed(io.TextIOBase):

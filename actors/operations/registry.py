@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -64,33 +65,38 @@ def encode_exception(error: BaseException) -> list[Any]:
     """The result of an opcode that failed with ``error``, as Ganeti writes it: name, arguments."""
     match error:
         case OperationError():
-            return [error.name, [_plain(detail) for detail in error.details]]
+            return [_text(error.name), [_plain(detail) for detail in error.details]]
         case errors.GangerError():
             return [error.luxi_name, [error.text]]
         case _:
-            name, text = type(error).__name__, _text(error)
-            return ["OpExecError", [f"{name}: {text}" if text else name]]
+            return ["OpExecError", [_described(error)]]
 
 
 def _run_declared(opcode: Opcode, context: OperationContext) -> object:
     # `printing` imports threads and tracebacks, which the lean fork server does without.
     from . import printing  # noqa: PLC0415
 
+    process = os.getpid()
     with printing.captured(context):
         try:
-            result = opcode.run(context)
-        except SystemExit as error:
-            context.log_lines(printing.traceback_lines(error), kind=printing.TRACEBACK)
-            # Here it would end the job's process without a result.
-            raise OperationError(
-                "OpExecError", f"{opcode.op_id}: the operation called exit ({error.code})"
-            ) from error
+            try:
+                result = opcode.run(context)
+            finally:
+                if os.getpid() != process:
+                    # Two processes would speak for one job, and run what comes next.
+                    printing.end_forked_child(sys.exception())
         except (OperationError, errors.GangerError):
             # The author chose this error: no traceback.
             raise
-        except Exception as error:
+        except BaseException as error:
             context.log_lines(printing.traceback_lines(error), kind=printing.TRACEBACK)
-            raise
+            if isinstance(error, Exception):
+                raise
+            # Here it would end the job's process without a result.
+            text = _described(error)
+            if isinstance(error, SystemExit):
+                text = f"{opcode.op_id}: the operation called exit ({_text(error.code)})"
+            raise OperationError("OpExecError", text) from error
     try:
         return _through_json(result)
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
@@ -107,10 +113,15 @@ def _plain(detail: object) -> object:
         return _text(detail)
 
 
+def _described(error: BaseException) -> str:
+    name, text = type(error).__name__, _text(error)
+    return f"{name}: {text}" if text else name
+
+
 def _text(value: object) -> str:
     try:
         text = str(value)
-    except Exception as error:  # noqa: BLE001 - users' code makes the text
+    except BaseException as error:  # noqa: BLE001 - users' code makes the text
         text = f"<{type(value).__name__}, whose text fails: {type(error).__name__}>"
     return text.encode("utf-8", "backslashreplace").decode()
 

@@ -115,6 +115,21 @@ def test_an_error_without_a_text_is_encoded_all_the_same(detail: object) -> None
     assert text
 
 
+class LeavingError(BaseException):
+    """What asyncio and test frameworks raise, past every ``except Exception``."""
+
+    def __str__(self) -> str:
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt("stop"), GeneratorExit(), LeavingError()])
+def test_no_exception_of_an_operation_ends_the_process_of_its_job(
+    error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(OperationError, match=type(error).__name__):
+        tell(error, monkeypatch)
+
+
 def test_an_operation_that_exits_fails_instead(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(OperationError, match=r"the operation called exit \(3\)"):
         tell(SystemExit(3), monkeypatch)
@@ -131,6 +146,7 @@ def test_an_operation_that_exits_fails_instead(monkeypatch: pytest.MonkeyPatch) 
             ["OpPrereqError", ["Instance 'a' not known", "unknown_entity"]],
         ),
         (OperationError("JobQueueFull"), ["JobQueueFull", []]),
+        (OperationError("\ud800", "\ud800"), ["\\ud800", ["\\ud800"]]),
         (OperationError("OpExecError", "x", {"n": 1}), ["OpExecError", ["x", {"n": 1}]]),
         (OperationError("OpExecError", {1, 2} - {2}), ["OpExecError", [[1]]]),
         (OperationError("OpExecError", KeyError), ["OpExecError", ["<class 'KeyError'>"]]),
@@ -388,6 +404,42 @@ def test_a_forked_child_does_not_speak_for_the_job(capfd: pytest.CaptureFixture[
     assert error is None
     assert context.lines("stdout") == []
     assert capfd.readouterr().out == "of a child"
+
+
+class OpFork(Opcode, kw_only=True):
+    """Forks a child that leaves the operation; the result is the child's exit code."""
+
+    op_id = "OP_FORK"
+    error: ClassVar[BaseException | None] = None
+
+    def run(self, _: OperationContext) -> int | None:
+        if (pid := os.fork()) != 0:
+            return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        if self.error is not None:
+            raise self.error
+        return None
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(None, 0), (SystemExit(3), 3), (ValueError("in the child"), 1)]
+)
+def test_a_forked_child_that_leaves_the_operation_ends(
+    error: BaseException | None,
+    code: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(OpFork, "error", error)
+    context, parent = TestContext(), os.getpid()
+    try:
+        result = registry.operation_for(OpFork())(OpFork(), context)
+    finally:
+        if os.getpid() != parent:
+            os._exit(99)
+    assert result == code
+    assert context.lines("traceback") == []
+    printed = capfd.readouterr().err.splitlines()
+    assert printed[-1:] == (["ValueError: in the child"] if code == 1 else [])
 
 
 def test_of_much_that_is_printed_the_log_has_the_beginning() -> None:
