@@ -233,12 +233,15 @@ def test_a_local_peer_is_root_or_the_user_of_the_daemon(
     listener: Listener, uid: int, *, is_admitted: bool
 ) -> None:
     stranger = Credentials(kind="local", uid=uid, pid=1)
-    data = frames.encode(messages.ReadInfo(), 1)
+    data = frames.encode(large(), 1)
     listener.sockets.coming.append(Incoming(b"L1", data, stranger))
     listener.actor.end_turn()
     refusal = f"user {uid} may not use this daemon"
     assert listener.errors() == ([] if is_admitted else [refusal])
     assert len(listener.stage.requests) == is_admitted
+    # The log has the refusal, and not the request: it may hold secrets.
+    log = listener.stage.log_stream.getvalue()
+    assert (refusal in log, "xxx" in log) == (not is_admitted, False)
 
 
 def test_a_watch_is_refused_also_after_its_first_part(listener: Listener) -> None:

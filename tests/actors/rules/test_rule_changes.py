@@ -204,7 +204,10 @@ def test_the_number_of_regular_expressions_of_all_rules_has_a_limit() -> None:
         rule_changes.with_rule(known, built(predicates=searching(1)))
 
 
-def test_where_there_are_too_many_already_a_rule_may_be_replaced_by_no_larger_one() -> None:
+@pytest.mark.parametrize("count", [7, rules.SEARCHES_MAX])
+def test_where_there_are_too_many_already_a_rule_may_be_replaced_by_no_larger_one(
+    count: int,
+) -> None:
     known = stored(3, predicates=searching(rules.SEARCHES_MAX))
     uuid = min(known)
-    assert rule_changes.with_rule(known, built(uuid=uuid, predicates=searching(7)))
+    assert rule_changes.with_rule(known, built(uuid=uuid, predicates=searching(count)))

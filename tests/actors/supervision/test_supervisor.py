@@ -119,6 +119,17 @@ def test_a_daemon_that_cannot_write_its_endpoint_file_ends_with_the_error_of_the
     assert shutdown.error.text == "/data/daemon.json: Input/output error"
 
 
+def test_a_component_stops_before_those_that_it_needs(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    supervisor = stage.make(Supervisor, Shutdown(), lambda: None, incarnation=0)
+    report_ready(supervisor, monkeypatch)
+    stopped: list[type[Component]] = []
+    monkeypatch.setattr(supervisor.component, "_stop_component", stopped.append)
+    supervisor.component._stop_tree()
+    assert stopped == [*reversed(COMPONENTS)]
+
+
 def test_a_supervisor_that_fails_names_its_error(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,6 +157,9 @@ def test_for_a_component_that_hangs_and_cannot_be_replaced_the_daemon_begins_ane
 
     actors = {each: mock.Mock(incarnation=1, stop_within=stop_within) for each in PLACEMENT}
     stage.host.actors.update(actors)
+    # This report came late: the component that hung is replaced already.
+    supervisor.notify(messages.ComponentHung(component=name, incarnation=0, text="no"))
+    assert not actors[name].abandon.called
     supervisor.notify(messages.ComponentHung(component=name, incarnation=1, text="no"))
     assert actors[name].abandon.called
     assert shutdown.is_over.is_set() == (name != "scheduler")

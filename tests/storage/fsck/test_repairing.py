@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -316,6 +317,12 @@ def test_damage_is_repaired_and_a_second_repair_does_nothing(
     repaired = disk.content()
     assert disk.repair() == ([], left)
     assert disk.content() == repaired
+
+
+def test_the_repair_of_a_mode_lets_in_the_owner_alone(disk: Damaged) -> None:
+    close_job(disk)
+    disk.repair()
+    assert stat.S_IMODE(disk.file(1).stat().st_mode) == 0o640
 
 
 @damages

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from unittest import mock
@@ -118,6 +119,12 @@ def test_a_folder_of_the_archive_that_was_not_made_durable_is_flushed_before_a_f
     def flush(path: str) -> None:
         flushed.append((str(path), (target / "spool" / "job-1-input-0").exists()))
 
+    refuse = mock.Mock(side_effect=OSError(errno.EIO, "Input/output error"))
+    with (
+        mock.patch("ganger.storage.documents.flush_directory", refuse),
+        pytest.raises(errors.StorageError),
+    ):
+        spool_directory.archive(1, str(target))
     with mock.patch("ganger.storage.documents.flush_directory", flush):
         spool_directory.archive(1, str(target))
     assert flushed == [(str(target), False)]

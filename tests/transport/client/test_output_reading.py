@@ -147,6 +147,15 @@ def test_damage_that_is_larger_than_a_page_is_passed() -> None:
     assert text(read(OutputReading(1, tail=1), first + noise + last)) in (b"12", b"2")
 
 
+def test_the_last_line_is_found_in_front_of_damage_that_fills_a_page(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "OUTPUT_PAGE_BYTES", PAGE)
+    data = stored((0, [Segment(STDOUT, b"1\n")]), (0, [Segment(STDOUT, b"2\n3")]))
+    # The page begins within the second block.
+    assert text(read(OutputReading(1, tail=1), data + os.urandom(PAGE - 3))) == b"3"
+
+
 def test_a_growing_file_is_read_to_where_it_was_at_the_first_look() -> None:
     data = stored(*((0, [Segment(STDOUT, b"%d" % n)]) for n in range(9)))
     end = output_blocks.find_blocks(data, 0).blocks[2].end
