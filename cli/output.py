@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from ..storage.plain_values import encodable
 from . import layout
 
 if TYPE_CHECKING:
@@ -152,7 +153,11 @@ def _escaped(sign: str) -> str:
 
 def show_json(value: object) -> None:
     """Print ``value`` as JSON, readable and for programs."""
-    text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    try:
+        data = msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        data = msgspec.json.encode(encodable(value))
+    text = msgspec.json.format(data, indent=2).decode()
     # JSON's own escapes: programs read back the original text.
     click.echo(
         _HARMFUL.sub(lambda found: found[0] if found[0] == "\n" else _in_json(found[0]), text)

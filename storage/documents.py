@@ -210,6 +210,9 @@ def make_directory(path: Path, mode: int = DIRECTORY_MODE) -> None:
 
 def make_data_directory(path: Path) -> None:
     """Make the data directory if it is missing; `DataDirectoryError` if it cannot be one."""
+    if any("\ud800" <= sign <= "\udfff" for sign in str(path)):
+        # Messages carry paths, and hold only UTF-8.
+        raise errors.DataDirectoryError(f"{path}: the name of a data directory must be UTF-8")
     try:
         make_directory(path)
     except errors.StorageError as error:

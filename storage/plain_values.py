@@ -1,9 +1,12 @@
-"""Checks that JSON can hold a value from outside: its depth, integers, numbers and texts."""
+"""Whether JSON and frames can hold a value: its depth, integers, numbers and texts."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import Any
+
+import msgspec
 
 from .wording import shortened, type_name
 
@@ -30,6 +33,26 @@ def check_plain(value: object, place: str, depth: int = 0, *, depth_max: int = D
     else:
         for index, item in enumerate(value):
             check_plain(item, f"{place}[{index}]", depth + 1, depth_max=depth_max)
+
+
+def encodable(value: object) -> Any:  # noqa: ANN401 - plain data
+    """``value`` as plain data, with escapes for what UTF-8 cannot hold in its texts.
+
+    Such as the parts of a file name that are not UTF-8.
+    """
+    return _escaped(msgspec.to_builtins(value, builtin_types=(bytes,)))
+
+
+def _escaped(plain: object) -> object:
+    match plain:
+        case str():
+            return plain.encode("utf-8", "backslashreplace").decode()
+        case dict():
+            return {_escaped(key): _escaped(item) for key, item in plain.items()}
+        case list() | tuple():
+            return [_escaped(item) for item in plain]
+        case _:
+            return plain
 
 
 def _is_surely_plain(value: object, levels_left: int) -> bool:

@@ -14,6 +14,15 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
+def text_of(value: object) -> str:
+    """``str`` of a value of users' code: if that fails, a text that says so; always valid UTF-8."""
+    try:
+        text = str(value)
+    except BaseException as error:  # noqa: BLE001 - users' code may raise anything
+        text = f"<{type(value).__name__}, whose text fails: {type(error).__name__}>"
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def signal_name(number: int) -> str:
     """The name of a signal, such as ``SIGTERM``; ``signal 99`` if it has none."""
     try:

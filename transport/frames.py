@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..storage import errors, settings
+from ..storage.plain_values import encodable
 from .messages import PROTOCOL, Message
 
 if TYPE_CHECKING:
@@ -49,6 +50,14 @@ def encode(message: Message, number: int = 0, deadline_seconds: float | None = N
         text = f"the message has {len(data)} bytes, more than {settings.FRAME_BYTES_MAX}"
         raise errors.FrameError(text)
     return data
+
+
+def encode_reply(message: Message, number: int) -> bytes:
+    """As `encode`, with escapes for what UTF-8 cannot hold: a reply may name any file."""
+    try:
+        return encode(message, number)
+    except UnicodeEncodeError:
+        return encode(encodable(message), number)
 
 
 def decode(data: bytes, allowed: Any) -> Frame:  # noqa: ANN401 - a union of message types

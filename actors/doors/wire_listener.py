@@ -80,7 +80,7 @@ class WireAddress(msgspec.Struct, frozen=True):
             # The listener has refused the request already.
             return False
         try:
-            data = frames.encode(envelope.message, envelope.number)
+            data = frames.encode_reply(envelope.message, envelope.number)
         except errors.FrameError:
             # The listener reports this error to the peer.
             return False
@@ -304,7 +304,7 @@ class WireListener(Component[messages.ListenerMessage]):
         if not isinstance(message, _PARTS):
             self._unanswered.pop((peer, number), None)
         try:
-            data = frames.encode(message, number)
+            data = frames.encode_reply(message, number)
         except errors.FrameError as error:
             data = frames.encode(messages.Failure(error.name, error.text), number)
         if not self._router.send(peer, data):

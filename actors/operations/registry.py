@@ -17,6 +17,7 @@ import msgspec
 from ...storage import errors, job_bounds
 from ...storage.opcodes import Opcode, OperationContext, OperationError
 from ...storage.opcodes.catalogue import OpTestDelay
+from ...storage.wording import text_of
 from . import commands
 
 Operation = Callable[[Any, OperationContext], object]
@@ -65,9 +66,9 @@ def encode_exception(error: BaseException) -> list[Any]:
     """The result of an opcode that failed with ``error``, as Ganeti writes it: name, arguments."""
     match error:
         case OperationError():
-            return [_text(error.name), [_plain(detail) for detail in error.details]]
+            return [text_of(error.name), [_plain(detail) for detail in error.details]]
         case errors.GangerError():
-            return [error.luxi_name, [error.text]]
+            return [error.luxi_name, [text_of(error.text)]]
         case _:
             return ["OpExecError", [_described(error)]]
 
@@ -95,7 +96,7 @@ def _run_declared(opcode: Opcode, context: OperationContext) -> object:
             # Here it would end the job's process without a result.
             text = _described(error)
             if isinstance(error, SystemExit):
-                text = f"{opcode.op_id}: the operation called exit ({_text(error.code)})"
+                text = f"{opcode.op_id}: the operation called exit ({text_of(error.code)})"
             raise OperationError("OpExecError", text) from error
     try:
         return _through_json(result)
@@ -110,20 +111,12 @@ def _plain(detail: object) -> object:
     try:
         return _through_json(detail)
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
-        return _text(detail)
+        return text_of(detail)
 
 
 def _described(error: BaseException) -> str:
-    name, text = type(error).__name__, _text(error)
+    name, text = type(error).__name__, text_of(error)
     return f"{name}: {text}" if text else name
-
-
-def _text(value: object) -> str:
-    try:
-        text = str(value)
-    except BaseException as error:  # noqa: BLE001 - users' code makes the text
-        text = f"<{type(value).__name__}, whose text fails: {type(error).__name__}>"
-    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _through_json(value: object) -> object:

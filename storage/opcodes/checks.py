@@ -10,7 +10,7 @@ import msgspec
 
 from .. import errors
 from ..plain_values import INTEGER_MAX, INTEGER_MIN, check_plain
-from ..wording import likeness, shown, type_name
+from ..wording import likeness, shown, text_of, type_name
 from . import catalogue
 from .declarations import COMMON_FIELDS, NO_LOCKS, Opcode
 from .explanations import explain
@@ -44,7 +44,9 @@ def check_opcode(raw: object) -> dict[str, Any]:
         if (needs := opcode.lock_needs()) is not NO_LOCKS:
             needs.to_changes()
         return _stored_form(opcode)
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         # A plug-in's own code may raise anything; that must not stop the daemon.
         raise errors.OpcodeError(f"{declared.op_id}: {_error_text(error)}") from error
 
@@ -181,7 +183,9 @@ def _convert(plain: Mapping[str, Any], declared: type[Opcode]) -> Opcode:
     except msgspec.ValidationError as error:
         text = explain(str(error), given, declared)
         raise errors.OpcodeError(f"{declared.op_id}: {text}") from error
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         # A plug-in's own check may raise anything; that must not stop the daemon.
         raise errors.OpcodeError(f"{declared.op_id}: {_error_text(error)}") from error
 
@@ -236,8 +240,10 @@ def _hide(value: object) -> object:
     return None if value is None else REDACTED
 
 
-def _error_text(error: Exception) -> str:
+def _error_text(error: BaseException) -> str:
     if isinstance(error, errors.GangerError):
         return error.text
-    text = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+    text = text_of(error)
+    if not isinstance(error, ValueError):
+        text = f"{type(error).__name__}: {text}"
     return " ".join(text.split())

@@ -131,6 +131,15 @@ def test_json_has_the_same_findings(queue: Path, capsys: pytest.CaptureFixture[s
     assert [one["remedy"] for one in document["findings"]] == ["operator", "none"]
 
 
+def test_json_escapes_what_is_not_utf_8_in_the_name_of_a_file(
+    queue: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (queue / "job-\udcff").touch()
+    assert run(queue, "-o", "json") == 0
+    document = msgspec.json.decode(capsys.readouterr().out)
+    assert f"{queue}/job-\\udcff" in [one["path"] for one in document["findings"]]
+
+
 def test_a_repair_that_failed_prints_the_reason() -> None:
     finding = Finding(Kind.TEMPORARY, "/q/.tmp-x", "the write was not finished")
     line = fsck._step_line(RepairStep(finding, error="/q/.tmp-x: Is a directory"))

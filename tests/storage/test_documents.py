@@ -189,6 +189,12 @@ def test_directories_are_made_with_their_parents_and_left_as_they_are(tmp_path: 
         documents.make_directory(tmp_path / "file")
 
 
+def test_a_data_directory_whose_name_is_not_utf_8_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(errors.DataDirectoryError, match="must be UTF-8"):
+        documents.make_data_directory(tmp_path / "data-\udcff")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_private_directory_is_closed_to_others(tmp_path: Path) -> None:
     path = tmp_path / "private"
     path.mkdir(mode=0o755)

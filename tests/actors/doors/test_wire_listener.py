@@ -228,6 +228,13 @@ def test_an_answer_that_is_larger_than_a_frame_is_the_listeners_matter(
     assert "more than 100" in listener.errors()[0]
 
 
+def test_an_answer_may_name_a_file_whose_name_is_not_utf_8(listener: Listener) -> None:
+    listener.asked(large()).reply(messages.Failure("StorageError", "/queue/\udcff: broken"))
+    for _, due in listener.stage.sent:
+        listener.actor.notify(due)
+    assert listener.errors() == ["/queue/\\udcff: broken"]
+
+
 @pytest.mark.parametrize(("uid", "is_admitted"), [(0, True), (os.geteuid(), True), (4711, False)])
 def test_a_local_peer_is_root_or_the_user_of_the_daemon(
     listener: Listener, uid: int, *, is_admitted: bool
