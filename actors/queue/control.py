@@ -45,7 +45,7 @@ class Control:
         store.when_returned(self._repeat_requests)
 
     def _ended(self, row: Row) -> None:
-        self._repeat_requests(row)
+        self._repeat_requests(row, was_killed=self._lifecycle.take_killed(row.id))
         for retried_by in self._retries.pop(row.id, ()):
             self.link_retry(row.id, retried_by)
         for envelope in self._archivals.pop(row.id, ()):
@@ -126,8 +126,11 @@ class Control:
             del self._requests[next(iter(self._requests))]
         return self._tokens
 
-    def _repeat_requests(self, row: Row) -> None:
-        """Handle requests anew that the job's process did not answer before it left."""
+    def _repeat_requests(self, row: Row, *, was_killed: bool = False) -> None:
+        """Handle requests anew that the job's process did not answer before it left.
+
+        ``was_killed``: it did not react at all, and a request to kill it was carried out.
+        """
         asked = {
             token: envelope
             for token, envelope in self._requests.items()
@@ -136,6 +139,9 @@ class Control:
         for token, envelope in asked.items():
             del self._requests[token]
             match envelope.message:
+                case messages.CancelJob(kill=True) if was_killed:
+                    text = f"Job {row.id} did not react, and was killed"
+                    envelope.reply(messages.CancelOutcome(accepted=True, text=text))
                 case messages.CancelJob():
                     self.cancel(envelope, envelope.message)
                 case messages.ChangeJobPriority():

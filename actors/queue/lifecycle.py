@@ -43,6 +43,7 @@ class Lifecycle:
         self._reader = store.reader
         self._gate = gate
         self._refused: dict[int, errors.GangerError] = {}
+        self._killed: set[int] = set()
         store.settle_with(self._take_death)
 
     # ------------------------------------------------------------ states
@@ -238,6 +239,12 @@ class Lifecycle:
             self._log.error("a dead job cannot be read", job=row.id, error=error.text)
             self._runtime.later(settings.DISK_RETRY_SECONDS, message)
 
+    def take_killed(self, job_id: int) -> bool:
+        """Whether the job, which has ended, was killed on request. It is forgotten with that."""
+        is_killed = job_id in self._killed
+        self._killed.discard(job_id)
+        return is_killed
+
     def _take_death(
         self, row: Row, *, was_killed: bool = False, exit_code: int | None = None
     ) -> None:
@@ -255,6 +262,8 @@ class Lifecycle:
         else:
             # The file may lack the last lines of the log, which explain the death.
             self._reader.add_appended(job)
+            if was_killed:
+                self._killed.add(row.id)
             text = kill_text(job) if was_killed else death_text(job, exit_code)
             self._store.fail(row, job, DEATH_SOURCE, text)
 

@@ -165,16 +165,20 @@ class Queue:
             job.end_timestamp = jobs.timestamp(ENDED)
         return jobs.encode_job(job)
 
-    def end_process(self, job_id: int, *, has_left: bool) -> None:
+    def end_process(self, job_id: int, *, has_left: bool, was_killed: bool = False) -> None:
         """The process is gone, and the executor says so; the turn goes on."""
         held = self.processes.pop(job_id)
         held.remove()
-        exited = messages.JobExited(job_id=job_id, lock_file=held.path, has_left=has_left)
+        exited = messages.JobExited(
+            job_id=job_id, lock_file=held.path, has_left=has_left, was_killed=was_killed
+        )
         self.actor.notify(exited)
 
-    def lose_process(self, job_id: int, *, has_left: bool = False) -> None:
+    def lose_process(
+        self, job_id: int, *, has_left: bool = False, was_killed: bool = False
+    ) -> None:
         """As `end_process`; the turn ends."""
-        self.end_process(job_id, has_left=has_left)
+        self.end_process(job_id, has_left=has_left, was_killed=was_killed)
         self.actor.end_turn()
 
     def retry_disk(self) -> None:

@@ -68,6 +68,23 @@ def test_a_running_job_answers_for_itself(queue: Queue) -> None:
     assert row.priority == -5
 
 
+def test_a_job_that_was_killed_because_it_did_not_react_was_canceled_on_request(
+    queue: Queue,
+) -> None:
+    queue.submitted(spec(), spec())
+    queue.start_running(1)
+    kill = queue.actor.ask(messages.CancelJob(id=1, kill=True))
+    cancel = queue.actor.ask(messages.CancelJob(id=1))
+    queue.lose_process(1, was_killed=True)
+    assert queue.statuses()[1] == "error"
+    assert kill.answer == messages.CancelOutcome(
+        accepted=True, text="Job 1 did not react, and was killed"
+    )
+    assert not cancel.answer_as(messages.CancelOutcome).accepted
+    again = queue.actor.ask(messages.CancelJob(id=1, kill=True))
+    assert not again.answer_as(messages.CancelOutcome).accepted
+
+
 @pytest.mark.parametrize("is_newer_granted", [False, True])
 def test_a_granted_priority_ends_older_requests_which_an_executor_may_have_lost(
     queue: Queue, *, is_newer_granted: bool
