@@ -56,6 +56,6 @@ class DirectoryKeeper:
             self._log.warning("daemon.json was deleted; it is back")
 
     def withdraw(self) -> None:
-        """Delete the endpoint file: the daemon takes no more requests."""
-        with suppress(FileNotFoundError):
+        """Delete the endpoint file, if it can be deleted: the daemon takes no more requests."""
+        with suppress(OSError):
             self._places.endpoint_file.unlink()

@@ -296,6 +296,18 @@ def test_a_daemon_names_the_file_that_keeps_it_from_starting(
         daemon.__exit__()
 
 
+def test_a_daemon_that_clients_could_not_find_does_not_start(tmp_path: Path) -> None:
+    daemon = Daemon(tmp_path)
+    try:
+        path = daemon.data / "daemon.json"
+        path.mkdir(parents=True)
+        ended = daemon.run("up", check=False)
+        assert ended.returncode == errors.StorageError.exit_code
+        assert f"{path}: Is a directory" in ended.stderr
+    finally:
+        daemon.__exit__()
+
+
 def test_a_start_and_an_end_leave_no_file_of_an_unfinished_write(tmp_path: Path) -> None:
     daemon = Daemon(tmp_path)
     try:
