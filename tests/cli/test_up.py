@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -9,14 +10,15 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import click
 import msgspec
 import pytest
 from tests.cli import stand_in
 
-from ganger.cli import main, up
-from ganger.storage import errors, settings
+from ganger.cli import daemon, main, up
+from ganger.storage import descriptors, errors, settings
 from ganger.transport.messages import DaemonInfo
 
 INFO = DaemonInfo(
@@ -76,6 +78,26 @@ def interrupted(stub: Stub, folder: Path, patch: pytest.MonkeyPatch) -> subproce
     process, error = start(stub, folder, patch, click.exceptions.Exit)
     assert error.exit_code == 130
     return process
+
+
+def test_one_start_at_a_time_works_at_a_directory(tmp_path: Path) -> None:
+    beside = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
+    with up._alone(settings.places(tmp_path)), pytest.raises(BlockingIOError):
+        fcntl.flock(beside, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    fcntl.flock(beside, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(beside)
+
+
+def test_a_daemon_that_begins_anew_has_the_limit_of_descriptors_of_its_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    limits: list[int] = []
+    monkeypatch.setattr(descriptors, "set_limit", limits.append)
+    monkeypatch.setattr(daemon, "end_fork_servers", lambda: None)
+    monkeypatch.setattr(os, "execv", lambda *_: limits.append(-1))
+    monkeypatch.setenv(daemon.RESTARTS_VARIABLE, "")
+    daemon._begin_anew(mock.Mock(), "a component hangs", 512)
+    assert limits == [512, -1]
 
 
 def test_an_interrupted_start_leaves_no_daemon(

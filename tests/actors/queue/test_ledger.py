@@ -400,6 +400,21 @@ def test_the_file_of_a_living_process_is_written_anew_when_that_has_left(books: 
     assert books.ledger.serial(1) is None
 
 
+def test_the_file_of_a_living_process_is_left_alone_in_any_doubt(books: Books) -> None:
+    books.commit_new(1)
+    books.ledger.write_state(1)
+    books.ledger.lend_spares(1)
+    with refusing_flushes():
+        assert not books.ledger.retry()
+    assert books.ledger.retry()
+    path = books.places.queue / "job-1"
+    before = path.stat().st_ino
+    # The process has flushed a newer state by itself.
+    path.write_bytes(body(1, 2, "running"))
+    books.ledger.forget(1)
+    assert path.stat().st_ino == before
+
+
 def test_a_successor_takes_up_the_doubt_of_a_flush_that_failed(books: Books) -> None:
     books.commit_new(1)
     books.ledger.write_pending()

@@ -86,9 +86,9 @@ def test_an_archived_job_is_whole_also_after_the_loss_of_the_machine(
         disk.directory.archive(3)
     if live is not None:
         disk.write(3, live)
-    disk.journal(
-        JobsStored([(3, 1, disk.body(3, 1, QUEUED))]), StateStored(3, 2, body), JobArchived(3)
-    )
+    # Two requests at the same time have archived it.
+    new = JobsStored([(3, 1, disk.body(3, 1, QUEUED))])
+    disk.journal(new, StateStored(3, 2, body), JobArchived(3), JobArchived(3))
     for _ in range(2):
         loaded = disk.load()
         assert (len(loaded.table), loaded.quarantined) == (0, [])
