@@ -41,7 +41,7 @@ def main() -> int:
         _fill_in(wanted.page, table(lines))
     for line in lines:
         for fault in line.tally.faults:
-            print(f"{line.property} {line.name}: {fault}", file=sys.stderr)
+            print(f"{line.property} {line.name}: {fault:.2000}", file=sys.stderr)
     return 0 if len(lines) == len(chosen) and all(line.tally.is_clean for line in lines) else 1
 
 

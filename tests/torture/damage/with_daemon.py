@@ -95,8 +95,9 @@ def _look(
                     continue
             if job_id in named or job_id not in listed or found is None:
                 return f"job {job_id} is {found}; named: {shown['quarantined']}"
-            if job_id in hit and not is_whole:
-                # A whole file with another comment is believed where no journal knows better.
+            if job_id in hit and (not is_whole or _is_cut(found)):
+                # A whole file with another comment is believed where no journal knows better, and
+                # one that has grown too large for a frame is that job all the same.
                 found = _uncommented(found)
             if not _is_same(found, known):
                 return f"job {job_id} is {found}, not {known}"
@@ -115,6 +116,10 @@ def _read(client: Client, job_id: int) -> JobInfo | None:
         return None
     # An archived file is handed out as it is, also that of another job.
     return found if found.id == job_id else None
+
+
+def _is_cut(job: JobInfo) -> bool:
+    return any("characters in all, the rest is cut]" in str(op.input) for op in job.ops or ())
 
 
 def _uncommented(job: JobInfo) -> JobInfo:
