@@ -7,6 +7,8 @@ from pathlib import Path
 
 import msgspec
 
+from . import errors
+
 FRAME_BYTES_MAX = 8 * 1024 * 1024
 """Largest frame that a listener accepts."""
 
@@ -372,16 +374,24 @@ def data_directory(given: str | os.PathLike[str] | None = None) -> Path:
     """The data directory: ``given``, else ``GANGER_DATA``, else the default one.
 
     The default is ``/var/lib/ganger`` for root and ``$XDG_DATA_HOME/ganger`` (or
-    ``~/.local/share/ganger``) for other users.
+    ``~/.local/share/ganger``) for other users. `DataDirectoryError` if it cannot be known.
     """
     if given:
-        return Path(given).absolute()
+        return _absolute(given)
     if environment := os.environ.get("GANGER_DATA"):
-        return Path(environment).absolute()
+        return _absolute(environment)
     if os.geteuid() == 0:
         return Path(DEFAULT_DATA_DIRECTORY)
     home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
     return Path(home) / "ganger"
+
+
+def _absolute(path: str | os.PathLike[str]) -> Path:
+    try:
+        return Path(path).absolute()
+    except FileNotFoundError as error:
+        text = f"{os.fspath(path)}: a relative path, and the working directory was deleted"
+        raise errors.DataDirectoryError(text) from error
 
 
 def places(data: str | os.PathLike[str] | None = None) -> Places:

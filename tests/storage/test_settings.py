@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ganger.storage import settings
+from ganger.storage import errors, settings
 
 
 @pytest.fixture(autouse=True)
@@ -31,6 +31,17 @@ def test_a_relative_directory_is_made_absolute(
     assert settings.data_directory("here") == tmp_path / "here"
     monkeypatch.setenv("GANGER_DATA", "there")
     assert settings.data_directory() == tmp_path / "there"
+
+
+def test_a_relative_directory_needs_a_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(errors.DataDirectoryError, match="data: a relative path"):
+        settings.data_directory("data")
+    assert settings.data_directory(tmp_path) == tmp_path
 
 
 def test_the_default_depends_on_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
