@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 import subprocess
@@ -78,14 +77,6 @@ def interrupted(stub: Stub, folder: Path, patch: pytest.MonkeyPatch) -> subproce
     process, error = start(stub, folder, patch, click.exceptions.Exit)
     assert error.exit_code == 130
     return process
-
-
-def test_one_start_at_a_time_works_at_a_directory(tmp_path: Path) -> None:
-    beside = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
-    with up._alone(settings.places(tmp_path)), pytest.raises(BlockingIOError):
-        fcntl.flock(beside, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    fcntl.flock(beside, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    os.close(beside)
 
 
 def test_a_daemon_that_begins_anew_has_the_limit_of_descriptors_of_its_start(
