@@ -262,11 +262,14 @@ class Case:
         paths = self._stage.paths(refusal.scope)
         words = strace.refusing([refusal.call], refusal.cause, refusal.when, paths)
 
-        def look(line: str) -> None:
-            if strace.is_refused(line):
+        def look(line: str) -> bool:
+            is_refused = strace.is_refused(line)
+            if is_refused:
                 with self._news:
                     self._injected += 1
                     self._news.notify_all()
+            # strace counts for each thread, and some calls are made in a new one each time.
+            return is_refused and not refusal.lasts
 
         with Tracer(tasks, words, follows=True, on_line=look):
             yield

@@ -205,7 +205,7 @@ class Tracer:
 
     ``tasks`` are the ids; with ``follows``, also what they start, and all threads of a
     process. Each line of its output is kept in ``lines`` and given to ``on_line``, on a
-    thread of its own.
+    thread of its own; strace lets the threads go when that returns True.
     """
 
     def __init__(
@@ -214,7 +214,7 @@ class Tracer:
         words: Sequence[str],
         *,
         follows: bool = False,
-        on_line: Callable[[str], None] | None = None,
+        on_line: Callable[[str], object] | None = None,
     ) -> None:
         self.lines: list[str] = []
         self._on_line = on_line
@@ -261,8 +261,8 @@ class Tracer:
         with os.fdopen(reader, encoding="utf-8", errors="replace") as stream:
             for line in stream:
                 self.lines.append(line)
-                if self._on_line is not None:
-                    self._on_line(line)
+                if self._on_line is not None and self._on_line(line):
+                    self._process.terminate()
 
     def _wait_until_attached(self, count: int) -> None:
         # It says so on its error stream, in one line for each id that it was given.
