@@ -268,8 +268,9 @@ class Case:
                 with self._news:
                     self._injected += 1
                     self._news.notify_all()
-            # strace counts for each thread, and some calls are made in a new one each time.
-            return is_refused and not refusal.lasts
+            # strace counts for each thread, and the daemon makes some calls in a new one each time.
+            # From a tree of processes that fork it cannot go safely while they do.
+            return is_refused and not refusal.lasts and not is_job
 
         with Tracer(tasks, words, follows=True, on_line=look):
             yield
