@@ -5,6 +5,7 @@ It draws the same examples in each run; ``GANGER_SEED=random`` lets it draw othe
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,6 +27,12 @@ LONGEST_FIRST = (
     "system",
 )  # fmt: skip
 """Parts of names of files: what takes long begins first where several processes share the tests."""
+
+
+def pytest_configure() -> None:
+    """Let commands that tests start be interrupted: a job of a shell's background ignores that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
