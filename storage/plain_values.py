@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from .wording import shortened, type_name
+from .wording import shortened, text_of, type_name
 
 DEPTH_MAX = 32
 """Deepest nesting of a parameter."""
@@ -46,7 +46,7 @@ def encodable(value: object) -> Any:  # noqa: ANN401 - plain data
 def _escaped(plain: object) -> object:
     match plain:
         case str():
-            return plain.encode("utf-8", "backslashreplace").decode()
+            return text_of(plain)
         case dict():
             return {_escaped(key): _escaped(item) for key, item in plain.items()}
         case list() | tuple():
