@@ -120,8 +120,6 @@ class _Printed(io.TextIOBase):
 
     def finish(self) -> None:
         """Pass on the rest, also a line without an end."""
-        if os.getpid() != self._owner[0]:
-            return
         self._pass_on()
         if self._unfinished and not self._log.is_full:
             self._log.add([bytes(self._unfinished)], self._stream)
