@@ -285,6 +285,7 @@ def run(template: str, descriptor: int, lock_files_folder: str, dry_runs: str) -
     control_groups.places()
     prewarming.dry_run(dry_runs, prewarming.DRY_RUNS)
     gc.collect()
+    prewarming.fill_holes()
     gc.freeze()
     gc.disable()
     daemon = socket.socket(fileno=descriptor)
