@@ -26,7 +26,7 @@ from ganger.transport import messages
 from ganger.transport.envelopes import Envelope
 from ganger.transport.messages import Message
 
-CHARACTER = msgspec.structs.replace(CALM, segment_bytes=16 * 1024 * 1024)
+CHARACTER = msgspec.structs.replace(CALM, segment_bytes=16 * 1024 * 1024, repeat_chance=0.1)
 QUIET_CHANCE = 0.5
 """How likely it is that nothing comes for as long as a component's patience."""
 

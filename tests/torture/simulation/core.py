@@ -65,6 +65,8 @@ class Character(msgspec.Struct, frozen=True, kw_only=True):
     """How long faults go on after the last action."""
     has_large_jobs: bool = False
     """Whether some opcodes read much, and some states are too large for the journal."""
+    repeat_chance: float = 0.0
+    """How likely a message comes twice, if it may (`repeating`)."""
 
 
 CALM = Character(

@@ -23,14 +23,17 @@ from tests.torture.simulation.world import World, playground, world
 from tests.torture.tally import Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 DIFFERENCES_SHOWN = 2
 
 
 def run_simulated_faults(count: int, seed: int, folder: Path) -> Tally:
-    """Any faults, then none: what must never be is not, and everything drains."""
-    return _play_all("faults", count, seed, folder)
+    """Any faults, then none: what must never be is not, and everything drains.
+
+    In every second world messages come twice (`repeating`).
+    """
+    return _play_all(("faults", "repeats"), count, seed, folder)
 
 
 def run_lost_wake_ups(count: int, seed: int, folder: Path) -> Tally:
@@ -41,7 +44,7 @@ def run_lost_wake_ups(count: int, seed: int, folder: Path) -> Tally:
     startable, no lock grantable, no dependant free, no dead process unnoticed: whatever made
     it ready, no timer was needed.
     """
-    return _play_all("wake-ups", count, seed, folder)
+    return _play_all(("wake-ups",), count, seed, folder)
 
 
 def run_clock_jumps(count: int, seed: int, folder: Path) -> Tally:
@@ -74,11 +77,12 @@ def play(kind: str, seed: int, case: int, root: Path, *, is_traced: bool = False
     return made
 
 
-def _play_all(kind: str, count: int, seed: int, folder: Path) -> Tally:
+def _play_all(kinds: Sequence[str], count: int, seed: int, folder: Path) -> Tally:
     tally = Tally()
     figures: Counter[str] = Counter()
     with playground(folder) as root:
         for case in range(count):
+            kind = kinds[case % len(kinds)]
             made = play(kind, seed, case, root)
             figures += made.injected
             figures["looked at rest"] += made.oracle.quiet_checks
@@ -150,6 +154,11 @@ def _any_faults(dice: random.Random) -> Character:
     )
 
 
+def _repeating(dice: random.Random) -> Character:
+    """Any faults, and messages that come twice."""
+    return msgspec.structs.replace(_any_faults(dice), repeat_chance=dice.choice((0.02, 0.2, 1.0)))
+
+
 def _wake_ups(dice: random.Random) -> Character:
     """Few slots, many wishes, and faults that are far enough apart to see what each did."""
     return msgspec.structs.replace(
@@ -185,6 +194,7 @@ def _steady(dice: random.Random) -> Character:
 
 _CHARACTERS: dict[str, Callable[[random.Random], Character]] = {
     "faults": _any_faults,
+    "repeats": _repeating,
     "wake-ups": _wake_ups,
     "clock": _steady,
 }

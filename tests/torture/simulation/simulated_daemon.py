@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pykka
+from tests.torture.simulation import repeating
 from tests.torture.simulation.core import Core, Killed, Program, Task, VirtualTimer
 
 from ganger.actors.queue.job_queue import JobQueue
@@ -45,6 +46,9 @@ ELSEWHERE = {"lock_manager", "config_store"}
 TURN_GOES_ON = 0.8
 """How likely a turn goes on while there are messages."""
 
+LATE_SHARE, LATE_SECONDS = 0.5, 0.02
+"""Of the messages that may come again late: how many do, and how late."""
+
 
 class WorldMailbox(Mailbox):
     """Delivers with a delay: in one line, or in one for each sender."""
@@ -63,8 +67,31 @@ class WorldMailbox(Mailbox):
         core = self.core
         core.fault_point()
         line = self._lines.setdefault(self._line_of(core.current), deque())
+        self._arrive(line, parcel)
+        chance = core.character.repeat_chance
+        # What tests send from outside of the world gets one reply.
+        if chance and core.current is not None and core.dice.random() < chance:
+            self._repeat(line, parcel)
+
+    def _arrive(self, line: deque[tuple[float, Any]], parcel: Any) -> None:
         before = line[-1][0] if line else 0.0
-        line.append((max(before, core.clock.now + core.delay()), parcel))
+        line.append((max(before, self.core.clock.now + self.core.delay()), parcel))
+
+    def _repeat(self, line: deque[tuple[float, Any]], parcel: Any) -> None:
+        """Let it come again, if it may: right behind the first copy, or later."""
+        core, said = self.core, parcel.message
+        if not repeating.may_come_again(said):
+            return
+        core.injected["message repeated"] += 1
+        if repeating.may_be_late(said) and core.dice.random() < LATE_SHARE:
+
+            def come_late() -> None:
+                if not self._actor.is_over:
+                    self._arrive(line, parcel)
+
+            core.later(core.dice.expovariate(1.0) * LATE_SECONDS, come_late, "message")
+        else:
+            self._arrive(line, parcel)
 
     def waiting(self) -> list[Any]:
         """What is on its way to the owner, and what waits."""

@@ -1,0 +1,145 @@
+"""Which messages may come twice, as docs/architecture.md says ("Requests that wait").
+
+Restarted components, jobs and clients repeat what they said. In a world with
+`Character.repeat_chance`, components get such messages a second time, in the same turn or a later
+one.
+"""
+
+from __future__ import annotations
+
+from ganger.actors.runtime.mailbox import Answer
+from ganger.transport import messages
+from ganger.transport.envelopes import Envelope
+from ganger.transport.messages import Message
+
+LATE: tuple[type[Message], ...] = (
+    # They carry a serial, a lock file or a peer, or only ask for something.
+    messages.RecordState,
+    messages.JobWaits,
+    messages.JobReturns,
+    messages.JobLogAppended,
+    messages.AskDependencies,
+    messages.AskGate,
+    messages.OutputGrew,
+    messages.OwnerEnded,
+    messages.PeerGone,
+    messages.RulesApplied,
+    messages.LimitApplied,
+    messages.HandOverConfirmed,
+    messages.RefuseHandOver,
+    messages.ReportConfiguration,
+    messages.ReportChain,
+    messages.ReportStatuses,
+    messages.ReportAllJobs,
+    messages.ReportRunning,
+    messages.ReportJobs,
+    messages.RecheckOwners,
+    messages.ReadLastId,
+    messages.ReadQueueState,
+    messages.ReadProcesses,
+    messages.ReadOutput,
+    messages.ExplainOwner,
+    messages.SimulateLocks,
+    messages.ComponentReplaced,
+    messages.DiskRetried,
+    messages.JudgingDue,
+    messages.WindowDue,
+    messages.RequestDue,
+    messages.WatchDue,
+    messages.KillDue,
+    messages.StartForkServer,
+    messages.FramesWaiting,
+    messages.LocalSocketMissing,
+)
+"""The second copy may come any time after the first."""
+
+IN_LINE: tuple[type[Message], ...] = (
+    messages.SubmitJobs,
+    messages.RetryJob,
+    messages.ListJobs,
+    messages.ReadJob,
+    messages.WatchJobs,
+    messages.StopWatch,
+    messages.SetDrain,
+    messages.CancelJob,
+    messages.ChangeJobPriority,
+    messages.ArchiveJob,
+    messages.AutoArchiveJobs,
+    messages.ExplainJob,
+    messages.ListDependencies,
+    messages.TestFilters,
+    messages.Simulate,
+    messages.ReplaceFilter,
+    messages.DeleteFilter,
+    messages.ListFilters,
+    messages.ReadLimits,
+    messages.SetLimits,
+    messages.ListLocks,
+    messages.ReadInfo,
+    messages.RequestLocks,
+    messages.ReleaseLocks,
+    messages.AttachJob,
+    messages.JobHello,
+    messages.JobLeft,
+    messages.RulesChanged,
+    messages.JobsArrived,
+    messages.JobReprioritised,
+    messages.JobsFinished,
+    messages.ExplainPending,
+    messages.JudgeTest,
+    messages.JudgeSimulation,
+    messages.JobsJudged,
+    messages.StatusesReported,
+    messages.LimitsChanged,
+    messages.RuleChainChanged,
+    messages.RunSimulation,
+    messages.JobsRejected,
+    messages.SweepJobs,
+    messages.RuleChainAcknowledged,
+    messages.LimitAcknowledged,
+    messages.HandOverRequested,
+    messages.JobExited,
+    messages.StartFailed,
+    messages.StartJobs,
+    messages.AdoptJobs,
+    messages.LeftOverEnded,
+    messages.ComponentReady,
+    messages.ComponentFailed,
+    messages.ComponentHung,
+    messages.RestartDue,
+    messages.StopRequested,
+)
+"""The second copy comes before anything else that the same sender says later."""
+
+ONCE: tuple[type[Message], ...] = (
+    # Requests that must not reach a second daemon (`resending.SENT_ONCE`).
+    messages.StopDaemon,
+    messages.CrashComponent,
+    # Requests to jobs carry numbers instead, and their senders never repeat them.
+    messages.DeliverToJob,
+    messages.CancelAnswered,
+    messages.PriorityAnswered,
+    # The scheduler makes each choice once, and learns from the queue what became of it.
+    messages.JobsChosen,
+    # Results of a component's own thread, and replies on their way out.
+    messages.JournalCut,
+    messages.ReplyDue,
+)
+
+
+_AGAIN = frozenset(LATE + IN_LINE)
+
+
+def may_come_again(said: object) -> bool:
+    """Whether the receiver may get this item of its mailbox twice."""
+    if isinstance(said, Answer):
+        return True
+    message = said.message if isinstance(said, Envelope) else said
+    if isinstance(message, messages.SubmitJobs | messages.RetryJob):
+        return message.key is not None
+    return type(message) in _AGAIN
+
+
+def may_be_late(said: object) -> bool:
+    """Whether later messages of the same sender may overtake the second copy."""
+    return isinstance(said, Envelope) and type(said.message) in LATE
