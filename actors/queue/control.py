@@ -58,10 +58,7 @@ class Control:
         job_id = message.id
         row = self._table.find(job_id)
         if row is None or row.phase is Phase.ENDED or row.status.is_final:
-            text = f"Job {job_id} not found in queue"
-            was_canceled = row is not None and row.status is JobStatus.CANCELED
-            outcome = messages.CancelOutcome(accepted=False, text=text, was_canceled=was_canceled)
-            envelope.reply(outcome)
+            self._answer_ended(envelope, job_id, row)
         elif row.phase is Phase.HANDED_OVER:
             # To kill a running job needs no record: a loss of power kills it, too.
             if not (message.kill and row.status is JobStatus.RUNNING):
@@ -78,8 +75,7 @@ class Control:
         jobs.check_priority(message.priority, "priority")
         row = self._table.find(message.id)
         if row is None or row.phase is Phase.ENDED or row.status.is_final:
-            text = f"Job {message.id} not found in queue"
-            envelope.reply(messages.PriorityOutcome(accepted=False, text=text))
+            self._answer_ended(envelope, message.id, row)
         elif row.phase is Phase.HANDED_OVER:
             self._refuse_if_read_only()
             token = self._remember(envelope)
@@ -87,6 +83,20 @@ class Control:
             self._tell_job(row, asked)
         else:
             self._reprioritise(envelope, row, message.priority)
+
+    def _answer_ended(self, envelope: Envelope, job_id: int, row: Row | None) -> None:
+        """Say that the job is not in the queue, once its end is durable."""
+        text = f"Job {job_id} not found in queue"
+
+        def answer() -> None:
+            if isinstance(envelope.message, messages.ChangeJobPriority):
+                envelope.reply(messages.PriorityOutcome(accepted=False, text=text))
+                return
+            is_canceled = row is not None and row.status is JobStatus.CANCELED
+            outcome = messages.CancelOutcome(accepted=False, text=text, was_canceled=is_canceled)
+            envelope.reply(outcome)
+
+        self._ledger.after_commit(answer, envelope.refuse)
 
     def _reprioritise(self, envelope: Envelope, row: Row, priority: int) -> None:
         job = self._store.read(row.id)

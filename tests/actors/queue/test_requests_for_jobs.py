@@ -44,6 +44,22 @@ def test_a_repeated_cancellation_is_answered_as_done_before(queue: Queue) -> Non
     assert (again.accepted, again.was_canceled) == (False, True)
 
 
+def test_a_job_whose_cancellation_is_not_durable_is_not_called_gone(queue: Queue) -> None:
+    queue.submitted(spec())
+    asked = [
+        queue.actor.say(message)
+        for message in (
+            messages.CancelJob(id=1),
+            messages.CancelJob(id=1),
+            messages.ChangeJobPriority(id=1, priority=3),
+        )
+    ]
+    with refusing("pwrite"):
+        queue.actor.end_turn()
+    assert [asker.refusal[0] for asker in asked] == ["ReadOnlyError"] * 3
+    assert queue.statuses() == {1: "queued"}
+
+
 def test_a_running_job_answers_for_itself(queue: Queue) -> None:
     queue.start_new()
     cancel = queue.actor.ask(messages.CancelJob(id=1))
