@@ -188,6 +188,19 @@ class Pending(msgspec.Struct, frozen=True, array_like=True):
     changes: Changes
 
 
+class OwnerChanged(msgspec.Struct, frozen=True, array_like=True):
+    """What became of one owner in a turn.
+
+    ``locks``: the mode of each lock that changed; None: released. ``pending``: its waiting request;
+    ``behind``: the owner directly before it among the requests of the same priority.
+    """
+
+    owner: Owner
+    locks: dict[str, LockMode | None]
+    pending: tuple[int, Changes] | None = None
+    behind: Owner | None = None
+
+
 class LocksFile(msgspec.Struct, frozen=True, array_like=True):
     """The content of ``locks.data``: the locks of each owner, and the waiting requests in order."""
 

@@ -128,7 +128,7 @@ def world_writable_paths(places: Places) -> list[str]:
 def _entries(places: Places) -> Iterator[tuple[str, os.stat_result]]:
     """Each existing file that decides what the daemon runs; for a link, its target too."""
     yield from _directories(places)
-    for path in (places.config, places.locks):
+    for path in (places.config, places.locks, places.lock_journal):
         yield from _statuses(os.fspath(path))
     keys = places.keys
     for directory in (places.queue, places.journal, places.spool, keys, keys / "clients"):

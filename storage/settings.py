@@ -152,6 +152,9 @@ WATCHERS_MAX = 1_000
 KEY_BYTES_MAX = 200
 """Longest idempotency key."""
 
+LOCK_JOURNAL_BYTES = 256 * 1024
+"""Least size at which the whole state of locks is written again."""
+
 JOURNAL_SEGMENT_BYTES = 16 * 1024 * 1024
 """Size at which the journal begins a new segment."""
 
@@ -343,6 +346,11 @@ class Places(msgspec.Struct, frozen=True):
     def locks(self) -> Path:
         """The owners of locks, and the waiting requests."""
         return self.data / "locks.data"
+
+    @property
+    def lock_journal(self) -> Path:
+        """The changes of locks since ``locks.data`` was written."""
+        return self.data / "locks.journal"
 
     @property
     def config(self) -> Path:

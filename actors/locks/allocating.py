@@ -5,10 +5,11 @@ Knows only held locks; ``locking`` knows the waiting requests.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping
 
 from ...storage import errors
-from ...storage.locks import LockMode, Owner, OwnerLocks, group_of, show, sort_key
+from ...storage.locks import LockMode, Owner, OwnerLocks, SortKey, group_of, show, sort_key
 
 __all__ = ["Allocation", "LockIndex"]
 
@@ -89,8 +90,10 @@ class Allocation:
     def __init__(self) -> None:
         self.index = LockIndex()
         self.revision = 0
+        self.changed: dict[Owner, dict[str, LockMode | None]] = {}
+        """The locks that were given another mode since somebody emptied this; None: released."""
         self._held: dict[Owner, dict[str, LockMode]] = {}
-        self._highest: dict[Owner, str] = {}
+        self._in_order: dict[Owner, list[SortKey]] = {}
         self._holdings: dict[Owner, OwnerLocks] = {}
 
     def __contains__(self, owner: Owner) -> bool:
@@ -108,7 +111,7 @@ class Allocation:
         """The owner's locks, in lock order; cached until they change."""
         if owner not in self._holdings:
             held = self._held[owner]
-            locks = tuple((lock, held[lock]) for lock in sorted(held, key=sort_key))
+            locks = tuple((lock, held[lock]) for _, _, lock in self._in_order[owner])
             self._holdings[owner] = OwnerLocks(owner, locks)
         return self._holdings[owner]
 
@@ -117,13 +120,13 @@ class Allocation:
         if owner not in self._held:
             return
         held = self._held[owner]
-        highest = self._highest_of(owner)
+        highest = self._in_order[owner][-1]
         for lock, mode in wants.items():
             has = (held.get(lock), held.get(group_of(lock) or lock))
-            in_order = sort_key(lock) >= sort_key(highest)
+            in_order = sort_key(lock) >= highest
             if not in_order and not any(one is not None and one.covers(mode) for one in has):
                 raise errors.LockRequestError(
-                    f"Order violation: requesting {show(lock)} while holding {show(highest)}"
+                    f"Order violation: requesting {show(lock)} while holding {show(highest[2])}"
                 )
         for lock, mode in wants.items():
             group = group_of(lock)
@@ -147,31 +150,26 @@ class Allocation:
         The caller has checked that nothing conflicts.
         """
         held = self._held.setdefault(owner, {})
+        in_order = self._in_order.setdefault(owner, [])
         gave_back = False
         for lock, mode in modes:
             before = held.get(lock)
             if before is mode:
                 continue
             self.revision += 1
+            self.changed.setdefault(owner, {})[lock] = mode
             if before is not None:
                 self.index.remove(owner, lock, before)
                 gave_back |= mode is not LockMode.EXCLUSIVE
             if mode is None:
                 del held[lock]
-                if self._highest.get(owner) == lock:
-                    del self._highest[owner]
+                del in_order[bisect_left(in_order, sort_key(lock))]
             else:
+                if before is None:
+                    insort(in_order, sort_key(lock))
                 held[lock] = mode
                 self.index.add(owner, lock, mode)
-                if sort_key(lock) > sort_key(self._highest_of(owner)):
-                    self._highest[owner] = lock
         self._holdings.pop(owner, None)
         if not held:
-            del self._held[owner]
+            del self._held[owner], self._in_order[owner]
         return gave_back
-
-    def _highest_of(self, owner: Owner) -> str:
-        # Recomputed only after the highest lock itself was released.
-        if owner not in self._highest:
-            self._highest[owner] = max(self._held[owner], key=sort_key)
-        return self._highest[owner]

@@ -1,17 +1,17 @@
 """The lock manager: grants locks (`locking`), and is the single writer of ``locks.data``.
 
-It writes every change before it sends a reply, but does not flush it. The file matters only
-while processes live that hold locks, so it must survive the daemon, but not the machine
-(docs/decisions/locks-without-flush.md).
+It writes every change (`lock_journal`) before it sends a reply, but does not flush it. The files
+matter only while processes live that hold locks, so they must survive the daemon, but not the
+machine (docs/decisions/locks-without-flush.md).
 """
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, assert_never
 
-from ...storage import documents, errors, lock_files, settings
-from ...storage.locks import LocksFile, Owner, decode_locks, encode_locks
+from ...storage import errors, lock_files, lock_journal, settings
+from ...storage.lock_journal import LockJournal, StoredLocks, TurnStored
+from ...storage.locks import Owner, level_of
 from ...transport import messages
 from ..processes import sessions
 from ..runtime.component import Component
@@ -35,8 +35,8 @@ class LockManager(Component[messages.LockMessage]):
     def boot(self) -> None:
         """Read ``locks.data``, and free the locks of dead owners."""
         self._waiting: dict[Owner, Envelope] = {}
-        self._granted: dict[Owner, float] = {}
         self._answers: list[tuple[Envelope, Message]] = []
+        self._journal = LockJournal(self.places)
         self._state = self._load()
         self._written_revision = -1
         self._is_disk_awaited = False
@@ -51,7 +51,6 @@ class LockManager(Component[messages.LockMessage]):
             case messages.ReleaseLocks():
                 self._wake(self._state.release_owner(message.owner))
                 self._waiting.pop(message.owner, None)
-                self._granted.pop(message.owner, None)
                 self._answers.append((envelope, messages.Done()))
             case messages.OwnerEnded():
                 self._end_owner(message.lock_file)
@@ -73,9 +72,8 @@ class LockManager(Component[messages.LockMessage]):
     def turn_ended(self) -> None:
         """Write what has changed, then answer."""
         if self._state.revision != self._written_revision:
-            data = encode_locks(self._state.snapshot())
             try:
-                documents.replace(self.places.locks, data, flush=False, mode=0o600)
+                self._write()
             except errors.StorageError as error:
                 # No reply goes out before its change is written.
                 self.log.error("locks are not announced", error=error.text)
@@ -86,6 +84,18 @@ class LockManager(Component[messages.LockMessage]):
         for envelope, answer in answers:
             envelope.reply(answer)
 
+    def close(self) -> None:
+        """Close the journal."""
+        self._journal.close()
+
+    def _write(self) -> None:
+        turn = TurnStored(self.runtime.wall_clock(), self._state.take_changes())
+        lock_journal.note_times(self._since, turn)
+        if self._journal.is_due:
+            self._journal.begin(self._state.snapshot(), self._since, ())
+        else:
+            self._journal.append(turn)
+
     def _retry_disk_later(self) -> None:
         if self._is_disk_awaited:
             return
@@ -93,10 +103,9 @@ class LockManager(Component[messages.LockMessage]):
         self.runtime.later(settings.DISK_RETRY_SECONDS, messages.DiskRetried())
 
     def _load(self) -> LockState:
-        data = documents.read(self.places.locks)
         try:
-            file = LocksFile() if data is None else decode_locks(data)
-            state, _ = LockState.restore(file)
+            stored = lock_journal.read(self.places)
+            state, _ = LockState.restore(stored.file)
         except errors.StorageError as error:
             # The file is written without a flush, so a power loss may tear it; after that, no
             # process lives that could hold a lock.
@@ -104,7 +113,8 @@ class LockManager(Component[messages.LockMessage]):
             if any(lock_files.holder(path) for at in folders for path in at.glob("job_*")):
                 raise
             self.log.warning("locks.data is started afresh", error=error.text)
-            return LockState()
+            stored, state = StoredLocks(), LockState()
+        self._since = stored.since
         return state
 
     def _request(self, envelope: Envelope, message: messages.RequestLocks) -> None:
@@ -115,7 +125,6 @@ class LockManager(Component[messages.LockMessage]):
         self._wake(outcome.woken)
         if outcome.granted:
             self._waiting.pop(owner, None)
-            self._granted[owner] = time.time()
             self._answers.append((envelope, messages.LocksGranted()))
             return
         self._waiting[owner] = envelope
@@ -128,7 +137,7 @@ class LockManager(Component[messages.LockMessage]):
                 name=view.name,
                 mode=str(view.mode),
                 holders=[
-                    (_job(owner), str(mode), self._granted.get(owner))
+                    (_job(owner), str(mode), self._held_since(owner, view.name))
                     for owner, mode in view.holders
                 ],
                 ahead=[_job(owner) for owner in view.ahead],
@@ -137,6 +146,17 @@ class LockManager(Component[messages.LockMessage]):
         ]
         remedy = lock_remedies.for_owner(self._state, message.lock_file)
         return messages.OwnerExplained(locks=wanted, remedy=remedy)
+
+    def _held_since(self, owner: Owner, lock: str) -> float | None:
+        """Since when the owner holds the lock, its lock set or, if it is one, a member of it."""
+        times = self._since.get(owner, {})
+        level = level_of(lock)
+        found = [
+            times[held]
+            for held, _ in self._state.list_locks(owner)
+            if held in times and level_of(held) is level
+        ]
+        return times.get(lock, min(found, default=None))
 
     def _simulated(self, message: messages.SimulateLocks) -> messages.LocksSimulated:
         state, granted = lock_remedies.granted_after(self._state, message.ended)
@@ -167,15 +187,12 @@ class LockManager(Component[messages.LockMessage]):
                 self._end_owner(lock_file)
 
     def _end_owner(self, lock_file: str) -> None:
-        for owner in [owner for owner in self._granted if owner.lock_file == lock_file]:
-            del self._granted[owner]
         self._wake(self._state.release_lock_file(lock_file))
         for owner in [owner for owner in self._waiting if owner.lock_file == lock_file]:
             del self._waiting[owner]
 
     def _wake(self, woken: Iterable[Owner]) -> None:
         for owner in woken:
-            self._granted[owner] = time.time()
             envelope = self._waiting.pop(owner, None)
             if envelope is not None:
                 self._answers.append((envelope, messages.LocksGranted()))

@@ -69,6 +69,7 @@ from ...storage.locks import (
     LockMode,
     LocksFile,
     Owner,
+    OwnerChanged,
     Pending,
     check_name,
     level_of,
@@ -157,6 +158,22 @@ class LockState:
             tuple(self._allocation.holding(owner) for owner in self._allocation.owners()),
             tuple(waiter.pending for waiter in self._line),
         )
+
+    def take_changes(self) -> list[OwnerChanged]:
+        """What became of each owner that changed since the last call; waiting ones in line."""
+        changed, self._allocation.changed = self._allocation.changed, {}
+        moved, self._line.changed = self._line.changed, {}
+        found = {owner: OwnerChanged(owner, changed.get(owner, {})) for owner in changed | moved}
+        waiters = [waiter for owner in found if (waiter := self._line.get(owner))]
+        for waiter in sorted(waiters, key=lambda one: one.position):
+            # To the end: the one that it stands behind comes first.
+            one = found.pop(waiter.owner)
+            found[waiter.owner] = msgspec.structs.replace(
+                one,
+                pending=(waiter.pending.priority, waiter.pending.changes),
+                behind=self._line.before(waiter),
+            )
+        return list(found.values())
 
     # Requests.
 

@@ -46,6 +46,8 @@ class WaitingLine:
     def __init__(self) -> None:
         self.wanters = LockIndex()
         self.revision = 0
+        self.changed: dict[Owner, None] = {}
+        """Owners that entered or left since somebody emptied this."""
         self.deferred: set[Owner] = set()
         """Owners whose last try failed only because of the line."""
         self._waiters: dict[Owner, Waiter] = {}
@@ -97,6 +99,7 @@ class WaitingLine:
         self._waiters[waiter.owner] = waiter
         for lock, mode in wants.items():
             self.wanters.add(waiter.owner, lock, mode)
+        self.changed[waiter.owner] = None
         self.revision += 1
         return waiter
 
@@ -107,11 +110,12 @@ class WaitingLine:
             return None
         self.queue(waiter, None)
         line = self._lines[waiter.pending.priority]
-        del line[bisect_left(line, waiter.place, key=lambda one: one.place)]
+        del line[_index(line, waiter)]
         if not line:
             del self._lines[waiter.pending.priority]
         for lock, mode in waiter.wants.items():
             self.wanters.remove(owner, lock, mode)
+        self.changed[owner] = None
         self.revision += 1
         return waiter
 
@@ -130,6 +134,16 @@ class WaitingLine:
         else:
             self.deferred.discard(waiter.owner)
 
+    def before(self, waiter: Waiter) -> Owner | None:
+        """The owner directly before it among the requests of the same priority."""
+        line = self._lines[waiter.pending.priority]
+        index = _index(line, waiter)
+        return line[index - 1].owner if index else None
+
     def under(self, owner: Owner) -> set[Owner]:
         """The owners queued under this owner."""
         return set(self._under.get(owner, ()))
+
+
+def _index(line: list[Waiter], waiter: Waiter) -> int:
+    return bisect_left(line, waiter.place, key=lambda one: one.place)

@@ -20,7 +20,7 @@ from .. import (
     jobs,
     keys,
     lock_files,
-    locks,
+    lock_journal,
     ownership,
     rules,
     settings,
@@ -271,9 +271,7 @@ class _Survey:
     def _read_other_files(self) -> None:
         places = self._places
         try:
-            data = documents.read(places.locks)
-            if data is not None:
-                locks.decode_locks(data)
+            lock_journal.read(places)
         except errors.StorageError as error:
             self.facts.locks_problem = (os.fspath(places.locks), error.text)
         try:
@@ -301,7 +299,8 @@ class _Survey:
         found = [job.path for job in (*self.facts.jobs, *self.facts.archived)]
         found += [segment.path for segment in self.facts.segments]
         found += [f"{self._queue}/version", f"{self._queue}/serial"]
-        found += map(os.fspath, (self._places.config, self._places.locks))
+        places = self._places
+        found += map(os.fspath, (places.config, places.locks, places.lock_journal))
         self.facts.closed = [path for path in found if _is_closed(path)]
 
     def _find_owners(self) -> None:

@@ -21,19 +21,17 @@ import contextlib
 import ctypes
 import os
 import re
-import struct
-import zlib
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from .. import documents, errors, settings
+from ..checked_records import HEAD, packed, payload_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-_HEAD = struct.Struct("<II")
 _SUFFIX = ".journal"
 _NAME = re.compile(r"([0-9]{8}|[1-9][0-9]{8,17})\.journal")
 """The names that `_path` makes. A file of any other name is not ours."""
@@ -322,8 +320,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def _packed(record: Record) -> bytes:
-    payload = _encode(record)
-    return _HEAD.pack(len(payload), zlib.crc32(payload)) + payload
+    return packed(_encode(record))
 
 
 class Tail(msgspec.Struct, frozen=True):
@@ -339,8 +336,8 @@ def tail(data: bytes, path: Path) -> Tail | None:
     end = max((after for _, after in _records(data, path)), default=0)
     if not data[end:].strip(b"\0"):
         return None
-    heads = (match.start() - _HEAD.size for match in _PAYLOAD.finditer(data, end))
-    return Tail(end, any(head >= end and _payload(data, head) is not None for head in heads))
+    heads = (match.start() - HEAD.size for match in _PAYLOAD.finditer(data, end))
+    return Tail(end, any(head >= end and payload_at(data, head) is not None for head in heads))
 
 
 _PAYLOAD = re.compile(rb"\x93\xa5begun|\x92\xa6stored|\x94\xa5state|\x92\xa8archived")
@@ -353,8 +350,8 @@ def _records(data: bytes, path: Path) -> Iterator[tuple[Record, int]]:
     `DataDirectoryError` for a whole record of a later version.
     """
     offset = 0
-    while payload := _payload(data, offset):
-        offset += _HEAD.size + len(payload)
+    while payload := payload_at(data, offset):
+        offset += HEAD.size + len(payload)
         try:
             record = _decode(payload)
         except msgspec.DecodeError as error:
@@ -365,14 +362,3 @@ def _records(data: bytes, path: Path) -> Iterator[tuple[Record, int]]:
             message = f"{path}: journal format {record.version}, supported is {FORMAT_VERSION}"
             raise errors.DataDirectoryError(message)
         yield record, offset
-
-
-def _payload(data: bytes, offset: int) -> bytes | None:
-    """The payload of the record at ``offset``; None if there is no whole one."""
-    if offset + _HEAD.size > len(data):
-        return None
-    length, checksum = _HEAD.unpack_from(data, offset)
-    start = offset + _HEAD.size
-    payload = data[start : start + length]
-    # In zeros, length and checksum are right for an empty record: there are no such records.
-    return payload if 0 < len(payload) == length and zlib.crc32(payload) == checksum else None

@@ -23,7 +23,7 @@ from ganger.actors.config.config_store import ConfigStore
 from ganger.actors.locks.lock_manager import LockManager
 from ganger.actors.queue.job_queue import JobQueue
 from ganger.actors.rules.filter_evaluator import FilterEvaluator
-from ganger.storage import jobs
+from ganger.storage import checked_records, jobs
 from ganger.storage.fsck import checking, repairing, survey
 from ganger.storage.fsck.findings import KINDS, FindingRemedy
 from ganger.storage.jobs import JobStatus
@@ -239,7 +239,7 @@ def later_journal(queue: Path) -> str:
 def unknown_record(queue: Path) -> str:
     [path] = (queue / "journal").iterdir()
     payload = msgspec.msgpack.encode(["renamed", 3, 900])
-    packed = journal._HEAD.pack(len(payload), zlib.crc32(payload)) + payload
+    packed = checked_records.HEAD.pack(len(payload), zlib.crc32(payload)) + payload
     path.write_bytes(path.read_bytes().rstrip(b"\0") + packed)
     return f"{path}: a record of an unknown kind; supported is format 1"
 

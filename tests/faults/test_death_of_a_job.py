@@ -17,7 +17,9 @@ from tests.actors.processes.test_control_groups import WRITABLE
 from tests.faults.harness import Daemon, process_of, until, wait_for_end
 
 from ganger import Client, JobStatus
+from ganger.storage import lock_journal
 from ganger.storage.job_views import LogLine, StatusChange
+from ganger.storage.locks import encode_locks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -165,6 +167,9 @@ def test_a_stranger_with_the_stored_number_of_a_dead_job_is_left_alone(
         daemon.kill()
         for process in [*psutil.Process(process_id).children(), psutil.Process(process_id)]:
             process.kill()
+        # The journal stands on the file as it is, so its changes must be in there first.
+        stored = lock_journal.read(daemon.places)
+        daemon.places.locks.write_bytes(encode_locks(stored.file))
         for path in (daemon.places.queue / f"job-{job_id}", daemon.places.locks):
             fields = json.loads(path.read_bytes())
             text = json.dumps(fields).replace(str(process_id), str(strangers.leader))

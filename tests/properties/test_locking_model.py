@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from ganger.actors.locks.locking import LockState
 from ganger.storage import errors
+from ganger.storage.lock_journal import StoredLocks, TurnStored, replay
 from ganger.storage.locks import LockChange, LockLevel, LockMode, Owner, decode_locks, encode_locks
 
 # In lock order, each with the lock set it belongs to.
@@ -198,6 +199,7 @@ class Locking(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.state = LockState()
+        self.stored = StoredLocks()
         self.model = LockModel()
 
     @rule(owner=owners, priority=priorities, changes=requests())
@@ -356,9 +358,10 @@ class Locking(RuleBasedStateMachine):
 
     @rule()
     def reload(self) -> None:
-        file = decode_locks(encode_locks(self.state.snapshot()))
+        file = decode_locks(encode_locks(self.stored.file))
         self.state, woken = LockState.restore(file)
         assert woken == ()
+        self.state.take_changes()
 
     @invariant()
     def agrees_with_the_model(self) -> None:
@@ -367,6 +370,11 @@ class Locking(RuleBasedStateMachine):
             (owner, held) for owner, held in sorted(self.model.held.items()) if held
         ]
         assert [(one.priority, one.owner, one.changes) for one in file.pending] == self.model.line
+
+    @invariant()
+    def its_changes_lead_from_the_state_before_to_this_one(self) -> None:
+        replay(self.stored, [TurnStored(0.0, self.state.take_changes())])
+        assert self.stored.file == self.state.snapshot()
 
     @invariant()
     def no_two_holders_conflict(self) -> None:

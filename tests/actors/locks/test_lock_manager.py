@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import time
 from collections.abc import Iterator
 from unittest import mock
 
@@ -13,8 +12,8 @@ from tests.actors.runtime.stage import Asker, Stage, Staged
 from tests.refusals import refusing
 
 from ganger.actors.locks.lock_manager import LockManager
-from ganger.storage import lock_files, process_identity
-from ganger.storage.locks import LocksFile, Owner, decode_locks
+from ganger.storage import lock_files, lock_journal, process_identity
+from ganger.storage.locks import LocksFile, Owner
 from ganger.transport import messages
 from ganger.transport.envelopes import Envelope
 from ganger.transport.messages import LocksGranted, LocksPending, RequestLocks
@@ -65,7 +64,7 @@ class Locks:
         assert self.ask(owner, *changes).answer == LocksGranted()
 
     def file(self) -> LocksFile:
-        return decode_locks(self.stage.places.locks.read_bytes())
+        return lock_journal.read(self.stage.places).file
 
     def on_disk(self) -> dict[object, list[str]]:
         return {
@@ -107,7 +106,7 @@ def test_a_waiting_request_gets_its_blockers_and_then_its_locks(locks: Locks) ->
 
 def test_a_waiting_owner_sees_since_when_others_hold_what_it_wants(locks: Locks) -> None:
     one, two, three = (locks.owner(number) for number in (1, 2, 3))
-    begun = time.time()
+    begun = locks.stage.today = 1_800_000_000.0
     locks.take(one, (NODE_A, "exclusive"))
     for waiting in (two, three):
         locks.request(waiting, (NODE_A, "exclusive"))
@@ -116,8 +115,8 @@ def test_a_waiting_owner_sees_since_when_others_hold_what_it_wants(locks: Locks)
         [want] = asked.answer_as(messages.OwnerExplained).locks
         [(job_id, mode, since)] = want.holders
         assert (job_id, mode) == (holder.identifier, "exclusive")
-        assert since is not None
-        assert begun <= since <= time.time()
+        assert since == begun
+        begun = locks.stage.today = begun + 60.0
         locks.actor.ask(messages.ReleaseLocks(owner=holder))
 
 
@@ -278,7 +277,8 @@ def test_a_torn_file_is_not_passed_over_while_a_job_lives(locks: Locks, folder: 
 
 def test_the_file_is_for_this_user_alone(locks: Locks) -> None:
     locks.take(locks.owner(1), (NODE_A, "shared"))
-    assert locks.stage.places.locks.stat().st_mode & 0o777 == 0o600
+    for path in (locks.stage.places.locks, locks.stage.places.lock_journal):
+        assert path.stat().st_mode & 0o777 == 0o600
 
 
 # A disk that refuses.
@@ -287,7 +287,7 @@ def test_the_file_is_for_this_user_alone(locks: Locks) -> None:
 def test_what_is_not_on_disk_is_not_announced_until_it_is(locks: Locks) -> None:
     one, two = locks.holder_and_other()
     asker = locks.request(two, (NODE_A, "shared"))
-    with refusing("write"):
+    with refusing("write"), refusing("pwrite"):
         done = locks.actor.ask(messages.ReleaseLocks(owner=one))
         locks.actor.end_turn()
         assert done.answers == asker.answers == []
@@ -307,6 +307,6 @@ def test_what_is_not_on_disk_is_not_announced_until_it_is(locks: Locks) -> None:
 
 def test_what_changes_nothing_is_not_written(locks: Locks, monkeypatch: pytest.MonkeyPatch) -> None:
     locks.take(locks.owner(1), (NODE_A, "shared"))
-    monkeypatch.setattr("ganger.storage.documents.replace", None)
+    monkeypatch.setattr("ganger.storage.lock_journal.LockJournal.append", None)
     locks.listed()
     locks.actor.end_turn()

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from tests.refusals import filling, refuse, refusing, refusing_flushes
 
-from ganger.storage import errors, settings
+from ganger.storage import checked_records, errors, settings
 from ganger.storage.queue_files import journal
 from ganger.storage.queue_files.journal import (
     JobArchived,
@@ -234,7 +234,7 @@ def test_a_whole_record_of_an_unknown_kind_is_refused_and_not_cut(
     directory.mkdir()
     path = directory / "00000001.journal"
     unknown = msgspec.msgpack.encode(payload)
-    head = journal._HEAD.pack(len(unknown), zlib.crc32(unknown))
+    head = checked_records.HEAD.pack(len(unknown), zlib.crc32(unknown))
     path.write_bytes(journal._packed(FIRST) + head + unknown)
     with pytest.raises(errors.DataDirectoryError) as caught:
         replayed(directory)

@@ -156,8 +156,12 @@ class RefusalStage:
             for count in range(6)
         ]
         if scope == "data":
-            found += [str(places.log), str(places.locks)]
-            found += [f"{places.data}/.tmp-locks.data.{pid}.{count}" for count in range(500)]
+            found += [str(places.log), str(places.locks), str(places.lock_journal)]
+            found += [
+                f"{places.data}/.tmp-locks.{kind}.{pid}.{count}"
+                for kind in ("data", "journal")
+                for count in range(100)
+            ]
         return found
 
     def job_tasks(self) -> list[int]:
