@@ -7,11 +7,12 @@ import errno
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
-from ganger.storage import errors
+from ganger.storage import documents, errors
+from ganger.storage.queue_files import journal
 
 
 def refuse(patch: pytest.MonkeyPatch, *calls: str, number: int = errno.ENOSPC) -> list[str]:
@@ -66,3 +67,58 @@ def refusing_flushes() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("ganger.storage.queue_files.journal.flush_file_system", fail)
         yield
+
+
+class OneRefusal:
+    """The disk refuses one change, the one with the number ``place``, and works again at once.
+
+    Only changes within `watching` count. ``made`` names them.
+    """
+
+    def __init__(self, patch: pytest.MonkeyPatch, place: int, number: int = errno.EIO) -> None:
+        self.made: list[str] = []
+        self._place = place
+        self._number = number
+        self._is_watching = False
+        for call in ("write", "pwrite", "fdatasync", "fsync", "ftruncate", "rename", "mkdir"):
+            patch.setattr(os, call, self._counting(call, getattr(os, call)))
+        patch.setattr(os, "open", self._counting("open", os.open, self._creates))
+        swap = "ganger.storage.documents._swap"
+        patch.setattr(swap, self._counting("exchange", documents._swap))
+        flush = "ganger.storage.queue_files.journal.flush_file_system"
+        patch.setattr(flush, self._counting("syncfs", journal.flush_file_system))
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """Count, and refuse, the changes made meanwhile."""
+        before, self._is_watching = self._is_watching, True
+        try:
+            yield
+        finally:
+            self._is_watching = before
+
+    @property
+    def has_come(self) -> bool:
+        """Whether there was a change to refuse."""
+        return len(self.made) >= self._place
+
+    def _counting(
+        self, call: str, real: Callable[..., Any], is_change: Callable[..., bool] = lambda *_: True
+    ) -> Callable[..., Any]:
+        def counted(*given: Any, **named: Any) -> Any:
+            if self._is_watching and is_change(*given):
+                self.made.append(call)
+                if len(self.made) == self._place:
+                    text = os.strerror(self._number)
+                    raise (
+                        errors.StorageError(text)
+                        if call == "syncfs"
+                        else OSError(self._number, text)
+                    )
+            return real(*given, **named)
+
+        return counted
+
+    @staticmethod
+    def _creates(_: object, flags: int, *__: object) -> bool:
+        return bool(flags & os.O_CREAT)

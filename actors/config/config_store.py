@@ -12,6 +12,7 @@ after one reply: the second copy must not undo the client's next request.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 import time
@@ -281,5 +282,15 @@ class ConfigStore(Component[messages.ConfigMessage]):
             "serial_no": serial + 1 if isinstance(serial, int) else 1,
             "mtime": time.time(),
         }
-        config_files.write(self.places.config, changed)
+        try:
+            config_files.write(self.places.config, changed)
+        except errors.StorageError:
+            self._take_back(changed)
+            raise
         self._configuration = changed
+
+    def _take_back(self, refused: dict[str, Any]) -> None:
+        """Replace a configuration that became visible, though its name could not be flushed."""
+        with contextlib.suppress(errors.GangerError):
+            if config_files.read(self.places.config) == refused:
+                config_files.write(self.places.config, self._configuration)

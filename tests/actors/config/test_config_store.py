@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from tests.actors.runtime.stage import Asker, Stage, Staged
-from tests.refusals import refuse
+from tests.refusals import OneRefusal, refuse
 
 from ganger.actors.config.config_store import ConfigStore
 from ganger.actors.runtime.mailbox import Expired
@@ -15,6 +17,7 @@ from ganger.storage import config_files, descriptors, settings
 from ganger.storage.rules import RULES_MAX, parse_rule, to_raw
 from ganger.transport import messages
 from ganger.transport.envelopes import Envelope
+from ganger.transport.messages import Message
 
 RULE = {"uuid": "aaaaaaaa-0000-4000-8000-000000000000", "watermark": 1, "action": "PAUSE"}
 
@@ -450,3 +453,68 @@ def test_no_more_jobs_run_than_there_are_descriptors_for(stage: Stage) -> None:
     assert refused.refusal[0] == "BadRequestError"
     store.ask(messages.SetLimits(running_jobs_max=5))
     assert stage.take_one(messages.LimitsChanged, to="scheduler").running_jobs_max == 5
+
+
+def play_with_one_refusal(root: Path, place: int) -> tuple[bool, object]:
+    """Changes, each repeated if the disk refused it: whether it did, and what is stored then."""
+    with pytest.MonkeyPatch.context() as patch:
+        stage = Stage(root)
+        store = stage.start(ConfigStore)
+        refusal = OneRefusal(patch, place)
+        other = UUID.replace("c", "d")
+        for asked in (
+            messages.SetLimits(running_jobs_max=7),
+            replace(priority=1),
+            replace(uuid=other),
+            messages.DeleteFilter(uuid=UUID),
+            messages.SetLimits(running_jobs_max=8),
+        ):
+            before = stage.places.config.read_bytes()
+            asker = insist(stage, store, asked, refusal)
+            if asker is not None:
+                # Refused: nothing has changed, on disk or for others.
+                assert asker.refusal[0] == "StorageError"
+                assert stage.places.config.read_bytes() == before
+                assert insist(stage, store, asked, refusal) is None
+        seen = msgspec.json.decode(stage.places.config.read_bytes())
+        listed = store.ask(messages.ListFilters()).answer_as(messages.FiltersListed).filters
+        assert {row.uuid for row in listed} == set(seen["filters"]) == {other}
+        component = store.component
+        waiting = [component._asked, component._rules.is_awaited, component._slots.is_awaited]
+        assert not any(waiting)
+        stage.daemon_lock.remove()
+        left = sorted(path.name for path in stage.places.data.iterdir())
+        return refusal.has_come, (seen["cluster"]["max_running_jobs"], seen["serial_no"], left)
+
+
+def insist(
+    stage: Stage, store: Staged[ConfigStore], asked: Message, refusal: OneRefusal
+) -> Asker | None:
+    """Ask, and let all others confirm; the asker if it is refused."""
+    with refusal.watching():
+        asker = store.say(asked)
+        for request in stage.take_requests(messages.ReadLastId):
+            report_last_id(store, request, 1)
+    told = stage.take(messages.RulesChanged), stage.take(messages.LimitsChanged)
+    for rules_changed in told[0]:
+        assert asker.answers == []
+        store.notify(messages.RulesApplied(serial=rules_changed.serial))
+    for limits_changed in told[1]:
+        assert asker.answers == []
+        store.notify(messages.LimitApplied(serial=limits_changed.serial))
+    if not isinstance(asker.answer, messages.Failure):
+        return None
+    assert told == ([], [])
+    return asker
+
+
+def test_each_change_that_the_disk_refuses_once_is_made_when_it_is_asked_for_again(
+    tmp_path: Path,
+) -> None:
+    _, expected = play_with_one_refusal(tmp_path / "0", 0)
+    for place in itertools.count(1):
+        has_come, seen = play_with_one_refusal(tmp_path / str(place), place)
+        if not has_come:
+            break
+        assert seen == expected, place
+    assert place > 4 * 5
