@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from tests.refusals import refusing
+from tests.refusals import OneRefusal, refusing
 
 from ganger.actors.job.output import JobOutput
 from ganger.storage import errors, settings
@@ -216,6 +217,32 @@ def test_a_refused_flush_is_logged(stage: OutputStage) -> None:
         stage.output.end()
     [logged] = stage.logged
     assert logged.startswith("Output may not survive a loss of power: ")
+
+
+def test_each_change_that_the_disk_refuses_once_is_made_later(tmp_path: Path) -> None:
+    for place in itertools.count():
+        (tmp_path / str(place)).mkdir()
+        with pytest.MonkeyPatch.context() as patch:
+            stage = OutputStage(tmp_path / str(place))
+            refusal = OneRefusal(patch, place)
+            for op_index in range(3):
+                stage.output.begin(op_index, 10**9)
+                with refusal.watching():
+                    for line in (b"one", b"two", b"three"):
+                        stage.output.add(line, "stdout")
+                        stage.wait()
+                    stage.output.add(b"four", "stderr")
+                    stage.output.end()
+            # What the last opcode could not flush is flushed with the next one.
+            stage.output.end()
+            assert (stage.text(), stage.disk.has_unflushed) == (b"onetwothreefour" * 3, False)
+            stage.wait()
+            assert stage.sent[-1] == stage.path.stat().st_size
+            assert len(stage.logged) == (refusal.has_come and place > 0)
+            stage.output.close()
+        if place and not refusal.has_come:
+            break
+    assert place > 3 * 5
 
 
 STEPS = st.lists(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import shutil
 from pathlib import Path
 
 import pytest
+from tests.refusals import OneRefusal
 
 from ganger.actors.job.state_file import StateFile
 from ganger.storage import errors
@@ -52,3 +55,36 @@ def test_the_file_of_another_queue_is_another_jobs(queue: Path, how: str, *, flu
         assert (queue / "job-1").read_bytes() == b"of somebody else"
     else:
         assert not queue.exists()
+
+
+def test_after_each_change_that_the_disk_refuses_once_the_next_state_is_whole(
+    tmp_path: Path,
+) -> None:
+    for place in itertools.count():
+        queue = tmp_path / str(place)
+        queue.mkdir()
+        with pytest.MonkeyPatch.context() as patch:
+            refusal = OneRefusal(patch, place)
+            waits: list[str] = []
+            file = StateFile(
+                f"{queue}/job-1",
+                [f"{queue}/.spare-1", f"{queue}/.spare-2"],
+                functools.partial(waits.append, "waits"),
+            )
+            stale = []
+            for serial, flush in enumerate([False, True, False, True, False, False]):
+                body = f"state {serial}".encode()
+                file.lacks_log = True
+                with refusal.watching():
+                    file.write(body, serial, flush=flush)
+                stale.append(file.is_stale)
+                # A flush succeeds before the job goes on; without one, the journal has the state.
+                assert not (flush and file.is_stale)
+                if not file.is_stale:
+                    assert (queue / "job-1").read_bytes() == body
+                    assert not file.lacks_log
+            assert stale.count(True) + len(waits) == (refusal.has_come and place > 0)
+            assert file.takes_log(serial) == file.is_stale
+        if place and not refusal.has_come:
+            break
+    assert place > 3 * 6

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from unittest import mock
 
 import pytest
 from tests.actors.runtime.stage import Asker, Stage, Staged
-from tests.refusals import refusing
+from tests.refusals import OneRefusal, refusing
 
 from ganger.actors.locks.lock_manager import LockManager
 from ganger.storage import lock_files, lock_journal, process_identity
@@ -303,6 +305,55 @@ def test_what_is_not_on_disk_is_not_announced_until_it_is(locks: Locks) -> None:
     assert asker.answers[-1] == LocksGranted()
     assert locks.on_disk() == {2: [NODE_A]}
     assert len(locks.stage.timers) == 2
+
+
+def play_with_one_refusal(root: Path, place: int) -> tuple[bool, object]:
+    """A short story in which the disk refuses one change: whether it did, and what came of it."""
+    with pytest.MonkeyPatch.context() as patch:
+        locks = Locks(Stage(root))
+        refusal = OneRefusal(patch, place)
+        one, two, three = (locks.owner(number) for number in (1, 2, 3))
+        asked = [
+            (one, [(NODE_A, "exclusive")]),
+            (two, [(NODE_A, "shared")]),
+            (three, [(NODE_A, "shared"), (NODE_B, "exclusive")]),
+            (one, [(NODE_A, "shared")]),
+            (one, []),
+            (two, [(NODE_B, "shared")]),
+        ]
+        askers = []
+        for owner, changes in asked:
+            with refusal.watching():
+                if changes:
+                    askers.append(locks.ask(owner, *changes))
+                else:
+                    askers.append(locks.actor.ask(messages.ReleaseLocks(owner=owner)))
+            if locks.stage.timers:
+                # Not written yet: nothing is announced. The alarm lets it try again.
+                assert askers[-1].answers == []
+                locks.stage.run_timers()
+                locks.actor.turn(*locks.stage.take(messages.DiskRetried))
+        locks.kill(three)
+        with refusal.watching():
+            locks.actor.turn(messages.OwnerEnded(lock_file=three.lock_file))
+        locks.stage.run_timers()
+        locks.actor.turn(*locks.stage.take(messages.DiskRetried))
+        assert (locks.stage.timers, locks.actor.component._is_disk_awaited) == ([], False)
+        kinds = [[type(answer) for answer in asker.answers] for asker in askers]
+        seen = kinds, locks.on_disk(), locks.listed()
+        for held in (*locks.held.values(), locks.stage.daemon_lock):
+            held.remove()
+        return refusal.has_come, seen
+
+
+def test_each_change_that_the_disk_refuses_once_is_made_later(tmp_path: Path) -> None:
+    _, expected = play_with_one_refusal(tmp_path / "0", 0)
+    for place in itertools.count(1):
+        has_come, seen = play_with_one_refusal(tmp_path / str(place), place)
+        if not has_come:
+            break
+        assert seen == expected, place
+    assert place > 3 * 6
 
 
 def test_what_changes_nothing_is_not_written(locks: Locks, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from tests.actors.runtime.stage import Asker, Stage, Staged
 from ganger.actors.queue.job_queue import JobQueue
 from ganger.storage import jobs, lock_files
 from ganger.storage.jobs import JobStatus
+from ganger.storage.queue_files import spool
 from ganger.transport import messages
 from ganger.transport.envelopes import Envelope
 from ganger.transport.messages import JobSpec, SubmitJobs
@@ -51,7 +52,9 @@ class Queue:
         return (self.stage.places.queue / name).read_text(encoding="ascii")
 
     def files(self) -> list[Path]:
-        return [path for path in self.stage.places.queue.rglob("job-*") if path.is_file()]
+        """The files of jobs; inputs beside them are flushed when they are written."""
+        found = self.stage.places.queue.rglob("job-*")
+        return [path for path in found if path.is_file() and path.parent.name != spool.FOLDER]
 
     def crash_machine(self) -> None:
         """As `restart`; what was not flushed is lost: files that are newer are torn, or gone."""
