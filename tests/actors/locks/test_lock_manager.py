@@ -14,7 +14,7 @@ from tests.actors.runtime.stage import Asker, Stage, Staged
 from tests.refusals import OneRefusal, refusing
 
 from ganger.actors.locks.lock_manager import LockManager
-from ganger.storage import lock_files, lock_journal, process_identity
+from ganger.storage import lock_files, lock_journal, process_identity, settings
 from ganger.storage.locks import LocksFile, Owner
 from ganger.transport import messages
 from ganger.transport.envelopes import Envelope
@@ -346,14 +346,19 @@ def play_with_one_refusal(root: Path, place: int) -> tuple[bool, object]:
         return refusal.has_come, seen
 
 
-def test_each_change_that_the_disk_refuses_once_is_made_later(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("journal_bytes", "least"), [(256 * 1024, 6), (-10_000, 36)])
+def test_each_change_that_the_disk_refuses_once_is_made_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, journal_bytes: int, least: int
+) -> None:
+    """Most turns append to the journal, or each writes the whole state."""
+    monkeypatch.setattr(settings, "LOCK_JOURNAL_BYTES", journal_bytes)
     _, expected = play_with_one_refusal(tmp_path / "0", 0)
     for place in itertools.count(1):
         has_come, seen = play_with_one_refusal(tmp_path / str(place), place)
         if not has_come:
             break
         assert seen == expected, place
-    assert place > 3 * 6
+    assert place > least
 
 
 def test_what_changes_nothing_is_not_written(locks: Locks, monkeypatch: pytest.MonkeyPatch) -> None:
