@@ -156,8 +156,7 @@ def run(
         stack.callback(directory_lock.release)
         documents.remove_temporaries(places.data, lambda _: False)
         # The file is never closed: a line that is stuck would block that as well.
-        with documents.storage_errors(places.log):
-            writer = LogWriter(places.log.open("a", encoding="utf-8"))
+        writer = LogWriter(os.fdopen(documents.open_to_append(places.log), "a", encoding="utf-8"))
         stack.callback(writer.close, settings.LOG_CLOSE_SECONDS)
         log = logs.to_file(cast("TextIO", writer)).bind(pid=os.getpid())
         for warning in ownership.group_warnings(places):

@@ -100,7 +100,7 @@ def _start(places: Places, options: list[str]) -> int:
     """Start it detached and wait for its report; `GangerError` with its reason if it fails."""
     reader, writer = os.pipe()
     command = [sys.executable, "-P", "-m", "ganger.cli.main", "--data", str(places.data)]
-    with (places.data / "daemon.out").open("ab") as out:
+    with os.fdopen(documents.open_to_append(places.data / "daemon.out"), "ab") as out:
         process = subprocess.Popen(
             [*command, "daemon", *options],
             stdin=subprocess.DEVNULL,

@@ -202,10 +202,32 @@ def flush_directory(path: str | os.PathLike[str]) -> None:
         os.close(descriptor)
 
 
-def make_directory(path: Path, mode: int = DIRECTORY_MODE) -> None:
-    """Create ``path`` and its parents; an existing directory is left as it is."""
+def open_to_append(path: Path) -> int:
+    """A descriptor that appends to ``path``, made if it is missing; `StorageError` if it fails."""
     with storage_errors(path):
-        path.mkdir(mode=mode, parents=True, exist_ok=True)
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, FILE_MODE)
+
+
+def make_directory(path: str | os.PathLike[str], mode: int = DIRECTORY_MODE) -> None:
+    """Create ``path`` and its parents, all with this mode; an existing directory stays as it is."""
+    with storage_errors(path):
+        _make_directory(os.fspath(path), mode)
+
+
+def _make_directory(path: str, mode: int) -> None:
+    # Not `os.makedirs`: every user could write into the parents that it makes without a umask.
+    try:
+        os.mkdir(path, mode)
+    except FileNotFoundError:
+        parent = os.path.dirname(path)
+        if not parent:
+            raise
+        _make_directory(parent, mode)
+        _make_directory(path, mode)
+    except OSError:
+        # Also where a directory that exists lies on a file system that is read-only.
+        if not os.path.isdir(path):
+            raise
 
 
 def make_data_directory(path: Path) -> None:

@@ -183,7 +183,7 @@ class _Repairer:
         if os.path.lexists(target):
             return self.put_aside(finding)
         with documents.storage_errors(target):
-            os.makedirs(os.path.dirname(target), documents.DIRECTORY_MODE, exist_ok=True)
+            documents.make_directory(os.path.dirname(target))
             os.rename(finding.path, target)
         return f"moved to {target}"
 

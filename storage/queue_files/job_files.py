@@ -86,8 +86,7 @@ class QueueDirectory:
         """Make the missing files and folders; `DataDirectoryError` for an unknown version."""
         if not self.has_version():
             self.write_version()
-        with documents.storage_errors(self._archive):
-            os.makedirs(self._archive, documents.DIRECTORY_MODE, exist_ok=True)
+        documents.make_directory(self._archive)
         # Jobs' processes rely on a durable folder. If the disk refuses it now, the first process
         # that needs the folder makes it.
         with contextlib.suppress(errors.StorageError):
@@ -191,7 +190,7 @@ class QueueDirectory:
     def _make_folder(self, folder: str) -> None:
         """Make a folder of the archive durable before a file moves into it."""
         if folder not in self._folders:
-            os.makedirs(folder, documents.DIRECTORY_MODE, exist_ok=True)
+            documents.make_directory(folder)
             documents.flush_directory(self._archive)
             self._folders.add(folder)
 
@@ -261,7 +260,7 @@ class QueueDirectory:
     def free_quarantine(self, name: str) -> str:
         """A free path in quarantine for a file of this name."""
         with documents.storage_errors(self._quarantine):
-            os.makedirs(self._quarantine, documents.DIRECTORY_MODE, exist_ok=True)
+            documents.make_directory(self._quarantine)
             documents.flush_directory(self._queue)
         paths = (f"{self._quarantine}/{name}{suffix}" for suffix in _suffixes())
         return next(path for path in paths if not os.path.lexists(path))

@@ -181,9 +181,16 @@ def test_a_refused_exchange_leaves_the_old_version(tmp_path: Path, call: str) ->
 
 
 def test_directories_are_made_with_their_parents_and_left_as_they_are(tmp_path: Path) -> None:
-    documents.make_directory(tmp_path / "a" / "b")
-    documents.make_directory(tmp_path / "a" / "b")
-    assert (tmp_path / "a" / "b").is_dir()
+    before = os.umask(0)
+    try:
+        documents.make_directory(tmp_path / "a" / "b")
+        os.close(documents.open_to_append(tmp_path / "log"))
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "log").stat().st_mode) == documents.FILE_MODE
+    documents.make_directory(tmp_path / "a" / "b", 0o700)
+    for path in (tmp_path / "a", tmp_path / "a" / "b"):
+        assert stat.S_IMODE(path.stat().st_mode) == documents.DIRECTORY_MODE
     (tmp_path / "file").touch()
     with pytest.raises(errors.StorageError, match="File exists"):
         documents.make_directory(tmp_path / "file")
@@ -195,9 +202,10 @@ def test_a_data_directory_whose_name_is_not_utf_8_is_refused(tmp_path: Path) -> 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_private_directory_is_closed_to_others(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", [0o755, 0o750, 0o701])
+def test_a_private_directory_is_closed_to_others(tmp_path: Path, mode: int) -> None:
     path = tmp_path / "private"
-    path.mkdir(mode=0o755)
+    path.mkdir(mode=mode)
     documents.make_private_directory(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o700
 

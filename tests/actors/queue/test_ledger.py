@@ -511,7 +511,7 @@ def test_a_job_that_cannot_be_moved_into_the_archive_is_moved_later(books: Books
     books.take_effects()
     books.store_archived(1)
     books.store_state(2, 2)
-    with refusing("makedirs"):
+    with refusing("mkdir"):
         books.ledger.commit()
         assert books.take_effects() == ["state 2.2"]
         assert books.is_read_only()

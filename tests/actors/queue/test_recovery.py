@@ -113,7 +113,7 @@ def test_a_job_that_cannot_be_archived_now_is_archived_all_the_same(disk: Leftov
     body = disk.body(3, 2, SUCCESS)
     disk.write(3, body)
     disk.journal(StateStored(3, 2, body), JobArchived(3))
-    with refusing("makedirs"):
+    with refusing("mkdir"):
         loaded = disk.load()
     assert len(loaded.table) == 0
     assert loaded.unarchived == [3]
@@ -122,7 +122,7 @@ def test_a_job_that_cannot_be_archived_now_is_archived_all_the_same(disk: Leftov
 def test_the_id_of_a_job_that_cannot_be_archived_now_is_not_given_again(disk: Leftovers) -> None:
     disk.write(9, disk.body(9, 2, SUCCESS))
     disk.journal(JobArchived(9))
-    with refusing("makedirs"):
+    with refusing("mkdir"):
         assert disk.load().last_id == 9
 
 
