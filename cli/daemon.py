@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 _IMPORTED_LATE = ("difflib", "ipaddress", "msgpack", "re2")
 """Modules that libraries import on first use. Later the daemon may lack a descriptor for that."""
 
+_TIDY_ATTEMPTS_MAX = 1 + settings.SPARE_CHILDREN_WARM
+
 RESTARTS_VARIABLE = "GANGER_BEGUN_ANEW"
 """When the daemon replaced its own process: seconds of the system's monotonic clock."""
 
@@ -229,9 +231,12 @@ def _tidy(places: Places) -> None:
     with suppress(OSError):
         if places.former_lock_files.is_dir():
             places.former_lock_files.rmdir()
-        shutil.rmtree(places.dry_runs, ignore_errors=True)
         places.socket.unlink(missing_ok=True)
-        places.run.rmdir()
+    # A process that warms up while its fork server ends may put files there once more.
+    for _ in range(_TIDY_ATTEMPTS_MAX):
+        shutil.rmtree(places.dry_runs, ignore_errors=True)
+        with suppress(OSError):
+            places.run.rmdir()
 
 
 def _begin_anew(log: FilteringBoundLogger, reason: str, descriptors_before: int) -> None:

@@ -120,7 +120,9 @@ def _create(start: str, spare: str | None) -> LockFile:
 
 def _create_with_folder(directory: str, start: str, spare: str | None) -> LockFile:
     try:
-        os.makedirs(directory, 0o700, exist_ok=True)
+        # Not its parents: where a queue was deleted, no job's process makes one anew.
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(directory, 0o700)
         return _create(start, spare)
     except OSError as error:
         return _without_file(start, error)

@@ -75,8 +75,8 @@ def dry_run(folder: str, times: int = 1) -> None:
     Raises `OSError` or `StorageError`.
     """
     own = f"{folder}/{os.getpid()}"
-    # With its parent, which a cleaner of old files may have removed.
-    os.makedirs(own, 0o700)  # noqa: PTH103 - pathlib is not for the template
+    _make(folder)
+    os.mkdir(own, 0o700)  # noqa: PTH102 - pathlib is not for the template
     try:
         for _ in range(times):
             for fields in ([_FIELDS], [_FIELDS, _LOCKED]):
@@ -90,7 +90,7 @@ def clear(folder: str) -> None:
 
     A folder whose pid belongs to another live process by now stays.
     """
-    os.makedirs(folder, 0o700, exist_ok=True)  # noqa: PTH103 - pathlib is not for the template
+    _make(folder)
     for name in os.listdir(folder):  # noqa: PTH208 - likewise
         if name == str(os.getpid()) or not os.path.exists(f"/proc/{name}"):  # noqa: PTH110
             _remove(f"{folder}/{name}")
@@ -116,6 +116,15 @@ def fill_holes() -> None:
         else:
             # This allocator has no such pools.
             return
+
+
+def _make(folder: str) -> None:
+    """Make ``folder``, which a cleaner of old files may have removed, but not its parents.
+
+    A daemon that ends removes these, and a process that still warms up must not bring them back.
+    """
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(folder, 0o700)  # noqa: PTH102 - pathlib is not for the template
 
 
 def _remove(folder: str) -> None:

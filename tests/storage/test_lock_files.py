@@ -264,12 +264,14 @@ def test_the_next_process_with_its_number_is_not_taken_for_it(tmp_path: Path, ot
     assert lock_files.holder(path) is None
 
 
-def test_a_folder_that_was_deleted_is_made_again(tmp_path: Path) -> None:
-    folder = tmp_path / "data" / "livelocks"
-    held = lock_files.create(folder, lock_files.job_stem(7, 1.0, process_identity.own()))
-    assert os.path.exists(held.path)
-    assert folder.stat().st_mode & 0o777 == 0o700
-    held.remove()
+def test_a_folder_that_was_deleted_is_made_again_but_not_its_parents(tmp_path: Path) -> None:
+    stem = lock_files.job_stem(7, 1.0, process_identity.own())
+    for folder, is_made in ((tmp_path / "livelocks", True), (tmp_path / "gone" / "it", False)):
+        held = lock_files.create(folder, stem)
+        assert os.path.exists(held.path) == is_made
+        held.remove()
+    assert (tmp_path / "livelocks").stat().st_mode & 0o777 == 0o700
+    assert os.listdir(tmp_path) == ["livelocks"]
 
 
 def test_a_file_serves_the_next_process_under_another_name(tmp_path: Path) -> None:

@@ -229,6 +229,14 @@ def test_a_dry_run_leaves_nothing_behind(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_dry_run_does_not_bring_back_the_folder_of_a_daemon_that_has_ended(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(FileNotFoundError):
+        prewarming.dry_run(str(tmp_path / "run" / "rehearsals"))
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_what_killed_processes_left_behind_is_cleared_up(tmp_path: Path) -> None:
     folder = tmp_path / "dry_runs"
     prewarming.clear(str(folder))
