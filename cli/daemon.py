@@ -65,21 +65,19 @@ def daemon(call: Call, *, remote: str | None, hung_after: float, test_hooks: boo
             has_test_hooks=test_hooks,
         )
     except errors.GangerError as error:
-        if not _is_for_fsck(error, places):
-            announce.failed(error)
-            raise
-        hint = f"check the directory: {ownership.command(places, 'fsck')}"
-        with_hint = type(error)(f"{error.text}; {hint}")
-        announce.failed(with_hint)
-        raise with_hint from error
+        hinted = _with_hint(error, places)
+        announce.failed(hinted)
+        raise hinted from error.__cause__
     announce.stopped()
 
 
-def _is_for_fsck(error: errors.GangerError, places: Places) -> bool:
-    """Whether `ganger fsck` may say more about this error."""
+def _with_hint(error: errors.GangerError, places: Places) -> errors.GangerError:
+    """The error, with a hint where `ganger fsck` may say more about it."""
     kinds = errors.StorageError, errors.DataDirectoryError, errors.RestartLimitError
     is_other = isinstance(error, errors.NotOwnerError)
-    return isinstance(error, kinds) and not is_other and places.queue.is_dir()
+    if not isinstance(error, kinds) or is_other or not places.queue.is_dir():
+        return error
+    return type(error)(f"{error.text}; check the directory: {ownership.command(places, 'fsck')}")
 
 
 class _Announcement:
@@ -194,8 +192,9 @@ def run(
             Watchdog(host, shutdown, keeper, hung_after_seconds),
         )
         if shutdown.restart_reason is not None:
-            _begin_anew(log, shutdown.restart_reason, descriptors_before)
+            _begin_anew(host, writer, shutdown.restart_reason)
         if shutdown.is_abandoned and shutdown.error is not None:
+            announce.failed(shutdown.error)
             _leave(log, writer, shutdown.error)
         keeper.withdraw()
         daemon_lock.remove()
@@ -239,8 +238,8 @@ def _tidy(places: Places) -> None:
             places.run.rmdir()
 
 
-def _begin_anew(log: FilteringBoundLogger, reason: str, descriptors_before: int) -> None:
-    """Replace this process by a new daemon; `RestartLimitError` if that happened too often.
+def _begin_anew(host: Host, writer: LogWriter, reason: str) -> None:
+    """Replace this process by a new daemon, or end it if that happened too often.
 
     The kernel ends every thread, even one that hangs, and closes every lock file: as sudden as
     SIGKILL, and as safe. The pid stays the same.
@@ -248,13 +247,15 @@ def _begin_anew(log: FilteringBoundLogger, reason: str, descriptors_before: int)
     record = supervising.Record(tuple(map(float, os.environ.get(RESTARTS_VARIABLE, "").split())))
     decision = supervising.after_failure(supervising.DAEMON, record, time.monotonic())
     if decision.action == "give_up":
-        raise errors.RestartLimitError(
-            f"the daemon began anew too often, the last time as {reason}"
-        )
-    log.critical("the daemon begins anew", reason=reason)
+        text = f"the daemon began anew too often, the last time as {reason}"
+        # At once: threads that still run may write, so the queue's lock must end with them.
+        _leave(host.log, writer, _with_hint(errors.RestartLimitError(text), host.places))
+    host.log.critical("the daemon begins anew", reason=reason)
     os.environ[RESTARTS_VARIABLE] = " ".join(map(str, decision.record.failures))
     end_fork_servers()
-    descriptors.set_limit(descriptors_before)
+    writer.close(settings.LOG_CLOSE_SECONDS)
+    assert host.descriptors_before is not None
+    descriptors.set_limit(host.descriptors_before)
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - no shell needed
 
 
@@ -270,12 +271,18 @@ def _leave(log: FilteringBoundLogger, writer: LogWriter, error: errors.GangerErr
 
 def _supervise(host: Host, shutdown: Shutdown, ready: object, watchdog: Watchdog) -> None:
     """Start the supervisor and wait, on the main thread, for a signal or the end."""
+    is_asked = False
 
-    def stop(_number: int, _frame: object) -> None:
+    def stop(*_: object) -> None:
+        nonlocal is_asked
+        is_asked = True
         host.directory.tell(Supervisor.name, Envelope(StopRequested()))
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     host.start(Supervisor, SUPERVISION, 0, shutdown, ready)
+    if is_asked:
+        # The signal may have come before there was a supervisor that could hear of it.
+        stop()
     watchdog.watch()

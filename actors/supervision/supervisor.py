@@ -36,11 +36,13 @@ class Shutdown:
 
     def __init__(self) -> None:
         self.is_over = threading.Event()
+        self.is_stopping = False
+        """The supervisor stops the components, and waits for each of them."""
         self.error: errors.GangerError | None = None
         self.restart_reason: str | None = None
         """Set if the daemon is to begin anew, at once and without a regular stop."""
         self.is_abandoned = False
-        """Set if the daemon is to end at once: its directory belongs to another daemon."""
+        """Set if the daemon is to end at once, without a regular stop."""
 
     def restart(self, reason: str) -> None:
         """Begin the daemon anew, because a component hangs that cannot be replaced alone."""
@@ -48,7 +50,10 @@ class Shutdown:
         self.is_over.set()
 
     def abandon(self, error: errors.GangerError) -> None:
-        """End without writing or deleting anything: another daemon may own the directory now."""
+        """End without writing or deleting anything.
+
+        Another daemon may own the directory now, or components still run and may write.
+        """
         self.error = error
         self.is_abandoned = True
         self.is_over.set()
@@ -83,8 +88,8 @@ class Supervisor(Component[messages.SupervisorMessage]):
         if not self._shutdown.is_over.is_set():
             error = sys.exc_info()[1]
             why = "" if error is None else f": {error}"
-            self._shutdown.error = errors.RestartLimitError(f"the supervisor itself failed{why}")
-            self._shutdown.is_over.set()
+            text = f"the supervisor itself failed{why}"
+            self._shutdown.abandon(errors.RestartLimitError(text))
 
     def receive(self, envelope: Envelope[messages.SupervisorMessage]) -> None:
         """Handle one message."""
@@ -151,7 +156,7 @@ class Supervisor(Component[messages.SupervisorMessage]):
     def _stop_tree(self, error: errors.GangerError | None = None) -> None:
         if self._is_stopping:
             return
-        self._is_stopping = True
+        self._is_stopping = self._shutdown.is_stopping = True
         self._shutdown.error = error
         for component in reversed(COMPONENTS):
             self._stop_component(component)

@@ -79,7 +79,9 @@ class Watchdog:
         working = {}
         for name, actor in list(self._host.actors.items()):
             sight = _sight(actor)
-            if sight is not None:
+            # A supervisor at the end of the daemon waits long, and must not begin it anew.
+            is_waiting = name == SUPERVISOR and self._shutdown.is_stopping
+            if sight is not None and not is_waiting:
                 working[name] = sight
         self._seen, hung = supervising.after_look(self._seen, working, self._looks_max)
         for name in hung:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -79,16 +80,52 @@ def interrupted(stub: Stub, folder: Path, patch: pytest.MonkeyPatch) -> subproce
     return process
 
 
-def test_a_daemon_that_begins_anew_has_the_limit_of_descriptors_of_its_start(
+class GoneError(Exception):
+    """This process would have been replaced, or ended."""
+
+
+@pytest.mark.parametrize(("count", "is_last"), [(4, False), (5, True)])
+def test_a_daemon_begins_anew_so_often_within_an_hour_and_each_time_as_it_was_started(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, count: int, *, is_last: bool
+) -> None:
+    """It does so when its log is written; the last time it ends instead, and gives nothing up."""
+    done = mock.Mock()
+    done.execv.side_effect = done._exit.side_effect = GoneError
+    monkeypatch.setattr(descriptors, "set_limit", done.set_limit)
+    monkeypatch.setattr(daemon, "end_fork_servers", done.end_fork_servers)
+    monkeypatch.setattr(os, "execv", done.execv)
+    monkeypatch.setattr(os, "_exit", done._exit)
+    now = time.monotonic()
+    earlier = [now - 3601.0, *(now - number for number in range(count))]
+    monkeypatch.setenv(daemon.RESTARTS_VARIABLE, " ".join(map(str, earlier)))
+    host = mock.Mock(descriptors_before=512, places=settings.places(tmp_path), log=done.log)
+    with pytest.raises(GoneError):
+        daemon._begin_anew(host, done.writer, "a component hangs")
+    names = ["log.critical", "end_fork_servers", "writer.close"]
+    names += ["_exit"] if is_last else ["set_limit", "execv"]
+    assert [call[0] for call in done.mock_calls] == names
+    if is_last:
+        done._exit.assert_called_once_with(errors.RestartLimitError.exit_code)
+        return
+    done.set_limit.assert_called_once_with(512)
+    known = [float(word) for word in os.environ[daemon.RESTARTS_VARIABLE].split()]
+    assert known[:-1] == earlier[1:]
+    assert known[-1] >= now
+
+
+def test_a_signal_that_comes_before_there_is_a_supervisor_stops_the_daemon(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    limits: list[int] = []
-    monkeypatch.setattr(descriptors, "set_limit", limits.append)
-    monkeypatch.setattr(daemon, "end_fork_servers", lambda: None)
-    monkeypatch.setattr(os, "execv", lambda *_: limits.append(-1))
-    monkeypatch.setenv(daemon.RESTARTS_VARIABLE, "")
-    daemon._begin_anew(mock.Mock(), "a component hangs", 512)
-    assert limits == [512, -1]
+    handlers: dict[int, Any] = {}
+    monkeypatch.setattr(signal, "signal", handlers.__setitem__)
+    host, watchdog = mock.Mock(), mock.Mock()
+    host.start.side_effect = lambda *_: handlers[signal.SIGTERM](signal.SIGTERM, None)
+    for told in (2, 0):
+        host.directory.tell.reset_mock()
+        daemon._supervise(host, mock.Mock(), None, watchdog)
+        assert host.directory.tell.call_count == told
+        host.start.side_effect = None
+    assert handlers[signal.SIGHUP] is signal.SIG_IGN
 
 
 def test_an_interrupted_start_leaves_no_daemon(

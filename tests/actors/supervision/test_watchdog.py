@@ -12,6 +12,7 @@ from ganger.actors.supervision.supervisor import Shutdown, Supervisor
 from ganger.actors.supervision.watchdog import Watchdog
 from ganger.storage import errors, settings
 from ganger.transport import messages
+from ganger.transport.envelopes import Envelope
 
 LOOKS = 3
 
@@ -80,3 +81,19 @@ def test_if_the_supervisor_hangs_the_daemon_begins_anew(
         watchdog.look()
     assert str(shutdown.restart_reason).startswith("component supervisor hangs: ")
     assert stage.sent == []
+
+
+def test_a_supervisor_that_waits_for_components_to_stop_does_not_hang(
+    stage: Stage, watchdog: Watchdog, shutdown: Shutdown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    supervisor = stage.make(Supervisor, shutdown, lambda: None, incarnation=0)
+    stage.host.actors["supervisor"] = supervisor.actor
+
+    def wait_long(_: object) -> None:
+        for _look in range(LOOKS):
+            watchdog.look()
+
+    monkeypatch.setattr(supervisor.component, "_stop_component", wait_long)
+    supervisor.begin()
+    supervisor.actor.handle(Envelope(messages.StopRequested()))
+    assert (shutdown.is_over.is_set(), shutdown.restart_reason) == (True, None)
