@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from tests.actors.operations.unlock import PIN, OpUnlock
 from tests.actors.queue.queue_stage import ENDED, Queue, spec
-from tests.actors.runtime.stage import Stage
+from tests.actors.runtime.stage import Asker, Stage
 from tests.refusals import refusing
 
 from ganger.actors.queue import recovery
@@ -23,6 +23,7 @@ from ganger.storage.opcodes import catalogue
 from ganger.storage.queue_files.job_files import QueueDirectory
 from ganger.storage.queue_files.journal import Journal
 from ganger.transport import messages
+from ganger.transport.envelopes import Envelope
 from ganger.transport.messages import JobSpec
 
 QUEUED, WAITING, CANCELING, RUNNING, CANCELED, SUCCESS, ERROR = JobStatus
@@ -219,10 +220,18 @@ def test_secrets_go_to_the_process_alone_and_are_forgotten_with_the_job(
     assert PIN not in queue.stage.log_stream.getvalue()
 
 
-def test_a_secret_is_in_no_refusal_and_no_log(queue: Queue, unlocking: JobSpec) -> None:
+def test_a_secret_is_in_no_refusal_and_no_log(
+    queue: Queue, unlocking: JobSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
     wrong = msgspec.structs.replace(unlocking, ops=[{"OP_ID": "OP_UNLOCK", "pin": [PIN]}])
     error, text = queue.submit(wrong).refusal
     assert (error, PIN in text) == ("OpcodeError", False)
+    # Nor when the queue fails over it.
+    monkeypatch.setattr(queue.actor.component, "receive", lambda envelope: envelope.nothing)
+    asker = Asker()
+    queue.actor.actor.handle(Envelope(messages.SubmitJobs([unlocking]), asker))
+    assert (asker.refusal[0], PIN in asker.refusal[1]) == ("RequestFatalError", False)
+    assert "component failed" in queue.stage.log_stream.getvalue()
     assert PIN not in queue.stage.log_stream.getvalue()
     assert PIN.encode() not in everything_stored(queue)
 
