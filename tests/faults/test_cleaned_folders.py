@@ -130,19 +130,24 @@ def test_a_daemon_without_its_directory_ends_and_leaves_the_next_one_alone(
     daemon = Daemon(tmp_path)
     command = [*GANGER, "--data", str(daemon.data), "daemon"]
     pipe = subprocess.PIPE
+    next_ones = tmp_path / "next"
     try:
         with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as process:
             assert process.stdout is not None
             assert "ready" in process.stdout.readline()
             if how == "moved":
                 daemon.data.rename(tmp_path / "elsewhere")
+                next_ones.mkdir()
+                (next_ones / "daemon.json").touch()
+                next_ones.rename(daemon.data)
             else:
                 shutil.rmtree(daemon.data)
             _, error = process.communicate(timeout=30)
         text = f"{daemon.places.queue}: deleted or replaced while the daemon ran"
         assert error == f"ganger: {text}\n"
         assert process.returncode == 70
-        assert not daemon.data.exists()
+        left = ["daemon.json"] if how == "moved" else []
+        assert [path.name for path in daemon.data.rglob("*")] == left
         with daemon, daemon.client() as client:
             job_id = client.submit({"OP_ID": "OP_EXEC", "argv": ["true"]})
             assert client.wait(job_id, timeout=30)[0].status is JobStatus.SUCCESS
