@@ -439,6 +439,64 @@ def test_a_message_about_an_earlier_process_does_not_concern_the_next_one(
     assert child.channel is None
 
 
+def as_known(subject: WatchedExecutor) -> dict[int, list[object]]:
+    """What the executor knows of each process."""
+    return {
+        child.job_id: [
+            *(child.phase, child.attempts, child.pid, child.lock_file, child.pidfd, child.address),
+            *(child.has_left, child.was_killed, child.is_being_cleared, child.is_cleared),
+        ]
+        for child in subject._children.values()
+    }
+
+
+START = messages.StartJobs(jobs=[(JOB, False)])
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["StartJobs", "AdoptJobs", "HandOverConfirmed", "RefuseHandOver", "JobHello", "JobLeft",
+     "KillDue", "WatchDue", "RequestDue", "LeftOverEnded", "ComponentReplaced", "StartForkServer"],
+)  # fmt: skip
+def test_a_message_that_comes_twice_changes_nothing_more(
+    subject: WatchedExecutor, process: LockOwner, name: str
+) -> None:
+    here: dict[str, Any] = {"job_id": JOB, "lock_file": process.lock_file}
+    said: dict[str, messages.Message] = {
+        "StartJobs": START,
+        "AdoptJobs": messages.AdoptJobs(jobs=[(JOB, process.lock_file, process.pid)]),
+        "HandOverConfirmed": messages.HandOverConfirmed(**here),
+        "RefuseHandOver": messages.RefuseHandOver(**here),
+        "JobHello": hello(process),
+        "JobLeft": messages.JobLeft(job_id=JOB, has_locks=True, has_group=False),
+        "KillDue": messages.KillDue(**here),
+        "WatchDue": messages.WatchDue(**here),
+        "RequestDue": messages.RequestDue(job_id=JOB),
+        "LeftOverEnded": messages.LeftOverEnded(**here, ended=[], error=None),
+        "ComponentReplaced": messages.ComponentReplaced(component="job_queue"),
+        "StartForkServer": messages.StartForkServer(template="lean"),
+    }
+    start_greeted(subject, process)
+    subject.sent.clear()
+    subject.hear(said[name])
+    once, told = as_known(subject), list(subject.sent)
+    subject.sent.clear()
+    subject.hear(said[name])
+    assert as_known(subject) == once
+    assert set(map(repr, subject.sent)) <= set(map(repr, told))
+
+
+def test_a_queue_that_asks_again_for_a_process_hears_again_that_it_waits(
+    subject: WatchedExecutor, process: LockOwner
+) -> None:
+    start_greeted(subject, process)
+    subject.sent.clear()
+    for _ in range(2):
+        subject.hear(START)
+        asked = subject.stage.take_one(messages.HandOverRequested, to="job_queue")
+        assert (asked.job_id, asked.lock_file) == (JOB, process.lock_file)
+
+
 def test_a_confirmed_job_is_not_taken_back(subject: WatchedExecutor, process: LockOwner) -> None:
     start_greeted(subject, process)
     child = subject._children[JOB]

@@ -394,7 +394,13 @@ def test_the_file_of_a_living_process_is_written_anew_when_that_has_left(books: 
     assert books.ledger.retry()
     assert path.stat().st_ino == before
     books.ledger.take_back_spares(1)
-    books.ledger.forget(1)
+    with refusing("write"):
+        for _ in range(2):
+            books.ledger.forget(1)
+            assert books.is_read_only()
+            assert not books.ledger.retry()
+    # The third attempt is as careful as the first.
+    assert books.ledger.retry()
     assert path.stat().st_ino != before
     assert path.read_bytes() == body(1, 2, "success")
     assert books.ledger.serial(1) is None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.transport.client.talk import TIMEOUT, UNREACHABLE, Talk, calling, failed
 
 from ganger.storage import errors, settings
@@ -282,6 +284,42 @@ def test_a_request_to_stop_that_was_never_sent_is_sent_when_possible() -> None:
     talk = Talk(connected=False)
     talk.call(messages.StopDaemon())
     assert [type(frame.message) for frame in talk.reconnect()] == [messages.StopDaemon]
+
+
+EVENTS = st.sampled_from(["busy", "restarted", "lost", "made", "moment", "second", "other"])
+
+
+@given(st.lists(EVENTS, max_size=30))
+def test_each_connection_carries_a_request_once_until_it_is_refused(events: list[str]) -> None:
+    talk, call = calling(messages.ReadJob(id=1), 600.0)
+    under_way = 1
+    for event in events:
+        match event:
+            case "busy" | "restarted" if talk.is_open and under_way:
+                refusal = {
+                    "busy": errors.BusyError(),
+                    "restarted": errors.ComponentRestartedError(),
+                }
+                talk.refuse(refusal[event], call.number)
+                under_way = 0
+            case "lost" if talk.is_open:
+                talk.link(ConnectionEvent.LOST)
+                under_way = 0
+            case "made" if not talk.is_open:
+                talk.link(ConnectionEvent.REACHED, ConnectionEvent.MADE)
+            case "other":
+                talk.session.forget(talk.call(messages.ReadInfo()))
+        seconds = {"moment": 0.01, "second": 1.1}.get(event, 0.0)
+        under_way += sum(frame.number == call.number for frame in talk.turn(seconds))
+        assert under_way <= talk.is_open
+    if not talk.is_open:
+        talk.link(ConnectionEvent.REACHED, ConnectionEvent.MADE)
+    # It is sent again, however often it was refused.
+    under_way += sum(frame.number == call.number for frame in talk.turn(1.1))
+    assert under_way == 1
+    talk.reply(messages.JobDocument(id=1, body=b""), call.number)
+    assert call.result().id == 1
+    assert talk.session.is_idle
 
 
 # What the first sending may have done already.
