@@ -453,6 +453,8 @@ def test_no_more_jobs_run_than_there_are_descriptors_for(stage: Stage) -> None:
     assert refused.refusal[0] == "BadRequestError"
     store.ask(messages.SetLimits(running_jobs_max=5))
     assert stage.take_one(messages.LimitsChanged, to="scheduler").running_jobs_max == 5
+    limits = store.ask(messages.ReadLimits()).answer_as(messages.LimitsRead)
+    assert (limits.running_jobs_max, limits.running_jobs_possible) == (5, None)
 
 
 def play_with_one_refusal(root: Path, place: int) -> tuple[bool, object]:

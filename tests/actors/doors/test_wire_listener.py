@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 from collections import deque
@@ -14,6 +15,7 @@ from tests.actors.runtime.stage import Stage, Staged
 from ganger.actors.doors import wire_listener
 from ganger.actors.doors.job_credentials import JobCredentials
 from ganger.actors.doors.wire_listener import WireListener
+from ganger.actors.queue.job_queue import JobQueue
 from ganger.storage import settings
 from ganger.transport import frames, messages
 from ganger.transport.envelopes import Envelope
@@ -35,6 +37,8 @@ class Sockets:
         self.between = Sent.NO
         self.left: list[bytes] = []
         self.stuck: list[bytes] = []
+        self.has_connections = False
+        self.looks = 0
 
     def filenos(self) -> list[int]:
         return []
@@ -48,14 +52,14 @@ class Sockets:
             return []
         return [self.coming.popleft()] if self.coming else []
 
-    has_connections = False
     look_seconds = 1.0
 
     def guard_memory(self) -> int:
-        return 0
+        self.looks += 1
+        return 2
 
     def end_unheard(self) -> int:
-        return 0
+        return 3
 
     def take_left(self) -> list[bytes]:
         left, self.left = self.left, []
@@ -116,10 +120,14 @@ def large(size: int = SIZE) -> messages.SubmitJobs:
     return messages.SubmitJobs(jobs=[spec])
 
 
+def size_of(message: messages.Message) -> int:
+    return len(frames.encode(message, 1))
+
+
 def test_nothing_more_is_read_while_components_are_at_too_much(
     listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(settings, "FRAMES_BYTES_OPEN_MAX", 3 * SIZE)
+    monkeypatch.setattr(settings, "FRAMES_BYTES_OPEN_MAX", 3 * size_of(large()))
     for _ in range(9):
         listener.come(large())
     listener.actor.end_turn()
@@ -151,24 +159,46 @@ def test_the_queue_hears_of_a_peer_that_is_gone(listener: Listener, how: str) ->
 
 def test_small_frames_are_not_counted(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "FRAMES_BYTES_OPEN_MAX", 100)
+    monkeypatch.setattr(settings, "SMALL_FRAME_BYTES", size_of(messages.ReadInfo()))
     for _ in range(9):
         listener.come(messages.ReadInfo())
     listener.actor.end_turn()
     assert len(listener.stage.requests) == 9
 
 
+def test_a_component_with_too_much_mail_gets_no_more(
+    listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "MAILBOX_DEPTH_MAX", 2)
+    queue = listener.stage.make(JobQueue).actor
+    listener.stage.enter(queue.name, queue)
+    for depth in range(1, 4):
+        listener.come(messages.ReadJob(id=depth))
+        listener.actor.end_turn()
+        queue.put(depth)
+    assert len(listener.stage.requests) == 3
+    listener.come(messages.ReadJob(id=4))
+    listener.come(messages.ReadLimits())
+    listener.actor.end_turn()
+    assert len(listener.stage.requests) == 4
+    assert listener.errors() == ["job_queue has too much work waiting; try again"]
+    # A refused request is not among the open ones.
+    listener.actor.notify(messages.ComponentReplaced(component="job_queue"))
+    assert len(listener.errors()) == 1 + 3
+
+
 def test_large_lasting_requests_are_refused_and_block_no_other_request(
     listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(settings, "FRAME_BYTES_MAX", SIZE)
-    monkeypatch.setattr(settings, "FRAMES_BYTES_OPEN_MAX", SIZE)
     watch = messages.WatchJobs(ids=list(range(1_000, 3_000)))
-    for _ in range(5):
+    monkeypatch.setattr(settings, "FRAME_BYTES_MAX", size_of(watch))
+    monkeypatch.setattr(settings, "FRAMES_BYTES_OPEN_MAX", size_of(watch))
+    for _ in range(4):
         listener.come(watch)
     listener.come(messages.ReadInfo())
     listener.actor.end_turn()
     kinds = [type(envelope.message) for _, envelope in listener.stage.requests]
-    assert kinds == [messages.WatchJobs] * 3 + [messages.ReadInfo]
+    assert kinds == [messages.WatchJobs] * 2 + [messages.ReadInfo]
     assert listener.errors() == ["the open requests are too large together; try again"] * 2
     listener.stage.requests.clear()
     listener.stage.sent.clear()
@@ -177,6 +207,31 @@ def test_large_lasting_requests_are_refused_and_block_no_other_request(
     assert [type(envelope.message) for _, envelope in listener.stage.requests] == [
         messages.WatchJobs
     ]
+
+
+def test_silent_connections_are_looked_for_while_there_are_connections(
+    listener: Listener,
+) -> None:
+    stage, sockets, looks = listener.stage, listener.sockets, listener.sockets.looks
+    runtime = listener.actor.component.runtime
+    assert runtime.patience_seconds is None
+    sockets.has_connections = True
+    listener.actor.component.readable([])
+    for passed, more_looks, patience in ((0.0, 1, 1.0), (0.5, 0, 0.5), (0.5, 1, 1.0)):
+        stage.now += passed
+        listener.actor.end_turn()
+        looks += more_looks
+        assert (sockets.looks, runtime.patience_seconds) == (looks, patience)
+    last = stage.log_stream.getvalue().splitlines()[-2:]
+    assert [(json.loads(line)["event"], json.loads(line)["count"]) for line in last] == [
+        ("silent connections are ended: memory grows", 2),
+        ("silent connections are ended: a listener is full", 3),
+    ]
+    sockets.has_connections = False
+    stage.now += 1.0
+    for _ in range(2):
+        listener.actor.be_quiet()
+        assert (sockets.looks, runtime.patience_seconds) == (looks + 1, None)
 
 
 SUBMITTED = messages.JobsSubmitted(ids=[7])

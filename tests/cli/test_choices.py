@@ -1,0 +1,61 @@
+"""Values of options: the outermost ones are taken, and those beyond are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import pytest
+
+from ganger.cli import choices
+from ganger.storage import errors
+
+
+@pytest.mark.parametrize(
+    ("kind", "first", "last"),
+    [
+        (choices.Priority(), -20, 19),
+        (choices.Whole(least=1, most=3), 1, 3),
+        (choices.Seconds(), 0, 1_000_000_000),
+    ],
+)
+def test_numbers_are_taken_up_to_their_bounds(
+    kind: click.ParamType[Any], first: int, last: int
+) -> None:
+    for number in (first, last):
+        assert kind.convert(str(number), None, None) == number
+    for number in (first - 1, last + 1, "x"):
+        with pytest.raises(click.BadParameter, match="expected"):
+            kind.convert(str(number), None, None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value", "beyond"),
+    [
+        (choices.Endpoint(), "tcp://*:65535", "tcp://*:65535", "tcp://*:65536"),
+        (choices.Endpoint(), "tcp://h:*", "tcp://h:*", "tcp://h:**"),
+        (choices.Dependency(), "9" * 18, (10**18 - 1, ["success"]), "9" * 19),
+        (
+            choices.Dependency(),
+            "7:success,error,canceled",
+            (7, ["success", "error", "canceled"]),
+            "7:running",
+        ),
+        (choices.Age(), "9" * 15 + "m", (10**15 - 1) * 60.0, "9" * 16 + "m"),
+        (choices.Age(), "0", 0.0, "-1"),
+    ],
+)
+def test_texts_are_taken_up_to_their_bounds(
+    kind: click.ParamType[Any], text: str, value: object, beyond: str
+) -> None:
+    assert kind.convert(text, None, None) == value
+    with pytest.raises(click.BadParameter, match="expected"):
+        kind.convert(beyond, None, None)
+
+
+def test_a_number_of_an_option_has_64_bits() -> None:
+    for number in (-(2**63), 2**63 - 1):
+        assert choices.checked_number(str(number), "--set") == number
+    for beyond in (-(2**63) - 1, 2**63, "x"):
+        with pytest.raises(errors.UsageError, match="--set: expected"):
+            choices.checked_number(str(beyond), "--set")
