@@ -227,7 +227,7 @@ class QueueDirectory:
             found = (job_id for job_id in _ids_in(folders[number]) if job_id <= limit)
             highest = max(highest, *found, 0)
             # Stop here, unless the highest job lies in a folder that is not its own.
-            if highest >= number * ARCHIVE_FOLDER_JOBS and highest:
+            if highest >= number * ARCHIVE_FOLDER_JOBS:
                 break
         return highest
 

@@ -67,6 +67,7 @@ def test_an_apostrophe_quotes_nothing() -> None:
 
 def test_what_is_longer_than_the_line_is_wrapped_like_any_text() -> None:
     assert written("see `a b c d e f g h i j k`", 12) == ["see `a b c d", "e f g h i j", "k`"]
+    assert written("see `a b c d e f`", 13) == ["see", "`a b c d e f`"]
 
 
 def test_a_line_that_is_kept_apart_goes_on_below_its_text() -> None:

@@ -306,5 +306,27 @@ def test_a_row_is_broken_between_columns_and_each_line_is_as_wide_as_there_is_ro
 
 
 def test_a_column_that_is_wider_than_everything_has_a_line_for_itself() -> None:
+    [line] = layout.lines([5, 36, 5], [20, 36, 20], 5 + 2 + 36 + 2 + 5)
+    assert (line.places, line.widths) == ([0, 1, 2], [5, 36, 5])
     found = layout.lines([5, 36, 5], [20, 36, 20], 20)
     assert [(line.places, line.widths) for line in found] == [([0], [5]), ([1], [36]), ([2], [5])]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown_as"),
+    [
+        (None, "-"),
+        (0, "0.0s"),
+        (9.94, "9.9s"),
+        (10, "10s"),
+        (59.9, "59s"),
+        (60, "1m 0s"),
+        (3_599, "59m 59s"),
+        (3_600, "1h 0m"),
+        (86_399, "23h 59m"),
+        (86_400, "1d 0h"),
+        (4 * 86_400 + 3 * 3_600, "4d 3h"),
+    ],
+)
+def test_a_duration_has_its_two_largest_units(seconds: float | None, shown_as: str) -> None:
+    assert output.span(seconds) == shown_as

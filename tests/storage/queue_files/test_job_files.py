@@ -72,7 +72,13 @@ def test_the_archive_has_a_folder_for_each_ten_thousand(
     assert (places.queue / "archive/12/job-123456").read_bytes() == JOB
     assert queue.live_ids() == []
     assert queue.archived_ids() == [9_999, 10_000, 123_456]
+    # A file in the folder of higher ids hides no higher id.
+    (places.archive / "99").mkdir()
+    (places.archive / "99" / "job-7").touch()
     assert queue.highest_archived_id() == 123_456
+    limits = (123_456, 123_455, 10_000, 9_999, 9_998, 6)
+    found = [queue.highest_archived_id(limit) for limit in limits]
+    assert found == [123_456, 10_000, 10_000, 9_999, 7, 0]
     assert queue.read_archived(10_000) == JOB
     assert queue.read_archived(5) is None
 
@@ -99,12 +105,25 @@ def test_the_serial_is_a_decimal_with_a_newline(
     assert queue.read_serial() == 100
 
 
-@pytest.mark.parametrize("text", [b"", b"abc", b"-5\n", b"1 2", b"\xff"])
+@pytest.mark.parametrize("text", [b"", b"abc", b"-5\n", b"1 2", b"\xff", b"9" * 19])
 def test_an_unusable_serial_counts_as_none(
     places: settings.Places, queue: QueueDirectory, text: bytes
 ) -> None:
     (places.queue / "serial").write_bytes(text)
     assert queue.read_serial() == 0
+
+
+def test_the_highest_id_of_all_is_read_from_the_serial(
+    places: settings.Places, queue: QueueDirectory
+) -> None:
+    (places.queue / "serial").write_bytes(b"%d\n" % job_files.ID_MAX)
+    assert queue.read_serial() == job_files.ID_MAX
+
+
+def test_a_name_counts_up_to_the_longest_jump_of_ids() -> None:
+    highest = 7 + settings.JOB_ID_JUMP_MAX
+    assert job_files.last_id(7, [3, highest, highest + 1]) == highest
+    assert job_files.last_id(7, [highest + 1, 3]) == 7
 
 
 def test_a_file_must_hold_the_job_of_its_name() -> None:
@@ -132,7 +151,7 @@ def test_the_ids_in_quarantine_are_known(places: settings.Places, queue: QueueDi
     places.quarantine.mkdir()
     for name in ("job-9", "job-12.3", "version", "00000099.journal", "job-x", "ajob-100"):
         (places.quarantine / name).touch()
-    assert queue.highest_quarantined_id() == 12
+    assert [queue.highest_quarantined_id(limit) for limit in (100, 12, 11, 8)] == [12, 12, 9, 0]
 
 
 # Spares.
@@ -257,7 +276,12 @@ def test_spares_that_were_not_needed_for_long_are_deleted(
             pool.give_back(path)
 
     use(20)
+    now[0] += settings.TEMPORARY_REST_SECONDS + settings.SPARE_KEEP_SECONDS - 1
+    use(1)
     assert len(list(tmp_path.iterdir())) == 20
+    now[0] += 1
+    use(1)
+    assert len(list(tmp_path.iterdir())) == 18
     for _ in range(20):
         now[0] += settings.SPARE_KEEP_SECONDS / 4
         use(1)
@@ -272,12 +296,15 @@ def test_a_borrowed_spare_rests_before_it_is_lent_again(
 ) -> None:
     borrowed = inodes.BorrowedInodes(["a", "b"])
     assert [borrowed.take(), borrowed.take(), borrowed.take()] == ["a", "b", None]
-    borrowed.give_back("a")
-    assert borrowed.take() is None
-    monkeypatch.setattr(settings, "TEMPORARY_REST_SECONDS", 0.0)
-    rested = inodes.InodePool(str(tmp_path))
-    rested.give_back("c")
-    assert rested.take() == "c"
+    now = 1_000.0
+    monkeypatch.setattr("ganger.storage.queue_files.inodes.time.monotonic", lambda: now)
+    pool = inodes.InodePool(str(tmp_path))
+    for place in (borrowed, pool):
+        place.give_back("c")
+        now += settings.TEMPORARY_REST_SECONDS - 1
+        assert place.take() != "c"
+        now += 1
+        assert place.take() == "c"
 
 
 def test_no_two_pools_name_the_same_file(tmp_path: Path) -> None:

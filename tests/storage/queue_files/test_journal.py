@@ -95,6 +95,21 @@ def test_the_flush_comes_after_the_write(directory: Path, monkeypatch: pytest.Mo
     kept.close()
 
 
+def test_a_record_that_fits_into_the_reserve_does_not_extend_the_file(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reserve = len(journal._packed(SECOND))
+    monkeypatch.setattr(settings, "JOURNAL_RESERVE_BYTES", reserve)
+    kept = Journal(directory)
+    found = []
+    for record in RECORDS:
+        store(kept, record)
+        [path] = segments(directory)
+        found.append(path.stat().st_size - kept.size)
+    assert found == [reserve, 0, reserve]
+    kept.close()
+
+
 def test_a_torn_tail_is_cut_at_every_byte(directory: Path) -> None:
     kept = Journal(directory)
     sizes = []
@@ -177,8 +192,10 @@ def test_cutting_deletes_all_segments_but_the_newest(directory: Path) -> None:
     kept = Journal(directory)
     for record in RECORDS:
         kept.begin(2)
+        assert kept.has_older == (record is not FIRST)
         store(kept, record)
     kept.cut()
+    assert not kept.has_older
     kept.close()
     assert [path.name for path in segments(directory)] == ["00000003.journal"]
     assert replayed(directory) == [THIRD]
@@ -204,12 +221,12 @@ def test_a_file_system_can_be_flushed(directory: Path) -> None:
 def test_a_segment_reports_that_it_is_full(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(settings, "JOURNAL_SEGMENT_BYTES", 100)
     kept = Journal(directory)
-    said = []
-    for record in (FIRST, StateStored(1, 3, b"x" * 100)):
-        store(kept, record)
-        said.append(kept.is_full)
+    store(kept, FIRST)
+    monkeypatch.setattr(settings, "JOURNAL_SEGMENT_BYTES", kept.size)
+    said = [kept.is_full]
+    store(kept, SECOND)
+    said.append(kept.is_full)
     kept.begin(2)
     said.append(kept.is_full)
     assert said == [False, True, False]
@@ -266,6 +283,10 @@ def test_a_torn_record_is_a_tail(directory: Path) -> None:
         assert tail(directory, whole + torn[:length] + b"\0" * 64) == journal.Tail(
             len(whole), has_records=False
         ), length
+    # A page of zeros over its head makes it no empty record.
+    assert tail(directory, whole + b"\0" * 8 + torn[8:]) == journal.Tail(
+        len(whole), has_records=False
+    )
 
 
 @pytest.mark.parametrize("behind", RECORDS)

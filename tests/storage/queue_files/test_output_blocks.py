@@ -107,6 +107,9 @@ def test_text_is_compressed_and_noise_is_not() -> None:
     for _ in range(1 + Packer.SKIPPED_BLOCKS):
         assert len(packer.pack(0, [noise], 0)) < len(noise.data) + 100
     assert len(packer.pack(0, [Segment(STDOUT, b"a" * 100_000)], 0)) < 1_000
+    # A little text is stored as it is.
+    sizes = [len(packer.pack(0, [Segment(STDOUT, b"a" * size)], 0)) for size in (58, 59)]
+    assert sizes[0] == output_blocks.HEADER_BYTES + 63 > sizes[1]
 
 
 def test_the_largest_block_is_no_larger_than_its_limit() -> None:
