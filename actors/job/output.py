@@ -29,6 +29,11 @@ from ...storage.queue_files.output_blocks import (
 from ...storage.queue_files.output_files import OutputFile
 
 _MESSAGE = "message"
+_MARK_PIECES = 3
+"""A mark takes as much of a block as the heads of so many pieces."""
+
+_PIECES_MAX = SEGMENTS_MAX - 2 * _MARK_PIECES
+"""Most pieces of a block before the two marks of the limit."""
 
 
 class JobOutput:
@@ -139,7 +144,7 @@ class JobOutput:
         if self._missing and not self._collected:
             self._note_missing()
         is_full = self._collected_bytes + len(data) > BLOCK_BYTES
-        if is_full or self._missing or self._collected_pieces >= SEGMENTS_MAX - 1:
+        if is_full or self._missing or self._collected_pieces >= _PIECES_MAX:
             now = self._clock()
             if not self._is_refused or now >= self._write_at:
                 self._write(now)
@@ -162,7 +167,7 @@ class JobOutput:
 
     def _mark(self, kind: int, missing: int) -> None:
         self._collected.append((kind, [], missing))
-        self._collected_pieces += 1
+        self._collected_pieces += _MARK_PIECES
 
     def _note_missing(self) -> None:
         self._mark(NOT_STORED, self._missing)

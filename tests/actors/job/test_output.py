@@ -155,6 +155,36 @@ def test_above_the_limit_output_is_dropped_and_counted(stage: OutputStage) -> No
     assert stage.kinds == ["output", "output"]
 
 
+@pytest.mark.parametrize("room", [0, 5, 9])
+@pytest.mark.parametrize("is_after_a_gap", [False, True])
+def test_a_full_block_has_room_for_the_marks_too(
+    stage: OutputStage, room: int, *, is_after_a_gap: bool
+) -> None:
+    stage.output.add(b".", "stdout")
+    if is_after_a_gap:
+        stage.disk.refuses = True
+        stage.output.add(b"lost", "stdout")
+        stage.output.end()
+        stage.disk.refuses = False
+    # As many pieces as a block has segments, or a few less, and together as many bytes.
+    count = output_blocks.SEGMENTS_MAX - room
+    stage.output.begin(0, output_blocks.BLOCK_BYTES)
+    stage.output.add(b"#" * (output_blocks.BLOCK_BYTES - count + 1), "stderr")
+    for place in range(count - 1):
+        stage.output.add(b"-", ("stdout", "stderr")[place % 2])
+    stage.output.add(b"dropped", "stdout")
+    stage.output.end()
+    segments = stage.segments()
+    marked = sum(segment.missing for segment in segments if segment.kind == NOT_STORED)
+    lost = 4 * is_after_a_gap
+    assert len(stage.text()) + marked == 1 + output_blocks.BLOCK_BYTES + lost
+    # Without that room, what was read last goes into a block of its own, or is not kept.
+    assert (stage.disk.appended, marked == lost) == ((2, True) if room == 9 else (3, lost == 0))
+    assert [one for one in segments if one.kind == LIMIT_REACHED] == [
+        Segment(LIMIT_REACHED), Segment(LIMIT_REACHED, missing=7),
+    ]  # fmt: skip
+
+
 def test_the_limit_is_one_of_each_opcode(stage: OutputStage) -> None:
     stage.output.begin(0, 1)
     stage.output.add(b"ab", "stdout")
