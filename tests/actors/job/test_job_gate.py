@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from tests.actors.job.test_job import DELAY, LOCKED, FakeLink, actor, file
@@ -21,6 +21,7 @@ from ganger.transport import messages
 from ganger.transport.messages import ChosenUnder, GateAnswered
 
 QUEUED, CANCELED, SUCCESS = JobStatus.QUEUED, JobStatus.CANCELED, JobStatus.SUCCESS
+ERROR = JobStatus.ERROR
 UUID = "aaaaaaaa-0000-4000-8000-000000000000"
 PAUSED = GateAnswered(is_open=False, text="paused by a rule")
 REJECTED = GateAnswered(is_open=False, text="rejected by a rule", is_rejected=True)
@@ -35,6 +36,7 @@ class Gated(FakeLink):
         self.is_gate_heard = True
         self.begins = GateAnswered(is_open=True)
         self.locks_are_free = True
+        self.dependencies = messages.DependencyOutcome(verdict="satisfied")
         self.then: Callable[[], None] = lambda: None
         self.with_gate: Callable[[], None] = lambda: None
 
@@ -54,6 +56,8 @@ class Gated(FakeLink):
                 answer = messages.LocksPending(blockers=[])
             case messages.ReleaseLocks():
                 answer = messages.Done()
+            case messages.AskDependencies():
+                answer = self.dependencies
             case messages.JobWaits():
                 self.said.append(message)
                 self.then()
@@ -130,6 +134,28 @@ def test_before_a_later_opcode_without_locks_only_the_record_asks(tmp_path: Path
     line = Gated()
     two_opcodes(tmp_path, line, DELAY, DELAY).run()
     assert "AskGate" not in line.kinds()
+
+
+@pytest.mark.parametrize(
+    ("verdict", "status"),
+    [("satisfied", SUCCESS), ("open", QUEUED), ("canceled", CANCELED), ("failed", ERROR)],
+)
+def test_the_dependencies_of_a_later_opcode_are_asked_for_before_its_locks(
+    tmp_path: Path,
+    verdict: Literal["satisfied", "open", "canceled", "failed"],
+    status: JobStatus,
+) -> None:
+    line = Gated()
+    line.dependencies = messages.DependencyOutcome(verdict=verdict, text="Job 3 failed")
+    depends = {"depends": [[3, ["success"]]]}
+    # The queue has checked those of the first one before it chose the job.
+    two_opcodes(tmp_path, line, {**DELAY, **depends}, {**LOCKED, **depends}).run()
+    assert line.kinds()[:2] == ["RecordState", "AskDependencies"]
+    assert line.said[1] == messages.AskDependencies(job_id=5, depends=[(3, ["success"])])
+    assert ("RequestLocks" in line.kinds()) == (verdict == "satisfied")
+    job = file(tmp_path)
+    assert job.status is status
+    assert ("Job 3 failed" in str(job.ops[1].result)) == (verdict == "failed")
 
 
 @pytest.mark.parametrize(("gate", "status"), [(PAUSED, QUEUED), (REJECTED, CANCELED)])

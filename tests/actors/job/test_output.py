@@ -33,9 +33,10 @@ class RefusingFile(OutputFile):
     def __init__(self, path: Path) -> None:
         super().__init__(os.fspath(path))
         self.refuses = False
-        self.appended = 0
+        self.appended = self.tried = 0
 
     def append(self, op_index: int, segments: list[Segment]) -> None:  # type: ignore[override]
+        self.tried += 1
         if self.refuses:
             raise errors.StorageError("disk full")
         self.appended += 1
@@ -91,8 +92,10 @@ def test_a_job_without_output_does_nothing(stage: OutputStage) -> None:
 def test_output_after_a_pause_is_written_and_announced_at_once(stage: OutputStage) -> None:
     stage.output.add(b"one\n", "stdout")
     assert stage.segments() == [Segment(STDOUT, b"one\n")]
-    assert stage.sent == [stage.path.stat().st_size]
     assert stage.output.due() == float("inf")
+    stage.now += PAUSE
+    stage.output.write_if_due()
+    assert stage.sent == [stage.path.stat().st_size]
 
 
 def test_what_follows_at_once_is_collected_in_the_order_in_which_it_came(
@@ -206,8 +209,12 @@ def test_a_disk_that_refuses_is_asked_again_and_the_gap_is_marked(stage: OutputS
         assert stage.output.add(data, "stdout") == len(data)
     assert stage.logged == ["Output cannot be stored, which is tried again: disk full"]
     tried_at = stage.now
-    assert stage.output.due() == tried_at + settings.DISK_RETRY_SECONDS
-    stage.wait()
+    for passed, tries in ((settings.DISK_RETRY_SECONDS - 0.1, 0), (0.1, 1)):
+        assert stage.output.due() == tried_at + settings.DISK_RETRY_SECONDS
+        stage.now = stage.now + passed
+        before = stage.disk.tried
+        stage.output.add(b"m", "stdout")
+        assert stage.disk.tried == before + tries
     stage.disk.refuses = False
     stage.wait()
     stage.output.add(b"after", "stderr")
@@ -215,7 +222,7 @@ def test_a_disk_that_refuses_is_asked_again_and_the_gap_is_marked(stage: OutputS
     assert stage.segments() == [
         Segment(STDOUT, b"before"),
         Segment(STDOUT, kept),
-        Segment(NOT_STORED, missing=1_001),
+        Segment(NOT_STORED, missing=1_003),
         Segment(STDERR, b"after"),
     ]
     assert len(stage.logged) == 1

@@ -8,10 +8,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.refusals import OneRefusal
+from tests.refusals import OneRefusal, refusing
 
 from ganger.actors.job.state_file import StateFile
-from ganger.storage import errors
+from ganger.storage import errors, jobs
 
 
 def never_wait() -> None:
@@ -31,6 +31,30 @@ def test_it_is_written_while_the_queue_is_there(queue: Path) -> None:
     file.write(b"one", 1, flush=True)
     file.write(b"two", 2, flush=False)
     assert (queue / "job-1").read_bytes() == b"two"
+
+
+@pytest.mark.parametrize(("visible", "retries"), [(2, 1), (3, 0), (4, 0)])
+def test_a_job_given_back_is_written_until_its_state_or_a_later_one_is_visible(
+    queue: Path, visible: int, retries: int
+) -> None:
+    waits: list[str] = []
+
+    def wait() -> None:
+        waits.append("")
+        write(3)
+
+    def write(serial: int) -> None:
+        job = jobs.Job(id=1, ops=[], extra={jobs.STATE_SERIAL_KEY: serial})
+        (queue / "job-1").write_bytes(jobs.encode_job(job))
+
+    file = StateFile(f"{queue}/job-1", [], wait)
+    file.is_given_back = True
+    write(visible)
+    with refusing("fdatasync"):
+        file.write(b"three", 3, flush=True)
+    assert len(waits) == retries
+    # The queue owns the file.
+    assert b"three" not in (queue / "job-1").read_bytes()
 
 
 @pytest.mark.parametrize("flush", [True, False])
