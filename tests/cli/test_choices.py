@@ -24,9 +24,9 @@ def test_numbers_are_taken_up_to_their_bounds(
 ) -> None:
     for number in (first, last):
         assert kind.convert(str(number), None, None) == number
-    for number in (first - 1, last + 1, "x"):
+    for beyond in (first - 1, last + 1, "x"):
         with pytest.raises(click.BadParameter, match="expected"):
-            kind.convert(str(number), None, None)
+            kind.convert(str(beyond), None, None)
 
 
 @pytest.mark.parametrize(

@@ -64,11 +64,13 @@ def test_the_largest_opcode_is_named() -> None:
     assert "(the largest opcode is opcode 1, with " in caught.value.text
 
 
-def test_secrets_count_too() -> None:
-    made = job()
-    job_bounds.check_submitted(made, jobs.encode_job(made), {0: {"password": "x"}})
+def test_secrets_count_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, secrets = job(), {0: {"password": "x"}}
+    body = jobs.encode_job(made)
+    monkeypatch.setattr(settings, "JOB_SUBMITTED_BYTES_MAX", len(body) + size(secrets))
+    job_bounds.check_submitted(made, body, secrets)
     with pytest.raises(errors.BadRequestError):
-        job_bounds.check_submitted(made, jobs.encode_job(made), {0: {"password": NULS}})
+        job_bounds.check_submitted(made, body, {0: {"password": "xy"}})
 
 
 # While it runs.
@@ -98,8 +100,25 @@ def test_a_full_log_takes_some_entries_of_the_process_itself() -> None:
 
 def test_a_full_log_is_not_marked_again_by_the_next_process() -> None:
     made = job()
-    made.ops[0].log = [(1, STAMP, "stdout", "x" * settings.JOB_LOG_BYTES_MAX)]
-    assert budget(made).admit(["x"], "stdout", is_own=False) == []
+    empty: list[LogEntry] = [(1, STAMP, "stdout", "")]
+    for more, marks in ((0, 1), (1, 0)):
+        text = "x" * (settings.JOB_LOG_BYTES_MAX - size(empty) + more)
+        made.ops[0].log = [(1, STAMP, "stdout", text)]
+        assert len(budget(made).admit(["x"], "stdout", is_own=False)) == marks
+
+
+@pytest.mark.parametrize("is_own", [False, True])
+def test_a_log_is_filled_to_the_last_byte(*, is_own: bool) -> None:
+    entry = job_bounds._ENTRY_BYTES + len("message") + len('""')
+    mark = job_bounds.LOG_MARK.format(limit=settings.JOB_LOG_BYTES_MAX)
+    reserve = settings.JOB_LOG_RESERVE_BYTES - job_bounds._ENTRY_BYTES - len(mark)
+    for more in (0, 1):
+        room = budget(job())
+        first = "x" * (settings.JOB_LOG_BYTES_MAX - entry)
+        own = "y" * (reserve - entry + more)
+        found = room.admit([first, own], "message", is_own=is_own)
+        kept = [first, mark, own] if is_own and not more else [first, mark]
+        assert [text for _, text in found] == kept
 
 
 def test_half_of_a_character_pair_is_spelt_out() -> None:
@@ -158,6 +177,13 @@ def test_the_text_of_an_end_fits_twice_into_each_opcode(text: str, opcodes: int)
     assert text.startswith(short.partition(" [")[0])
 
 
+def test_a_text_is_cut_to_the_last_byte() -> None:
+    text = "é" * 1_000
+    assert job_bounds.cut(text, size(text)) is text
+    for plain, room in (("x" * 1_000, size(text) // 4), (text, size(text) - 1)):
+        assert 0 <= room - size(job_bounds.cut(plain, room)) < len("é".encode())
+
+
 def test_a_short_text_is_left_alone() -> None:
     assert job_bounds.end_text("detected death of job 7", 1_000) == "detected death of job 7"
 
@@ -165,6 +191,10 @@ def test_a_short_text_is_left_alone() -> None:
 def test_the_result_of_a_failure_is_bounded() -> None:
     small = ["OpExecError", ["why", {"exit_code": 3}]]
     assert job_bounds.error_result(small) is small
+    room = settings.ERROR_RESULT_BYTES_MAX - size(["OpExecError", [""]])
+    for more, is_whole in ((0, True), (1, False)):
+        failure = ["OpExecError", ["x" * (room + more)]]
+        assert (job_bounds.error_result(failure) is failure) == is_whole
     [name, [text]] = job_bounds.error_result(["OpExecError", [NULS, {"exit_code": 3}]])
     assert name == "OpExecError"
     assert text.endswith("characters in all, the rest is cut]")
@@ -182,8 +212,46 @@ def shortened(made: jobs.Job) -> jobs.Job:
 
 
 def test_a_job_that_fits_is_read_unchanged() -> None:
-    body = jobs.encode_job(job({"argv": ["x" * MEGABYTE]}))
+    made = job({"argv": [""]})
+    made.ops[0].input["argv"] = ["x" * (settings.JOB_BYTES_MAX - len(jobs.encode_job(made)))]
+    body = jobs.encode_job(made)
     assert job_bounds.shortened(body, "job-7") is body
+    made.ops[0].input["argv"][0] += "x"
+    assert job_bounds.shortened(jobs.encode_job(made), "job-7") != jobs.encode_job(made)
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_copy_says_that_opcodes_are_left_out_if_they_are(
+    monkeypatch: pytest.MonkeyPatch, more: int
+) -> None:
+    monkeypatch.setattr(settings, "OPCODES_PER_JOB_MAX", 2)
+    found = shortened(job({"stdin": "x" * 9 * MEGABYTE}, *[{}] * (1 + more)))
+    assert len(found.ops) == 2
+    assert ("it has 3 opcodes" in found.extra[job_bounds.CUT_KEY]) == (more == 1)
+
+
+def test_of_a_large_value_as_much_is_kept_as_fits() -> None:
+    place = job_bounds._PLACE_BYTES
+    value = {"a" * place: 1, "a" * (place + 1): 2}
+    assert job_bounds._without_large(value, size(value)) is value
+    assert job_bounds._without_large({**value, "large": NULS}, 4 * place + 3) == {
+        "a" * place: 1,
+        "large": job_bounds.cut(NULS, place + 1),
+    }
+    few = {"OP_ID": "x" * place, "large": NULS}
+    left_out = {job_bounds.CUT_KEY: f"{size(few)} bytes are left out"}
+    found = job_bounds._without_large(few, 4 * place)
+    assert found == {"OP_ID": "x" * place, **left_out}
+
+
+def test_as_many_entries_of_a_log_are_kept_as_fit() -> None:
+    log: list[LogEntry] = [(serial, STAMP, "message", "x" * 100) for serial in (1, 2, 3)]
+    room = job_bounds._PLACE_BYTES + 3 * (
+        job_bounds._ENTRY_BYTES + size("message") + size("x" * 100)
+    )
+    assert job_bounds._last_entries(log, room) == log
+    cut = [(1, STAMP, "message", "[1 earlier entries are left out]"), *log[1:]]
+    assert job_bounds._last_entries(log, room - 1) == cut
 
 
 def test_large_parts_of_a_copy_are_cut_and_marked() -> None:
@@ -229,6 +297,19 @@ def test_entries_of_a_log_travel_in_parts() -> None:
     assert [entry for part in parts for entry in part] == log
     for part in parts:
         assert frames.encode(messages.JobLogged(id=1, op_index=0, entries=part))
+
+
+def test_a_part_of_a_log_is_filled_to_the_last_byte(monkeypatch: pytest.MonkeyPatch) -> None:
+    log: list[LogEntry] = [(serial, STAMP, "stdout", "\0" * 100) for serial in (1, 2, 3, 4)]
+    entry = job_bounds._ENTRY_BYTES + size("stdout") + size("\0" * 100)
+    for more, lengths in ((0, [2, 2]), (-1, [1, 1, 1, 1])):
+        monkeypatch.setattr(settings, "FRAME_BYTES_MAX", 4 * (2 * entry + more))
+        assert [len(part) for part in job_bounds.log_parts(log)] == lengths
+    for more, is_whole in ((0, True), (-1, False)):
+        monkeypatch.setattr(settings, "FRAME_BYTES_MAX", 4 * (entry + more))
+        parts = list(job_bounds.log_parts(log))
+        assert len(parts) == 4
+        assert ([one for part in parts for one in part] == log) == is_whole
 
 
 def test_an_entry_too_large_for_a_frame_is_cut() -> None:

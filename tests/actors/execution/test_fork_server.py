@@ -85,7 +85,8 @@ def ask(server: Server, pid: int) -> int:
     reply = fork_protocol.receive_reply(server.end)
     assert reply is not None
     request, status, _ = reply
-    assert fork_protocol.asked_status(request) == pid
+    asked = [fork_protocol.asked_status(one) for one in (request, fork_protocol.WARM_UP, 0)]
+    assert asked == [pid, None, None]
     return status
 
 

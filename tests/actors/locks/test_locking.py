@@ -202,11 +202,17 @@ def test_a_file_that_contradicts_itself_is_not_restored(file: LocksFile) -> None
 
 
 def test_the_hint_names_a_priority_better_than_all_before_the_owner() -> None:
-    state = held_state("node/a!")
-    for number, priority in ((2, -5), (3, 0), (4, 1)):
-        ask(state, number, "node/a!", priority)
-    remedy = lock_remedies.for_owner(state, job(4).lock_file)
-    assert (remedy.locks, remedy.priority) == ([1], -6)
+    for best, locks, hint in (
+        (-5, [1], -6),
+        (PRIORITY_MIN + 1, [1], PRIORITY_MIN),
+        # None is better than the best.
+        (PRIORITY_MIN, [1, 2, 3], None),
+    ):
+        state = held_state("node/a!")
+        for number, priority in ((2, best), (3, 0), (4, 1)):
+            ask(state, number, "node/a!", priority)
+        remedy = lock_remedies.for_owner(state, job(4).lock_file)
+        assert (remedy.locks, remedy.priority) == (locks, hint)
 
 
 def test_the_hint_names_those_that_pass_the_owner_when_others_end() -> None:

@@ -427,6 +427,15 @@ def test_long_lines_are_split_between_characters() -> None:
     assert max(len(line.encode()) for line in lines) <= command_output.LINE_BYTES_MAX
 
 
+def test_a_line_that_just_fits_waits_for_its_end() -> None:
+    line = b"x" * command_output.LINE_BYTES_MAX
+    buffer = bytearray(line)
+    assert command_output.take_pieces(buffer) == []
+    buffer += b"\n" + line + b"y"
+    assert command_output.take_pieces(buffer) == [line + b"\n", line]
+    assert buffer == b"y"
+
+
 def test_output_is_passed_on_as_it_comes() -> None:
     context = TestContext()
     script = "printf 'a\\377\\000b'; printf 'err\\n' >&2; sleep 0.05; printf end"

@@ -464,6 +464,13 @@ def test_where_an_operation_failed_is_in_the_log() -> None:
 
 
 def test_of_a_long_traceback_the_end_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    context, _ = talk("fail")
+    whole = [*map(str, context.lines("traceback"))]
+    size = sum(len(line.encode()) + 1 for line in whole)
+    for room, kept in ((size, whole), (size - 1, ["... (the beginning is cut)", *whole[1:]])):
+        monkeypatch.setattr(settings, "TRACEBACK_BYTES_MAX", room)
+        context, _ = talk("fail")
+        assert context.lines("traceback") == kept
     monkeypatch.setattr(settings, "TRACEBACK_BYTES_MAX", 200)
     context, error = talk("deep")
     assert isinstance(error, RecursionError)

@@ -89,7 +89,7 @@ def test_a_follower_waits_for_a_limited_time(reader: Reader) -> None:
     first = reader.ask(1, 0, wait=3, peer=b"a")
     second = reader.ask(1, 0, wait=1e9, peer=b"b")
     assert reader.patience == pytest.approx(3, abs=0.01)
-    reader.stage.now += 3.01
+    reader.stage.now += 3
     reader.actor.be_quiet()
     assert (first.answer, second.answers) == (page(b"", 0), [])
     reader.stage.now += settings.OUTPUT_WAIT_SECONDS_MAX

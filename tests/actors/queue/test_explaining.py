@@ -7,7 +7,7 @@ import pytest
 from ganger.actors.queue import explaining
 from ganger.actors.queue.explaining import HoldingRule
 from ganger.actors.queue.job_table import Row
-from ganger.storage.jobs import JobStatus
+from ganger.storage.jobs import PRIORITY_MIN, JobStatus
 from ganger.transport import remedy_words
 from ganger.transport.messages import QueuePosition, Remedy
 
@@ -46,6 +46,26 @@ def test_several_rules_end_by_themselves_when_all_do(until: tuple[str, str], cha
     )  # fmt: skip
     remedy = explaining.remedy_of_pending(position, rules)
     assert remedy_words.remedy(remedy, 7) == change
+
+
+@pytest.mark.parametrize(("ahead", "best", "remedy"), [
+    (0, 0, None),
+    (2, PRIORITY_MIN + 1, Remedy(priority=PRIORITY_MIN)),
+    # No priority is better than the best: its turn must come.
+    (2, PRIORITY_MIN, Remedy(is_turn=True, first_ahead=[3])),
+])  # fmt: skip
+def test_slots_hold_a_job_where_all_are_taken(ahead: int, best: int, remedy: Remedy | None) -> None:
+    for running in ([], [1], [1, 2], [1, 2, 3]):
+        position = QueuePosition(
+            open=[], full=[], action="ACCEPT", rule=None, ahead=ahead, first_ahead=[3],
+            running=running, slots=2, best_priority=best,
+        )  # fmt: skip
+        found = explaining.of_pending(row(), position, [])
+        kinds = ["slots"] + ["order"] * (ahead > 0) if len(running) >= 2 else []
+        assert [obstacle.kind for obstacle in found] == kinds
+    assert found[0].remedy == Remedy(ends=[[1, 2, 3]], slots=4)
+    if remedy is not None:
+        assert found[1].remedy == remedy
 
 
 def test_a_job_that_is_still_being_judged_is_held_by_the_rule_that_takes_so_long() -> None:

@@ -215,21 +215,40 @@ def test_a_retry_is_noted_when_the_process_of_the_job_is_gone(queue: Queue) -> N
     assert queue.job(1).extra[jobs.RETRIED_BY_KEY] == [2, 3]
 
 
+def test_the_newest_requests_to_processes_are_kept(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ganger.storage.settings.QUESTIONS_MAX", 2)
+    queue.start_new()
+    askers = [queue.actor.ask(messages.CancelJob(id=1)) for _ in range(3)]
+    for sent in queue.stage.take(messages.DeliverToJob, to="executor"):
+        assert isinstance(sent.message, messages.CancelRequested)
+        queue.actor.turn(
+            messages.CancelAnswered(
+                job_id=1, token=sent.message.token, accepted=False, text="too late"
+            )
+        )
+    assert [len(asker.answers) for asker in askers] == [0, 1, 1]
+
+
 def test_old_final_jobs_are_archived_together(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    queue.submitted(spec(), spec(), spec())
-    for job_id in (1, 2):
+    queue.submitted(*[spec() for _ in range(6)])
+    limit = 2_000_000_000.0
+    # (started, ended): without an end the start counts, and without both it is not known to be old.
+    times = [(None, limit - 1), (None, limit), (limit - 1, None), (limit, None), (None, None)]
+    for job_id, (started, ended) in enumerate(times, start=1):
         queue.finish(job_id)
-    row = queue.actor.component.store.table.find(2)
-    assert row is not None
-    row.ended = 2_000_000_000.0
-    monkeypatch.setattr("time.time", lambda: 2_000_000_100.0)
+        row = queue.actor.component.store.table.find(job_id)
+        assert row is not None
+        row.started, row.ended = started, ended
+    monkeypatch.setattr("time.time", lambda: limit + 3_600.0)
     old = queue.actor.ask(messages.AutoArchiveJobs(age_seconds=3_600.0)).answer
-    assert old == messages.ArchiveOutcome(archived=[1])
+    assert old == messages.ArchiveOutcome(archived=[1, 3])
     rest = queue.actor.ask(messages.AutoArchiveJobs(age_seconds=-1.0)).answer
-    assert rest == messages.ArchiveOutcome(archived=[2])
-    assert queue.statuses() == {3: "queued"}
+    assert rest == messages.ArchiveOutcome(archived=[2, 4, 5])
+    assert queue.statuses() == {6: "queued"}
 
 
 def test_archiving_many_has_a_limit(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
