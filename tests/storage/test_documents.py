@@ -197,8 +197,9 @@ def test_directories_are_made_with_their_parents_and_left_as_they_are(tmp_path: 
 
 
 def test_a_data_directory_whose_name_is_not_utf_8_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(errors.DataDirectoryError, match="must be UTF-8"):
-        documents.make_data_directory(tmp_path / "data-\udcff")
+    for sign in ("\ud800", "\udcff", "\udfff"):
+        with pytest.raises(errors.DataDirectoryError, match="must be UTF-8"):
+            documents.make_data_directory(tmp_path / f"data-{sign}")
     assert list(tmp_path.iterdir()) == []
 
 

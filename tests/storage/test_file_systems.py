@@ -22,6 +22,7 @@ MOUNTS = """\
 32 22 0:32 / /mnt rw - ext4 /dev/vdc rw
 33 32 0:33 / /mnt rw - cifs //server/share rw
 nonsense
+34 22 0:34 / - nonsense
 """
 
 

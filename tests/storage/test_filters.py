@@ -230,6 +230,7 @@ def test_a_filter_within_the_limits_is_taken() -> None:
     assert not holds(nested(64))
     assert holds(["|", *[["?", "down"]] * 9_998, ["?", "up"]])
     assert not holds(["=~", "name", "x" * 1000])
+    assert not holds(["|", ["==", "size", 2**63 - 1], ["==", "size", 1 - 2**63]])
 
 
 def test_a_value_in_an_error_is_cut_to_a_bearable_length() -> None:

@@ -181,7 +181,7 @@ def test_a_text_is_cut_to_the_last_byte() -> None:
     text = "é" * 1_000
     assert job_bounds.cut(text, size(text)) is text
     for plain, room in (("x" * 1_000, size(text) // 4), (text, size(text) - 1)):
-        assert 0 <= room - size(job_bounds.cut(plain, room)) < len("é".encode())
+        assert 0 <= room - size(job_bounds.cut(plain, room)) < len(plain[0].encode())
 
 
 def test_a_short_text_is_left_alone() -> None:
@@ -227,7 +227,7 @@ def test_a_copy_says_that_opcodes_are_left_out_if_they_are(
     monkeypatch.setattr(settings, "OPCODES_PER_JOB_MAX", 2)
     found = shortened(job({"stdin": "x" * 9 * MEGABYTE}, *[{}] * (1 + more)))
     assert len(found.ops) == 2
-    assert ("it has 3 opcodes" in found.extra[job_bounds.CUT_KEY]) == (more == 1)
+    assert ("opcodes" in found.extra[job_bounds.CUT_KEY]) == (more == 1)
 
 
 def test_of_a_large_value_as_much_is_kept_as_fits() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ganger.storage import errors, job_views
+from ganger.storage import errors, job_views, settings
 from ganger.storage.jobs import Job, JobStatus, LogEntry, OpcodeEntry, encode_job
 
 EXEC = {"OP_ID": "OP_EXEC", "argv": ["make", "all"]}
@@ -99,6 +99,7 @@ def reasons(*texts: object) -> dict[str, Any]:
         ("rate-limit:03:moves", "03:moves", 3),
         ("rate-limit:3:a:b", "3:a:b", 3),
         ("rate-limit:10:x y", "10:x y", 10),
+        (f"rate-limit:{'9' * 18}", "9" * 18, 10**18 - 1),
     ],
 )
 def test_a_reason_may_name_a_bucket_and_how_many_jobs_it_takes(
@@ -113,7 +114,7 @@ def test_a_reason_may_name_a_bucket_and_how_many_jobs_it_takes(
         "", "rate-limit:", "rate-limit:0:x", "rate-limit:00:x", "rate-limit:-1:x",
         "rate-limit:x:3", "rate-limit:1.5:x", "rate-limit: 3:x", "rate-limit:3 :x",
         "rate-limit:+3:x", "rate-limit:1_0:x", "rate-limit:\u0663:x", "rate-limit:\u00b2:x",
-        "Rate-limit:3:x", " rate-limit:3:x", f"rate-limit:{'9' * 5_000}:x", 5, None,
+        "Rate-limit:3:x", " rate-limit:3:x", f"rate-limit:{'9' * 19}:x", 5, None,
     ],
 )  # fmt: skip
 def test_any_other_reason_is_only_a_reason(text: object) -> None:
@@ -127,6 +128,15 @@ def test_each_bucket_of_any_entry_of_any_opcode_counts_once() -> None:
         reasons("rate-limit:4:x", "rate-limit:3:x", "rate-limit:1:y"),
     ]
     assert sorted(job_views.rate_limits(ops)) == [("1:y", 1), ("3:x", 3), ("4:x", 4)]
+
+
+@pytest.mark.parametrize("character", ["x", "é"])
+def test_a_text_of_a_listing_is_cut_to_its_bytes(character: str) -> None:
+    text = character * (settings.SUMMARY_BYTES_MAX // len(character.encode()))
+    assert job_views.in_listing(text) == text
+    cut = job_views.in_listing(text + "x")
+    assert cut.endswith(f"{character}...")
+    assert 0 <= settings.SUMMARY_BYTES_MAX - len(cut.encode()) < len(character.encode())
 
 
 @pytest.mark.parametrize("trail", [None, "rate-limit:3:x", [["rate-limit:3:x"]], [5, None]])

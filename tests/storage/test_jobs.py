@@ -86,6 +86,14 @@ def test_nothing_follows_a_final_status_but_the_loss_of_the_process(
         jobs.next_status(status, event)
 
 
+def test_a_priority_is_taken_up_to_its_bounds() -> None:
+    for priority in (-20, 19):
+        jobs.check_priority(priority, "here")
+    for beyond in (-21, 20):
+        with pytest.raises(errors.BadRequestError, match=f"here: expected -20 to 19, got {beyond}"):
+            jobs.check_priority(beyond, "here")
+
+
 def test_the_most_urgent_opcode_that_is_not_final_gives_the_priority() -> None:
     known = job(SUCCESS, QUEUED, QUEUED)
     for op, priority in zip(known.ops, [-20, 5, -3], strict=True):

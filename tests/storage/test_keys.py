@@ -87,6 +87,22 @@ def test_a_mistake_in_a_file_is_named_with_the_file(
     assert expected in caught.value.text
 
 
+def test_a_file_and_its_words_are_read_up_to_their_bounds(tmp_path: Path) -> None:
+    path = tmp_path / "just.key"
+    # The last is the largest number of 32 bits, and one more has five digits too.
+    lines = f"public {'%nSc0' * 8}\nsecret {'0' * 40}\n"
+    for comment, word in ((keys._FILE_BYTES_MAX - len(lines) - 1, "%nSc0"), (9, "%nSc1")):
+        path.write_text("#" * comment + "\n" + lines.replace("%nSc0\n", f"{word}\n"))
+        path.chmod(0o600)
+        if word == "%nSc0":
+            assert keys.read_key(path).public == word * 8
+    with pytest.raises(errors.StorageError, match="line 2: expected 40 characters of Z85"):
+        keys.read_key(path)
+    path.write_text("#" * (keys._FILE_BYTES_MAX - len(lines)) + "\n" + lines)
+    with pytest.raises(errors.StorageError, match="too large"):
+        keys.read_key(path)
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(errors.StorageError, match="nothing"):
         keys.read_key(tmp_path / "nothing")

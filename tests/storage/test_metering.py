@@ -59,6 +59,25 @@ def test_an_evaluation_that_costs_too_much_ends() -> None:
         test({"t": "x" * 10_000}.get, Meter(15_000))
 
 
+def test_steps_are_taken_up_to_the_last_one() -> None:
+    slice_ = Slice(5)
+    meter = Meter(9, slice_)
+    for steps in (2, 3):
+        meter.charge(steps)
+    with pytest.raises(SliceOverError):
+        meter.charge(1)
+    # A new slice grants the first piece of work, however large, and then no other.
+    slice_.begin(0)
+    meter.charge(3)
+    with pytest.raises(SliceOverError):
+        meter.charge(1)
+    slice_.begin(5)
+    meter.charge(1)
+    with pytest.raises(TooMuchWorkError):
+        meter.charge(1)
+    assert (meter.left, slice_.left) == (0, 4)
+
+
 def test_an_evaluation_that_is_begun_again_gets_further_each_time() -> None:
     patterns = [["=~", "t", f"z{number}"] for number in range(9)]
     lists = [["=[]", "many", f"z{number}"] for number in range(9)]

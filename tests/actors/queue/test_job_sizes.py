@@ -160,6 +160,19 @@ def test_a_retry_with_other_opcodes_may_name_the_files_of_that_job_alone(queue: 
 # What is stored already.
 
 
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_process_reads_a_job_itself_that_is_too_large_for_a_frame(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch, more: int
+) -> None:
+    lock_file = queue.start_new()
+    body = bytes(settings.JOB_BYTES_MAX + more)
+    monkeypatch.setattr(queue.actor.component.store.ledger, "body", lambda _: body)
+    queue.ask_hand_over(1, lock_file)
+    go = queue.channels[1].answers[-1]
+    assert isinstance(go, messages.JobGo)
+    assert go.body == (b"" if more else body)
+
+
 def test_a_job_too_large_for_a_frame_starts_runs_and_ends(queue: Queue) -> None:
     put_large_job(queue)
     queue.restart()

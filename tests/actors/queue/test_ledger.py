@@ -238,6 +238,26 @@ def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "JOURNAL_SEGMENTS_FACTOR_MAX", 1)
 
 
+def test_files_may_be_behind_up_to_their_bounds(
+    books: Books, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    books.commit_new(1, 2)
+    ledger = books.ledger
+    for more, is_over in ((0, False), (-1, True)):
+        monkeypatch.setattr(settings, "FILES_UNWRITTEN_MAX", 2 + more)
+        monkeypatch.setattr(settings, "FILES_AT_ONCE", 2 + more)
+        assert (ledger.is_behind, ledger._is_behind_at_renewal) == (is_over, is_over)
+    monkeypatch.setattr(settings, "FILES_UNWRITTEN_MAX", 2)
+    monkeypatch.setattr(settings, "JOURNAL_SEGMENTS_FACTOR_MAX", 1)
+    # (a full segment, one that must not grow any more)
+    for more, is_full, must_not in ((1, False, False), (0, False, True), (-1, True, True)):
+        monkeypatch.setattr(settings, "JOURNAL_SEGMENT_BYTES", ledger._journal.size + more)
+        assert (ledger.is_behind, ledger.is_far_behind) == (is_full, must_not)
+    ledger.write_newest(2)
+    assert not ledger.is_behind
+    assert not ledger.is_far_behind
+
+
 @pytest.mark.usefixtures("small_segments")
 def test_a_segment_grows_while_files_of_new_jobs_are_missing(books: Books) -> None:
     names = set()

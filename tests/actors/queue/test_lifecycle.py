@@ -7,6 +7,7 @@ import os
 import time
 
 import pytest
+from tests.actors.queue.queue_rules import REJECTS, begin, take_rules
 from tests.actors.queue.queue_stage import Queue, spec
 from tests.refusals import refusing
 
@@ -24,6 +25,9 @@ def test_a_whole_job_is_never_shown_ahead_of_the_listing(queue: Queue) -> None:
     queue.write_as_process(1, queue.body_of_process(1, 10, RUNNING))
     queue.actor.ask(queue.state(1, 10, RUNNING, body=None))
     assert queue.statuses() == {1: "running"}
+    with refusing("fsync"):
+        # The listing has this state already.
+        assert queue.job(1).status is RUNNING
     queue.write_as_process(1, queue.body_of_process(1, 11, ERROR))
     with refusing("fsync", number=errno.EIO):
         error, text = queue.actor.say(messages.ReadJob(id=1)).refusal
@@ -32,8 +36,11 @@ def test_a_whole_job_is_never_shown_ahead_of_the_listing(queue: Queue) -> None:
     assert queue.job(1).status is ERROR
     assert queue.statuses() == {1: "error"}
     # Its process tells of it a moment later.
-    recorded = queue.actor.ask(queue.state(1, 11, ERROR, body=None))
+    recorded = queue.actor.ask(queue.state(1, 11, ERROR, body=None, ended=5.0))
     assert recorded.answer == messages.StateRecorded(serial=11)
+    row = queue.actor.component.store.table.find(1)
+    assert row is not None
+    assert row.ended == 5.0
     queue.lose_process(1, has_left=True)
     assert queue.statuses() == {1: "error"}
 
@@ -103,11 +110,41 @@ def test_an_older_state_does_not_win(queue: Queue) -> None:
     assert queue.job(1).serial == 10
 
 
-def test_a_repeated_state_is_answered_again(queue: Queue) -> None:
+def test_a_repeated_state_is_answered_again_and_neither_judged_nor_stored_again(
+    queue: Queue,
+) -> None:
+    queue.start_new()
+    assert begin(queue, 1, 10, RUNNING).answer == messages.StateRecorded(serial=10)
+    flushes = queue.actor.component.store.ledger.flushes
+    take_rules(queue, {**REJECTS, "action": "PAUSE"})
+    assert begin(queue, 1, 10, RUNNING).answer == messages.StateRecorded(serial=10)
+    assert queue.actor.component.store.ledger.flushes == flushes
+    assert not begin(queue, 1, 11, RUNNING).answer_as(messages.GateAnswered).is_open
+
+
+def test_the_file_of_a_dead_process_counts_where_it_is_as_new_for_it_has_the_log(
+    queue: Queue,
+) -> None:
     queue.start_new()
     queue.recorded(1, 10, RUNNING)
-    again = queue.recorded(1, 10, RUNNING)
-    assert again.answer == messages.StateRecorded(serial=10)
+    job = queue.job(1)
+    job.ops[0].log = [(1, (1, 2), "message", "only here")]
+    queue.write_as_process(1, jobs.encode_job(job))
+    queue.lose_process(1)
+    assert queue.job(1).status is ERROR
+    assert queue.job(1).ops[0].log == job.ops[0].log
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "end"),
+    [
+        (None, "its process ended without a result"),
+        (0, "(it exited with code 0)"),
+        (-9, "(it was ended by SIGKILL)"),
+    ],
+)
+def test_the_text_of_a_death_says_how_the_process_ended(exit_code: int | None, end: str) -> None:
+    assert lifecycle.death_text(jobs.Job(id=1, ops=[]), exit_code).endswith(end)
 
 
 def test_a_state_that_the_process_flushed_itself_is_believed(queue: Queue) -> None:
