@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -78,6 +79,14 @@ def interrupted(stub: Stub, folder: Path, patch: pytest.MonkeyPatch) -> subproce
     process, error = start(stub, folder, patch, click.exceptions.Exit)
     assert error.exit_code == 130
     return process
+
+
+def test_one_start_at_a_time_looks_whether_a_daemon_runs(tmp_path: Path) -> None:
+    other = os.open(tmp_path, os.O_RDONLY)
+    with up._alone(settings.places(tmp_path)), pytest.raises(BlockingIOError):
+        fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(other)
 
 
 class GoneError(Exception):

@@ -67,6 +67,8 @@ def test_a_component_that_failed_is_not_ready_until_its_successor_is_which_other
 
     assert (shown(), stage.take(messages.ComponentReplaced)) == ((True, 0), [])
     supervisor.notify(messages.ComponentFailed(component="scheduler", incarnation=1, text="no"))
+    # What its predecessor said may come late.
+    supervisor.notify(messages.ComponentReady(component="scheduler", incarnation=1))
     assert (shown(), stage.take(messages.ComponentReplaced)) == ((False, 1), [])
     supervisor.notify(messages.ComponentReady(component="scheduler", incarnation=2))
     assert shown() == (True, 1)
