@@ -147,7 +147,7 @@ class Lifecycle:
         row = self._table.find(message.job_id)
         recorded = messages.StateRecorded(serial=message.serial)
         if row is None or row.phase is not Phase.HANDED_OVER or message.serial <= row.serial:
-            self._ledger.after_commit(functools.partial(envelope.reply, recorded))
+            envelope.reply(recorded)
             return
 
         def stored() -> None:
