@@ -25,7 +25,7 @@ LOCKED = {"OP_ID": "OP_TEST_DELAY", "duration": 0.000001, "on_nodes": ["n1"]}
 
 
 class FakeLink(Link):
-    """Answers at once, and keeps what was said."""
+    """Answers at once and twice, and keeps what was said."""
 
     def __init__(self) -> None:
         self.is_up = True
@@ -53,7 +53,9 @@ class FakeLink(Link):
 
     def receive(self) -> list[Received]:
         answers, self._answers = self._answers, []
-        return answers
+        # Whatever carries no number of its own may come twice, and changes nothing the second time.
+        once = (messages.CancelRequested, messages.PriorityRequested)
+        return [one for one in answers for _ in range(2 - isinstance(one.message, once))]
 
     def hear(self, message: messages.Message) -> None:
         self._answers.append(Received(message, 0))

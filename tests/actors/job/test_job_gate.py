@@ -312,7 +312,8 @@ def test_a_new_priority_goes_to_the_line_for_locks_and_into_what_is_repeated(
     # The request of a canceled job is not repeated to a new lock manager.
     assert job._daemon.unanswered == {}
     requests = [one for one in line.said if isinstance(one, messages.RequestLocks)]
-    assert [request.priority for request in requests] == [0, 5, 5]
+    # The link hands over the request to repeat it twice.
+    assert [request.priority for request in requests] == [0, 5, 5, 5]
     assert len({str(request.changes) for request in requests}) == 1
     # The lock manager has it before the reply that it was changed.
     kinds = line.kinds()

@@ -15,7 +15,7 @@ import pytest
 from tests.actors.queue.queue_stage import DELAY, ENDED, PID, Queue, spec
 from tests.actors.runtime.stage import Asker, Stage
 
-from ganger.storage import jobs
+from ganger.storage import jobs, lock_files
 from ganger.storage.jobs import JobStatus
 from ganger.transport import messages
 from ganger.transport.messages import JobSpec, Message
@@ -89,13 +89,6 @@ def final(queue: Queue) -> Message:
 def final_in_file(queue: Queue) -> Message:
     queue.run_new()
     return in_file(queue, state(queue, 20, SUCCESS))
-
-
-def older(queue: Queue) -> Message:
-    queue.run_new()
-    late = state(queue, 10, RUNNING)
-    queue.recorded(1, 20, SUCCESS)
-    return late
 
 
 def state(queue: Queue, serial: int, *statuses: JobStatus) -> messages.RecordState:
@@ -192,12 +185,94 @@ def reported(queue: Queue) -> Message:
     return messages.ReportRunning()
 
 
+# What is too late: the job has gone on since.
+
+
+def older_state(queue: Queue) -> Message:
+    queue.run_new()
+    late = state(queue, 10, RUNNING)
+    queue.recorded(1, 20, SUCCESS)
+    return late
+
+
+def older_wait(queue: Queue) -> Message:
+    late = waits(queue)
+    queue.recorded(1, 20, RUNNING)
+    return late
+
+
+def state_of_an_ended_job(queue: Queue) -> Message:
+    queue.run_new()
+    late = state(queue, 30, RUNNING)
+    queue.actor.turn(exited(queue))
+    return late
+
+
+def return_of_an_earlier_process(queue: Queue) -> Message:
+    late = returns(queue)
+    queue.actor.ask(late)
+    queue.actor.turn(exited(queue))
+    queue.start_running(1)
+    queue.recorded(1, 20, RUNNING)
+    return late
+
+
+def exit_of_an_earlier_process(queue: Queue) -> Message:
+    late = died_before_it_began(queue)
+    queue.actor.turn(late)
+    queue.choose(1)
+    held = lock_files.create(queue.stage.places.lock_files, "job_000001_2")
+    queue.processes[1], queue.channels[1] = held, Asker()
+    queue.ask_hand_over(1, held.path)
+    queue.actor.end_turn()
+    queue.recorded(1, 20, RUNNING)
+    return late
+
+
+def hand_over_of_another_process(queue: Queue) -> Message:
+    lock_file = queue.start_new()
+    return messages.HandOverRequested(job_id=1, lock_file=f"{lock_file}-2", process_id=PID)
+
+
+def failure_of_a_start_that_succeeded(queue: Queue) -> Message:
+    queue.start_new()
+    return messages.StartFailed(job_id=1, text="no")
+
+
+def rejection_of_a_running_job(queue: Queue) -> Message:
+    queue.run_new()
+    return messages.JobsRejected(jobs=[(1, "a rule")])
+
+
+def choice_of_a_running_job(queue: Queue) -> Message:
+    queue.run_new()
+    report = queue.actor.component.store.announcements.report
+    return messages.JobsChosen(
+        start=[1], eligible=[1], unsatisfiable=[(1, "failed", "no")], report=report
+    )
+
+
+def exit_of_an_ended_job(queue: Queue) -> Message:
+    late = died_running(queue)
+    queue.actor.turn(late)
+    return late
+
+
+LATE_SCENES: list[Scene] = [
+    older_state, older_wait, state_of_an_ended_job, return_of_an_earlier_process,
+    exit_of_an_earlier_process, hand_over_of_another_process, failure_of_a_start_that_succeeded,
+    rejection_of_a_running_job, choice_of_a_running_job, exit_of_an_ended_job,
+]  # fmt: skip
+
 SCENES: list[Scene] = [
     submission, retry, cancel_pending, cancel_starting, cancel_final, priority, autoarchive, drain,
-    running, running_in_file, final, final_in_file, older, waits, returns, returns_in_file, logged,
+    running, running_in_file, final, final_in_file, waits, returns, returns_in_file, logged,
     hand_over, left, died_running, died_before_it_began, died_with_its_end_in_its_file,
     died_while_it_went_back, start_failed, rejected, disk_retried, reported,
 ]  # fmt: skip
+
+
+SCENES += LATE_SCENES
 
 
 class Outcome(msgspec.Struct):
@@ -207,6 +282,7 @@ class Outcome(msgspec.Struct):
     told: set[str]
     rows: list[messages.JobSummary]
     documents: list[Any]
+    serials: list[int]
     after_crash: list[messages.JobSummary]
 
 
@@ -222,12 +298,14 @@ def play(root: Path, scene: Scene, turns: list[int], patch: pytest.MonkeyPatch) 
         queue.actor.end_turn()
     told = {f"{name}: {said!r}" for name, said in stage.sent}
     rows, documents = look(queue)
+    serials = [row.serial for row in queue.actor.component.store.table]
     queue.crash_machine()
     after_crash, _ = look(queue)
     queue.actor.close()
     stage.daemon_lock.remove()
     shutil.rmtree(root)
-    return Outcome([asker.answers for asker in askers], told, rows, documents, after_crash)
+    replies = [asker.answers for asker in askers]
+    return Outcome(replies, told, rows, documents, serials, after_crash)
 
 
 def look(queue: Queue) -> tuple[list[messages.JobSummary], list[Any]]:
@@ -248,6 +326,10 @@ def test_a_message_that_comes_twice_does_what_it_does_once(
     once, together, apart = (
         play(tmp_path / "same", scene, turns, monkeypatch) for turns in ([1], [2], [1, 1])
     )
+    if scene in LATE_SCENES:
+        none = play(tmp_path / "same", scene, [], monkeypatch)
+        assert (once.rows, once.documents) == (none.rows, none.documents)
+        assert (once.serials, once.after_crash) == (none.serials, none.after_crash)
     for twice in (together, apart):
         assert twice.replies[0] == once.replies[0]
         assert (twice.rows, twice.documents) == (once.rows, once.documents)
