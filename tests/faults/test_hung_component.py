@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.faults.harness import Daemon, Witnesses, until
+from tests.faults.harness import Daemon, Witnesses
 
 from ganger import JobStatus
 from ganger.actors.supervision.placement import COMPONENTS
@@ -93,22 +93,3 @@ def test_a_request_to_a_component_that_hangs_is_refused_in_time(tmp_path: Path) 
         # A client asks again by itself when the answer was such an error.
         with daemon.client() as client:
             assert client.locks(timeout=30) == []
-
-
-def test_a_running_job_outlives_a_daemon_that_begins_anew(tmp_path: Path) -> None:
-    with Daemon(tmp_path, "--hung-after", "2") as daemon, daemon.client() as client:
-        gate = tmp_path / "gate"
-        gate.touch()
-        command = f"while [ -e {gate} ]; do read -t 0.02 none; done; echo through"
-        job_id = client.submit({"OP_ID": "OP_EXEC", "argv": ["bash", "-c", command]})
-        until(client, [job_id], JobStatus.RUNNING)
-        process = client.job(job_id).process_id
-        before = client.info()
-        daemon.crash("job_queue", "hang")
-        # Answered by the successor: submitted while no component could take it.
-        second = client.submit({"OP_ID": "OP_TEST_DELAY", "duration": 0.01}, timeout=60)
-        assert client.info().started > before.started
-        gate.unlink()
-        first, other = client.wait(job_id, second, timeout=30)
-        assert (first.status, other.status) == (JobStatus.SUCCESS, JobStatus.SUCCESS)
-        assert first.process_id == process

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from tests.faults.harness import Daemon, process_of, until, wait_for_end
 from tests.system import traced
-from tests.system.gates import end, shell
+from tests.system.gates import Gate, delay, end, shell
 
 from ganger import Client, JobStatus
 from ganger.storage import errors, keys
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from subprocess import Popen
 
     from tests.system.traced import Event
+
+    from ganger.storage.job_views import JobInfo
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed"),
@@ -132,6 +134,8 @@ class Life(NamedTuple):
     """Everything that clients and commands got to see."""
     keys: list[str]
     """The secret keys that were made."""
+    outlived: list[JobInfo]
+    """The jobs that ran, and were submitted, while a component hung."""
     folder: Path
     run: str
 
@@ -144,6 +148,7 @@ class Scenario(Daemon):
         self.said: list[str] = []
         self.modes: dict[str, int] = {}
         self.keys: list[str] = []
+        self.outlived: list[JobInfo] = []
         for name in ("temporary", "home", "installed"):
             (folder / name).mkdir(parents=True)
         package = folder / "installed" / "guard-1.dist-info"
@@ -192,7 +197,8 @@ class Scenario(Daemon):
             for event in traced.events(self.folder / "trace")
         ]
         said = "".join(self.said)
-        return Life(found, self.modes, said, self.keys, self.folder, str(self.places.run))
+        run = str(self.places.run)
+        return Life(found, self.modes, said, self.keys, self.outlived, self.folder, run)
 
 
 def unlock(**fields: Any) -> dict[str, Any]:
@@ -291,6 +297,20 @@ def leave_behind(scene: Scenario) -> None:
     (scene.data / ".tmp-left-by-a-predecessor.1.1").touch(0o640)
 
 
+def play_hang(scene: Scenario, client: Client) -> None:
+    """A component hangs while a job runs; the next daemon answers a submission."""
+    with Gate(scene.folder) as gate:
+        running = client.submit(gate.job())
+        until(client, running, JobStatus.RUNNING)
+        before, process_id = client.info(), client.job(running).process_id
+        scene.crash("job_queue", "hang")
+        second = client.submit(delay(), timeout=60)
+        assert client.info().started > before.started
+        gate.let_through()
+        scene.outlived = client.wait(running, second, timeout=30)
+    assert scene.outlived[0].process_id == process_id
+
+
 def play_without_umask(scene: Scenario) -> None:
     """All of it: secrets, files, a daemon that begins anew and is stopped twice, a repair."""
     key = scene.folder / "temporary" / "one.key"
@@ -307,7 +327,7 @@ def play_without_umask(scene: Scenario) -> None:
         play_files(scene, client)
         lost = client.submit(unlock(), reason="later")
         pid = client.info().pid
-        scene.crash("config_store", "hang")
+        play_hang(scene, client)
         ready(process)
         assert client.info(timeout=30).pid == pid
         for rule in client.filters():
@@ -537,6 +557,10 @@ def test_a_daemon_that_begins_anew_leaves_all_that_its_successor_takes_over(
     assert before[-1].arguments.count("GANGER_BEGUN_ANEW=") == 1
     lines = told(after)
     assert misplaced(lines, ((LOCK, r"daemon unlink data/livelocks/ganger-daemon_\d{5}"),)) == []
+
+
+def test_a_running_job_outlives_a_daemon_that_begins_anew(lives: dict[int, Life]) -> None:
+    assert [job.status for job in lives[0].outlived] == [JobStatus.SUCCESS] * 2
 
 
 def test_a_daemon_stops_in_order_also_when_it_is_told_so_twice(lives: dict[int, Life]) -> None:
