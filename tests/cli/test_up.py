@@ -208,6 +208,17 @@ def test_a_daemon_that_has_not_opened_its_door_is_stopped_all_the_same(
     assert capsys.readouterr().out == "The daemon has stopped\n"
 
 
+def test_no_signal_goes_to_a_process_that_does_not_hold_the_queue_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send = mock.Mock()
+    monkeypatch.setattr(signal, "pidfd_send_signal", send)
+    for holder, times in ((2, 0), (None, 0), (1, 1)):
+        monkeypatch.setattr(up, "_running_pid", mock.Mock(return_value=holder))
+        up._ask_by_signal(9, settings.places(tmp_path), 1)
+        assert send.call_count == times
+
+
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [

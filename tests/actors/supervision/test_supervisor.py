@@ -6,7 +6,7 @@ import errno
 from unittest import mock
 
 import pytest
-from tests.actors.runtime.stage import Stage, Staged
+from tests.actors.runtime.stage import Asker, Stage, Staged
 
 from ganger.actors.runtime.component import Component
 from ganger.actors.runtime.host import Host
@@ -126,10 +126,18 @@ def test_a_component_stops_before_those_that_it_needs(
 ) -> None:
     supervisor = stage.make(Supervisor, Shutdown(), lambda: None, incarnation=0)
     report_ready(supervisor, monkeypatch)
-    stopped: list[type[Component]] = []
-    monkeypatch.setattr(supervisor.component, "_stop_component", stopped.append)
-    supervisor.component._stop_tree()
-    assert stopped == [*reversed(COMPONENTS)]
+    asker = Asker()
+    stopped: list[tuple[type[Component], int]] = []
+    monkeypatch.setattr(
+        supervisor.component,
+        "_stop_component",
+        lambda component: stopped.append((component, len(asker.answers))),
+    )
+    for _ in range(2):
+        supervisor.actor.handle(Envelope(messages.StopDaemon(), asker))
+    # It is answered first, while there is a listener, and done once.
+    assert stopped == [(component, 1) for component in reversed(COMPONENTS)]
+    assert asker.answers == [messages.Done()] * 2
 
 
 def test_a_supervisor_that_fails_names_its_error(
@@ -169,3 +177,6 @@ def test_for_a_component_that_hangs_and_cannot_be_replaced_the_daemon_begins_ane
     assert shutdown.is_over.is_set() == (name != "scheduler")
     # The refusals of its requests are sent first, by a listener that does not hang itself.
     assert stopped == ([False] if name == "config_store" else [])
+    # Once the daemon begins anew, nothing else is replaced any more.
+    supervisor.notify(messages.ComponentHung(component="filter_evaluator", incarnation=1, text=""))
+    assert actors["filter_evaluator"].abandon.called == (name == "scheduler")
