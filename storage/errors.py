@@ -43,6 +43,9 @@ class BadRequestError(GangerError):
     http_status = 400
     luxi_name = "OpPrereqError"
 
+    error_code: ClassVar[str] = "wrong_input"
+    """Ganeti's word for the kind of mistake, which goes with an ``OpPrereqError``."""
+
 
 class UsageError(BadRequestError):
     """The command line is wrong."""
@@ -100,6 +103,38 @@ class UnknownFilterError(BadRequestError):
 
     http_status = 404
     luxi_name = "GenericError"
+
+
+class UnknownObjectError(BadRequestError):
+    """The configuration has no object with this name or UUID."""
+
+    http_status = 404
+    error_code = "unknown_entity"
+
+
+class ParameterError(BadRequestError):
+    """A query compares a field with a value of another type, or names a field that is unknown."""
+
+    luxi_name = "ParameterError"
+
+
+class TagError(BadRequestError):
+    """A tag is empty, too long or has invalid characters, or there are too many."""
+
+    luxi_name = "TagError"
+
+
+class AddressPoolError(BadRequestError):
+    """An address is not in its network, or it is already reserved or already free."""
+
+    luxi_name = "AddressPoolError"
+
+
+class ReservationError(BadRequestError):
+    """A resource cannot be reserved, because it is in use or reserved by another owner."""
+
+    http_status = 409
+    luxi_name = "ReservationError"
 
 
 class RejectedError(BadRequestError):

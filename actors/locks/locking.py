@@ -55,7 +55,6 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import re
 from collections.abc import Callable, Container, Iterable, Iterator
 from math import inf
 
@@ -76,6 +75,7 @@ from ...storage.locks import (
     show,
     sort_key,
 )
+from ...storage.natural_order import natural_key
 from .allocating import Allocation, Wants
 from .waiting import Position, Waiter, WaitingLine
 
@@ -347,7 +347,7 @@ class LockState:
             for lock, change in dict(waiter.pending.changes).items():
                 pending.setdefault(lock, []).append((change, waiter.owner))
         views = []
-        for lock in sorted(self._allocation.index.locks() | pending.keys(), key=_natural):
+        for lock in sorted(self._allocation.index.locks() | pending.keys(), key=natural_key):
             owners = self._allocation.index.owners(lock)
             # All owners share it, or there is only one.
             mode = owners[0][1] if owners else None
@@ -541,9 +541,3 @@ def _modes(changes: Changes) -> list[tuple[str, LockMode | None]]:
 
 def _acquisitions(changes: Changes) -> dict[str, LockMode]:
     return {lock: mode for lock, mode in _modes(changes) if mode is not None}
-
-
-def _natural(name: str) -> tuple[list[tuple[int, str]], str]:
-    """Sorts ``node9`` before ``node10``: text and numbers alternate, numbers by length first."""
-    parts = re.split("0*([0-9]+)", name)
-    return [(len(part) * (place % 2), part) for place, part in enumerate(parts)], name
