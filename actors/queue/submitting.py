@@ -126,8 +126,8 @@ def _take_input(entry: jobs.OpcodeEntry, job_id: int, index: int) -> tuple[str, 
     if entry.input.get("OP_ID") != catalogue.OpExec.op_id or not isinstance(text, str):
         return None
     limit = settings.INPUT_INLINE_BYTES_MAX
-    # A character takes at most six bytes as JSON; nearly all inputs are small.
-    if len(text) * 6 <= limit or len(msgspec.json.encode(text)) <= limit:
+    # A character takes at most six bytes as JSON, and the quotes two; nearly all inputs are small.
+    if len(text) * 6 + 2 <= limit or len(msgspec.json.encode(text)) <= limit:
         return None
     name = spool.input_name(job_id, index)
     del entry.input["stdin"]

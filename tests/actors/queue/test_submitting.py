@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from ganger.actors.queue import submitting
@@ -12,6 +13,7 @@ from ganger.actors.queue.submitting import Draft
 from ganger.storage import errors, jobs, opcodes, settings
 from ganger.storage.jobs import JobStatus
 from ganger.storage.opcodes import catalogue
+from ganger.storage.queue_files import job_files
 from ganger.transport.messages import JobSpec
 
 NOW = 1_700_000_000.5
@@ -112,7 +114,22 @@ def test_the_summary_names_every_opcode() -> None:
 def test_the_largest_submission_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "JOBS_PER_SUBMIT_MAX", 3)
     monkeypatch.setattr(settings, "OPCODES_PER_JOB_MAX", 2)
-    assert len(drafts(*[spec(DELAY, DELAY)] * 3, key="ä" * 100)) == 3
+    first_id = job_files.ID_MAX - 2
+    largest = [spec(DELAY, DELAY)] * 3
+    assert len(drafts(*largest, first_id=first_id, key="ä" * 100)) == 3
+    with pytest.raises(errors.DataDirectoryError, match="the queue has 2 ids left"):
+        drafts(*largest, first_id=first_id + 1)
+
+
+@pytest.mark.parametrize("text", ["x" * 100, "\0" * 100], ids=["plain", "escaped"])
+def test_standard_input_stays_in_the_opcode_up_to_its_size_as_json(
+    monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    size = len(msgspec.json.encode(text))
+    for limit, kept in ((size, True), (size - 1, False)):
+        monkeypatch.setattr(settings, "INPUT_INLINE_BYTES_MAX", limit)
+        [draft] = drafts(spec({**EXEC, "stdin": text}))
+        assert ("stdin" in draft.job.ops[0].input, not draft.inputs) == (kept, kept)
 
 
 # Bad input.
