@@ -192,7 +192,8 @@ BAD: list[tuple[object, str]] = [
     (raw_rule(action="RATE_LIMIT 5"), NO_ACTION + "'RATE_LIMIT 5'"),
     (raw_rule(action=["RATE_LIMIT"]), NO_LIMIT),
     (raw_rule(action=["RATE_LIMIT", 0]), NO_LIMIT),
-    (raw_rule(action=["RATE_LIMIT", -1]), NO_LIMIT),
+    (raw_rule(action=["RATE_LIMIT", 0]), NO_LIMIT),
+    (raw_rule(action=["RATE_LIMIT", 2**63]), NO_LIMIT),
     (raw_rule(action=["RATE_LIMIT", "x"]), NO_LIMIT),
     (raw_rule(action=["RATE_LIMIT", True]), NO_LIMIT),
     (raw_rule(action=["RATE_LIMIT", 1.5]), NO_LIMIT),
@@ -213,6 +214,25 @@ BAD: list[tuple[object, str]] = [
     (raw_rule(valid_until=10**400), "valid_until: expected a time in seconds"),
     (raw_rule(valid_from=5, valid_until=5), "valid_until: must be later than valid_from"),
 ]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"priority": 0, "watermark": 0, "action": ["RATE_LIMIT", 1]},
+        {"priority": 2**63 - 1, "watermark": 2**63 - 1, "action": ["RATE_LIMIT", 2**63 - 1]},
+        {"reason_trail": [["a", "b", 2**63 - 1], ["a", "b", 1 - 2**63]]},
+        {"predicates": [["jobid", None]] * 100},
+    ],
+)
+def test_a_rule_is_taken_up_to_all_bounds(fields: dict[str, Any]) -> None:
+    written = rules.to_raw(rules.parse_rule(raw_rule(**fields)))
+    assert {name: written[name] for name in fields} == fields
+
+
+def test_the_window_of_a_stored_rule_may_be_as_long_as_integers_are() -> None:
+    rule = rules.parse_rule(raw_rule(valid_from=1 - 2**63, valid_until=2**63 - 1))
+    assert (rule.valid_from, rule.valid_until) == (-(2.0**63), 2.0**63)
 
 
 @pytest.mark.parametrize(("raw", "text"), BAD, ids=[text for _, text in BAD])

@@ -79,7 +79,9 @@ def test_what_is_no_frame_is_refused(data: bytes, text: str) -> None:
         ((PROTOCOL, 7, "soon", LIST), "the deadline is a number"),
         ((PROTOCOL, 7, None, {"type": "no_such"}), "no_such"),
         ((PROTOCOL, 7, None, {}), "message: .*type"),
-        ((PROTOCOL, 7, None, 5), "message: "),
+        ((PROTOCOL, 0, None, 5), "message: "),
+        ((PROTOCOL, 7, None, {"type": "x" * 39}), "x" * 39),
+        ((PROTOCOL, 7, None, {"type": "x" * 40}), "^message: "),
         ((PROTOCOL, 7, None, {**LIST, "limit": "many"}), r"list_jobs: .*int.*\$\.limit"),
         ((PROTOCOL, 7, None, {"type": "boot"}), "boot: "),
         ((PROTOCOL, 7, None, {"type": "submit_jobs", "jobs": [{"ops": [1]}]}), "submit_jobs: "),
@@ -94,7 +96,7 @@ def test_a_request_that_cannot_be_read_can_still_be_answered(
 ) -> None:
     with pytest.raises(frames.UnreadableMessageError, match=text) as caught:
         frames.decode(pack(*parts), REQUESTS)
-    assert caught.value.number == 7
+    assert caught.value.number == parts[1]
 
 
 def test_a_message_larger_than_the_limit_is_not_made() -> None:
@@ -120,11 +122,15 @@ def test_defaults_need_not_be_sent() -> None:
 
 def test_a_frame_of_too_many_arrays_is_refused_under_its_number() -> None:
     many = settings.FRAME_CONTAINERS_MAX
-    ids: list[list[int]] = [[]] * (many + 1)
-    data = pack(PROTOCOL, 7, None, {"type": "list_jobs", "ids": ids})
-    with pytest.raises(frames.UnreadableMessageError, match=f"more than {many} arrays") as caught:
-        frames.decode(data, REQUESTS)
-    assert caught.value.number == 7
+    # The frame, the message and the list of these are three more.
+    for more, number in ((0, 7), (1, 7), (1, 0)):
+        ids: list[list[int]] = [[]] * (many - 3 + more)
+        data = pack(PROTOCOL, number, None, {"type": "list_jobs", "ids": ids})
+        with pytest.raises(errors.FrameError) as caught:
+            frames.decode(data, REQUESTS)
+        assert (f"more than {many} arrays" in caught.value.text) == (more == 1)
+        if isinstance(caught.value, frames.UnreadableMessageError):
+            assert caught.value.number == number
     # Bytes that look like the beginning of one, as in other alphabets, are not counted.
     text = "\u0440" * (2 * many)
     spec = messages.JobSpec(ops=[{"OP_ID": "OP_EXEC", "argv": ["echo", text]}])

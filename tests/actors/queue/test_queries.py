@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 import structlog
 from tests.actors.runtime.stage import Asker
 
+from ganger.actors.queue import queries
 from ganger.actors.queue.job_table import JobTable, Phase, Row, row_of
 from ganger.actors.queue.ledger import Ledger
 from ganger.actors.queue.queries import QueueReader
@@ -147,6 +149,9 @@ def test_an_unknown_id_is_refused_by_name(library: Library) -> None:
 
 def test_a_listing_by_id_has_a_limit(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "LIST_PAGE_ROWS", 3)
+    for job_id in (1, 2, 3):
+        library.add(job_id, QUEUED)
+    assert library.ids(ListJobs(ids=[1, 2, 3])) == [1, 2, 3]
     with pytest.raises(errors.BadRequestError, match="ids: expected at most 3, got 4"):
         library.reader.rows(ListJobs(ids=[1, 2, 3, 4]))
 
@@ -222,9 +227,11 @@ def test_a_job_that_waits_for_dependencies_reads_so(library: Library) -> None:
 
 def test_log_lines_that_came_since_are_in_the_job(library: Library) -> None:
     library.add(3, RUNNING, log=2)
-    library.reader.log_appended(
-        messages.JobLogAppended(job_id=3, op_index=0, entries=[entry(n) for n in (2, 3, 4)])
-    )
+    # Sent again to a queue that was replaced, they may begin with what is known.
+    for serials in ((2, 3), (3, 4), (2, 3, 4)):
+        library.reader.log_appended(
+            messages.JobLogAppended(job_id=3, op_index=0, entries=[entry(n) for n in serials])
+        )
     assert [serial for serial, *_ in library.document(3)["ops"][0]["log"]] == [1, 2, 3, 4]
     library.reader.forget_appended(3, 3)
     assert [serial for serial, *_ in library.document(3)["ops"][0]["log"]] == [1, 2, 4]
@@ -306,3 +313,22 @@ def test_a_watch_of_an_unknown_job_is_refused(library: Library) -> None:
     with pytest.raises(errors.UnknownJobError, match="there is no job 9"):
         library.watch(3, 9)
     assert len(library.reader.watches) == 0
+
+
+@pytest.mark.parametrize(
+    ("last", "serials", "has_gap"),
+    [
+        (3, [4, 5], False),
+        (3, [1, 2, 3], False),
+        (3, [3, 4], False),
+        (3, [5], True),
+        (3, [4, 6], True),
+        # What the state has already fills no gap behind it.
+        (3, [3, 5], True),
+    ],
+)
+def test_a_gap_is_between_the_state_and_what_was_appended(
+    last: int, serials: list[int], *, has_gap: bool
+) -> None:
+    appended = deque(queries._Appended(0, (serial, (0, 0), "message", "")) for serial in serials)
+    assert queries._has_gap(last, appended) == has_gap

@@ -397,9 +397,16 @@ def test_dependencies_are_read_from_either_key() -> None:
     assert opcodes.dependencies({"depends": None}) == opcodes.dependencies({}) == []
 
 
+def test_a_dependency_names_a_job_up_to_the_bounds_of_ids() -> None:
+    given = [[2**63 - 1, []], [-(2**63), []], ["9" * 18, []]]
+    found = opcodes.dependencies({"depends": given})
+    assert found == [(2**63 - 1, ()), (-(2**63), ()), (10**18 - 1, ())]
+
+
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
+        ({"depends": [["9" * 19, []]]}, "depends[0]: this number is too large for a job id"),
         ({"depends": "1"}, "depends: expected list, got str"),
         ({"depends": [7]}, "depends[0]: expected [job id, [statuses]]"),
         ({"depends": [[1, []], [7]]}, "depends[1]: expected [job id, [statuses]]"),

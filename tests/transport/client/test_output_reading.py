@@ -178,3 +178,26 @@ def test_a_growing_file_is_read_to_where_it_was_at_the_first_look() -> None:
 def test_wrong_arguments_of_output_are_named(arguments: dict[str, Any], expected: str) -> None:
     with pytest.raises(errors.BadRequestError, match=expected):
         checked_reading(**{"job_id": 1, "stream": None, "op": None, "tail": None, **arguments})
+
+
+@pytest.mark.parametrize(
+    ("size", "passed"),
+    [(output_blocks.STORED_BYTES_MAX, 1), (output_blocks.STORED_BYTES_MAX - 1, 0)],
+)
+def test_damage_that_fills_a_page_in_which_a_block_would_have_fitted_is_passed(
+    size: int, passed: int
+) -> None:
+    reading = checked_reading(7, stream=None, op=0, tail=None)
+    found = reading.take(messages.OutputPage(data=bytes(size), size=size + 100))
+    assert len(found) == passed
+    assert reading.request().offset == passed
+    assert not reading.is_at_end
+
+
+@pytest.mark.parametrize("name", ["op", "tail"])
+def test_an_opcode_or_a_tail_is_a_number_from_0(name: str) -> None:
+    fields: dict[str, object] = {"stream": None, "op": None, "tail": None}
+    checked_reading(7, **fields | {name: 0})
+    for wrong in (-1, True, 1.0, "1"):
+        with pytest.raises(errors.BadRequestError, match=f"{name}: expected a whole number from 0"):
+            checked_reading(7, **fields | {name: wrong})

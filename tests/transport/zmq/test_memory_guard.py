@@ -59,6 +59,10 @@ def test_a_daemon_that_is_large_without_silent_peers_may_be_that_large() -> None
         judge.ended(0, TOO_LARGE, 0.0)
     assert not judge.is_suspected(TOO_LARGE + GROWTH_MAX_BYTES, 0.0)
     assert judge.is_suspected(TOO_LARGE + GROWTH_MAX_BYTES + 1, 0.0)
+    # For a while, even if it shrinks: then that is what it is measured by.
+    for now, is_calm in ((CALM_SECONDS - 1, True), (CALM_SECONDS, False)):
+        assert not judge.is_suspected(SIZE, now)
+        assert judge.is_suspected(TOO_LARGE, now) != is_calm
 
 
 def test_looks_without_a_suspicion_do_not_count() -> None:
