@@ -268,7 +268,9 @@ def test_a_torn_file_is_started_afresh_when_no_owner_lives(locks: Locks) -> None
 
 @pytest.mark.parametrize("folder", ["lock_files", "former_lock_files"])
 def test_a_torn_file_is_not_passed_over_while_a_job_lives(locks: Locks, folder: str) -> None:
-    held = lock_files.create(getattr(locks.stage.places, folder), "job_000001_1")
+    directory = getattr(locks.stage.places, folder)
+    directory.mkdir(parents=True, exist_ok=True)
+    held = lock_files.create(directory, "job_000001_1")
     locks.held[Owner(1, held.path, os.getpid())] = held
     locks.stage.places.locks.write_bytes(b"torn")
     locks.stage.make(LockManager, incarnation=2).actor.handle(Envelope(messages.Boot()))
