@@ -96,13 +96,14 @@ PLACES = (
     Place(r"data/queue/quarantine", 0o750, "client"),
     Place(r"data/queue/quarantine/job-99", 0o640, "client"),
     Place(r"data/queue/job-\d+", 0o640, "core job client"),
-    Place(r"data/queue/\.spare-.*", 0o640, "core job"),
+    Place(r"data/queue/\.spare-.*", 0o640, "core job client"),
     Place(r"data/queue/journal/\d+\.journal", 0o640, "core aside"),
     Place(r"data/queue/(archive/0/)?spool/job-\d+-input-0", 0o640, "core"),
     Place(r"data/queue/(archive/0/)?spool/job-\d+-output", 0o640, "job core"),
     Place(r"data/queue/archive/0/job-\d+", 0o640, "core"),
     Place("run", 0o700, "daemon core"),
     Place("run/socket", 0o600, "core daemon"),
+    Place("run/livelocks", 0o700, "daemon"),
     Place("run/rehearsals", 0o700, "fork_server daemon"),
     Place("temporary/ganger-delay-[0-9a-f]+", 0o700, "job"),
     Place("temporary/ganger-delay-[0-9a-f]+/sock", 0o777, "job"),
@@ -114,6 +115,7 @@ PASSING = (
     Place(r"data/\.lock-trial-\d+", 0o600, "daemon"),
     Place(r"data/left-by-a-predecessor", 0o640, "daemon"),
     Place(r"run/\.\w\w", 0o600, "core"),
+    Place("run/livelocks/job_000008_1", 0o600, "daemon"),
     Place(r"run/rehearsals/\d+(/.*)?", 0o700, "fork_server job daemon"),
 )
 """What is there for a moment."""
@@ -295,6 +297,9 @@ def leave_behind(scene: Scenario) -> None:
     for dead in ("ganger-daemon_1", "job_000009_1"):
         (scene.places.lock_files / dead).touch(0o600)
     (scene.data / ".tmp-left-by-a-predecessor.1.1").touch(0o640)
+    # Ganger 1.1 had its lock files there.
+    scene.places.former_lock_files.mkdir(0o700, parents=True)
+    (scene.places.former_lock_files / "job_000008_1").touch(0o600)
 
 
 def play_hang(scene: Scenario, client: Client) -> None:
@@ -470,6 +475,7 @@ OF_PREDECESSOR = (
     "daemon unlink data/left-by-a-predecessor ",
     "daemon unlink data/livelocks/job_000009_1 ",
     "daemon unlink data/livelocks/ganger-daemon_1 ",
+    "daemon unlink run/livelocks/job_000008_1 ",
 )
 START = (
     ("daemon flock data/queue .*LOCK_EX", LOCK),
