@@ -1,15 +1,18 @@
-"""``ganger lock``: which jobs hold each lock, and which wait for it."""
+"""``ganger lock``: which jobs hold each lock, and which wait for it and for each other."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
-from . import output
+from . import lock_graph, output
 from .output import Column
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ..transport.messages import LockRow
     from .call import Call
 
@@ -38,6 +41,67 @@ def list_locks(call: Call, style: output.Style) -> None:
         output.show_json([{name: _plain(row, name) for name in names} for row in rows])
         return
     output.show_rows(rows, [_COLUMNS[name] for name in names], style)
+
+
+@lock.command(short_help="Show who waits for whom.")
+@click.option("--dot", is_flag=True, help="Print the graph for Graphviz: `... --dot | dot -Tsvg`.")
+@click.pass_obj
+def graph(call: Call, *, dot: bool) -> None:
+    """Show who waits for whom: because of locks, or because of dependencies between jobs.
+
+    Below each owner stand those that wait for it, and what they wait for. An owner that waits for
+    several stands below each of them.
+    """
+    with call.client() as client:
+        found = lock_graph.arrows(client.lock_waits(), client.locks())
+    if not found and not dot:
+        output.echo("No job waits for a lock or for another job.")
+        return
+    for line in lock_graph.dot(found) if dot else lock_graph.tree(found):
+        output.echo(line)
+
+
+@lock.command(short_help="Print each change of locks, until Ctrl-C.")
+@output.output_option
+@click.pass_obj
+def watch(call: Call, output_kind: str) -> None:
+    """Print every lock that is held or wanted, then each change, until Ctrl-C.
+
+    Changes that follow each other at once may be printed as one. With `--output json` each line
+    is a JSON object; the `mode` of a lock that is free again is null, without owners.
+    """
+    before: dict[str, LockRow] = {}
+    revision = 0
+    with call.client() as client:
+        while True:
+            found = client.watch_locks(revision)
+            revision = found.revision
+            # A lock set that is held only through its members is no news.
+            rows = {row.name: row for row in found.rows if row.owners or row.pending}
+            for line in _changes(before, rows, is_json=output_kind == "json"):
+                output.echo(line)
+            before = rows
+
+
+def _changes(
+    before: dict[str, LockRow], after: dict[str, LockRow], *, is_json: bool
+) -> Iterator[str]:
+    """A line for each lock that is not as before."""
+    for name in (*after, *(name for name in before if name not in after)):
+        row = after.get(name)
+        if row == before.get(name):
+            continue
+        if is_json:
+            from ..transport.messages import LockRow  # noqa: PLC0415 - for this option alone
+
+            shown = row or LockRow(name=name, mode=None, owners=[], pending=[])
+            yield msgspec.json.encode(shown).decode()
+        elif row is None:
+            yield f"{name} is free"
+        else:
+            parts = [f"held {row.mode} by {', '.join(row.owners)}"] if row.owners else []
+            parts += [f"wanted {mode} by {', '.join(owners)}" for mode, owners in row.pending]
+            yield f"{name} is {', '.join(parts)}"
 
 
 def _plain(row: LockRow, name: str) -> object:

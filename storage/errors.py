@@ -91,7 +91,32 @@ class JobStateError(BadRequestError):
 
 
 class LockRequestError(BadRequestError):
-    """The lock request is invalid: unknown name, contradiction, or out of lock order."""
+    """The lock request is invalid."""
+
+    def __init__(self, text: str | None = None, concerns: object = None) -> None:
+        super().__init__(text)
+        self.concerns = concerns
+        """The other owner of locks that it is about, if there is one."""
+
+
+class LockOrderError(LockRequestError):
+    """The request is out of lock order for what its owner holds."""
+
+
+class LockWaitError(LockRequestError):
+    """The owner has a waiting request."""
+
+
+class LockRingError(LockRequestError):
+    """The request would wait for an owner that waits for the requester."""
+
+
+class LockContradictionError(LockRequestError):
+    """The request asks for one lock in two ways."""
+
+
+class FencedOwnerError(LockRequestError):
+    """The owner's locks were taken away."""
 
 
 class FilterRuleError(BadRequestError):

@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 Since = dict[Owner, dict[str, float]]
 """Since when each owner has held each lock in its present mode: seconds since the epoch."""
 
+Fenced = dict[Owner, float]
+"""The owners that lost their locks for good, and when: seconds since the epoch."""
+
 FORMAT_VERSION = 1
 
 
@@ -53,18 +56,18 @@ class LocksWritten(msgspec.Struct, frozen=True, tag="written", array_like=True):
     version: int
     checksum: int
     since: list[tuple[Owner, dict[str, float]]]
-    fenced: list[str]
+    fenced: list[tuple[Owner, float]]
 
 
 class TurnStored(msgspec.Struct, frozen=True, tag="turn", array_like=True):
     """The changes of one turn, at this time of day, waiting owners in the order of their line.
 
-    ``fenced``: lock files whose owners have lost their locks for good.
+    ``fenced``: owners that lost their locks for good, because no process held their lock files.
     """
 
     time: float
     owners: list[OwnerChanged]
-    fenced: list[str] = []
+    fenced: list[Owner] = []
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -76,7 +79,7 @@ class StoredLocks(msgspec.Struct):
 
     file: LocksFile = LocksFile()
     since: Since = {}
-    fenced: dict[str, None] = {}
+    fenced: Fenced = {}
 
 
 def read(places: Places) -> StoredLocks:
@@ -90,7 +93,7 @@ def read(places: Places) -> StoredLocks:
             text = f"{places.lock_journal}: format {first.version}, supported is {FORMAT_VERSION}"
             raise errors.DataDirectoryError(text)
         stored.since = {owner: dict(since) for owner, since in first.since}
-        stored.fenced = dict.fromkeys(first.fenced)
+        stored.fenced = dict(first.fenced)
         replay(stored, (one for one in records if isinstance(one, TurnStored)))
     return stored
 
@@ -117,7 +120,7 @@ def replay(stored: StoredLocks, turns: Iterable[TurnStored]) -> None:
                 places = [other.owner for other in line]
                 place = 0 if one.behind is None else places.index(one.behind) + 1
                 line.insert(place, Pending(priority, one.owner, changes))
-        stored.fenced |= dict.fromkeys(turn.fenced)
+        stored.fenced |= dict.fromkeys(turn.fenced, turn.time)
     stored.file = LocksFile(
         tuple(_holding(owner, held[owner]) for owner in sorted(held)),
         tuple(pending for priority in sorted(lines) for pending in lines[priority]),
@@ -166,13 +169,15 @@ class LockJournal:
         """Whether the whole state must be written before the next turn."""
         return self._descriptor is None or self._size > self._size_max
 
-    def begin(self, file: LocksFile, since: Since, fenced: Iterable[str]) -> None:
+    def begin(self, file: LocksFile, since: Since, fenced: Fenced) -> None:
         """Write the whole state, and begin a new journal. `StorageError`: repeat it."""
         self.close()
         data = encode_locks(file)
         documents.replace(self._places.locks, data, flush=False, mode=documents.SECRET_MODE)
         known = [(owner, times) for owner, times in since.items()]
-        first = packed(_encode(LocksWritten(FORMAT_VERSION, _checksum(data), known, [*fenced])))
+        first = packed(
+            _encode(LocksWritten(FORMAT_VERSION, _checksum(data), known, [*fenced.items()]))
+        )
         path = self._places.lock_journal
         documents.replace(path, first, flush=False, mode=documents.SECRET_MODE)
         with documents.storage_errors(path):

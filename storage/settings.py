@@ -152,6 +152,9 @@ WATCHERS_MAX = 1_000
 KEY_BYTES_MAX = 200
 """Longest idempotency key."""
 
+OWNERS_SWEEP_SECONDS = 0.25
+"""How often the lock manager looks whether owners that no executor watches live."""
+
 LOCK_JOURNAL_BYTES = 256 * 1024
 """Least size at which the whole state of locks is written again."""
 

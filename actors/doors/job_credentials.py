@@ -1,5 +1,7 @@
 """Which connection speaks for a job: only that of the process that holds its lock file.
 
+So it is for other owners of locks: a program that has a lock file of its own among those of jobs.
+
 A process that lost its daemon introduces itself to the successor (`AttachJob`). The kernel says
 which process is at the other end of a local connection, and which one holds a lock file: both
 must be the process that `AttachJob` names. From then on the connection speaks for that job alone.
@@ -12,10 +14,12 @@ from typing import TYPE_CHECKING
 
 from ...storage import errors, lock_files
 from ...transport import messages
+from ...transport.messages import LOCK_REQUESTS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ...storage.locks import Owner
     from ...transport.messages import AttachJob, Message
     from ...transport.zmq.peers import Credentials
 
@@ -36,9 +40,22 @@ class JobCredentials:
             self._introduced[peer] = message
             return
         known = self._introduced.get(peer)
+        if known is None and self._is_own_owner(identity, message):
+            return
         if known is None or not _is_about(message, known):
             kind = type(message).__name__
             raise errors.NotAllowedError(f"{kind}: only the process of a job may speak for it")
+
+    def _is_own_owner(self, identity: Credentials, message: Message) -> bool:
+        """Whether the message is about locks of the sender's process, which runs no job."""
+        if not isinstance(message, LOCK_REQUESTS):
+            return False
+        owner: Owner = message.owner
+        directory, name = os.path.split(owner.lock_file)
+        is_named = directory in self._directories and "\0" not in name
+        is_job = isinstance(owner.identifier, int) or name.startswith("job_")
+        is_own = owner.pid == identity.pid and is_named and not is_job
+        return is_own and lock_files.holder(owner.lock_file) == identity.pid
 
     def forget(self, peer: bytes) -> None:
         """The connection has ended."""
@@ -57,8 +74,8 @@ class JobCredentials:
 
 def _is_about(message: Message, known: AttachJob) -> bool:
     """Whether the message speaks of that job, and of nothing else."""
-    if isinstance(message, messages.RequestLocks | messages.ReleaseLocks):
-        owner = message.owner
+    if isinstance(message, LOCK_REQUESTS):
+        owner: Owner = message.owner
         return owner.identifier == known.job_id and owner.lock_file == known.lock_file
     job_id: int = message.job_id  # type: ignore[attr-defined]
     return job_id == known.job_id

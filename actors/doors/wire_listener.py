@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ...transport.zmq.peers import Credentials, Incoming
     from ..runtime.directory import Directory
 
-_LASTING = (messages.WatchJobs, messages.AttachJob, messages.RequestLocks)
+_LASTING = (messages.WatchJobs, messages.AttachJob, messages.RequestLocks, messages.AwaitLocks)
 """Requests that may stay open without a limit."""
 
 _PARTS = (messages.JobChanged, messages.JobLogged, messages.LocksPending)

@@ -125,13 +125,13 @@ class Allocation:
             has = (held.get(lock), held.get(group_of(lock) or lock))
             in_order = sort_key(lock) >= highest
             if not in_order and not any(one is not None and one.covers(mode) for one in has):
-                raise errors.LockRequestError(
+                raise errors.LockOrderError(
                     f"Order violation: requesting {show(lock)} while holding {show(highest[2])}"
                 )
         for lock, mode in wants.items():
             group = group_of(lock)
             if group and mode is LockMode.EXCLUSIVE and held.get(group) is LockMode.SHARED:
-                raise errors.LockRequestError(
+                raise errors.LockOrderError(
                     f"Order violation: requesting exclusively {show(lock)} while holding a shared"
                     f" lock on the group lock {show(group)} it belongs to."
                 )

@@ -1,4 +1,4 @@
-"""The lock manager: grants locks (`locking`), and is the single writer of ``locks.data``.
+"""The lock manager: grants locks (`locking`), and is the single writer of the lock state.
 
 It writes every change (`lock_journal`) before it sends a reply, but does not flush it. The files
 matter only while processes live that hold locks, so they must survive the daemon, but not the
@@ -7,24 +7,36 @@ machine (docs/decisions/locks-without-flush.md).
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, assert_never
 
 from ...storage import errors, lock_files, lock_journal, settings
 from ...storage.lock_journal import LockJournal, StoredLocks, TurnStored
-from ...storage.locks import Owner, level_of
 from ...transport import messages
 from ..processes import sessions
 from ..runtime.component import Component
-from . import lock_remedies
-from .locking import LockState, LockView
+from . import lock_refusals, lock_views
+from .locking import LockState
+from .owner_watch import OwnerWatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ...storage.locks import Owner
     from ...transport.envelopes import Envelope
     from ...transport.messages import Message
 
-_WAITING_SHOWN_MAX = 200
+_Take = messages.RequestLocks | messages.TryLocks | messages.TakeFreeLocks
+_GiveBack = messages.ReleaseLocks | messages.DowngradeLocks | messages.KeepLocks
+_Query = (
+    messages.ReadOwner
+    | messages.ReadLockTable
+    | messages.ListLocks
+    | messages.AwaitLocks
+    | messages.ReadLockWaits
+    | messages.ExplainOwner
+    | messages.SimulateLocks
+)
 
 
 class LockManager(Component[messages.LockMessage]):
@@ -33,39 +45,63 @@ class LockManager(Component[messages.LockMessage]):
     name = "lock_manager"
 
     def boot(self) -> None:
-        """Read ``locks.data``, and free the locks of dead owners."""
+        """Read the lock state, and free the locks of dead owners."""
         self._waiting: dict[Owner, Envelope] = {}
         self._answers: list[tuple[Envelope, Message]] = []
         self._journal = LockJournal(self.places)
-        self._state = self._load()
+        self._state, stored = self._load()
+        self._since = stored.since
+        self._owners = OwnerWatch(stored.fenced, self._state.owners())
         self._written_revision = -1
-        self._is_disk_awaited = False
+        self._watchers: dict[int, tuple[Envelope, int]] = {}
+        self._watchers_last = 0
+        # Above those of a predecessor.
+        self._revision_start = time.time_ns()
+        self._is_disk_awaited = self._is_sweep_due = False
         self._end_dead_owners()
+        self._sweep_later()
 
     def receive(self, envelope: Envelope[messages.LockMessage]) -> None:
         """Handle one message."""
         message = envelope.message
         match message:
-            case messages.RequestLocks():
-                self._request(envelope, message)
-            case messages.ReleaseLocks():
-                self._wake(self._state.release_owner(message.owner))
-                self._waiting.pop(message.owner, None)
-                self._answers.append((envelope, messages.Done()))
+            case messages.RequestLocks() | messages.TryLocks() | messages.TakeFreeLocks():
+                self._take(envelope, message)
+            case messages.ReleaseLocks() | messages.DowngradeLocks() | messages.KeepLocks():
+                self._give_back(envelope, message)
             case messages.OwnerEnded():
                 self._end_owner(message.lock_file)
             case messages.RecheckOwners():
                 self._end_dead_owners()
+            case messages.SweepOwners():
+                self._sweep()
+            case messages.LocksAwaitedTooLong():
+                self._answer_watcher(message.number)
             case messages.DiskRetried():
                 # The end of this turn tries again.
                 self._is_disk_awaited = False
+            case _:
+                self._query(envelope, message)
+
+    def _query(self, envelope: Envelope, message: _Query) -> None:
+        match message:
+            case messages.ReadOwner():
+                held = [*self._state.list_locks(message.owner)]
+                is_waiting = self._state.has_pending(message.owner)
+                self._answers.append((envelope, messages.OwnerRead(held, is_waiting)))
+            case messages.ReadLockTable():
+                table = messages.LockTable(*self._state.list_waiting_status())
+                self._answers.append((envelope, table))
             case messages.ListLocks():
-                rows = [_row(view) for view in self._state.rows()]
-                envelope.reply(messages.LocksListed(rows=rows))
+                envelope.reply(self._listed())
+            case messages.AwaitLocks():
+                self._await_change(envelope, message)
+            case messages.ReadLockWaits():
+                envelope.reply(lock_views.waits(self._state))
             case messages.ExplainOwner():
-                envelope.reply(self._explained(message))
+                envelope.reply(lock_views.explained(self._state, self._since, message.lock_file))
             case messages.SimulateLocks():
-                envelope.reply(self._simulated(message))
+                envelope.reply(lock_views.simulated(self._state, message.ended))
             case _:
                 assert_never(message)
 
@@ -83,16 +119,42 @@ class LockManager(Component[messages.LockMessage]):
         answers, self._answers = self._answers, []
         for envelope, answer in answers:
             envelope.reply(answer)
+        for number, (_, revision) in list(self._watchers.items()):
+            if revision != self._revision:
+                self._answer_watcher(number)
+        self._sweep_later()
 
     def close(self) -> None:
         """Close the journal."""
         self._journal.close()
 
+    # ------------------------------------------------------------ disk
+
+    def _load(self) -> tuple[LockState, StoredLocks]:
+        try:
+            stored = lock_journal.read(self.places)
+            state, _ = LockState.restore(stored.file)
+        except errors.StorageError as error:
+            # The files are written without a flush, so a power loss may tear them; after that, no
+            # process lives that could hold a lock.
+            folders = (self.places.lock_files, self.places.former_lock_files)
+            if any(lock_files.holder(path) for at in folders for path in at.glob("job_*")):
+                raise
+            self.log.warning("locks.data is started afresh", error=error.text)
+            return LockState(), StoredLocks()
+        # What was read is no change.
+        state.take_changes()
+        return state, stored
+
     def _write(self) -> None:
-        turn = TurnStored(self.runtime.wall_clock(), self._state.take_changes())
+        fenced, self._owners.newly_fenced = self._owners.newly_fenced, []
+        turn = TurnStored(self.runtime.wall_clock(), self._state.take_changes(), fenced)
         lock_journal.note_times(self._since, turn)
+        for one in turn.owners:
+            if one.pending is None and not self._state.list_locks(one.owner):
+                self._owners.forget(one.owner)
         if self._journal.is_due:
-            self._journal.begin(self._state.snapshot(), self._since, ())
+            self._journal.begin(self._state.snapshot(), self._since, self._owners.fenced)
         else:
             self._journal.append(turn)
 
@@ -102,25 +164,23 @@ class LockManager(Component[messages.LockMessage]):
         self._is_disk_awaited = True
         self.runtime.later(settings.DISK_RETRY_SECONDS, messages.DiskRetried())
 
-    def _load(self) -> LockState:
+    # ------------------------------------------------------------ requests
+
+    def _take(self, envelope: Envelope, message: _Take) -> None:
+        self._owners.check(message.owner)
         try:
-            stored = lock_journal.read(self.places)
-            state, _ = LockState.restore(stored.file)
-        except errors.StorageError as error:
-            # The file is written without a flush, so a power loss may tear it; after that, no
-            # process lives that could hold a lock.
-            folders = (self.places.lock_files, self.places.former_lock_files)
-            if any(lock_files.holder(path) for at in folders for path in at.glob("job_*")):
-                raise
-            self.log.warning("locks.data is started afresh", error=error.text)
-            stored, state = StoredLocks(), LockState()
-        self._since = stored.since
-        return state
+            match message:
+                case messages.RequestLocks():
+                    self._request(envelope, message)
+                case messages.TryLocks():
+                    self._try(envelope, message)
+                case messages.TakeFreeLocks():
+                    self._take_free(envelope, message)
+        except errors.LockRequestError as error:
+            raise lock_refusals.explained(error, message.owner, self._state, self._since) from error
 
     def _request(self, envelope: Envelope, message: messages.RequestLocks) -> None:
         owner = message.owner
-        if lock_files.is_dead(owner.lock_file):
-            raise errors.LockRequestError(f"the owner's lock file {owner.lock_file} is dead")
         outcome = self._state.request(owner, message.priority, message.changes)
         self._wake(outcome.woken)
         if outcome.granted:
@@ -131,45 +191,47 @@ class LockManager(Component[messages.LockMessage]):
         pending = messages.LocksPending(blockers=list(outcome.blockers))
         self._answers.append((envelope, pending))
 
-    def _explained(self, message: messages.ExplainOwner) -> messages.OwnerExplained:
-        wanted = [
-            messages.WantedLock(
-                name=view.name,
-                mode=str(view.mode),
-                holders=[
-                    (_job(owner), str(mode), self._held_since(owner, view.name))
-                    for owner, mode in view.holders
-                ],
-                ahead=[_job(owner) for owner in view.ahead],
-            )
-            for view in self._state.wants_of(message.lock_file)
-        ]
-        remedy = lock_remedies.for_owner(self._state, message.lock_file)
-        return messages.OwnerExplained(locks=wanted, remedy=remedy)
+    def _try(self, envelope: Envelope, message: messages.TryLocks) -> None:
+        outcome = self._state.try_request(message.owner, message.changes)
+        self._wake(outcome.woken)
+        self._answers.append((envelope, messages.LocksTried(list(outcome.blockers))))
 
-    def _held_since(self, owner: Owner, lock: str) -> float | None:
-        """Since when the owner holds the lock, its lock set or, if it is one, a member of it."""
-        times = self._since.get(owner, {})
-        level = level_of(lock)
-        found = [
-            times[held]
-            for held, _ in self._state.list_locks(owner)
-            if held in times and level_of(held) is level
-        ]
-        return times.get(lock, min(found, default=None))
+    def _take_free(self, envelope: Envelope, message: messages.TakeFreeLocks) -> None:
+        taken = self._state.opportunistic_union(message.owner, message.wanted, message.at_least)
+        self._answers.append((envelope, messages.LocksTaken(taken)))
 
-    def _simulated(self, message: messages.SimulateLocks) -> messages.LocksSimulated:
-        state, granted = lock_remedies.granted_after(self._state, message.ended)
-        waiting = [
-            messages.WaitingJob(id=_job(owner), kind="lock", text=_first_wait(state, owner))
-            for owner in state.waiting()[:_WAITING_SHOWN_MAX]
-        ]
-        jobs = {owner.lock_file: _job(owner) for owner in self._state.owners()}
-        return messages.LocksSimulated(
-            granted=[jobs[lock_file] for lock_file in granted],
-            waiting=waiting,
-            count=len(state.waiting()),
-        )
+    def _give_back(self, envelope: Envelope, message: _GiveBack) -> None:
+        self._wake(_given_back(self._state, message))
+        self._waiting.pop(message.owner, None)
+        self._answers.append((envelope, messages.Done()))
+
+    def _wake(self, woken: Iterable[Owner]) -> None:
+        for owner in woken:
+            envelope = self._waiting.pop(owner, None)
+            if envelope is not None:
+                self._answers.append((envelope, messages.LocksGranted()))
+
+    # ------------------------------------------------------------ watchers
+
+    @property
+    def _revision(self) -> int:
+        return self._revision_start + self._state.revision
+
+    def _listed(self) -> messages.LocksListed:
+        return lock_views.listed(self._state, self._revision)
+
+    def _await_change(self, envelope: Envelope, message: messages.AwaitLocks) -> None:
+        self._watchers_last += 1
+        self._watchers[self._watchers_last] = (envelope, message.revision)
+        due = messages.LocksAwaitedTooLong(self._watchers_last)
+        self.runtime.later(message.seconds, due)
+
+    def _answer_watcher(self, number: int) -> None:
+        watcher = self._watchers.pop(number, None)
+        if watcher is not None:
+            watcher[0].reply(self._listed())
+
+    # ------------------------------------------------------------ the ends of owners
 
     def _end_dead_owners(self) -> None:
         for lock_file in dict.fromkeys(owner.lock_file for owner in self._state.owners()):
@@ -187,38 +249,33 @@ class LockManager(Component[messages.LockMessage]):
                 self._end_owner(lock_file)
 
     def _end_owner(self, lock_file: str) -> None:
+        self._owners.fence(lock_file, self.runtime.wall_clock())
         self._wake(self._state.release_lock_file(lock_file))
         for owner in [owner for owner in self._waiting if owner.lock_file == lock_file]:
             del self._waiting[owner]
 
-    def _wake(self, woken: Iterable[Owner]) -> None:
-        for owner in woken:
-            envelope = self._waiting.pop(owner, None)
-            if envelope is not None:
-                self._answers.append((envelope, messages.LocksGranted()))
+    def _sweep_later(self) -> None:
+        if self._owners.has_foreign and not self._is_sweep_due:
+            self._is_sweep_due = True
+            self.runtime.later(settings.OWNERS_SWEEP_SECONDS, messages.SweepOwners())
+
+    def _sweep(self) -> None:
+        """Free the locks of owners whose ends no component reports."""
+        self._is_sweep_due = False
+        for lock_file in self._owners.dead():
+            self.log.info("a dead owner's locks are freed", lock_file=lock_file)
+            self._end_owner(lock_file)
 
 
-def _job(owner: Owner) -> int:
-    return owner.identifier if isinstance(owner.identifier, int) else 0
-
-
-def _first_wait(state: LockState, owner: Owner) -> str:
-    """The first lock that the owner waits for, and the owners that it waits for."""
-    for want in state.wants_of(owner.lock_file):
-        how = "held" if want.holders else "wanted earlier"
-        others = [holder for holder, _ in want.holders] or want.ahead
-        return f"waits for {want.name} ({want.mode}), {how} by {', '.join(map(_shown, others))}"
-    return "waits for locks"
-
-
-def _row(view: LockView) -> messages.LockRow:
-    return messages.LockRow(
-        name=view.name,
-        mode=None if view.mode is None else str(view.mode),
-        owners=[_shown(owner) for owner in view.owners],
-        pending=[(str(change), [_shown(owner)]) for change, owner in view.pending],
-    )
-
-
-def _shown(owner: Owner) -> str:
-    return str(owner.identifier)
+def _given_back(state: LockState, message: _GiveBack) -> tuple[Owner, ...]:
+    """The owners woken by what this one gives back."""
+    match message:
+        case messages.KeepLocks():
+            return state.intersect(message.owner, message.locks)
+        case messages.DowngradeLocks():
+            return state.downgrade_level(message.owner, message.level)
+        case messages.ReleaseLocks(level=None):
+            return state.release_owner(message.owner)
+        case messages.ReleaseLocks(level=level):
+            assert level is not None
+            return state.free_level(message.owner, level)

@@ -277,6 +277,11 @@ class LockState:
         """Whether a request of this owner waits."""
         return owner in self._line
 
+    def pending_of(self, owner: Owner) -> Pending | None:
+        """The waiting request of this owner, if there is one."""
+        waiter = self._line.get(owner)
+        return None if waiter is None else waiter.pending
+
     def mode_of(self, owner: Owner, lock: str) -> LockMode | None:
         """How the owner holds the lock itself."""
         return self._allocation.held_by(owner).get(lock)
@@ -360,12 +365,12 @@ class LockState:
     def _check(self, owner: Owner, changes: Changes) -> dict[str, LockMode]:
         """The modes that the request acquires, by lock; `LockRequestError` if it is invalid."""
         if owner in self._line:
-            raise errors.LockRequestError("cannot update locks while having pending requests")
+            raise errors.LockWaitError("cannot update locks while having pending requests")
         last = dict(changes)
         for lock, change in changes:
             check_name(lock)
             if last[lock] is not change:
-                raise errors.LockRequestError(f"Inconsitent requests for lock {show(lock)}")
+                raise errors.LockContradictionError(f"Inconsitent requests for lock {show(lock)}")
         wants = _acquisitions(changes)
         self._allocation.check_order(owner, wants)
         return wants
@@ -415,9 +420,11 @@ class LockState:
             return
         ring = holding_up & self._followers(owner, in_line=False)
         if ring:
-            raise errors.LockRequestError(
-                f"Deadlock: {min(ring, key=_order).identifier} holds what is requested"
-                " and waits for what the requester holds"
+            first = min(ring, key=_order)
+            raise errors.LockRingError(
+                f"Deadlock: {first.identifier} holds what is requested"
+                " and waits for what the requester holds",
+                first,
             )
 
     # Waiting and waking.

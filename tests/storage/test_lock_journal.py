@@ -34,7 +34,7 @@ def places(tmp_path: Path) -> settings.Places:
 @pytest.fixture
 def journal(places: settings.Places) -> LockJournal:
     made = LockJournal(places)
-    made.begin(BEGUN, {ONE: {A: 5.0}}, ["/foreign"])
+    made.begin(BEGUN, {ONE: {A: 5.0}}, {THREE: 5.0})
     return made
 
 
@@ -45,7 +45,7 @@ def test_without_files_nothing_is_held(places: settings.Places) -> None:
 def test_a_whole_state_is_read_with_its_times_and_fences(
     places: settings.Places, journal: LockJournal
 ) -> None:
-    assert lock_journal.read(places) == StoredLocks(BEGUN, {ONE: {A: 5.0}}, {"/foreign": None})
+    assert lock_journal.read(places) == StoredLocks(BEGUN, {ONE: {A: 5.0}}, {THREE: 5.0})
     assert not journal.is_due
 
 
@@ -53,13 +53,13 @@ def test_turns_change_locks_times_lines_and_fences(
     places: settings.Places, journal: LockJournal
 ) -> None:
     journal.append(TurnStored(6.0, [OwnerChanged(ONE, {B: SHARED}), *in_line(THREE, behind=TWO)]))
-    journal.append(TurnStored(7.0, [OwnerChanged(ONE, {A: None, B: EXCLUSIVE})], ["/other"]))
+    journal.append(TurnStored(7.0, [OwnerChanged(ONE, {A: None, B: EXCLUSIVE})], [TWO]))
     journal.append(TurnStored(8.0, [OwnerChanged(TWO, {A: EXCLUSIVE})]))
     found = lock_journal.read(places)
     held = (OwnerLocks(ONE, ((B, EXCLUSIVE),)), OwnerLocks(TWO, ((A, EXCLUSIVE),)))
     assert found.file == LocksFile(held, (Pending(0, THREE, WANT_A),))
     assert found.since == {ONE: {B: 7.0}, TWO: {A: 8.0}}
-    assert list(found.fenced) == ["/foreign", "/other"]
+    assert found.fenced == {THREE: 5.0, TWO: 7.0}
 
 
 def test_a_request_takes_its_place_in_line(places: settings.Places, journal: LockJournal) -> None:
@@ -75,7 +75,7 @@ def test_a_journal_of_an_older_whole_state_is_passed_over(
     """Its writer died between the two files: the new state has the old records in it."""
     journal.append(TurnStored(6.0, [OwnerChanged(ONE, {A: None})]))
     old = places.lock_journal.read_bytes()
-    journal.begin(LocksFile(), {}, [])
+    journal.begin(LocksFile(), {}, {})
     places.lock_journal.write_bytes(old)
     assert lock_journal.read(places) == StoredLocks()
 
@@ -97,10 +97,10 @@ def test_a_refused_turn_is_not_stored_and_the_next_write_is_whole(
     assert journal.is_due
     assert lock_journal.read(places).file == BEGUN
     with refusing("write"), pytest.raises(errors.StorageError):
-        journal.begin(LocksFile(), {}, [])
+        journal.begin(LocksFile(), {}, {})
     assert journal.is_due
     assert lock_journal.read(places).file == BEGUN
-    journal.begin(LocksFile(), {}, [])
+    journal.begin(LocksFile(), {}, {})
     assert lock_journal.read(places).file == LocksFile()
 
 
@@ -118,7 +118,7 @@ def test_a_journal_of_a_later_format_is_refused(
 ) -> None:
     with monkeypatch.context() as later:
         later.setattr(lock_journal, "FORMAT_VERSION", 2)
-        LockJournal(places).begin(BEGUN, {}, [])
+        LockJournal(places).begin(BEGUN, {}, {})
     with pytest.raises(errors.DataDirectoryError, match="format 2, supported is 1"):
         lock_journal.read(places)
 

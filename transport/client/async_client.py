@@ -26,6 +26,7 @@ from ..messages import (
     ArchiveJob,
     ArchiveOutcome,
     AutoArchiveJobs,
+    AwaitLocks,
     CancelJob,
     CancelOutcome,
     ChangeJobPriority,
@@ -38,9 +39,12 @@ from ..messages import (
     ListDependencies,
     ListLocks,
     LockRow,
+    LocksListed,
+    LockWait,
     PriorityOutcome,
     ReadInfo,
     ReadJob,
+    ReadLockWaits,
     RetryJob,
     RuleTest,
     SetDrain,
@@ -492,6 +496,19 @@ class AsyncClient:
         held = await self._caller.call(ListLocks(), timeout)
         jobs = await self._caller.call(ListDependencies(), timeout)
         return held.rows + jobs.rows
+
+    async def watch_locks(
+        self, revision: int = 0, *, seconds: float = 30.0, timeout: float | None = None
+    ) -> LocksListed:
+        """The held and wanted locks, when they are others than at ``revision``.
+
+        After ``seconds`` the reply comes without a change. Go on with the revision of the reply.
+        """
+        return await self._caller.call(AwaitLocks(revision, seconds), timeout)
+
+    async def lock_waits(self, *, timeout: float | None = None) -> list[LockWait]:
+        """Which owners of locks wait for which others, in line."""
+        return (await self._caller.call(ReadLockWaits(), timeout)).waits
 
     async def stop(self, *, timeout: float | None = None) -> None:
         """Stop the daemon; running jobs go on."""

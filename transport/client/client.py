@@ -26,6 +26,7 @@ from ..messages import (
     ArchiveJob,
     ArchiveOutcome,
     AutoArchiveJobs,
+    AwaitLocks,
     CancelJob,
     CancelOutcome,
     ChangeJobPriority,
@@ -38,9 +39,12 @@ from ..messages import (
     ListDependencies,
     ListLocks,
     LockRow,
+    LocksListed,
+    LockWait,
     PriorityOutcome,
     ReadInfo,
     ReadJob,
+    ReadLockWaits,
     RetryJob,
     RuleTest,
     SetDrain,
@@ -495,6 +499,19 @@ class Client:
         held = self._caller.call(ListLocks(), timeout)
         jobs = self._caller.call(ListDependencies(), timeout)
         return held.rows + jobs.rows
+
+    def watch_locks(
+        self, revision: int = 0, *, seconds: float = 30.0, timeout: float | None = None
+    ) -> LocksListed:
+        """The held and wanted locks, when they are others than at ``revision``.
+
+        After ``seconds`` the reply comes without a change. Go on with the revision of the reply.
+        """
+        return self._caller.call(AwaitLocks(revision, seconds), timeout)
+
+    def lock_waits(self, *, timeout: float | None = None) -> list[LockWait]:
+        """Which owners of locks wait for which others, in line."""
+        return (self._caller.call(ReadLockWaits(), timeout)).waits
 
     def stop(self, *, timeout: float | None = None) -> None:
         """Stop the daemon; running jobs go on."""

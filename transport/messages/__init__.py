@@ -45,14 +45,18 @@ QueueRequest = (
 ConfigRequest = ReplaceFilter | DeleteFilter | ListFilters | ReadLimits | SetLimits
 SupervisorRequest = ReadInfo | StopDaemon | CrashComponent
 
-ClientRequest = QueueRequest | ConfigRequest | SupervisorRequest | ListLocks | ReadOutput
+LockRequest = ListLocks | AwaitLocks | ReadLockTable | ReadLockWaits
+
+ClientRequest = (
+    QueueRequest | ConfigRequest | SupervisorRequest | LockRequest | ReadOutput
+)
 
 ClientReply = (
     JobsSubmitted | JobRows | JobDocument | JobChanged | JobLogged | WatchEnded
     | CancelOutcome | PriorityOutcome | ArchiveOutcome
     | JobExplained | DependenciesListed | FiltersTested | Simulated
-    | FilterStored | FiltersListed | LimitsRead | LocksListed | OutputPage | DaemonInfo
-    | Done | Failure
+    | FilterStored | FiltersListed | LimitsRead | LocksListed | LockTable | LockWaits
+    | LocksTried | LocksTaken | OwnerRead | OutputPage | DaemonInfo | Done | Failure
 )
 
 # ---------------------------------------------------------------- what a job process may say
@@ -61,7 +65,9 @@ QueueReportOfJob = (
     RecordState | JobWaits | JobReturns | JobLogAppended | AskDependencies | AskGate
     | CancelAnswered | PriorityAnswered
 )
-LockRequestOfJob = RequestLocks | ReleaseLocks
+LockRequestOfJob = (
+    RequestLocks | TryLocks | TakeFreeLocks | ReleaseLocks | DowngradeLocks | KeepLocks | ReadOwner
+)
 ExecutorReportOfJob = JobHello | JobLeft | AttachJob
 
 JobMessage = QueueReportOfJob | LockRequestOfJob | ExecutorReportOfJob | OutputGrew
@@ -69,6 +75,7 @@ JobMessage = QueueReportOfJob | LockRequestOfJob | ExecutorReportOfJob | OutputG
 ToJob = (
     JobGo | CancelRequested | PriorityRequested | GateChanged | ResendRequested
     | StateRecorded | GateAnswered | DependencyOutcome | LocksGranted | LocksPending
+    | LocksTried | LocksTaken | OwnerRead
     | Done | Failure
 )
 
@@ -80,8 +87,8 @@ ConfigMessage = (
     | ReportConfiguration | RulesApplied | LimitApplied | ComponentReplaced
 )
 LockMessage = (
-    ListLocks | LockRequestOfJob
-    | OwnerEnded | RecheckOwners | ExplainOwner | SimulateLocks | DiskRetried
+    LockRequest | LockRequestOfJob | LocksAwaitedTooLong
+    | OwnerEnded | RecheckOwners | SweepOwners | ExplainOwner | SimulateLocks | DiskRetried
 )
 FilterMessage = (
     RulesChanged | JobsArrived | JobReprioritised | JobsFinished | ReportChain | ExplainPending
@@ -134,6 +141,9 @@ ACCEPTED: dict[str, UnionType] = {
 """What each component accepts, besides `Boot`."""
 
 JOB_MESSAGES: tuple[type[Message], ...] = get_args(JobMessage)
+
+LOCK_REQUESTS = get_args(LockRequestOfJob)
+"""What an owner of locks may say of its locks."""
 
 _FROM_OUTSIDE = get_args(ClientRequest | JobMessage)
 

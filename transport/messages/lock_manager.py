@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
-from ...storage.locks import Owner
+from ...storage.locks import LockLevel, LockMode, Owner, Pending
 from .base import Done, Notice, Reply, Request
 from .values import LockRow, Remedy, WaitingJob
+
+LOCKS_AWAITED_SECONDS_MAX = 60.0
+"""Longest wait of one request for a change of locks."""
 
 
 class LocksGranted(Reply, frozen=True):
@@ -30,10 +35,82 @@ class RequestLocks(Request[LocksGranted | LocksPending], frozen=True):
     changes: list[tuple[str, str]]
 
 
-class ReleaseLocks(Request[Done], frozen=True):
-    """Release all locks of the owner, and drop its waiting requests."""
+class LocksTried(Reply, frozen=True):
+    """The owners that hold up the request; without any, it is granted."""
+
+    blockers: list[Owner]
+
+
+class TryLocks(Request[LocksTried], frozen=True):
+    """Change the owner's locks now or never, all or nothing, as `RequestLocks` does."""
 
     owner: Owner
+    changes: list[tuple[str, str]]
+
+
+class LocksTaken(Reply, frozen=True):
+    """The locks that the owner has got, in reverse lock order."""
+
+    locks: list[str]
+
+
+class TakeFreeLocks(Request[LocksTaken], frozen=True):
+    """Take those of the wanted locks that are free, or none if fewer than ``at_least`` are.
+
+    A lock that the owner holds in at least that mode is no new one.
+    """
+
+    owner: Owner
+    wanted: list[tuple[str, LockMode]]
+    at_least: Annotated[int, msgspec.Meta(ge=0)] = 0
+
+
+class ReleaseLocks(Request[Done], frozen=True):
+    """Drop the owner's waiting request, and release its locks of this level; None: all of them."""
+
+    owner: Owner
+    level: LockLevel | None = None
+
+
+class DowngradeLocks(Request[Done], frozen=True):
+    """Drop the owner's waiting request, and make its locks of this level shared."""
+
+    owner: Owner
+    level: LockLevel
+
+
+class KeepLocks(Request[Done], frozen=True):
+    """Drop the owner's waiting request, and release its locks that are not among these."""
+
+    owner: Owner
+    locks: list[str]
+
+
+class OwnerRead(Reply, frozen=True):
+    """The owner's locks, in lock order, and whether a request of it waits."""
+
+    locks: list[tuple[str, LockMode]]
+    is_waiting: bool
+
+
+class ReadOwner(Request[OwnerRead], frozen=True):
+    """Read the locks of one owner."""
+
+    owner: Owner
+
+
+class LockTable(Reply, frozen=True):
+    """Every held lock with the owners that hold it itself, in lock order; the line.
+
+    A lock set of which an owner holds a member is there too, perhaps without owners.
+    """
+
+    held: list[tuple[str, list[tuple[Owner, LockMode]]]]
+    pending: list[Pending]
+
+
+class ReadLockTable(Request[LockTable], frozen=True):
+    """Read which owner holds what, and which requests wait."""
 
 
 class OwnerEnded(Notice, frozen=True):
@@ -47,6 +124,10 @@ class RecheckOwners(Notice, frozen=True):
 
     The executor before it may have missed the end of a process.
     """
+
+
+class SweepOwners(Notice, frozen=True):
+    """From the lock manager to itself: look whether owners that no executor watches live."""
 
 
 class WantedLock(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,7 +176,46 @@ class LocksListed(Reply, frozen=True):
     """All locks that an owner holds or waits for, in natural order."""
 
     rows: list[LockRow]
+    revision: int = 0
+    """Rises with every change, also over restarts of the lock manager."""
 
 
 class ListLocks(Request[LocksListed], frozen=True):
     """List the locks with their owners and those who wait for them."""
+
+
+class AwaitLocks(Request[LocksListed], frozen=True):
+    """As `ListLocks`, when the state is another one than ``revision``, or after so long."""
+
+    revision: int
+    seconds: Annotated[float, msgspec.Meta(ge=0, le=LOCKS_AWAITED_SECONDS_MAX)]
+
+
+class LockWait(msgspec.Struct, frozen=True):
+    """An owner that waits for a lock, in this mode.
+
+    ``holders``: (owner, mode) of those whose locks conflict. ``ahead``: the owners before it in
+    line that want what conflicts.
+    """
+
+    owner: str
+    name: str
+    mode: LockMode
+    holders: list[tuple[str, LockMode]]
+    ahead: list[str]
+
+
+class LockWaits(Reply, frozen=True):
+    """Who waits for whom, in line."""
+
+    waits: list[LockWait]
+
+
+class ReadLockWaits(Request[LockWaits], frozen=True):
+    """Read which owner waits for which others."""
+
+
+class LocksAwaitedTooLong(Notice, frozen=True):
+    """From the lock manager to itself: a caller of `AwaitLocks` gets its reply now."""
+
+    number: int

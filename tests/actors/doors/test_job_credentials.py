@@ -106,3 +106,32 @@ def test_a_lock_file_of_another_process_introduces_only_that_process(tmp_path: P
         credentials.check(PEER, itself, attach(path, pid=holder.pid))
     # It has ended: no process holds the file any more.
     assert "does not hold" in refused(credentials, attach(path, pid=holder.pid), itself)
+
+
+def test_a_program_speaks_for_the_owner_whose_lock_file_it_holds(tmp_path: Path) -> None:
+    credentials = JobCredentials(tmp_path)
+    held = lock_files.create(tmp_path, "luxid")
+    own = Owner("luxid", held.path, PID)
+    for said in (messages.TryLocks(own, []), messages.ReleaseLocks(own), messages.ReadOwner(own)):
+        credentials.check(PEER, HERE, said)
+    others = [
+        Owner(7, held.path, PID),
+        Owner("luxid", held.path, PID + 1),
+        Owner("luxid", f"{tmp_path}/other", PID),
+        Owner("luxid", f"{tmp_path}/../{tmp_path.name}/luxid", PID),
+        Owner("luxid", held.path + "\0", PID),
+    ]
+    for other in others:
+        assert "TryLocks: only" in refused(credentials, messages.TryLocks(other, []))
+    assert "JobLogAppended" in refused(credentials, log_appended())
+    remote = Credentials(kind="remote", uid=HERE.uid, pid=PID)
+    assert refused(credentials, messages.TryLocks(own, []), who=remote)
+    held.remove()
+    assert "TryLocks: only" in refused(credentials, messages.TryLocks(own, []))
+
+
+def test_a_lock_file_of_a_job_makes_no_other_owner(
+    own: lock_files.LockFile, tmp_path: Path
+) -> None:
+    said = messages.TryLocks(Owner("luxid", own.path, PID), [])
+    assert "TryLocks: only" in refused(JobCredentials(tmp_path), said)

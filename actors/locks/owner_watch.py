@@ -1,0 +1,73 @@
+"""Which owners of locks live, and which lost their locks for good.
+
+The executor watches the processes of jobs and reports their ends. Programs with a lock file of
+their own are watched by nobody: while there are any, the lock manager looks at them again and
+again.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+from ...storage import errors, lock_files
+from . import lock_refusals
+
+if TYPE_CHECKING:
+    from ...storage.lock_journal import Fenced
+    from ...storage.locks import Owner
+
+FENCED_MAX = 10_000
+"""Most owners that are remembered as fenced; the oldest are forgotten first."""
+
+
+class OwnerWatch:
+    """The owners that no executor watches, and the fenced ones."""
+
+    def __init__(self, fenced: Fenced, owners: list[Owner]) -> None:
+        self.fenced = fenced
+        self.newly_fenced: list[Owner] = []
+        """Those since the last turn."""
+        self._foreign: dict[str, set[Owner]] = {}
+        for owner in owners:
+            self._note(owner)
+
+    @property
+    def has_foreign(self) -> bool:
+        """Whether an owner must be looked at again."""
+        return bool(self._foreign)
+
+    def check(self, owner: Owner) -> None:
+        """Raise `LockRequestError` if the owner may get no locks."""
+        if (moment := self.fenced.get(owner)) is not None:
+            raise lock_refusals.fenced(owner, moment)
+        if lock_files.is_dead(owner.lock_file):
+            raise errors.LockRequestError(f"the owner's lock file {owner.lock_file} is dead")
+        self._note(owner)
+
+    def forget(self, owner: Owner) -> None:
+        """The owner has neither locks nor a waiting request."""
+        owners = self._foreign.get(owner.lock_file, set())
+        owners.discard(owner)
+        if not owners:
+            self._foreign.pop(owner.lock_file, None)
+
+    def dead(self) -> list[str]:
+        """The lock files of foreign owners that no process holds any more."""
+        return [path for path in self._foreign if lock_files.is_dead(path)]
+
+    def fence(self, lock_file: str, now: float) -> None:
+        """The owners of this lock file lost their locks: they get no others.
+
+        The name of a job's lock file says which process it is, and that one has ended: only
+        a foreign owner can come back.
+        """
+        for owner in self._foreign.pop(lock_file, ()):
+            self.fenced[owner] = now
+            self.newly_fenced.append(owner)
+        for oldest in list(itertools.islice(self.fenced, max(0, len(self.fenced) - FENCED_MAX))):
+            del self.fenced[oldest]
+
+    def _note(self, owner: Owner) -> None:
+        if lock_files.identity_of(owner.lock_file) is None:
+            self._foreign.setdefault(owner.lock_file, set()).add(owner)
