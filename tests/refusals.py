@@ -72,11 +72,13 @@ def refusing_flushes() -> Iterator[None]:
 class OneRefusal:
     """The disk refuses one change, the one with the number ``place``, and works again at once.
 
-    Only changes within `watching` count. ``made`` names them.
+    Only changes within `watching` count. ``made`` names them. ``unflushed`` is the folder whose
+    flush was refused and not repeated since.
     """
 
     def __init__(self, patch: pytest.MonkeyPatch, place: int, number: int = errno.EIO) -> None:
         self.made: list[str] = []
+        self.unflushed: str | None = None
         self._place = place
         self._number = number
         self._is_watching = False
@@ -109,12 +111,15 @@ class OneRefusal:
             if self._is_watching and is_change(*given):
                 self.made.append(call)
                 if len(self.made) == self._place:
+                    self.unflushed = _folder(given[0]) if call == "fsync" else None
                     text = os.strerror(self._number)
                     raise (
                         errors.StorageError(text)
                         if call == "syncfs"
                         else OSError(self._number, text)
                     )
+            if call == "syncfs" or (call == "fsync" and _folder(given[0]) == self.unflushed):
+                self.unflushed = None
             return real(*given, **named)
 
         return counted
@@ -122,3 +127,7 @@ class OneRefusal:
     @staticmethod
     def _creates(_: object, flags: int, *__: object) -> bool:
         return bool(flags & os.O_CREAT)
+
+
+def _folder(descriptor: int) -> str:
+    return os.readlink(f"/proc/self/fd/{descriptor}")

@@ -484,6 +484,7 @@ def play_with_one_refusal(root: Path, place: int) -> tuple[bool, object]:
         component = store.component
         waiting = [component._asked, component._rules.is_awaited, component._slots.is_awaited]
         assert not any(waiting)
+        assert refusal.unflushed is None
         stage.daemon_lock.remove()
         left = sorted(path.name for path in stage.places.data.iterdir())
         return refusal.has_come, (seen["cluster"]["max_running_jobs"], seen["serial_no"], left)

@@ -273,6 +273,7 @@ def test_each_change_that_the_disk_refuses_once_is_made_later(tmp_path: Path) ->
             # What the last opcode could not flush is flushed with the next one.
             stage.output.end()
             assert (stage.text(), stage.disk.has_unflushed) == (b"onetwothreefour" * 3, False)
+            assert refusal.unflushed is None
             stage.wait()
             assert stage.sent[-1] == stage.path.stat().st_size
             assert len(stage.logged) == (refusal.has_come and place > 0)

@@ -217,7 +217,7 @@ def test_a_change_that_the_disk_refuses_once_is_made_later(tmp_path: Path) -> No
             if not refusal.has_come:
                 break
             what = f"change {place}: {refusal.made[place - 1]}"
-            assert story.look() == expected, what
+            assert (story.look(), refusal.unflushed) == (expected, None), what
             story.assert_nothing_waits()
             story.queue.crash_machine()
             assert story.look() == expected, what

@@ -65,6 +65,8 @@ def test_a_write_that_is_refused_in_the_middle_leaves_no_trace(path: Path) -> No
     with filling(10), pytest.raises(errors.StorageError, match="No space left"):
         file.append(0, [Segment(STDOUT, b"second")])
     assert contents(path) == [(0, STDOUT, b"first")]
+    # What came before it still waits for its flush.
+    assert file.has_unflushed
     file.append(0, [Segment(STDOUT, b"third")])
     file.close()
     assert contents(path) == [(0, STDOUT, b"first"), (0, STDOUT, b"third")]
