@@ -476,7 +476,9 @@ def test_a_message_that_comes_twice_changes_nothing_more(
         "ComponentReplaced": messages.ComponentReplaced(component="job_queue"),
         "StartForkServer": messages.StartForkServer(template="lean"),
     }
-    start_greeted(subject, process)
+    start(subject)
+    if name != "RequestDue":
+        subject._greet(hello(process))
     subject.sent.clear()
     subject.hear(said[name])
     once, told = as_known(subject), list(subject.sent)
@@ -549,6 +551,7 @@ def test_a_job_that_attaches_itself_is_answered_when_it_is_known(
     subject.receive(second)
     asker.tell.assert_called_once_with(Envelope(messages.Done(), number=3))
     assert subject._children[JOB].address is asker
+    assert subject._attachments == {}
 
 
 @pytest.mark.parametrize(
