@@ -110,6 +110,8 @@ def test_after_each_change_that_the_disk_refuses_once_the_next_state_is_whole(
             assert stale.count(True) + len(waits) == (refusal.has_come and place > 0)
             assert file.takes_log(serial) == file.is_stale
             assert refusal.unflushed is None
+            # A replaced version is the spare of a later one.
+            assert place or file._spares._resting
         if place and not refusal.has_come:
             break
     assert place > 3 * 6
