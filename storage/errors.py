@@ -162,6 +162,20 @@ class ReservationError(BadRequestError):
     luxi_name = "ReservationError"
 
 
+class StaleSerialError(BadRequestError):
+    """The object was changed since it was read; read it again."""
+
+    http_status = 409
+    luxi_name = "ConfigurationError"
+
+
+class IntegrityError(BadRequestError):
+    """The change would make the configuration contradict itself."""
+
+    http_status = 409
+    luxi_name = "ConfigurationError"
+
+
 class RejectedError(BadRequestError):
     """A filter rule rejects jobs of a submission."""
 
