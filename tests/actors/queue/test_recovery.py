@@ -10,8 +10,10 @@ import pytest
 from tests.actors.queue.leftovers import Leftovers
 from tests.refusals import refusing
 
+from ganger.actors.queue import recovery
 from ganger.actors.queue.job_table import Phase
 from ganger.actors.queue.recovery import Loaded
+from ganger.storage import jobs, settings
 from ganger.storage.jobs import JobStatus
 from ganger.storage.queue_files.journal import JobArchived, JobsStored, Journal, StateStored
 
@@ -133,3 +135,23 @@ def test_leftovers_of_the_dead_go_and_those_of_the_living_stay(disk: Leftovers) 
     disk.load()
     left = [name for name in os.listdir(disk.places.queue) if name.startswith(".tmp")]
     assert left == [".tmp-job-3.1.1"]
+
+
+@pytest.mark.parametrize(
+    ("status", "serial", "more", "is_unflushed"),
+    [
+        (SUCCESS, 5, 0, True),
+        (RUNNING, 5, 0, False),
+        # The journal has this state.
+        (SUCCESS, 4, 0, False),
+        # A process flushes a large state itself.
+        (SUCCESS, 5, 1, False),
+    ],
+)
+def test_a_final_state_ahead_of_the_journal_may_not_be_flushed(
+    status: JobStatus, serial: int, more: int, *, is_unflushed: bool
+) -> None:
+    op = jobs.OpcodeEntry(input={}, status=status)
+    job = jobs.Job(id=7, ops=[op], extra={jobs.STATE_SERIAL_KEY: serial})
+    body = bytes(settings.JOURNALED_STATE_BYTES_MAX + more)
+    assert recovery._is_unflushed_final(job, body, 4) == is_unflushed

@@ -8,7 +8,7 @@ import pytest
 from tests.actors.operations.unlock import OpUnlock
 from tests.actors.queue.queue_stage import DELAY, Queue, spec
 
-from ganger.actors.queue import repeating
+from ganger.actors.queue import repeating, submission_keys
 from ganger.storage import jobs
 from ganger.storage.jobs import JobStatus
 from ganger.storage.opcodes import catalogue
@@ -196,3 +196,21 @@ def test_the_order_of_names_does_not_matter() -> None:
 def test_what_cannot_be_stored_has_no_digest() -> None:
     assert repeating.digest(job({"OP_ID": object()})) == ""
     assert repeating.digest(job({"OP_ID": ["\ud800"]})) == ""
+
+
+@pytest.mark.parametrize(
+    ("batch", "ids"),
+    [
+        ([0, 3], range(7, 10)),
+        ([2, 3], range(5, 8)),
+        # No such place: the job is taken for one of an older version.
+        ([3, 3], range(6, 10)),
+        ([-1, 3], range(6, 10)),
+        (None, range(6, 10)),
+    ],
+)
+def test_the_ids_of_a_batch_follow_from_the_place_of_one_of_its_jobs(
+    batch: list[int] | None, ids: range
+) -> None:
+    known = jobs.Job(id=7, ops=[], extra={} if batch is None else {jobs.BATCH_KEY: batch})
+    assert submission_keys._ids_of_batch(known, [7, 8], 3) == ids

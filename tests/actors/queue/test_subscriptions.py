@@ -211,3 +211,18 @@ def test_nothing_is_kept_of_watches_that_have_ended() -> None:
     for job_id in range(50):
         known.changed(row(job_id, JobStatus.SUCCESS))
     assert (len(known), dict(known._by_job), known._of_all) == (0, {}, [])
+
+
+@pytest.mark.parametrize(
+    ("all_until", "sent"), [(0, [3]), (4, [3]), (5, [3, 5, 6]), (7, [3, 5, 6]), (8, [3, 5, 6, 8])]
+)
+def test_entries_behind_a_gap_wait_unless_no_other_can_come_before_them(
+    all_until: int, sent: list[int]
+) -> None:
+    asker = Asker()
+    envelope = Envelope(messages.WatchJobs(ids=[1], log=True), asker, 1)
+    following = Watch(envelope, {1}, log=True, log_serials={1: 2})
+    log: list[LogEntry] = [(serial, (5, 6), "stdout", "x") for serial in (1, 2, 3, 5, 6, 8)]
+    following.send_log(1, 0, log, all_until)
+    assert [serial for serial, *_ in asker.answer_as(messages.JobLogged).entries] == sent
+    assert following.log_serial(1) == sent[-1]

@@ -144,7 +144,7 @@ def test_replies_to_a_predecessor_match_no_request(stage: Stage, curious: Staged
     assert successor.component.heard == []
 
 
-@pytest.mark.parametrize(("seconds", "is_late"), [(-0.001, True), (60.0, False)])
+@pytest.mark.parametrize(("seconds", "is_late"), [(-0.001, True), (0.0, False), (60.0, False)])
 def test_a_request_whose_deadline_has_passed_is_not_executed(
     curious: Staged[Curious], seconds: float, *, is_late: bool
 ) -> None:

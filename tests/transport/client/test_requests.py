@@ -11,6 +11,7 @@ import pytest
 
 from ganger.storage import errors, rules, settings
 from ganger.storage.jobs import JobStatus
+from ganger.transport import messages
 from ganger.transport.client import requests, watch_progress
 from ganger.transport.messages import (
     DeleteFilter,
@@ -68,6 +69,31 @@ def test_dependencies_are_ids_or_pairs() -> None:
     assert spec.depends == [(3, ["success"]), (4, ["error"]), (5, ["success", "canceled"])]
 
 
+def test_arguments_are_taken_up_to_their_bounds() -> None:
+    least, most = -(2**63), 2**63 - 1
+    made = submission([OP], depends=[least, [most, []]], key="ä" * (settings.KEY_BYTES_MAX // 2))
+    assert made.jobs[0].depends == [(least, ["success"]), (most, [])]
+    made = submission([OP], depends=[most, [least, []]], key="k")
+    assert made.jobs[0].depends == [(most, ["success"]), (least, [])]
+    for number in (1, most):
+        assert requests._positive(number, "running") == number
+        assert requests._by_job({number: 2}, "after") == {number: 2}
+    for beyond in (0, most + 1):
+        with pytest.raises(errors.BadRequestError, match="running: expected a number from 1 on"):
+            requests._positive(beyond, "running")
+        with pytest.raises(errors.BadRequestError, match="after: expected job ids as keys"):
+            requests._by_job({beyond: 2}, "after")
+    for depends in ([most + 1], [least - 1], [[most + 1, []]], [[least - 1, []]]):
+        with pytest.raises(errors.DependencyError, match="too large for a job id"):
+            submission([OP], depends=depends)
+
+
+def test_many_ids_are_counted_where_they_are_named() -> None:
+    shown = requests._IDS_SHOWN_MAX
+    assert requests._shown([7] * shown) == ", ".join(["7"] * shown)
+    assert requests._shown([7] * (shown + 2)).endswith("7 and 2 more")
+
+
 def test_a_trail_is_passed_on_as_it_is() -> None:
     trail = [("gnt:client:gnt-x", "because", 5)]
     assert submission([OP], reason=trail).jobs[0].reason == trail
@@ -114,6 +140,10 @@ def test_pages_end_even_if_the_daemon_never_ends_them() -> None:
     assert requests.next_page(request, JobRows(rows=[], next_after=None)) is None
     assert requests.next_page(request, JobRows(rows=[], next_after=8)) is None
     assert requests.next_page(request, JobRows(rows=[], next_after=9)) == ListJobs(after=9)
+    for next_after, follows in ((None, None), (8, None), (9, 9)):
+        reply = messages.FiltersTested(rows=[], next_after=next_after)
+        found = requests.next_test(messages.TestFilters(after=8), reply)
+        assert (None if found is None else found.after) == follows
 
 
 def test_only_whole_fields_need_whole_jobs() -> None:
