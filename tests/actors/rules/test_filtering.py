@@ -49,3 +49,12 @@ def test_a_broken_trail_has_no_reasons(trail: object) -> None:
 def test_without_rules_every_job_is_accepted() -> None:
     assert judge(RuleChain(), JobFacts(101)) == ACCEPTED
     assert compile_chain([], 0.0) == RuleChain()
+
+
+@pytest.mark.parametrize(
+    ("now", "changes_at"), [(9.0, 10.0), (10.0, 20.0), (19.0, 20.0), (20.0, None), (21.0, None)]
+)
+def test_a_chain_changes_next_when_a_window_begins_or_ends(
+    now: float, changes_at: float | None
+) -> None:
+    assert compile_chain([rule(valid_from=10, valid_until=20)], now).changes_at == changes_at

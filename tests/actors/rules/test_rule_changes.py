@@ -174,6 +174,21 @@ def test_all_rules_together_fit_into_one_listing() -> None:
         rule_changes.with_rule(known, built(reason=text))
 
 
+def test_rules_may_have_as_many_bytes_as_they_had_or_the_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    known = stored(3)
+    size = rule_changes._size(rule_changes.with_rule(known, built()))
+    for more, is_taken in ((0, True), (-1, False)):
+        monkeypatch.setattr(rules, "RULES_BYTES_MAX", size + more)
+        if is_taken:
+            known = rule_changes.with_rule(known, built())
+        else:
+            with pytest.raises(errors.FilterRuleError, match="make this one smaller"):
+                rule_changes.with_rule(known, built(reason="y"))
+    assert rule_changes.with_rule(known, built()) == known
+
+
 def test_rules_that_are_too_large_already_may_be_replaced_by_smaller_ones_alone() -> None:
     text = "x" * (rules.RULES_BYTES_MAX // 2)
     known = stored(3, reason_trail=[["gnt:user", text, 1]])

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from tests.actors.scheduling.schedules import CHAIN, schedule, started, verdict
 
+from ganger.actors.scheduling import simulating
 from ganger.actors.scheduling.scheduling import Pass, Schedule
 from ganger.storage.jobs import JobStatus
-from ganger.transport.messages import JobVerdict
+from ganger.transport.messages import JobVerdict, QueuePosition
 
 SUCCESS = JobStatus.SUCCESS
 NEXT = CHAIN + 1
@@ -58,3 +59,14 @@ def test_a_pass_costs_what_starts_and_not_what_stands_in_a_line() -> None:
     assert started(known) == [2]
     assert before - len(line) in {1, 2}
     assert len(known._heap) <= 1
+
+
+@pytest.mark.parametrize(
+    ("running", "kind"), [([], "order"), ([1], "order"), ([1, 2], "slots"), ([1, 2, 3], "slots")]
+)
+def test_a_job_is_held_by_the_slots_where_all_are_taken(running: list[int], kind: str) -> None:
+    position = QueuePosition(
+        open=[], full=[], action="ACCEPT", rule=None, ahead=0, first_ahead=[], running=running,
+        slots=2, best_priority=0,
+    )  # fmt: skip
+    assert simulating.first_obstacle(position)[0] == kind
