@@ -209,7 +209,7 @@ def test_a_disk_that_refuses_is_asked_again_and_the_gap_is_marked(stage: OutputS
         assert stage.output.add(data, "stdout") == len(data)
     assert stage.logged == ["Output cannot be stored, which is tried again: disk full"]
     tried_at = stage.now
-    for passed, tries in ((settings.DISK_RETRY_SECONDS - 0.1, 0), (0.1, 1)):
+    for passed, tries in ((settings.DISK_RETRY_SECONDS - 0.25, 0), (0.25, 1)):
         assert stage.output.due() == tried_at + settings.DISK_RETRY_SECONDS
         stage.now = stage.now + passed
         before = stage.disk.tried
