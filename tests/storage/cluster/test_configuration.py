@@ -180,6 +180,16 @@ def test_names_follow_the_changes() -> None:
     assert gone.find_by_name(Kind.NODE, one)["uuid"] == OTHER_NODE
 
 
+@pytest.mark.parametrize("kind", [Kind.NODE_GROUP, Kind.INSTANCE, Kind.NETWORK, Kind.DISK])
+def test_all_kinds_with_names_are_found_by_a_new_one(kind: Kind) -> None:
+    before = made()
+    uuid = uuid_of(kind, 0)
+    changes = [Change(kind, uuid, {**before.get(kind, uuid), "name": "renamed"})]
+    after = before.changed(changes, NOW)
+    assert before.find_by_name(kind, "renamed") is None
+    assert after.find_by_name(kind, "renamed") is after.get(kind, uuid)
+
+
 def test_of_several_objects_of_one_name_the_first_is_found_until_it_goes() -> None:
     before = Configuration.load({"nodes": {uuid: {"name": "x", "uuid": uuid} for uuid in "bac"}})
     assert before.find_by_name(Kind.NODE, "x")["uuid"] == "a"

@@ -424,6 +424,30 @@ def test_a_third_user_of_a_disputed_value_is_refused() -> None:
         index.accept(before, before.changed(third, NOW), third)
 
 
+def test_an_old_problem_that_names_another_user_now_is_no_new_one() -> None:
+    document = made_configuration()
+    for uuid in (NODE1, NODE2):
+        document["nodes"][uuid]["secondary_ip"] = "10.64.0.1"
+    before = Configuration.load(document)
+    index = Index(before)
+    texts = {problem.text for problem in index.problems(before)}
+    moved = [Change(Kind.NODE, NODE, {**before.get(Kind.NODE, NODE), "secondary_ip": "10.64.0.9"})]
+    after = before.changed(moved, NOW)
+    index.accept(before, after, moved)
+    left = index.problems(after)
+    assert [problem.place for problem in left] == [
+        f"nodes/{uuid}.secondary_ip" for uuid in (NODE1, NODE2)
+    ]
+    assert not {problem.text for problem in left} <= texts
+
+
+@pytest.mark.parametrize("state", ["offline", "drained"])
+def test_a_node_that_is_away_need_not_be_a_candidate(state: str) -> None:
+    document = made_configuration()
+    document["nodes"][NODE1] |= {"master_candidate": False, state: True}
+    assert problems(Configuration.load(document)) == []
+
+
 def test_an_error_names_three_problems_and_counts_the_others() -> None:
     before = Configuration.load(made_configuration(instances=20))
     changes = [Change(Kind.NETWORK, NETWORK, None)]
