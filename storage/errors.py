@@ -93,6 +93,8 @@ class JobStateError(BadRequestError):
 class LockRequestError(BadRequestError):
     """The lock request is invalid."""
 
+    luxi_name = "GenericError"
+
     def __init__(self, text: str | None = None, concerns: object = None) -> None:
         super().__init__(text)
         self.concerns = concerns

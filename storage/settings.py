@@ -376,6 +376,11 @@ class Places(msgspec.Struct, frozen=True):
         return self.run / "socket"
 
     @property
+    def wconfd_socket(self) -> Path:
+        """The socket at which Ganeti's programs ask WConfD for locks."""
+        return self.run / "ganeti-wconfd"
+
+    @property
     def endpoint_file(self) -> Path:
         """The endpoint file of a ready daemon: its pid, version and endpoints, as JSON."""
         return self.data / "daemon.json"

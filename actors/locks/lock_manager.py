@@ -73,6 +73,9 @@ class LockManager(Component[messages.LockMessage]):
                 self._end_owner(message.lock_file)
             case messages.RecheckOwners():
                 self._end_dead_owners()
+            case messages.FreeDeadOwners():
+                self._end_dead_owners()
+                self._answers.append((envelope, messages.Done()))
             case messages.SweepOwners():
                 self._sweep()
             case messages.LocksAwaitedTooLong():

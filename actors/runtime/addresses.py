@@ -12,6 +12,7 @@ from ...transport.messages import (
     ReaderMessage,
     SchedulerMessage,
     SupervisorMessage,
+    WconfdMessage,
 )
 from .directory import Address
 
@@ -23,4 +24,5 @@ LOCK_MANAGER = Address[LockMessage]("lock_manager")
 OUTPUT_READER = Address[ReaderMessage]("output_reader")
 SCHEDULER = Address[SchedulerMessage]("scheduler")
 SUPERVISOR = Address[SupervisorMessage]("supervisor")
+WCONFD_LISTENER = Address[WconfdMessage]("wconfd_listener")
 WIRE_LISTENER = Address[ListenerMessage]("wire_listener")

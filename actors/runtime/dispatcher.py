@@ -123,6 +123,12 @@ class Dispatcher:
         self._poll.register(descriptor, select.EPOLLIN)
         self._watched[descriptor] = actor
 
+    def watch_for(self, descriptor: int, *, reading: bool, writing: bool) -> None:
+        """As `watch`, of a watched descriptor: also, or only, when it is writable."""
+        assert self._poll is not None
+        events = select.EPOLLIN * reading | select.EPOLLOUT * writing
+        self._poll.modify(descriptor, events)
+
     def forget(self, descriptor: int) -> None:
         """No longer watch ``descriptor``."""
         assert self._poll is not None

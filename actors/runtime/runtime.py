@@ -9,7 +9,7 @@ import msgspec
 
 from ...storage import errors, settings
 from ...transport.envelopes import Envelope
-from ...transport.messages import Failure
+from ...transport.messages import Failure, InterimReply
 from .mailbox import Answer, Expired
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ ReplyT = TypeVar("ReplyT", bound="Message")
 class Asked(NamedTuple):
     """A request that waits for its reply."""
 
+    handle: int
     to: Address[Any]
     envelope: Envelope
     then: Callable[[Any], None]
@@ -58,6 +59,7 @@ class Runtime:
         self._asked: dict[int, Asked] = {}
         # Numbers start at the clock, so that late replies to a predecessor match none.
         self._asked_last = time.monotonic_ns()
+        self._handles_last = 0
 
     # ------------------------------------------------------------ messages
 
@@ -83,10 +85,11 @@ class Runtime:
         then: Callable[[ReplyT], None],
         otherwise: Callable[[errors.GangerError], None],
         deadline: float | None = None,
-    ) -> None:
+    ) -> int:
         """Send ``request``; later call ``then`` with its reply, or ``otherwise`` with an error.
 
-        An expected error in ``then`` goes to ``otherwise``, too.
+        An expected error in ``then`` goes to ``otherwise``, too. After an `InterimReply` another
+        reply follows, and ``then`` is called again. Returns a handle for `stop_asking`.
 
         A component that was restarted may have lost the request, or a reply that it needed itself:
         so the request is sent again whenever a component was replaced. `DeadlineError`: no reply
@@ -97,15 +100,28 @@ class Runtime:
         deadline = now + settings.ASK_SECONDS if deadline is None else deadline
         envelope = Envelope(request, self._reply_to, deadline=deadline)
         # `_send` gives the alarm its item.
-        self._send(Asked(to, envelope, then, otherwise, self._later(deadline - now, None)))
+        self._handles_last += 1
+        handle = self._handles_last
+        alarm = self._later(deadline - now, None)
+        self._send(Asked(handle, to, envelope, then, otherwise, alarm))
+        return handle
+
+    def stop_asking(self, handle: int) -> None:
+        """Do not wait for the reply any more."""
+        for number, asked in self._asked.items():
+            if asked.handle == handle:
+                asked.alarm.cancel()
+                del self._asked[number]
+                return
 
     def take_answer(self, number: int, message: Message) -> None:
         """The reply to request ``number`` has come."""
         asked = self._asked.get(number)
         if asked is None or _is_restart(message):
             return
-        del self._asked[number]
-        asked.alarm.cancel()
+        if not isinstance(message, InterimReply):
+            del self._asked[number]
+            asked.alarm.cancel()
         if isinstance(message, Failure):
             asked.otherwise(errors.from_wire(message.error, message.text))
             return
@@ -169,6 +185,11 @@ class Runtime:
         """Call `Component.readable` whenever ``descriptor`` is readable or at its end."""
         self._check_not_abandoned()
         self._actor.dispatcher.watch(descriptor, self._actor)
+
+    def watch_for(self, descriptor: int, *, reading: bool, writing: bool) -> None:
+        """Call `Component.readable` when a watched descriptor is readable, or writable, instead."""
+        self._check_not_abandoned()
+        self._actor.dispatcher.watch_for(descriptor, reading=reading, writing=writing)
 
     def forget(self, descriptor: int) -> None:
         """No longer watch ``descriptor``; call this before closing it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..config.config_store import ConfigStore
+from ..doors.wconfd_listener import WconfdListener
 from ..doors.wire_listener import WireListener
 from ..execution.executor import Executor
 from ..locks.lock_manager import LockManager
@@ -19,6 +20,7 @@ COMPONENTS = (
     JobQueue,
     OutputReader,
     Executor,
+    WconfdListener,
     WireListener,
 )
 """The supervisor starts one after the other, each when the one before it is ready, and stops them
@@ -35,6 +37,7 @@ PLACEMENT = {
     "job_queue": CORE,
     "output_reader": "output_reader",
     "executor": CORE,
+    "wconfd_listener": "wconfd_listener",
     "wire_listener": CORE,
 }
 """The dispatcher of each component. Components with the same dispatcher share a thread."""

@@ -20,13 +20,21 @@ from . import supervising
 from .supervising import Sight
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from ...storage.settings import Places
     from ..runtime.actor import ComponentActor
     from ..runtime.host import Host
     from .directory_keeper import DirectoryKeeper
     from .supervisor import Shutdown
 
 SUPERVISOR = "supervisor"
-LISTENER = "wire_listener"
+LISTENERS: dict[str, Callable[[Places], Path]] = {
+    "wire_listener": lambda places: places.socket,
+    "wconfd_listener": lambda places: places.wconfd_socket,
+}
+"""The components with a local socket, and its file."""
 
 
 class Watchdog:
@@ -50,13 +58,14 @@ class Watchdog:
         """Look again and again until the daemon is to end."""
         while not self._shutdown.is_over.wait(settings.WATCHDOG_SECONDS):
             self.look()
-            self.look_at_local_socket()
+            self.look_at_local_sockets()
             self.look_at_directory()
 
-    def look_at_local_socket(self) -> None:
-        """Notify the listener if the file of its local socket was deleted."""
-        if LISTENER in self._host.actors and not self._has_local_socket():
-            self._host.directory.tell(LISTENER, Envelope(LocalSocketMissing()))
+    def look_at_local_sockets(self) -> None:
+        """Notify each listener whose socket's file was deleted."""
+        for name, path in LISTENERS.items():
+            if name in self._host.actors and _is_missing(path(self._host.places)):
+                self._host.directory.tell(name, Envelope(LocalSocketMissing()))
 
     def look_at_directory(self) -> None:
         """Write deleted files again; without its directory the daemon ends."""
@@ -64,15 +73,6 @@ class Watchdog:
             self._keeper.keep()
         except errors.DirectoryLostError as error:
             self._shutdown.abandon(error)
-
-    def _has_local_socket(self) -> bool:
-        try:
-            self._host.places.socket.stat()
-        except FileNotFoundError:
-            return False
-        except OSError:
-            return True  # Unknown: the next look decides.
-        return True
 
     def look(self) -> None:
         """Look once at every component, and report those that hang."""
@@ -113,3 +113,13 @@ def _sight(actor: ComponentActor) -> Sight | None:
 def _stack(thread: int) -> str:
     frame = sys._current_frames().get(thread)  # noqa: SLF001 - the documented way to see it
     return "" if frame is None else "".join(traceback.format_stack(frame))
+
+
+def _is_missing(path: Path) -> bool:
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False  # Unknown: the next look decides.
+    return False

@@ -32,6 +32,7 @@ from .scheduler import *
 from .several import *
 from .supervisor import *
 from .values import *
+from .wconfd_listener import *
 from .wire_listener import *
 
 # fmt: off
@@ -87,7 +88,7 @@ ConfigMessage = (
     | ReportConfiguration | RulesApplied | LimitApplied | ComponentReplaced
 )
 LockMessage = (
-    LockRequest | LockRequestOfJob | LocksAwaitedTooLong
+    LockRequest | LockRequestOfJob | LocksAwaitedTooLong | FreeDeadOwners
     | OwnerEnded | RecheckOwners | SweepOwners | ExplainOwner | SimulateLocks | DiskRetried
 )
 FilterMessage = (
@@ -112,6 +113,7 @@ ExecutorMessage = (
     | StartForkServer | ReadProcesses | ComponentReplaced
     | RequestDue | WatchDue | KillDue | LeftOverEnded
 )
+WconfdMessage = StalledDue | LocalSocketMissing
 ListenerMessage = ReplyDue | FramesWaiting | LocalSocketMissing | ComponentReplaced
 SupervisorMessage = (
     SupervisorRequest
@@ -135,6 +137,7 @@ ACCEPTED: dict[str, UnionType] = {
     "job_queue": QueueMessage,
     "output_reader": ReaderMessage,
     "executor": ExecutorMessage,
+    "wconfd_listener": WconfdMessage,
     "wire_listener": ListenerMessage,
     "supervisor": SupervisorMessage,
 }

@@ -43,6 +43,10 @@ class Reply(Message, frozen=True, kw_only=True):
     """An answer."""
 
 
+class InterimReply(Reply, frozen=True, kw_only=True):
+    """An answer after which another one follows."""
+
+
 class Notice(Message, frozen=True, kw_only=True):
     """A message without an answer."""
 

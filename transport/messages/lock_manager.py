@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 
 from ...storage.locks import LockLevel, LockMode, Owner, Pending
-from .base import Done, Notice, Reply, Request
+from .base import Done, InterimReply, Notice, Reply, Request
 from .values import LockRow, Remedy, WaitingJob
 
 LOCKS_AWAITED_SECONDS_MAX = 60.0
@@ -18,7 +18,7 @@ class LocksGranted(Reply, frozen=True):
     """The owner holds all locks of the request."""
 
 
-class LocksPending(Reply, frozen=True):
+class LocksPending(InterimReply, frozen=True):
     """The request waits for these owners. `LocksGranted` follows."""
 
     blockers: list[Owner]
@@ -124,6 +124,10 @@ class RecheckOwners(Notice, frozen=True):
 
     The executor before it may have missed the end of a process.
     """
+
+
+class FreeDeadOwners(Request[Done], frozen=True):
+    """Free the locks of all owners whose lock files no process holds."""
 
 
 class SweepOwners(Notice, frozen=True):

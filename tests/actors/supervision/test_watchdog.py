@@ -33,14 +33,14 @@ def watchdog(stage: Stage, shutdown: Shutdown, keeper: mock.Mock) -> Watchdog:
 
 
 def test_the_listener_hears_of_a_deleted_socket(stage: Stage, watchdog: Watchdog) -> None:
-    watchdog.look_at_local_socket()
+    watchdog.look_at_local_sockets()
     assert stage.sent == []
     stage.host.actors["wire_listener"] = mock.Mock()
-    watchdog.look_at_local_socket()
+    watchdog.look_at_local_sockets()
     assert stage.sent == [("wire_listener", messages.LocalSocketMissing())]
     stage.places.socket.parent.mkdir(exist_ok=True)
     stage.places.socket.touch()
-    watchdog.look_at_local_socket()
+    watchdog.look_at_local_sockets()
     assert len(stage.sent) == 1
 
 

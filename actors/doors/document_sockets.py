@@ -1,0 +1,240 @@
+"""A Unix socket whose peers send documents (`luxi`): accepts, reads, writes, closes. Never blocks.
+
+Each connection is served one document at a time, in order. A connection that reads nothing of
+its reply, or sends a document in drips, is ended after a time; a silent one may stay.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections import deque
+from typing import TYPE_CHECKING
+
+from ...storage import documents, errors
+from ...transport import luxi
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from ..runtime.runtime import Runtime
+
+CONNECTIONS_MAX = 256
+"""Most connections at a time; more wait in the backlog."""
+
+PIPELINED_MAX = 64
+"""Most documents of one connection that wait; it is not read meanwhile."""
+
+STALLED_SECONDS = 60.0
+"""How long a document or a reply may take on its way."""
+
+_READ_BYTES = 65_536
+
+
+class Connection:
+    """One peer."""
+
+    def __init__(self, number: int, end: socket.socket, now: float) -> None:
+        self.number = number
+        self.end = end
+        self.reader = luxi.DocumentReader()
+        self.waiting: deque[bytes] = deque()
+        self.unsent = bytearray()
+        self.is_busy = False
+        """A document is being served."""
+        self.is_closing = False
+        """It ends when everything is sent."""
+        self.is_in_turn = False
+        """Its documents are being gone through."""
+        self.watched = (True, False)
+        """Whether it is watched for reading, and for writing."""
+        self.progress_at = now
+
+
+class DocumentSocket:
+    """A listening socket and its connections.
+
+    ``serve`` gets each document with the number of its connection, and later calls `reply`.
+    """
+
+    def __init__(self, runtime: Runtime, path: Path, serve: Callable[[int, bytes], None]) -> None:
+        self._runtime = runtime
+        self._path = path
+        self._serve = serve
+        self._connections: dict[int, Connection] = {}
+        self._by_descriptor: dict[int, Connection] = {}
+        self._number = 0
+        self._is_accepting = False
+        self._listener: socket.socket | None = None
+
+    def open(self, mode: int) -> None:
+        """Listen, again if the file was deleted; connections stay. Raises `StorageError`."""
+        if self._listener is not None and self._path.exists():
+            return
+        self._stop_listening()
+        self._listener = _listen(self._path, mode)
+        self._accept(is_open=True)
+
+    def close(self) -> None:
+        """Close everything, and remove the socket."""
+        for connection in list(self._connections.values()):
+            self._end(connection)
+        self._stop_listening()
+        with contextlib.suppress(OSError):
+            self._path.unlink()
+
+    def _stop_listening(self) -> None:
+        if self._listener is not None:
+            self._accept(is_open=False)
+            self._listener.close()
+            self._listener = None
+
+    def readable(self, descriptors: list[int]) -> None:
+        """Something can be accepted, read or written."""
+        for descriptor in descriptors:
+            connection = self._by_descriptor.get(descriptor)
+            if connection is None:
+                self._accept_all()
+            else:
+                self._send(connection)
+                self._read(connection)
+                self._settle(connection)
+
+    def reply(self, number: int, document: bytes, *, is_last: bool = False) -> None:
+        """Answer the document being served; ``is_last``: then close the connection."""
+        connection = self._connections.get(number)
+        if connection is None:
+            return
+        connection.is_busy = False
+        connection.is_closing |= is_last
+        connection.unsent += document
+        connection.progress_at = self._runtime.clock()
+        if not connection.is_in_turn:
+            self._serve_next(connection)
+            self._send(connection)
+            self._settle(connection)
+
+    def end_stalled(self) -> list[int]:
+        """End the connections that make no progress; their numbers."""
+        limit = self._runtime.clock() - STALLED_SECONDS
+        stalled = [one for one in self._connections.values() if one.progress_at < limit]
+        found = [one for one in stalled if one.unsent or one.reader.is_within]
+        for connection in found:
+            self._end(connection)
+        return [connection.number for connection in found]
+
+    @property
+    def has_connections(self) -> bool:
+        """Whether somebody is connected."""
+        return bool(self._connections)
+
+    def _accept_all(self) -> None:
+        for end in self._accepted():
+            self._number += 1
+            connection = Connection(self._number, end, self._runtime.clock())
+            self._connections[self._number] = connection
+            self._by_descriptor[end.fileno()] = connection
+            self._runtime.watch(end.fileno())
+
+    def _accepted(self) -> Iterator[socket.socket]:
+        while self._listener is not None and len(self._connections) < CONNECTIONS_MAX:
+            try:
+                end, _ = self._listener.accept()
+            except BlockingIOError:
+                return
+            except OSError:
+                # No descriptor left: the peer waits in the backlog until one is closed.
+                break
+            end.settimeout(0)
+            yield end
+        self._accept(is_open=False)
+
+    def _accept(self, *, is_open: bool) -> None:
+        if self._listener is not None and is_open is not self._is_accepting:
+            change = self._runtime.watch if is_open else self._runtime.forget
+            change(self._listener.fileno())
+            self._is_accepting = is_open
+
+    def _read(self, connection: Connection) -> None:
+        while self._may_read(connection):
+            try:
+                data = connection.end.recv(_READ_BYTES)
+            except BlockingIOError:
+                return
+            except OSError:
+                data = b""
+            if not data:
+                self._end(connection)
+                return
+            connection.progress_at = self._runtime.clock()
+            try:
+                connection.waiting += connection.reader.feed(data)
+            except luxi.UnreadableCallError as error:
+                self.reply(connection.number, luxi.encode_unreadable(error.text), is_last=True)
+                return
+            self._serve_next(connection)
+            self._send(connection)
+
+    def _may_read(self, connection: Connection) -> bool:
+        is_open = connection.number in self._connections and not connection.is_closing
+        return is_open and len(connection.waiting) < PIPELINED_MAX
+
+    def _serve_next(self, connection: Connection) -> None:
+        connection.is_in_turn = True
+        while connection.waiting and not (connection.is_busy or connection.is_closing):
+            connection.is_busy = True
+            self._serve(connection.number, connection.waiting.popleft())
+        connection.is_in_turn = False
+
+    def _send(self, connection: Connection) -> None:
+        if connection.number not in self._connections:
+            return
+        while connection.unsent:
+            try:
+                sent = connection.end.send(connection.unsent)
+            except BlockingIOError:
+                return
+            except OSError:
+                self._end(connection)
+                return
+            del connection.unsent[:sent]
+            connection.progress_at = self._runtime.clock()
+        if connection.is_closing:
+            self._end(connection)
+
+    def _settle(self, connection: Connection) -> None:
+        """Watch the connection for what it waits for."""
+        if connection.number not in self._connections:
+            return
+        wanted = (self._may_read(connection), bool(connection.unsent))
+        if wanted != connection.watched:
+            connection.watched = wanted
+            reading, writing = wanted
+            self._runtime.watch_for(connection.end.fileno(), reading=reading, writing=writing)
+
+    def _end(self, connection: Connection) -> None:
+        if self._connections.pop(connection.number, None) is None:
+            return
+        descriptor = connection.end.fileno()
+        del self._by_descriptor[descriptor]
+        self._runtime.forget(descriptor)
+        connection.end.close()
+        self._accept(is_open=True)
+
+
+def _listen(path: Path, mode: int) -> socket.socket:
+    """A listening socket at ``path``, in place of one that an ended daemon has left."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listener.settimeout(0)
+        with documents.storage_errors(path):
+            path.unlink(missing_ok=True)
+            listener.bind(os.fspath(path))
+            path.chmod(mode)
+            listener.listen(CONNECTIONS_MAX)
+    except errors.StorageError:
+        listener.close()
+        raise
+    return listener

@@ -1,0 +1,164 @@
+"""WConfD's door: Ganeti's programs ask for locks at a Unix socket, in JSON (`wconfd_methods`).
+
+An owner whose waiting request is granted gets SIGHUP, as from Ganeti's WConfD, after the new state
+was written.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+from typing import TYPE_CHECKING, assert_never
+
+from ...storage import errors, lock_files
+from ...transport import luxi, messages
+from ..runtime.component import Component
+from . import wconfd_methods
+from .document_sockets import STALLED_SECONDS, DocumentSocket
+
+if TYPE_CHECKING:
+    from ...storage.locks import Owner
+    from ...transport.envelopes import Envelope
+    from ...transport.messages import Message
+    from .wconfd_methods import Prepared
+
+_SOCKET_MODE = 0o600
+
+WAIT_SECONDS = 1_000_000.0
+"""How long a waiting request is followed before it is sent again."""
+
+
+class WconfdListener(Component[messages.WconfdMessage]):
+    """Owns the socket of WConfD."""
+
+    name = "wconfd_listener"
+
+    def boot(self) -> None:
+        """Open the socket."""
+        self._following: dict[Owner, int] = {}
+        self._is_look_due = False
+        self._problem = ""
+        self._socket = DocumentSocket(self.runtime, self.places.wconfd_socket, self._serve)
+        self._open()
+
+    def close(self) -> None:
+        """Close the socket."""
+        if hasattr(self, "_socket"):
+            self._socket.close()
+
+    def receive(self, envelope: Envelope[messages.WconfdMessage]) -> None:
+        """Handle one message."""
+        message = envelope.message
+        match message:
+            case messages.StalledDue():
+                self._is_look_due = False
+                for number in self._socket.end_stalled():
+                    self.log.warning("a connection makes no progress and is ended", number=number)
+                self._look_later()
+            case messages.LocalSocketMissing():
+                self._open()
+            case _:
+                assert_never(message)
+
+    def readable(self, descriptors: list[int]) -> None:
+        """A socket has news."""
+        self._socket.readable(descriptors)
+        self._look_later()
+
+    def _open(self) -> None:
+        try:
+            self._socket.open(_SOCKET_MODE)
+        except errors.StorageError as error:
+            # Its path may be too long for a socket: every other door works without this one.
+            if error.text != self._problem:
+                self.log.error("WConfD's socket is not open", error=error.text)
+            self._problem = error.text
+
+    def _look_later(self) -> None:
+        if self._socket.has_connections and not self._is_look_due:
+            self._is_look_due = True
+            self.runtime.later(STALLED_SECONDS / 2, messages.StalledDue())
+
+    # ------------------------------------------------------------ requests
+
+    def _serve(self, number: int, document: bytes) -> None:
+        try:
+            call = luxi.decode_call(document)
+            if call.method == "echo" and len(call.args) == 1:
+                self._socket.reply(number, luxi.encode_result(call.args[0]))
+                return
+            prepared = wconfd_methods.prepare(call)
+        except luxi.UnreadableCallError as error:
+            self.log.warning("request refused", error=error.text)
+            self._socket.reply(number, luxi.encode_unreadable(error.text), is_last=True)
+            return
+        except errors.GangerError as error:
+            self._refuse(number, error)
+            return
+        if isinstance(prepared.request, messages.RequestLocks):
+            self._request_locks(number, prepared)
+            return
+        if isinstance(prepared.request, _WITHDRAWING):
+            self._stop_following(prepared.request.owner)
+        answered = functools.partial(self._answer, number, prepared)
+        refused = functools.partial(self._refuse, number)
+        self.runtime.ask(prepared.to, prepared.request, answered, refused)
+
+    def _answer(self, number: int, prepared: Prepared, reply: Message) -> None:
+        self._socket.reply(number, luxi.encode_result(prepared.result(reply)))
+
+    def _refuse(self, number: int, error: errors.GangerError) -> None:
+        self._socket.reply(number, luxi.encode_error(error.luxi_name, error.text))
+
+    # ------------------------------------------------------------ waiting requests
+
+    def _request_locks(self, number: int, prepared: Prepared) -> None:
+        """Answer at once, and send SIGHUP when a waiting request was granted."""
+        owner = prepared.request.owner
+        self._stop_following(owner)
+        waiting = _Waiting(number)
+        self._following[owner] = self.runtime.ask(
+            prepared.to,
+            prepared.request,
+            functools.partial(self._hear, waiting, prepared),
+            functools.partial(self._give_up, waiting, prepared),
+            self.runtime.clock() + WAIT_SECONDS,
+        )
+
+    def _hear(self, waiting: _Waiting, prepared: Prepared, reply: Message) -> None:
+        owner = prepared.request.owner
+        is_granted = isinstance(reply, messages.LocksGranted)
+        if is_granted:
+            self._following.pop(owner, None)
+        if not waiting.is_answered:
+            waiting.is_answered = True
+            self._answer(waiting.number, prepared, reply)
+        elif is_granted and lock_files.holder(owner.lock_file) == owner.pid:
+            # The kernel says that this process is the owner, and not a later one of its number.
+            os.kill(owner.pid, signal.SIGHUP)
+
+    def _give_up(self, waiting: _Waiting, prepared: Prepared, error: errors.GangerError) -> None:
+        owner = prepared.request.owner
+        self._following.pop(owner, None)
+        if not waiting.is_answered:
+            self._refuse(waiting.number, error)
+        elif isinstance(error, errors.DeadlineError) and not lock_files.is_dead(owner.lock_file):
+            self._request_locks(0, prepared)
+
+    def _stop_following(self, owner: Owner) -> None:
+        handle = self._following.pop(owner, None)
+        if handle is not None:
+            self.runtime.stop_asking(handle)
+
+
+_WITHDRAWING = (messages.ReleaseLocks, messages.DowngradeLocks, messages.KeepLocks)
+"""These drop the owner's waiting request."""
+
+
+class _Waiting:
+    """A request for locks on its way."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.is_answered = number == 0

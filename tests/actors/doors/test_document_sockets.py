@@ -1,0 +1,233 @@
+"""A socket for documents: order, pipelining, slow peers, many peers. Real sockets, no threads."""
+
+from __future__ import annotations
+
+import select
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ganger.actors.doors import document_sockets
+from ganger.actors.doors.document_sockets import DocumentSocket
+from ganger.storage import errors
+from ganger.transport import luxi
+
+
+class Door:
+    """A socket, what it watches, and what it has to serve."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.now = 0.0
+        self.poll = select.epoll()
+        self.served: list[tuple[int, bytes]] = []
+        self.echoes = False
+        self.peers: list[socket.socket] = []
+        self.socket = DocumentSocket(self, path, self.serve)  # type: ignore[arg-type]
+        self.socket.open(0o600)
+
+    # What a runtime does.
+
+    def clock(self) -> float:
+        return self.now
+
+    def watch(self, descriptor: int) -> None:
+        self.poll.register(descriptor, select.EPOLLIN)
+
+    def watch_for(self, descriptor: int, *, reading: bool, writing: bool) -> None:
+        self.poll.modify(descriptor, select.EPOLLIN * reading | select.EPOLLOUT * writing)
+
+    def forget(self, descriptor: int) -> None:
+        self.poll.unregister(descriptor)
+
+    # What a test does.
+
+    def serve(self, number: int, document: bytes) -> None:
+        self.served.append((number, document))
+        if self.echoes:
+            self.socket.reply(number, document + luxi.END)
+
+    def turn(self) -> bool:
+        """Handle what is ready; False if nothing is."""
+        found = [descriptor for descriptor, _ in self.poll.poll(0)]
+        self.socket.readable(found)
+        return bool(found)
+
+    def settle(self) -> None:
+        for _ in range(1_000):
+            if not self.turn():
+                return
+        raise AssertionError("it never comes to rest")
+
+    def peer(self) -> socket.socket:
+        made = socket.socket(socket.AF_UNIX)
+        self.peers.append(made)
+        made.settimeout(5)
+        made.connect(str(self.path))
+        self.settle()
+        return made
+
+
+@pytest.fixture
+def door(tmp_path: Path) -> Iterator[Door]:
+    made = Door(tmp_path / "socket")
+    yield made
+    made.socket.close()
+    for peer in made.peers:
+        peer.close()
+    made.poll.close()
+    assert not made.path.exists()
+
+
+def test_documents_are_served_one_at_a_time_in_order(door: Door) -> None:
+    peer = door.peer()
+    peer.sendall(b"a\x03b\x03c")
+    door.settle()
+    assert door.served == [(1, b"a")]
+    door.socket.reply(1, b"A\x03")
+    assert door.served == [(1, b"a"), (1, b"b")]
+    peer.sendall(b"\x03")
+    door.settle()
+    door.socket.reply(1, b"B\x03")
+    door.socket.reply(1, b"C\x03")
+    assert [document for _, document in door.served] == [b"a", b"b", b"c"]
+    assert peer.recv(100) == b"A\x03B\x03C\x03"
+
+
+def test_others_are_served_while_one_waits(door: Door) -> None:
+    first, second = door.peer(), door.peer()
+    first.sendall(b"slow\x03")
+    second.sendall(b"fast\x03")
+    door.settle()
+    door.socket.reply(2, b"done\x03")
+    assert second.recv(100) == b"done\x03"
+    assert door.served == [(1, b"slow"), (2, b"fast")]
+
+
+def test_a_peer_that_sends_without_reading_is_not_read_for_ever(door: Door) -> None:
+    peer = door.peer()
+    peer.sendall(b"x\x03" * 2_000)
+    door.settle()
+    # One is served, and one piece more than may wait was read at most.
+    [connection] = door.socket._connections.values()
+    assert connection.watched == (False, False)
+    door.echoes = True
+    door.socket.reply(1, b"x\x03")
+    door.settle()
+    assert len(door.served) == 2_000
+    assert receive(peer, 4_000) == b"x\x03" * 2_000
+
+
+def test_a_reply_larger_than_the_kernel_takes_is_sent_as_it_is_read(door: Door) -> None:
+    peer = door.peer()
+    peer.sendall(b"x\x03")
+    door.settle()
+    large = bytes(5_000_000) + luxi.END
+    door.socket.reply(1, large)
+    received = b""
+    while len(received) < len(large):
+        received += peer.recv(1_000_000)
+        door.turn()
+    assert received == large
+    [connection] = door.socket._connections.values()
+    assert connection.watched == (True, False)
+
+
+def test_the_last_reply_is_sent_before_the_end(door: Door) -> None:
+    peer = door.peer()
+    peer.sendall(b"x\x03y\x03")
+    door.settle()
+    door.socket.reply(1, b"bye\x03", is_last=True)
+    assert (peer.recv(100), peer.recv(100)) == (b"bye\x03", b"")
+    assert door.served == [(1, b"x")]
+    # A late reply has no receiver.
+    door.socket.reply(1, b"late\x03")
+    assert not door.socket.has_connections
+
+
+def test_a_document_that_is_too_large_ends_its_connection(door: Door) -> None:
+    peer = door.peer()
+    [connection] = door.socket._connections.values()
+    connection.reader = luxi.DocumentReader(bytes_max=3)
+    peer.sendall(b"1234")
+    door.settle()
+    assert b"Failed to parse request: the document has more than 3 bytes" in peer.recv(1_000)
+    assert peer.recv(1) == b""
+
+
+def test_a_peer_that_leaves_is_forgotten_while_it_is_served(door: Door) -> None:
+    peer = door.peer()
+    peer.sendall(b"x\x03")
+    door.settle()
+    peer.close()
+    door.settle()
+    assert not door.socket.has_connections
+    door.socket.reply(1, b"late\x03")
+
+
+@pytest.mark.parametrize("what", ["a document in drips", "a reply that is not read"])
+def test_a_connection_without_progress_is_ended(door: Door, what: str) -> None:
+    silent, stalled = door.peer(), door.peer()
+    if what == "a document in drips":
+        stalled.sendall(b"half")
+        door.settle()
+    else:
+        stalled.sendall(b"x\x03")
+        door.settle()
+        door.socket.reply(2, bytes(5_000_000))
+    door.now += document_sockets.STALLED_SECONDS
+    assert door.socket.end_stalled() == []
+    door.now += 0.1
+    assert door.socket.end_stalled() == [2]
+    # One that says nothing may stay.
+    silent.sendall(b"x\x03")
+    door.settle()
+    assert door.served[-1] == (1, b"x")
+
+
+def test_more_peers_than_allowed_wait_their_turn(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(document_sockets, "CONNECTIONS_MAX", 2)
+    peers = [door.peer() for _ in range(3)]
+    peers[2].sendall(b"late\x03")
+    door.settle()
+    assert door.served == []
+    peers[0].close()
+    door.settle()
+    assert door.served == [(3, b"late")]
+
+
+def test_a_deleted_socket_is_made_again_and_connections_stay(door: Door) -> None:
+    peer = door.peer()
+    door.path.unlink()
+    door.socket.open(0o600)
+    assert door.path.stat().st_mode & 0o777 == 0o600
+    other = door.peer()
+    for one, number in ((peer, 1), (other, 2)):
+        one.sendall(b"x\x03")
+        door.settle()
+        assert door.served[-1] == (number, b"x")
+
+
+def test_a_path_that_no_socket_can_have_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / ("x" * 110)
+    made = DocumentSocket(_Nothing(), path, lambda *_: None)  # type: ignore[arg-type]
+    with pytest.raises(errors.StorageError, match="path too long"):
+        made.open(0o600)
+    made.close()
+
+
+class _Nothing:
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(name)
+
+
+def receive(peer: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        data += peer.recv(size)
+    return data

@@ -1,0 +1,73 @@
+"""Ganeti's documents: cut out of a stream, read, written."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ganger.transport import luxi
+from ganger.transport.luxi import Call, DocumentReader, UnreadableCallError
+
+contents = st.binary().filter(lambda data: luxi.END not in data)
+
+
+@given(st.lists(contents), contents, st.lists(st.integers(0, 40)))
+def test_documents_are_found_however_the_stream_is_cut(
+    documents: list[bytes], rest: bytes, cuts: list[int]
+) -> None:
+    stream = b"".join(document + luxi.END for document in documents) + rest
+    reader = DocumentReader()
+    found = []
+    for cut in cuts:
+        found += reader.feed(stream[:cut])
+        stream = stream[cut:]
+    found += reader.feed(stream)
+    assert found == documents
+    assert reader.is_within == bool(rest)
+
+
+def test_a_document_may_have_the_largest_size_and_no_more() -> None:
+    reader = DocumentReader(bytes_max=4)
+    assert reader.feed(b"1234\x035") == [b"1234"]
+    assert reader.feed(b"678") == []
+    with pytest.raises(UnreadableCallError, match="the document has more than 4 bytes"):
+        reader.feed(b"9")
+
+
+@pytest.mark.parametrize(
+    ("document", "problem"),
+    [
+        (b"hello", "parsing top-level JSON message: Invalid JSON: "),
+        (b"", "parsing top-level JSON message: Invalid JSON: "),
+        (b'{"method": "\xff"}', "parsing top-level JSON message: Invalid JSON: "),
+        (b'{"method": ' + b"[" * 100_000, "parsing top-level JSON message: Invalid JSON: "),
+        (b"[]", "parsing top-level JSON message: it is no object"),
+        (b'{"args": []}', "key 'method': expected string, got None"),
+        (b'{"method": 7, "args": []}', "key 'method': expected string, got 7"),
+        (b'{"method": "echo"}', "key 'args': expected array, got None"),
+        (b'{"method": "echo", "args": {"a": 1}}', "key 'args': expected array, got {'a': 1}"),
+    ],
+)
+def test_what_is_no_request_is_told_why(document: bytes, problem: str) -> None:
+    with pytest.raises(UnreadableCallError) as caught:
+        luxi.decode_call(document)
+    assert caught.value.text.startswith(problem)
+    assert "\n" not in caught.value.text
+
+
+def test_unknown_keys_and_the_version_are_ignored() -> None:
+    document = json.dumps({"method": "a", "args": [1], "version": 3000000, "more": 1}).encode()
+    assert luxi.decode_call(document) == Call("a", [1])
+
+
+def test_answers_have_the_recorded_shapes() -> None:
+    assert luxi.encode_result(None) == b'{"success":true,"result":null}\x03'
+    assert luxi.encode_error("GenericError", "text") == (
+        b'{"success":false,"result":["GenericError",["text"]]}\x03'
+    )
+    assert luxi.encode_unreadable("why") == (
+        b'{"success":false,"result":"Failed to parse request: why"}\x03'
+    )

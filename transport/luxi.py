@@ -1,0 +1,99 @@
+"""Ganeti's documents on a Unix socket: JSON, each ended by one byte 0x03. No sockets, no clock.
+
+LuxiD and WConfD speak this (Ganeti design: daemon refactoring). A request is an object with
+``method`` and ``args``; its reply has ``success`` and ``result``. An error is a pair of a name and
+its arguments, or, if the request could not be read, one text; after that the server closes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ..storage import errors
+from ..storage.wording import shortened
+
+END = b"\x03"
+
+DOCUMENT_BYTES_MAX = 64 * 1024 * 1024
+"""Largest document that is read."""
+
+
+class Call(NamedTuple):
+    """One request."""
+
+    method: str
+    args: list[Any]
+
+
+class UnreadableCallError(errors.BadRequestError):
+    """The document is no request."""
+
+
+class DocumentReader:
+    """Cuts a stream of bytes into documents."""
+
+    def __init__(self, bytes_max: int = DOCUMENT_BYTES_MAX) -> None:
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._bytes_max = bytes_max
+
+    @property
+    def is_within(self) -> bool:
+        """Whether a document has begun and not ended."""
+        return self._size > 0
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The documents that end in ``data``. Raises `UnreadableCallError` for a large one."""
+        *ended, rest = data.split(END)
+        found = []
+        for piece in ended:
+            self._add(piece)
+            found.append(b"".join(self._parts))
+            self._parts, self._size = [], 0
+        self._add(rest)
+        return found
+
+    def _add(self, piece: bytes) -> None:
+        self._size += len(piece)
+        if self._size > self._bytes_max:
+            raise UnreadableCallError(f"the document has more than {self._bytes_max} bytes")
+        if piece:
+            self._parts.append(piece)
+
+
+def decode_call(document: bytes) -> Call:
+    """The request in ``document``. Raises `UnreadableCallError`.
+
+    >>> decode_call(b'{"method": "echo", "args": ["hi"], "version": 3000000}')
+    Call(method='echo', args=['hi'])
+    """
+    try:
+        found = msgspec.json.decode(document)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        text = f"parsing top-level JSON message: Invalid JSON: {error}"
+        raise UnreadableCallError(text) from error
+    if not isinstance(found, dict):
+        raise UnreadableCallError("parsing top-level JSON message: it is no object")
+    for key, kind, name in (("method", str, "string"), ("args", list, "array")):
+        if not isinstance(found.get(key), kind):
+            shown = shortened(repr(found.get(key)))
+            raise UnreadableCallError(f"key '{key}': expected {name}, got {shown}")
+    return Call(found["method"], found["args"])
+
+
+def encode_result(value: object) -> bytes:
+    """The document that answers with ``value``."""
+    return msgspec.json.encode({"success": True, "result": value}) + END
+
+
+def encode_error(name: str, *args: object) -> bytes:
+    """The document that refuses with Ganeti's exception ``name``."""
+    return msgspec.json.encode({"success": False, "result": [name, args]}) + END
+
+
+def encode_unreadable(text: str) -> bytes:
+    """The last document on a connection whose request could not be read."""
+    result = f"Failed to parse request: {text}"
+    return msgspec.json.encode({"success": False, "result": result}) + END
