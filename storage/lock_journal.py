@@ -83,14 +83,23 @@ class StoredLocks(msgspec.Struct):
 
 
 def read(places: Places) -> StoredLocks:
-    """The state that both files hold together; `StorageError` if ``locks.data`` is malformed."""
-    data = documents.read(places.locks)
+    """The state that both files hold together; `StorageError` if it cannot be read."""
+    return decode(*read_files(places))
+
+
+def read_files(places: Places) -> tuple[bytes | None, bytes | None]:
+    """The contents of ``locks.data`` and of the journal; None: there is no such file."""
+    return documents.read(places.locks), documents.read(places.lock_journal)
+
+
+def decode(data: bytes | None, journal: bytes | None) -> StoredLocks:
+    """The state in these contents; `StorageError` if ``locks.data`` or a record is malformed."""
     stored = StoredLocks(LocksFile() if data is None else decode_locks(data))
-    records = _records(documents.read(places.lock_journal) or b"")
+    records = _records(journal or b"")
     first = next(records, None)
     if isinstance(first, LocksWritten) and first.checksum == _checksum(data):
         if first.version > FORMAT_VERSION:
-            text = f"{places.lock_journal}: format {first.version}, supported is {FORMAT_VERSION}"
+            text = f"locks.journal: format {first.version}, supported is {FORMAT_VERSION}"
             raise errors.DataDirectoryError(text)
         stored.since = {owner: dict(since) for owner, since in first.since}
         stored.fenced = dict(first.fenced)

@@ -134,8 +134,9 @@ class LockManager(Component[messages.LockMessage]):
     # ------------------------------------------------------------ disk
 
     def _load(self) -> tuple[LockState, StoredLocks]:
+        data, journal = lock_journal.read_files(self.places)
         try:
-            stored = lock_journal.read(self.places)
+            stored = lock_journal.decode(data, journal)
             state, _ = LockState.restore(stored.file)
         except errors.StorageError as error:
             # The files are written without a flush, so a power loss may tear them; after that, no

@@ -214,6 +214,17 @@ def test_a_torn_file_is_not_passed_over_while_a_job_lives(locks: Locks, folder: 
     assert locks.stage.places.locks.read_bytes() == b"torn"
 
 
+@pytest.mark.parametrize("name", ["locks", "lock_journal"])
+def test_a_file_that_cannot_be_read_is_not_started_afresh(locks: Locks, name: str) -> None:
+    path = getattr(locks.stage.places, name)
+    path.unlink()
+    path.symlink_to("nowhere")
+    locks.stage.make(LockManager, incarnation=2).actor.handle(Envelope(messages.Boot()))
+    failed = locks.stage.take_one(messages.ComponentFailed, to="supervisor")
+    assert failed.text.startswith(f"{path}: ")
+    assert path.is_symlink()
+
+
 def test_the_file_is_for_this_user_alone(locks: Locks) -> None:
     locks.take(locks.owner(1), (NODE_A, "shared"))
     for path in (locks.stage.places.locks, locks.stage.places.lock_journal):
