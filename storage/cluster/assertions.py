@@ -30,6 +30,11 @@ class Claim(NamedTuple):
         return f"{self.what} {self.value}" + (f" {self.scope}" if self.scope else "")
 
 
+def on_node(uuid: str) -> str:
+    """The scope of what must be unique on one node."""
+    return f"on node {uuid}"
+
+
 class Token(NamedTuple):
     """Something that one object provides and others need, such as a node with this UUID."""
 
@@ -62,6 +67,11 @@ class Assertions(NamedTuple):
 NOTHING: Final = Assertions()
 
 MASTER_CANDIDATE: Final = "master candidate"
+MAC_ADDRESS: Final = "MAC address"
+PORT: Final = "port"
+MINOR: Final = "DRBD minor"
+SECRET: Final = "DRBD secret"  # noqa: S105 - the name of a kind
+VOLUME: Final = "logical volume"
 _HYPERVISOR: Final = "enabled hypervisor"
 _TEMPLATE: Final = "enabled disk template"
 _WORDS: Final = {
@@ -115,7 +125,7 @@ class _Notes:
 
     def claim_port(self, field: str, value: object) -> None:
         if isinstance(value, int) and not isinstance(value, bool):
-            self.claim(field, "port", str(value))
+            self.claim(field, PORT, str(value))
             self.ports.append((value, f"{self.place}.{field}"))
 
     def need(self, field: str, what: str, value: object) -> None:
@@ -222,7 +232,7 @@ def _note_instance(found: Object, notes: _Notes) -> None:
 def _note_nic(field: str, nic: Object, notes: _Notes) -> None:
     notes.claim(f"{field}.uuid", "UUID", nic.get("uuid"))
     mac, network = nic.get("mac"), nic.get("network")
-    notes.claim(f"{field}.mac", "MAC address", mac.lower() if isinstance(mac, str) else None)
+    notes.claim(f"{field}.mac", MAC_ADDRESS, mac.lower() if isinstance(mac, str) else None)
     if isinstance(network, str):
         notes.need(f"{field}.network", _WORDS[Kind.NETWORK], network)
         scope = f"in network {network}"
@@ -244,11 +254,24 @@ def _note_disk_part(prefix: str, disk: Object, notes: _Notes) -> None:
         notes.need(f"{prefix}nodes[{node}]", _WORDS[Kind.NODE], node)
     if disk.get("dev_type") == "drbd" and disk.get("logical_id") is not None:
         _note_drbd(f"{prefix}logical_id", disk["logical_id"], notes)
+    if disk.get("dev_type") == "plain":
+        _note_volume(f"{prefix}logical_id", disk, notes)
     for index, child in enumerate(_list(disk.get("children"))):
         if isinstance(child, dict):
             field = f"{prefix}children[{_part_name(index, child)}]"
             notes.claim(f"{field}.uuid", "UUID", child.get("uuid"))
             _note_disk_part(f"{field}.", child, notes)
+
+
+def _note_volume(field: str, disk: Object, notes: _Notes) -> None:
+    """Volume group and volume; the two nodes of a DRBD disk have volumes of one name."""
+    identity = _list(disk.get("logical_id"))
+    if len(identity) != len(list(_texts(identity))) or len(identity) != len(("group", "volume")):
+        return
+    volume = "/".join(identity)
+    notes.provides.append(Token(VOLUME, volume))
+    for node in dict.fromkeys(_texts(disk.get("nodes"))):
+        notes.claim(field, VOLUME, volume, on_node(node))
 
 
 def _note_drbd(field: str, identity: object, notes: _Notes) -> None:
@@ -260,11 +283,12 @@ def _note_drbd(field: str, identity: object, notes: _Notes) -> None:
     ):
         notes.problem(field, "expected two nodes, a port, two minor numbers and a secret")
         return
-    nodes, port, minors = identity[:2], identity[2], identity[3:5]
+    nodes, port, minors, secret = identity[:2], identity[2], identity[3:5], identity[5]
     notes.claim_port(f"{field}[2]", port)
+    notes.provides.append(Token(SECRET, secret))
     for index, (node, minor) in enumerate(zip(nodes, minors, strict=True)):
         notes.need(f"{field}[{index}]", _WORDS[Kind.NODE], node)
-        notes.claim(f"{field}[{index + 3}]", "DRBD minor", str(minor), f"on node {node}")
+        notes.claim(f"{field}[{index + 3}]", MINOR, str(minor), on_node(node))
 
 
 def _note_nothing(_found: Object, _notes: _Notes) -> None:

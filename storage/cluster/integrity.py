@@ -12,7 +12,7 @@ and need not repair any.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from .. import errors
@@ -88,6 +88,18 @@ class Index:
     ) -> None:
         """Undo `accept` with the same arguments, for a batch that could not be stored."""
         self._move([_Step.of(change, before, after).reversed() for change in changes], before)
+
+    def claimed(self, what: str, scope: str = "") -> Container[object]:
+        """The values of this kind that are in use, to be asked whether they contain one.
+
+        The names of kinds and scopes are in `assertions`: MAC addresses (small letters), ports, and
+        the DRBD minor numbers on a node. An answer costs one look and holds for that moment.
+        """
+        return _Members(self._holders, lambda value: Claim(what, str(value), scope))
+
+    def provided(self, what: str) -> Container[object]:
+        """As `claimed`, for what several may have: logical volumes (``group/volume``), secrets."""
+        return _Members(self._provided, lambda value: Token(what, str(value)))
 
     def problems(self, configuration: Configuration) -> list[Problem]:
         """All problems of the snapshot beside which the index is kept; reads all of it."""
@@ -194,6 +206,16 @@ class Index:
                 "more nodes could be one"
             )
             yield Problem(place, "too few master candidates", text)
+
+
+class _Members(Container[object]):
+    """The keys of a table that stand for some values."""
+
+    def __init__(self, table: Container[object], key: Callable[[object], object]) -> None:
+        self._table, self._key = table, key
+
+    def __contains__(self, value: object) -> bool:
+        return self._key(value) in self._table
 
 
 class _Touched(NamedTuple):
