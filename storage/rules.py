@@ -16,19 +16,16 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import msgspec
 
 from . import errors
-from .filters import (
+from .filter_evaluation import (
     MISSING,
     PLAIN,
     Dialect,
-    Filter,
     FilterTest,
     Resolve,
-    Value,
     compile_filter,
     json_rank,
-    parse_filter,
-    rule_error,
 )
+from .filters import Filter, Value, parse_filter, rule_error
 from .filters import to_raw as filter_to_raw
 from .metering import Meter
 from .wording import brief

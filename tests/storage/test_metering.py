@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ganger.storage import filters
-from ganger.storage.filters import MISSING
+from ganger.storage.filter_evaluation import MISSING, compile_filter
 from ganger.storage.metering import (
     COMPARISON_STEPS,
     ITEM_STEPS,
@@ -22,7 +22,7 @@ LARGE = 1 << 30
 
 def spent(raw: object, fields: dict[str, Any]) -> int:
     meter = Meter(LARGE)
-    test = filters.compile_filter(filters.parse_filter(raw))
+    test = compile_filter(filters.parse_filter(raw))
     test(lambda name: fields.get(name, MISSING), meter)
     return LARGE - meter.left
 
@@ -54,7 +54,7 @@ def test_all_operators_are_paid_for_before_any_is_looked_at() -> None:
 
 def test_an_evaluation_that_costs_too_much_ends() -> None:
     raw = ["|", ["=~", "t", "y"], ["=~", "t", "z"]]
-    test = filters.compile_filter(filters.parse_filter(raw))
+    test = compile_filter(filters.parse_filter(raw))
     with pytest.raises(TooMuchWorkError):
         test({"t": "x" * 10_000}.get, Meter(15_000))
 
@@ -81,7 +81,7 @@ def test_steps_are_taken_up_to_the_last_one() -> None:
 def test_an_evaluation_that_is_begun_again_gets_further_each_time() -> None:
     patterns = [["=~", "t", f"z{number}"] for number in range(9)]
     lists = [["=[]", "many", f"z{number}"] for number in range(9)]
-    test = filters.compile_filter(filters.parse_filter(["!", ["|", *patterns, *lists]]))
+    test = compile_filter(filters.parse_filter(["!", ["|", *patterns, *lists]]))
     fields = {"t": "x" * 100_000, "many": ["x"] * 10_000}
     slice_ = Slice(0)
     meter = Meter(LARGE, slice_)
@@ -102,7 +102,7 @@ def test_an_evaluation_that_is_begun_again_gets_further_each_time() -> None:
 
 
 def test_of_the_next_object_nothing_is_known() -> None:
-    test = filters.compile_filter(filters.parse_filter(["=~", "t", "z"]))
+    test = compile_filter(filters.parse_filter(["=~", "t", "z"]))
     meter = Meter(LARGE)
     assert not test({"t": "x"}.get, meter)
     meter.begin_object()
