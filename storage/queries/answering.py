@@ -1,0 +1,155 @@
+"""How a query is answered: which items, in which order, and with which values.
+
+Source: "Ganeti design: query version 2 design", and what Ganeti 3.0's LuxiD answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Generic, NamedTuple
+
+from .. import errors
+from ..filter_evaluation import MISSING, Dialect, Resolve, compile_filter
+from ..filters import AnyOf, Comparison, Filter, Value, fields_of, parse_filter
+from .fields import UNKNOWN, Answer, Definition, Field, Fields, Item, Kind, Source, Status
+
+
+class Resource(NamedTuple, Generic[Source]):
+    """What can be asked for: the fields of its items, and where the items are."""
+
+    name: str
+    fields: Fields[Source]
+
+    items: Callable[[Source], Iterable[Item]]
+    """All items, in the order of an answer."""
+
+    find: Callable[[Source, Value], Item | None] = lambda _source, _wanted: None
+    """The item that a filter by name means."""
+
+    noun: str = "Item name"
+    """What an error says before a name."""
+
+    name_field: str = "name"
+    """The field by which a filter names items."""
+
+
+def query(
+    resource: Resource[Source], source: Source, fields: Sequence[str], raw_filter: object = None
+) -> dict[str, Any]:
+    """The answer to a query, as JSON: the ``fields`` with their definitions, and the ``data``.
+
+    A filter that only compares the name field, for one name or for several, asks for these items:
+    they come in its order, and `UnknownObjectError` says which one does not exist. `ParameterError`
+    refuses a filter with an unknown field or with a value of the wrong type.
+    """
+    tree = parse_filter(raw_filter)
+    chosen = [_chosen(resource, name) for name in fields]
+    rows = [
+        [list(one.get(source, item)) for one in chosen] for item in _items(resource, source, tree)
+    ]
+    return {"fields": [one.definition.plain() for one in chosen], "data": rows}
+
+
+def query_fields(resource: Resource[Source], fields: Sequence[str] | None) -> dict[str, Any]:
+    """The definitions of the fields, as JSON; of all in natural order, if none are named."""
+    names = fields or list(resource.fields)
+    return {"fields": [_chosen(resource, name).definition.plain() for name in names]}
+
+
+def values(
+    resource: Resource[Source], source: Source, fields: Sequence[str], names: Sequence[Value] = ()
+) -> list[list[Any]]:
+    """The answer in the classic form: values only; without names for all items.
+
+    Unknown names are left out; `BadRequestError` refuses unknown fields.
+    """
+    unknown = [name for name in fields if name not in resource.fields]
+    if unknown:
+        listed = ", ".join(unknown)
+        raise errors.BadRequestError(f"Unknown output fields selected: {listed}")
+    chosen = [resource.fields[name] for name in fields]
+    if names:
+        found = [resource.find(source, name) for name in names]
+        items: Iterable[Item] = [item for item in found if item is not None]
+    else:
+        items = resource.items(source)
+    return [[one.get(source, item).value for one in chosen] for item in items]
+
+
+def requested_names(resource: Resource[Any], tree: Filter) -> list[Value] | None:
+    """The names that a filter asks for; None if it does anything else."""
+    match tree:
+        case Comparison("==", field, value) if field == resource.name_field:
+            return [value]
+        case AnyOf(parts) if parts:
+            found = [requested_names(resource, part) for part in parts]
+            if None not in found:
+                return [name for some in found for name in some or ()]
+    return None
+
+
+def _chosen(resource: Resource[Source], name: str) -> Field[Source]:
+    """The field, or one that has no value for any item."""
+    known = resource.fields.get(name)
+    if known is not None:
+        return known
+    return Field(Definition(name, name, Kind.UNKNOWN, f"Unknown field '{name}'"), _unknown)
+
+
+def _unknown(_source: object, _item: Item) -> Answer:
+    return UNKNOWN
+
+
+# ---------------------------------------------------------------- choosing items
+
+
+class _HostName(str):
+    """A name that may be compared without its end."""
+
+    __slots__ = ()
+
+
+def _is_equal(found: object, wanted: object) -> bool:
+    if found == wanted:
+        return True
+    return isinstance(found, _HostName) and found.startswith(f"{wanted}.")
+
+
+_DIALECT: Final = Dialect(equal=_is_equal, is_for_queries=True)
+
+
+def _items(resource: Resource[Source], source: Source, tree: Filter) -> Iterable[Item]:
+    for name in fields_of(tree):
+        if name not in resource.fields:
+            raise errors.ParameterError(f"Can't find field named '{name}'")
+    names = requested_names(resource, tree)
+    if names is not None:
+        return [_found(resource, source, name) for name in names]
+    test = compile_filter(tree, _DIALECT)
+    return [
+        item for item in resource.items(source) if test(_resolver(resource.fields, source, item))
+    ]
+
+
+def _found(resource: Resource[Source], source: Source, name: Value) -> Item:
+    item = resource.find(source, name)
+    if item is None:
+        raise errors.UnknownObjectError(f"{resource.noun} {name} not found")
+    return item
+
+
+def _resolver(fields: Mapping[str, Field[Source]], source: Source, item: Item) -> Resolve:
+    """The values of an item that a filter asks for, each found once."""
+    found: dict[str, object] = {}
+
+    def resolve(name: str) -> object:
+        if name not in found:
+            status, value = fields[name].get(source, item)
+            if status is not Status.NORMAL:
+                value = MISSING
+            elif fields[name].is_host_name and isinstance(value, str):
+                value = _HostName(value)
+            found[name] = value
+        return found[name]
+
+    return resolve

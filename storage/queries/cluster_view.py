@@ -1,0 +1,164 @@
+"""The configuration as queries look at it: who refers to whom.
+
+A view is made for one query. It finds relations when they are first needed, so a query costs what
+its fields need.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Any, TypeAlias
+
+from ..cluster import parameters
+from ..natural_order import natural_key
+
+Object: TypeAlias = Mapping[str, Any]
+"""An object of the configuration."""
+
+_NOTHING: Object = {}
+
+
+class ClusterView:
+    """One state of the configuration, which must not change while the view is used."""
+
+    def __init__(self, document: Mapping[str, Any], known: Mapping[str, Any] = _NOTHING) -> None:
+        """``document`` is ``config.data``; ``known`` has what it does not hold of the cluster."""
+        self.document = document
+        self.known = known
+        self.cluster: Object = document.get("cluster", _NOTHING)
+
+    def container(self, name: str) -> Mapping[str, Object]:
+        """All objects of a kind, by UUID."""
+        found: Mapping[str, Object] = self.document.get(name, _NOTHING)
+        return found
+
+    def ordered(self, name: str) -> list[Object]:
+        """All objects of a kind, in the natural order of their names."""
+        return sorted(self.container(name).values(), key=lambda one: natural_key(name_of(one)))
+
+    def find(self, container: str, wanted: str) -> Object | None:
+        """The object with this UUID or name, or the only one whose name goes on with a dot."""
+        objects = self.container(container)
+        if wanted in objects:
+            return objects[wanted]
+        by_name = self._by_name(container)
+        if wanted in by_name:
+            return by_name[wanted]
+        alike = [one for name, one in by_name.items() if name.startswith(f"{wanted}.")]
+        return alike[0] if len(alike) == 1 else None
+
+    def _by_name(self, container: str) -> dict[str, Object]:
+        if container not in self._names:
+            objects = self.container(container).values()
+            self._names[container] = {name_of(one): one for one in objects}
+        return self._names[container]
+
+    @cached_property
+    def _names(self) -> dict[str, dict[str, Object]]:
+        return {}
+
+    # -------------------------------------------------------- relations
+
+    def group_of(self, node: Object | None) -> Object | None:
+        """The group of a node; None if the configuration has none."""
+        return self.container("nodegroups").get(node.get("group", "")) if node else None
+
+    def primary_node(self, instance: Object) -> Object | None:
+        """The primary node of an instance; None if it has none yet."""
+        return self.container("nodes").get(instance.get("primary_node", ""))
+
+    def secondary_nodes(self, instance: Object) -> list[Object]:
+        """The nodes with the second copies of DRBD disks, in the order of their UUIDs."""
+        nodes = self.container("nodes")
+        found = {uuid for disk in self.disks(instance) for uuid in _drbd_nodes(disk)}
+        found.discard(instance.get("primary_node", ""))
+        return [nodes[uuid] for uuid in sorted(found) if uuid in nodes]
+
+    def disks(self, instance: Object) -> list[Object]:
+        """The disks of an instance."""
+        disks = self.container("disks")
+        return [disks[uuid] for uuid in instance.get("disks", ()) if uuid in disks]
+
+    def primary_instances(self, node: Object) -> list[Object]:
+        """The instances that have this node as their primary one."""
+        return self._primaries.get(node.get("uuid", ""), [])
+
+    def secondary_instances(self, node: Object) -> list[Object]:
+        """The instances that have this node as a secondary one."""
+        return self._secondaries.get(node.get("uuid", ""), [])
+
+    def nodes_of(self, group: Object) -> list[Object]:
+        """The nodes of a group, in the natural order of their names."""
+        return self._members.get(group.get("uuid", ""), [])
+
+    def connected_groups(self, network: Object) -> Iterator[tuple[Object, Object]]:
+        """Each group that is connected with a network, and how."""
+        for _, group in sorted(self.container("nodegroups").items()):
+            how = group.get("networks", _NOTHING).get(network.get("uuid", ""))
+            if how is not None:
+                yield group, how
+
+    def connected_instances(self, network: Object) -> list[Object]:
+        """The instances with an interface in this network."""
+        return self._connected.get(network.get("uuid", ""), [])
+
+    @cached_property
+    def _primaries(self) -> dict[str, list[Object]]:
+        found = defaultdict(list)
+        for instance in self.container("instances").values():
+            found[instance.get("primary_node", "")].append(instance)
+        return found
+
+    @cached_property
+    def _secondaries(self) -> dict[str, list[Object]]:
+        found = defaultdict(list)
+        for instance in self.container("instances").values():
+            for node in self.secondary_nodes(instance):
+                found[node.get("uuid", "")].append(instance)
+        return found
+
+    @cached_property
+    def _members(self) -> dict[str, list[Object]]:
+        found = defaultdict(list)
+        for node in self.ordered("nodes"):
+            found[node.get("group", "")].append(node)
+        return found
+
+    @cached_property
+    def _connected(self) -> dict[str, list[Object]]:
+        found = defaultdict(list)
+        for instance in self.container("instances").values():
+            networks = {one.get("network") for one in instance.get("nics", ())}
+            for uuid in networks - {None}:
+                found[str(uuid)].append(instance)
+        return found
+
+    # -------------------------------------------------------- parameters
+
+    def node_parameters(self, node: Object) -> dict[str, Any]:
+        """The filled node parameters of a node; empty if its group is missing."""
+        group = self.group_of(node)
+        return {} if group is None else parameters.node_parameters(self.cluster, group, node)
+
+    def group_parameters(self, group: Object) -> dict[str, Any]:
+        """The filled node parameters of a group."""
+        return parameters.node_parameters(self.cluster, group, None)
+
+
+def name_of(holder: Object) -> str:
+    """The name of an object; empty if it has none yet."""
+    return str(holder.get("name") or "")
+
+
+def names(objects: Iterable[Object]) -> list[str]:
+    """The names of objects, in natural order."""
+    return sorted(filter(None, map(name_of, objects)), key=natural_key)
+
+
+def _drbd_nodes(disk: Object) -> Iterator[str]:
+    if disk.get("dev_type") == "drbd":
+        yield from disk["logical_id"][:2]
+    for child in disk.get("children", ()):
+        yield from _drbd_nodes(child)

@@ -1,0 +1,175 @@
+"""Fields of a query: their definition, the status of a value, and the fields that many have.
+
+Source: the answers of Ganeti 3.0's LuxiD; "Ganeti design: query version 2 design".
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
+
+from ..natural_order import natural_key
+
+Source = TypeVar("Source")
+"""Where getters find what an item does not hold itself."""
+
+Item: TypeAlias = Any
+"""One object, as its resource defines it."""
+
+
+class Status(enum.IntEnum):
+    """What an answer's value means. Only a normal answer has one."""
+
+    NORMAL = 0
+    UNKNOWN = 1
+    NO_DATA = 2
+    UNAVAILABLE = 3
+    OFFLINE = 4
+
+
+class Kind(enum.StrEnum):
+    """The type of a field's values. A unit is a number of MiB, a timestamp seconds."""
+
+    UNKNOWN = "unknown"
+    TEXT = "text"
+    BOOL = "bool"
+    NUMBER = "number"
+    FLOAT = "float"
+    UNIT = "unit"
+    TIMESTAMP = "timestamp"
+    OTHER = "other"
+
+
+class Answer(NamedTuple):
+    """The value of one field of one item."""
+
+    status: Status
+    value: Any = None
+
+
+UNKNOWN: Final = Answer(Status.UNKNOWN)
+NO_DATA: Final = Answer(Status.NO_DATA)
+UNAVAILABLE: Final = Answer(Status.UNAVAILABLE)
+OFFLINE: Final = Answer(Status.OFFLINE)
+
+
+def normal(value: object) -> Answer:
+    """A value that is there."""
+    return Answer(Status.NORMAL, value)
+
+
+def or_no_data(value: object) -> Answer:
+    """The value; without one, nobody knows it."""
+    return NO_DATA if value is None else normal(value)
+
+
+def or_unavailable(value: object) -> Answer:
+    """The value; without one, the item does not have this field."""
+    return UNAVAILABLE if value is None else normal(value)
+
+
+class Definition(NamedTuple):
+    """What clients see of a field: the title is the head of its column."""
+
+    name: str
+    title: str
+    kind: Kind
+    doc: str
+
+    def plain(self) -> dict[str, str]:
+        """The definition as JSON."""
+        return {"name": self.name, "title": self.title, "kind": self.kind.value, "doc": self.doc}
+
+
+class Field(NamedTuple, Generic[Source]):
+    """A field of a resource."""
+
+    definition: Definition
+    get: Callable[[Source, Item], Answer]
+
+    is_host_name: bool = False
+    """Whether a comparison with ``==`` may leave out the end of the name, from a dot on."""
+
+
+Fields: TypeAlias = Mapping[str, Field[Source]]
+"""The fields of a resource, by name, in natural order."""
+
+
+def table(fields: Iterable[Field[Source]]) -> dict[str, Field[Source]]:
+    """The fields by name, in natural order."""
+    ordered = sorted(fields, key=lambda field: natural_key(field.definition.name))
+    found = {field.definition.name: field for field in ordered}
+    assert len(found) == len(ordered), "each field has a name of its own"
+    return found
+
+
+def field(
+    name: str,
+    title: str,
+    kind: Kind,
+    doc: str,
+    get: Callable[[Source, Item], Answer],
+) -> Field[Source]:
+    """A field whose getter sees the source and the item."""
+    return Field(Definition(name, title, kind, doc), get)
+
+
+def stored(
+    name: str,
+    title: str,
+    kind: Kind,
+    doc: str,
+    key: str,
+    *,
+    unset: Answer = NO_DATA,
+) -> Field[Any]:
+    """A field that the item holds under ``key``; ``unset`` is the answer if it does not."""
+
+    def get(_source: object, item: Item) -> Answer:
+        value = item.get(key)
+        return unset if value is None else normal(value)
+
+    return Field(Definition(name, title, kind, doc), get)
+
+
+def alias(name: str, of: Field[Source]) -> Field[Source]:
+    """The field under another name."""
+    return of._replace(definition=of.definition._replace(name=name))
+
+
+def common(noun: str) -> Iterator[Field[Any]]:
+    """The fields of every object of the configuration."""
+    serial_doc = f"{noun} object serial number, incremented on each modification"
+    yield stored("ctime", "CTime", Kind.TIMESTAMP, "Creation timestamp", "ctime")
+    yield stored("mtime", "MTime", Kind.TIMESTAMP, "Modification timestamp", "mtime")
+    yield stored("serial_no", "SerialNo", Kind.NUMBER, serial_doc, "serial_no")
+    yield stored("tags", "Tags", Kind.OTHER, "Tags", "tags", unset=normal([]))
+    yield stored("uuid", "UUID", Kind.TEXT, f"{noun} UUID", "uuid")
+
+
+_NODE_PARAMETERS: Final = {
+    "cpu_speed": (Kind.FLOAT, "ndp/cpu_speed"),
+    "exclusive_storage": (Kind.BOOL, "ExclusiveStorage"),
+    "oob_program": (Kind.OTHER, "OutOfBandProgram"),
+    "ovs": (Kind.BOOL, "OpenvSwitch"),
+    "ovs_link": (Kind.OTHER, "OpenvSwitchLink"),
+    "ovs_name": (Kind.OTHER, "OpenvSwitchName"),
+    "spindle_count": (Kind.NUMBER, "SpindleCount"),
+    "ssh_port": (Kind.NUMBER, "ndp/ssh_port"),
+}
+
+
+def node_parameter_fields(
+    filled: Callable[[Source, Item], Mapping[str, Any]],
+) -> Iterator[Field[Source]]:
+    """A field ``ndp/<name>`` for each node parameter."""
+    for name, (kind, title) in _NODE_PARAMETERS.items():
+        doc = f'The "{name}" node parameter'
+        yield field(f"ndp/{name}", title, kind, doc, _one_of(filled, name))
+
+
+def _one_of(
+    filled: Callable[[Source, Item], Mapping[str, Any]], name: str
+) -> Callable[[Source, Item], Answer]:
+    return lambda source, item: or_no_data(filled(source, item).get(name))

@@ -1,0 +1,104 @@
+"""The resource ``network``: networks with their address pools."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from .. import errors
+from ..cluster.address_pools import AddressPool
+from .answering import Resource
+from .cluster_view import ClusterView, Object, names
+from .fields import NO_DATA, UNAVAILABLE, Answer, Field, Kind, common, field, normal, stored, table
+
+
+def _of_pool(show: Callable[[AddressPool], object]) -> Callable[[ClusterView, Object], Answer]:
+    """A getter for something of the pool; a network whose pool is damaged has no data."""
+
+    def get(_view: ClusterView, network: Object) -> Answer:
+        try:
+            return normal(show(AddressPool.of(network)))
+        except errors.AddressPoolError:
+            return NO_DATA
+
+    return get
+
+
+def _groups(view: ClusterView, network: Object) -> Answer:
+    return normal(
+        [
+            [group.get("name", ""), *(how.get(key) or "-" for key in ("mode", "link", "vlan"))]
+            for group, how in view.connected_groups(network)
+        ]
+    )
+
+
+def _group_count(view: ClusterView, network: Object) -> Answer:
+    return normal(sum(1 for _ in view.connected_groups(network)))
+
+
+def _fields() -> Iterator[Field[ClusterView]]:
+    yield from common("Network")
+    yield stored("name", "Network", Kind.TEXT, "Name", "name")
+    yield stored("network", "Subnet", Kind.TEXT, "IPv4 subnet", "network")
+    for name, title, doc in (
+        ("gateway", "Gateway", "IPv4 gateway"),
+        ("gateway6", "IPv6Gateway", "IPv6 gateway"),
+        ("mac_prefix", "MacPrefix", "MAC address prefix"),
+        ("network6", "IPv6Subnet", "IPv6 subnet"),
+    ):
+        yield stored(name, title, Kind.OTHER, doc, name, unset=UNAVAILABLE)
+    yield field(
+        "external_reservations",
+        "ExternalReservations",
+        Kind.TEXT,
+        "External reservations",
+        _of_pool(lambda pool: ", ".join(pool.external_reservations)),
+    )
+    yield field(
+        "free_count",
+        "FreeCount",
+        Kind.NUMBER,
+        "Number of available addresses",
+        _of_pool(lambda pool: pool.free_count),
+    )
+    yield field("map", "Map", Kind.TEXT, "Actual mapping", _of_pool(lambda pool: pool.map))
+    yield field(
+        "reserved_count",
+        "ReservedCount",
+        Kind.NUMBER,
+        "Number of reserved addresses",
+        _of_pool(lambda pool: pool.reserved_count),
+    )
+    yield field("group_cnt", "NodeGroups", Kind.NUMBER, "Number of nodegroups", _group_count)
+    yield field(
+        "group_list",
+        "GroupList",
+        Kind.OTHER,
+        "List of nodegroups (group name, NIC mode, NIC link)",
+        _groups,
+    )
+    yield field(
+        "inst_cnt",
+        "Instances",
+        Kind.NUMBER,
+        "Number of instances",
+        lambda view, network: normal(len(view.connected_instances(network))),
+    )
+    yield field(
+        "inst_list",
+        "InstanceList",
+        Kind.OTHER,
+        "List of instances",
+        lambda view, network: normal(names(view.connected_instances(network))),
+    )
+
+
+NETWORKS: Final = Resource(
+    "network",
+    table(_fields()),
+    lambda view: view.ordered("networks"),
+    lambda view, wanted: view.find("networks", str(wanted)),
+    noun="Network name",
+)
+"""Networks, in the natural order of their names."""

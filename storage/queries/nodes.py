@@ -1,0 +1,192 @@
+"""The resource ``node``. Nothing asks the nodes themselves, so live fields have no data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from .answering import Resource
+from .cluster_view import ClusterView, Object, names
+from .fields import (
+    NO_DATA,
+    OFFLINE,
+    UNAVAILABLE,
+    Answer,
+    Field,
+    Kind,
+    common,
+    field,
+    node_parameter_fields,
+    normal,
+    or_no_data,
+    stored,
+    table,
+)
+
+_ROLE_DOC: Final = (
+    'Node role; "M" for master, "C" for master candidate, "R" for regular, "D" for drained, '
+    '"O" for offline'
+)
+
+_BOOT_DOC: Final = (
+    "Random UUID renewed for each system reboot, can be used for detecting reboots by tracking "
+    "changes"
+)
+
+_LIVE: Final = (
+    (
+        "bootid",
+        "BootID",
+        Kind.TEXT,
+        _BOOT_DOC,
+    ),
+    (
+        "cnodes",
+        "CNodes",
+        Kind.NUMBER,
+        "Number of NUMA domains on node (if exported by hypervisor)",
+    ),
+    (
+        "cnos",
+        "CNOs",
+        Kind.NUMBER,
+        "Number of logical processors used by the node OS (dom0 for Xen)",
+    ),
+    (
+        "csockets",
+        "CSockets",
+        Kind.NUMBER,
+        "Number of physical CPU sockets (if exported by hypervisor)",
+    ),
+    ("ctotal", "CTotal", Kind.NUMBER, "Number of logical processors"),
+    ("dfree", "DFree", Kind.UNIT, "Available storage space on storage unit"),
+    (
+        "dtotal",
+        "DTotal",
+        Kind.UNIT,
+        "Total storage space on storage unit for instance disk allocation",
+    ),
+    ("mfree", "MFree", Kind.UNIT, "Memory available for instance allocations"),
+    ("mnode", "MNode", Kind.UNIT, "Amount of memory used by node (dom0 for Xen)"),
+    ("mtotal", "MTotal", Kind.UNIT, "Total amount of memory of physical machine"),
+    (
+        "spfree",
+        "SpFree",
+        Kind.NUMBER,
+        "Available spindles in volume group (exclusive storage only)",
+    ),
+    ("sptotal", "SpTotal", Kind.NUMBER, "Total spindles in volume group (exclusive storage only)"),
+)
+
+
+def _live(_view: ClusterView, node: Object) -> Answer:
+    return OFFLINE if node.get("offline") else NO_DATA
+
+
+def _role(view: ClusterView, node: Object) -> Answer:
+    if _is_master(view, node):
+        return normal("M")
+    roles = {"master_candidate": "C", "drained": "D", "offline": "O"}
+    return normal(next((role for key, role in roles.items() if node.get(key)), "R"))
+
+
+def _is_master(view: ClusterView, node: Object) -> bool:
+    return bool(node.get("uuid") == view.cluster.get("master_node"))
+
+
+def _group(view: ClusterView, node: Object) -> Answer:
+    group = view.group_of(node)
+    return NO_DATA if group is None else or_no_data(group.get("name"))
+
+
+def _parameters(view: ClusterView, node: Object) -> Answer:
+    return or_no_data(view.node_parameters(node) or None)
+
+
+def _powered(view: ClusterView, node: Object) -> Answer:
+    program = view.node_parameters(node).get("oob_program")
+    if program is None:
+        return NO_DATA
+    return or_no_data(node.get("powered")) if program else UNAVAILABLE
+
+
+def _related(
+    find: Callable[[ClusterView, Object], list[Object]],
+) -> tuple[Callable[[ClusterView, Object], Answer], Callable[[ClusterView, Object], Answer]]:
+    """The getters of a count and of the names of related objects."""
+    return (
+        lambda view, node: normal(len(find(view, node))),
+        lambda view, node: normal(names(find(view, node))),
+    )
+
+
+_PRIMARY_COUNT, _PRIMARY_NAMES = _related(ClusterView.primary_instances)
+_SECONDARY_COUNT, _SECONDARY_NAMES = _related(ClusterView.secondary_instances)
+
+
+def _unavailable(_view: ClusterView, _node: Object) -> Answer:
+    return UNAVAILABLE
+
+
+def _flags() -> Iterator[Field[ClusterView]]:
+    for name, title, doc in (
+        ("drained", "Drained", "Whether node is drained"),
+        ("master_candidate", "MasterC", "Whether node is a master candidate"),
+        ("master_capable", "MasterCapable", "Whether node can become a master candidate"),
+        ("offline", "Offline", "Whether node is marked offline"),
+        ("vm_capable", "VMCapable", "Whether node can host instances"),
+    ):
+        yield stored(name, title, Kind.BOOL, doc, name)
+
+
+def _fields() -> Iterator[Field[ClusterView]]:
+    yield from _flags()
+    yield from common("Node")
+    yield from node_parameter_fields(ClusterView.node_parameters)
+    for name, title, kind, doc in _LIVE:
+        yield field(name, title, kind, doc, _live)
+    yield stored("name", "Node", Kind.TEXT, "Node name", "name")._replace(is_host_name=True)
+    yield stored("pip", "PrimaryIP", Kind.TEXT, "Primary IP address", "primary_ip")
+    yield stored("sip", "SecondaryIP", Kind.TEXT, "Secondary IP address", "secondary_ip")
+    yield stored("group.uuid", "GroupUUID", Kind.TEXT, "UUID of node group", "group")
+    yield stored(
+        "custom_ndparams",
+        "CustomNodeParameters",
+        Kind.OTHER,
+        "Custom node parameters",
+        "ndparams",
+        unset=normal({}),
+    )
+    yield field("group", "Group", Kind.TEXT, "Node group", _group)
+    yield field(
+        "master",
+        "IsMaster",
+        Kind.BOOL,
+        "Whether node is master",
+        lambda view, node: normal(_is_master(view, node)),
+    )
+    yield field("ndparams", "NodeParameters", Kind.OTHER, "Merged node parameters", _parameters)
+    yield field("role", "Role", Kind.TEXT, _ROLE_DOC, _role)
+    yield field(
+        "powered", "Powered", Kind.BOOL, "Whether node is thought to be powered on", _powered
+    )
+    yield field("disk_state", "DiskState", Kind.OTHER, "Disk state", _unavailable)
+    yield field("hv_state", "HypervisorState", Kind.OTHER, "Hypervisor state", _unavailable)
+    for prefix, title, what, count, listed in (
+        ("pinst", "Pri", "primary", _PRIMARY_COUNT, _PRIMARY_NAMES),
+        ("sinst", "Sec", "secondary", _SECONDARY_COUNT, _SECONDARY_NAMES),
+    ):
+        counted = f"Number of instances with this node as {what}"
+        yield field(f"{prefix}_cnt", prefix.capitalize(), Kind.NUMBER, counted, count)
+        doc = f"List of instances with this node as {what}"
+        yield field(f"{prefix}_list", f"{title}Instances", Kind.OTHER, doc, listed)
+
+
+NODES: Final = Resource(
+    "node",
+    table(_fields()),
+    lambda view: view.ordered("nodes"),
+    lambda view, wanted: view.find("nodes", str(wanted)),
+    noun="Node name",
+)
+"""Nodes, in the natural order of their names."""
