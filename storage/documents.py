@@ -220,7 +220,8 @@ def _make_directory(path: str, mode: int) -> None:
         os.mkdir(path, mode)
     except FileNotFoundError:
         parent = os.path.dirname(path)
-        if not parent:
+        # In some directories, such as /proc, nobody can make any: they say the same.
+        if not parent or os.path.isdir(parent):
             raise
         _make_directory(parent, mode)
         _make_directory(path, mode)

@@ -196,6 +196,12 @@ def test_directories_are_made_with_their_parents_and_left_as_they_are(tmp_path: 
         documents.make_directory(tmp_path / "file")
 
 
+@pytest.mark.parametrize("path", ["/proc/nope", "/proc/nope/deeper"])
+def test_a_directory_where_none_can_be_made_is_an_error(path: str) -> None:
+    with pytest.raises(errors.StorageError, match=f"{path}: No such file or directory"):
+        documents.make_directory(Path(path))
+
+
 def test_a_data_directory_whose_name_is_not_utf_8_is_refused(tmp_path: Path) -> None:
     for sign in ("\ud800", "\udcff", "\udfff"):
         with pytest.raises(errors.DataDirectoryError, match="must be UTF-8"):
