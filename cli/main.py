@@ -32,6 +32,12 @@ _COMMANDS = {
     "filter": ("ganger.cli.filter", "filter_rules", "Hold, reject or limit jobs by rules."),
     "queue": ("ganger.cli.queue", "queue", "Drain, limit and simulate the queue."),
     "lock": ("ganger.cli.lock", "lock", "See which jobs hold which locks."),
+    "cluster": ("ganger.cli.cluster", "cluster", "See and change the cluster's settings."),
+    "config": (
+        "ganger.cli.config",
+        "config",
+        "Read and change the configuration.",
+    ),
     "key": ("ganger.cli.key", "key", "Make and authorise keys for remote clients."),
     "completion": ("ganger.cli.completion", "completion", "Print a shell completion script."),
 }

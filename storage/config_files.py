@@ -1,12 +1,24 @@
-"""The configuration on disk: ``config.data``, JSON in Ganeti's schema. Holds no decisions."""
+"""The configuration on disk: ``config.data``, and a journal of the changes since it was written.
+
+How it works. ``config.data`` is JSON in Ganeti's schema and holds everything. A change is appended
+to the journal in ``config.journal/`` and flushed; it costs what changed. From time to time the
+whole configuration is written again, and the journal begins a new segment. A record has the serial
+number of the configuration that it makes, so a reader leaves out the records that are in
+``config.data`` already.
+
+Every reader sees both together. Holds no decisions.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from . import documents, errors, settings
+from .checked_records import HEAD, payload_at
+from .queue_files import journal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -14,9 +26,38 @@ if TYPE_CHECKING:
 VERSION = 3_000_000
 """Ganeti's configuration version: major * 1,000,000 + minor * 10,000."""
 
+_CLUSTER = "cluster"
+
+
+class ConfigChanged(msgspec.Struct, frozen=True, tag="config", array_like=True):
+    """A batch of changes: the objects as they are now stored, None for one that went.
+
+    ``serial`` and ``time`` are those of the configuration afterwards; ``who`` and ``why`` are for
+    the history.
+    """
+
+    serial: int
+    time: float
+    who: str
+    why: str
+    objects: list[tuple[str, str, Any]]
+    """Container (``nodes``, ...), UUID, object."""
+
+
+_decode = msgspec.msgpack.Decoder(journal.SegmentBegun | ConfigChanged).decode
+
 
 def read(path: Path) -> dict[str, Any] | None:
-    """The configuration; None if there is no file; `DataDirectoryError` if it is malformed."""
+    """The configuration; None if there is none; `DataDirectoryError` if it is malformed."""
+    found = read_written(path)
+    if found is not None:
+        for change in changes_since(path, serial_of(found)):
+            apply(found, change)
+    return found
+
+
+def read_written(path: Path) -> dict[str, Any] | None:
+    """As `read`, without the changes in the journal."""
     data = documents.read(path)
     if data is None:
         return None
@@ -29,9 +70,45 @@ def read(path: Path) -> dict[str, Any] | None:
     return found
 
 
+def changes_since(path: Path, serial: int) -> Iterator[ConfigChanged]:
+    """The changes in the journal beside ``path`` that are newer than this serial number."""
+    for segment in journal.segments(journal_directory(path)):
+        for change in _records(segment):
+            if change.serial > serial:
+                yield change
+
+
+def apply(document: dict[str, Any], change: ConfigChanged) -> None:
+    """Make the change in a decoded configuration; its containers are copied, not changed."""
+    copied: set[str] = set()
+    for container, uuid, found in change.objects:
+        if container == _CLUSTER:
+            document[_CLUSTER] = found
+            continue
+        if container not in copied:
+            document[container] = dict(document.get(container, {}))
+            copied.add(container)
+        if found is None:
+            document[container].pop(uuid, None)
+        else:
+            document[container][uuid] = found
+    document["serial_no"], document["mtime"] = change.serial, change.time
+
+
 def write(path: Path, configuration: dict[str, Any]) -> None:
-    """Replace the configuration, durably."""
+    """Replace ``config.data``, durably. Newer changes in the journal stay."""
     documents.replace(path, msgspec.json.encode(configuration), flush=True)
+
+
+def journal_directory(path: Path) -> Path:
+    """The directory of the journal beside ``path``."""
+    return path.with_name("config.journal")
+
+
+def serial_of(configuration: dict[str, Any]) -> int:
+    """The number of the last change; 0 if there is none that makes sense."""
+    serial = configuration.get("serial_no", 0)
+    return serial if isinstance(serial, int) else 0
 
 
 def first_configuration(uuid: str, now: float) -> dict[str, Any]:
@@ -61,3 +138,21 @@ def _check(found: object, path: Path) -> None:
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
         message = f"{path}: cluster.max_running_jobs: expected a positive integer, got {limit!r}"
         raise errors.DataDirectoryError(message)
+
+
+def _records(path: Path) -> Iterator[ConfigChanged]:
+    """The changes in one segment, up to a torn end, which was never acknowledged."""
+    data = documents.read(path) or b""
+    offset = 0
+    while payload := payload_at(data, offset):
+        offset += HEAD.size + len(payload)
+        try:
+            record = _decode(payload)
+        except msgspec.DecodeError as error:
+            message = f"{path}: a record of an unknown kind; supported is format"
+            raise errors.DataDirectoryError(f"{message} {journal.FORMAT_VERSION}") from error
+        if isinstance(record, ConfigChanged):
+            yield record
+        elif record.version > journal.FORMAT_VERSION:
+            message = f"{path}: journal format {record.version}"
+            raise errors.DataDirectoryError(f"{message}, supported is {journal.FORMAT_VERSION}")

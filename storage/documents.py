@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from . import errors, ownership
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
     from types import TracebackType
 
@@ -28,6 +28,7 @@ SECRET_MODE = 0o600
 DIRECTORY_MODE = 0o750
 TEMPORARY_PREFIX = ".tmp-"
 _OWNER_MODE = 0o600
+_BLOCK_BYTES = 65_536
 
 _numbers = itertools.count()
 
@@ -177,6 +178,46 @@ def names_in(folder: str | os.PathLike[str]) -> list[str]:
             return sorted(os.listdir(folder))
         except FileNotFoundError:
             return []
+
+
+def append_line(path: str | os.PathLike[str], line: bytes) -> None:
+    """Add ``line`` and an end of line, not flushed; `StorageError` if it fails.
+
+    A line that was written in part is ended first.
+    """
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+    with storage_errors(path):
+        descriptor = os.open(path, flags, FILE_MODE)
+        try:
+            size = os.fstat(descriptor).st_size
+            is_torn = size and os.pread(descriptor, 1, size - 1) != b"\n"
+            write_all(descriptor, (b"\n" if is_torn else b"") + line + b"\n")
+        finally:
+            os.close(descriptor)
+
+
+def last_lines(path: str | os.PathLike[str]) -> Iterator[bytes]:
+    """The lines of a file, from the last one on; none if there is no file. Reads what is asked."""
+    with storage_errors(path):
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return
+        try:
+            yield from _lines_backwards(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _lines_backwards(descriptor: int) -> Iterator[bytes]:
+    end, rest = os.fstat(descriptor).st_size, b""
+    while end > 0:
+        begin = max(0, end - _BLOCK_BYTES)
+        first, *whole = (os.pread(descriptor, end - begin, begin) + rest).split(b"\n")
+        yield from filter(None, reversed(whole))
+        end, rest = begin, first
+    if rest:
+        yield rest
 
 
 def write_all(descriptor: int, data: bytes) -> None:

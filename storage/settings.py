@@ -155,6 +155,9 @@ KEY_BYTES_MAX = 200
 OWNERS_SWEEP_SECONDS = 0.25
 """How often the lock manager looks whether owners that no executor watches live."""
 
+CONFIG_WHOLE_SECONDS = 5.0
+"""How long after a change the whole configuration is written again."""
+
 LOCK_JOURNAL_BYTES = 256 * 1024
 """Least size at which the whole state of locks is written again."""
 
@@ -359,6 +362,11 @@ class Places(msgspec.Struct, frozen=True):
     def config(self) -> Path:
         """The configuration, in Ganeti's schema."""
         return self.data / "config.data"
+
+    @property
+    def config_history(self) -> Path:
+        """Who changed what of the configuration, when and why: one JSON object a line."""
+        return self.data / "config.history"
 
     @property
     def log(self) -> Path:

@@ -12,7 +12,6 @@ after one reply: the second copy must not undo the client's next request.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import sys
 import time
@@ -23,14 +22,30 @@ from typing import TYPE_CHECKING, Any, assert_never
 import msgspec
 
 from ...storage import config_files, errors, rules, settings
+from ...storage.cluster.configuration import Change
+from ...storage.cluster.objects import Kind
 from ...transport import messages
 from ..rules import rule_changes
 from ..runtime.addresses import FILTER_EVALUATOR, JOB_QUEUE, SCHEDULER
 from ..runtime.component import Component
+from . import objects
+from .stored_configuration import StoredConfiguration
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from ...storage.rules import FilterRule
     from ...transport.envelopes import Envelope
+
+
+_ObjectMessage = (
+    messages.ReadObjects
+    | messages.ChangeObjects
+    | messages.SetValues
+    | messages.ReadHistory
+    | messages.WholeDue
+    | messages.WholeWritten
+)
 
 
 class _Changes:
@@ -77,11 +92,9 @@ class ConfigStore(Component[messages.ConfigMessage]):
 
     def boot(self) -> None:
         """Read the configuration; make a first one if there is none."""
-        found = config_files.read(self.places.config)
-        if found is None:
-            found = config_files.first_configuration(str(uuid.uuid4()), time.time())
-            config_files.write(self.places.config, found)
-        self._load(found)
+        self._is_whole_due = self._is_writing = False
+        self._stored = StoredConfiguration(self.places, _first)
+        self._load_rules()
         # Serials start at the clock, so late confirmations to our predecessor match none.
         self._rules = _Changes(time.monotonic_ns())
         self._slots = _Changes(time.monotonic_ns())
@@ -111,15 +124,38 @@ class ConfigStore(Component[messages.ConfigMessage]):
             case messages.ComponentReplaced():
                 self._resend()
             case _:
+                self._take_objects(envelope, message)
+
+    def _take_objects(self, envelope: Envelope, message: _ObjectMessage) -> None:
+        match message:
+            case messages.ReadObjects():
+                self._read_objects(envelope, message)
+            case messages.ChangeObjects():
+                changes = [objects.checked(change) for change in message.changes]
+                self._change_objects(envelope, message, changes)
+            case messages.SetValues():
+                change = objects.with_values(self._stored.snapshot, message)
+                self._change_objects(envelope, message, [change])
+            case messages.ReadHistory():
+                self._read_history(envelope, message)
+            case messages.WholeDue():
+                self._write_whole()
+            case messages.WholeWritten():
+                self._note_whole(message)
+            case _:
                 assert_never(message)
 
-    def _filters(self) -> dict[str, Any]:
-        found: dict[str, Any] = self._configuration.get("filters", {})
+    def close(self) -> None:
+        """Close the journal."""
+        if hasattr(self, "_stored"):
+            self._stored.close()
+
+    def _filters(self) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = self._stored.snapshot.document.get("filters", {})
         return found
 
-    def _load(self, configuration: dict[str, Any]) -> None:
-        """Take over this configuration, and parse its rules."""
-        self._configuration = configuration
+    def _load_rules(self) -> None:
+        """Parse the stored rules."""
         self._known, problems = rules.parse_rules(self._filters())
         for problem in problems:
             self.log.error("filter rule is left out", error=problem.text)
@@ -137,7 +173,7 @@ class ConfigStore(Component[messages.ConfigMessage]):
     # ------------------------------------------------------------ limits
 
     def _limits(self) -> messages.LimitsRead:
-        cluster = self._configuration.get("cluster", {})
+        cluster = self._stored.snapshot.cluster
         running = cluster.get("max_running_jobs", settings.RUNNING_JOBS_MAX)
         possible = self._run_slots_max()
         return messages.LimitsRead(
@@ -171,8 +207,9 @@ class ConfigStore(Component[messages.ConfigMessage]):
             "max_tracked_jobs": message.tracked_jobs_max,
         }
         given = {name: value for name, value in wanted.items() if value is not None}
-        cluster = self._configuration.get("cluster", {}) | given
-        self._write({**self._configuration, "cluster": cluster})
+        snapshot = self._stored.snapshot
+        cluster = Change(Kind.CLUSTER, snapshot.cluster_uuid, {**snapshot.cluster, **given})
+        self._change_configuration([cluster], message.sender, "limits of the queue")
         self._slots.add(envelope, self._limits())
         self._report_limits()
 
@@ -249,14 +286,16 @@ class ConfigStore(Component[messages.ConfigMessage]):
 
     def _store_rule(self, envelope: Envelope, asked: FilterRule, last_id: int) -> None:
         rule = msgspec.structs.replace(asked, watermark=last_id)
-        self._write_rules(rule_changes.with_rule(self._filters(), rule))
+        changed = rule_changes.with_rule(self._filters(), rule)
+        stored = Change(Kind.FILTER, rule.uuid, changed[rule.uuid])
+        self._change_configuration([stored], _sender(envelope), "filter rule stored")
         self._known[rule.uuid] = rule
         self._announce(envelope, messages.FilterStored(uuid=rule.uuid))
 
     def _delete_rule(self, envelope: Envelope, unwanted: str) -> None:
-        filters = self._filters()
-        rule_changes.check_known(filters, unwanted)
-        self._write_rules({key: rule for key, rule in filters.items() if key != unwanted})
+        rule_changes.check_known(self._filters(), unwanted)
+        gone = Change(Kind.FILTER, rules.parse_uuid(unwanted), None)
+        self._change_configuration([gone], _sender(envelope), "filter rule deleted")
         self._known.pop(unwanted, None)
         self._announce(envelope, messages.Done())
 
@@ -266,31 +305,89 @@ class ConfigStore(Component[messages.ConfigMessage]):
         listed = rule_changes.listed(self._known.values(), message.uuids, time.time())
         envelope.reply(messages.FiltersListed(filters=listed))
 
-    def _write_rules(self, filters: dict[str, Any]) -> None:
-        self._write({**self._configuration, "filters": filters})
-
     def _announce(self, envelope: Envelope, answer: messages.Reply) -> None:
         """Bring the stored rules into force; send ``answer`` when they are."""
         self._rules.add(envelope, answer)
         self._report_rules()
 
-    def _write(self, configuration: dict[str, Any]) -> None:
-        """Write this configuration durably, then use it; a `StorageError` changes nothing."""
-        serial = configuration.get("serial_no", 0)
-        changed = {
-            **configuration,
-            "serial_no": serial + 1 if isinstance(serial, int) else 1,
-            "mtime": time.time(),
-        }
-        try:
-            config_files.write(self.places.config, changed)
-        except errors.StorageError:
-            self._take_back(changed)
-            raise
-        self._configuration = changed
+    # ------------------------------------------------------------ objects
 
-    def _take_back(self, refused: dict[str, Any]) -> None:
-        """Replace a configuration that became visible, though its name could not be flushed."""
-        with contextlib.suppress(errors.GangerError):
-            if config_files.read(self.places.config) == refused:
-                config_files.write(self.places.config, self._configuration)
+    def _read_objects(self, envelope: Envelope, message: messages.ReadObjects) -> None:
+        snapshot = self._stored.snapshot
+        found = objects.found(snapshot, message.kind, message.names)
+        envelope.reply(messages.ObjectsRead(serial_no=snapshot.serial_no, objects=found))
+
+    def _change_objects(
+        self,
+        envelope: Envelope,
+        message: messages.ChangeObjects | messages.SetValues,
+        changes: list[Change],
+    ) -> None:
+        snapshot = self._stored.snapshot
+        new = [change for change in changes if not objects.is_made(snapshot, change)]
+        if new:
+            self._change_configuration(new, message.sender, message.why)
+            snapshot = self._stored.snapshot
+        changed = messages.ObjectsChanged(
+            serial_no=snapshot.serial_no,
+            stamps=[objects.stamp(snapshot, change) for change in changes],
+        )
+        if any(change.kind is Kind.CLUSTER for change in changes):
+            self._slots.add(envelope, changed)
+            self._report_limits()
+        else:
+            envelope.reply(changed)
+
+    def _read_history(self, envelope: Envelope, message: messages.ReadHistory) -> None:
+        entries = self._stored.history(message.count, message.before)
+        lines = [messages.HistoryLine(**msgspec.structs.asdict(entry)) for entry in entries]
+        envelope.reply(messages.HistoryRead(entries=lines))
+
+    # ------------------------------------------------------------ disk
+
+    def _change_configuration(self, changes: list[Change], who: str, why: str) -> None:
+        """Store changes durably, then use them; an error changes nothing."""
+        self._stored.change(changes, self.runtime.wall_clock(), who, why)
+        if not self._is_whole_due:
+            self._write_whole_later()
+
+    def _write_whole(self) -> None:
+        if self._is_writing:
+            # Two at once could end in the wrong order.
+            self._write_whole_later()
+            return
+        self._is_whole_due = False
+        try:
+            work = self._stored.prepare_whole()
+        except errors.StorageError as error:
+            self._note_whole(messages.WholeWritten(error=error.text))
+            return
+        self._is_writing = True
+        self.runtime.aside(functools.partial(_written, work))
+
+    def _note_whole(self, message: messages.WholeWritten) -> None:
+        self._is_writing = False
+        if message.error is not None:
+            error = message.error
+            self.log.error("config.data is not written; its journal grows", error=error)
+            self._write_whole_later()
+
+    def _write_whole_later(self) -> None:
+        self._is_whole_due = True
+        self.runtime.later(settings.CONFIG_WHOLE_SECONDS, messages.WholeDue())
+
+
+def _sender(envelope: Envelope) -> str:
+    return getattr(envelope.message, "sender", "")
+
+
+def _first() -> dict[str, Any]:
+    return config_files.first_configuration(str(uuid.uuid4()), time.time())
+
+
+def _written(work: Callable[[], None]) -> messages.WholeWritten:
+    try:
+        work()
+    except errors.StorageError as error:
+        return messages.WholeWritten(error=error.text)
+    return messages.WholeWritten()

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, assert_never
 
 import msgspec
 
-from ...storage import documents, errors, settings
+from ...storage import documents, errors, ownership, settings
 from ...transport import frames, messages
 from ...transport.envelopes import Envelope, WatchedEnvelope
 from ...transport.messages import (
     JOB_MESSAGES,
     RECEIVERS,
+    SIGNED,
     ClientRequest,
     JobMessage,
     Message,
@@ -256,6 +257,10 @@ class WireListener(Component[messages.ListenerMessage]):
             number = frame.number
             if isinstance(frame.message, JOB_MESSAGES):
                 self._job_credentials.check(incoming.peer, incoming.identity, frame.message)
+            elif isinstance(frame.message, SIGNED):
+                sender = _named(incoming.identity)
+                signed = msgspec.structs.replace(frame.message, sender=sender)
+                frame = msgspec.structs.replace(frame, message=signed)
             self._pass_on(frame, incoming.peer, address, len(incoming.data))
         except errors.GangerError as error:
             if isinstance(error, frames.UnreadableMessageError):
@@ -329,3 +334,10 @@ class WireListener(Component[messages.ListenerMessage]):
         forgotten = [key for key, name in self._unanswered.copy().items() if name == component]
         for peer, number in forgotten:
             self._send(peer, number, failure)
+
+
+def _named(identity: Credentials) -> str:
+    """The sender as the history of the configuration names it."""
+    if identity.uid is not None:
+        return f"{ownership.user(identity.uid)}, pid {identity.pid}"
+    return f"key {identity.key} at {identity.address}"

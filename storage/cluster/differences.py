@@ -5,13 +5,13 @@ What both snapshots share is not looked at: the cost follows what changed betwee
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from .configuration import Configuration
-from .objects import CONTAINERS, place_of
+from .objects import CONTAINERS, Kind, place_of
 
 MASK: Final = "<redacted>"
 """Stands for a secret. If only a secret changed, both sides of the difference are this text."""
@@ -53,6 +53,19 @@ def differences(before: Configuration, after: Configuration) -> list[Difference]
         for uuid in sorted(key for key in old | new if old.get(key) is not new.get(key)):
             pair = old.get(uuid, _ABSENT), new.get(uuid, _ABSENT)
             found += _compared(place_of(kind, uuid), *pair)
+    return found
+
+
+def differences_of(
+    before: Configuration, after: Configuration, objects: Iterable[tuple[Kind, str]]
+) -> list[Difference]:
+    """As `differences`, of these objects alone; costs what they hold."""
+    found: list[Difference] = []
+    for kind, uuid in objects:
+        old, new = before.get(kind, uuid), after.get(kind, uuid)
+        pair = _ABSENT if old is None else old, _ABSENT if new is None else new
+        place = kind.value if kind is Kind.CLUSTER else place_of(kind, uuid)
+        found += _compared(place, *pair)
     return found
 
 

@@ -143,7 +143,7 @@ class Journal:
         """Add the last id alone to the next commit, which tests whether the disk works."""
         self.append(SegmentBegun(FORMAT_VERSION, last_id))
 
-    def append(self, record: Record) -> None:
+    def append(self, record: msgspec.Struct) -> None:
         """Add ``record`` to the next commit."""
         self._buffer.append(_packed(record))
 
@@ -265,12 +265,24 @@ class Journal:
             self._descriptor = None
 
     def _segments(self) -> list[int]:
-        with documents.storage_errors(self._directory):
-            names = os.listdir(self._directory)
-        return sorted(int(match[1]) for name in names if (match := _NAME.fullmatch(name)))
+        return _numbers(self._directory)
 
     def _path(self, number: int) -> Path:
-        return self._directory / f"{number:08d}{_SUFFIX}"
+        return _path(self._directory, number)
+
+
+def segments(directory: Path) -> list[Path]:
+    """The files of the journal in ``directory``, oldest first; none if there is no directory."""
+    return [_path(directory, number) for number in _numbers(directory)]
+
+
+def _numbers(directory: Path) -> list[int]:
+    names = documents.names_in(directory)
+    return sorted(int(match[1]) for name in names if (match := _NAME.fullmatch(name)))
+
+
+def _path(directory: Path, number: int) -> Path:
+    return directory / f"{number:08d}{_SUFFIX}"
 
 
 class Cut:
@@ -280,6 +292,10 @@ class Cut:
         self._directory = directory
         self._descriptor = descriptor
         self._old = old
+
+    def give_up(self) -> None:
+        """Delete nothing. Call this or `carry_out`, once."""
+        os.close(self._descriptor)
 
     def carry_out(self) -> None:
         """Flush, then delete. Call it once. `StorageError` if either fails."""
@@ -319,7 +335,7 @@ def _sync(path: Path, descriptor: int) -> None:
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def _packed(record: Record) -> bytes:
+def _packed(record: msgspec.Struct) -> bytes:
     return packed(_encode(record))
 
 

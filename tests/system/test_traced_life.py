@@ -78,7 +78,10 @@ class Place(NamedTuple):
 
 PLACES = (
     Place("data", 0o750, "daemon client"),
-    Place(r"data/config\.data", 0o640, "config_store"),
+    Place(r"data/config\.data", 0o640, "config_store aside"),
+    Place(r"data/config\.history", 0o640, "config_store"),
+    Place(r"data/config\.journal", 0o750, "config_store"),
+    Place(r"data/config\.journal/\d+\.journal", 0o640, "config_store aside"),
     Place(r"data/locks\.(data|journal)", 0o600, "lock_manager"),
     Place(r"data/daemon\.json", 0o640, "supervision daemon"),
     Place(r"data/daemon\.log", 0o640, "daemon"),
@@ -103,6 +106,7 @@ PLACES = (
     Place(r"data/queue/archive/0/job-\d+", 0o640, "core"),
     Place("run", 0o700, "daemon core"),
     Place("run/socket", 0o600, "core daemon"),
+    Place("run/ganeti-wconfd", 0o600, "wconfd_listener daemon"),
     Place("run/livelocks", 0o700, "daemon"),
     Place("run/rehearsals", 0o700, "fork_server daemon"),
     Place("temporary/ganger-delay-[0-9a-f]+", 0o700, "job"),

@@ -16,13 +16,14 @@ from ganger.transport import frames, messages
 from ganger.transport.messages import (
     JOB_MESSAGES,
     RECEIVERS,
+    InterimReply,
     Message,
     Notice,
     Reply,
     Request,
 )
 
-ABSTRACT = {Message, Request, Reply, Notice}
+ABSTRACT = {Message, Request, Reply, InterimReply, Notice}
 ALL: list[type[Message]] = [
     found
     for _, found in inspect.getmembers(messages, inspect.isclass)

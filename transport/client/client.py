@@ -30,9 +30,11 @@ from ..messages import (
     CancelJob,
     CancelOutcome,
     ChangeJobPriority,
+    ChangeObjects,
     DaemonInfo,
     ExplainJob,
     FilterRow,
+    HistoryLine,
     JobExplained,
     JobSpec,
     LimitsRead,
@@ -41,10 +43,14 @@ from ..messages import (
     LockRow,
     LocksListed,
     LockWait,
+    ObjectChange,
+    ObjectsChanged,
     PriorityOutcome,
+    ReadHistory,
     ReadInfo,
     ReadJob,
     ReadLockWaits,
+    ReadObjects,
     RetryJob,
     RuleTest,
     SetDrain,
@@ -512,6 +518,44 @@ class Client:
     def lock_waits(self, *, timeout: float | None = None) -> list[LockWait]:
         """Which owners of locks wait for which others, in line."""
         return (self._caller.call(ReadLockWaits(), timeout)).waits
+
+    def objects(self, kind: str, *names: str, timeout: float | None = None) -> list[dict[str, Any]]:
+        """Objects of the configuration, those of these UUIDs or names, or all of the kind.
+
+        ``kind`` is a container of ``config.data`` (``nodes``, ``instances``, ...) or ``cluster``.
+        Secrets are masked.
+        """
+        asked = ReadObjects(requests.object_kind(kind), list(names) or None)
+        return (self._caller.call(asked, timeout)).objects
+
+    def change_objects(
+        self, *changes: ObjectChange, why: str = "", timeout: float | None = None
+    ) -> ObjectsChanged:
+        """Change objects of the configuration, all or none; returns when that is durable."""
+        return self._caller.call(ChangeObjects(list(changes), why), timeout)
+
+    def set_values(
+        self,
+        kind: str,
+        name: str,
+        values: Mapping[str, object],
+        *,
+        why: str = "",
+        timeout: float | None = None,
+    ) -> ObjectsChanged:
+        """Change values in an object of the configuration, all or none; None removes one.
+
+        ``name`` is a UUID or a name, and empty for the cluster. ``values`` go by their fields, such
+        as ``offline`` or ``ndparams/ssh_port``.
+        """
+        asked = requests.set_values(kind, name, values, why)
+        return self._caller.call(asked, timeout)
+
+    def config_history(
+        self, count: int = 100, *, before: int | None = None, timeout: float | None = None
+    ) -> list[HistoryLine]:
+        """The newest changes of the configuration, those older than the serial ``before``."""
+        return (self._caller.call(ReadHistory(count, before), timeout)).entries
 
     def stop(self, *, timeout: float | None = None) -> None:
         """Stop the daemon; running jobs go on."""

@@ -11,6 +11,7 @@ from uuid import uuid4
 import msgspec
 
 from ...storage import errors, plain_values, rules, settings, wording
+from ...storage.cluster.objects import Kind
 from ...storage.job_views import FIELDS, WHOLE_FIELDS, JobInfo, job_info
 from ...storage.jobs import JobStatus, check_priority
 from ..messages import (
@@ -26,6 +27,7 @@ from ..messages import (
     ReadLimits,
     ReplaceFilter,
     SetLimits,
+    SetValues,
     Simulate,
     SubmitJobs,
     TestFilters,
@@ -51,7 +53,7 @@ _IDS_SHOWN_MAX = 10
 _RULE_DEPTH_MAX = 100
 """Deepest nesting that the client checks; the daemon limits the depth of a filter."""
 
-RULE_KEYS: Final = ReplaceFilter.__struct_fields__
+RULE_KEYS: Final = tuple(name for name in ReplaceFilter.__struct_fields__ if name != "sender")
 """The keys of a rule as a user writes it."""
 
 _STORED_KEYS: Final = ("watermark", "state", "reason_trail")
@@ -474,3 +476,25 @@ def _status(status: str) -> JobStatus:
 
 def _type(value: object) -> str:
     return type(value).__name__
+
+
+def object_kind(text: str) -> Kind:
+    """The kind of objects of this name. Raises `BadRequestError`."""
+    try:
+        return Kind(text)
+    except ValueError as error:
+        raise errors.BadRequestError(
+            f"{wording.shortened(text)}: no kind of objects; expected one of {', '.join(Kind)}"
+        ) from error
+
+
+def set_values(kind: str, name: str, values: Mapping[str, object], why: str) -> SetValues:
+    """The message that changes these values. Raises `BadRequestError`."""
+    if not values:
+        raise errors.BadRequestError("no value is given")
+    return SetValues(
+        kind=object_kind(kind),
+        name=name,
+        values=[(path.split("/"), value) for path, value in values.items()],
+        why=why,
+    )

@@ -43,7 +43,10 @@ QueueRequest = (
     | CancelJob | ChangeJobPriority | ArchiveJob | AutoArchiveJobs
     | ExplainJob | ListDependencies | TestFilters | Simulate
 )
-ConfigRequest = ReplaceFilter | DeleteFilter | ListFilters | ReadLimits | SetLimits
+ConfigRequest = (
+    ReplaceFilter | DeleteFilter | ListFilters | ReadLimits | SetLimits
+    | ReadObjects | ChangeObjects | SetValues | ReadHistory
+)
 SupervisorRequest = ReadInfo | StopDaemon | CrashComponent
 
 LockRequest = ListLocks | AwaitLocks | ReadLockTable | ReadLockWaits
@@ -57,6 +60,7 @@ ClientReply = (
     | CancelOutcome | PriorityOutcome | ArchiveOutcome
     | JobExplained | DependenciesListed | FiltersTested | Simulated
     | FilterStored | FiltersListed | LimitsRead | LocksListed | LockTable | LockWaits
+    | ObjectsRead | ObjectsChanged | HistoryRead
     | LocksTried | LocksTaken | OwnerRead | OutputPage | DaemonInfo | Done | Failure
 )
 
@@ -86,6 +90,7 @@ ToJob = (
 ConfigMessage = (
     ConfigRequest
     | ReportConfiguration | RulesApplied | LimitApplied | ComponentReplaced
+    | WholeDue | WholeWritten
 )
 LockMessage = (
     LockRequest | LockRequestOfJob | LocksAwaitedTooLong | FreeDeadOwners
@@ -144,6 +149,9 @@ ACCEPTED: dict[str, UnionType] = {
 """What each component accepts, besides `Boot`."""
 
 JOB_MESSAGES: tuple[type[Message], ...] = get_args(JobMessage)
+
+SIGNED = (ReplaceFilter, DeleteFilter, SetLimits, ChangeObjects, SetValues)
+"""Requests with a ``sender``: the door fills in who asks, whatever the client says."""
 
 LOCK_REQUESTS = get_args(LockRequestOfJob)
 """What an owner of locks may say of its locks."""

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from ...storage.cluster.objects import Kind
 from .base import Done, Notice, Reply, Request
 
 
@@ -23,6 +24,16 @@ class LimitApplied(Notice, frozen=True):
     """From the job queue: from now on no job starts beyond the run slots of this serial."""
 
     serial: int
+
+
+class WholeDue(Notice, frozen=True):
+    """From the configuration store to itself: write the whole configuration."""
+
+
+class WholeWritten(Notice, frozen=True):
+    """From its helper thread: the whole configuration is written, or why it is not."""
+
+    error: str | None = None
 
 
 class FilterStored(Reply, frozen=True):
@@ -46,12 +57,16 @@ class ReplaceFilter(Request[FilterStored], frozen=True, kw_only=True):
     reason: Any = ""
     valid_from: Any = None
     valid_until: Any = None
+    sender: str = ""
+    """Who asks; the daemon fills it in."""
 
 
 class DeleteFilter(Request[Done], frozen=True):
     """Delete a filter rule. The reply comes when the rule is no longer in force."""
 
     uuid: str
+    sender: str = ""
+    """Who asks; the daemon fills it in."""
 
 
 class FilterRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,3 +116,96 @@ class SetLimits(Request[LimitsRead], frozen=True):
 
     running_jobs_max: Annotated[int, msgspec.Meta(ge=1)] | None = None
     tracked_jobs_max: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    sender: str = ""
+    """Who asks; the daemon fills it in."""
+
+
+class ObjectChange(msgspec.Struct, frozen=True, kw_only=True):
+    """The next version of one object, or None: it goes.
+
+    ``kind`` is its container in ``config.data`` (``nodes``, ...) or ``cluster``. ``serial_no``: the
+    change is refused unless the object has this serial number now; 0: unless it is new.
+    """
+
+    kind: Kind
+    uuid: str
+    object: dict[str, Any] | None = None
+    serial_no: int | None = None
+
+
+class ObjectsChanged(Reply, frozen=True):
+    """The changes are durable and visible. ``stamps``: (serial number, time) of each object."""
+
+    serial_no: int
+    stamps: list[tuple[int, float]]
+
+
+class ChangeObjects(Request[ObjectsChanged], frozen=True):
+    """Change objects of the configuration, all or none.
+
+    Refused if an object has another serial number than expected, or if the configuration would
+    contradict itself. ``why`` is for the history; ``sender`` is filled in by the daemon.
+    """
+
+    changes: Annotated[list[ObjectChange], msgspec.Meta(min_length=1)]
+    why: str = ""
+    sender: str = ""
+
+
+class SetValues(Request[ObjectsChanged], frozen=True):
+    """Change values in one object, all or none; None removes one. All others stay as they are.
+
+    ``name``: a UUID or a name; empty for the cluster. ``values``: the way to each value, and it.
+    """
+
+    kind: Kind
+    name: str
+    values: Annotated[
+        list[tuple[Annotated[list[str], msgspec.Meta(min_length=1)], Any]],
+        msgspec.Meta(min_length=1),
+    ]
+    why: str = ""
+    sender: str = ""
+
+
+class ObjectsRead(Reply, frozen=True):
+    """Objects as they are stored, of one snapshot with this serial number."""
+
+    serial_no: int
+    objects: list[dict[str, Any]]
+
+
+class ReadObjects(Request[ObjectsRead], frozen=True):
+    """Read objects of one kind: those with these UUIDs or names, or all.
+
+    An unknown one is refused. Secrets are masked.
+    """
+
+    kind: Kind
+    names: list[str] | None = None
+
+
+class HistoryLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A change of the configuration: (path, JSON before, JSON after) of each field.
+
+    ``time`` is in seconds since the epoch. Secrets are masked.
+    """
+
+    serial: int
+    time: float
+    who: str
+    why: str
+    changes: list[tuple[str, str | None, str | None]]
+
+
+class HistoryRead(Reply, frozen=True):
+    """Changes, the newest first."""
+
+    entries: list[HistoryLine]
+
+
+class ReadHistory(Request[HistoryRead], frozen=True):
+    """Read the newest changes of the configuration, older than the serial ``before``."""
+
+    count: Annotated[int, msgspec.Meta(ge=1, le=1_000)] = 100
+    before: int | None = None

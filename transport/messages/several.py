@@ -24,6 +24,10 @@ class ComponentReplaced(Notice, frozen=True):
     component: str
 
 
+class LocalSocketMissing(Notice, frozen=True):
+    """Put back the file of the local socket, which is gone."""
+
+
 class DiskRetried(Notice, frozen=True):
     """From the receiver's own timer: try whether the disk takes writes again."""
 

@@ -15,7 +15,3 @@ class ReplyDue(Notice, frozen=True):
 
 class FramesWaiting(Notice, frozen=True):
     """Read the sockets: frames wait, and no descriptor reports them."""
-
-
-class LocalSocketMissing(Notice, frozen=True):
-    """Put back the file of the local socket, which is gone."""

@@ -22,6 +22,13 @@ from ganger.transport.messages import Message
 RULE = {"uuid": "aaaaaaaa-0000-4000-8000-000000000000", "watermark": 1, "action": "PAUSE"}
 
 
+def on_disk(stage: Stage) -> dict[str, Any]:
+    """The configuration on disk."""
+    found = config_files.read(stage.places.config)
+    assert found is not None
+    return found
+
+
 def test_the_first_start_makes_a_configuration(stage: Stage) -> None:
     stage.start(ConfigStore)
     found = config_files.read(stage.places.config)
@@ -114,7 +121,7 @@ def store_rule(stage: Stage, store: Staged[ConfigStore], *, last_id: int, **fiel
 
 
 def stored(stage: Stage) -> Any:
-    return msgspec.json.decode(stage.places.config.read_bytes())["filters"]
+    return on_disk(stage)["filters"]
 
 
 def test_a_rule_is_answered_when_it_is_on_disk_and_in_force(stage: Stage) -> None:
@@ -169,7 +176,7 @@ def test_a_change_leaves_the_rest_of_the_configuration_as_it_is(stage: Stage) ->
     data = b'{"cluster": {"max_running_jobs": 7}, "of_somebody": [1], "serial_no": 3}'
     stage.places.config.write_bytes(data)
     store_with_rule(stage)
-    found = msgspec.json.decode(stage.places.config.read_bytes())
+    found = on_disk(stage)
     assert (found["cluster"], found["of_somebody"]) == ({"max_running_jobs": 7}, [1])
     assert found["serial_no"] == 4
 
@@ -424,7 +431,7 @@ def test_a_disk_that_refuses_changes_neither_rules_nor_limits(
 def test_limits_are_answered_when_they_are_on_disk_and_in_force(stage: Stage) -> None:
     store = stage.start(ConfigStore)
     asker = store.say(messages.SetLimits(running_jobs_max=3))
-    found = msgspec.json.decode(stage.places.config.read_bytes())["cluster"]
+    found = on_disk(stage)["cluster"]
     assert found["max_running_jobs"] == 3
     changed = stage.take_one(messages.LimitsChanged, to="scheduler")
     assert changed.running_jobs_max == 3
@@ -471,14 +478,14 @@ def play_with_one_refusal(root: Path, place: int) -> tuple[bool, object]:
             messages.DeleteFilter(uuid=UUID),
             messages.SetLimits(running_jobs_max=8),
         ):
-            before = stage.places.config.read_bytes()
+            before = on_disk(stage)
             asker = insist(stage, store, asked, refusal)
             if asker is not None:
                 # Refused: nothing has changed, on disk or for others.
                 assert asker.refusal[0] == "StorageError"
-                assert stage.places.config.read_bytes() == before
+                assert on_disk(stage) == before
                 assert insist(stage, store, asked, refusal) is None
-        seen = msgspec.json.decode(stage.places.config.read_bytes())
+        seen = on_disk(stage)
         listed = store.ask(messages.ListFilters()).answer_as(messages.FiltersListed).filters
         assert {row.uuid for row in listed} == set(seen["filters"]) == {other}
         component = store.component

@@ -335,3 +335,18 @@ class Network:
         self.router.welcome(dealer)
         dealer.happen(ConnectionEvent.REACHED)
         dealer.happen(ConnectionEvent.MADE)
+
+
+class NoDocuments:
+    """Stands for the socket of WConfD, at which nobody calls in this world."""
+
+    has_connections = False
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def open(self, _mode: int) -> None:
+        """Nothing to do."""
+
+    def close(self) -> None:
+        """Nothing to do."""

@@ -18,6 +18,7 @@ from tests.torture.simulation.oracle import Needs
 from tests.torture.simulation.simulated_processes import JobTask
 from tests.torture.simulation.user import LARGE_INPUT
 
+from ganger.actors.doors import wconfd_listener
 from ganger.actors.doors import wire_listener as listener
 from ganger.actors.execution import executor, fork_servers
 from ganger.actors.job import daemon_link, job, job_log
@@ -140,6 +141,7 @@ def simulated() -> Iterator[None]:
         (dealer, "Dealer", network.Dealer),
         (listener, "Router", network.Router),
         (listener, "os", network.SocketOs()),
+        (wconfd_listener, "DocumentSocket", network.NoDocuments),
         (executor, "os", simulated_processes.ProcessOs()),
         (fork_protocol, "ask_status", simulated_processes.ask_no_status),
         (lock_file_owners, "os", simulated_processes.ProcessOs()),

@@ -56,6 +56,11 @@ LATE: tuple[type[Message], ...] = (
     messages.StartForkServer,
     messages.FramesWaiting,
     messages.LocalSocketMissing,
+    messages.StalledDue,
+    messages.FreeDeadOwners,
+    messages.ReadObjects,
+    messages.ReadHistory,
+    messages.WholeDue,
 )
 """The second copy may come any time after the first."""
 
@@ -80,6 +85,8 @@ IN_LINE: tuple[type[Message], ...] = (
     messages.ListFilters,
     messages.ReadLimits,
     messages.SetLimits,
+    messages.ChangeObjects,
+    messages.SetValues,
     messages.ListLocks,
     messages.ReadInfo,
     messages.RequestLocks,
@@ -133,6 +140,7 @@ ONCE: tuple[type[Message], ...] = (
     messages.JobsChosen,
     # Results of a component's own thread, and replies on their way out.
     messages.JournalCut,
+    messages.WholeWritten,
     messages.ReplyDue,
 )
 

@@ -39,6 +39,7 @@ from tests.torture.simulation.user import User
 from ganger.actors.queue.job_queue import JobQueue
 from ganger.actors.runtime.addresses import CONFIG_STORE
 from ganger.storage import config_files, rules, settings
+from ganger.storage.cluster.configuration import Configuration
 from ganger.transport.messages import ReportConfiguration
 
 STEP_SECONDS = 0.0004
@@ -231,11 +232,14 @@ class World(Core):
                 self.later(0.1, again)
             return
         self.slots, self.slots_ever = slots, max(self.slots_ever, slots)
-        filters = store._filters()
+        filters = dict(store._filters())
         if rules is not None:
             filters = {rule["uuid"]: rule for rule in rules}
         self._write_configuration(filters)
-        store._load(config_files.read(self.places.config))
+        written = config_files.read(self.places.config)
+        assert written is not None
+        store._stored.snapshot = Configuration.load(written)
+        store._load_rules()
         store.runtime.tell(CONFIG_STORE, ReportConfiguration())
 
     def stored_rules(self) -> tuple[rules.FilterRule, ...]:
@@ -246,6 +250,8 @@ class World(Core):
 
     def _write_configuration(self, filters: dict[str, Any]) -> None:
         found = config_files.first_configuration("simulated", 0.0)
+        # Above the changes in the journal.
+        found["serial_no"] += config_files.serial_of(config_files.read(self.places.config) or {})
         found["cluster"]["max_running_jobs"] = self.slots
         found["filters"] = filters
         config_files.write(self.places.config, found)

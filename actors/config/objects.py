@@ -1,0 +1,93 @@
+"""Reads and checks objects of the configuration for requests. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...storage import errors
+from ...storage.cluster.configuration import Change
+from ...storage.cluster.differences import masked
+from ...storage.cluster.objects import Kind, place_of
+from ...storage.wording import shortened
+from ...transport.messages import ObjectChange
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ...storage.cluster.configuration import Configuration
+    from ...transport.messages import SetValues
+
+
+_STAMPS = ("ctime", "mtime", "serial_no")
+
+
+def found(snapshot: Configuration, kind: Kind, names: Sequence[str] | None) -> list[dict[str, Any]]:
+    """The objects with these UUIDs or names (None: all), without their secrets.
+
+    Raises `UnknownObjectError`.
+    """
+    if names is None:
+        return [masked(one) for _, one in snapshot.objects(kind)]
+    return [masked(_one(snapshot, kind, name)) for name in names]
+
+
+def _one(snapshot: Configuration, kind: Kind, name: str) -> Any:  # noqa: ANN401 - decoded JSON
+    one = snapshot.get(kind, name) or snapshot.find_by_name(kind, name)
+    if one is None:
+        text = f"{place_of(kind, shortened(name))}: there is no such object"
+        raise errors.UnknownObjectError(text)
+    return one
+
+
+def with_values(snapshot: Configuration, message: SetValues) -> Change:
+    """The change that gives these values. Raises `BadRequestError`."""
+    is_cluster = message.kind is Kind.CLUSTER
+    one = snapshot.cluster if is_cluster else _one(snapshot, message.kind, message.name)
+    uuid = snapshot.cluster_uuid if is_cluster else one["uuid"]
+    changed = dict(one)
+    for fields, value in message.values:
+        changed = _changed(changed, fields, value)
+    return checked(ObjectChange(kind=message.kind, uuid=uuid, object=changed))
+
+
+def _changed(one: Mapping[str, Any], fields: Sequence[str], value: object) -> dict[str, Any]:
+    field, *deeper = fields
+    copy = dict(one)
+    if deeper:
+        inner = copy.get(field, {})
+        if not isinstance(inner, dict):
+            raise errors.BadRequestError(f"{field} is a value, and has no {deeper[0]}")
+        copy[field] = _changed(inner, deeper, value)
+    elif value is None:
+        copy.pop(field, None)
+    else:
+        copy[field] = value
+    return copy
+
+
+def checked(change: ObjectChange) -> Change:
+    """The change, unless filter rules have messages of their own. Raises `BadRequestError`."""
+    if change.kind is Kind.FILTER:
+        raise errors.BadRequestError("filters: filter rules are changed by `ganger filter`")
+    return Change(change.kind, change.uuid, change.object, change.serial_no)
+
+
+def is_made(snapshot: Configuration, change: Change) -> bool:
+    """Whether the object is as the change wants it: a repeated request changes nothing.
+
+    Whatever serial number it expects: the first one has changed that.
+    """
+    one = snapshot.get(change.kind, change.uuid)
+    if one is None or change.object is None:
+        return False
+    return _without_stamps(one) == _without_stamps(change.object)
+
+
+def _without_stamps(one: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in one.items() if name not in _STAMPS}
+
+
+def stamp(snapshot: Configuration, change: Change) -> tuple[int, float]:
+    """The serial number and the time of the object after the change; (0, 0.0) if it went."""
+    one = snapshot.get(change.kind, change.uuid) or {}
+    return one.get("serial_no", 0), one.get("mtime", 0.0)

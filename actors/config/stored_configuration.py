@@ -1,0 +1,160 @@
+"""The configuration as the store owns it: the present snapshot, and its files.
+
+A change is checked against the whole, stored durably and entered into the history; only then does
+anybody see it. A refused one leaves no trace.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ...storage import config_files, documents, errors
+from ...storage.cluster.configuration import Change, Configuration
+from ...storage.cluster.differences import differences_of
+from ...storage.cluster.integrity import Index
+from ...storage.cluster.objects import Kind
+from ...storage.config_files import ConfigChanged
+from ...storage.queue_files.journal import Journal
+
+if TYPE_CHECKING:
+    from ...storage.settings import Places
+
+JOURNAL_BYTES_MIN = 256 * 1024
+"""A journal smaller than this is no reason to write the whole configuration."""
+
+
+class HistoryEntry(msgspec.Struct, frozen=True):
+    """One line of the history: which change, when, by whom, why, and what it changed."""
+
+    serial: int
+    time: float
+    who: str
+    why: str
+    changes: list[tuple[str, str | None, str | None]]
+    """(path, JSON before, JSON after); secrets are masked."""
+
+
+class StoredConfiguration:
+    """The only writer of ``config.data``, its journal and its history."""
+
+    def __init__(self, places: Places, first: Callable[[], dict[str, Any]]) -> None:
+        """Read the configuration, or store the ``first`` one. Raises `DataDirectoryError`."""
+        self._places = places
+        written = config_files.read_written(places.config)
+        found = config_files.read(places.config)
+        if found is None:
+            found = first()
+            config_files.write(places.config, found)
+        self.snapshot = Configuration.load(found)
+        self._index = Index(self.snapshot)
+        self._journal = Journal(config_files.journal_directory(places.config))
+        self._unwritten: list[bytes] = []
+        if written is not None and self._journal.segments():
+            self._enter_missing(written)
+            config_files.write(places.config, found)
+            self._journal.begin(self.snapshot.serial_no)
+            self._journal.cut()
+
+    def close(self) -> None:
+        """Close the journal."""
+        self._journal.close()
+
+    def change(self, changes: Sequence[Change], now: float, who: str, why: str) -> Configuration:
+        """Make the changes, all or none; the snapshot before them.
+
+        Raises `StaleSerialError`, `UnknownObjectError`, `IntegrityError` or `StorageError`.
+        """
+        before = self.snapshot
+        after = before.changed(changes, now)
+        self._index.accept(before, after, changes)
+        objects = [(change.kind.value, change.uuid, _stored(after, change)) for change in changes]
+        record = ConfigChanged(after.serial_no, now, who, why, objects)
+        try:
+            self._journal.append(record)
+            self._journal.commit(after.serial_no)
+        except errors.StorageError:
+            self._index.take_back(before, after, changes)
+            raise
+        self.snapshot = after
+        self._enter(before, after, record)
+        with contextlib.suppress(errors.StorageError):
+            # The change is stored; its entry is written later.
+            self.write_history()
+        return before
+
+    # ------------------------------------------------------------ the whole
+
+    @property
+    def is_whole_due(self) -> bool:
+        """Whether the journal is large enough to write the whole configuration."""
+        return self._journal.size > JOURNAL_BYTES_MIN
+
+    def prepare_whole(self) -> Callable[[], None]:
+        """Begin a new segment; the work that remains may run in any thread. `StorageError`."""
+        self.write_history()
+        self._journal.begin(self.snapshot.serial_no)
+        cut = self._journal.prepare_cut()
+        document, path = self.snapshot.to_document(), self._places.config
+
+        def work() -> None:
+            try:
+                config_files.write(path, document)
+            except errors.StorageError:
+                if cut is not None:
+                    cut.give_up()
+                raise
+            if cut is not None:
+                cut.carry_out()
+
+        return work
+
+    # ------------------------------------------------------------ history
+
+    def history(self, count: int, before: int | None = None) -> list[HistoryEntry]:
+        """The newest entries older than the serial ``before``, newest first."""
+        entries = filter(None, map(_entry, documents.last_lines(self._places.config_history)))
+        older = (entry for entry in entries if before is None or entry.serial < before)
+        return list(itertools.islice(older, count))
+
+    def write_history(self) -> None:
+        """Write the entries that a full disk refused before. `StorageError`: they wait."""
+        while self._unwritten:
+            documents.append_line(self._places.config_history, self._unwritten[0])
+            del self._unwritten[0]
+
+    def _enter(self, before: Configuration, after: Configuration, record: ConfigChanged) -> None:
+        objects = [(Kind(container), uuid) for container, uuid, _ in record.objects]
+        found = differences_of(before, after, objects)
+        changed = [(one.path, one.before, one.after) for one in found]
+        entry = HistoryEntry(record.serial, record.time, record.who, record.why, changed)
+        self._unwritten.append(msgspec.json.encode(entry))
+
+    def _enter_missing(self, written: dict[str, Any]) -> None:
+        """Enter changes that were stored just before the daemon was killed."""
+        last = next(iter(self.history(1)), None)
+        path, snapshot = self._places.config, Configuration.load(written)
+        for record in config_files.changes_since(path, snapshot.serial_no):
+            document = snapshot.to_document()
+            config_files.apply(document, record)
+            following = Configuration.load(document)
+            if last is None or record.serial > last.serial:
+                self._enter(snapshot, following, record)
+            snapshot = following
+        self.write_history()
+
+
+def _stored(after: Configuration, change: Change) -> Any:  # noqa: ANN401 - decoded JSON
+    return None if change.object is None else after.get(change.kind, change.uuid)
+
+
+def _entry(line: bytes) -> HistoryEntry | None:
+    try:
+        return msgspec.json.decode(line, type=HistoryEntry)
+    except msgspec.DecodeError:
+        # A loss of power may have torn it.
+        return None

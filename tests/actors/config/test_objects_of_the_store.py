@@ -1,0 +1,246 @@
+"""Objects of the configuration: read, changed, refused, repeated, found again; their history."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from tests import clusters
+from tests.actors.runtime.stage import Stage, Staged
+from tests.refusals import refusing
+
+from ganger.actors.config.config_store import ConfigStore
+from ganger.storage import config_files
+from ganger.storage.cluster.objects import Kind
+from ganger.transport import messages
+from ganger.transport.messages import ChangeObjects, ObjectChange, ObjectsChanged, SetValues
+
+NODE = Kind.NODE
+PORT = {"ssh_port": 1022}
+
+
+@pytest.fixture
+def store(stage: Stage) -> Staged[ConfigStore]:
+    config_files.write(stage.places.config, clusters.made_configuration(nodes=2, instances=2))
+    return stage.start(ConfigStore)
+
+
+def on_disk(stage: Stage) -> dict[str, Any]:
+    found = config_files.read(stage.places.config)
+    assert found is not None
+    return found
+
+
+def nodes(store: Staged[ConfigStore], *names: str) -> list[dict[str, Any]]:
+    asked = messages.ReadObjects(NODE, list(names) or None)
+    return store.ask(asked).answer_as(messages.ObjectsRead).objects
+
+
+def change(node: dict[str, Any], serial_no: int | None = None, **fields: object) -> ChangeObjects:
+    changed = ObjectChange(kind=NODE, uuid=node["uuid"], object=node | fields, serial_no=serial_no)
+    return ChangeObjects([changed], why="a test", sender="somebody")
+
+
+def history(store: Staged[ConfigStore]) -> list[messages.HistoryLine]:
+    return store.ask(messages.ReadHistory()).answer_as(messages.HistoryRead).entries
+
+
+def test_objects_are_read_by_name_and_by_uuid(store: Staged[ConfigStore]) -> None:
+    first, second = nodes(store)
+    assert nodes(store, second["name"], first["uuid"]) == [second, first]
+    name, text = store.ask(messages.ReadObjects(NODE, ["nosuch"])).refusal
+    assert (name, text) == ("UnknownObjectError", "nodes/nosuch: there is no such object")
+
+
+def test_a_change_is_durable_visible_and_in_the_history(
+    stage: Stage, store: Staged[ConfigStore]
+) -> None:
+    node = nodes(store)[0]
+    stage.today = 1_800_000_000.0
+    top = on_disk(stage)["serial_no"]
+    done = store.ask(change(node, node["serial_no"], powered=False))
+    assert done.answer == ObjectsChanged(top + 1, [(node["serial_no"] + 1, 1_800_000_000.0)])
+    expected = node | {
+        "powered": False,
+        "serial_no": node["serial_no"] + 1,
+        "mtime": 1_800_000_000.0,
+    }
+    assert nodes(store, node["uuid"]) == [expected]
+    # A successor finds it, although the whole configuration was not written.
+    assert on_disk(stage)["nodes"][node["uuid"]] == expected
+    [entry] = history(store)
+    assert (entry.serial, entry.time, entry.who, entry.why) == (
+        top + 1,
+        1_800_000_000.0,
+        "somebody",
+        "a test",
+    )
+    assert (f"nodes/{node['uuid']}.powered", "true", "false") in entry.changes
+
+
+def test_two_writers_do_not_lose_each_others_changes(store: Staged[ConfigStore]) -> None:
+    node = nodes(store)[0]
+    store.ask(change(node, node["serial_no"], powered=False))
+    name, text = store.ask(change(node, node["serial_no"], offline=True)).refusal
+    assert name == "StaleSerialError"
+    assert node["uuid"] in text
+    [found] = nodes(store, node["uuid"])
+    assert (found["powered"], found["offline"]) == (False, node["offline"])
+
+
+def test_a_repeated_request_changes_nothing_and_is_answered_alike(
+    store: Staged[ConfigStore],
+) -> None:
+    node = nodes(store)[0]
+    asked = change(node, node["serial_no"], powered=False)
+    first, second = store.ask(asked).answer, store.ask(asked).answer
+    assert first == second
+    assert len(history(store)) == 1
+
+
+def test_a_batch_is_made_as_a_whole_or_not_at_all(stage: Stage, store: Staged[ConfigStore]) -> None:
+    one, two = nodes(store)
+    before = on_disk(stage)
+    changes = [
+        ObjectChange(kind=NODE, uuid=one["uuid"], object=one | {"powered": False}),
+        ObjectChange(kind=NODE, uuid=two["uuid"], object=two | {"name": one["name"]}),
+    ]
+    name, text = store.ask(ChangeObjects(changes)).refusal
+    assert name == "IntegrityError"
+    assert one["name"] in text
+    assert on_disk(stage) == before
+    assert nodes(store) == [one, two]
+    assert history(store) == []
+
+
+def test_a_change_that_the_disk_refuses_leaves_no_trace(
+    stage: Stage, store: Staged[ConfigStore]
+) -> None:
+    one, two = nodes(store)
+    before = on_disk(stage)
+    for call in ("pwrite", "fdatasync"):
+        with refusing(call):
+            refused = store.ask(change(two, name="other.example.com"))
+        assert refused.refusal[0] == "StorageError"
+        assert on_disk(stage) == before
+        assert nodes(store) == [one, two]
+    # Nor in what is checked: the old name is still taken, and the new one free.
+    assert store.ask(change(one, name=two["name"])).refusal[0] == "IntegrityError"
+    assert isinstance(store.ask(change(one, name="other.example.com")).answer, ObjectsChanged)
+
+
+def test_values_are_changed_and_all_others_stay(store: Staged[ConfigStore]) -> None:
+    node = nodes(store)[0]
+    values: list[tuple[list[str], object]] = [
+        (["ndparams", "ssh_port"], 1022),
+        (["powered"], False),
+    ]
+    store.ask(SetValues(NODE, node["name"], values))
+    [found] = nodes(store, node["uuid"])
+    assert found["ndparams"] == node.get("ndparams", {}) | {"ssh_port": 1022}
+    assert found["powered"] is False
+    store.ask(SetValues(NODE, node["name"], [(["ndparams", "ssh_port"], None)]))
+    assert "ssh_port" not in nodes(store, node["uuid"])[0]["ndparams"]
+    name, text = store.ask(SetValues(NODE, node["name"], [(["name", "deeper"], 1)])).refusal
+    assert (name, text) == ("BadRequestError", "name is a value, and has no deeper")
+
+
+def test_the_number_of_run_slots_is_in_force_when_it_is_answered(
+    stage: Stage, store: Staged[ConfigStore]
+) -> None:
+    asker = store.ask(SetValues(Kind.CLUSTER, "", [(["max_running_jobs"], 3)]))
+    assert asker.answers == []
+    changed = stage.take_one(messages.LimitsChanged, to="scheduler")
+    assert changed.running_jobs_max == 3
+    store.turn(messages.LimitApplied(serial=changed.serial))
+    assert isinstance(asker.answer, ObjectsChanged)
+
+
+def test_filter_rules_have_requests_of_their_own(store: Staged[ConfigStore]) -> None:
+    asked = ChangeObjects([ObjectChange(kind=Kind.FILTER, uuid="x", object={})])
+    assert store.ask(asked).refusal[0] == "BadRequestError"
+
+
+def test_the_whole_is_written_some_time_after_a_change(
+    stage: Stage, store: Staged[ConfigStore]
+) -> None:
+    node = nodes(store)[0]
+    written = stage.places.config.read_bytes()
+    store.ask(change(node, powered=False))
+    assert stage.places.config.read_bytes() == written
+    stage.run_timers()
+    store.turn(*stage.take(messages.WholeDue))
+    # The work is done aside; changes go on meanwhile.
+    store.ask(change(node, powered=False, ndparams=PORT))
+    [due, *work] = sorted(stage.timers, key=lambda timer: -timer.seconds)
+    stage.timers[:] = work
+    stage.run_timers()
+    found = msgspec.json.decode(stage.places.config.read_bytes())
+    assert found["nodes"][node["uuid"]]["powered"] is False
+    assert found["nodes"][node["uuid"]]["ndparams"] == node["ndparams"] != PORT
+    assert on_disk(stage)["nodes"][node["uuid"]]["ndparams"] == PORT
+    store.turn(*stage.take(messages.WholeWritten))
+    due.run_out()
+    store.turn(*stage.take(messages.WholeDue))
+    stage.run_timers()
+    assert msgspec.json.decode(stage.places.config.read_bytes()) == on_disk(stage)
+    assert len(list(config_files.journal_directory(stage.places.config).iterdir())) == 1
+
+
+def test_a_whole_that_cannot_be_written_is_tried_again(
+    stage: Stage, store: Staged[ConfigStore]
+) -> None:
+    node = nodes(store)[0]
+    store.ask(change(node, powered=False))
+    stage.run_timers()
+    with refusing("rename"):
+        store.turn(*stage.take(messages.WholeDue))
+        stage.run_timers()
+    store.turn(*stage.take(messages.WholeWritten))
+    assert "config.data is not written" in stage.log_stream.getvalue()
+    assert on_disk(stage)["nodes"][node["uuid"]]["powered"] is False
+    stage.run_timers()
+    store.turn(*stage.take(messages.WholeDue))
+    stage.run_timers()
+    assert msgspec.json.decode(stage.places.config.read_bytes()) == on_disk(stage)
+
+
+def test_a_successor_writes_the_whole_and_completes_the_history(
+    stage: Stage, store: Staged[ConfigStore]
+) -> None:
+    node = nodes(store)[0]
+    store.ask(change(node, powered=False))
+    store.ask(change(node, powered=False, ndparams=PORT))
+    expected, entries = on_disk(stage), history(store)
+    # The daemon is killed before the last entry is written.
+    lines = stage.places.config_history.read_bytes().splitlines(keepends=True)
+    stage.places.config_history.write_bytes(lines[0] + lines[1][:20])
+    successor = stage.start(ConfigStore)
+    assert history(successor) == entries
+    assert msgspec.json.decode(stage.places.config.read_bytes()) == expected
+
+
+def test_an_entry_that_the_disk_refused_is_written_with_the_next_one(
+    stage: Stage, store: Staged[ConfigStore]
+) -> None:
+    node = nodes(store)[0]
+    with refusing("write"):
+        store.ask(change(node, powered=False))
+    assert history(store) == []
+    store.ask(change(node, powered=False, ndparams=PORT))
+    assert [entry.serial for entry in history(store)] == [
+        on_disk(stage)["serial_no"],
+        on_disk(stage)["serial_no"] - 1,
+    ]
+
+
+def test_the_history_is_read_in_parts(store: Staged[ConfigStore]) -> None:
+    node = nodes(store)[0]
+    for number in range(5):
+        store.ask(change(node, ndparams={"ssh_port": 1000 + number}))
+    newest = store.ask(messages.ReadHistory(count=2)).answer_as(messages.HistoryRead).entries
+    older = store.ask(messages.ReadHistory(count=9, before=newest[-1].serial))
+    serials = [entry.serial for entry in newest + older.answer_as(messages.HistoryRead).entries]
+    assert serials == sorted(serials, reverse=True)
+    assert len(serials) == 5
