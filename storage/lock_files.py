@@ -202,10 +202,11 @@ def is_dead(path: str | os.PathLike[str]) -> bool:
 def _is_locked(path: str) -> bool:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError, ValueError):
         return False
-    except OSError:
-        return True
+    except OSError as error:
+        # No file can have such a path.
+        return error.errno != errno.ENAMETOOLONG
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
@@ -242,7 +243,7 @@ def holder(path: str | os.PathLike[str]) -> int | None:
 def _locked_by(path: str | os.PathLike[str]) -> int | None:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError:
+    except (OSError, ValueError):
         return None
     try:
         question = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)

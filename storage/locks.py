@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import enum
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 
@@ -150,15 +150,19 @@ def show(name: str) -> str:
     return _parse(name).shown
 
 
+Integer = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+"""A number that the files and frames can hold; JSON knows larger ones."""
+
+
 class Owner(msgspec.Struct, frozen=True, array_like=True, cache_hash=True):
     """The owner of locks: a job id (or the name of a thread), its lock file, its process id.
 
     All three together identify it. A string that looks like a number is not a job.
     """
 
-    identifier: int | str
+    identifier: Integer | str
     lock_file: str
-    pid: int
+    pid: Integer
 
     @property
     def order(self) -> tuple[bool, int | str, str, int]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import socket
 from collections import deque
 from typing import TYPE_CHECKING
@@ -48,6 +49,8 @@ class Connection:
         """It ends when everything is sent."""
         self.is_in_turn = False
         """Its documents are being gone through."""
+        self.has_ended = False
+        """The peer sends nothing more, but reads."""
         self.watched = (True, False)
         """Whether it is watched for reading, and for writing."""
         self.progress_at = now
@@ -100,6 +103,9 @@ class DocumentSocket:
             else:
                 self._send(connection)
                 self._read(connection)
+                # The kernel reports the end of a peer also while the connection is not read.
+                if not self._may_read(connection) and _is_gone(connection.end):
+                    self._end(connection)
                 self._settle(connection)
 
     def reply(self, number: int, document: bytes, *, is_last: bool = False) -> None:
@@ -166,7 +172,11 @@ class DocumentSocket:
             except OSError:
                 data = b""
             if not data:
-                self._end(connection)
+                connection.has_ended = True
+                if _is_gone(connection.end):
+                    self._end(connection)
+                else:
+                    self._send(connection)
                 return
             connection.progress_at = self._runtime.clock()
             try:
@@ -179,7 +189,8 @@ class DocumentSocket:
 
     def _may_read(self, connection: Connection) -> bool:
         is_open = connection.number in self._connections and not connection.is_closing
-        return is_open and len(connection.waiting) < PIPELINED_MAX
+        has_room = len(connection.waiting) < PIPELINED_MAX
+        return is_open and has_room and not connection.has_ended
 
     def _serve_next(self, connection: Connection) -> None:
         connection.is_in_turn = True
@@ -201,7 +212,8 @@ class DocumentSocket:
                 return
             del connection.unsent[:sent]
             connection.progress_at = self._runtime.clock()
-        if connection.is_closing:
+        is_served = not connection.is_busy and not connection.waiting
+        if connection.is_closing or (connection.has_ended and is_served):
             self._end(connection)
 
     def _settle(self, connection: Connection) -> None:
@@ -222,6 +234,15 @@ class DocumentSocket:
         self._runtime.forget(descriptor)
         connection.end.close()
         self._accept(is_open=True)
+
+
+def _is_gone(end: socket.socket) -> bool:
+    """Whether either side has closed it; the peer may only have ended its own sending."""
+    if end.fileno() < 0:
+        return True
+    poll = select.poll()
+    poll.register(end, 0)
+    return bool(poll.poll(0))
 
 
 def _listen(path: Path, mode: int) -> socket.socket:

@@ -6,6 +6,7 @@ was written.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import signal
@@ -85,8 +86,8 @@ class WconfdListener(Component[messages.WconfdMessage]):
     def _serve(self, number: int, document: bytes) -> None:
         try:
             call = luxi.decode_call(document)
-            if call.method == "echo" and len(call.args) == 1:
-                self._socket.reply(number, luxi.encode_result(call.args[0]))
+            if call.method == "echo":
+                self._socket.reply(number, luxi.encode_result(wconfd_methods.echoed(call)))
                 return
             prepared = wconfd_methods.prepare(call)
         except luxi.UnreadableCallError as error:
@@ -99,13 +100,13 @@ class WconfdListener(Component[messages.WconfdMessage]):
         if isinstance(prepared.request, messages.RequestLocks):
             self._request_locks(number, prepared)
             return
-        if isinstance(prepared.request, _WITHDRAWING):
-            self._stop_following(prepared.request.owner)
         answered = functools.partial(self._answer, number, prepared)
         refused = functools.partial(self._refuse, number)
         self.runtime.ask(prepared.to, prepared.request, answered, refused)
 
     def _answer(self, number: int, prepared: Prepared, reply: Message) -> None:
+        if isinstance(prepared.request, _WITHDRAWING):
+            self._stop_following(prepared.request.owner)
         self._socket.reply(number, luxi.encode_result(prepared.result(reply)))
 
     def _refuse(self, number: int, error: errors.GangerError) -> None:
@@ -115,35 +116,38 @@ class WconfdListener(Component[messages.WconfdMessage]):
 
     def _request_locks(self, number: int, prepared: Prepared) -> None:
         """Answer at once, and send SIGHUP when a waiting request was granted."""
-        owner = prepared.request.owner
-        self._stop_following(owner)
         waiting = _Waiting(number)
-        self._following[owner] = self.runtime.ask(
+        waiting.handle = self.runtime.ask(
             prepared.to,
             prepared.request,
             functools.partial(self._hear, waiting, prepared),
             functools.partial(self._give_up, waiting, prepared),
             self.runtime.clock() + WAIT_SECONDS,
         )
+        if waiting.is_answered:
+            self._following[prepared.request.owner] = waiting.handle
 
     def _hear(self, waiting: _Waiting, prepared: Prepared, reply: Message) -> None:
         owner = prepared.request.owner
         is_granted = isinstance(reply, messages.LocksGranted)
+        if not waiting.is_answered:
+            # A request that was refused leaves the one before it waiting; this one replaces it.
+            self._stop_following(owner)
+            self._following[owner] = waiting.handle
+            self._answer(waiting.number, prepared, reply)
+            waiting.is_answered = True
+        elif is_granted:
+            _send_hang_up(owner)
         if is_granted:
             self._following.pop(owner, None)
-        if not waiting.is_answered:
-            waiting.is_answered = True
-            self._answer(waiting.number, prepared, reply)
-        elif is_granted and lock_files.holder(owner.lock_file) == owner.pid:
-            # The kernel says that this process is the owner, and not a later one of its number.
-            os.kill(owner.pid, signal.SIGHUP)
 
     def _give_up(self, waiting: _Waiting, prepared: Prepared, error: errors.GangerError) -> None:
         owner = prepared.request.owner
-        self._following.pop(owner, None)
         if not waiting.is_answered:
             self._refuse(waiting.number, error)
-        elif isinstance(error, errors.DeadlineError) and not lock_files.is_dead(owner.lock_file):
+            return
+        self._following.pop(owner, None)
+        if isinstance(error, errors.DeadlineError) and not lock_files.is_dead(owner.lock_file):
             self._request_locks(0, prepared)
 
     def _stop_following(self, owner: Owner) -> None:
@@ -157,8 +161,17 @@ _WITHDRAWING = (messages.ReleaseLocks, messages.DowngradeLocks, messages.KeepLoc
 
 
 class _Waiting:
-    """A request for locks on its way."""
+    """A request for locks on its way. Without a ``number``, no connection waits for its reply."""
 
     def __init__(self, number: int) -> None:
         self.number = number
+        self.handle = 0
         self.is_answered = number == 0
+
+
+def _send_hang_up(owner: Owner) -> None:
+    # The kernel says that this process is the owner, and not a later one of its number. It may end
+    # at this moment, or be another user's.
+    if lock_files.holder(owner.lock_file) == owner.pid:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(owner.pid, signal.SIGHUP)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from ...storage import errors
-from ...storage.locks import LockLevel, LockMode, Owner
+from ...storage.locks import Integer, LockLevel, LockMode, Owner
 from ...storage.wording import shortened
 from ...transport import messages
 from ...transport.luxi import Call, UnreadableCallError
@@ -58,6 +58,13 @@ def prepare(call: Call) -> Prepared:
         for place, (argument, kind) in enumerate(zip(call.args, method.takes, strict=True))
     ]
     return Prepared(method.to, method.request(*values), method.result)
+
+
+def echoed(call: Call) -> str:
+    """The text that ``echo`` gives back. Raises `UnreadableCallError`."""
+    if len(call.args) != 1 or not isinstance(call.args[0], str):
+        raise UnreadableCallError("echo: expected one string")
+    return call.args[0]
 
 
 def _typed(call: Call, place: int, argument: object, kind: Any) -> Any:  # noqa: ANN401
@@ -114,7 +121,7 @@ METHODS: dict[str, Method] = {
     ),
     "tryUpdateLocks": _locks((ClientId, _Changes), messages.TryLocks, lambda reply: reply.blockers),
     "updateLocksWaiting": _locks(
-        (ClientId, int, _Changes), messages.RequestLocks, _waiting_blockers
+        (ClientId, Integer, _Changes), messages.RequestLocks, _waiting_blockers
     ),
     "hasPendingRequest": _locks((ClientId,), messages.ReadOwner, lambda reply: reply.is_waiting),
     "freeLocks": _locks((ClientId,), messages.ReleaseLocks),
@@ -129,7 +136,7 @@ METHODS: dict[str, Method] = {
         (ClientId, _Wanted), messages.TakeFreeLocks, lambda reply: reply.locks
     ),
     "guardedOpportunisticLockUnion": _locks(
-        (int, ClientId, _Wanted),
+        (Integer, ClientId, _Wanted),
         lambda count, owner, wanted: messages.TakeFreeLocks(owner, wanted, max(0, count)),
         lambda reply: reply.locks,
     ),

@@ -153,6 +153,12 @@ def test_nothing_is_deleted_in_a_folder_that_cannot_be_looked_through(tmp_path: 
     lock_files.remove_dead_jobs(tmp_path / "missing")
 
 
+@pytest.mark.parametrize("path", ["with\0zero", "\ud800", "/long" * 1_000, "/etc/passwd/x"])
+def test_no_process_holds_a_file_that_cannot_be(path: str) -> None:
+    assert lock_files.is_dead(path)
+    assert lock_files.holder(path) is None
+
+
 def test_an_error_while_asking_means_not_dead(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.touch()

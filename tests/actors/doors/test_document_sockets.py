@@ -168,6 +168,28 @@ def test_a_peer_that_leaves_is_forgotten_while_it_is_served(door: Door) -> None:
     door.socket.reply(1, b"late\x03")
 
 
+def test_a_peer_that_only_ends_its_own_sending_gets_its_replies(door: Door) -> None:
+    peer = door.peer()
+    peer.sendall(b"a\x03b\x03half")
+    peer.shutdown(socket.SHUT_WR)
+    door.settle()
+    door.socket.reply(1, b"A\x03")
+    assert door.served == [(1, b"a"), (1, b"b")]
+    door.socket.reply(1, b"B\x03")
+    assert receive(peer, 4) == b"A\x03B\x03"
+    assert peer.recv(1) == b""
+    assert not door.socket.has_connections
+
+
+def test_a_peer_that_leaves_is_forgotten_while_it_is_not_read(door: Door) -> None:
+    peer = door.peer()
+    peer.sendall(b"x\x03" * 2_000)
+    door.settle()
+    peer.close()
+    door.settle()
+    assert not door.socket.has_connections
+
+
 @pytest.mark.parametrize("what", ["a document in drips", "a reply that is not read"])
 def test_a_connection_without_progress_is_ended(door: Door, what: str) -> None:
     silent, stalled = door.peer(), door.peer()
