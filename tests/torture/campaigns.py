@@ -61,4 +61,6 @@ CAMPAIGNS = [
     Campaign("D11", "fuzzed frames", "fuzz.fuzzed_frames", 1_000_000, 10_000),
     Campaign("D12", "soak", "soak", 20_000, 700),
     Campaign("D13", "lost wake ups", "simulation.playing", 1_000, 24),
+    Campaign("D14", "locking model", "locks.model_steps", 1_000_000, 20_000),
+    Campaign("D14", "lock histories", "locks.lock_histories", 10_000, 150),
 ]
