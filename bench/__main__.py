@@ -9,7 +9,7 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
-from . import floors, rq_side, rules_side
+from . import floors, locks_side, rq_side, rules_side
 from .figures import heading, median, row
 from .ganger_side import Ganger, Submissions
 from .rq_side import Rq
@@ -43,6 +43,7 @@ def main() -> None:
         _idle(ganger, rq, options.steps // 5)
         _throughput(ganger, rq, options.rounds, options.jobs)
         _memory(ganger)
+        _locks(ganger, folder / "data", options.jobs)
         _rules(ganger, options.rounds, options.jobs)
         _long_queue(ganger, options.pending)
         if reason is not None:
@@ -116,6 +117,20 @@ def _rules(ganger: Ganger, rounds: int, jobs: int) -> None:
             under.append(ganger.throughput(jobs))
         row(f"{rules_side.RULES} rules, round {number + 1}", f"{under[-1]:8.0f} jobs per s")
     row("ratio rules / none, medians", f"{median(under) / median(without):.2f}")
+
+
+def _locks(ganger: Ganger, data: Path, pairs: int) -> None:
+    heading(f"Locks over the wire ({locks_side.WAITERS:,} owners wait; take + free)")
+    for held in locks_side.HELD:
+        with locks_side.Crowd(data, held, locks_side.WAITERS):
+            for clients in (1, locks_side.CLIENTS):
+                found = locks_side.updates(data, clients, 2 * pairs)
+                row(f"{held:,} held, {clients} clients, a request", found.timings)
+                row("  pairs of take and free", f"{found.pairs_per_second:8.0f} per s")
+    row("release to the next owner's grant", locks_side.wake_ups(data, pairs // 2))
+    count = locks_side.LOCKS_OF_THE_DEAD
+    row(f"death of a job to its {count} locks", locks_side.deaths_of_jobs(ganger, data, 20))
+    row(f"death of a program to its {count} locks", locks_side.deaths_of_programs(data, 20))
 
 
 def _long_queue(ganger: Ganger, pending: int) -> None:
