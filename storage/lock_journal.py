@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import weakref
 import zlib
 from typing import TYPE_CHECKING
 
@@ -190,7 +191,10 @@ class LockJournal:
         path = self._places.lock_journal
         documents.replace(path, first, flush=False, mode=documents.SECRET_MODE)
         with documents.storage_errors(path):
-            self._descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+            descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        self._descriptor = descriptor
+        # A journal without a `close` belongs to a component that hangs, or to a test.
+        self._close_file = weakref.finalize(self, os.close, descriptor)
         self._size = len(first)
         self._size_max = settings.LOCK_JOURNAL_BYTES + 2 * (len(first) + len(data))
 
@@ -213,7 +217,7 @@ class LockJournal:
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             with contextlib.suppress(OSError):
-                os.close(descriptor)
+                self._close_file()
 
 
 def _checksum(data: bytes | None) -> int:

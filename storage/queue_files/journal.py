@@ -21,6 +21,7 @@ import contextlib
 import ctypes
 import os
 import re
+import weakref
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -127,6 +128,8 @@ class Journal:
         with documents.storage_errors(path):
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
         self._number, self._descriptor = number, descriptor
+        # A journal without a `close` belongs to a component that hangs, or to a test.
+        self._close_segment = weakref.finalize(self, os.close, descriptor)
         self._newest = os.fspath(path)
         self._size = self._reserved = 0
         try:
@@ -207,13 +210,14 @@ class Journal:
         self._close()
         watched, self._watched = self._watched, None
         if watched is not None:
-            os.close(watched)
+            self._close_watched()
 
     def _watch_file_system(self) -> None:
         """Keep a descriptor open: the kernel reports each write error once per open descriptor."""
         if self._watched is None:
             with documents.storage_errors(self._directory):
                 self._watched = os.open(self._directory, os.O_RDONLY | os.O_CLOEXEC)
+            self._close_watched = weakref.finalize(self, os.close, self._watched)
 
     def _write(self, descriptor: int, data: bytes) -> None:
         """Write behind the last record, over zeros that were written before.
@@ -235,7 +239,7 @@ class Journal:
         self._untruncated = (self._number, self._size)
         with contextlib.suppress(OSError):
             self._truncate(descriptor, self._newest, self._size)
-        os.close(descriptor)
+        self._close_segment()
 
     def _truncate(self, descriptor: int, path: str, size: int) -> None:
         """Truncate a segment to its good records; delete it if it has none."""
@@ -261,8 +265,8 @@ class Journal:
 
     def _close(self) -> None:
         if self._descriptor is not None:
-            os.close(self._descriptor)
             self._descriptor = None
+            self._close_segment()
 
     def _segments(self) -> list[int]:
         return _numbers(self._directory)
