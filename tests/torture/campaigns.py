@@ -58,7 +58,7 @@ CAMPAIGNS = [
     Campaign("D8", "mutated directories", "damage.mutated_directories", 1_000, 100),
     Campaign("D9", "refused calls", "system_calls.refused_calls", 490, 6, "strace"),
     Campaign("D10", "clock jumps", "simulation.playing", 500, 10),
-    Campaign("D11", "fuzzed frames", "fuzz.fuzzed_frames", 1_000_000, 10_000),
+    Campaign("D11", "fuzzed frames", "fuzz.fuzzed_frames", 1_000_000, 6_000),
     Campaign("D12", "soak", "soak", 20_000, 700),
     Campaign("D13", "lost wake ups", "simulation.playing", 1_000, 24),
     Campaign("D14", "locking model", "locks.model_steps", 1_000_000, 20_000),
