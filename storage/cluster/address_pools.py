@@ -89,7 +89,7 @@ class AddressPool(msgspec.Struct, frozen=True):
             raise errors.AddressPoolError(f"IP {address} is {_IS_FREE[use]}")
         return self._with(address, use, _FREE)
 
-    def first_free(self, taken: Container[str] = ()) -> str | None:
+    def first_free(self, taken: Container[object] = ()) -> str | None:
         """The lowest address that is neither reserved nor in ``taken``; None: there is none."""
         instances, external = self.digits[Use.INSTANCE], self.digits[Use.EXTERNAL]
         place = instances.find(_FREE)
@@ -204,7 +204,7 @@ class Ipv6Pool(msgspec.Struct, frozen=True):
             raise errors.AddressPoolError(f"IP {address} is {_IS_FREE[Use.INSTANCE]}")
         return Ipv6Pool(self.network, self.reserved - {number}, self.gateway)
 
-    def first_free(self, taken: Container[str] = ()) -> str | None:
+    def first_free(self, taken: Container[object] = ()) -> str | None:
         """The lowest address that is neither reserved nor in ``taken``; None: there is none."""
         lowest = int(self.network.network_address)
         for number in range(lowest, lowest + self.network.num_addresses):

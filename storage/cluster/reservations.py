@@ -148,7 +148,11 @@ class _Table(Generic[_Resource]):
 
 
 class Reservations:
-    """All temporary reservations. Errors are `ReservationError`, in Ganeti's words."""
+    """All temporary reservations. Errors are `ReservationError`, in Ganeti's words.
+
+    The writer stores `file` before it announces a reservation. If that fails, it begins anew with
+    the file that it stored last.
+    """
 
     def __init__(self, file: ReservationsFile | None = None) -> None:
         """Begin with what ``tempres.data`` holds; `StorageError` if it contradicts itself."""
@@ -191,7 +195,7 @@ class Reservations:
 
     # -------------------------------------------------------- MACs, secrets, volumes
 
-    def reserve_mac(self, owner: Owner, mac: str, in_use: Container[str]) -> None:
+    def reserve_mac(self, owner: Owner, mac: str, in_use: Container[object]) -> None:
         """Reserve a MAC address, which no interface may have."""
         mac = mac.lower()
         if mac in in_use:
@@ -199,7 +203,7 @@ class Reservations:
         self._macs.add(owner, mac)
 
     def generate_mac(
-        self, owner: Owner, prefix: str, in_use: Container[str], *, random_bytes: RandomBytes
+        self, owner: Owner, prefix: str, in_use: Container[object], *, random_bytes: RandomBytes
     ) -> str:
         """Reserve a random MAC address with this prefix, such as ``aa:00:00``."""
 
@@ -211,14 +215,14 @@ class Reservations:
         return self._generated(self._macs, owner, in_use, make)
 
     def generate_secret(
-        self, owner: Owner, in_use: Container[str], *, random_bytes: RandomBytes
+        self, owner: Owner, in_use: Container[object], *, random_bytes: RandomBytes
     ) -> str:
         """Reserve a random DRBD secret of 40 hexadecimal digits."""
         return self._generated(
             self._secrets, owner, in_use, lambda: random_bytes(SECRET_BYTES).hex()
         )
 
-    def reserve_volume(self, owner: Owner, volume: str, in_use: Container[str]) -> None:
+    def reserve_volume(self, owner: Owner, volume: str, in_use: Container[object]) -> None:
         """Reserve a logical volume, ``group/name``, which no disk may have."""
         group, slash, name = volume.partition("/")
         if not (group and slash and name):
@@ -229,7 +233,7 @@ class Reservations:
         self._volumes.add(owner, volume)
 
     def _generated(
-        self, table: _Table[str], owner: Owner, in_use: Container[str], make: Callable[[], str]
+        self, table: _Table[str], owner: Owner, in_use: Container[object], make: Callable[[], str]
     ) -> str:
         for _ in range(TRIES_MAX):
             made = make()
@@ -290,7 +294,7 @@ class Reservations:
     # -------------------------------------------------------- minors
 
     def allocate_minors(
-        self, disk: str, nodes: Sequence[str], in_use: Callable[[str], Container[int]]
+        self, disk: str, nodes: Sequence[str], in_use: Callable[[str], Container[object]]
     ) -> list[int]:
         """Reserve for the disk the smallest free minor on each of the nodes, in their order.
 
@@ -331,7 +335,7 @@ class Reservations:
             raise errors.ReservationError(f"Duplicate DRBD ports detected: {listed}")
         return found
 
-    def _first_free_minor(self, node: str, in_use: Container[int]) -> Minor:
+    def _first_free_minor(self, node: str, in_use: Container[object]) -> Minor:
         numbers = (Minor(node, number) for number in itertools.count())
         return next(
             minor for minor in numbers if minor not in self._disks and minor.number not in in_use
@@ -357,22 +361,6 @@ def drbd_minors(disk: Mapping[str, Any]) -> Iterator[Minor]:
         yield from drbd_minors(child)
 
 
-def drbd_secrets(disk: Mapping[str, Any]) -> Iterator[str]:
-    """The DRBD secrets of a disk of the configuration and of its children."""
-    if disk.get("dev_type") == "drbd":
-        yield disk["logical_id"][5]
-    for child in disk.get("children", ()):
-        yield from drbd_secrets(child)
-
-
-def volumes(disk: Mapping[str, Any]) -> Iterator[str]:
-    """The logical volumes, ``group/name``, of a disk of the configuration and of its children."""
-    if disk.get("dev_type") == "plain":
-        yield "/".join(disk["logical_id"])
-    for child in disk.get("children", ()):
-        yield from volumes(child)
-
-
 def with_address(network: Network, address: str, *, is_reserved: bool) -> Network:
     """The network with the address reserved, or free; `ReservationError` if it is already."""
     pool = _pool(network)
@@ -388,7 +376,7 @@ def network_missing(uuid: str) -> errors.ReservationError:
     return errors.ReservationError(f"Network '{uuid}' not found")
 
 
-class _Recorded(Container[str]):
+class _Recorded(Container[object]):
     """The addresses of one network that some owner has recorded to change."""
 
     def __init__(self, table: _Table[IpChange], network: str) -> None:

@@ -71,8 +71,8 @@ def removed(tags: Collection[str], gone: Iterable[str]) -> list[str]:
 def search(configuration: Mapping[str, Any], pattern: str) -> list[tuple[str, str]]:
     """The path of each object with a tag in which the pattern is found, and the tag.
 
-    The cluster comes first, then instances, nodes, groups and networks. `BadRequestError` if the
-    pattern is malformed.
+    The cluster comes first, then instances, nodes, groups and networks, each in the order of their
+    UUIDs. `BadRequestError` if the pattern is malformed.
     """
     try:
         if len(pattern) > PATTERN_LENGTH_MAX:
@@ -92,5 +92,5 @@ def search(configuration: Mapping[str, Any], pattern: str) -> list[tuple[str, st
 def _objects(configuration: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     yield "/cluster", configuration.get("cluster", {})
     for container, path in _PATHS.items():
-        for holder in configuration.get(container, {}).values():
+        for _, holder in sorted(configuration.get(container, {}).items()):
             yield f"{path}/{holder.get('name', '')}", holder

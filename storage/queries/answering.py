@@ -11,7 +11,18 @@ from typing import Any, Final, Generic, NamedTuple
 from .. import errors
 from ..filter_evaluation import MISSING, Dialect, Resolve, compile_filter
 from ..filters import AnyOf, Comparison, Filter, Value, fields_of, parse_filter
-from .fields import UNKNOWN, Answer, Definition, Field, Fields, Item, Kind, Source, Status
+from .fields import (
+    UNKNOWN,
+    Answer,
+    Definition,
+    Field,
+    Fields,
+    HostName,
+    Item,
+    Kind,
+    Source,
+    Status,
+)
 
 
 class Resource(NamedTuple, Generic[Source]):
@@ -23,10 +34,10 @@ class Resource(NamedTuple, Generic[Source]):
     items: Callable[[Source], Iterable[Item]]
     """All items, in the order of an answer."""
 
-    find: Callable[[Source, Value], Item | None] = lambda _source, _wanted: None
-    """The item that a filter by name means."""
+    find: Callable[[Source, Value], Item | None] | None = None
+    """The item that a filter by name means; without it such a filter is one like others."""
 
-    noun: str = "Item name"
+    noun: str = ""
     """What an error says before a name."""
 
     name_field: str = "name"
@@ -68,7 +79,7 @@ def values(
         listed = ", ".join(unknown)
         raise errors.BadRequestError(f"Unknown output fields selected: {listed}")
     chosen = [resource.fields[name] for name in fields]
-    if names:
+    if names and resource.find is not None:
         found = [resource.find(source, name) for name in names]
         items: Iterable[Item] = [item for item in found if item is not None]
     else:
@@ -78,6 +89,8 @@ def values(
 
 def requested_names(resource: Resource[Any], tree: Filter) -> list[Value] | None:
     """The names that a filter asks for; None if it does anything else."""
+    if resource.find is None:
+        return None
     match tree:
         case Comparison("==", field, value) if field == resource.name_field:
             return [value]
@@ -103,16 +116,10 @@ def _unknown(_source: object, _item: Item) -> Answer:
 # ---------------------------------------------------------------- choosing items
 
 
-class _HostName(str):
-    """A name that may be compared without its end."""
-
-    __slots__ = ()
-
-
 def _is_equal(found: object, wanted: object) -> bool:
     if found == wanted:
         return True
-    return isinstance(found, _HostName) and found.startswith(f"{wanted}.")
+    return isinstance(found, HostName) and found.startswith(f"{wanted}.")
 
 
 _DIALECT: Final = Dialect(equal=_is_equal, is_for_queries=True)
@@ -132,6 +139,7 @@ def _items(resource: Resource[Source], source: Source, tree: Filter) -> Iterable
 
 
 def _found(resource: Resource[Source], source: Source, name: Value) -> Item:
+    assert resource.find is not None, "names are requested from resources that find items"
     item = resource.find(source, name)
     if item is None:
         raise errors.UnknownObjectError(f"{resource.noun} {name} not found")
@@ -145,11 +153,7 @@ def _resolver(fields: Mapping[str, Field[Source]], source: Source, item: Item) -
     def resolve(name: str) -> object:
         if name not in found:
             status, value = fields[name].get(source, item)
-            if status is not Status.NORMAL:
-                value = MISSING
-            elif fields[name].is_host_name and isinstance(value, str):
-                value = _HostName(value)
-            found[name] = value
+            found[name] = fields[name].in_filters(value) if status is Status.NORMAL else MISSING
         return found[name]
 
     return resolve

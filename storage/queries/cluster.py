@@ -54,7 +54,7 @@ def _fixed(value: object) -> Callable[[ClusterView, Object], Answer]:
 
 
 def _version(view: ClusterView, _cluster: Object) -> Answer:
-    return or_no_data(view.document.get("version"))
+    return or_no_data(view.version)
 
 
 def _fields() -> Iterator[Field[ClusterView]]:

@@ -7,11 +7,13 @@ its fields need.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from ..cluster import parameters
+from ..cluster.configuration import Configuration
+from ..cluster.objects import Kind
 from ..natural_order import natural_key
 
 Object: TypeAlias = Mapping[str, Any]
@@ -20,18 +22,31 @@ Object: TypeAlias = Mapping[str, Any]
 _NOTHING: Object = {}
 
 
+class _Filled(NamedTuple):
+    item: Object
+    parameters: dict[str, Any]
+
+
 class ClusterView:
     """One state of the configuration, which must not change while the view is used."""
 
-    def __init__(self, document: Mapping[str, Any], known: Mapping[str, Any] = _NOTHING) -> None:
-        """``document`` is ``config.data``; ``known`` has what it does not hold of the cluster."""
-        self.document = document
+    def __init__(self, configuration: Configuration, known: Mapping[str, Any] = _NOTHING) -> None:
+        """``known`` has what the configuration does not hold of the cluster."""
+        self.configuration = configuration
         self.known = known
-        self.cluster: Object = document.get("cluster", _NOTHING)
+        self.cluster: Object = configuration.cluster
+        self._document = configuration.document
+        self._last: dict[Callable[[Object, Object], dict[str, Any]], _Filled] = {}
+
+    @property
+    def version(self) -> int | None:
+        """The version of the configuration's format."""
+        found: int | None = self._document.get("version")
+        return found
 
     def container(self, name: str) -> Mapping[str, Object]:
         """All objects of a kind, by UUID."""
-        found: Mapping[str, Object] = self.document.get(name, _NOTHING)
+        found: Mapping[str, Object] = self._document.get(name, _NOTHING)
         return found
 
     def ordered(self, name: str) -> list[Object]:
@@ -43,21 +58,12 @@ class ClusterView:
         objects = self.container(container)
         if wanted in objects:
             return objects[wanted]
-        by_name = self._by_name(container)
-        if wanted in by_name:
-            return by_name[wanted]
-        alike = [one for name, one in by_name.items() if name.startswith(f"{wanted}.")]
+        named: Object | None = self.configuration.find_by_name(Kind(container), wanted)
+        if named is not None:
+            return named
+        start = f"{wanted}."
+        alike = [one for one in objects.values() if name_of(one).startswith(start)]
         return alike[0] if len(alike) == 1 else None
-
-    def _by_name(self, container: str) -> dict[str, Object]:
-        if container not in self._names:
-            objects = self.container(container).values()
-            self._names[container] = {name_of(one): one for one in objects}
-        return self._names[container]
-
-    @cached_property
-    def _names(self) -> dict[str, dict[str, Object]]:
-        return {}
 
     # -------------------------------------------------------- relations
 
@@ -136,6 +142,16 @@ class ClusterView:
         return found
 
     # -------------------------------------------------------- parameters
+
+    def filled(self, fill: Callable[[Object, Object], dict[str, Any]], item: Object) -> Object:
+        """What ``fill``, a function of `parameters`, gives for the item.
+
+        Many fields of a row show one parameter each, so the last result is kept.
+        """
+        last = self._last.get(fill)
+        if last is None or last.item is not item:
+            last = self._last[fill] = _Filled(item, fill(self.cluster, item))
+        return last.parameters
 
     def node_parameters(self, node: Object) -> dict[str, Any]:
         """The filled node parameters of a node; empty if its group is missing."""

@@ -82,14 +82,20 @@ class Definition(NamedTuple):
         return {"name": self.name, "title": self.title, "kind": self.kind.value, "doc": self.doc}
 
 
+class HostName(str):
+    """A name of which a comparison with ``==`` may leave out the end, from a dot on."""
+
+    __slots__ = ()
+
+
 class Field(NamedTuple, Generic[Source]):
     """A field of a resource."""
 
     definition: Definition
     get: Callable[[Source, Item], Answer]
 
-    is_host_name: bool = False
-    """Whether a comparison with ``==`` may leave out the end of the name, from a dot on."""
+    in_filters: Callable[[Any], object] = lambda value: value
+    """From a normal value to the one that filters compare."""
 
 
 Fields: TypeAlias = Mapping[str, Field[Source]]

@@ -99,13 +99,13 @@ def parameter_fields() -> Iterator[Field[ClusterView]]:
 
 def _backend(name: str) -> Getter:
     return lambda view, instance: or_no_data(
-        parameters.backend_parameters(view.cluster, instance).get(name)
+        view.filled(parameters.backend_parameters, instance).get(name)
     )
 
 
 def _hypervisor(name: str) -> Getter:
     return lambda view, instance: or_unavailable(
-        parameters.hypervisor_parameters(view.cluster, instance).get(name)
+        view.filled(parameters.hypervisor_parameters, instance).get(name)
     )
 
 
@@ -180,14 +180,14 @@ def _disks(view: ClusterView, instance: Object) -> Sequence[Object]:
 
 def _filled(key: str) -> PartGetter:
     """A parameter of an interface, its own or the cluster's."""
-    return lambda view, part: parameters.interface_parameters(view.cluster, part).get(key)
+    return lambda view, part: view.filled(parameters.interface_parameters, part).get(key)
 
 
 def _filled_in_mode(key: str, mode: str) -> PartGetter:
     """A parameter that has a meaning in one mode only."""
 
     def get(view: ClusterView, part: Object) -> Any:  # noqa: ANN401 - decoded JSON
-        filled = parameters.interface_parameters(view.cluster, part)
+        filled = view.filled(parameters.interface_parameters, part)
         return filled.get(key) if filled.get("mode") == mode else None
 
     return get

@@ -17,6 +17,7 @@ from .fields import (
     UNAVAILABLE,
     Answer,
     Field,
+    HostName,
     Kind,
     common,
     field,
@@ -94,7 +95,7 @@ def _secondary_groups(key: str) -> Getter:
 
 
 def _merged(fill: Callable[[Object, Object], dict[str, Any]]) -> Getter:
-    return lambda view, instance: normal(fill(view.cluster, instance))
+    return lambda view, instance: normal(view.filled(fill, instance))
 
 
 def _parameters() -> Iterator[Field[ClusterView]]:
@@ -169,7 +170,7 @@ def _live_fields() -> Iterator[Field[ClusterView]]:
 
 def _nodes() -> Iterator[Field[ClusterView]]:
     primary = field("pnode", "Primary_node", Kind.TEXT, "Primary node", _primary)
-    yield primary._replace(is_host_name=True)
+    yield primary._replace(in_filters=HostName)
     for suffix, title, what, key in (
         ("", "", "", "name"),
         (".uuid", "UUID", " UUID", "uuid"),
@@ -207,7 +208,9 @@ def _fields() -> Iterator[Field[ClusterView]]:
     yield from parameter_fields()
     yield from disk_fields()
     yield from interface_fields()
-    yield stored("name", "Instance", Kind.TEXT, "Instance name", "name")._replace(is_host_name=True)
+    yield stored("name", "Instance", Kind.TEXT, "Instance name", "name")._replace(
+        in_filters=HostName
+    )
     yield field(
         "disk_template", "Disk_template", Kind.TEXT, "Instance disk template", disk_template
     )

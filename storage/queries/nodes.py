@@ -13,6 +13,7 @@ from .fields import (
     UNAVAILABLE,
     Answer,
     Field,
+    HostName,
     Kind,
     common,
     field,
@@ -145,7 +146,7 @@ def _fields() -> Iterator[Field[ClusterView]]:
     yield from node_parameter_fields(ClusterView.node_parameters)
     for name, title, kind, doc in _LIVE:
         yield field(name, title, kind, doc, _live)
-    yield stored("name", "Node", Kind.TEXT, "Node name", "name")._replace(is_host_name=True)
+    yield stored("name", "Node", Kind.TEXT, "Node name", "name")._replace(in_filters=HostName)
     yield stored("pip", "PrimaryIP", Kind.TEXT, "Primary IP address", "primary_ip")
     yield stored("sip", "SecondaryIP", Kind.TEXT, "Secondary IP address", "secondary_ip")
     yield stored("group.uuid", "GroupUUID", Kind.TEXT, "UUID of node group", "group")

@@ -9,10 +9,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.clusters import made_configuration
 
 from ganger.storage import errors
-from ganger.storage.cluster import reservations
 from ganger.storage.cluster.address_pools import with_new_pool
+from ganger.storage.cluster.assertions import MAC_ADDRESS, MINOR, SECRET, VOLUME, on_node
+from ganger.storage.cluster.configuration import Configuration
+from ganger.storage.cluster.integrity import Index
+from ganger.storage.cluster.objects import Kind
 from ganger.storage.cluster.reservations import (
     IpAction,
     IpChange,
@@ -21,9 +25,7 @@ from ganger.storage.cluster.reservations import (
     ReservationsFile,
     decode,
     drbd_minors,
-    drbd_secrets,
     encode,
-    volumes,
     with_address,
 )
 from ganger.storage.locks import Owner
@@ -286,12 +288,36 @@ def test_disks_are_read_with_their_children() -> None:
     data = {"dev_type": "plain", "logical_id": ["vg", "data"], "children": []}
     drbd = {"dev_type": "drbd", "logical_id": ["a", "b", 11000, 3, 4, "5ec"], "children": [data]}
     assert list(drbd_minors(drbd)) == [Minor("a", 3), Minor("b", 4)]
-    assert list(drbd_secrets(drbd)) == ["5ec"]
-    assert list(volumes(drbd)) == ["vg/data"]
     nested = {"dev_type": "file", "logical_id": ["loop", "/x"], "children": [drbd]}
     assert list(drbd_minors(nested)) == [Minor("a", 3), Minor("b", 4)]
-    assert list(drbd_secrets(nested)) == ["5ec"]
-    assert list(reservations.volumes({"dev_type": "file", "logical_id": ["loop", "/x"]})) == []
+
+
+# ---------------------------------------------------------------- beside a configuration
+
+
+def test_what_the_configuration_uses_is_neither_reserved_nor_generated() -> None:
+    configuration = Configuration.load(made_configuration(nodes=2, instances=4))
+    index = Index(configuration)
+    disks = [disk for _, disk in configuration.objects(Kind.DISK)]
+    drbd = next(disk for disk in disks if disk["dev_type"] == "drbd")
+    instance = next(one for _, one in configuration.objects(Kind.INSTANCE))
+    held = Reservations()
+    with refused("MAC already in use"):
+        held.reserve_mac(JOB, instance["nics"][0]["mac"], index.claimed(MAC_ADDRESS))
+    volume = "/".join(drbd["children"][0]["logical_id"])
+    with refused("Logical volume already in use"):
+        held.reserve_volume(JOB, volume, index.provided(VOLUME))
+    secret = drbd["logical_id"][5]
+    generated = held.generate_secret(JOB, index.provided(SECRET), random_bytes=counting())
+    assert secret in index.provided(SECRET)
+    assert generated not in index.provided(SECRET)
+    node = drbd["logical_id"][0]
+    (number,) = held.allocate_minors(
+        "new", [node], lambda uuid: index.claimed(MINOR, on_node(uuid))
+    )
+    used = {minor.number for disk in disks for minor in drbd_minors(disk) if minor.node == node}
+    assert used
+    assert number == min(set(range(len(used) + 1)) - used)
 
 
 # ---------------------------------------------------------------- many steps

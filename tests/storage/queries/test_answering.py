@@ -13,6 +13,7 @@ from tests.storage.queries.recorded_clusters import (
     larger,
     recorded,
     recorded_web,
+    view_of,
 )
 
 from ganger.storage import errors
@@ -23,9 +24,10 @@ from ganger.storage.queries.groups import GROUPS
 from ganger.storage.queries.instances import INSTANCES
 from ganger.storage.queries.networks import NETWORKS
 from ganger.storage.queries.nodes import NODES
+from ganger.storage.queries.resources import IN_JOBS_ONLY, OF_CONFIGURATION, RESOURCES
 
-VIEW = ClusterView(RECORDED)
-LARGER = ClusterView(larger())
+VIEW = view_of(RECORDED)
+LARGER = view_of(larger())
 
 
 def names(resource: Resource[ClusterView], raw_filter: object) -> list[str]:
@@ -81,7 +83,7 @@ def then() -> ClusterView:
     for instance in document["instances"].values():
         if instance["beparams"].get("vcpus") == 2:
             instance["beparams"]["vcpus"] = 1
-    return ClusterView(document)
+    return view_of(document)
 
 
 @pytest.mark.parametrize(
@@ -204,7 +206,7 @@ def test_the_recorded_refusal_of_an_unknown_instance() -> None:
 def test_a_beginning_that_several_names_have_names_none() -> None:
     document: dict[str, Any] = {"nodes": {"a": {"name": "n.x"}, "b": {"name": "n.y"}}}
     with pytest.raises(errors.UnknownObjectError, match="Node name n not found"):
-        query(NODES, ClusterView(document), ["name"], ["==", "name", "n"])
+        query(NODES, view_of(document), ["name"], ["==", "name", "n"])
 
 
 @pytest.mark.parametrize(
@@ -260,6 +262,17 @@ def test_only_host_names_may_be_shortened() -> None:
 
 
 def test_an_empty_configuration_has_no_items() -> None:
-    nothing = ClusterView({})
+    nothing = view_of({})
     for resource in (NODES, INSTANCES, GROUPS, NETWORKS, CLUSTER):
         assert query(resource, nothing, list(resource.fields))["data"] == []
+
+
+def test_every_resource_has_the_name_under_which_it_is_asked_for() -> None:
+    assert RESOURCES.keys() == {
+        *("job", "lock", "filter", "node", "instance", "group", "network", "cluster"),
+    }
+    for name, resource in RESOURCES.items():
+        assert resource.name == name
+        assert resource.find is None or resource.name_field in resource.fields
+    assert RESOURCES.keys() > IN_JOBS_ONLY
+    assert OF_CONFIGURATION.items() <= RESOURCES.items()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.storage.queries.recorded_clusters import NETWORK, RECORDED, larger
+from tests.storage.queries.recorded_clusters import NETWORK, RECORDED, larger, view_of
 
 from ganger.storage.queries.answering import Resource, query, query_fields
 from ganger.storage.queries.cluster import CLUSTER
@@ -16,7 +16,7 @@ from ganger.storage.queries.instances import INSTANCES
 from ganger.storage.queries.networks import NETWORKS
 from ganger.storage.queries.nodes import NODES
 
-LARGER = ClusterView(larger())
+LARGER = view_of(larger())
 
 
 def cells(
@@ -48,7 +48,7 @@ def test_a_node_has_one_role(name: str, role: str) -> None:
 def test_a_node_without_a_role_is_regular() -> None:
     document = larger()
     document["nodes"]["n3"]["drained"] = False
-    assert cells(NODES, "node3", ClusterView(document))["role"] == [0, "R"]
+    assert cells(NODES, "node3", view_of(document))["role"] == [0, "R"]
 
 
 def test_a_node_lists_its_instances() -> None:
@@ -73,7 +73,7 @@ def test_the_power_of_a_node_is_known_with_a_program_for_it() -> None:
     assert cells(NODES, "node3")["powered"] == [2, None]
     document = larger()
     document["nodes"]["n3"]["powered"] = False
-    assert cells(NODES, "node3", ClusterView(document))["powered"] == [0, False]
+    assert cells(NODES, "node3", view_of(document))["powered"] == [0, False]
 
 
 def test_parameters_of_nodes_are_merged() -> None:
@@ -86,7 +86,7 @@ def test_parameters_of_nodes_are_merged() -> None:
 def test_a_node_whose_group_is_missing_is_still_answered() -> None:
     document = larger()
     document["nodes"]["n3"]["group"] = "gone"
-    found = cells(NODES, "node3", ClusterView(document))
+    found = cells(NODES, "node3", view_of(document))
     assert found["group"] == [2, None]
     assert found["ndparams"] == [2, None]
     assert found["ndp/ssh_port"] == [2, None]
@@ -150,7 +150,7 @@ def test_a_network_shows_who_is_connected() -> None:
 def test_a_network_with_a_damaged_pool_is_still_answered() -> None:
     document = larger()
     document["networks"][NETWORK]["reservations"] = "01"
-    found = cells(NETWORKS, "net1", ClusterView(document))
+    found = cells(NETWORKS, "net1", view_of(document))
     assert {found[name][0] for name in ("map", "free_count", "external_reservations")} == {2}
     assert found["network"] == [0, "10.77.1.0/24"]
 
@@ -235,7 +235,7 @@ def test_what_runs_is_not_known() -> None:
     assert [found[name] for name in live] == [[2, None]] * 5
     document = larger()
     document["nodes"]["n2"]["offline"] = True
-    found = cells(INSTANCES, "inst10", ClusterView(document))
+    found = cells(INSTANCES, "inst10", view_of(document))
     assert found["status"] == [0, "ERROR_nodeoffline"]
     assert [found[name] for name in live[1:]] == [[4, None]] * 4
 
@@ -266,7 +266,7 @@ def test_the_state_that_is_wanted_is_shown() -> None:
 
 def test_the_cluster_shows_what_is_stored_and_what_is_known() -> None:
     known = {"drain_flag": True, "watcher_pause": None, "software_version": "3.0.2"}
-    view = ClusterView(RECORDED, known)
+    view = view_of(RECORDED, known)
     found = cells_of_cluster(view)
     assert shown(found, "name", "cluster_name", "master_node", "drain_flag") == [
         "cluster.example.com",
@@ -287,8 +287,8 @@ def cells_of_cluster(view: ClusterView) -> dict[str, list[Any]]:
 
 
 def test_an_unknown_pause_of_the_watcher_is_no_data() -> None:
-    assert cells_of_cluster(ClusterView(RECORDED))["watcher_pause"] == [2, None]
-    paused = ClusterView(RECORDED, {"watcher_pause": 1795226000})
+    assert cells_of_cluster(view_of(RECORDED))["watcher_pause"] == [2, None]
+    paused = view_of(RECORDED, {"watcher_pause": 1795226000})
     assert cells_of_cluster(paused)["watcher_pause"] == [0, 1795226000]
 
 

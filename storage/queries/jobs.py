@@ -1,0 +1,149 @@
+"""The resource ``job``. An id without a job has a row, too, in which only the id has a value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from .. import errors, opcodes
+from ..filters import Value
+from ..jobs import Job, OpcodeEntry
+from .answering import Resource
+from .fields import (
+    UNAVAILABLE,
+    Answer,
+    Field,
+    Kind,
+    field,
+    normal,
+    or_unavailable,
+    table,
+)
+
+ARCHIVE_FIELDS: Final = frozenset({"archived", "end_ts"})
+"""A listing with one of these fields includes the archive, as in Ganeti."""
+
+_ID_DIGITS_MAX = 18
+
+
+class JobRow(msgspec.Struct, frozen=True):
+    """A job by its id; None: there is none with this id."""
+
+    id: int
+    job: Job | None
+    is_archived: bool = False
+
+
+Rows: TypeAlias = Mapping[int, JobRow]
+"""The jobs that may be in the answer, by id."""
+
+Getter: TypeAlias = Callable[[Rows, JobRow], Answer]
+
+
+def job_id(wanted: Value) -> int:
+    """The id in a filter: a number or its digits; `BadRequestError` if it is none."""
+    text = str(wanted)
+    if not (text.isascii() and text.isdecimal()) or len(text) > _ID_DIGITS_MAX:
+        raise errors.BadRequestError(f"Invalid job ID {text!r}")
+    return int(text)
+
+
+def _of_job(show: Callable[[Job], Any]) -> Getter:
+    def get(_rows: Rows, row: JobRow) -> Answer:
+        return UNAVAILABLE if row.job is None else or_unavailable(show(row.job))
+
+    return get
+
+
+def _of_opcodes(show: Callable[[OpcodeEntry], Any]) -> Getter:
+    return _of_job(lambda job: [show(op) for op in job.ops])
+
+
+def _archived(_rows: Rows, row: JobRow) -> Answer:
+    return UNAVAILABLE if row.job is None else normal(row.is_archived)
+
+
+def _seconds(stamp: Any) -> object:  # noqa: ANN401 - JSON of a field
+    return stamp[0]
+
+
+def _stamps() -> Iterator[Field[Rows]]:
+    for name, title, doc, show in (
+        ("end_ts", "End", "Timestamp of job end", lambda job: job.end_timestamp),
+        (
+            "received_ts",
+            "Received",
+            "Timestamp of when job was received",
+            lambda job: job.received_timestamp,
+        ),
+        ("start_ts", "Start", "Timestamp of job start", lambda job: job.start_timestamp),
+    ):
+        whole = f"{doc} (tuple containing seconds and microseconds)"
+        one = field(name, title, Kind.OTHER, whole, _of_job(show))
+        yield one._replace(in_filters=_seconds)
+
+
+def _lists() -> Iterator[Field[Rows]]:
+    shown: tuple[tuple[str, str, str, Callable[[OpcodeEntry], Any]], ...] = (
+        (
+            "opend",
+            "OpCode_end",
+            "List of opcode execution end timestamps",
+            lambda op: op.end_timestamp,
+        ),
+        (
+            "opexec",
+            "OpCode_exec",
+            "List of opcode execution start timestamps (after acquiring locks)",
+            lambda op: op.exec_timestamp,
+        ),
+        ("oplog", "OpCode_log", "List of opcode output logs", lambda op: op.log),
+        ("oppriority", "OpCode_prio", "List of opcode priorities", lambda op: op.priority),
+        ("opresult", "OpCode_result", "List of opcodes results", lambda op: op.result),
+        ("ops", "OpCodes", "List of all opcodes", lambda op: op.input),
+        (
+            "opstart",
+            "OpCode_start",
+            "List of opcode start timestamps (before acquiring locks)",
+            lambda op: op.start_timestamp,
+        ),
+        ("opstatus", "OpCode_status", "List of opcodes status", lambda op: op.status.value),
+        (
+            "summary",
+            "Summary",
+            "List of per-opcode summaries",
+            lambda op: opcodes.summary(op.input),
+        ),
+    )
+    for name, title, doc, show in shown:
+        yield field(name, title, Kind.OTHER, doc, _of_opcodes(show))
+
+
+def _fields() -> Iterator[Field[Rows]]:
+    yield from _stamps()
+    yield from _lists()
+    yield field("archived", "Archived", Kind.BOOL, "Whether job is archived", _archived)
+    yield field("id", "ID", Kind.NUMBER, "Job ID", lambda _rows, row: normal(row.id))
+    yield field(
+        "priority",
+        "Priority",
+        Kind.NUMBER,
+        "Current job priority (19 to -20)",
+        _of_job(lambda job: job.priority),
+    )
+    yield field("status", "Status", Kind.TEXT, "Job status", _of_job(lambda job: job.status.value))
+
+
+def _ordered(rows: Rows) -> Iterable[JobRow]:
+    return (rows[number] for number in sorted(rows))
+
+
+def _find(rows: Rows, wanted: Value) -> JobRow:
+    number = job_id(wanted)
+    return rows.get(number) or JobRow(number, None)
+
+
+JOBS: Final = Resource("job", table(_fields()), _ordered, _find, name_field="id")
+"""Jobs, in the order of their ids."""

@@ -1,0 +1,202 @@
+"""The resources that are not objects of the cluster: jobs, locks and filter rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.storage.queries.recorded_clusters import (
+    DATA,
+    RECORDED,
+    recorded,
+    recorded_request,
+    view_of,
+)
+
+from ganger.storage import errors
+from ganger.storage.filters import parse_filter
+from ganger.storage.jobs import Job, JobStatus, OpcodeEntry, decode_job
+from ganger.storage.locks import LockChange, LockMode, Owner, Pending
+from ganger.storage.queries.answering import query, query_fields, requested_names, values
+from ganger.storage.queries.filters import FILTERS
+from ganger.storage.queries.jobs import ARCHIVE_FIELDS, JOBS, JobRow, Rows, job_id
+from ganger.storage.queries.locks import LOCKS, lock_rows
+
+# ---------------------------------------------------------------- jobs
+
+
+def queue() -> Rows:
+    """The jobs of the recorded queue."""
+    files = (DATA / "queue").glob("job-*")
+    jobs = [decode_job(file.read_bytes()) for file in files]
+    return {job.id: JobRow(job.id, job) for job in jobs}
+
+
+def ids(raw_filter: object) -> list[int]:
+    return [row[0][1] for row in query(JOBS, queue(), ["id"], raw_filter)["data"]]
+
+
+def test_the_fields_of_jobs_are_defined_as_recorded() -> None:
+    assert query_fields(JOBS, None) == recorded("022-QueryFields-job")
+    assert JOBS.fields.keys() >= ARCHIVE_FIELDS
+
+
+def test_a_job_is_answered_as_recorded() -> None:
+    _ids, fields = recorded_request("080-QueryJobs-all-fields")
+    (expected,) = recorded("080-QueryJobs-all-fields")
+    found = dict(zip(fields, expected, strict=True))
+    op = OpcodeEntry(
+        input=found["ops"][0],
+        status=JobStatus.SUCCESS,
+        start_timestamp=tuple(found["opstart"][0]),
+        exec_timestamp=tuple(found["opexec"][0]),
+        end_timestamp=tuple(found["opend"][0]),
+    )
+    job = Job(
+        id=88,
+        ops=[op],
+        received_timestamp=tuple(found["received_ts"]),
+        start_timestamp=tuple(found["start_ts"]),
+        end_timestamp=tuple(found["end_ts"]),
+    )
+    (row,) = values(JOBS, {88: JobRow(88, job)}, fields, [88])
+    answer = {name: plain(value) for name, value in zip(fields, row, strict=True)}
+    # Later versions of Ganeti count the duration in nanoseconds.
+    assert answer.pop("summary") == ["TEST_DELAY(3000000000 ns)"]
+    assert found.pop("summary") == ["TEST_DELAY(3.0)"]
+    assert answer == found
+
+
+def plain(value: Any) -> Any:
+    """Time stamps are tuples here and arrays in JSON."""
+    match value:
+        case tuple() | list():
+            return [plain(item) for item in value]
+        case _:
+            return value
+
+
+def test_jobs_come_in_the_order_of_their_ids() -> None:
+    found = ids(None)
+    assert found == sorted(found)
+    assert {1, 16, 155} <= set(found)
+
+
+def test_a_filter_chooses_jobs_as_recorded() -> None:
+    kind, fields, raw_filter = recorded_request("041-Query-job-filter")
+    assert kind == "job"
+    answer = query(JOBS, queue(), fields, raw_filter)
+    expected = recorded("041-Query-job-filter")
+    assert answer["fields"] == expected["fields"]
+    # Few of the jobs of that day are in the recorded queue.
+    assert answer["data"] == [row for row in expected["data"] if row[0][1] in queue()]
+    assert [row[0] for row in answer["data"]] == [[0, 7], [0, 8], [0, 16]]
+
+
+def test_an_unknown_job_has_nothing_but_an_id() -> None:
+    answer = query(JOBS, queue(), list(JOBS.fields), ["|", ["==", "id", 99_999]])
+    (row,) = answer["data"]
+    cells = dict(zip(JOBS.fields, row, strict=True))
+    assert cells.pop("id") == [0, 99_999]
+    assert set(map(tuple, cells.values())) == {(3, None)}
+
+
+def test_jobs_are_named_by_numbers_or_digits_in_any_order() -> None:
+    wanted = ["|", ["==", "id", 155], ["==", "id", "16"], ["==", "id", 4]]
+    assert ids(wanted) == [155, 16, 4]
+    assert requested_names(JOBS, parse_filter(wanted)) == [155, "16", 4]
+    assert requested_names(JOBS, parse_filter([">", "id", 4])) is None
+
+
+@pytest.mark.parametrize("wanted", ["", "abc", "-1", -1, "1.5", "²", "9" * 20])
+def test_what_is_no_job_id_is_refused(wanted: str | int) -> None:
+    with pytest.raises(errors.BadRequestError, match=r"^Invalid job ID "):
+        job_id(wanted)
+
+
+def test_times_are_filtered_by_their_seconds() -> None:
+    job = next(row.job for row in queue().values() if row.id == 16)
+    assert job is not None
+    assert job.end_timestamp is not None
+    end = job.end_timestamp[0]
+    assert 16 in ids(["&", ["==", "end_ts", end]])
+    assert 16 not in ids([">", "end_ts", end])
+    pending = Job(id=1, ops=[OpcodeEntry(input={"OP_ID": "OP_TEST_DELAY"})])
+    answer = query(JOBS, {1: JobRow(1, pending)}, ["end_ts", "status"], [">", "end_ts", end])
+    assert answer["data"] == [[[3, None], [0, "queued"]]]
+
+
+def test_an_archived_job_says_so() -> None:
+    job = Job(id=1, ops=[])
+    rows = {1: JobRow(1, job, is_archived=True), 2: JobRow(2, job)}
+    assert query(JOBS, rows, ["archived"])["data"] == [[[0, True]], [[0, False]]]
+
+
+# ---------------------------------------------------------------- locks
+
+NODE = "node/90910f02-036a-444f-8631-f25d6d53cb05"
+HOLDER, WAITER = Owner(123, "/job_123", 1), Owner(124, "/job_124", 2)
+HELD = [
+    ("cluster/[lockset]", []),
+    ("cluster/BGL", [(HOLDER, LockMode.SHARED), (WAITER, LockMode.SHARED)]),
+    ("node/[lockset]", []),
+    (NODE, [(HOLDER, LockMode.EXCLUSIVE)]),
+]
+WAITING = [Pending(0, WAITER, ((NODE, LockChange.EXCLUSIVE),))]
+LOCK_FIELDS = ["name", "mode", "owner", "pending"]
+
+
+def test_locks_are_answered_as_recorded() -> None:
+    answer = query(LOCKS, lock_rows(HELD, WAITING), LOCK_FIELDS)
+    assert answer == recorded("160-Query-lock-held")
+
+
+def test_no_locks_are_answered_as_recorded() -> None:
+    answer = query(LOCKS, lock_rows([], []), LOCK_FIELDS)
+    expected = recorded("035-Query-lock")
+    assert answer["fields"] == expected["fields"]
+    assert answer["data"] == []
+
+
+def test_a_lock_that_is_only_waited_for_has_a_row() -> None:
+    named = Owner("luxid-ThreadId 17", "/luxid", 3)
+    changes = (("node/n2", LockChange.SHARED), ("node/n1", LockChange.RELEASE))
+    rows = lock_rows([], [Pending(0, named, changes)])
+    assert query(LOCKS, rows, LOCK_FIELDS)["data"] == [
+        [[0, "node/n1"], [0, None], [0, []], [0, []]],
+        [[0, "node/n2"], [0, None], [0, []], [0, [["shared", ['"luxid-ThreadId 17"']]]]],
+    ]
+
+
+def test_a_name_filters_locks_and_an_unknown_one_finds_none() -> None:
+    rows = lock_rows(HELD, WAITING)
+    found = query(LOCKS, rows, ["name"], ["==", "name", NODE])["data"]
+    assert found == [[[0, NODE]]]
+    assert query(LOCKS, rows, ["name"], ["==", "name", "node"])["data"] == []
+    assert query(LOCKS, rows, ["name"], ["=[]", "owner", "124"])["data"] == [[[0, "cluster/BGL"]]]
+
+
+# ---------------------------------------------------------------- filter rules
+
+
+def test_the_fields_of_filters_are_defined_as_recorded() -> None:
+    assert query_fields(FILTERS, None) == recorded("023-QueryFields-filter")
+    empty = query(FILTERS, view_of({}), ["uuid", "action"])
+    assert empty == recorded("034-Query-filter")
+
+
+def test_filter_rules_are_answered_as_they_are_stored() -> None:
+    view = view_of(RECORDED)
+    fields = list(FILTERS.fields)
+    rows = query(FILTERS, view, fields)["data"]
+    assert [dict(zip(fields, (cell[1] for cell in row), strict=True)) for row in rows] == [
+        {name: rule[name] for name in fields} for _, rule in sorted(RECORDED["filters"].items())
+    ]
+    assert query(FILTERS, view, ["priority"], ["==", "uuid", min(RECORDED["filters"])])["data"] == [
+        [[0, 9]]
+    ]
+
+
+def test_an_unknown_filter_rule_is_an_error() -> None:
+    with pytest.raises(errors.UnknownObjectError, match=r"^Filter uuid nope not found$"):
+        query(FILTERS, view_of(RECORDED), ["uuid"], ["==", "uuid", "nope"])
