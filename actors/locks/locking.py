@@ -61,6 +61,7 @@ from math import inf
 import msgspec
 
 from ...storage import errors
+from ...storage.lock_rows import LockView, lock_rows
 from ...storage.locks import (
     Changes,
     LockChange,
@@ -75,7 +76,6 @@ from ...storage.locks import (
     show,
     sort_key,
 )
-from ...storage.natural_order import natural_key
 from .allocating import Allocation, Wants
 from .waiting import Position, Waiter, WaitingLine
 
@@ -94,15 +94,6 @@ class LockOutcome(msgspec.Struct, frozen=True):
     granted: bool
     blockers: tuple[Owner, ...] = ()
     woken: tuple[Owner, ...] = ()
-
-
-class LockView(msgspec.Struct, frozen=True):
-    """One row of the lock list; ``mode`` is None if no owner holds the lock itself."""
-
-    name: str
-    mode: LockMode | None
-    owners: tuple[Owner, ...]
-    pending: tuple[tuple[LockChange, Owner], ...]
 
 
 class WantView(msgspec.Struct, frozen=True):
@@ -347,18 +338,7 @@ class LockState:
 
     def rows(self) -> list[LockView]:
         """Every lock that is held or that a waiting request names, sorted naturally by name."""
-        pending: dict[str, list[tuple[LockChange, Owner]]] = {}
-        for waiter in self._line:
-            for lock, change in dict(waiter.pending.changes).items():
-                pending.setdefault(lock, []).append((change, waiter.owner))
-        views = []
-        for lock in sorted(self._allocation.index.locks() | pending.keys(), key=natural_key):
-            owners = self._allocation.index.owners(lock)
-            # All owners share it, or there is only one.
-            mode = owners[0][1] if owners else None
-            waiting = tuple(pending.get(lock, ()))
-            views.append(LockView(lock, mode, tuple(owner for owner, _ in owners), waiting))
-        return views
+        return lock_rows(*self.list_waiting_status())
 
     # What stops a request.
 

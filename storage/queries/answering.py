@@ -5,7 +5,7 @@ Source: "Ganeti design: query version 2 design", and what Ganeti 3.0's LuxiD ans
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final, Generic, NamedTuple
 
 from .. import errors
@@ -43,20 +43,28 @@ class Resource(NamedTuple, Generic[Source]):
     name_field: str = "name"
     """The field by which a filter names items."""
 
+    key: Callable[[Item], Hashable] = id
+    """Tells an item from others."""
+
+    is_listed_as_named: bool = False
+    """Whether a classic listing keeps the order of the names."""
+
 
 def query(
     resource: Resource[Source], source: Source, fields: Sequence[str], raw_filter: object = None
 ) -> dict[str, Any]:
     """The answer to a query, as JSON: the ``fields`` with their definitions, and the ``data``.
 
+    The values may be parts of the source: callers must not change them.
+
     A filter that only compares the name field, for one name or for several, asks for these items:
-    they come in its order, and `UnknownObjectError` says which one does not exist. `ParameterError`
-    refuses a filter with an unknown field or with a value of the wrong type.
+    they come in its order, each once, and `UnknownObjectError` says which one does not exist.
+    `ParameterError` refuses a filter with an unknown field or with a value of the wrong type.
     """
     tree = parse_filter(raw_filter)
     chosen = [_chosen(resource, name) for name in fields]
     rows = [
-        [list(one.get(source, item)) for one in chosen] for item in _items(resource, source, tree)
+        [_plain(one.get(source, item)) for one in chosen] for item in _items(resource, source, tree)
     ]
     return {"fields": [one.definition.plain() for one in chosen], "data": rows}
 
@@ -72,19 +80,29 @@ def values(
 ) -> list[list[Any]]:
     """The answer in the classic form: values only; without names for all items.
 
-    Unknown names are left out; `BadRequestError` refuses unknown fields.
+    Unknown names are left out, and named twice is named once. The items come in the order of the
+    resource, or in that of the names, as the resource says. `BadRequestError` refuses unknown
+    fields.
     """
     unknown = [name for name in fields if name not in resource.fields]
     if unknown:
         listed = ", ".join(unknown)
         raise errors.BadRequestError(f"Unknown output fields selected: {listed}")
     chosen = [resource.fields[name] for name in fields]
-    if names and resource.find is not None:
-        found = [resource.find(source, name) for name in names]
-        items: Iterable[Item] = [item for item in found if item is not None]
-    else:
-        items = resource.items(source)
+    items = resource.items(source) if not names else _named(resource, source, names)
     return [[one.get(source, item).value for one in chosen] for item in items]
+
+
+def _named(resource: Resource[Source], source: Source, names: Sequence[Value]) -> Iterable[Item]:
+    assert resource.find is not None, "names are for resources that find items"
+    found = {
+        resource.key(item): item
+        for name in names
+        if (item := resource.find(source, name)) is not None
+    }
+    if resource.is_listed_as_named or len(found) == 1:
+        return found.values()
+    return [item for item in resource.items(source) if resource.key(item) in found]
 
 
 def requested_names(resource: Resource[Any], tree: Filter) -> list[Value] | None:
@@ -99,6 +117,10 @@ def requested_names(resource: Resource[Any], tree: Filter) -> list[Value] | None
             if None not in found:
                 return [name for some in found for name in some or ()]
     return None
+
+
+def _plain(answer: Answer) -> list[Any]:
+    return [int(answer.status), answer.value]
 
 
 def _chosen(resource: Resource[Source], name: str) -> Field[Source]:
@@ -131,7 +153,8 @@ def _items(resource: Resource[Source], source: Source, tree: Filter) -> Iterable
             raise errors.ParameterError(f"Can't find field named '{name}'")
     names = requested_names(resource, tree)
     if names is not None:
-        return [_found(resource, source, name) for name in names]
+        found = [_found(resource, source, name) for name in names]
+        return {resource.key(item): item for item in found}.values()
     test = compile_filter(tree, _DIALECT)
     return [
         item for item in resource.items(source) if test(_resolver(resource.fields, source, item))

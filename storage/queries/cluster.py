@@ -44,9 +44,8 @@ def _watcher_pause(view: ClusterView, _cluster: Object) -> Answer:
     return UNAVAILABLE if until is None else normal(until)
 
 
-def _master(view: ClusterView, cluster: Object) -> Answer:
-    master = view.container("nodes").get(cluster.get("master_node", ""))
-    return NO_DATA if master is None else or_no_data(master.get("name"))
+def _master(view: ClusterView, _cluster: Object) -> Answer:
+    return or_no_data(view.master_name)
 
 
 def _fixed(value: object) -> Callable[[ClusterView, Object], Answer]:

@@ -44,6 +44,13 @@ class ClusterView:
         found: int | None = self._document.get("version")
         return found
 
+    @property
+    def master_name(self) -> str | None:
+        """The name of the master node; None if the configuration has no master."""
+        master = self.container("nodes").get(self.cluster.get("master_node", ""))
+        found: str | None = None if master is None else master.get("name")
+        return found
+
     def container(self, name: str) -> Mapping[str, Object]:
         """All objects of a kind, by UUID."""
         found: Mapping[str, Object] = self._document.get(name, _NOTHING)

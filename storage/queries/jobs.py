@@ -145,5 +145,13 @@ def _find(rows: Rows, wanted: Value) -> JobRow:
     return rows.get(number) or JobRow(number, None)
 
 
-JOBS: Final = Resource("job", table(_fields()), _ordered, _find, name_field="id")
+JOBS: Final = Resource(
+    "job",
+    table(_fields()),
+    _ordered,
+    _find,
+    name_field="id",
+    key=lambda row: row.id,
+    is_listed_as_named=True,
+)
 """Jobs, in the order of their ids."""

@@ -2,83 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from ..locks import LockMode, Owner, Pending
-from ..natural_order import natural_key
+from ..lock_rows import LockView
+from ..locks import Owner
 from .answering import Resource
-from .fields import Field, Kind, normal, stored, table
+from .fields import Answer, Field, Kind, field, normal, table
+
+Rows: TypeAlias = list[LockView]
+"""The list of locks, as `lock_rows` makes it."""
 
 
-class LockRow(msgspec.Struct, frozen=True):
-    """One lock. Its mode is None if nobody holds it itself."""
-
-    name: str
-    mode: LockMode | None
-    owners: tuple[Owner, ...]
-    waiting: tuple[tuple[LockMode, Owner], ...]
-
-    def get(self, key: str) -> Any:  # noqa: ANN401 - JSON of a field
-        """The value of a field as JSON; owners are texts, those of jobs are numbers in them."""
-        match key:
-            case "name":
-                return self.name
-            case "mode":
-                return None if self.mode is None else self.mode.value
-            case "owner":
-                return [_shown(owner) for owner in self.owners]
-            case _:
-                return [[mode.value, [_shown(owner)]] for mode, owner in self.waiting]
+def _name(_rows: Rows, row: LockView) -> Answer:
+    return normal(row.name)
 
 
-def lock_rows(
-    held: Iterable[tuple[str, Iterable[tuple[Owner, LockMode]]]], pending: Iterable[Pending]
-) -> list[LockRow]:
-    """A row for each lock that is held or that a waiting request names, in natural order."""
-    owners = {lock: list(some) for lock, some in held}
-    waiting: dict[str, list[tuple[LockMode, Owner]]] = {lock: [] for lock in owners}
-    for request in pending:
-        for lock, change in dict(request.changes).items():
-            some = waiting.setdefault(lock, [])
-            if change.mode is not None:
-                some.append((change.mode, request.owner))
-    return [
-        _row(lock, owners.get(lock, ()), waiting[lock]) for lock in sorted(waiting, key=natural_key)
-    ]
+def _mode(_rows: Rows, row: LockView) -> Answer:
+    return normal(None if row.mode is None else row.mode.value)
 
 
-def _row(
-    lock: str,
-    owners: Iterable[tuple[Owner, LockMode]],
-    waiting: Iterable[tuple[LockMode, Owner]],
-) -> LockRow:
-    # All owners share it, or there is only one.
-    modes = [mode for _, mode in owners]
-    return LockRow(
-        lock, modes[0] if modes else None, tuple(owner for owner, _ in owners), tuple(waiting)
-    )
+def _owners(_rows: Rows, row: LockView) -> Answer:
+    return normal([_shown(owner) for owner in row.owners])
+
+
+def _pending(_rows: Rows, row: LockView) -> Answer:
+    found: list[Any] = [[change.value, [_shown(owner)]] for change, owner in row.pending]
+    return normal(found)
 
 
 def _shown(owner: Owner) -> str:
+    """The owner's identifier as JSON: the number of a job, or a text with its quotes."""
     return msgspec.json.encode(owner.identifier).decode()
 
 
-_FIELDS: Final[tuple[Field[list[LockRow]], ...]] = (
-    stored(
-        "mode",
-        "Mode",
-        Kind.OTHER,
-        "Mode in which the lock is currently acquired (exclusive or shared)",
-        "mode",
-        unset=normal(None),
-    ),
-    stored("name", "Name", Kind.OTHER, "Lock name", "name"),
-    stored("owner", "Owner", Kind.OTHER, "Current lock owner(s)", "owner"),
-    stored("pending", "Pending", Kind.OTHER, "Jobs waiting for the lock", "pending"),
+_MODE_DOC: Final = "Mode in which the lock is currently acquired (exclusive or shared)"
+
+_FIELDS: Final[tuple[Field[Rows], ...]] = (
+    field("mode", "Mode", Kind.OTHER, _MODE_DOC, _mode),
+    field("name", "Name", Kind.OTHER, "Lock name", _name),
+    field("owner", "Owner", Kind.OTHER, "Current lock owner(s)", _owners),
+    field("pending", "Pending", Kind.OTHER, "Jobs waiting for the lock", _pending),
 )
 
-LOCKS: Final[Resource[list[LockRow]]] = Resource("lock", table(_FIELDS), lambda rows: rows)
-"""Locks; the source are the rows that `lock_rows` makes."""
+LOCKS: Final[Resource[Rows]] = Resource("lock", table(_FIELDS), lambda rows: rows)
+"""Locks, in the natural order of their names."""

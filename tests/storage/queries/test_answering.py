@@ -143,6 +143,8 @@ def test_a_classic_query_refuses_unknown_fields_and_leaves_out_unknown_names() -
         values(NODES, VIEW, ["name", "a", "b"])
     assert refused.value.text == "Unknown output fields selected: a, b"
     assert values(NODES, VIEW, ["name"], ["nope"]) == []
+    twice = ["node10", "nope", "node2", "node10.example.com"]
+    assert values(NODES, LARGER, ["uuid"], twice) == [["n2"], ["n10"]]
     assert values(NODES, LARGER, ["name"])[0] == ["node1.example.com"]
 
 
@@ -157,6 +159,7 @@ def test_items_come_in_natural_order() -> None:
 def test_named_items_come_in_the_order_of_their_names() -> None:
     wanted = ["|", ["==", "name", "node10.example.com"], ["=", "name", "node2.example.com"]]
     assert names(NODES, wanted) == ["node10.example.com", "node2.example.com"]
+    assert names(NODES, ["|", wanted, wanted]) == names(NODES, wanted)
     nested = ["|", wanted, ["|", ["==", "name", "node3"]]]
     assert names(NODES, nested)[2] == "node3.example.com"
 

@@ -16,11 +16,12 @@ from tests.storage.queries.recorded_clusters import (
 from ganger.storage import errors
 from ganger.storage.filters import parse_filter
 from ganger.storage.jobs import Job, JobStatus, OpcodeEntry, decode_job
+from ganger.storage.lock_rows import lock_rows
 from ganger.storage.locks import LockChange, LockMode, Owner, Pending
 from ganger.storage.queries.answering import query, query_fields, requested_names, values
 from ganger.storage.queries.filters import FILTERS
 from ganger.storage.queries.jobs import ARCHIVE_FIELDS, JOBS, JobRow, Rows, job_id
-from ganger.storage.queries.locks import LOCKS, lock_rows
+from ganger.storage.queries.locks import LOCKS
 
 # ---------------------------------------------------------------- jobs
 
@@ -59,7 +60,8 @@ def test_a_job_is_answered_as_recorded() -> None:
         start_timestamp=tuple(found["start_ts"]),
         end_timestamp=tuple(found["end_ts"]),
     )
-    (row,) = values(JOBS, {88: JobRow(88, job)}, fields, [88])
+    rows: Rows = {88: JobRow(88, job)}
+    (row,) = values(JOBS, rows, fields, [88])
     answer = {name: plain(value) for name, value in zip(fields, row, strict=True)}
     # Later versions of Ganeti count the duration in nanoseconds.
     assert answer.pop("summary") == ["TEST_DELAY(3000000000 ns)"]
@@ -104,8 +106,15 @@ def test_an_unknown_job_has_nothing_but_an_id() -> None:
 def test_jobs_are_named_by_numbers_or_digits_in_any_order() -> None:
     wanted = ["|", ["==", "id", 155], ["==", "id", "16"], ["==", "id", 4]]
     assert ids(wanted) == [155, 16, 4]
+    assert ids(["|", wanted, ["==", "id", "155"]]) == [155, 16, 4]
     assert requested_names(JOBS, parse_filter(wanted)) == [155, "16", 4]
     assert requested_names(JOBS, parse_filter([">", "id", 4])) is None
+
+
+def test_a_classic_listing_of_jobs_has_a_row_for_each_id() -> None:
+    wanted, fields = recorded_request("077-QueryJobs-unknown-id")
+    assert values(JOBS, queue(), fields, wanted) == recorded("077-QueryJobs-unknown-id")
+    assert values(JOBS, queue(), ["id"], [155, 9_999, "4", 9_999, 155]) == [[155], [9_999], [4]]
 
 
 @pytest.mark.parametrize("wanted", ["", "abc", "-1", -1, "1.5", "²", "9" * 20])
@@ -122,13 +131,14 @@ def test_times_are_filtered_by_their_seconds() -> None:
     assert 16 in ids(["&", ["==", "end_ts", end]])
     assert 16 not in ids([">", "end_ts", end])
     pending = Job(id=1, ops=[OpcodeEntry(input={"OP_ID": "OP_TEST_DELAY"})])
-    answer = query(JOBS, {1: JobRow(1, pending)}, ["end_ts", "status"], [">", "end_ts", end])
+    rows: Rows = {1: JobRow(1, pending)}
+    answer = query(JOBS, rows, ["end_ts", "status"], [">", "end_ts", end])
     assert answer["data"] == [[[3, None], [0, "queued"]]]
 
 
 def test_an_archived_job_says_so() -> None:
     job = Job(id=1, ops=[])
-    rows = {1: JobRow(1, job, is_archived=True), 2: JobRow(2, job)}
+    rows: Rows = {1: JobRow(1, job, is_archived=True), 2: JobRow(2, job)}
     assert query(JOBS, rows, ["archived"])["data"] == [[[0, True]], [[0, False]]]
 
 
@@ -163,7 +173,7 @@ def test_a_lock_that_is_only_waited_for_has_a_row() -> None:
     changes = (("node/n2", LockChange.SHARED), ("node/n1", LockChange.RELEASE))
     rows = lock_rows([], [Pending(0, named, changes)])
     assert query(LOCKS, rows, LOCK_FIELDS)["data"] == [
-        [[0, "node/n1"], [0, None], [0, []], [0, []]],
+        [[0, "node/n1"], [0, None], [0, []], [0, [["release", ['"luxid-ThreadId 17"']]]]],
         [[0, "node/n2"], [0, None], [0, []], [0, [["shared", ['"luxid-ThreadId 17"']]]]],
     ]
 
