@@ -64,8 +64,8 @@ class Minor(NamedTuple):
     number: int
 
 
-class ReservationsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The content of ``tempres.data``, with all lists in order."""
+class ReservationsFile(msgspec.Struct, frozen=True):
+    """The content of ``tempres.data``, with all lists in order. ``extra`` holds unknown keys."""
 
     minors: tuple[tuple[str, tuple[tuple[int, str], ...]], ...] = msgspec.field(
         name="dRBD", default=()
@@ -76,10 +76,11 @@ class ReservationsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     )
     volumes: tuple[tuple[Owner, tuple[str, ...]], ...] = msgspec.field(name="lVs", default=())
     ips: tuple[tuple[Owner, tuple[IpChange, ...]], ...] = msgspec.field(name="iPv4s", default=())
+    extra: dict[str, Any] = {}
 
 
-_encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(ReservationsFile)
+_EXTRA = "extra"
+_KEYS = frozenset(one.encode_name for one in msgspec.structs.fields(ReservationsFile)) - {_EXTRA}
 
 
 def encode(file: ReservationsFile) -> bytes:
@@ -88,13 +89,17 @@ def encode(file: ReservationsFile) -> bytes:
     >>> encode(ReservationsFile())
     b'{"dRBD":[],"mACs":[],"dRBDSecrets":[],"lVs":[],"iPv4s":[]}'
     """
-    return _encoder.encode(file)
+    document = msgspec.to_builtins(file)
+    extra = document.pop(_EXTRA)
+    return msgspec.json.encode({**document, **extra})
 
 
 def decode(data: bytes) -> ReservationsFile:
     """The content of ``tempres.data``; `StorageError` if the bytes are malformed."""
     try:
-        file = _decoder.decode(data)
+        raw = msgspec.json.decode(data, type=dict[str, Any])
+        extra = {key: raw.pop(key) for key in list(raw) if key not in _KEYS}
+        file = msgspec.convert({**raw, _EXTRA: extra}, ReservationsFile)
         for _owner, changes in file.ips:
             for change in changes:
                 ipaddress.IPv4Address(change.address)
@@ -157,6 +162,7 @@ class Reservations:
     def __init__(self, file: ReservationsFile | None = None) -> None:
         """Begin with what ``tempres.data`` holds; `StorageError` if it contradicts itself."""
         file = file or ReservationsFile()
+        self._extra = file.extra
         self._disks: dict[Minor, str] = {}
         self._minors: dict[str, set[Minor]] = {}
         try:
@@ -182,6 +188,7 @@ class Reservations:
             secrets=self._secrets.entries(str),
             volumes=self._volumes.entries(lambda volume: volume.partition("/")),
             ips=self._ips.entries(lambda change: change.order),
+            extra=self._extra,
         )
 
     def owners(self) -> set[Owner]:
@@ -353,10 +360,13 @@ class Reservations:
 
 def drbd_minors(disk: Mapping[str, Any]) -> Iterator[Minor]:
     """The minors that a disk of the configuration has, with those of its children."""
-    if disk.get("dev_type") == "drbd":
-        first, second, _port, first_minor, second_minor, *_ = disk["logical_id"]
-        yield Minor(first, first_minor)
-        yield Minor(second, second_minor)
+    match disk:
+        case {
+            "dev_type": "drbd",
+            "logical_id": [str(one), str(other), _, int(first), int(second), *_],
+        }:
+            yield Minor(one, first)
+            yield Minor(other, second)
     for child in disk.get("children", ()):
         yield from drbd_minors(child)
 

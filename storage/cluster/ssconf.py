@@ -78,9 +78,14 @@ def _text(lines: Iterable[str]) -> str:
 # ---------------------------------------------------------------- objects
 
 
+def _shown(holder: Mapping[str, Any], field: str) -> str:
+    """A field as text; empty if it is unset, as in a damaged file."""
+    return str(holder.get(field) or "")
+
+
 def _nodes(configuration: Configuration) -> list[dict[str, Any]]:
     nodes = configuration.get("nodes", {}).values()
-    return sorted(nodes, key=lambda node: natural_key(node["name"]))
+    return sorted(nodes, key=lambda node: natural_key(_shown(node, "name")))
 
 
 def _by_uuid(configuration: Configuration, container: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -100,14 +105,14 @@ def _candidates(configuration: Configuration) -> Iterator[dict[str, Any]]:
 def _master(configuration: Configuration) -> list[str]:
     uuid = configuration["cluster"].get("master_node")
     master = configuration.get("nodes", {}).get(uuid)
-    return [master["name"] if master is not None else "NO MASTER"]
+    return [_shown(master, "name") if master is not None else "NO MASTER"]
 
 
 def _ssh_ports(configuration: Configuration) -> Iterator[str]:
     cluster, groups = configuration["cluster"], configuration.get("nodegroups", {})
     for node in _nodes(configuration):
         port = node_parameters(cluster, groups.get(node.get("group")), node).get("ssh_port", "")
-        yield f"{node['name']}={port}"
+        yield f"{_shown(node, 'name')}={port}"
 
 
 def _instances(configuration: Configuration) -> list[str]:
@@ -118,8 +123,8 @@ def _instances(configuration: Configuration) -> list[str]:
 
 def _groups(configuration: Configuration) -> list[str]:
     groups = configuration.get("nodegroups", {}).items()
-    ordered = sorted(groups, key=lambda item: natural_key(item[1]["name"]))
-    return [f"{uuid} {group['name']}" for uuid, group in ordered]
+    ordered = sorted(groups, key=lambda item: natural_key(_shown(item[1], "name")))
+    return [f"{uuid} {_shown(group, 'name')}" for uuid, group in ordered]
 
 
 def _certificates(configuration: Configuration) -> list[str]:
@@ -167,7 +172,7 @@ def _listed(field: str, *, is_sorted: bool = False) -> _File:
 
 def _of_candidates(field: str) -> _File:
     return _File(
-        lambda configuration: [node[field] for node in _candidates(configuration)],
+        lambda configuration: [_shown(node, field) for node in _candidates(configuration)],
         {"cluster": ("master_node",), "nodes": ("master_candidate", field)},
     )
 
@@ -207,27 +212,28 @@ _FILES: Final[dict[str, _File]] = {
     "master_candidates": _of_candidates("name"),
     "master_candidates_ips": _of_candidates("primary_ip"),
     "master_candidates_certs": _File(_certificates, {"cluster": ("candidate_certs",)}),
-    "node_list": _of_nodes(lambda node: node["name"]),
+    "node_list": _of_nodes(lambda node: _shown(node, "name")),
     "offline_nodes": _of_nodes(
-        lambda node: node["name"] if node.get("offline") else None, "offline"
+        lambda node: _shown(node, "name") if node.get("offline") else None, "offline"
     ),
     "online_nodes": _of_nodes(
-        lambda node: None if node.get("offline") else node["name"], "offline"
+        lambda node: None if node.get("offline") else _shown(node, "name"), "offline"
     ),
     "node_primary_ips": _of_nodes(
-        lambda node: f"{node['name']} {node['primary_ip']}", "primary_ip"
+        lambda node: f"{_shown(node, 'name')} {_shown(node, 'primary_ip')}", "primary_ip"
     ),
     "node_secondary_ips": _of_nodes(
-        lambda node: f"{node['name']} {node['secondary_ip']}", "secondary_ip"
+        lambda node: f"{_shown(node, 'name')} {_shown(node, 'secondary_ip')}", "secondary_ip"
     ),
     "node_vm_capable": _of_nodes(
-        lambda node: f"{node['name']}={bool(node.get('vm_capable'))}", "vm_capable"
+        lambda node: f"{_shown(node, 'name')}={bool(node.get('vm_capable'))}", "vm_capable"
     ),
     "instance_list": _File(_instances, {"instances": ("name",)}),
     "nodegroups": _File(_groups, {"nodegroups": ("name",)}),
     "networks": _File(
         lambda configuration: [
-            f"{uuid} {network['name']}" for uuid, network in _by_uuid(configuration, "networks")
+            f"{uuid} {_shown(network, 'name')}"
+            for uuid, network in _by_uuid(configuration, "networks")
         ],
         {"networks": ("name",)},
     ),

@@ -84,7 +84,7 @@ def search(configuration: Mapping[str, Any], pattern: str) -> list[tuple[str, st
     return [
         (path, tag)
         for path, holder in _objects(configuration)
-        for tag in holder.get("tags", ())
+        for tag in holder.get("tags") or ()
         if is_found_in(tag.encode(errors="replace"))
     ]
 

@@ -181,7 +181,9 @@ def names(objects: Iterable[Object]) -> list[str]:
 
 
 def _drbd_nodes(disk: Object) -> Iterator[str]:
-    if disk.get("dev_type") == "drbd":
-        yield from disk["logical_id"][:2]
+    match disk:
+        case {"dev_type": "drbd", "logical_id": [str(one), str(other), *_]}:
+            yield one
+            yield other
     for child in disk.get("children", ()):
         yield from _drbd_nodes(child)

@@ -73,13 +73,17 @@ def test_the_file_comes_back_to_the_byte() -> None:
     assert encode(Reservations(decode(FULL)).file()) == FULL
 
 
+def test_unknown_keys_are_kept() -> None:
+    data = FULL[:-1] + b',"later":{"x":[1]},"extra":2,"a":null}'
+    assert encode(Reservations(decode(data)).file()) == data
+
+
 @pytest.mark.parametrize(
     "data",
     [
         b"",
         b"[]",
         b'{"mACs":[[[7,"x"],[]]]}',
-        b'{"macs":[]}',
         b'{"iPv4s":[[[7,"x",1],[["reserve","10.0.0.300","n"]]]]}',
         b'{"iPv4s":[[[7,"x",1],[["take","10.0.0.3","n"]]]]}',
         b'{"mACs":"\xff"}',
@@ -290,6 +294,7 @@ def test_disks_are_read_with_their_children() -> None:
     assert list(drbd_minors(drbd)) == [Minor("a", 3), Minor("b", 4)]
     nested = {"dev_type": "file", "logical_id": ["loop", "/x"], "children": [drbd]}
     assert list(drbd_minors(nested)) == [Minor("a", 3), Minor("b", 4)]
+    assert list(drbd_minors({"dev_type": "drbd", "logical_id": ["a"]})) == []
 
 
 # ---------------------------------------------------------------- beside a configuration

@@ -115,6 +115,14 @@ def test_a_young_configuration_has_files_too() -> None:
     assert set(made.values()) == {""}
 
 
+def test_a_damaged_configuration_has_files_too() -> None:
+    kinds = ("nodes", "nodegroups", "networks", "instances")
+    damaged: dict[str, Any] = {"cluster": {}, **{kind: {"u": {}} for kind in kinds}}
+    made = ssconf.contents(damaged, "0.1")
+    assert made["node_primary_ips"] == made["nodegroups"].replace("u", "") == " \n"
+    assert made["ssh_ports"] == "=\n"
+
+
 def test_an_instance_without_a_name_is_not_listed() -> None:
     configuration = {"cluster": {}, "instances": {"u": {"forthcoming": True}}}
     assert ssconf.content(configuration, "instance_list") == ""
