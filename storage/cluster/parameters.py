@@ -48,16 +48,16 @@ def hypervisor_parameters(cluster: Object, instance: Object) -> Parameters:
 
     Those of its operating system come between those of the cluster and its own.
     """
-    hypervisor = instance.get("hypervisor", "")
+    hypervisor = instance.get("hypervisor") or ""
     defaults = _filled(cluster, "hvparams").get(hypervisor, {})
-    of_system = _filled(cluster, "os_hvp").get(instance.get("os", ""), {}).get(hypervisor, {})
+    of_system = _filled(cluster, "os_hvp").get(instance.get("os") or "", {}).get(hypervisor, {})
     filled = {**defaults, **of_system, **_filled(instance, "hvparams")}
     return {name: filled[name] for name in filled if name not in GLOBAL_HYPERVISOR_PARAMETERS}
 
 
 def system_parameters(cluster: Object, instance: Object) -> Parameters:
     """The ``osparams`` of an instance: of its system, of that with its variant, its own."""
-    system = instance.get("os", "")
+    system = instance.get("os") or ""
     known = _filled(cluster, "osparams")
     name = system.partition("+")[0]
     return {**known.get(name, {}), **known.get(system, {}), **_filled(instance, "osparams")}

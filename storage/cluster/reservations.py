@@ -367,7 +367,7 @@ def drbd_minors(disk: Mapping[str, Any]) -> Iterator[Minor]:
         }:
             yield Minor(one, first)
             yield Minor(other, second)
-    for child in disk.get("children", ()):
+    for child in disk.get("children") or ():
         yield from drbd_minors(child)
 
 

@@ -128,18 +128,18 @@ def _groups(configuration: Configuration) -> list[str]:
 
 
 def _certificates(configuration: Configuration) -> list[str]:
-    digests = configuration["cluster"].get("candidate_certs", {})
+    digests = configuration["cluster"].get("candidate_certs") or {}
     return [f"{uuid}={digest}" for uuid, digest in sorted(digests.items())]
 
 
 def _user_ids(configuration: Configuration) -> list[str]:
-    ranges = configuration["cluster"].get("uid_pool", ())
+    ranges = configuration["cluster"].get("uid_pool") or ()
     return [f"{low}-{high}" if low != high else f"{low}" for low, high in ranges]
 
 
 def _hypervisor(name: str) -> Callable[[Configuration], list[str]]:
     def lines(configuration: Configuration) -> list[str]:
-        parameters = configuration["cluster"].get("hvparams", {}).get(name, {})
+        parameters = (configuration["cluster"].get("hvparams") or {}).get(name) or {}
         return [f"{key}={_plain(value)}" for key, value in sorted(parameters.items())]
 
     return lines
@@ -164,7 +164,7 @@ def _listed(field: str, *, is_sorted: bool = False) -> _File:
     """A file with a line for each item of a list of the cluster."""
 
     def lines(configuration: Configuration) -> list[str]:
-        items = configuration["cluster"].get(field, ())
+        items = configuration["cluster"].get(field) or ()
         return sorted(items) if is_sorted else list(items)
 
     return _File(lines, {"cluster": (field,)})

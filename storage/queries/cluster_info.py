@@ -68,8 +68,8 @@ def cluster_info(view: ClusterView) -> dict[str, Any]:
     what the view's maker knows; null if it does not.
     """
     cluster = view.cluster
-    enabled = cluster.get("enabled_hypervisors", ())
-    collectors = cluster.get("data_collectors", _NOTHING)
+    enabled = cluster.get("enabled_hypervisors") or ()
+    collectors = cluster.get("data_collectors") or _NOTHING
     return {
         "software_version": view.known.get("software_version"),
         "protocol_version": view.version,
@@ -82,8 +82,8 @@ def cluster_info(view: ClusterView) -> dict[str, Any]:
         "master": view.master_name,
         "default_hypervisor": enabled[0] if enabled else None,
         "enabled_hypervisors": list(enabled),
-        "hvparams": cluster.get("hvparams", {}),
-        "os_hvp": _of_enabled(cluster.get("os_hvp", _NOTHING), enabled),
+        "hvparams": cluster.get("hvparams") or {},
+        "os_hvp": _of_enabled(cluster.get("os_hvp") or _NOTHING, enabled),
         **{name: cluster.get(name) for name in _BEFORE},
         "primary_ip_version": 6 if cluster.get("primary_ip_family") == _IPV6_FAMILY else 4,
         **{name: cluster.get(name) for name in _BETWEEN},

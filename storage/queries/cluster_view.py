@@ -92,7 +92,7 @@ class ClusterView:
     def disks(self, instance: Object) -> list[Object]:
         """The disks of an instance."""
         disks = self.container("disks")
-        return [disks[uuid] for uuid in instance.get("disks", ()) if uuid in disks]
+        return [disks[uuid] for uuid in instance.get("disks") or () if uuid in disks]
 
     def primary_instances(self, node: Object) -> list[Object]:
         """The instances that have this node as their primary one."""
@@ -109,7 +109,7 @@ class ClusterView:
     def connected_groups(self, network: Object) -> Iterator[tuple[Object, Object]]:
         """Each group that is connected with a network, and how."""
         for _, group in sorted(self.container("nodegroups").items()):
-            how = group.get("networks", _NOTHING).get(network.get("uuid", ""))
+            how = (group.get("networks") or _NOTHING).get(network.get("uuid", ""))
             if how is not None:
                 yield group, how
 
@@ -143,7 +143,7 @@ class ClusterView:
     def _connected(self) -> dict[str, list[Object]]:
         found = defaultdict(list)
         for instance in self.container("instances").values():
-            networks = {one.get("network") for one in instance.get("nics", ())}
+            networks = {one.get("network") for one in instance.get("nics") or ()}
             for uuid in networks - {None}:
                 found[str(uuid)].append(instance)
         return found
@@ -185,5 +185,5 @@ def _drbd_nodes(disk: Object) -> Iterator[str]:
         case {"dev_type": "drbd", "logical_id": [str(one), str(other), *_]}:
             yield one
             yield other
-    for child in disk.get("children", ()):
+    for child in disk.get("children") or ():
         yield from _drbd_nodes(child)

@@ -153,7 +153,7 @@ def disk_fields() -> Iterator[Field[ClusterView]]:
         "Disks",
         Kind.NUMBER,
         "Number of disks",
-        lambda _view, instance: normal(len(instance.get("disks", ()))),
+        lambda _view, instance: normal(len(instance.get("disks") or ())),
     )
     for key, listed, title, kind, doc, list_doc in _DISK_PARTS:
         list_title = _DISK_LIST_TITLES.get(listed, f"Disk_{listed}")
@@ -253,7 +253,7 @@ def interface_fields() -> Iterator[Field[ClusterView]]:
         "NICs",
         Kind.NUMBER,
         "Number of network interfaces",
-        lambda _view, instance: normal(len(instance.get("nics", ()))),
+        lambda _view, instance: normal(len(instance.get("nics") or ())),
     )
     for key, listed, title, doc, list_doc, get in _INTERFACE_PARTS:
         list_title = _INTERFACE_LIST_TITLES.get(listed, f"NIC_{listed}")
@@ -273,7 +273,7 @@ def interface_fields() -> Iterator[Field[ClusterView]]:
 
 
 def _interfaces(_view: ClusterView, instance: Object) -> Sequence[Object]:
-    found: Sequence[Object] = instance.get("nics", ())
+    found: Sequence[Object] = instance.get("nics") or ()
     return found
 
 

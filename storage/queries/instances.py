@@ -119,7 +119,7 @@ def _parameters() -> Iterator[Field[ClusterView]]:
         Kind.OTHER,
         "Custom network interface parameters",
         lambda _view, instance: normal(
-            [part.get("nicparams", {}) for part in instance.get("nics", ())]
+            [part.get("nicparams") or {} for part in instance.get("nics") or ()]
         ),
     )
 
