@@ -108,7 +108,7 @@ def authorise(keys_directory: Path, public_key: str, name: str) -> None:
     if read_public_key(path) != public_key:
         raise errors.BadRequestError(f"name {name!r}: another key has this name already ({path})")
     with documents.storage_errors(path):
-        # An earlier call may have made the file and failed before this flush.
+        # The process that made the file may not have flushed it yet.
         documents.flush_directory(path.parent)
 
 

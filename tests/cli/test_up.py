@@ -137,6 +137,22 @@ def test_a_signal_that_comes_before_there_is_a_supervisor_stops_the_daemon(
     assert handlers[signal.SIGHUP] is signal.SIG_IGN
 
 
+def test_the_report_of_a_start_is_given_once_and_its_descriptor_then_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, writer = os.pipe()
+    monkeypatch.setenv(up.READY_VARIABLE, str(writer))
+    announce = daemon._Announcement(settings.places(tmp_path))
+    with (tmp_path / "other").open("wb") as other:
+        announce.ready()
+        # The number is another file's now.
+        os.dup2(other.fileno(), writer)
+        announce.failed(errors.StorageError("the daemon failed later"))
+        os.close(writer)
+    with open(reader, "rb") as report:
+        assert (report.read(), (tmp_path / "other").read_bytes()) == (b"ready\n", b"")
+
+
 def test_an_interrupted_start_leaves_no_daemon(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -166,8 +182,11 @@ def test_a_start_that_takes_too_long_is_reported_and_goes_on(
     process, error = start(Stub(tmp_path), tmp_path, monkeypatch, errors.DeadlineError)
     assert f"the daemon (pid {process.pid}) is still starting" in error.text
     assert process.poll() is None
+    session = os.getsid(process.pid)
     process.kill()
     process.wait()
+    # No Ctrl-C and no end of a terminal would have ended it.
+    assert session == process.pid
 
 
 @pytest.fixture(name="silent")
@@ -206,6 +225,16 @@ def test_a_daemon_that_has_not_opened_its_door_is_stopped_all_the_same(
     assert called("down") == 0
     assert silent.wait(30) == -signal.SIGTERM
     assert capsys.readouterr().out == "The daemon has stopped\n"
+
+
+@pytest.mark.usefixtures("silent")
+def test_a_daemon_that_does_not_end_in_time_is_not_called_stopped(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(signal, "pidfd_send_signal", mock.Mock())
+    assert called("down", "--timeout", "0.01") == errors.DeadlineError.exit_code
+    said = capsys.readouterr()
+    assert (said.out, "has not ended in 0.01 s" in said.err) == ("", True)
 
 
 def test_no_signal_goes_to_a_process_that_does_not_hold_the_queue_any_more(

@@ -171,6 +171,18 @@ def test_a_name_that_was_not_flushed_is_flushed_when_it_is_asked_for_again(
             keys.authorise(tmp_path / "keys", PUBLIC, "a")
         assert str(clients) in flushed
         (clients / "a.pub").unlink()
+    link = os.link
+
+    def link_too_late(source: Path, target: Path) -> None:
+        # Another process makes the same file just before, and has not flushed it yet.
+        link(source, target)
+        flushed.clear()
+        raise FileExistsError
+
+    monkeypatch.setattr(os, "link", link_too_late)
+    monkeypatch.setattr(os, "fsync", flush)
+    keys.authorise(tmp_path / "keys", PUBLIC, "a")
+    assert flushed == [str(clients)]
 
 
 @pytest.mark.parametrize("name", ["", "../a", "a/b", ".hidden", "a b", "a" * 65, "ä"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import pytest
 from tests.actors.queue.queue_stage import Queue, spec
 from tests.actors.runtime.stage import Asker
@@ -121,6 +123,18 @@ def test_log_lines_that_are_missing_are_not_waited_for_for_ever(
     queue.actor.notify(messages.JobLogAppended(job_id=1, op_index=0, entries=entries(6)))
     queue.actor.notify(messages.JobLogAppended(job_id=1, op_index=0, entries=entries(7)))
     assert received(watcher) == [4, 5, 6, 7]
+
+
+def test_for_what_is_missing_before_each_gap_the_reader_waits_anew(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watcher = follow(queue)
+    clock = mock.Mock(return_value=100.0)
+    monkeypatch.setattr("ganger.actors.queue.queries.time.monotonic", clock)
+    for serials, expected in (((4,), []), ((3, 4), [3, 4]), ((6,), []), ((5, 6), [5, 6])):
+        queue.actor.notify(messages.JobLogAppended(job_id=1, op_index=0, entries=entries(*serials)))
+        assert received(watcher) == expected
+        clock.return_value += queries.GAP_SECONDS
 
 
 @pytest.mark.parametrize("is_late", [True, False])

@@ -196,3 +196,27 @@ def test_a_new_queue_takes_no_submission_before_it_has_the_rules(queue: Queue) -
     queue.actor.end_turn()
     assert asker.answer == messages.JobsSubmitted(ids=[], rejected={0: REJECTION})
     assert queue.statuses() == {}
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        messages.RetryJob(id=1),
+        messages.TestFilters(without=UUID),
+        messages.Simulate(without=UUID),
+        messages.AskGate(job_id=1, chosen=ChosenUnder()),
+    ],
+)
+def test_what_depends_on_the_rules_waits_until_a_new_queue_has_them(
+    queue: Queue, asked: messages.Message
+) -> None:
+    queue.finish_new(ERROR)
+    queue.actor.close()
+    queue.actor = queue.stage.make(JobQueue, incarnation=2)
+    queue.actor.turn(messages.Boot())
+    asker = queue.actor.ask(asked)
+    assert (asker.answers, queue.stage.requests) == ([], [])
+    take_rules(queue, REJECTS)
+    queue.actor.end_turn()
+    # Some of these the filter evaluator answers.
+    assert asker.answers or queue.stage.requests

@@ -129,7 +129,10 @@ def test_a_repeated_request_keeps_its_deadline(stage: Stage, curious: Staged[Cur
     assert first.deadline == second.deadline is not None
     curious.handle(Expired(first.number))
     assert curious.component.heard == []
-    curious.handle(Expired(second.number))
+    # Its alarm goes on, and is now about the second.
+    [waiting] = curious.component.runtime._asked.values()
+    assert waiting.alarm.item == Expired(second.number)
+    curious.handle(waiting.alarm.item)
     assert curious.component.heard == ["DeadlineError"]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from ganger.actors.supervision.placement import (
     COMPONENTS,
     CORE,
@@ -26,5 +28,10 @@ def test_what_judges_rules_for_long_does_not_hold_up_the_path_of_a_job() -> None
     assert CORE not in {PLACEMENT[name] for name in beside_the_path}
 
 
-def test_every_component_notified_of_a_replacement_exists() -> None:
-    assert set(NOTIFIED_OF_REPLACEMENT) <= set(PLACEMENT)
+def test_every_component_that_takes_the_news_of_a_replacement_gets_it() -> None:
+    takers = [
+        name
+        for name, accepted in messages.ACCEPTED.items()
+        if messages.ComponentReplaced in get_args(accepted)
+    ]
+    assert sorted(NOTIFIED_OF_REPLACEMENT) == sorted(takers)

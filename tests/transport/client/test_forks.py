@@ -150,6 +150,17 @@ def test_a_watch_from_before_the_fork_is_refused_as_the_parents(used: Client) ->
         assert next(watch) is not None
 
 
+def test_a_child_does_not_clean_up_what_its_parent_gave_up(used: Client) -> None:
+    watch = used.watch(1, log=False)
+    next(watch)
+    caller = used._caller
+    with caller._lock:
+        # Another thread is at work: the next one to have its turn cleans up.
+        watch.close()  # type: ignore[attr-defined]
+        assert len(caller._abandoned) == 1
+        assert in_child(lambda: len(caller._abandoned)) == "0"
+
+
 @pytest.mark.parametrize("end", ["close", "with", "drop"])
 def test_ending_it_in_the_child_does_not_harm_the_parent(used: Client, end: str) -> None:
     watch = used.watch(1, log=False)
