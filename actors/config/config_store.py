@@ -12,6 +12,7 @@ after one reply: the second copy must not undo the client's next request.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 import time
@@ -146,9 +147,13 @@ class ConfigStore(Component[messages.ConfigMessage]):
                 assert_never(message)
 
     def close(self) -> None:
-        """Close the journal."""
-        if hasattr(self, "_stored"):
-            self._stored.close()
+        """Write the whole configuration if the journal is ahead of it, and close the journal."""
+        if not hasattr(self, "_stored"):
+            return
+        if self._is_whole_due and not self._is_writing:
+            with contextlib.suppress(errors.StorageError):
+                self._stored.prepare_whole()()
+        self._stored.close()
 
     def _filters(self) -> Mapping[str, Any]:
         found: Mapping[str, Any] = self._stored.snapshot.document.get("filters", {})

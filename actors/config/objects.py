@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...storage import errors
 from ...storage.cluster.configuration import Change
-from ...storage.cluster.differences import masked
+from ...storage.cluster.differences import MASK, masked
 from ...storage.cluster.objects import Kind, place_of
 from ...storage.wording import shortened
 from ...transport.messages import ObjectChange
@@ -69,6 +69,11 @@ def checked(change: ObjectChange) -> Change:
     """The change, unless filter rules have messages of their own. Raises `BadRequestError`."""
     if change.kind is Kind.FILTER:
         raise errors.BadRequestError("filters: filter rules are changed by `ganger filter`")
+    if _is_masked(change.object):
+        place = place_of(change.kind, change.uuid)
+        raise errors.BadRequestError(
+            f"{place}: a secret is masked ({MASK}), and would be lost; change single values instead"
+        )
     return Change(change.kind, change.uuid, change.object, change.serial_no)
 
 
@@ -85,6 +90,14 @@ def is_made(snapshot: Configuration, change: Change) -> bool:
 
 def _without_stamps(one: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in one.items() if name not in _STAMPS}
+
+
+def _is_masked(value: object) -> bool:
+    if isinstance(value, dict):
+        return any(map(_is_masked, value.values()))
+    if isinstance(value, list):
+        return any(map(_is_masked, value))
+    return value == MASK
 
 
 def stamp(snapshot: Configuration, change: Change) -> tuple[int, float]:

@@ -157,6 +157,23 @@ def test_the_number_of_run_slots_is_in_force_when_it_is_answered(
     assert isinstance(asker.answer, ObjectsChanged)
 
 
+def test_a_masked_secret_is_not_stored(stage: Stage, store: Staged[ConfigStore]) -> None:
+    cluster = messages.ReadObjects(Kind.CLUSTER)
+    secret = [(["osparams_private_cluster"], {"debian": {"password": "hidden"}})]
+    store.ask(SetValues(Kind.CLUSTER, "", secret))
+    [read] = store.ask(cluster).answer_as(messages.ObjectsRead).objects
+    assert "hidden" not in str(read)
+    asked = ObjectChange(kind=Kind.CLUSTER, uuid=read["uuid"], object=read | {"tags": ["x"]})
+    name, text = store.ask(ChangeObjects([asked])).refusal
+    assert name == "BadRequestError"
+    assert "a secret is masked" in text
+    store.ask(SetValues(Kind.CLUSTER, "", [(["tags"], ["x"])]))
+    stored = on_disk(stage)["cluster"]
+    assert stored["osparams_private_cluster"] == {"debian": {"password": "hidden"}}
+    assert stored["tags"] == ["x"]
+    assert "hidden" not in stage.places.config_history.read_text()
+
+
 def test_filter_rules_have_requests_of_their_own(store: Staged[ConfigStore]) -> None:
     asked = ChangeObjects([ObjectChange(kind=Kind.FILTER, uuid="x", object={})])
     assert store.ask(asked).refusal[0] == "BadRequestError"
@@ -244,3 +261,23 @@ def test_the_history_is_read_in_parts(store: Staged[ConfigStore]) -> None:
     serials = [entry.serial for entry in newest + older.answer_as(messages.HistoryRead).entries]
     assert serials == sorted(serials, reverse=True)
     assert len(serials) == 5
+
+
+def test_a_store_that_stops_leaves_the_whole_behind(
+    stage: Stage, store: Staged[ConfigStore]
+) -> None:
+    store.ask(change(nodes(store)[0], powered=False))
+    expected = on_disk(stage)
+    store.actor.component.close()
+    assert msgspec.json.decode(stage.places.config.read_bytes()) == expected
+    assert on_disk(stage) == expected
+
+
+def test_a_store_that_cannot_write_the_whole_stops_all_the_same(
+    stage: Stage, store: Staged[ConfigStore]
+) -> None:
+    store.ask(change(nodes(store)[0], powered=False))
+    expected = on_disk(stage)
+    with refusing("rename"):
+        store.actor.component.close()
+    assert on_disk(stage) == expected
