@@ -276,6 +276,34 @@ class PriorityFirst(FakeLink):
         return answers
 
 
+class Succeeded(FakeLink):
+    """With each new state the daemon is replaced, before it has stored the state."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stored = 0
+        self.told: list[bool] = []
+        """Of each state that the successor hears of without its text: whether it is stored."""
+
+    def send(self, message: messages.Message, number: int) -> bool:
+        if isinstance(message, messages.RecordState):
+            if message.body is None:
+                self.told.append(message.serial <= self.stored)
+            elif message not in self.said:
+                self.said.append(message)
+                self.has_changed = True
+                return True
+            else:
+                self.stored = message.serial
+        return super().send(message, number)
+
+
+def test_a_successor_of_the_daemon_hears_of_no_state_before_it_is_stored(tmp_path: Path) -> None:
+    line = Succeeded()
+    assert run(tmp_path, line, DELAY).status is JobStatus.SUCCESS
+    assert line.told == [True]
+
+
 @pytest.mark.parametrize("ends", [True, False])
 def test_a_priority_that_came_before_the_answer_to_a_state_is_in_the_file_after_that(
     tmp_path: Path, *, ends: bool

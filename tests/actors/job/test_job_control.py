@@ -10,6 +10,7 @@ import pytest
 from tests.actors.job.test_job import DELAY, LOCKED, FakeLink, actor, file, refuse_first
 from tests.actors.operations.unlock import PIN, OpUnlock
 
+from ganger.actors.job.conversation import Conversation
 from ganger.actors.job.daemon_link import Received
 from ganger.actors.job.job import JobActor
 from ganger.storage import jobs, opcodes
@@ -134,6 +135,21 @@ def test_what_comes_while_the_disk_refuses_the_log_is_not_left_lying(
     with pytest.raises(opcodes.KilledError):
         job.context.poll([], None)
     assert not line.has_changed
+
+
+def test_what_was_postponed_comes_before_what_came_while_the_disk_refused() -> None:
+    line, heard = FakeLink(), list[messages.Message]()
+    daemon = Conversation(line, heard.append, lambda: None)
+    asked = [messages.PriorityRequested(token=token, priority=token) for token in (1, 2, 3)]
+    daemon.postpone_control()
+    for one in asked[:2]:
+        line.hear(one)
+    daemon.take_messages()
+    line.hear(asked[2])
+    daemon.rest()
+    daemon.resume_control()
+    daemon.take_messages()
+    assert heard == asked
 
 
 def test_all_output_is_stored_when_the_opcode_has_ended(tmp_path: Path) -> None:

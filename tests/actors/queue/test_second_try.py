@@ -40,6 +40,8 @@ class Story:
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
         self.ids: list[int] = []
+        self.asked_for: set[int] = set()
+        """The jobs for which the executor was asked for a process."""
 
     def play(self) -> None:
         one, two, three, four = self.submit(spec(), spec(), key="all"), 0, 0, 0
@@ -62,6 +64,9 @@ class Story:
         self.insist(messages.ArchiveJob(id=one))
         self.insist(messages.SetDrain(is_drained=True))
         self.insist(messages.SetDrain(is_drained=False))
+        # A journal that begins anew does not cover the job, whose file is as new.
+        self.queue.retry_disk()
+        self.settle()
         self.start(three)
         self.record(three, 10, SUCCESS)
         self.end(three, has_left=True)
@@ -95,6 +100,8 @@ class Story:
             self.queue.stage.run_timers()
             own = (messages.DiskRetried, messages.JournalCut, messages.JobExited)
             said = [one for name, one in self.queue.stage.sent if name == "job_queue"]
+            for asked in self.queue.stage.take(messages.StartJobs):
+                self.asked_for |= {job_id for job_id, _ in asked.jobs}
             self.queue.stage.sent.clear()
             self.queue.actor.turn(*(one for one in said if isinstance(one, own)))
         assert self.queue.stage.timers == []
@@ -110,6 +117,7 @@ class Story:
                 self.queue.choose(job_id, priorities=PRIORITIES)
                 self.settle()
             if self.phase(job_id) is Phase.STARTING:
+                self.asked_for.remove(job_id)
                 self.queue.hand_over(job_id)
                 self.settle()
             if self.phase(job_id) is Phase.HANDED_OVER:
