@@ -104,7 +104,7 @@ class Crowd:
     def __enter__(self) -> Self:
         """Take the locks, and stand in line."""
         self._owner.__enter__()
-        names = [f"node/held-{number}" for number in range(self._held)]
+        names = [f"node/held-{number:05d}" for number in range(self._held)]
         for begin in range(0, self._held, 1_000):
             self._owner.take(*names[begin : begin + 1_000])
         for number in range(self._waiters):

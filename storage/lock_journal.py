@@ -170,7 +170,7 @@ class LockJournal:
     """Writes both files. One thread uses it."""
 
     def __init__(self, places: Places) -> None:
-        self._places = places
+        self._locks, self._path = places.locks, places.lock_journal
         self._descriptor: int | None = None
         self._size = self._size_max = 0
 
@@ -183,15 +183,14 @@ class LockJournal:
         """Write the whole state, and begin a new journal. `StorageError`: repeat it."""
         self.close()
         data = encode_locks(file)
-        documents.replace(self._places.locks, data, flush=False, mode=documents.SECRET_MODE)
+        documents.replace(self._locks, data, flush=False, mode=documents.SECRET_MODE)
         known = [(owner, times) for owner, times in since.items()]
         first = packed(
             _encode(LocksWritten(FORMAT_VERSION, _checksum(data), known, [*fenced.items()]))
         )
-        path = self._places.lock_journal
-        documents.replace(path, first, flush=False, mode=documents.SECRET_MODE)
-        with documents.storage_errors(path):
-            descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        documents.replace(self._path, first, flush=False, mode=documents.SECRET_MODE)
+        with documents.storage_errors(self._path):
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_CLOEXEC)
         self._descriptor = descriptor
         # A journal without a `close` belongs to a component that hangs, or to a test.
         self._close_file = weakref.finalize(self, os.close, descriptor)
@@ -203,7 +202,7 @@ class LockJournal:
         assert self._descriptor is not None
         record = packed(_encode(turn))
         try:
-            with documents.storage_errors(self._places.lock_journal):
+            with documents.storage_errors(self._path):
                 documents.write_all_at(self._descriptor, record, self._size)
         except errors.StorageError:
             # A reader must not find half a record with a later one behind it; `begin` replaces

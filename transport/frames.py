@@ -16,17 +16,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
 from ..storage import errors, settings
 from ..storage.plain_values import encodable
 from .messages import PROTOCOL, Message
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -69,8 +66,10 @@ def decode(data: bytes, allowed: Any) -> Frame:  # noqa: ANN401 - a union of mes
     if len(data) > _SURELY_FEW_BYTES:
         _check_containers(data)
     if len(data) <= settings.FRAME_BYTES_MAX:
+        known = _known.get(id(allowed))
+        decoder = known[1] if known is not None else _decoder(allowed)
         try:
-            version, number, deadline, message = _decoder(allowed)(data)
+            version, number, deadline, message = decoder(data)
         except (msgspec.MsgspecError, ValueError, TypeError, RecursionError, MemoryError):
             return _decode_in_parts(data, allowed)
         if version == PROTOCOL and number >= 0 and (deadline is None or math.isfinite(deadline)):
@@ -78,8 +77,23 @@ def decode(data: bytes, allowed: Any) -> Frame:  # noqa: ANN401 - a union of mes
     return _decode_in_parts(data, allowed)
 
 
+_Decoder = Callable[[bytes], tuple[int, int, float | None, Message]]
+
+_known: dict[int, tuple[object, _Decoder]] = {}
+"""Decoders by the `id` of their unions, kept alive here: to hash a union takes long."""
+
+_KNOWN_MAX = 64
+
+
+def _decoder(allowed: Any) -> _Decoder:  # noqa: ANN401
+    decoder = _new_decoder(allowed)
+    if len(_known) < _KNOWN_MAX:
+        _known[id(allowed)] = (allowed, decoder)
+    return decoder
+
+
 @functools.cache
-def _decoder(allowed: Any) -> Callable[[bytes], tuple[int, int, float | None, Message]]:  # noqa: ANN401
+def _new_decoder(allowed: Any) -> _Decoder:  # noqa: ANN401
     return msgspec.msgpack.Decoder(tuple[int, int, float | None, allowed]).decode
 
 

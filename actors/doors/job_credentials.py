@@ -30,6 +30,8 @@ class JobCredentials:
     def __init__(self, *directories: Path) -> None:
         self._directories = [os.fspath(directory) for directory in directories]
         self._introduced: dict[bytes, AttachJob] = {}
+        self._proved: dict[bytes, str] = {}
+        """The lock file that the process of a connection was last found to hold."""
 
     def check(self, peer: bytes, identity: Credentials, message: Message) -> None:
         """Raise `NotAllowedError` unless ``peer`` may say ``message``, one of `JOB_MESSAGES`."""
@@ -40,26 +42,35 @@ class JobCredentials:
             self._introduced[peer] = message
             return
         known = self._introduced.get(peer)
-        if known is None and self._is_own_owner(identity, message):
+        if known is None and self._is_own_owner(peer, identity, message):
             return
         if known is None or not _is_about(message, known):
             kind = type(message).__name__
             raise errors.NotAllowedError(f"{kind}: only the process of a job may speak for it")
 
-    def _is_own_owner(self, identity: Credentials, message: Message) -> bool:
+    def _is_own_owner(self, peer: bytes, identity: Credentials, message: Message) -> bool:
         """Whether the message is about locks of the sender's process, which runs no job."""
         if not isinstance(message, LOCK_REQUESTS):
             return False
         owner: Owner = message.owner
+        if owner.pid != identity.pid or isinstance(owner.identifier, int):
+            return False
+        # The owner has the pid of this process: it stays the one that it was. Whether it still
+        # holds the file is the lock manager's question.
+        if self._proved.get(peer) == owner.lock_file:
+            return True
         directory, name = os.path.split(owner.lock_file)
         is_named = directory in self._directories and "\0" not in name
-        is_job = isinstance(owner.identifier, int) or name.startswith("job_")
-        is_own = owner.pid == identity.pid and is_named and not is_job
-        return is_own and lock_files.holder(owner.lock_file) == identity.pid
+        is_own = is_named and not name.startswith("job_")
+        if not is_own or lock_files.holder(owner.lock_file) != identity.pid:
+            return False
+        self._proved[peer] = owner.lock_file
+        return True
 
     def forget(self, peer: bytes) -> None:
         """The connection has ended."""
         self._introduced.pop(peer, None)
+        self._proved.pop(peer, None)
 
     def _check_introduction(self, identity: Credentials, message: AttachJob) -> None:
         path = message.lock_file

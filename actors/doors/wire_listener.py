@@ -45,7 +45,14 @@ _PARTS = (messages.JobChanged, messages.JobLogged, messages.LocksPending)
 """Replies after which more follow under the same number."""
 
 
-_AT_ONCE = (messages.JobsSubmitted,)
+_FROM_PEERS = ClientRequest | JobMessage
+
+_AT_ONCE = (
+    messages.JobsSubmitted,
+    messages.LocksTried,
+    messages.LocksTaken,
+    messages.OwnerRead,
+)
 """Small replies, each the only one under its number: the receiver's own thread sends them."""
 
 
@@ -67,8 +74,8 @@ class WireAddress(msgspec.Struct, frozen=True):
     def tell(self, envelope: Envelope) -> None:
         """Send the message, or hand it to the listener.
 
-        The queue sends the reply to a submission itself, unless another thread uses the sockets:
-        so the reply does not wait for the listener's turn.
+        The queue and the lock manager send some replies themselves, unless another thread uses the
+        sockets: so these do not wait for the listener's turn.
         """
         if isinstance(envelope.message, _AT_ONCE) and self._is_sent(envelope):
             return
@@ -253,7 +260,7 @@ class WireListener(Component[messages.ListenerMessage]):
         number = 0
         try:
             self._check_peer(incoming.identity)
-            frame = frames.decode(incoming.data, ClientRequest | JobMessage)
+            frame = frames.decode(incoming.data, _FROM_PEERS)
             number = frame.number
             if isinstance(frame.message, JOB_MESSAGES):
                 self._job_credentials.check(incoming.peer, incoming.identity, frame.message)

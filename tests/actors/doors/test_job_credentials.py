@@ -126,7 +126,11 @@ def test_a_program_speaks_for_the_owner_whose_lock_file_it_holds(tmp_path: Path)
     assert "JobLogAppended" in refused(credentials, log_appended())
     remote = Credentials(kind="remote", uid=HERE.uid, pid=PID)
     assert refused(credentials, messages.TryLocks(own, []), who=remote)
+    # Whoever has proved itself may go on, if only to free its locks; another one may not begin.
     held.remove()
+    credentials.check(PEER, HERE, messages.ReleaseLocks(own))
+    assert "TryLocks: only" in refused(credentials, messages.TryLocks(own, []), peer=OTHER_PEER)
+    credentials.forget(PEER)
     assert "TryLocks: only" in refused(credentials, messages.TryLocks(own, []))
 
 
