@@ -29,6 +29,8 @@ class OwnerWatch:
         self.newly_fenced: list[Owner] = []
         """Those since the last turn."""
         self._foreign: dict[str, set[Owner]] = {}
+        self._found_alive: set[str] = set()
+        """Lock files of foreign owners that a process has held since the last look at all."""
         for owner in owners:
             self._note(owner)
 
@@ -41,8 +43,12 @@ class OwnerWatch:
         """Raise `LockRequestError` if the owner may get no locks."""
         if (moment := self.fenced.get(owner)) is not None:
             raise lock_refusals.fenced(owner, moment)
-        if lock_files.is_dead(owner.lock_file):
-            raise errors.LockRequestError(f"the owner's lock file {owner.lock_file} is dead")
+        if owner.lock_file not in self._found_alive:
+            if lock_files.is_dead(owner.lock_file):
+                raise errors.LockRequestError(f"the owner's lock file {owner.lock_file} is dead")
+            if lock_files.identity_of(owner.lock_file) is None:
+                # If it dies before the next look, that one frees what it gets until then.
+                self._found_alive.add(owner.lock_file)
         self._note(owner)
 
     def forget(self, owner: Owner) -> None:
@@ -54,6 +60,7 @@ class OwnerWatch:
 
     def dead(self) -> list[str]:
         """The lock files of foreign owners that no process holds any more."""
+        self._found_alive.clear()
         return [path for path in self._foreign if lock_files.is_dead(path)]
 
     def fence(self, lock_file: str, now: float) -> None:

@@ -205,6 +205,41 @@ def test_a_foreign_owner_without_locks_is_not_looked_at(locks: Locks) -> None:
     assert locks.stage.timers == []
 
 
+def test_a_foreign_owner_is_looked_at_once_between_two_looks_at_all(
+    locks: Locks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at: list[str] = []
+    is_dead = lock_files.is_dead
+
+    def looking(path: str) -> bool:
+        looked_at.append(path)
+        return is_dead(path)
+
+    monkeypatch.setattr(lock_files, "is_dead", looking)
+    one = foreign(locks)
+    for _ in range(3):
+        locks.take(one, (NODE_A, "exclusive"))
+        locks.actor.ask(messages.ReleaseLocks(one))
+    assert looked_at == [one.lock_file]
+    sweep(locks)
+    locks.take(one, (NODE_A, "exclusive"))
+    assert looked_at == [one.lock_file] * 2
+
+
+def test_a_foreign_owner_that_dies_between_two_looks_keeps_nothing(locks: Locks) -> None:
+    one, two = foreign(locks), foreign(locks, "wconfd")
+    locks.take(one, (NODE_A, "exclusive"))
+    locks.actor.ask(messages.ReleaseLocks(one))
+    locks.kill(one)
+    # On its way when its sender died.
+    locks.take(one, (NODE_A, "exclusive"))
+    asker = locks.ask(two, (NODE_A, "exclusive"))
+    sweep(locks)
+    assert asker.answers == [LocksPending([one]), LocksGranted()]
+    refused = locks.actor.say(messages.TryLocks(one, [])).refusal
+    assert refused[0] == "FencedOwnerError"
+
+
 def test_a_successor_looks_at_foreign_owners_again(locks: Locks) -> None:
     one = foreign(locks)
     locks.take(one, (NODE_A, "exclusive"))
