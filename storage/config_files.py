@@ -11,6 +11,7 @@ Every reader sees both together. Holds no decisions.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ VERSION = 3_000_000
 """Ganeti's configuration version: major * 1,000,000 + minor * 10,000."""
 
 _CLUSTER = "cluster"
+_CONTAINERS = ("nodes", "nodegroups", "instances", "networks", "disks", "filters")
 
 
 class ConfigChanged(msgspec.Struct, frozen=True, tag="config", array_like=True):
@@ -44,14 +46,32 @@ class ConfigChanged(msgspec.Struct, frozen=True, tag="config", array_like=True):
     """Container (``nodes``, ...), UUID, object."""
 
 
+_CHANGE = re.compile(rb"\x96\xa6config")
+"""Starts of changes."""
+
 _decode = msgspec.msgpack.Decoder(journal.SegmentBegun | ConfigChanged).decode
 
 
 def read(path: Path) -> dict[str, Any] | None:
-    """The configuration; None if there is none; `DataDirectoryError` if it is malformed."""
+    """The configuration; None if there is none.
+
+    `DataDirectoryError` if it is malformed, or changes are lost: ``config.data`` is missing or
+    older than the journal, or the journal is damaged before its end.
+    """
     found = read_written(path)
+    while True:
+        try:
+            changes = list(changes_since(path, _serial_or_none(found)))
+        except errors.DataDirectoryError:
+            # Perhaps the daemon has written the whole meanwhile, and deleted the old segments.
+            again = read_written(path)
+            if _serial_or_none(again) == _serial_or_none(found):
+                raise
+            found = again
+        else:
+            break
     if found is not None:
-        for change in changes_since(path, serial_of(found)):
+        for change in changes:
             apply(found, change)
     return found
 
@@ -70,11 +90,28 @@ def read_written(path: Path) -> dict[str, Any] | None:
     return found
 
 
-def changes_since(path: Path, serial: int) -> Iterator[ConfigChanged]:
-    """The changes in the journal beside ``path`` that are newer than this serial number."""
-    for segment in journal.segments(journal_directory(path)):
+def changes_since(path: Path, serial: int | None) -> Iterator[ConfigChanged]:
+    """The changes in the journal beside ``path`` that are newer than this serial number.
+
+    `DataDirectoryError` if one is missing between them; with None, as there is no ``config.data``,
+    if there is any.
+    """
+    directory = journal_directory(path)
+    for segment in journal.segments(directory):
         for change in _records(segment):
+            if serial is None:
+                raise errors.DataDirectoryError(
+                    f"{path}: there is none, but {directory.name} has changes of it; put a copy "
+                    f"of the file back, or move {directory.name} away to begin anew"
+                )
+            if change.serial > serial + 1:
+                raise errors.DataDirectoryError(
+                    f"{path}: with the journal it ends at serial number {serial}, but "
+                    f"{directory.name} goes on with {change.serial}; put a newer copy of the file "
+                    f"back, or move {directory.name} away to lose its changes"
+                )
             if change.serial > serial:
+                serial = change.serial
                 yield change
 
 
@@ -111,6 +148,10 @@ def serial_of(configuration: dict[str, Any]) -> int:
     return serial if isinstance(serial, int) else 0
 
 
+def _serial_or_none(configuration: dict[str, Any] | None) -> int | None:
+    return None if configuration is None else serial_of(configuration)
+
+
 def first_configuration(uuid: str, now: float) -> dict[str, Any]:
     """The configuration of a new data directory: no nodes, no rules, the default limits."""
     stamps = {"ctime": now, "mtime": now, "serial_no": 1}
@@ -122,16 +163,14 @@ def first_configuration(uuid: str, now: float) -> dict[str, Any]:
         "tags": [],
         **stamps,
     }
-    containers: dict[str, dict[str, Any]] = {
-        name: {} for name in ("nodes", "nodegroups", "instances", "networks", "disks", "filters")
-    }
+    containers: dict[str, dict[str, Any]] = {name: {} for name in _CONTAINERS}
     return {"version": VERSION, "cluster": cluster, **containers, **stamps}
 
 
 def _check(found: object, path: Path) -> None:
     if not isinstance(found, dict):
         raise errors.DataDirectoryError(f"{path}: not a configuration: expected a JSON object")
-    for key in ("cluster", "filters"):
+    for key in (_CLUSTER, *_CONTAINERS):
         if not isinstance(found.get(key, {}), dict):
             raise errors.DataDirectoryError(f"{path}: {key}: expected an object")
     limit = found.get("cluster", {}).get("max_running_jobs", 1)
@@ -156,3 +195,9 @@ def _records(path: Path) -> Iterator[ConfigChanged]:
         elif record.version > journal.FORMAT_VERSION:
             message = f"{path}: journal format {record.version}"
             raise errors.DataDirectoryError(f"{message}, supported is {journal.FORMAT_VERSION}")
+    heads = (match.start() - HEAD.size for match in _CHANGE.finditer(data, offset))
+    if any(head >= offset and payload_at(data, head) is not None for head in heads):
+        raise errors.DataDirectoryError(
+            f"{path}: damaged at byte {offset}, with whole changes behind it; put back a copy of "
+            "the file, or move it away to lose its changes"
+        )

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from ganger.storage import config_files, errors, settings
+from ganger.storage.checked_records import packed
 
 
 def test_there_may_be_none(tmp_path: Path) -> None:
@@ -57,6 +58,7 @@ LIMIT = "cluster.max_running_jobs: expected a positive integer, got"
         (b"[]", "not a configuration: expected a JSON object"),
         (b'{"cluster": []}', "cluster: expected an object"),
         (b'{"filters": null}', "filters: expected an object"),
+        (b'{"nodes": []}', "nodes: expected an object"),
         (b'{"cluster": {"max_running_jobs": 0}}', f"{LIMIT} 0"),
         (b'{"cluster": {"max_running_jobs": true}}', f"{LIMIT} True"),
         (b'{"cluster": {"max_running_jobs": "20"}}', f"{LIMIT} '20'"),
@@ -73,3 +75,84 @@ def test_a_malformed_configuration_is_refused_with_its_path(
     assert caught.value.text.startswith(f"{path}: {text}")
     assert "\n" not in caught.value.text
     assert path.read_bytes() == data
+
+
+# ------------------------------------------------------------ what the journal tells of the file
+
+
+def _stored(path: Path, serial: int, *changes: int) -> Path:
+    """``config.data`` of this serial number, and a segment with these changes."""
+    configuration = config_files.first_configuration("uuid", 5.0)
+    config_files.write(path, configuration | {"serial_no": serial})
+    segment = config_files.journal_directory(path) / "00000001.journal"
+    segment.parent.mkdir()
+    cluster = configuration["cluster"]
+    records = [
+        config_files.ConfigChanged(
+            number, 6.0, "", "", [("cluster", "", cluster | {"changed": number})]
+        )
+        for number in changes
+    ]
+    segment.write_bytes(b"".join(packed(msgspec.msgpack.encode(record)) for record in records))
+    return segment
+
+
+def test_a_file_within_the_journal_is_brought_up_to_it(tmp_path: Path) -> None:
+    path = tmp_path / "config.data"
+    _stored(path, 8, 7, 8, 9, 10)
+    found = config_files.read(path)
+    assert found is not None
+    assert (found["serial_no"], found["cluster"]["changed"]) == (10, 10)
+
+
+@pytest.mark.parametrize(("changes", "missed"), [((8, 9), 8), ((7, 9), 9)])
+def test_a_file_older_than_the_journal_is_no_base_for_its_changes(
+    tmp_path: Path, changes: tuple[int, ...], missed: int
+) -> None:
+    path = tmp_path / "config.data"
+    _stored(path, 6, *changes)
+    with pytest.raises(errors.DataDirectoryError, match=f"goes on with {missed};"):
+        config_files.read(path)
+
+
+def test_changes_of_a_file_that_is_gone_are_not_made_in_a_new_one(tmp_path: Path) -> None:
+    path = tmp_path / "config.data"
+    segment = _stored(path, 6, 7)
+    path.unlink()
+    with pytest.raises(errors.DataDirectoryError, match="there is none, but "):
+        config_files.read(path)
+    segment.write_bytes(b"")
+    assert config_files.read(path) is None
+
+
+def test_changes_behind_damaged_bytes_are_not_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "config.data"
+    segment = _stored(path, 6, 7, 8, 9)
+    whole = segment.read_bytes()
+    length = len(whole) // 3
+    segment.write_bytes(whole[: length + 20] + b"\xff" + whole[length + 21 :])
+    with pytest.raises(errors.DataDirectoryError, match=f"damaged at byte {length}, with whole"):
+        config_files.read(path)
+    # A torn end was never acknowledged.
+    segment.write_bytes(whole[:-1])
+    found = config_files.read(path)
+    assert found is not None
+    assert found["serial_no"] == 8
+
+
+def test_a_file_that_the_daemon_writes_meanwhile_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "config.data"
+    _stored(path, 8, 9)
+    read, older = config_files.read_written, [6]
+
+    def read_late(path: Path) -> dict[str, object] | None:
+        found = read(path)
+        assert found is not None
+        return found | {"serial_no": older.pop()} if older else found
+
+    monkeypatch.setattr(config_files, "read_written", read_late)
+    found = config_files.read(path)
+    assert found is not None
+    assert (found["serial_no"], found["cluster"]["changed"]) == (9, 9)
