@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from ..storage.wording import shortened
 from . import output
 
 if TYPE_CHECKING:
@@ -158,8 +159,12 @@ def _value(found: Any, fields: list[str], path: str) -> Any:  # noqa: ANN401 - d
 
 
 def json_value(text: str) -> object:
-    """The JSON in ``text``; anything else is a text itself."""
+    """The JSON in ``text``; anything else is a text itself. `UsageError` if it is too deep."""
+    from ..storage import errors  # noqa: PLC0415
+
     try:
         return msgspec.json.decode(text)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeEncodeError):
         return text
+    except RecursionError as error:
+        raise errors.UsageError(f"{shortened(text)}: nested deeper than can be read") from error

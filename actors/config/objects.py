@@ -12,13 +12,16 @@ from ...storage.wording import shortened
 from ...transport.messages import ObjectChange
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from ...storage.cluster.configuration import Configuration
     from ...transport.messages import SetValues
 
 
 _STAMPS = ("ctime", "mtime", "serial_no")
+
+DEPTH_MAX = 100
+"""Deepest nesting of an object: whatever reads it later has a stack of limited height."""
 
 
 def found(snapshot: Configuration, kind: Kind, names: Sequence[str] | None) -> list[dict[str, Any]]:
@@ -46,6 +49,13 @@ def with_values(snapshot: Configuration, message: SetValues) -> Change:
     uuid = snapshot.cluster_uuid if is_cluster else one["uuid"]
     changed = dict(one)
     for fields, value in message.values:
+        place = place_of(message.kind, uuid)
+        if len(fields) > DEPTH_MAX:
+            raise errors.BadRequestError(f"{place}: {_TOO_DEEP}")
+        if len(fields) == 1 and fields[0] in _STAMPS:
+            raise errors.BadRequestError(
+                f"{place}.{fields[0]}: it is set by each change, and by nobody else"
+            )
         changed = _changed(changed, fields, value)
     return checked(ObjectChange(kind=message.kind, uuid=uuid, object=changed))
 
@@ -69,6 +79,8 @@ def checked(change: ObjectChange) -> Change:
     """The change, unless filter rules have messages of their own. Raises `BadRequestError`."""
     if change.kind is Kind.FILTER:
         raise errors.BadRequestError("filters: filter rules are changed by `ganger filter`")
+    if _is_deeper(change.object, DEPTH_MAX):
+        raise errors.BadRequestError(f"{place_of(change.kind, change.uuid)}: {_TOO_DEEP}")
     if _is_masked(change.object):
         place = place_of(change.kind, change.uuid)
         raise errors.BadRequestError(
@@ -90,6 +102,20 @@ def is_made(snapshot: Configuration, change: Change) -> bool:
 
 def _without_stamps(one: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in one.items() if name not in _STAMPS}
+
+
+_TOO_DEEP = f"nested deeper than {DEPTH_MAX} levels"
+
+
+def _is_deeper(value: object, levels: int) -> bool:
+    """Whether values are nested deeper than this; its own stack is not higher."""
+    if isinstance(value, dict):
+        inner: Iterable[object] = value.values()
+    elif isinstance(value, list):
+        inner = value
+    else:
+        return False
+    return levels == 0 or any(_is_deeper(one, levels - 1) for one in inner)
 
 
 def _is_masked(value: object) -> bool:

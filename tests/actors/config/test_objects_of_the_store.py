@@ -281,3 +281,31 @@ def test_a_store_that_cannot_write_the_whole_stops_all_the_same(
     with refusing("rename"):
         store.actor.component.close()
     assert on_disk(stage) == expected
+
+
+def test_values_nested_too_deeply_are_refused_and_the_store_goes_on(
+    store: Staged[ConfigStore],
+) -> None:
+    node = nodes(store)[0]
+    deep: object = 1
+    for _ in range(500):
+        deep = [deep]
+    for values in ([(["other"], deep)], [(["a"] * 3_000, 1)]):
+        name, text = store.ask(SetValues(NODE, node["name"], values)).refusal
+        assert (name, text) == (
+            "BadRequestError",
+            f"nodes/{node['uuid']}: nested deeper than 100 levels",
+        )
+    assert store.ask(change(node, other=deep)).refusal[0] == "BadRequestError"
+    assert nodes(store, node["uuid"]) == [node]
+
+
+@pytest.mark.parametrize("field", ["serial_no", "mtime", "ctime"])
+def test_fields_that_each_change_sets_are_no_values_to_set(
+    store: Staged[ConfigStore], field: str
+) -> None:
+    node = nodes(store)[0]
+    name, text = store.ask(SetValues(NODE, node["name"], [([field], 5)])).refusal
+    assert name == "BadRequestError"
+    assert text.startswith(f"nodes/{node['uuid']}.{field}: ")
+    assert nodes(store, node["uuid"]) == [node]
