@@ -53,6 +53,10 @@ class LockIndex:
         found.discard(owner)
         return found
 
+    def has_member(self, owner: Owner, group: str, mode: LockMode) -> bool:
+        """Whether the owner has an entry in this mode on a member of the lock set."""
+        return owner in self._members[mode].get(group, ())
+
     def locks(self) -> set[str]:
         """Every lock with an entry of its own or (a lock set) through a member."""
         return set().union(*self._direct.values(), *self._members.values())

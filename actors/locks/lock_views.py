@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ...storage.locks import Owner, level_of
+from ...storage.locks import Owner, group_of
 from ...transport import messages
 from . import lock_remedies
 from .locking import LockState, LockView
@@ -71,14 +71,11 @@ def simulated(state: LockState, ended: Sequence[str]) -> messages.LocksSimulated
 
 def _held_since(state: LockState, since: Times, owner: Owner, lock: str) -> float | None:
     """Since when the owner holds the lock, its lock set or, if it is one, a member of it."""
-    times = since.get(owner, {})
-    level = level_of(lock)
-    found = [
-        times[held]
-        for held, _ in state.list_locks(owner)
-        if held in times and level_of(held) is level
-    ]
-    return times.get(lock, min(found, default=None))
+    times, group = since.get(owner, {}), group_of(lock)
+    if lock in times or group in times:
+        return times.get(lock, times.get(group or ""))
+    members = (held for held, _ in state.list_locks(owner) if group_of(held) == lock)
+    return min((times[held] for held in members if held in times), default=None)
 
 
 def _first_wait(state: LockState, owner: Owner) -> str:

@@ -72,6 +72,7 @@ from ...storage.locks import (
     OwnerChanged,
     Pending,
     check_name,
+    group_of,
     level_of,
     show,
     sort_key,
@@ -329,11 +330,10 @@ class LockState:
 
     def _strongest(self, owner: Owner, lock: str) -> LockMode:
         """The mode in which the owner holds the lock, or its lock set, or a member of it."""
-        modes = {
-            mode
-            for held, mode in self._allocation.held_by(owner).items()
-            if held == lock or level_of(held) is level_of(lock)
-        }
+        held, index = self._allocation.held_by(owner), self._allocation.index
+        if index.has_member(owner, lock, LockMode.EXCLUSIVE):
+            return LockMode.EXCLUSIVE
+        modes = (held.get(lock), held.get(group_of(lock) or lock))
         return LockMode.EXCLUSIVE if LockMode.EXCLUSIVE in modes else LockMode.SHARED
 
     def rows(self) -> list[LockView]:

@@ -221,3 +221,18 @@ def test_the_hint_names_those_that_pass_the_owner_when_others_end() -> None:
     for number, text in ((4, "node/a!"), (3, "node/a, node/b"), (2, "node/a!")):
         ask(state, number, text, PRIORITY_MIN)
     assert lock_remedies.for_owner(state, job(2).lock_file).locks == [1, 3, 4]
+
+
+def test_a_holder_is_shown_with_the_mode_in_which_it_stands_in_the_way() -> None:
+    """Not with that of another lock of the level; so the cost does not grow with what it holds."""
+    state = held_state("node/a, node/b!")
+    ask(state, 2, "node/a!, node/b")
+    [on_a, on_b] = state.wants_of(job(2).lock_file)
+    assert (on_a.name, on_a.holders) == (A, ((job(1), SHARED),))
+    assert (on_b.name, on_b.holders) == (B, ((job(1), EXCLUSIVE),))
+    ask(state, 3, "node/[lockset]")
+    [on_all] = state.wants_of(job(3).lock_file)
+    assert on_all.holders == ((job(1), EXCLUSIVE),)
+    everything = held_state("node/[lockset]!")
+    ask(everything, 2, "node/a")
+    assert everything.wants_of(job(2).lock_file)[0].holders == ((job(1), EXCLUSIVE),)
