@@ -459,10 +459,9 @@ class LockState:
         return LockOutcome(granted=True, woken=tuple(other for other in woken if other != owner))
 
     def _blockers(self, waiter: Waiter) -> tuple[Owner, ...]:
-        holding_up = self._allocation.index.against_others(waiter.owner, waiter.wants)
-        if not holding_up and waiter.above is not None:
-            return (waiter.above,)
-        return tuple(sorted(holding_up, key=_order))
+        # It may be queued under another one of those that defer it than the present first.
+        holding_up, harmed = self._obstacles(waiter.owner, waiter.wants, waiter.position)
+        return tuple(sorted(holding_up, key=_order)) or (harmed[0].owner,)
 
     # Held locks.
 

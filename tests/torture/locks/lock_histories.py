@@ -130,7 +130,8 @@ class Player:
         self._history.append(Operation(self.owner, message, reply, begun, ended))
         if isinstance(reply, LocksPending):
             self._waiting, self._waiting_since = self._number, ended
-        elif isinstance(message, _WITHDRAWING):
+        elif isinstance(message, _WITHDRAWING) or isinstance(reply, LocksGranted):
+            # The second reply to a request that was repeated is the only one.
             self._waiting = None
 
     def _await_grant(self) -> bool:

@@ -195,7 +195,7 @@ def _hear(player: Player, now: int, history: list[Operation]) -> None:
         is_withdrawn = isinstance(message, ReleaseLocks | DowngradeLocks | KeepLocks)
         if isinstance(reply, LocksPending):
             player.waits, player.waits_since = asker, player.begun
-        elif is_withdrawn and not isinstance(reply, Failure):
+        elif (is_withdrawn and not isinstance(reply, Failure)) or isinstance(reply, LocksGranted):
             player.waits = None
     if player.waits is not None and len(player.waits.answers) > 1:
         history.append(Operation(player.owner, None, LocksGranted(), player.waits_since, now))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.properties import locking_steps
-from tests.torture.locks.model_steps import Episode, run_locking_model
+from tests.torture.locks.model_steps import STEPS_MAX, Episode, run_locking_model
 from tests.torture.locks.test_linearizing import GrantsConflicting, LosesWakeUps, ServesTheLastFirst
 
 from ganger.actors.locks.locking import LockState
@@ -20,6 +20,14 @@ def test_a_broken_lock_state_is_found(
     tally = run_locking_model(500, 1, tmp_path)
     assert tally.faults
     assert not tally.is_clean
+
+
+NAMED = {"a repeated request names the present first of those that defer it": (1231092995, 1704)}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_what_an_episode_once_found_is_mended(name: str) -> None:
+    assert Episode(*NAMED[name]).play(STEPS_MAX) is None
 
 
 def test_an_episode_repeats_itself() -> None:
