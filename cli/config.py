@@ -82,7 +82,8 @@ def history(call: Call, count: int, output_kind: str) -> None:
         return
     for entry in reversed(entries):
         why = f": {entry.why}" if entry.why else ""
-        output.echo(f"{entry.serial}  {output.absolute(entry.time)}  {entry.who or '?'}{why}")
+        line = f"{entry.serial}  {output.absolute(entry.time)}  {entry.who or '?'}{why}"
+        output.echo(output.harmless(line))
         for line in _lines(entry.changes):
             output.echo(f"    {line}")
 
@@ -124,9 +125,11 @@ def _between(client: Client, since: int, until: int | None) -> list[HistoryLine]
 
 
 def _lines(changes: Iterable[tuple[str, str | None, str | None]]) -> Iterable[str]:
-    for path, before, after in changes:
-        if path.rpartition(".")[2] in _STAMPS:
+    """A line for each change: what users wrote into names begins none of its own."""
+    for name, before, after in changes:
+        if name.rpartition(".")[2] in _STAMPS:
             continue
+        path = output.harmless(name)
         if before is None:
             yield f"+ {path} = {after}"
         elif after is None:

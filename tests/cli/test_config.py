@@ -1,11 +1,17 @@
-"""``ganger config``: how values on the command line are read."""
+"""``ganger config``: how values on the command line are read, and how the history is shown."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from click.testing import CliRunner
+from tests.cli import stand_in
 
 from ganger.cli.config import json_value
+from ganger.cli.main import ganger
 from ganger.storage import errors
+from ganger.transport.messages import HistoryLine
 
 
 @pytest.mark.parametrize(
@@ -28,3 +34,26 @@ def test_a_value_is_json_or_a_text(text: str, value: object) -> None:
 def test_a_value_that_is_nested_too_deeply_is_a_wrong_command_line() -> None:
     with pytest.raises(errors.UsageError, match="nested deeper than can be read"):
         json_value("[" * 100_000)
+
+
+class History:
+    """Answers as a daemon whose configuration has this history."""
+
+    def config_history(self, count: int) -> list[HistoryLine]:
+        changes: list[tuple[str, str | None, str | None]] = [
+            ("cluster.a\nb", None, "5"),
+            ("cluster.mtime", "1.0", "2.0"),
+        ]
+        why = "a\n8  1970-01-01T00:00:00Z  nobody"
+        entry = HistoryLine(serial=7, time=0.0, who="root", why=why, changes=changes)
+        return [entry][:count]
+
+
+def test_what_a_user_wrote_makes_no_lines_of_its_own(tmp_path: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        stand_in.use(patch, History())
+        result = CliRunner().invoke(ganger, ["--data", str(tmp_path), "config", "history"])
+    assert result.stdout.splitlines() == [
+        "7  1970-01-01T00:00:00Z  root: a\\n8  1970-01-01T00:00:00Z  nobody",
+        "    + cluster.a\\nb = 5",
+    ]

@@ -509,8 +509,10 @@ class AsyncClient:
         """The held and wanted locks, when they are others than at ``revision``.
 
         After ``seconds`` the reply comes without a change. Go on with the revision of the reply.
+        Without a ``timeout``, the client's own one begins after them.
         """
-        return await self._caller.call(AwaitLocks(revision, seconds), timeout)
+        limit = self._timeout + seconds if timeout is None else timeout
+        return await self._caller.call(AwaitLocks(revision, seconds), limit)
 
     async def lock_waits(self, *, timeout: float | None = None) -> list[LockWait]:
         """Which owners of locks wait for which others, in line."""

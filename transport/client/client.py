@@ -512,8 +512,10 @@ class Client:
         """The held and wanted locks, when they are others than at ``revision``.
 
         After ``seconds`` the reply comes without a change. Go on with the revision of the reply.
+        Without a ``timeout``, the client's own one begins after them.
         """
-        return self._caller.call(AwaitLocks(revision, seconds), timeout)
+        limit = self._timeout + seconds if timeout is None else timeout
+        return self._caller.call(AwaitLocks(revision, seconds), limit)
 
     def lock_waits(self, *, timeout: float | None = None) -> list[LockWait]:
         """Which owners of locks wait for which others, in line."""

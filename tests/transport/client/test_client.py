@@ -537,3 +537,19 @@ def test_a_crowded_daemon_is_busy_until_a_client_leaves(
         with pytest.raises(errors.BusyError, match="too many connections"):
             client.submit(OP, timeout=0.3)
     assert client.submit(OP) == 2
+
+
+def test_waiting_for_another_state_of_locks_does_not_run_into_the_usual_deadline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = []
+
+    def call(_: object, message: messages.AwaitLocks, timeout: float) -> messages.LocksListed:
+        limits.append((message.seconds, timeout))
+        return messages.LocksListed([], 1)
+
+    monkeypatch.setattr("ganger.transport.client.caller.Caller.call", call)
+    with Client(tmp_path, timeout=5.0) as client:
+        client.watch_locks(seconds=40.0)
+        client.watch_locks(seconds=40.0, timeout=1.0)
+    assert limits == [(40.0, 45.0), (40.0, 1.0)]
