@@ -147,6 +147,7 @@ class Machine:
         ledger = self.queue.component.store.ledger
         ledger._journal.close()
         ledger.directory.close()
+        self.locks.component.close()
 
     def boot_in_vain(self) -> None:
         """As `boot`; if the disk refuses what a start needs, there is no daemon afterwards."""
