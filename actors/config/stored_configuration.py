@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +53,8 @@ class StoredConfiguration:
             config_files.write(places.config, found)
         self.snapshot = Configuration.load(found)
         self._index = Index(self.snapshot)
+        self._fence = threading.Lock()
+        self._is_closed = False
         self._journal = Journal(config_files.journal_directory(places.config))
         self._unwritten: list[bytes] = []
         if written is not None and self._journal.segments():
@@ -61,7 +64,12 @@ class StoredConfiguration:
             self._journal.cut()
 
     def close(self) -> None:
-        """Close the journal."""
+        """Close the journal. The whole that a thread writes now is finished; none is begun later.
+
+        A successor must not find its newer ``config.data`` replaced by ours.
+        """
+        with self._fence:
+            self._is_closed = True
         self._journal.close()
 
     def change(self, changes: Sequence[Change], now: float, who: str, why: str) -> Configuration:
@@ -102,14 +110,19 @@ class StoredConfiguration:
         document, path = self.snapshot.to_document(), self._places.config
 
         def work() -> None:
-            try:
-                config_files.write(path, document)
-            except errors.StorageError:
+            with self._fence:
+                if self._is_closed:
+                    if cut is not None:
+                        cut.give_up()
+                    return
+                try:
+                    config_files.write(path, document)
+                except errors.StorageError:
+                    if cut is not None:
+                        cut.give_up()
+                    raise
                 if cut is not None:
-                    cut.give_up()
-                raise
-            if cut is not None:
-                cut.carry_out()
+                    cut.carry_out()
 
         return work
 

@@ -309,3 +309,20 @@ def test_fields_that_each_change_sets_are_no_values_to_set(
     assert name == "BadRequestError"
     assert text.startswith(f"nodes/{node['uuid']}.{field}: ")
     assert nodes(store, node["uuid"]) == [node]
+
+
+def test_what_a_store_that_failed_still_writes_replaces_nothing_of_its_successor(
+    stage: Stage, store: Staged[ConfigStore]
+) -> None:
+    node = nodes(store)[0]
+    store.ask(change(node, powered=False))
+    late = store.component._stored.prepare_whole()
+    store.component._is_writing = True
+    store.component.close()
+    successor = stage.start(ConfigStore)
+    successor.ask(change(node, powered=False, ndparams=PORT))
+    successor.component.close()
+    expected = on_disk(stage)
+    late()
+    assert on_disk(stage) == expected
+    assert expected["nodes"][node["uuid"]]["ndparams"] == PORT
