@@ -474,7 +474,7 @@ ATTACKS = (
     Attack(_a_million_dependencies_asked_for),
     Attack(_large_attachments),
     Attack(_names_with_a_null_byte),
-    Attack(_a_thousand_expressions_on_megabytes),
+    Attack(_a_thousand_expressions_on_megabytes, is_long=True),
     Attack(_jobs_about_as_large_as_they_may_be),
     Attack(_forged_words_of_jobs),
     Attack(_requests_without_readers_of_the_replies, is_long=True),
