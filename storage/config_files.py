@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from . import documents, errors, settings
-from .checked_records import HEAD, payload_at
 from .queue_files import journal
 
 if TYPE_CHECKING:
@@ -58,22 +57,25 @@ def read(path: Path) -> dict[str, Any] | None:
     `DataDirectoryError` if it is malformed, or changes are lost: ``config.data`` is missing or
     older than the journal, or the journal is damaged before its end.
     """
+    found, changes = read_both(path)
+    if found is not None:
+        for change in changes:
+            apply(found, change)
+    return found
+
+
+def read_both(path: Path) -> tuple[dict[str, Any] | None, list[ConfigChanged]]:
+    """As `read`: ``config.data``, and the changes that are newer."""
     found = read_written(path)
     while True:
         try:
-            changes = list(changes_since(path, _serial_or_none(found)))
+            return found, list(changes_since(path, _serial_or_none(found)))
         except errors.DataDirectoryError:
             # Perhaps the daemon has written the whole meanwhile, and deleted the old segments.
             again = read_written(path)
             if _serial_or_none(again) == _serial_or_none(found):
                 raise
             found = again
-        else:
-            break
-    if found is not None:
-        for change in changes:
-            apply(found, change)
-    return found
 
 
 def read_written(path: Path) -> dict[str, Any] | None:
@@ -181,23 +183,14 @@ def _check(found: object, path: Path) -> None:
 
 def _records(path: Path) -> Iterator[ConfigChanged]:
     """The changes in one segment, up to a torn end, which was never acknowledged."""
-    data = documents.read(path) or b""
-    offset = 0
-    while payload := payload_at(data, offset):
-        offset += HEAD.size + len(payload)
-        try:
-            record = _decode(payload)
-        except msgspec.DecodeError as error:
-            message = f"{path}: a record of an unknown kind; supported is format"
-            raise errors.DataDirectoryError(f"{message} {journal.FORMAT_VERSION}") from error
+    data, end = documents.read(path) or b"", 0
+    for record, after in journal.records_in(data, path, _decode):
+        end = after
         if isinstance(record, ConfigChanged):
             yield record
-        elif record.version > journal.FORMAT_VERSION:
-            message = f"{path}: journal format {record.version}"
-            raise errors.DataDirectoryError(f"{message}, supported is {journal.FORMAT_VERSION}")
-    heads = (match.start() - HEAD.size for match in _CHANGE.finditer(data, offset))
-    if any(head >= offset and payload_at(data, head) is not None for head in heads):
+    left = journal.tail_behind(data, end, _CHANGE)
+    if left is not None and left.has_records:
         raise errors.DataDirectoryError(
-            f"{path}: damaged at byte {offset}, with whole changes behind it; put back a copy of "
+            f"{path}: damaged at byte {end}, with whole changes behind it; put back a copy of "
             "the file, or move it away to lose its changes"
         )

@@ -25,9 +25,6 @@ from ...storage.queue_files.journal import Journal
 if TYPE_CHECKING:
     from ...storage.settings import Places
 
-JOURNAL_BYTES_MIN = 256 * 1024
-"""A journal smaller than this is no reason to write the whole configuration."""
-
 
 class HistoryEntry(msgspec.Struct, frozen=True):
     """One line of the history: which change, when, by whom, why, and what it changed."""
@@ -46,22 +43,21 @@ class StoredConfiguration:
     def __init__(self, places: Places, first: Callable[[], dict[str, Any]]) -> None:
         """Read the configuration, or store the ``first`` one. Raises `DataDirectoryError`."""
         self._places = places
-        written = config_files.read_written(places.config)
-        found = config_files.read(places.config)
+        found, newer = config_files.read_both(places.config)
         if found is None:
             found = first()
             config_files.write(places.config, found)
         self.snapshot = Configuration.load(found)
-        self._index = Index(self.snapshot)
         self._fence = threading.Lock()
         self._is_closed = False
         self._journal = Journal(config_files.journal_directory(places.config))
         self._unwritten: list[bytes] = []
-        if written is not None and self._journal.segments():
-            self._enter_missing(written)
-            config_files.write(places.config, found)
+        if newer:
+            self._make(newer)
+            config_files.write(places.config, self.snapshot.to_document())
             self._journal.begin(self.snapshot.serial_no)
             self._journal.cut()
+        self._index = Index(self.snapshot)
 
     def close(self) -> None:
         """Close the journal. The whole that a thread writes now is finished; none is begun later.
@@ -72,8 +68,8 @@ class StoredConfiguration:
             self._is_closed = True
         self._journal.close()
 
-    def change(self, changes: Sequence[Change], now: float, who: str, why: str) -> Configuration:
-        """Make the changes, all or none; the snapshot before them.
+    def change(self, changes: Sequence[Change], now: float, who: str, why: str) -> None:
+        """Make the changes, all or none.
 
         Raises `StaleSerialError`, `UnknownObjectError`, `IntegrityError` or `StorageError`.
         """
@@ -93,14 +89,8 @@ class StoredConfiguration:
         with contextlib.suppress(errors.StorageError):
             # The change is stored; its entry is written later.
             self.write_history()
-        return before
 
     # ------------------------------------------------------------ the whole
-
-    @property
-    def is_whole_due(self) -> bool:
-        """Whether the journal is large enough to write the whole configuration."""
-        return self._journal.size > JOURNAL_BYTES_MIN
 
     def prepare_whole(self) -> Callable[[], None]:
         """Begin a new segment; the work that remains may run in any thread. `StorageError`."""
@@ -147,17 +137,15 @@ class StoredConfiguration:
         entry = HistoryEntry(record.serial, record.time, record.who, record.why, changed)
         self._unwritten.append(msgspec.json.encode(entry))
 
-    def _enter_missing(self, written: dict[str, Any]) -> None:
-        """Enter changes that were stored just before the daemon was killed."""
+    def _make(self, newer: Sequence[ConfigChanged]) -> None:
+        """Make the changes of the journal; enter those that a kill kept out of the history."""
         last = next(iter(self.history(1)), None)
-        path, snapshot = self._places.config, Configuration.load(written)
-        for record in config_files.changes_since(path, snapshot.serial_no):
-            document = snapshot.to_document()
+        for record in newer:
+            before, document = self.snapshot, self.snapshot.to_document()
             config_files.apply(document, record)
-            following = Configuration.load(document)
+            self.snapshot = Configuration.load(document)
             if last is None or record.serial > last.serial:
-                self._enter(snapshot, following, record)
-            snapshot = following
+                self._enter(before, self.snapshot, record)
         self.write_history()
 
 

@@ -22,7 +22,7 @@ import ctypes
 import os
 import re
 import weakref
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -30,7 +30,7 @@ from .. import documents, errors, settings
 from ..checked_records import HEAD, packed, payload_at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 _SUFFIX = ".journal"
@@ -95,7 +95,7 @@ class Journal:
         """Every whole record on disk, oldest first, up to the torn tail of each segment."""
         for number in self._segments():
             path = self._path(number)
-            for record, _ in _records(documents.read(path) or b"", path):
+            for record, _ in records_in(documents.read(path) or b"", path, _decode):
                 yield record
 
     def segments(self) -> list[Path]:
@@ -353,18 +353,30 @@ class Tail(msgspec.Struct, frozen=True):
 
 def tail(data: bytes, path: Path) -> Tail | None:
     """The part of a segment that a replay leaves out; None if it reads the whole segment."""
-    end = max((after for _, after in _records(data, path)), default=0)
+    end = max((after for _, after in records_in(data, path, _decode)), default=0)
+    return tail_behind(data, end, _PAYLOAD)
+
+
+def tail_behind(data: bytes, end: int, starts: re.Pattern[bytes]) -> Tail | None:
+    """The bytes behind ``end``, where the last valid record ends; None if there are only zeros.
+
+    ``starts`` matches the first bytes of the payloads that count as records.
+    """
     if not data[end:].strip(b"\0"):
         return None
-    heads = (match.start() - HEAD.size for match in _PAYLOAD.finditer(data, end))
+    heads = (match.start() - HEAD.size for match in starts.finditer(data, end))
     return Tail(end, any(head >= end and payload_at(data, head) is not None for head in heads))
 
 
 _PAYLOAD = re.compile(rb"\x93\xa5begun|\x92\xa6stored|\x94\xa5state|\x92\xa8archived")
 """Starts of this format's records."""
 
+_AnyRecord = TypeVar("_AnyRecord", bound=msgspec.Struct)
 
-def _records(data: bytes, path: Path) -> Iterator[tuple[Record, int]]:
+
+def records_in(
+    data: bytes, path: Path, decode: Callable[[bytes], _AnyRecord]
+) -> Iterator[tuple[_AnyRecord, int]]:
     """Each record with the offset of its end, up to the first that is not whole.
 
     `DataDirectoryError` for a whole record of a later version.
@@ -373,7 +385,7 @@ def _records(data: bytes, path: Path) -> Iterator[tuple[Record, int]]:
     while payload := payload_at(data, offset):
         offset += HEAD.size + len(payload)
         try:
-            record = _decode(payload)
+            record = decode(payload)
         except msgspec.DecodeError as error:
             # The checksum is right, so the record is not torn: another version wrote it.
             message = f"{path}: a record of an unknown kind; supported is format {FORMAT_VERSION}"
