@@ -1,0 +1,77 @@
+"""What an operation on the configuration gets, and what it answers. Holds no operation."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ...opcodes import LockNeeds, OperationError
+from ..configuration import Change, Configuration
+
+
+class Code(enum.StrEnum):
+    """The second part of ``OpPrereqError``: what kind of prerequisite is not met, as in Ganeti."""
+
+    UNRESOLVED = "resolver_error"
+    NO_RESOURCES = "insufficient_resources"
+    NO_RESOURCES_NOW = "temp_insufficient_resources"
+    WRONG_INPUT = "wrong_input"
+    WRONG_STATE = "wrong_state"
+    UNKNOWN = "unknown_entity"
+    EXISTS = "already_exists"
+    NOT_UNIQUE = "resource_not_unique"
+    INTERNAL = "internal_error"
+    ENVIRONMENT = "environment_error"
+
+
+def prerequisite_error(text: str, code: Code) -> OperationError:
+    """The error of an operation whose prerequisites are not met: nothing was changed."""
+    return OperationError("OpPrereqError", text, code.value)
+
+
+class Circumstances(NamedTuple):
+    """What a decision must not find out by itself.
+
+    ``new_uuid`` is the same for every attempt of the same opcode of a job, so that the lock of an
+    object and the object itself have one UUID. ``now``: seconds since the epoch.
+    """
+
+    new_uuid: str
+    now: float
+
+
+class Outcome(NamedTuple):
+    """What an operation does: changes of the configuration, its result, and lines of the job log.
+
+    ``result`` is JSON.
+    """
+
+    changes: tuple[Change, ...] = ()
+    result: Any = None
+    log: tuple[str, ...] = ()
+
+
+class Operation(NamedTuple):
+    """The two decisions of one kind of opcode. Both may raise `OperationError`.
+
+    ``locks`` resolves names to UUIDs in the present snapshot. ``decide`` runs when the job holds
+    these locks; it refuses if the configuration has changed so that other locks would be needed.
+    """
+
+    locks: Callable[[Any, Configuration, Circumstances], LockNeeds]
+    decide: Callable[[Any, Configuration, Circumstances], Outcome]
+
+
+def check_locks_suffice(held: LockNeeds, needed: LockNeeds, text: str) -> None:
+    """Raise `OperationError` (wrong_state) with ``text`` unless ``held`` covers ``needed``."""
+    modes = dict(held.to_changes())
+    for lock, mode in needed.to_changes():
+        level = lock.partition("/")[0]
+        found = {modes.get(lock), modes.get(f"{level}/[lockset]")}
+        if not found & {mode, "exclusive"}:
+            raise prerequisite_error(text, Code.WRONG_STATE)
+
+
+Operations = dict[str, Operation]
+"""The operations of one family, by the ids of their opcodes."""
