@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ...opcodes import LockNeeds, OperationError
+from ...opcodes.declarations import NO_LOCKS
 from ..configuration import Change, Configuration
 
 
@@ -25,20 +26,45 @@ class Code(enum.StrEnum):
     ENVIRONMENT = "environment_error"
 
 
-def prerequisite_error(text: str, code: Code) -> OperationError:
+class RefusedError(OperationError):
+    """An operation failed, and the job log is to say more: ``log`` has the lines for it."""
+
+    def __init__(self, name: str, *details: object, log: tuple[str, ...]) -> None:
+        super().__init__(name, *details)
+        self.log = log
+
+
+def prerequisite_error(text: str, code: Code, *, log: tuple[str, ...] = ()) -> OperationError:
     """The error of an operation whose prerequisites are not met: nothing was changed."""
-    return OperationError("OpPrereqError", text, code.value)
+    return RefusedError("OpPrereqError", text, code.value, log=log)
+
+
+def execution_error(text: str, *, log: tuple[str, ...] = ()) -> OperationError:
+    """The error of an operation that failed although its prerequisites were met."""
+    return RefusedError("OpExecError", text, log=log)
+
+
+def warning(text: str) -> str:
+    """A warning as the job log has it."""
+    return f" - WARNING: {text}"
+
+
+def information(text: str) -> str:
+    """A line of information as the job log has it."""
+    return f" - INFO: {text}"
 
 
 class Circumstances(NamedTuple):
     """What a decision must not find out by itself.
 
     ``new_uuid`` is the same for every attempt of the same opcode of a job, so that the lock of an
-    object and the object itself have one UUID. ``now``: seconds since the epoch.
+    object and the object itself have one UUID. ``now``: seconds since the epoch. ``held`` are the
+    locks that the job took, for `Operation.decide`: those that `Operation.locks` named before.
     """
 
     new_uuid: str
     now: float
+    held: LockNeeds = NO_LOCKS
 
 
 class Outcome(NamedTuple):
