@@ -102,7 +102,7 @@ check-client: $(INSTALLED_DEV) ## check that client.py and streams.py are made (
 # commands and daemons, each of which would compile the package anew without its cache.
 unexport PYTHONDONTWRITEBYTECODE
 TEST_PROCESSES ?= 3
-PYTEST = $(BIN)/pytest -rs -n $(TEST_PROCESSES) --dist loadgroup
+PYTEST = $(BIN)/pytest -rs -n $(TEST_PROCESSES)
 
 test: $(INSTALLED_DEV) ## run the tests; what was skipped is named at the end, with its reason
 	$(call install_system_packages,$(SYSTEM_PACKAGES))

@@ -15,6 +15,8 @@ from tests import own_children
 from tests.actors.queue.queue_stage import Queue
 from tests.actors.runtime.stage import Stage
 from tests.seeds import explores
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 # No deadline for one example: how long it takes says more about the machine than about the code.
 # A failure prints the line that repeats it.
@@ -27,6 +29,31 @@ LONGEST_FIRST = (
     "system",
 )  # fmt: skip
 """Parts of names of files: what takes long begins first where several processes share the tests."""
+
+ONE_PROCESS = (
+    "tests/storage/opcodes/test_user_opcodes.py",
+    "tests/system/test_traced_life.py",
+    "tests/system/test_wconfd.py",
+    "tests/test_packaging.py",
+)
+"""Files whose tests share something that takes long to make: one process runs them all."""
+
+
+class OneProcessForAFile(LoadScopeScheduling):  # type: ignore[misc]
+    """Tests of these files go to one process together, all others one by one.
+
+    xdist's own mark for groups has no effect with pytest 9.2.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = nodeid.partition("::")[0]
+        return path if path in ONE_PROCESS else nodeid
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneProcessForAFile:
+    """Share the tests among the processes."""
+    return OneProcessForAFile(config, log)
 
 
 def pytest_configure() -> None:

@@ -27,9 +27,6 @@ from packaging.version import Version
 import ganger
 
 ROOT = Path(__file__).parent.parent
-
-# One process builds the wheel once.
-pytestmark = pytest.mark.xdist_group("wheel")
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT = PYPROJECT["project"]
 PACKAGES: list[str] = PYPROJECT["tool"]["setuptools"]["packages"]

@@ -32,11 +32,7 @@ if TYPE_CHECKING:
 
     from ganger.storage.job_views import JobInfo
 
-pytestmark = [
-    pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed"),
-    # One process plays the lives once.
-    pytest.mark.xdist_group("traced life"),
-]
+pytestmark = pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
 
 TEXT, NUMBER, PART = "4711-very-secret", 815_4711_0815, "a-part-that-is-secret"
 SECRETS = (TEXT, str(NUMBER), PART)

@@ -17,9 +17,6 @@ from ganger.actors.doors.wconfd_methods import METHODS
 from ganger.actors.runtime.addresses import LOCK_MANAGER
 from ganger.storage import lock_journal
 
-# One process has the daemon.
-pytestmark = pytest.mark.xdist_group("wconfd")
-
 RECORDING = Path(__file__).parents[1] / "compatibility/data/wconfd-listLocksWaitingStatus.json"
 NODE = "node/90910f02-036a-444f-8631-f25d6d53cb05"
 NODE_A = [["node/a", "exclusive"]]

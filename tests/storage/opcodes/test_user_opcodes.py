@@ -13,9 +13,6 @@ import pytest
 
 EXAMPLE = Path(__file__).parents[3] / "docs" / "examples" / "ganger-example-opcodes"
 
-# One process builds the example package once.
-pytestmark = pytest.mark.xdist_group("example package")
-
 # Runs in an interpreter of its own, so that nothing of the example is left in this one.
 SCRIPT = """
 import json, sys

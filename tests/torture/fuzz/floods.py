@@ -457,7 +457,7 @@ def _forged(job_id: int, lock_file: Path, pid: int) -> Iterator[Message]:
 
 ATTACKS = (
     Attack(_silent_peers),
-    Attack(_a_crowd_of_silent_connections, files_max=256),
+    Attack(_a_crowd_of_silent_connections, is_long=True, files_max=256),
     Attack(_a_remote_crowd_without_a_key, is_remote=True),
     Attack(_other_protocols),
     Attack(_frames_that_claim_to_be_huge),
