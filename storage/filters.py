@@ -33,35 +33,35 @@ Value: TypeAlias = str | int
 """The value in a comparison."""
 
 
-class Always(msgspec.Struct, frozen=True):
+class Always(msgspec.Struct, frozen=True, tag=True):
     """``null``: true of everything."""
 
 
-class AllOf(msgspec.Struct, frozen=True):
+class AllOf(msgspec.Struct, frozen=True, tag=True):
     """``["&", e...]``: every part is true; without parts, true."""
 
     parts: tuple[Filter, ...]
 
 
-class AnyOf(msgspec.Struct, frozen=True):
+class AnyOf(msgspec.Struct, frozen=True, tag=True):
     """``["|", e...]``: some part is true; without parts, false."""
 
     parts: tuple[Filter, ...]
 
 
-class Not(msgspec.Struct, frozen=True):
+class Not(msgspec.Struct, frozen=True, tag=True):
     """``["!", e]``: the part is false."""
 
     part: Filter
 
 
-class IsTrue(msgspec.Struct, frozen=True):
+class IsTrue(msgspec.Struct, frozen=True, tag=True):
     """``["?", field]``: the field, which must be a boolean, is true."""
 
     field: str
 
 
-class Comparison(msgspec.Struct, frozen=True):
+class Comparison(msgspec.Struct, frozen=True, tag=True):
     """``[operator, field, value]`` for the operators of `COMPARISONS`."""
 
     operator: str
@@ -69,14 +69,14 @@ class Comparison(msgspec.Struct, frozen=True):
     value: Value
 
 
-class Search(msgspec.Struct, frozen=True):
+class Search(msgspec.Struct, frozen=True, tag=True):
     """``["=~", field, pattern]``: the pattern is found somewhere in the field's text."""
 
     field: str
     pattern: str
 
 
-class Contains(msgspec.Struct, frozen=True):
+class Contains(msgspec.Struct, frozen=True, tag=True):
     """``["=[]", field, value]``: the field is a list of values of this type, with this one."""
 
     field: str

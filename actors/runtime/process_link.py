@@ -1,0 +1,120 @@
+"""The link to another process of the daemon, as the components of this one see it.
+
+It stands in the directory as the receiver of the other process's components, and keeps the requests
+that wait for a reply from there. Whoever owns the socket gives it the frames that come, and sends
+those that it makes.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+from ...storage import errors
+from ...transport import link_frames
+from ...transport.envelopes import Envelope
+from ...transport.messages import Failure, InterimReply, Request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .directory import Directory
+
+
+class ProcessLink:
+    """``send`` takes a frame from any thread; False: the other process does not take it.
+
+    Messages arrive in the order in which one thread has sent them.
+    """
+
+    def __init__(
+        self, directory: Directory, send: Callable[[bytes], bool], clock: Callable[[], float]
+    ) -> None:
+        self._directory = directory
+        self._send = send
+        self._clock = clock
+        self._numbers = itertools.count(1)
+        self._open: dict[int, tuple[str, Envelope]] = {}
+
+    @property
+    def open_count(self) -> int:
+        """How many requests wait for a reply from the other process."""
+        return len(self._open)
+
+    def tell(self, to: str, envelope: Envelope) -> bool:
+        """Send ``envelope`` to the component ``to`` over there; False if that process is gone."""
+        number = 0
+        if isinstance(envelope.message, Request) and envelope.reply_to is not None:
+            number = next(self._numbers)
+        seconds = None if envelope.deadline is None else envelope.deadline - self._clock()
+        try:
+            frame = link_frames.encode(to, envelope.message, number, seconds)
+        except errors.FrameError as error:
+            envelope.refuse(error)
+            return True
+        if number:
+            # Before the frame: the reply may come at once, in another thread.
+            self._open[number] = (to, envelope)
+        if self._send(frame):
+            return True
+        self._open.pop(number, None)
+        return False
+
+    def take(self, data: bytes) -> None:
+        """A frame has come: pass on its message. Raises `FrameError`."""
+        frame = link_frames.decode(data)
+        if not frame.to:
+            self._take_reply(frame)
+            return
+        number, seconds = frame.number, frame.deadline_seconds
+        deadline = None if seconds is None else self._clock() + seconds
+        reply_to = _ReplyOverLink(self._send) if number else None
+        self._directory.tell(frame.to, Envelope(frame.message, reply_to, number, deadline))
+
+    def forget(self, component: str) -> None:
+        """A component over there was replaced: its predecessor answers nothing more.
+
+        Those who asked repeat their requests, or refuse them, as if it lived in this process.
+        """
+        for number, (to, _) in list(self._open.items()):
+            if to == component:
+                self._open.pop(number, None)
+
+    def _take_reply(self, frame: link_frames.LinkFrame) -> None:
+        is_last = not isinstance(frame.message, InterimReply)
+        found = self._open.pop(frame.number, None) if is_last else self._open.get(frame.number)
+        if found is not None:
+            found[1].reply(frame.message)
+
+
+class LinkedReceiver:
+    """Stands in the directory for a component of another process."""
+
+    def __init__(self, link: ProcessLink, name: str) -> None:
+        self._link = link
+        self._name = name
+
+    def tell(self, envelope: Envelope) -> bool:
+        """Send ``envelope``; False if the other process is gone."""
+        return self._link.tell(self._name, envelope)
+
+    def depth(self) -> int:
+        """How many requests wait for that process."""
+        return self._link.open_count
+
+
+class _ReplyOverLink:
+    """The address of a sender in the other process."""
+
+    __slots__ = ("_send",)
+
+    def __init__(self, send: Callable[[bytes], bool]) -> None:
+        self._send = send
+
+    def tell(self, envelope: Envelope) -> None:
+        try:
+            frame = link_frames.encode("", envelope.message, envelope.number)
+        except errors.FrameError as error:
+            failure = Failure(error.name, error.text)
+            frame = link_frames.encode("", failure, envelope.number)
+        self._send(frame)
