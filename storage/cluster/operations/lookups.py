@@ -1,0 +1,122 @@
+"""Objects by their names, and who belongs to whom: what operations ask of a configuration.
+
+Source: Ganeti's look-ups by name, and its functions for the instances of a node group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+from ...natural_order import natural_key
+from ...opcodes import OperationError
+from ..configuration import Configuration
+from ..objects import Kind
+from .base import Code, prerequisite_error
+
+Object: TypeAlias = Mapping[str, Any]
+
+
+def find_group(configuration: Configuration, target: str) -> Object:
+    """The node group with this UUID or name; `OperationError` (unknown_entity) if there is none."""
+    return _found(configuration, Kind.NODE_GROUP, target, "Node group")
+
+
+def find_network(configuration: Configuration, target: str) -> Object:
+    """The network with this UUID or name; `OperationError` (unknown_entity) if there is none."""
+    return _found(configuration, Kind.NETWORK, target, "Network")
+
+
+def holder_of(configuration: Configuration, kind: Kind, name: str) -> str | None:
+    """The UUID of the group or network that has ``name`` as its name or UUID; None if none has."""
+    found = _by_uuid_or_name(configuration, kind, name)
+    return None if found is None else str(found["uuid"])
+
+
+def find_node(configuration: Configuration, name: str) -> Object:
+    """The node with this name, or the only one whose name goes on with a dot.
+
+    Large and small letters are the same, unless a name is written exactly so. No UUID is looked
+    for, as in Ganeti. `OperationError` (unknown_entity) if there is no such node, or several.
+    """
+    exact: Object | None = configuration.find_by_name(Kind.NODE, name)
+    found = exact if exact is not None else _alike(configuration, name)
+    if found is None:
+        raise prerequisite_error(f"Node '{name}' not known", Code.UNKNOWN)
+    return found
+
+
+def instances_of_group(configuration: Configuration, group: str) -> list[Object]:
+    """The instances with a node in the group (its UUID), in the natural order of their names.
+
+    Costs a look at each instance.
+    """
+    members = {uuid for uuid, node in configuration.objects(Kind.NODE) if node["group"] == group}
+    if not members:
+        return []
+    found = (
+        instance
+        for _, instance in configuration.objects(Kind.INSTANCE)
+        if not members.isdisjoint(nodes_of_instance(configuration, instance))
+    )
+    return in_order(found)
+
+
+def nodes_of_instance(configuration: Configuration, instance: Object) -> set[str]:
+    """The UUIDs of the primary node and of all nodes of DRBD disks."""
+    primary = instance.get("primary_node")
+    found = {primary} if primary else set()
+    for disk in disks_of_instance(configuration, instance):
+        found.update(_drbd_nodes(disk))
+    return found
+
+
+def disks_of_instance(configuration: Configuration, instance: Object) -> list[Object]:
+    """The disks of an instance, in their order, without those that the configuration lacks."""
+    uuids = instance.get("disks") or ()
+    disks = (configuration.get(Kind.DISK, uuid) for uuid in uuids)
+    return [disk for disk in disks if disk is not None]
+
+
+def in_order(objects: Iterable[Object]) -> list[Object]:
+    """The objects in the natural order of their names."""
+    return sorted(objects, key=lambda one: natural_key(one.get("name", "")))
+
+
+def names_of(objects: Iterable[Object]) -> list[str]:
+    """The names of objects, in natural order."""
+    return [str(one.get("name", "")) for one in in_order(objects)]
+
+
+def _drbd_nodes(disk: Object) -> Iterator[str]:
+    if disk.get("dev_type") == "drbd":
+        yield from (disk.get("logical_id") or ())[:2]
+    for child in disk.get("children") or ():
+        yield from _drbd_nodes(child)
+
+
+def _found(configuration: Configuration, kind: Kind, target: str, word: str) -> Object:
+    found = _by_uuid_or_name(configuration, kind, target)
+    if found is None:
+        raise not_found(word, target)
+    return found
+
+
+def not_found(word: str, target: str) -> OperationError:
+    """The error for a group or network that the configuration does not have."""
+    return prerequisite_error(f"{word} '{target}' not found", Code.UNKNOWN)
+
+
+def _by_uuid_or_name(configuration: Configuration, kind: Kind, target: str) -> Object | None:
+    found: Object | None = configuration.get(kind, target)
+    return configuration.find_by_name(kind, target) if found is None else found
+
+
+def _alike(configuration: Configuration, name: str) -> Object | None:
+    wanted = name.upper()
+    nodes: list[Object] = [node for _, node in configuration.objects(Kind.NODE)]
+    same = [node for node in nodes if node["name"].upper() == wanted]
+    if len(same) == 1:
+        return same[0]
+    longer = [node for node in nodes if f"{node['name'].upper()}.".startswith(f"{wanted}.")]
+    return longer[0] if len(longer) == 1 else None
