@@ -251,6 +251,15 @@ def test_parts_without_actors_load_no_threads_and_no_sockets(
     assert _output(installed.python, "-c", lines, folder=installed.folder) == "[]\n"
 
 
+def test_the_daemon_loads_nothing_that_paints_a_terminal(installed: Installed) -> None:
+    lines = (
+        "import sys, ganger.cli.daemon, ganger.actors.supervision.supervisor;"
+        "print('rich' in sys.modules); import rich; print(rich.__name__)"
+    )
+    output = _output(installed.python, "-c", lines, folder=installed.folder)
+    assert output == "False\nrich\n"
+
+
 def test_a_type_checker_sees_the_types_of_the_installed_wheel(installed: Installed) -> None:
     seen = _mypy(
         installed, "from ganger import AsyncClient, Client\npair = (AsyncClient, Client)\n"

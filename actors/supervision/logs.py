@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TextIO
+import sys
+from typing import TYPE_CHECKING, Any, TextIO
 
-import structlog
+# structlog imports rich where it finds it, for colors on a terminal that a log has not: an eighth
+# of the daemon's start.
+_modules: dict[str, Any] = sys.modules
+_is_hidden = _modules.setdefault("rich", None) is None
+import structlog  # noqa: E402
+
+if _is_hidden:
+    del _modules["rich"]
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
