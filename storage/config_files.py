@@ -30,11 +30,20 @@ _CLUSTER = "cluster"
 _CONTAINERS = ("nodes", "nodegroups", "instances", "networks", "disks", "filters")
 
 
+class OpcodeAnswer(msgspec.Struct, frozen=True):
+    """What an opcode of a job resulted in, and the lines that it logs."""
+
+    job_id: int
+    op_index: int
+    result: Any = None
+    log: list[str] = []
+
+
 class ConfigChanged(msgspec.Struct, frozen=True, tag="config", array_like=True):
     """A batch of changes: the objects as they are now stored, None for one that went.
 
     ``serial`` and ``time`` are those of the configuration afterwards; ``who`` and ``why`` are for
-    the history.
+    the history. ``answer``: of the opcode that made the changes.
     """
 
     serial: int
@@ -44,9 +53,11 @@ class ConfigChanged(msgspec.Struct, frozen=True, tag="config", array_like=True):
     objects: list[tuple[str, str, Any]]
     """Container (``nodes``, ...), UUID, object."""
 
+    answer: OpcodeAnswer | None = None
 
-_CHANGE = re.compile(rb"\x96\xa6config")
-"""Starts of changes."""
+
+_CHANGE = re.compile(rb"[\x96\x97]\xa6config")
+"""Starts of changes; those of earlier versions have no answer."""
 
 _decode = msgspec.msgpack.Decoder(journal.SegmentBegun | ConfigChanged).decode
 

@@ -158,6 +158,12 @@ OWNERS_SWEEP_SECONDS = 0.25
 CONFIG_WHOLE_SECONDS = 5.0
 """How long after a change the whole configuration is written again."""
 
+OPCODE_ANSWER_BYTES_MAX = FRAME_BYTES_MAX // 4
+"""Largest result, with its log, of an opcode that the configuration store carries out."""
+
+OPCODE_ANSWERS_MAX = 1_000
+"""Answers to such opcodes that the store keeps in memory, one for each job, the newest."""
+
 LOCK_JOURNAL_BYTES = 256 * 1024
 """Least size at which the whole state of locks is written again."""
 

@@ -25,16 +25,18 @@ import msgspec
 from ...storage import config_files, errors, rules, settings
 from ...storage.cluster.configuration import Change
 from ...storage.cluster.objects import Kind
+from ...storage.opcodes import OperationError
 from ...transport import messages
 from ..rules import rule_changes
 from ..runtime.addresses import FILTER_EVALUATOR, JOB_QUEUE, SCHEDULER
 from ..runtime.component import Component
-from . import objects
+from . import objects, opcode_runs
 from .stored_configuration import StoredConfiguration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from ...storage.config_files import OpcodeAnswer
     from ...storage.rules import FilterRule
     from ...transport.envelopes import Envelope
 
@@ -44,6 +46,8 @@ _ObjectMessage = (
     | messages.ChangeObjects
     | messages.SetValues
     | messages.ReadHistory
+    | messages.PrepareOpcode
+    | messages.RunOpcode
     | messages.WholeDue
     | messages.WholeWritten
 )
@@ -95,6 +99,7 @@ class ConfigStore(Component[messages.ConfigMessage]):
         """Read the configuration; make a first one if there is none."""
         self._is_whole_due = self._is_writing = False
         self._stored = StoredConfiguration(self.places, _first)
+        self._answers = opcode_runs.Answers(self._stored)
         self._load_rules()
         # Serials start at the clock, so late confirmations to our predecessor match none.
         self._rules = _Changes(time.monotonic_ns())
@@ -139,6 +144,11 @@ class ConfigStore(Component[messages.ConfigMessage]):
                 self._change_objects(envelope, message, [change])
             case messages.ReadHistory():
                 self._read_history(envelope, message)
+            case messages.PrepareOpcode():
+                now = self.runtime.wall_clock()
+                envelope.reply(opcode_runs.prepared(self._stored.snapshot, message, now))
+            case messages.RunOpcode():
+                self._run_opcode(envelope, message)
             case messages.WholeDue():
                 self._write_whole()
             case messages.WholeWritten():
@@ -345,14 +355,48 @@ class ConfigStore(Component[messages.ConfigMessage]):
 
     def _read_history(self, envelope: Envelope, message: messages.ReadHistory) -> None:
         entries = self._stored.history(message.count, message.before)
-        lines = [messages.HistoryLine(**msgspec.structs.asdict(entry)) for entry in entries]
+        lines = [
+            msgspec.convert(entry, messages.HistoryLine, from_attributes=True) for entry in entries
+        ]
         envelope.reply(messages.HistoryRead(entries=lines))
+
+    # ------------------------------------------------------------ opcodes
+
+    def _run_opcode(self, envelope: Envelope, message: messages.RunOpcode) -> None:
+        """Carry the opcode out, unless an earlier request about it was answered."""
+        answer = self._answers.find(message)
+        if answer is not None:
+            envelope.reply(answer)
+            return
+        before = self._stored.snapshot
+        try:
+            answer = self._operate(message)
+        except (OperationError, errors.BadRequestError) as error:
+            answer = opcode_runs.failed(error)
+        self._answers.keep(message, answer)
+        if self._stored.snapshot.cluster is not before.cluster:
+            self._slots.add(envelope, answer)
+            self._report_limits()
+        else:
+            envelope.reply(answer)
+
+    def _operate(self, message: messages.RunOpcode) -> messages.OpcodeRan:
+        snapshot = self._stored.snapshot
+        outcome = opcode_runs.decided(snapshot, message, self.runtime.wall_clock())
+        stored = opcode_runs.stored_form(message, outcome)
+        if outcome.changes:
+            self._check_slots(opcode_runs.new_run_slots(snapshot, outcome))
+            who, why = opcode_runs.entry_of(message)
+            self._change_configuration(list(outcome.changes), who, why, stored)
+        return messages.OpcodeRan(result=stored.result, log=stored.log)
 
     # ------------------------------------------------------------ disk
 
-    def _change_configuration(self, changes: list[Change], who: str, why: str) -> None:
+    def _change_configuration(
+        self, changes: list[Change], who: str, why: str, answer: OpcodeAnswer | None = None
+    ) -> None:
         """Store changes durably, then use them; an error changes nothing."""
-        self._stored.change(changes, self.runtime.wall_clock(), who, why)
+        self._stored.change(changes, self.runtime.wall_clock(), who, why, answer)
         if not self._is_whole_due:
             self._write_whole_later()
 

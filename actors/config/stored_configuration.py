@@ -19,15 +19,18 @@ from ...storage.cluster.configuration import Change, Configuration
 from ...storage.cluster.differences import differences_of
 from ...storage.cluster.integrity import Index
 from ...storage.cluster.objects import Kind
-from ...storage.config_files import ConfigChanged
+from ...storage.config_files import ConfigChanged, OpcodeAnswer
 from ...storage.queue_files.journal import Journal
 
 if TYPE_CHECKING:
     from ...storage.settings import Places
 
 
-class HistoryEntry(msgspec.Struct, frozen=True):
-    """One line of the history: which change, when, by whom, why, and what it changed."""
+class HistoryEntry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One line of the history: which change, when, by whom, why, and what it changed.
+
+    ``answer``: of the opcode that made the change.
+    """
 
     serial: int
     time: float
@@ -35,6 +38,8 @@ class HistoryEntry(msgspec.Struct, frozen=True):
     why: str
     changes: list[tuple[str, str | None, str | None]]
     """(path, JSON before, JSON after); secrets are masked."""
+
+    answer: OpcodeAnswer | None = None
 
 
 class StoredConfiguration:
@@ -68,8 +73,15 @@ class StoredConfiguration:
             self._is_closed = True
         self._journal.close()
 
-    def change(self, changes: Sequence[Change], now: float, who: str, why: str) -> None:
-        """Make the changes, all or none.
+    def change(
+        self,
+        changes: Sequence[Change],
+        now: float,
+        who: str,
+        why: str,
+        answer: OpcodeAnswer | None = None,
+    ) -> None:
+        """Make the changes, all or none. ``answer``: of the opcode that makes them.
 
         Raises `StaleSerialError`, `UnknownObjectError`, `IntegrityError` or `StorageError`.
         """
@@ -77,7 +89,7 @@ class StoredConfiguration:
         after = before.changed(changes, now)
         self._index.accept(before, after, changes)
         objects = [(change.kind.value, change.uuid, _stored(after, change)) for change in changes]
-        record = ConfigChanged(after.serial_no, now, who, why, objects)
+        record = ConfigChanged(after.serial_no, now, who, why, objects, answer)
         try:
             self._journal.append(record)
             self._journal.commit(after.serial_no)
@@ -124,6 +136,18 @@ class StoredConfiguration:
         older = (entry for entry in entries if before is None or entry.serial < before)
         return list(itertools.islice(older, count))
 
+    def find_answer(self, job_id: int, op_index: int, since: int) -> OpcodeAnswer | None:
+        """The answer of this opcode of the job, if it made a change newer than that serial."""
+        written = documents.last_lines(self._places.config_history)
+        lines = itertools.chain(reversed(self._unwritten), written)
+        for entry in filter(None, map(_entry, lines)):
+            if entry.serial <= since:
+                break
+            answer = entry.answer
+            if answer is not None and (answer.job_id, answer.op_index) == (job_id, op_index):
+                return answer
+        return None
+
     def write_history(self) -> None:
         """Write the entries that a full disk refused before. `StorageError`: they wait."""
         while self._unwritten:
@@ -134,7 +158,9 @@ class StoredConfiguration:
         objects = [(Kind(container), uuid) for container, uuid, _ in record.objects]
         found = differences_of(before, after, objects)
         changed = [(one.path, one.before, one.after) for one in found]
-        entry = HistoryEntry(record.serial, record.time, record.who, record.why, changed)
+        entry = HistoryEntry(
+            record.serial, record.time, record.who, record.why, changed, record.answer
+        )
         self._unwritten.append(msgspec.json.encode(entry))
 
     def _make(self, newer: Sequence[ConfigChanged]) -> None:

@@ -38,7 +38,13 @@ if TYPE_CHECKING:
     from ...transport.zmq.peers import Credentials, Incoming
     from ..runtime.directory import Directory
 
-_LASTING = (messages.WatchJobs, messages.AttachJob, messages.RequestLocks, messages.AwaitLocks)
+_LASTING = (
+    messages.WatchJobs,
+    messages.AttachJob,
+    messages.RequestLocks,
+    messages.AwaitLocks,
+    messages.RunOpcode,
+)
 """Requests that may stay open without a limit."""
 
 _PARTS = (messages.JobChanged, messages.JobLogged, messages.LocksPending)

@@ -65,7 +65,8 @@ class Conversation:
     def resend(self) -> None:
         """Send the requests without a reply again."""
         for number, request in list(self.unanswered.items()):
-            self.link.send(request, number)
+            if not self._is_answered(number):
+                self.link.send(request, number)
 
     def move_in_line(self, priority: int) -> None:
         """Send the request for locks again, with this priority; also to successors."""
@@ -132,7 +133,8 @@ class Conversation:
         while self._received:
             received = self._received.popleft()
             if received.number in self.unanswered:
-                self._replies[received.number] = received.message
+                if not self._is_answered(received.number):
+                    self._replies[received.number] = received.message
             elif self._postponed is not None and isinstance(received.message, _ControlRequest):
                 self._postponed.append(received)
             else:
@@ -150,6 +152,13 @@ class Conversation:
         assert self._postponed is not None
         self._received.extendleft(reversed(self._postponed))
         self._postponed = None
+
+    def _is_answered(self, number: int) -> bool:
+        """Whether the final reply to a request has come, and nothing has taken it yet."""
+        reply = self._replies.get(number)
+        if isinstance(reply, messages.Failure):
+            return not isinstance(errors.from_wire(reply.error, reply.text), errors.TryAgainError)
+        return reply is not None and not isinstance(reply, messages.LocksPending)
 
     def _next_number(self) -> int:
         self._number += 1

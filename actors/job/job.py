@@ -36,6 +36,7 @@ from .job_log import JobLog
 from .running_job import RunningJob, now
 from .state_file import StateFile
 from .state_recorder import StateRecorder
+from .store_operations import StoreOperations
 
 _OWN_ENTRY_BYTES_MAX = 4 * 1024
 
@@ -61,6 +62,7 @@ class JobActor:
         )
         self.context = JobContext(self._running, self._daemon, self._log, go.queue)
         """What operations may use."""
+        self._store = StoreOperations(self._running, self._daemon, self._await)
         self._is_canceled = False
         self._has_locks = False
         """It holds locks or waits for some."""
@@ -124,6 +126,8 @@ class JobActor:
         # Only the built-in operations are sure to support dry runs.
         if opcode.dry_run and not opcode.built_in:
             return None
+        if opcode.runs_in_store:
+            return self._store.run(self.context)
         self.context.begin_output(getattr(opcode, "output_limit", None))
         follows = descendants.is_followed(opcode)
         if follows is not None:
@@ -173,7 +177,8 @@ class JobActor:
             self._release_locks()
         if index > 0 and (depends := opcodes.dependencies(op.input)):
             self._check_dependencies(depends)
-        if changes := opcode.lock_needs().to_changes():
+        needs = self._store.prepare() if opcode.runs_in_store else opcode.lock_needs()
+        if changes := needs.to_changes():
             if index > 0:
                 self._gate.ask()
             self._acquire(op, [(name, str(mode)) for name, mode in changes])
@@ -275,10 +280,11 @@ class JobActor:
         """The answer to ``request``, however long it takes, from this daemon or a successor."""
         return self._await(self._daemon.send(request))
 
-    def _await(self, number: int) -> Message:
+    def _await(self, number: int, *, is_cancelable: bool = True) -> Message:
         while True:
             self._daemon.take_messages()
-            self._stop_if_canceled()
+            if is_cancelable:
+                self._stop_if_canceled()
             if (reply := self._daemon.take_reply(number)) is not None:
                 return reply
             if self._gate.is_doubted and self._is_in_line:

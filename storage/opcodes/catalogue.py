@@ -26,6 +26,9 @@ ENTRY_POINT_GROUP = "ganger.opcodes"
 MASTER_NODE = "master"
 """Stands for the master node in lock names, as names of nodes are not resolved yet."""
 
+RUN_IN_STORE = frozenset({"OP_TAGS_DEL", "OP_TAGS_GET", "OP_TAGS_SEARCH", "OP_TAGS_SET"})
+"""The opcodes whose operations need nothing but the configuration."""
+
 _CATALOGUE_FILE = f"{__file__.rpartition('/')[0]}/catalogue.json"
 
 ExitCode = Annotated[int, msgspec.Meta(ge=0, le=255)]
@@ -253,6 +256,8 @@ def _make(op_id: str) -> type[Opcode]:
         "__doc__": f"Ganeti's {op_id}.",
         "op_id": op_id,
         "summary_field": declared.get("summary_field"),
+        "built_in": op_id in RUN_IN_STORE,
+        "runs_in_store": op_id in RUN_IN_STORE,
         "secret_fields": tuple(name for name, text in types.items() if "secret[" in text),
         "private_fields": tuple(name for name, text in types.items() if "private[" in text),
     }

@@ -225,6 +225,9 @@ class Opcode(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     built_in: ClassVar[bool] = False
     """Whether Ganger has the operation (the table in `actors/operations/registry`)."""
 
+    runs_in_store: ClassVar[bool] = False
+    """Whether the configuration store carries it out (`storage/cluster/operations`)."""
+
     dry_run: bool | None = None
     debug_level: Annotated[int, msgspec.Meta(ge=0)] | None = None
     priority: Priority = 0

@@ -29,7 +29,10 @@ ALL: list[type[Message]] = [
     for _, found in inspect.getmembers(messages, inspect.isclass)
     if issubclass(found, Message) and found not in ABSTRACT
 ]
-FILES = {"job_queue": [f"job_queue_from_{sender}" for sender in ("clients", "jobs", "components")]}
+FILES = {
+    "job_queue": [f"job_queue_from_{sender}" for sender in ("clients", "jobs", "components")],
+    "config_store": ["config_store", "config_store_from_jobs"],
+}
 CLIENT_REQUESTS = set(get_args(messages.ClientRequest))
 SPEC = messages.JobSpec(ops=[{"OP_ID": "OP_X", "a": 1}], priority=-5, depends=[(-1, ["error"])])
 OWNER = Owner(7, "/l/job_000007_1", 815)
@@ -190,6 +193,53 @@ GOLDEN: list[tuple[Message, dict[str, Any]]] = [
     (messages.DeleteFilter(uuid="u"), {"type": "delete_filter", "uuid": "u"}),
     (messages.ListFilters(uuids=["u"]), {"type": "list_filters", "uuids": ["u"]}),
     (messages.StateRecorded(serial=3), {"type": "state_recorded", "serial": 3}),
+    (
+        messages.PrepareOpcode(job_id=7, op_index=1, opcode={"OP_ID": "OP_X"}, new_uuid="u"),
+        {
+            "type": "prepare_opcode",
+            "job_id": 7,
+            "op_index": 1,
+            "opcode": {"OP_ID": "OP_X"},
+            "new_uuid": "u",
+        },
+    ),
+    (
+        messages.OpcodePrepared(locks={"node": {"shared": ("u",)}}, serial_no=3),
+        {
+            "type": "opcode_prepared",
+            "locks": {"node": {"shared": ["u"]}},
+            "serial_no": 3,
+            "error": None,
+        },
+    ),
+    (
+        messages.RunOpcode(
+            job_id=7,
+            op_index=1,
+            opcode={"OP_ID": "OP_X"},
+            new_uuid="u",
+            locks={"node": {"shared": ("u",)}},
+            since=3,
+        ),
+        {
+            "type": "run_opcode",
+            "job_id": 7,
+            "op_index": 1,
+            "opcode": {"OP_ID": "OP_X"},
+            "new_uuid": "u",
+            "locks": {"node": {"shared": ["u"]}},
+            "since": 3,
+        },
+    ),
+    (
+        messages.OpcodeRan(error=("OpPrereqError", ["no", "wrong_state"])),
+        {
+            "type": "opcode_ran",
+            "result": None,
+            "log": [],
+            "error": ["OpPrereqError", ["no", "wrong_state"]],
+        },
+    ),
     (
         messages.Failure("BusyError", "later"),
         {"type": "failure", "error": "BusyError", "text": "later"},

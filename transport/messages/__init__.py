@@ -20,6 +20,7 @@ from typing import get_args
 
 from .base import *
 from .config_store import *
+from .config_store_from_jobs import *
 from .executor import *
 from .filter_evaluator import *
 from .job import *
@@ -74,13 +75,17 @@ LockRequestOfJob = (
     RequestLocks | TryLocks | TakeFreeLocks | ReleaseLocks | DowngradeLocks | KeepLocks | ReadOwner
 )
 ExecutorReportOfJob = JobHello | JobLeft | AttachJob
+ConfigRequestOfJob = PrepareOpcode | RunOpcode
 
-JobMessage = QueueReportOfJob | LockRequestOfJob | ExecutorReportOfJob | OutputGrew
+JobMessage = (
+    QueueReportOfJob | LockRequestOfJob | ExecutorReportOfJob | ConfigRequestOfJob | OutputGrew
+)
 
 ToJob = (
     JobGo | CancelRequested | PriorityRequested | GateChanged | ResendRequested
     | StateRecorded | GateAnswered | DependencyOutcome | LocksGranted | LocksPending
     | LocksTried | LocksTaken | OwnerRead
+    | OpcodePrepared | OpcodeRan
     | Done | Failure
 )
 
@@ -88,7 +93,7 @@ ToJob = (
 # The names above come from outside. All others are said by components.
 
 ConfigMessage = (
-    ConfigRequest
+    ConfigRequest | ConfigRequestOfJob
     | ReportConfiguration | RulesApplied | LimitApplied | ComponentReplaced
     | WholeDue | WholeWritten
 )

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from ...opcodes import LockNeeds, OperationError
 from ...opcodes.declarations import NO_LOCKS
 from ..configuration import Change, Configuration
+
+AnyOpcode: TypeAlias = Any
+"""An opcode of a class that is made from the catalogue: its parameters are attributes."""
 
 
 class Code(enum.StrEnum):
@@ -85,8 +88,8 @@ class Operation(NamedTuple):
     these locks; it refuses if the configuration has changed so that other locks would be needed.
     """
 
-    locks: Callable[[Any, Configuration, Circumstances], LockNeeds]
-    decide: Callable[[Any, Configuration, Circumstances], Outcome]
+    locks: Callable[[AnyOpcode, Configuration, Circumstances], LockNeeds]
+    decide: Callable[[AnyOpcode, Configuration, Circumstances], Outcome]
 
 
 def check_locks_suffice(held: LockNeeds, needed: LockNeeds, text: str) -> None:

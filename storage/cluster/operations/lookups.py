@@ -39,11 +39,12 @@ def find_node(configuration: Configuration, name: str) -> Object:
     Large and small letters are the same, unless a name is written exactly so. No UUID is looked
     for, as in Ganeti. `OperationError` (unknown_entity) if there is no such node, or several.
     """
-    exact: Object | None = configuration.find_by_name(Kind.NODE, name)
-    found = exact if exact is not None else _alike(configuration, name)
-    if found is None:
-        raise prerequisite_error(f"Node '{name}' not known", Code.UNKNOWN)
-    return found
+    return _expanded(configuration, Kind.NODE, name, "Node")
+
+
+def find_instance(configuration: Configuration, name: str) -> Object:
+    """The instance with this name, as `find_node` finds nodes."""
+    return _expanded(configuration, Kind.INSTANCE, name, "Instance")
 
 
 def instances_of_group(configuration: Configuration, group: str) -> list[Object]:
@@ -112,11 +113,19 @@ def _by_uuid_or_name(configuration: Configuration, kind: Kind, target: str) -> O
     return configuration.find_by_name(kind, target) if found is None else found
 
 
-def _alike(configuration: Configuration, name: str) -> Object | None:
+def _expanded(configuration: Configuration, kind: Kind, name: str, word: str) -> Object:
+    exact: Object | None = configuration.find_by_name(kind, name)
+    found = exact if exact is not None else _alike(configuration, kind, name)
+    if found is None:
+        raise prerequisite_error(f"{word} '{name}' not known", Code.UNKNOWN)
+    return found
+
+
+def _alike(configuration: Configuration, kind: Kind, name: str) -> Object | None:
     wanted = name.upper()
-    nodes: list[Object] = [node for _, node in configuration.objects(Kind.NODE)]
-    same = [node for node in nodes if node["name"].upper() == wanted]
+    objects: list[Object] = [one for _, one in configuration.objects(kind)]
+    same = [one for one in objects if one["name"].upper() == wanted]
     if len(same) == 1:
         return same[0]
-    longer = [node for node in nodes if f"{node['name'].upper()}.".startswith(f"{wanted}.")]
+    longer = [one for one in objects if f"{one['name'].upper()}.".startswith(f"{wanted}.")]
     return longer[0] if len(longer) == 1 else None

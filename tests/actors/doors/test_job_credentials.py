@@ -38,6 +38,14 @@ def log_appended(job_id: int = 7) -> JobLogAppended:
     return JobLogAppended(job_id=job_id, op_index=0, entries=[])
 
 
+def running(job_id: int = 7) -> messages.RunOpcode:
+    return messages.RunOpcode(job_id=job_id, op_index=0, opcode={}, new_uuid="u", locks={}, since=1)
+
+
+def preparing(job_id: int = 7) -> messages.PrepareOpcode:
+    return messages.PrepareOpcode(job_id=job_id, op_index=0, opcode={}, new_uuid="u")
+
+
 def refused(
     credentials: JobCredentials, message: Message, who: Credentials = HERE, peer: bytes = PEER
 ) -> str:
@@ -53,12 +61,16 @@ def test_the_holder_of_the_lock_file_speaks_for_its_job_and_no_other(
     credentials.check(PEER, HERE, attach(own.path))
     for said in (
         log_appended(),
+        preparing(),
+        running(),
         messages.ReleaseLocks(owner=Owner(7, own.path, PID)),
         messages.RequestLocks(owner=Owner(7, own.path, PID), priority=0, changes=[]),
     ):
         credentials.check(PEER, HERE, said)
     for said in (
         log_appended(8),
+        preparing(8),
+        running(8),
         messages.ReleaseLocks(owner=Owner(8, own.path, PID)),
         messages.ReleaseLocks(owner=Owner(7, own.path + "x", PID)),
     ):

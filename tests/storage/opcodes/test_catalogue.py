@@ -127,9 +127,16 @@ def test_there_is_no_type_for_an_unknown_opcode() -> None:
     assert not catalogue.has_operation("OP_FROM_THE_FUTURE")
 
 
-def test_only_our_own_opcodes_have_an_operation() -> None:
-    with_operation = [op_id for op_id in catalogue.known_ids() if catalogue.has_operation(op_id)]
-    assert with_operation == ["OP_EXEC", "OP_TEST_DELAY"]
+def test_our_own_opcodes_and_those_of_the_configuration_have_an_operation() -> None:
+    with_operation = {op_id for op_id in catalogue.known_ids() if catalogue.has_operation(op_id)}
+    assert with_operation == {"OP_EXEC", "OP_TEST_DELAY"} | catalogue.RUN_IN_STORE
+
+
+@pytest.mark.parametrize("op_id", catalogue.known_ids())
+def test_an_opcode_knows_whether_the_store_carries_it_out(op_id: str) -> None:
+    declared = catalogue.find(op_id)
+    assert declared is not None
+    assert declared.runs_in_store == (op_id in catalogue.RUN_IN_STORE)
 
 
 @pytest.mark.parametrize("fields", FROM_GANETI, ids=lambda fields: fields["OP_ID"])

@@ -61,6 +61,7 @@ LATE: tuple[type[Message], ...] = (
     messages.ReadObjects,
     messages.ReadHistory,
     messages.WholeDue,
+    messages.PrepareOpcode,
 )
 """The second copy may come any time after the first."""
 
@@ -87,6 +88,7 @@ IN_LINE: tuple[type[Message], ...] = (
     messages.SetLimits,
     messages.ChangeObjects,
     messages.SetValues,
+    messages.RunOpcode,
     messages.ListLocks,
     messages.ReadInfo,
     messages.RequestLocks,

@@ -1,0 +1,45 @@
+"""All operations on the configuration, and how one of them is carried out."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ...opcodes import LockNeeds, Opcode
+from ..configuration import Configuration
+from . import tags
+from .base import (
+    Circumstances,
+    Operation,
+    Operations,
+    Outcome,
+    check_locks_suffice,
+    information,
+)
+
+OPERATIONS: Final[Operations] = {**tags.OPERATIONS}
+"""The operations by the ids of their opcodes (`catalogue.RUN_IN_STORE` has the ids)."""
+
+_OUTDATED: Final = "the configuration has changed since the locks were taken; retry the operation"
+_DRY_RUN: Final = information("dry-run mode requested, not actually executing the operation")
+
+
+def locks_of(opcode: Opcode, snapshot: Configuration, given: Circumstances) -> LockNeeds:
+    """The locks that the opcode needs in this configuration. Raises what operations raise."""
+    return _operation(opcode).locks(opcode, snapshot, given)
+
+
+def decided(opcode: Opcode, snapshot: Configuration, given: Circumstances) -> Outcome:
+    """What the opcode does to this configuration, under the locks that its job holds.
+
+    Refuses (wrong_state) if it needs other locks by now. A dry run checks everything, and changes
+    nothing. Raises what operations raise.
+    """
+    operation = _operation(opcode)
+    outcome = operation.decide(opcode, snapshot, given)
+    # Few operations know better what has changed, and look at the locks themselves.
+    check_locks_suffice(given.held, operation.locks(opcode, snapshot, given), _OUTDATED)
+    return Outcome(log=(_DRY_RUN,)) if opcode.dry_run else outcome
+
+
+def _operation(opcode: Opcode) -> Operation:
+    return OPERATIONS[opcode.op_id]

@@ -1,0 +1,250 @@
+"""The store carries out opcodes of jobs, each once, also when it or its daemon was replaced."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests import clusters
+from tests.actors.runtime.stage import Asker, Stage, Staged
+from tests.clusters import uuid_of
+from tests.refusals import refusing
+
+from ganger.actors.config.config_store import ConfigStore
+from ganger.storage import config_files, documents, settings
+from ganger.storage.cluster import tags
+from ganger.transport import messages
+from ganger.transport.envelopes import Envelope
+from ganger.transport.messages import OpcodePrepared, OpcodeRan
+
+NEW_UUID = "99999999-0000-4000-8000-000000000000"
+NODE = uuid_of("nodes", 0)
+LOCK: messages.PlainLocks = {"node": {"exclusive": (NODE,)}}
+
+
+@pytest.fixture
+def store(stage: Stage) -> Staged[ConfigStore]:
+    config_files.write(stage.places.config, clusters.made_configuration(nodes=2, instances=2))
+    return stage.start(ConfigStore)
+
+
+def on_disk(stage: Stage) -> dict[str, Any]:
+    found = config_files.read(stage.places.config)
+    assert found is not None
+    return found
+
+
+def tagging(*names: str, op_id: str = "OP_TAGS_SET") -> dict[str, Any]:
+    return {"OP_ID": op_id, "kind": "node", "name": "node0", "tags": list(names)}
+
+
+def prepare(store: Staged[ConfigStore], opcode: dict[str, Any]) -> OpcodePrepared:
+    asked = messages.PrepareOpcode(job_id=7, op_index=0, opcode=opcode, new_uuid=NEW_UUID)
+    return store.ask(asked).answer_as(OpcodePrepared)
+
+
+def run(
+    opcode: dict[str, Any],
+    *,
+    job_id: int = 7,
+    op_index: int = 0,
+    since: int = 7,
+    locks: messages.PlainLocks = LOCK,
+) -> messages.RunOpcode:
+    return messages.RunOpcode(
+        job_id=job_id,
+        op_index=op_index,
+        opcode=opcode,
+        new_uuid=NEW_UUID,
+        locks=locks,
+        since=since,
+    )
+
+
+def node_tags(stage: Stage) -> list[str]:
+    found: list[str] = on_disk(stage)["nodes"][NODE]["tags"]
+    return found
+
+
+def successor(stage: Stage, store: Staged[ConfigStore]) -> Staged[ConfigStore]:
+    """Another store after a kill: nothing was closed or written at the end."""
+    return stage.start(ConfigStore, incarnation=store.actor.incarnation + 1)
+
+
+def test_the_locks_of_an_opcode_come_from_the_configuration(store: Staged[ConfigStore]) -> None:
+    assert prepare(store, tagging("a")) == OpcodePrepared(locks=LOCK, serial_no=7)
+
+
+def test_an_opcode_that_cannot_run_is_named_before_it_takes_locks(
+    store: Staged[ConfigStore],
+) -> None:
+    unknown = prepare(store, {**tagging("a"), "name": "nosuch"})
+    assert unknown.error == ("OpPrereqError", ["Node 'nosuch' not known", "unknown_entity"])
+    malformed = prepare(store, {"OP_ID": "OP_TAGS_SET", "kind": "node"})
+    assert malformed.error is not None
+    assert malformed.error[0] == "OpPrereqError"
+
+
+def test_an_opcode_changes_the_configuration_durably_and_says_who_did_it(
+    stage: Stage, store: Staged[ConfigStore]
+) -> None:
+    assert store.ask(run(tagging("b", "a"))).answer == OpcodeRan()
+    assert node_tags(stage) == ["a", "b"]
+    [entry] = store.ask(messages.ReadHistory()).answer_as(messages.HistoryRead).entries
+    assert (entry.who, entry.why, entry.serial) == ("job 7", "TAGS_SET", 8)
+
+
+def test_an_error_is_the_result_and_changes_nothing(
+    stage: Stage, store: Staged[ConfigStore]
+) -> None:
+    before = on_disk(stage)
+    ran = store.ask(run(tagging("a", op_id="OP_TAGS_DEL"))).answer_as(OpcodeRan)
+    assert ran.error == ("OpPrereqError", ["Tag(s) 'a' not found", "unknown_entity"])
+    malformed = store.ask(run(tagging("a b"), op_index=1)).answer_as(OpcodeRan)
+    assert malformed.error == ("TagError", ["Tag contains invalid characters"])
+    assert on_disk(stage) == before
+
+
+def test_an_opcode_without_its_locks_is_refused(stage: Stage, store: Staged[ConfigStore]) -> None:
+    ran = store.ask(run(tagging("a"), locks={})).answer_as(OpcodeRan)
+    assert ran.error is not None
+    assert ran.error[1][1] == "wrong_state"
+    assert node_tags(stage) == []
+
+
+def test_an_opcode_that_would_break_the_configuration_is_refused(
+    stage: Stage, store: Staged[ConfigStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The operation lets a tag pass that the rules of the configuration refuse.
+    monkeypatch.setattr(tags, "added", lambda _tags, new: [*new, "not valid"])
+    before = on_disk(stage)
+    ran = store.ask(run(tagging("a"))).answer_as(OpcodeRan)
+    assert ran.error is not None
+    assert ran.error[0] == "ConfigurationError"
+    assert on_disk(stage) == before
+
+
+def test_an_opcode_that_the_disk_refuses_has_no_answer_and_may_be_repeated(
+    stage: Stage, store: Staged[ConfigStore]
+) -> None:
+    with refusing("fdatasync"):
+        name, _ = store.ask(run(tagging("a"))).refusal
+    assert name in ("StorageError", "ReadOnlyError")
+    assert node_tags(stage) == []
+    assert store.ask(run(tagging("a"))).answer == OpcodeRan()
+    assert node_tags(stage) == ["a"]
+
+
+def test_a_dry_run_leaves_no_trace(stage: Stage, store: Staged[ConfigStore]) -> None:
+    before = on_disk(stage)
+    ran = store.ask(run({**tagging("a"), "dry_run": True})).answer_as(OpcodeRan)
+    assert (ran.result, ran.error, len(ran.log)) == (None, None, 1)
+    assert on_disk(stage) == before
+
+
+# Repeated.
+
+
+def test_a_repeated_opcode_is_answered_and_not_run_twice(
+    stage: Stage, store: Staged[ConfigStore]
+) -> None:
+    removed = run(tagging("a", op_id="OP_TAGS_DEL"), op_index=1)
+    store.ask(run(tagging("a")))
+    assert store.ask(removed).answer == OpcodeRan()
+    # Decided again, it would fail: the tag is not there any more.
+    assert store.ask(removed).answer == OpcodeRan()
+    assert on_disk(stage)["serial_no"] == 9
+
+
+def test_a_repeated_error_stays_an_error(stage: Stage, store: Staged[ConfigStore]) -> None:
+    removed = run(tagging("a", op_id="OP_TAGS_DEL"))
+    first = store.ask(removed).answer
+    store.ask(run(tagging("a"), job_id=8))
+    assert store.ask(removed).answer == first
+    assert node_tags(stage) == ["a"]
+
+
+def test_the_same_opcode_of_another_job_or_place_is_another_one(
+    stage: Stage, store: Staged[ConfigStore]
+) -> None:
+    removed = tagging("a", op_id="OP_TAGS_DEL")
+    store.ask(run(tagging("a")))
+    assert store.ask(run(removed, op_index=1)).answer == OpcodeRan()
+    for other in (run(removed, op_index=2), run(removed, job_id=8)):
+        assert store.ask(other).answer_as(OpcodeRan).error is not None
+    assert on_disk(stage)["serial_no"] == 9
+
+
+@pytest.mark.parametrize("is_whole_written", [False, True])
+def test_a_successor_knows_what_was_flushed_and_not_yet_answered(
+    stage: Stage, store: Staged[ConfigStore], *, is_whole_written: bool
+) -> None:
+    store.ask(run(tagging("a")))
+    removed = run(tagging("a", op_id="OP_TAGS_DEL"), op_index=1, since=8)
+    store.ask(removed)
+    if is_whole_written:
+        # The journal is cut: the history has the answer.
+        stage.run_timers()
+        store.handle_mail()
+        stage.run_timers()
+    after = successor(stage, store)
+    assert after.ask(removed).answer == OpcodeRan()
+    assert on_disk(stage)["serial_no"] == 9
+    # What came before the request is no answer to it.
+    assert after.ask(run(tagging("c"), op_index=1, since=9)).answer == OpcodeRan()
+    assert node_tags(stage) == ["c"]
+
+
+def test_a_successor_finds_an_answer_that_a_kill_kept_out_of_the_history(
+    stage: Stage, store: Staged[ConfigStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    store.ask(run(tagging("a")))
+    removed = run(tagging("a", op_id="OP_TAGS_DEL"), op_index=1, since=8)
+    monkeypatch.setattr(documents, "append_line", killed)
+    with pytest.raises(KeyboardInterrupt):
+        store.component.receive(Envelope(removed, Asker()))
+    monkeypatch.undo()
+    after = successor(stage, store)
+    assert after.ask(removed).answer == OpcodeRan()
+    assert on_disk(stage)["serial_no"] == 9
+
+
+def test_answers_beyond_the_limit_are_found_in_the_history(
+    stage: Stage, store: Staged[ConfigStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "OPCODE_ANSWERS_MAX", 2)
+    store.ask(run(tagging("a")))
+    removed = run(tagging("a", op_id="OP_TAGS_DEL"), op_index=1, since=8)
+    store.ask(removed)
+    for job_id in (8, 9, 10):
+        store.ask(run(tagging("b"), job_id=job_id, since=9))
+    assert store.ask(removed).answer == OpcodeRan()
+    assert on_disk(stage)["serial_no"] == 10
+
+
+def test_a_result_that_is_too_large_is_an_error(
+    store: Staged[ConfigStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "OPCODE_ANSWER_BYTES_MAX", 10)
+    search = {"OP_ID": "OP_TAGS_SEARCH", "pattern": "web"}
+    ran = store.ask(run(search)).answer_as(OpcodeRan)
+    assert ran.error is not None
+    assert ran.error[0] == "OpResultError"
+    assert "expected at most 10" in ran.error[1][0]
+
+
+# What is in force.
+
+
+def test_an_opcode_that_changes_the_cluster_is_answered_when_the_change_is_in_force(
+    stage: Stage, store: Staged[ConfigStore]
+) -> None:
+    tagged = {"OP_ID": "OP_TAGS_SET", "kind": "cluster", "tags": ["a"]}
+    asker = store.ask(run(tagged, locks={}))
+    changed = stage.take_one(messages.LimitsChanged, to="scheduler")
+    assert asker.answers == []
+    store.notify(messages.LimitApplied(serial=changed.serial))
+    assert asker.answer == OpcodeRan()

@@ -1,0 +1,157 @@
+"""Opcodes that need nothing but the configuration, run by a real daemon, through client and CLI."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests import clusters
+from tests.clusters import uuid_of
+from tests.faults.harness import Daemon, until
+from tests.system.gates import Gate, end, until_running
+
+from ganger import Client, JobStatus
+from ganger.storage import config_files
+from ganger.storage.job_views import OpInfo
+
+
+@pytest.fixture(name="daemon")
+def daemon_of_a_cluster(tmp_path: Path) -> Any:
+    """A daemon that finds the configuration of a small cluster."""
+    made = Daemon(tmp_path)
+    made.data.mkdir()
+    made.data.chmod(0o750)
+    config_files.write(
+        made.places.config, clusters.made_configuration(nodes=2, instances=2, groups=2)
+    )
+    with made as daemon:
+        yield daemon
+
+
+def tag(*tags: str, op_id: str = "OP_TAGS_SET", **fields: Any) -> dict[str, Any]:
+    return {"OP_ID": op_id, "kind": "node", "name": "node0", "tags": list(tags), **fields}
+
+
+def read_tags(**fields: Any) -> dict[str, Any]:
+    return {"OP_ID": "OP_TAGS_GET", "kind": "node", "name": "node0", **fields}
+
+
+def results(client: Client, *ops: dict[str, Any]) -> list[Any]:
+    """Run a job of these opcodes; their results."""
+    job_id = client.submit(list(ops))
+    client.wait(job_id, timeout=60)
+    return [op.result for op in opcodes_of(client, job_id)]
+
+
+def opcodes_of(client: Client, job_id: int) -> list[OpInfo]:
+    found = client.job(job_id).ops
+    assert found is not None
+    return found
+
+
+def test_a_job_changes_the_configuration_and_reads_it(client: Client) -> None:
+    found = results(
+        client, tag("b", "a"), read_tags(use_locking=True), tag("a", op_id="OP_TAGS_DEL")
+    )
+    assert found == [None, ["a", "b"], None]
+    assert results(client, {"OP_ID": "OP_TAGS_SEARCH", "pattern": "^b$"}) == [
+        [["/nodes/node0.example.com", "b"]]
+    ]
+    [node] = client.objects("nodes", "node0.example.com")
+    assert node["tags"] == ["b"]
+    newest, _ = client.config_history(count=2)
+    assert (newest.who, newest.why) == ("job 1", "TAGS_DEL")
+
+
+def test_prerequisites_fail_a_job_with_text_and_kind(client: Client) -> None:
+    found = results(client, tag("a", name="nosuch"), tag("a"))
+    assert found == [
+        ["OpPrereqError", ["Node 'nosuch' not known", "unknown_entity"]],
+        ["OpExecError", ["Preceding opcode failed"]],
+    ]
+    assert results(client, tag("a", op_id="OP_TAGS_DEL")) == [
+        ["OpPrereqError", ["Tag(s) 'a' not found", "unknown_entity"]]
+    ]
+    assert results(client, tag("a b")) == [["TagError", ["Tag contains invalid characters"]]]
+    [node] = client.objects("nodes", "node0.example.com")
+    assert node["tags"] == []
+
+
+def test_a_dry_run_through_the_command_line_changes_nothing(daemon: Daemon, client: Client) -> None:
+    daemon.run("job", "submit", "--op", json.dumps(tag("a", dry_run=True)), "--wait")
+    [entry] = opcodes_of(client, 1)[0].log
+    assert "dry-run mode requested, not actually executing the operation" in str(entry)
+    [node] = client.objects("nodes", "node0.example.com")
+    assert node["tags"] == []
+
+
+def test_an_opcode_waits_for_the_locks_that_the_configuration_names(
+    client: Client, gate: Gate
+) -> None:
+    holder = client.submit(gate.job(locks={"node": {"exclusive": [uuid_of("nodes", 0)]}}))
+    until_running(client, holder)
+    waiting = client.submit(tag("a"))
+    other = client.submit(tag("a", name="node1"))
+    until(client, waiting, JobStatus.WAITING)
+    assert end(client, other) == {other: JobStatus.SUCCESS}
+    assert client.job(waiting).status is JobStatus.WAITING
+    gate.let_through()
+    assert end(client, holder, waiting) == dict.fromkeys([holder, waiting], JobStatus.SUCCESS)
+
+
+def test_an_opcode_whose_object_went_while_it_waited_is_refused(client: Client, gate: Gate) -> None:
+    holder = client.submit(gate.job(locks={"node": {"exclusive": [uuid_of("nodes", 0)]}}))
+    until_running(client, holder)
+    waiting = client.submit(tag("a"))
+    until(client, waiting, JobStatus.WAITING)
+    client.set_values("nodes", "node0.example.com", {"name": "renamed.example.com"}, why="a test")
+    gate.let_through()
+    client.wait(waiting, timeout=60)
+    [op] = opcodes_of(client, waiting)
+    assert op.result == ["OpPrereqError", ["Node 'node0' not known", "unknown_entity"]]
+
+
+@pytest.mark.parametrize("how", ["killed", "crash"])
+def test_a_job_goes_on_with_a_successor_of_the_daemon(
+    daemon: Daemon, client: Client, gate: Gate, how: str
+) -> None:
+    held = {"node": {"exclusive": [uuid_of("nodes", 0)]}}
+    holder = client.submit(gate.job(locks=held))
+    until_running(client, holder)
+    waiting = client.submit([tag("a"), tag("a", op_id="OP_TAGS_DEL"), tag("b")])
+    until(client, waiting, JobStatus.WAITING)
+    if how == "killed":
+        daemon.replace_killed()
+    else:
+        daemon.crash("config_store")
+    gate.let_through()
+    with daemon.client() as successor:
+        assert end(successor, waiting) == {waiting: JobStatus.SUCCESS}
+        [node] = successor.objects("nodes", "node0.example.com")
+        assert node["tags"] == ["b"]
+        assert [entry.who for entry in successor.config_history(count=9)] == [f"job {waiting}"] * 3
+
+
+@pytest.mark.parametrize("attempt", range(3))
+def test_no_opcode_runs_twice_when_daemons_are_killed(daemon: Daemon, attempt: int) -> None:
+    rounds = 30
+    ops = [tag(f"t{n}") for n in range(rounds)]
+    # Each removal would fail if it ran twice.
+    ops += [tag(f"t{n}", op_id="OP_TAGS_DEL") for n in range(rounds)]
+    with daemon.client() as client:
+        job_id = client.submit(ops)
+        until_running(client, job_id)
+        pid = client.info().pid
+    os.kill(pid, signal.SIGSTOP if attempt == 1 else signal.SIGKILL)
+    if attempt == 1:
+        os.kill(pid, signal.SIGKILL)
+    daemon.up()
+    with daemon.client() as client:
+        client.wait(job_id, timeout=60)
+        assert client.job(job_id).status is JobStatus.SUCCESS
+        history = [one for one in client.config_history(count=500) if one.who == f"job {job_id}"]
+        assert len(history) == 2 * rounds

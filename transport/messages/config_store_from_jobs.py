@@ -1,0 +1,59 @@
+"""Messages of job processes to the configuration store, and their replies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .base import Reply, Request
+
+OperationProblem = tuple[str, list[Any]]
+"""The error of an operation as Ganeti names it, and its details: text and kind."""
+
+PlainLocks = dict[str, dict[str, tuple[str, ...]]]
+"""Lock needs as a plain value: the names of each level, by mode."""
+
+
+class OpcodePrepared(Reply, frozen=True):
+    """The locks that the opcode needs, or why it cannot run.
+
+    ``serial_no``: the serial number of the configuration that says so.
+    """
+
+    locks: PlainLocks
+    serial_no: int
+    error: OperationProblem | None = None
+
+
+class PrepareOpcode(Request[OpcodePrepared], frozen=True):
+    """Ask which locks this opcode of the job needs.
+
+    ``new_uuid`` is for an object that the opcode makes: the same in each request about it.
+    """
+
+    job_id: int
+    op_index: int
+    opcode: dict[str, Any]
+    new_uuid: str
+
+
+class OpcodeRan(Reply, frozen=True):
+    """What the opcode resulted in, and the lines that it logs; or its error: nothing is changed."""
+
+    result: Any = None
+    log: list[str] = []
+    error: OperationProblem | None = None
+
+
+class RunOpcode(Request[OpcodeRan], frozen=True):
+    """Carry the opcode out: decide on the present configuration, and make all changes or none.
+
+    The job holds ``locks``, which the configuration of the serial number ``since`` named. The reply
+    to a repeated request is that to the first one, and nothing changes twice.
+    """
+
+    job_id: int
+    op_index: int
+    opcode: dict[str, Any]
+    new_uuid: str
+    locks: PlainLocks
+    since: int
