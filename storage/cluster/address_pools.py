@@ -136,6 +136,12 @@ class AddressPool(msgspec.Struct, frozen=True):
         return AddressPool(self.network, {**self.digits, use: changed})
 
 
+def is_in(pool: AddressPool, address: object) -> bool:
+    """Whether this is an address of the pool's network; an IPv6 address or None never is."""
+    found = _parsed(address) if isinstance(address, str) else None
+    return isinstance(found, ipaddress.IPv4Address) and found in pool.network
+
+
 def with_new_pool(network: Mapping[str, Any]) -> Network:
     """The network with a new pool, in which only its own addresses are reserved.
 
@@ -146,11 +152,16 @@ def with_new_pool(network: Mapping[str, Any]) -> Network:
     own = [str(pool.network.network_address), str(pool.network.broadcast_address)]
     for address in [*own, *filter(None, [network.get("gateway")])]:
         pool = pool.reserve(address, Use.EXTERNAL)
-    pool6 = Ipv6Pool.of(network, ())
-    gateway6 = network.get("gateway6")
-    if pool6 is not None and gateway6 and not pool6.contains(gateway6):
-        raise errors.AddressPoolError(f"{pool6.network} does not contain {gateway6}")
+    check_ipv6(network)
     return pool.stored_in(network)
+
+
+def check_ipv6(network: Mapping[str, Any]) -> None:
+    """Raise `AddressPoolError` if the IPv6 gateway of a network is outside its IPv6 range."""
+    pool = Ipv6Pool.of(network, ())
+    gateway = network.get("gateway6")
+    if pool is not None and gateway and not pool.contains(gateway):
+        raise errors.AddressPoolError(f"{pool.network} does not contain {gateway}")
 
 
 class Ipv6Pool(msgspec.Struct, frozen=True):

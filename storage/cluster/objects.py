@@ -210,6 +210,8 @@ class NodeGroup(msgspec.Struct, kw_only=True):
     ipolicy: InstancePolicy
     diskparams: dict[DiskTemplate, Parameters]
     networks: dict[str, NicParameters]
+    hv_state_static: dict[str, Any] | None = None
+    disk_state_static: dict[str, Any] | None = None
     ctime: float
     mtime: float
     uuid: Name

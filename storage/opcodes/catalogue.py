@@ -26,7 +26,15 @@ ENTRY_POINT_GROUP = "ganger.opcodes"
 MASTER_NODE = "master"
 """Stands for the master node in lock names, as names of nodes are not resolved yet."""
 
-RUN_IN_STORE = frozenset({"OP_TAGS_DEL", "OP_TAGS_GET", "OP_TAGS_SEARCH", "OP_TAGS_SET"})
+RUN_IN_STORE = frozenset(
+    f"OP_{family}_{verb}"
+    for family, verbs in {
+        "GROUP": ("ADD", "ASSIGN_NODES", "REMOVE", "RENAME", "SET_PARAMS"),
+        "NETWORK": ("ADD", "CONNECT", "DISCONNECT", "REMOVE", "RENAME", "SET_PARAMS"),
+        "TAGS": ("DEL", "GET", "SEARCH", "SET"),
+    }.items()
+    for verb in verbs
+)
 """The opcodes whose operations need nothing but the configuration."""
 
 _CATALOGUE_FILE = f"{__file__.rpartition('/')[0]}/catalogue.json"

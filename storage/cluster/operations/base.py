@@ -94,12 +94,17 @@ class Operation(NamedTuple):
 
 def check_locks_suffice(held: LockNeeds, needed: LockNeeds, text: str) -> None:
     """Raise `OperationError` (wrong_state) with ``text`` unless ``held`` covers ``needed``."""
+    if not locks_suffice(held, needed):
+        raise prerequisite_error(text, Code.WRONG_STATE)
+
+
+def locks_suffice(held: LockNeeds, needed: LockNeeds) -> bool:
+    """Whether an owner of the locks ``held`` has everything that ``needed`` gives."""
     modes = dict(held.to_changes())
-    for lock, mode in needed.to_changes():
-        level = lock.partition("/")[0]
-        found = {modes.get(lock), modes.get(f"{level}/[lockset]")}
-        if not found & {mode, "exclusive"}:
-            raise prerequisite_error(text, Code.WRONG_STATE)
+    return all(
+        {mode, "exclusive"} & {modes.get(lock), modes.get(f"{lock.partition('/')[0]}/[lockset]")}
+        for lock, mode in needed.to_changes()
+    )
 
 
 Operations = dict[str, Operation]

@@ -6,7 +6,7 @@ from typing import Final
 
 from ...opcodes import LockNeeds, Opcode
 from ..configuration import Configuration
-from . import tags
+from . import groups, networks, tags
 from .base import (
     Circumstances,
     Operation,
@@ -16,7 +16,7 @@ from .base import (
     information,
 )
 
-OPERATIONS: Final[Operations] = {**tags.OPERATIONS}
+OPERATIONS: Final[Operations] = {**groups.OPERATIONS, **networks.OPERATIONS, **tags.OPERATIONS}
 """The operations by the ids of their opcodes (`catalogue.RUN_IN_STORE` has the ids)."""
 
 _OUTDATED: Final = "the configuration has changed since the locks were taken; retry the operation"
