@@ -32,6 +32,12 @@ _COMMANDS = {
     "filter": ("ganger.cli.filter", "filter_rules", "Hold, reject or limit jobs by rules."),
     "queue": ("ganger.cli.queue", "queue", "Drain, limit and simulate the queue."),
     "lock": ("ganger.cli.lock", "lock", "See which jobs hold which locks."),
+    "query": ("ganger.cli.query", "query", "Show fields of jobs, locks and other objects."),
+    "query-fields": (
+        "ganger.cli.query",
+        "query_fields",
+        "List the fields that `query` can show.",
+    ),
     "cluster": ("ganger.cli.cluster", "cluster", "See and change the cluster's settings."),
     "config": (
         "ganger.cli.config",

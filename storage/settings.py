@@ -76,6 +76,15 @@ START_ATTEMPTS_MAX = 10
 LIST_PAGE_ROWS = 5_000
 """Most rows in one reply to a listing; clients ask for the next page."""
 
+QUERY_PAGE_BYTES_MAX = 1024 * 1024
+"""Most bytes of JSON on one page of the answer to a query, unless a single item has more."""
+
+QUERY_ROW_RESERVE_BYTES = 64 * 1024
+"""Bytes of a frame that are left for what stands beside the items of an answer."""
+
+QUERY_SLICE_SECONDS = 0.02
+"""Time after which a page of the answer to a query ends: other messages wait meanwhile."""
+
 MAILBOX_DEPTH_MAX = 50_000
 """Messages waiting in an actor's mailbox above which listeners refuse new work."""
 

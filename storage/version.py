@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+GANETI_RELEASE: Final = "3.0.2"
+"""The release of Ganeti whose formats Ganger reads and writes, and which programs of it expect."""
+
 
 def version() -> str:
     """The installed version, such as ``0.1.0``."""

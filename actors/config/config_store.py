@@ -30,7 +30,8 @@ from ...transport import messages
 from ..rules import rule_changes
 from ..runtime.addresses import FILTER_EVALUATOR, JOB_QUEUE, SCHEDULER
 from ..runtime.component import Component
-from . import objects, opcode_runs
+from . import config_queries, objects, opcode_runs
+from .config_queries import ConfigQueries
 from .stored_configuration import StoredConfiguration
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ _ObjectMessage = (
     | messages.ReadHistory
     | messages.PrepareOpcode
     | messages.RunOpcode
+    | messages.QueryConfiguration
+    | messages.QueryFields
     | messages.WholeDue
     | messages.WholeWritten
 )
@@ -100,6 +103,7 @@ class ConfigStore(Component[messages.ConfigMessage]):
         self._is_whole_due = self._is_writing = False
         self._stored = StoredConfiguration(self.places, _first)
         self._answers = opcode_runs.Answers(self._stored)
+        self._queries = ConfigQueries(self.runtime, lambda: self._stored.snapshot)
         self._load_rules()
         # Serials start at the clock, so late confirmations to our predecessor match none.
         self._rules = _Changes(time.monotonic_ns())
@@ -149,6 +153,10 @@ class ConfigStore(Component[messages.ConfigMessage]):
                 envelope.reply(opcode_runs.prepared(self._stored.snapshot, message, now))
             case messages.RunOpcode():
                 self._run_opcode(envelope, message)
+            case messages.QueryConfiguration():
+                self._queries.answer(envelope, message)
+            case messages.QueryFields():
+                envelope.reply(config_queries.defined(message))
             case messages.WholeDue():
                 self._write_whole()
             case messages.WholeWritten():

@@ -16,6 +16,7 @@ from ...transport import messages
 from ..processes import sessions
 from ..runtime.component import Component
 from . import lock_refusals, lock_views
+from .lock_queries import LockQueries
 from .locking import LockState
 from .owner_watch import OwnerWatch
 
@@ -36,6 +37,7 @@ _Query = (
     | messages.ReadLockWaits
     | messages.ExplainOwner
     | messages.SimulateLocks
+    | messages.QueryLocks
 )
 
 
@@ -52,6 +54,7 @@ class LockManager(Component[messages.LockMessage]):
         self._state, stored = self._load()
         self._since = stored.since
         self._owners = OwnerWatch(stored.fenced, self._state.owners())
+        self._queries = LockQueries(self.runtime, self._state.rows)
         self._written_revision = -1
         self._watchers: dict[int, tuple[Envelope, int]] = {}
         self._watchers_last = 0
@@ -103,6 +106,8 @@ class LockManager(Component[messages.LockMessage]):
                 envelope.reply(lock_views.waits(self._state))
             case messages.ExplainOwner():
                 envelope.reply(lock_views.explained(self._state, self._since, message.lock_file))
+            case messages.QueryLocks():
+                self._queries.answer(envelope, message)
             case messages.SimulateLocks():
                 envelope.reply(lock_views.simulated(self._state, message.ended))
             case _:

@@ -20,6 +20,7 @@ from .admission import Admission
 from .control import Control
 from .diagnosis import Diagnosis
 from .hand_over import HandOver
+from .job_queries import JobQueries
 from .job_store import JobStore
 from .lifecycle import Lifecycle
 from .start_gate import StartGate
@@ -46,6 +47,7 @@ class JobQueue(Component[messages.QueueMessage]):
         self.control = Control(self.runtime, self.store, self.hand_over, self.lifecycle)
         self.admission = Admission(self.store, self.gate, self.control)
         self.diagnosis = Diagnosis(self.runtime, self.store, self.gate)
+        self.queries = JobQueries(self.runtime, self.store, self.lifecycle.catch_up)
         self._before_rules: list[Envelope[messages.QueueMessage]] = []
         self.store.begin(loaded)
         self.lifecycle.fail_dead(loaded.died)
@@ -71,6 +73,8 @@ class JobQueue(Component[messages.QueueMessage]):
             case messages.ReadJob():
                 self.lifecycle.catch_up(message.id)
                 envelope.reply(self.store.reader.document(message.id))
+            case messages.QueryJobs():
+                envelope.reply(self.queries.page(message))
             case messages.ListDependencies():
                 envelope.reply(self.store.reader.dependencies())
             case messages.WatchJobs():

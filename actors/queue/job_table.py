@@ -188,6 +188,11 @@ class JobTable:
         """As `pending_after`, of all rows that are not final."""
         return self._page_of(job_id, limit, lambda row: not row.status.is_final)
 
+    def ids_after(self, job_id: int) -> list[int]:
+        """The ids above ``job_id``, in order."""
+        ids = list(self._rows)
+        return ids[bisect.bisect_right(ids, job_id) :]
+
     def _page_of(
         self, job_id: int, limit: int, is_wanted: Callable[[Row], bool]
     ) -> tuple[list[Row], bool]:

@@ -136,6 +136,14 @@ class QueueReader:
                 watch.send_change(summary)
         self.watches.open(watch)
 
+    def present(self, row: Row) -> jobs.Job:
+        """The whole live job as it is now. Raises `StorageError`."""
+        return self._job_of(row)[0]
+
+    def archived(self, job_id: int) -> jobs.Job:
+        """The whole archived job. Raises `UnknownJobError` or `StorageError`."""
+        return self._archived(job_id)[1]
+
     def log_appended(self, message: messages.JobLogAppended) -> None:
         """Keep and send new log entries of a running job."""
         job_id, entries = message.job_id, message.entries

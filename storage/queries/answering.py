@@ -5,7 +5,7 @@ Source: "Ganeti design: query version 2 design", and what Ganeti 3.0's LuxiD ans
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Generic, NamedTuple
 
 from .. import errors
@@ -34,6 +34,12 @@ class Resource(NamedTuple, Generic[Source]):
     items: Callable[[Source], Iterable[Item]]
     """All items, in the order of an answer."""
 
+    mark: Callable[[Item], str]
+    """Tells where in this order an item stands, also in a later state of the source."""
+
+    place: Callable[[str], Any]
+    """From a mark to the key that sorts items; `ValueError` if the text is no mark."""
+
     find: Callable[[Source, Value], Item | None] | None = None
     """The item that a filter by name means; without it such a filter is one like others."""
 
@@ -61,12 +67,9 @@ def query(
     they come in its order, each once, and `UnknownObjectError` says which one does not exist.
     `ParameterError` refuses a filter with an unknown field or with a value of the wrong type.
     """
-    tree = parse_filter(raw_filter)
-    chosen = [_chosen(resource, name) for name in fields]
-    rows = [
-        [_plain(one.get(source, item)) for one in chosen] for item in _items(resource, source, tree)
-    ]
-    return {"fields": [one.definition.plain() for one in chosen], "data": rows}
+    asked = Asked(resource, fields, raw_filter)
+    found = asked.named(source) if asked.names is not None else asked.matching(source)
+    return {"fields": asked.definitions(), "data": [asked.row(source, item) for item in found]}
 
 
 def query_fields(resource: Resource[Source], fields: Sequence[str] | None) -> dict[str, Any]:
@@ -147,18 +150,48 @@ def _is_equal(found: object, wanted: object) -> bool:
 _DIALECT: Final = Dialect(equal=_is_equal, is_for_queries=True)
 
 
-def _items(resource: Resource[Source], source: Source, tree: Filter) -> Iterable[Item]:
-    for name in fields_of(tree):
-        if name not in resource.fields:
-            raise errors.ParameterError(f"Can't find field named '{name}'")
-    names = requested_names(resource, tree)
-    if names is not None:
-        found = [_found(resource, source, name) for name in names]
-        return {resource.key(item): item for item in found}.values()
-    test = compile_filter(tree, _DIALECT)
-    return [
-        item for item in resource.items(source) if test(_resolver(resource.fields, source, item))
-    ]
+class Asked(Generic[Source]):
+    """A query, checked: its fields, and which items it is about."""
+
+    def __init__(
+        self, resource: Resource[Source], fields: Sequence[str], raw_filter: object
+    ) -> None:
+        """Raises `FilterRuleError` or `ParameterError`."""
+        tree = parse_filter(raw_filter)
+        for name in fields_of(tree):
+            if name not in resource.fields:
+                raise errors.ParameterError(f"Can't find field named '{name}'")
+        self.resource = resource
+        self.names = requested_names(resource, tree)
+        """The names of the items; None: all that match."""
+        self._chosen = [_chosen(resource, name) for name in fields]
+        self._test = compile_filter(tree, _DIALECT)
+
+    def definitions(self) -> list[dict[str, str]]:
+        """The fields, as JSON."""
+        return [one.definition.plain() for one in self._chosen]
+
+    def row(self, source: Source, item: Item) -> list[list[Any]]:
+        """The answer for one item: status and value of each field."""
+        return [_plain(one.get(source, item)) for one in self._chosen]
+
+    def named(self, source: Source) -> Iterator[Item]:
+        """The named items, each once. Raises `UnknownObjectError`."""
+        seen = set()
+        for name in self.names or ():
+            item = _found(self.resource, source, name)
+            key = self.resource.key(item)
+            if key not in seen:
+                seen.add(key)
+                yield item
+
+    def matching(self, source: Source) -> Iterator[Item]:
+        """The items that pass the filter. Raises `ParameterError`."""
+        return (item for item in self.resource.items(source) if self.passes(source, item))
+
+    def passes(self, source: Source, item: Item) -> bool:
+        """Whether the item passes the filter. Raises `ParameterError`."""
+        return self._test(_resolver(self.resource.fields, source, item))
 
 
 def _found(resource: Resource[Source], source: Source, name: Value) -> Item:

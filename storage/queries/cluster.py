@@ -103,7 +103,9 @@ CLUSTER: Final = Resource(
     "cluster",
     table(_fields()),
     lambda view: [view.cluster] if view.cluster else [],
-    lambda view, wanted: view.cluster if view.cluster.get("cluster_name") == wanted else None,
+    lambda _cluster: "",
+    str,
+    find=lambda view, wanted: view.cluster if view.cluster.get("cluster_name") == wanted else None,
     noun="Cluster name",
 )
 """The cluster."""

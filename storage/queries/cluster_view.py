@@ -1,7 +1,7 @@
 """The configuration as queries look at it: who refers to whom.
 
-A view is made for one query. It finds relations when they are first needed, so a query costs what
-its fields need.
+A view is made for the queries of one snapshot. It finds relations when they are first needed, so a
+query costs what its fields need, and the next one less.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
 
 from ..cluster import parameters
 from ..cluster.configuration import Configuration
@@ -36,6 +38,8 @@ class ClusterView:
         self.known = known
         self.cluster: Object = configuration.cluster
         self._document = configuration.document
+        self._ordered: dict[str, list[Object]] = {}
+        self._beginnings: dict[str, dict[str, list[Object]]] = {}
         self._last: dict[Callable[[Object, Object], dict[str, Any]], _Filled] = {}
 
     @property
@@ -57,8 +61,10 @@ class ClusterView:
         return found
 
     def ordered(self, name: str) -> list[Object]:
-        """All objects of a kind, in the natural order of their names."""
-        return sorted(self.container(name).values(), key=lambda one: natural_key(name_of(one)))
+        """All objects of a kind, in the natural order of their names, then of their UUIDs."""
+        if name not in self._ordered:
+            self._ordered[name] = sorted(self.container(name).values(), key=_place_of)
+        return self._ordered[name]
 
     def find(self, container: str, wanted: str) -> Object | None:
         """The object with this UUID or name, or the only one whose name goes on with a dot."""
@@ -68,8 +74,9 @@ class ClusterView:
         named: Object | None = self.configuration.find_by_name(Kind(container), wanted)
         if named is not None:
             return named
-        start = f"{wanted}."
-        alike = [one for one in objects.values() if name_of(one).startswith(start)]
+        if container not in self._beginnings:
+            self._beginnings[container] = _by_beginning(objects.values())
+        alike = self._beginnings[container].get(wanted, ())
         return alike[0] if len(alike) == 1 else None
 
     # -------------------------------------------------------- relations
@@ -173,6 +180,32 @@ class ClusterView:
 def name_of(holder: Object) -> str:
     """The name of an object; empty if it has none yet."""
     return str(holder.get("name") or "")
+
+
+def _place_of(one: Object) -> tuple[Any, str]:
+    return natural_key(name_of(one)), str(one.get("uuid", ""))
+
+
+def mark(one: Object) -> str:
+    """Tells where in `ClusterView.ordered` an object stands."""
+    return msgspec.json.encode((name_of(one), str(one.get("uuid", "")))).decode()
+
+
+def place(text: str) -> tuple[Any, str]:
+    """The key that sorts objects, from a `mark`; `ValueError` if the text is none."""
+    name, uuid = msgspec.json.decode(text, type=tuple[str, str])
+    return natural_key(name), uuid
+
+
+def _by_beginning(objects: Iterable[Object]) -> dict[str, list[Object]]:
+    """The objects by what stands before each dot in their names."""
+    found = defaultdict(list)
+    for one in objects:
+        name = name_of(one)
+        for at, sign in enumerate(name):
+            if sign == ".":
+                found[name[:at]].append(one)
+    return found
 
 
 def names(objects: Iterable[Object]) -> list[str]:

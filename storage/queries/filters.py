@@ -26,7 +26,9 @@ FILTERS: Final = Resource(
     "filter",
     table(_fields()),
     lambda view: [rule for _, rule in sorted(view.container("filters").items())],
-    lambda view, wanted: view.container("filters").get(str(wanted)),
+    lambda rule: str(rule.get("uuid", "")),
+    str,
+    find=lambda view, wanted: view.container("filters").get(str(wanted)),
     noun="Filter uuid",
     name_field="uuid",
 )

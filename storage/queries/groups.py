@@ -7,7 +7,7 @@ from typing import Final
 
 from ..cluster import parameters
 from .answering import Resource
-from .cluster_view import ClusterView, Object, names
+from .cluster_view import ClusterView, Object, mark, names, place
 from .fields import Answer, Field, Kind, common, field, node_parameter_fields, normal, stored, table
 
 
@@ -84,7 +84,9 @@ GROUPS: Final = Resource(
     "group",
     table(_fields()),
     lambda view: view.ordered("nodegroups"),
-    lambda view, wanted: view.find("nodegroups", str(wanted)),
+    mark,
+    place,
+    find=lambda view, wanted: view.find("nodegroups", str(wanted)),
     noun="NodeGroup name",
 )
 """Node groups, in the natural order of their names."""

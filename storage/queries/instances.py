@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ..cluster import parameters
 from .answering import Resource
-from .cluster_view import ClusterView, Object, name_of
+from .cluster_view import ClusterView, Object, mark, name_of, place
 from .fields import (
     NO_DATA,
     OFFLINE,
@@ -221,7 +221,9 @@ INSTANCES: Final = Resource(
     "instance",
     table(_fields()),
     lambda view: view.ordered("instances"),
-    lambda view, wanted: view.find("instances", str(wanted)),
+    mark,
+    place,
+    find=lambda view, wanted: view.find("instances", str(wanted)),
     noun="Instance name",
 )
 """Instances, in the natural order of their names."""

@@ -22,18 +22,36 @@ from .fields import (
     table,
 )
 
-ARCHIVE_FIELDS: Final = frozenset({"archived", "end_ts"})
-"""A listing with one of these fields includes the archive, as in Ganeti."""
+ARCHIVE_FIELD: Final = "archived"
+"""A listing with this field includes the archive, as in Ganeti."""
 
 _ID_DIGITS_MAX = 18
 
 
-class JobRow(msgspec.Struct, frozen=True):
-    """A job by its id; None: there is none with this id."""
+class JobRow(msgspec.Struct):
+    """A job by its id; without ``job`` and ``read`` there is none with this id.
+
+    ``known``: values of fields that are known without the job, which ``read`` reads when another
+    field is needed.
+    """
 
     id: int
-    job: Job | None
+    job: Job | None = None
     is_archived: bool = False
+    known: Mapping[str, Any] = {}
+    read: Callable[[], Job] | None = None
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is such a job."""
+        return self.job is not None or self.read is not None
+
+    def whole(self) -> Job:
+        """The job, which must exist. Raises `StorageError`."""
+        if self.job is None:
+            assert self.read is not None
+            self.job = self.read()
+        return self.job
 
 
 Rows: TypeAlias = Mapping[int, JobRow]
@@ -50,19 +68,23 @@ def job_id(wanted: Value) -> int:
     return int(text)
 
 
-def _of_job(show: Callable[[Job], Any]) -> Getter:
+def _of_job(name: str, show: Callable[[Job], Any]) -> Getter:
     def get(_rows: Rows, row: JobRow) -> Answer:
-        return UNAVAILABLE if row.job is None else or_unavailable(show(row.job))
+        if not row.exists:
+            return UNAVAILABLE
+        if name in row.known:
+            return or_unavailable(row.known[name])
+        return or_unavailable(show(row.whole()))
 
     return get
 
 
-def _of_opcodes(show: Callable[[OpcodeEntry], Any]) -> Getter:
-    return _of_job(lambda job: [show(op) for op in job.ops])
+def _of_opcodes(name: str, show: Callable[[OpcodeEntry], Any]) -> Getter:
+    return _of_job(name, lambda job: [show(op) for op in job.ops])
 
 
 def _archived(_rows: Rows, row: JobRow) -> Answer:
-    return UNAVAILABLE if row.job is None else normal(row.is_archived)
+    return normal(row.is_archived) if row.exists else UNAVAILABLE
 
 
 def _seconds(stamp: Any) -> object:  # noqa: ANN401 - JSON of a field
@@ -81,7 +103,7 @@ def _stamps() -> Iterator[Field[Rows]]:
         ("start_ts", "Start", "Timestamp of job start", lambda job: job.start_timestamp),
     ):
         whole = f"{doc} (tuple containing seconds and microseconds)"
-        one = field(name, title, Kind.OTHER, whole, _of_job(show))
+        one = field(name, title, Kind.OTHER, whole, _of_job(name, show))
         yield one._replace(in_filters=_seconds)
 
 
@@ -118,7 +140,7 @@ def _lists() -> Iterator[Field[Rows]]:
         ),
     )
     for name, title, doc, show in shown:
-        yield field(name, title, Kind.OTHER, doc, _of_opcodes(show))
+        yield field(name, title, Kind.OTHER, doc, _of_opcodes(name, show))
 
 
 def _fields() -> Iterator[Field[Rows]]:
@@ -131,25 +153,36 @@ def _fields() -> Iterator[Field[Rows]]:
         "Priority",
         Kind.NUMBER,
         "Current job priority (19 to -20)",
-        _of_job(lambda job: job.priority),
+        _of_job("priority", lambda job: job.priority),
     )
-    yield field("status", "Status", Kind.TEXT, "Job status", _of_job(lambda job: job.status.value))
+    yield field(
+        "status",
+        "Status",
+        Kind.TEXT,
+        "Job status",
+        _of_job("status", lambda job: job.status.value),
+    )
 
 
 def _ordered(rows: Rows) -> Iterable[JobRow]:
-    return (rows[number] for number in sorted(rows))
+    return (row for number in sorted(rows) if (row := rows.get(number)) is not None)
 
 
 def _find(rows: Rows, wanted: Value) -> JobRow:
     number = job_id(wanted)
-    return rows.get(number) or JobRow(number, None)
+    try:
+        return rows[number]
+    except KeyError:
+        return JobRow(number)
 
 
 JOBS: Final = Resource(
     "job",
     table(_fields()),
     _ordered,
-    _find,
+    lambda row: str(row.id),
+    int,
+    find=_find,
     name_field="id",
     key=lambda row: row.id,
     is_listed_as_named=True,

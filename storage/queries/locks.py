@@ -1,33 +1,63 @@
-"""The resource ``lock``: which owner holds a lock, and which ones wait for it."""
+"""The resource ``lock``: which owner holds a lock, and which ones wait for it.
+
+Jobs that other jobs wait for are rows too, as in Ganeti's lock monitor.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
+import bisect
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
 from ..lock_rows import LockView
 from ..locks import Owner
+from ..natural_order import natural_key
 from .answering import Resource
 from .fields import Answer, Field, Kind, field, normal, table
 
-Rows: TypeAlias = list[LockView]
-"""The list of locks, as `lock_rows` makes it."""
+
+class AwaitedJob(NamedTuple):
+    """A job that others depend on: ``job/ID``.
+
+    ``pending``: the statuses that they accept, and the jobs that wait for them.
+    """
+
+    name: str
+    pending: Sequence[tuple[str, Sequence[str]]]
 
 
-def _name(_rows: Rows, row: LockView) -> Answer:
+Row: TypeAlias = LockView | AwaitedJob
+
+Rows: TypeAlias = Sequence[Row]
+"""The locks and awaited jobs, in the order of `ordered`."""
+
+
+def ordered(locks: Sequence[LockView], jobs: Sequence[AwaitedJob]) -> Rows:
+    """The rows of an answer, in the natural order of their names, as both arguments are."""
+    place = bisect.bisect(locks, natural_key("job/"), key=lambda row: natural_key(row.name))
+    return [*locks[:place], *jobs, *locks[place:]]
+
+
+def _name(_rows: Rows, row: Row) -> Answer:
     return normal(row.name)
 
 
-def _mode(_rows: Rows, row: LockView) -> Answer:
-    return normal(None if row.mode is None else row.mode.value)
+def _mode(_rows: Rows, row: Row) -> Answer:
+    if isinstance(row, AwaitedJob) or row.mode is None:
+        return normal(None)
+    return normal(row.mode.value)
 
 
-def _owners(_rows: Rows, row: LockView) -> Answer:
-    return normal([_shown(owner) for owner in row.owners])
+def _owners(_rows: Rows, row: Row) -> Answer:
+    owners = () if isinstance(row, AwaitedJob) else row.owners
+    return normal([_shown(owner) for owner in owners])
 
 
-def _pending(_rows: Rows, row: LockView) -> Answer:
+def _pending(_rows: Rows, row: Row) -> Answer:
+    if isinstance(row, AwaitedJob):
+        return normal([[wanted, list(jobs)] for wanted, jobs in row.pending])
     found: list[Any] = [[change.value, [_shown(owner)]] for change, owner in row.pending]
     return normal(found)
 
@@ -46,5 +76,7 @@ _FIELDS: Final[tuple[Field[Rows], ...]] = (
     field("pending", "Pending", Kind.OTHER, "Jobs waiting for the lock", _pending),
 )
 
-LOCKS: Final[Resource[Rows]] = Resource("lock", table(_FIELDS), lambda rows: rows)
+LOCKS: Final[Resource[Rows]] = Resource(
+    "lock", table(_FIELDS), lambda rows: rows, lambda row: row.name, natural_key
+)
 """Locks, in the natural order of their names."""

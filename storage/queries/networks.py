@@ -8,7 +8,7 @@ from typing import Final
 from .. import errors
 from ..cluster.address_pools import AddressPool
 from .answering import Resource
-from .cluster_view import ClusterView, Object, names
+from .cluster_view import ClusterView, Object, mark, names, place
 from .fields import NO_DATA, UNAVAILABLE, Answer, Field, Kind, common, field, normal, stored, table
 
 
@@ -98,7 +98,9 @@ NETWORKS: Final = Resource(
     "network",
     table(_fields()),
     lambda view: view.ordered("networks"),
-    lambda view, wanted: view.find("networks", str(wanted)),
+    mark,
+    place,
+    find=lambda view, wanted: view.find("networks", str(wanted)),
     noun="Network name",
 )
 """Networks, in the natural order of their names."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from .answering import Resource
-from .cluster_view import ClusterView, Object, names
+from .cluster_view import ClusterView, Object, mark, names, place
 from .fields import (
     NO_DATA,
     OFFLINE,
@@ -187,7 +187,9 @@ NODES: Final = Resource(
     "node",
     table(_fields()),
     lambda view: view.ordered("nodes"),
-    lambda view, wanted: view.find("nodes", str(wanted)),
+    mark,
+    place,
+    find=lambda view, wanted: view.find("nodes", str(wanted)),
     noun="Node name",
 )
 """Nodes, in the natural order of their names."""

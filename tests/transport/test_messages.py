@@ -241,6 +241,16 @@ GOLDEN: list[tuple[Message, dict[str, Any]]] = [
         },
     ),
     (
+        messages.QueryJobs(["id"], ["==", "id", 5], "4"),
+        {"type": "query_jobs", "fields": ["id"], "filter": ["==", "id", 5], "after": "4"},
+    ),
+    (messages.QueryLocks(["name"]), {"type": "query_locks", "fields": ["name"]}),
+    (
+        messages.QueryConfiguration("node", ["name"]),
+        {"type": "query_configuration", "what": "node", "fields": ["name"]},
+    ),
+    (messages.QueryFields("job"), {"type": "query_fields", "what": "job"}),
+    (
         messages.Failure("BusyError", "later"),
         {"type": "failure", "error": "BusyError", "text": "later"},
     ),

@@ -1,4 +1,4 @@
-"""What a client reads bit by bit: long listings, watches and output, as iterators.
+"""What a client reads bit by bit: long listings and answers, watches and output.
 
 docs/make_client.py makes `streams` from this file: run it after a change.
 """
@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import AsyncIterator
+from typing import Any
 
 from ...storage.job_views import JobInfo, OutputChunk
+from ...storage.query_views import QueryAnswer, fields_of, rows_of
 from ..messages import ListJobs, ReadJob
-from . import requests
+from . import query_requests, requests
 from .async_caller import AsyncCaller
 from .following import OutputFollowing, WatchFollowing
 from .output_reading import OutputReading
@@ -22,7 +24,7 @@ CALLS_AT_ONCE = 16
 
 
 class AsyncStreams:
-    """Iterators over the replies that ``caller`` gets; ``timeout`` is the usual deadline."""
+    """Reads the replies that ``caller`` gets; ``timeout`` is the usual deadline."""
 
     def __init__(self, caller: AsyncCaller, timeout: float) -> None:
         self._caller = caller
@@ -50,6 +52,17 @@ class AsyncStreams:
             some = [ReadJob(id=job_id) for job_id in ids[start : start + CALLS_AT_ONCE]]
             for document in await self._caller.call_all(some, timeout):
                 yield requests.document_view(document)
+
+    async def query(self, first: query_requests.Query, timeout: float | None) -> QueryAnswer:
+        """The whole answer to a query: that of this page, and of those that follow."""
+        request: query_requests.Query | None = first
+        rows: list[list[tuple[int, Any]]] = []
+        while request is not None:
+            reply = await self._caller.call(request, timeout)
+            definitions = reply.fields
+            rows += rows_of(reply.rows)
+            request = query_requests.next_query(request, reply)
+        return QueryAnswer(fields=fields_of(definitions), data=rows)
 
     def follow(
         self,

@@ -22,6 +22,7 @@ from typing import Any, Self, overload
 
 from ...storage import settings
 from ...storage.job_views import JobInfo, LogLine, OutputChunk, StatusChange
+from ...storage.query_views import FieldInfo, QueryAnswer, fields_of
 from ..messages import (
     ArchiveJob,
     ArchiveOutcome,
@@ -59,7 +60,7 @@ from ..messages import (
     TestFilters,
 )
 from ..zmq.dealer import Dealer
-from . import requests
+from . import query_requests, requests
 from .caller import Caller
 from .connection import Connection, EndpointResolver, client_pair
 from .output_reading import OutputReading, checked_reading
@@ -558,6 +559,34 @@ class Client:
     ) -> list[HistoryLine]:
         """The newest changes of the configuration, those older than the serial ``before``."""
         return (self._caller.call(ReadHistory(count, before), timeout)).entries
+
+    # Queries in the form of Ganeti's.
+
+    def query(
+        self,
+        what: str,
+        fields: Sequence[str],
+        filter: Any = None,  # noqa: A002, ANN401 - JSON of Ganeti's query language
+        *,
+        timeout: float | None = None,
+    ) -> QueryAnswer:
+        """Fields of all items that pass a filter.
+
+        ``what`` is job, lock, node, instance, group, network, filter or cluster. ``filter`` is in
+        Ganeti's query language, as JSON or as text: ``["==", "status", "error"]`` or
+        ``'status == "error"'``. An unknown field is no error: its values have a status of their
+        own. ``timeout`` is the deadline of each page of a long answer.
+        """
+        return self._streams.query(query_requests.query(what, fields, filter), timeout)
+
+    def query_fields(
+        self, what: str, fields: Sequence[str] | None = None, *, timeout: float | None = None
+    ) -> list[FieldInfo]:
+        """The definitions of these fields, or of all that a query for ``what`` can ask for."""
+        asked = query_requests.query_fields(what, fields)
+        return fields_of((self._caller.call(asked, timeout)).fields)
+
+    # The end.
 
     def stop(self, *, timeout: float | None = None) -> None:
         """Stop the daemon; running jobs go on."""

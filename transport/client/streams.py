@@ -1,14 +1,16 @@
 # Made from async_streams.py by docs/make_client.py: change that file, then run the script.
-"""What a client reads bit by bit: long listings, watches and output, as iterators."""
+"""What a client reads bit by bit: long listings and answers, watches and output."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
+from typing import Any
 
 from ...storage.job_views import JobInfo, OutputChunk
+from ...storage.query_views import QueryAnswer, fields_of, rows_of
 from ..messages import ListJobs, ReadJob
-from . import requests
+from . import query_requests, requests
 from .caller import Caller
 from .following import OutputFollowing, WatchFollowing
 from .output_reading import OutputReading
@@ -19,7 +21,7 @@ CALLS_AT_ONCE = 16
 
 
 class Streams:
-    """Iterators over the replies that ``caller`` gets; ``timeout`` is the usual deadline."""
+    """Reads the replies that ``caller`` gets; ``timeout`` is the usual deadline."""
 
     def __init__(self, caller: Caller, timeout: float) -> None:
         self._caller = caller
@@ -46,6 +48,17 @@ class Streams:
             some = [ReadJob(id=job_id) for job_id in ids[start : start + CALLS_AT_ONCE]]
             for document in self._caller.call_all(some, timeout):
                 yield requests.document_view(document)
+
+    def query(self, first: query_requests.Query, timeout: float | None) -> QueryAnswer:
+        """The whole answer to a query: that of this page, and of those that follow."""
+        request: query_requests.Query | None = first
+        rows: list[list[tuple[int, Any]]] = []
+        while request is not None:
+            reply = self._caller.call(request, timeout)
+            definitions = reply.fields
+            rows += rows_of(reply.rows)
+            request = query_requests.next_query(request, reply)
+        return QueryAnswer(fields=fields_of(definitions), data=rows)
 
     def follow(
         self,

@@ -42,15 +42,16 @@ from .wire_listener import *
 QueueRequest = (
     SubmitJobs | ListJobs | ReadJob | WatchJobs | StopWatch | RetryJob | SetDrain
     | CancelJob | ChangeJobPriority | ArchiveJob | AutoArchiveJobs
-    | ExplainJob | ListDependencies | TestFilters | Simulate
+    | ExplainJob | ListDependencies | TestFilters | Simulate | QueryJobs
 )
 ConfigRequest = (
     ReplaceFilter | DeleteFilter | ListFilters | ReadLimits | SetLimits
     | ReadObjects | ChangeObjects | SetValues | ReadHistory
+    | QueryConfiguration | QueryFields
 )
 SupervisorRequest = ReadInfo | StopDaemon | CrashComponent
 
-LockRequest = ListLocks | AwaitLocks | ReadLockTable | ReadLockWaits
+LockRequest = ListLocks | AwaitLocks | ReadLockTable | ReadLockWaits | QueryLocks
 
 ClientRequest = (
     QueueRequest | ConfigRequest | SupervisorRequest | LockRequest | ReadOutput
@@ -61,7 +62,7 @@ ClientReply = (
     | CancelOutcome | PriorityOutcome | ArchiveOutcome
     | JobExplained | DependenciesListed | FiltersTested | Simulated
     | FilterStored | FiltersListed | LimitsRead | LocksListed | LockTable | LockWaits
-    | ObjectsRead | ObjectsChanged | HistoryRead
+    | ObjectsRead | ObjectsChanged | HistoryRead | QueryAnswered
     | LocksTried | LocksTaken | OwnerRead | OutputPage | DaemonInfo | Done | Failure
 )
 

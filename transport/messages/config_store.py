@@ -8,6 +8,7 @@ import msgspec
 
 from ...storage.cluster.objects import Kind
 from .base import Done, Notice, Reply, Request
+from .several import QueryAnswered
 
 
 class ReportConfiguration(Notice, frozen=True):
@@ -209,3 +210,23 @@ class ReadHistory(Request[HistoryRead], frozen=True):
 
     count: Annotated[int, msgspec.Meta(ge=1, le=1_000)] = 100
     before: int | None = None
+
+
+class QueryConfiguration(Request[QueryAnswered], frozen=True):
+    """Answer a query for objects: these fields of those that pass the filter.
+
+    ``what``: node, instance, group, network, filter or cluster. Else as `QueryJobs`. Each page is
+    of one snapshot.
+    """
+
+    what: str
+    fields: list[str]
+    filter: Any = None
+    after: str | None = None
+
+
+class QueryFields(Request[QueryAnswered], frozen=True):
+    """Define these fields of what queries ask for, or all of them; the answer has no rows."""
+
+    what: str
+    fields: list[str] | None = None

@@ -9,6 +9,7 @@ import msgspec
 from ...storage.jobs import JobStatus, LogEntry
 from .base import Done, Notice, Reply, Request
 from .config_store import ReplaceFilter
+from .several import QueryAnswered
 from .values import JobSpec, JobSummary, LockRow, Remedy, WaitingJob
 
 
@@ -56,6 +57,19 @@ class ListJobs(Request[JobRows], frozen=True):
     after: int = 0
     limit: int = 1_000
     archived: bool = False
+
+
+class QueryJobs(Request[QueryAnswered], frozen=True):
+    """Answer a query for jobs: these fields of those that pass the filter, in the order of ids.
+
+    ``filter``: Ganeti's query language, as JSON. Archived jobs are found by their ids, and listed
+    if the query has the field ``archived``. ``after``: the `QueryAnswered.next_after` of the page
+    before.
+    """
+
+    fields: list[str]
+    filter: Any = None
+    after: str | None = None
 
 
 class JobDocument(Reply, frozen=True):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
 from ...storage.locks import LockLevel, LockMode, Owner, Pending
 from .base import Done, InterimReply, Notice, Reply, Request
+from .several import QueryAnswered
 from .values import LockRow, Remedy, WaitingJob
 
 LOCKS_AWAITED_SECONDS_MAX = 60.0
@@ -174,6 +175,14 @@ class SimulateLocks(Request[LocksSimulated], frozen=True):
     """From the job queue: say who would get locks if the owners of these lock files had ended."""
 
     ended: list[str]
+
+
+class QueryLocks(Request[QueryAnswered], frozen=True):
+    """Answer a query for locks, as `QueryJobs`; jobs that others depend on are rows as well."""
+
+    fields: list[str]
+    filter: Any = None
+    after: str | None = None
 
 
 class LocksListed(Reply, frozen=True):

@@ -24,6 +24,19 @@ class ComponentReplaced(Notice, frozen=True):
     component: str
 
 
+class QueryAnswered(Reply, frozen=True):
+    """One page of the answer to a query.
+
+    ``fields``: the definition of each field (``name``, ``title``, ``kind``, ``doc``). ``rows``: the
+    items as JSON, each an array with a pair [status, value] for each field. ``next_after``: how to
+    ask for the next page; None: this is the last. A page without rows need not be the last.
+    """
+
+    fields: list[dict[str, str]]
+    rows: bytes
+    next_after: str | None = None
+
+
 class LocalSocketMissing(Notice, frozen=True):
     """Put back the file of the local socket, which is gone."""
 

@@ -60,6 +60,10 @@ LATE: tuple[type[Message], ...] = (
     messages.FreeDeadOwners,
     messages.ReadObjects,
     messages.ReadHistory,
+    messages.QueryJobs,
+    messages.QueryLocks,
+    messages.QueryConfiguration,
+    messages.QueryFields,
     messages.WholeDue,
     messages.PrepareOpcode,
 )

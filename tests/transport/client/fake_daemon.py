@@ -211,10 +211,27 @@ class FakeDaemon:
                 if self.store.filters.pop(message.uuid, None) is None:
                     raise errors.UnknownFilterError(f"Filter rule with UUID {message.uuid}")
                 reply = messages.Done()
+            case messages.QueryJobs() | messages.QueryLocks() | messages.QueryConfiguration():
+                reply = self._query(message)
+            case messages.QueryFields():
+                fields = [field_of(name) for name in message.fields or ["all"]]
+                reply = messages.QueryAnswered(fields=fields, rows=b"[]")
             case _:
                 reply = messages.Done()
         if not isinstance(message, self.silent_to):
             self._say(*watcher, reply)
+
+    def _query(
+        self, message: messages.QueryJobs | messages.QueryLocks | messages.QueryConfiguration
+    ) -> Message:
+        """Three items on three pages, the second of which is empty."""
+        page = int(message.after or "0")
+        rows = [[[0, [type(message).__name__, page, message.filter]] for _ in message.fields]]
+        return messages.QueryAnswered(
+            fields=[field_of(name) for name in message.fields],
+            rows=b"[]" if page == 1 else msgspec.json.encode(rows),
+            next_after=None if page == 2 else str(page + 1),
+        )
 
     def _submit(self, message: messages.SubmitJobs) -> Message:
         if message.dry_run:
@@ -282,6 +299,11 @@ class FakeDaemon:
 
     def _say(self, peer: bytes, number: int, message: Message) -> None:
         self.router.send(peer, frames.encode(message, number))
+
+
+def field_of(name: str) -> dict[str, str]:
+    """The definition of a field."""
+    return {"name": name, "title": name.upper(), "kind": "other", "doc": f"The {name}"}
 
 
 def row_of(rule: messages.ReplaceFilter) -> messages.FilterRow:

@@ -1,0 +1,119 @@
+"""Answers queries for jobs: from the rows in memory where they suffice, else from the files."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ...storage import errors, jobs
+from ...storage.filters import fields_of, parse_filter
+from ...storage.queries.jobs import ARCHIVE_FIELD, JOBS, JobRow
+from ..runtime import query_pages
+from .job_table import Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...transport import messages
+    from ..runtime.runtime import Runtime
+    from .job_store import JobStore
+    from .job_table import Row
+
+
+class JobQueries:
+    """Answers queries, a page at a time. ``catch_up``: take in a newer state of a job's file."""
+
+    def __init__(self, runtime: Runtime, store: JobStore, catch_up: Callable[[int], None]) -> None:
+        self._runtime = runtime
+        self._store = store
+        self._catch_up = catch_up
+
+    def page(self, message: messages.QueryJobs) -> messages.QueryAnswered:
+        """One page of the answer. Raises `BadRequestError`, or `StorageError` of a named job."""
+        is_archive_listed = ARCHIVE_FIELD in (
+            *message.fields,
+            *fields_of(parse_filter(message.filter)),
+        )
+        after = _id_of(message.after)
+        rows = _Rows(self._store, self._whole, after, is_archive_listed=is_archive_listed)
+        return query_pages.answered(self._runtime, JOBS, rows, message)
+
+    def _whole(self, row: Row) -> jobs.Job:
+        if row.phase is Phase.HANDED_OVER:
+            self._catch_up(row.id)
+        return self._store.reader.present(row)
+
+
+class _Rows(Mapping[int, JobRow]):
+    """The jobs of the queue by id; lists those behind ``after``, and finds the others, too."""
+
+    def __init__(
+        self,
+        store: JobStore,
+        whole: Callable[[Row], jobs.Job],
+        after: int,
+        *,
+        is_archive_listed: bool,
+    ) -> None:
+        self._store = store
+        self._whole = whole
+        self._after = after
+        self._is_archive_listed = is_archive_listed
+
+    def __iter__(self) -> Iterator[int]:
+        found = self._store.table.ids_after(self._after)
+        if self._is_archive_listed:
+            archived = self._store.ledger.directory.archived_ids()
+            found += archived[bisect.bisect_right(archived, self._after) :]
+        # An archived job may be in both places for a moment.
+        return iter(dict.fromkeys(found))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __getitem__(self, job_id: int) -> JobRow:
+        """The job; `KeyError` if there is none, `StorageError` if its file is damaged."""
+        row = self._store.table.find(job_id)
+        if row is not None:
+            return JobRow(job_id, known=_known(row), read=lambda: self._whole(row))
+        try:
+            job = self._store.reader.archived(job_id)
+        except errors.UnknownJobError as error:
+            raise KeyError(job_id) from error
+        return JobRow(job_id, job, is_archived=True)
+
+    def get(self, job_id: int, default: Any = None) -> Any:  # noqa: ANN401 - as in `Mapping`
+        """The job, for listings: a damaged one is left out; the log and the status name it."""
+        try:
+            return self[job_id]
+        except (KeyError, errors.StorageError):
+            return default
+
+
+def _id_of(mark: str | None) -> int:
+    """The id after which a page begins; the page itself refuses what is no mark."""
+    return int(mark) if mark is not None and mark.isascii() and mark.isdecimal() else 0
+
+
+def _known(row: Row) -> dict[str, Any]:
+    """The values of fields that need not be read from the job's file."""
+    known: dict[str, Any] = {
+        "end_ts": _stamp(row.ended),
+        "priority": row.priority,
+        "received_ts": _stamp(row.received),
+        "start_ts": _stamp(row.started),
+        "status": row.status.value,
+    }
+    if ", " not in row.summary:
+        # One opcode: the summaries of several are joined by this.
+        known["summary"] = [row.summary] if row.summary else []
+    return known
+
+
+def _stamp(seconds: float | None) -> jobs.Timestamp | None:
+    """The time as the job's file has it: a float keeps microseconds."""
+    if seconds is None:
+        return None
+    microseconds = round(seconds * 1_000_000)
+    return microseconds // 1_000_000, microseconds % 1_000_000

@@ -1,0 +1,31 @@
+"""Makes one page of the answer to a query, small enough for a reply and short enough for a turn."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...storage import settings
+from ...storage.queries import paging
+from ...transport import messages
+
+if TYPE_CHECKING:
+    from ...storage.queries.answering import Resource
+    from .runtime import Runtime
+
+    Query = messages.QueryJobs | messages.QueryLocks | messages.QueryConfiguration
+
+
+def answered(
+    runtime: Runtime, resource: Resource[Any], source: object, message: Query
+) -> messages.QueryAnswered:
+    """The page that the message asks for. Raises what `paging.page` raises."""
+    end = runtime.clock() + settings.QUERY_SLICE_SECONDS
+    bounds = paging.Bounds(
+        page_bytes=settings.QUERY_PAGE_BYTES_MAX,
+        reply_bytes=settings.FRAME_BYTES_MAX - settings.QUERY_ROW_RESERVE_BYTES,
+        is_enough=lambda: runtime.clock() >= end,
+    )
+    found = paging.page(
+        resource, source, message.fields, message.filter, message.after, bounds=bounds
+    )
+    return messages.QueryAnswered(fields=found.fields, rows=found.rows, next_after=found.next_after)

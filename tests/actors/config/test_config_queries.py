@@ -1,0 +1,137 @@
+"""Queries for objects of the configuration, and definitions of fields."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from tests.actors.runtime.stage import Asker, Stage, Staged
+from tests.storage.queries.recorded_clusters import RECORDED, larger, recorded
+
+from ganger.actors.config.config_store import ConfigStore
+from ganger.storage.cluster.objects import Kind
+from ganger.storage.queries.resources import RESOURCES
+from ganger.transport import messages
+
+
+@pytest.fixture
+def store(stage: Stage) -> Staged[ConfigStore]:
+    stage.places.config.write_bytes(msgspec.json.encode(larger()))
+    return stage.start(ConfigStore)
+
+
+def answered(asker: Asker) -> dict[str, Any]:
+    """The answer, in Ganeti's form."""
+    found = asker.answer_as(messages.QueryAnswered)
+    return {"fields": found.fields, "data": json.loads(found.rows)}
+
+
+def test_the_recorded_cluster_is_answered_as_recorded(stage: Stage) -> None:
+    stage.places.config.write_bytes(msgspec.json.encode(RECORDED))
+    store = stage.start(ConfigStore)
+    answer = answered(store.ask(messages.QueryConfiguration("group", ["name", "node_list"])))
+    expected = recorded("038-Query-group")
+    # The third group was added after the recording.
+    expected["data"].append([[0, "rack3"], [0, []]])
+    assert answer == expected
+
+
+@pytest.mark.parametrize(
+    ("what", "container"),
+    [
+        ("node", "nodes"),
+        ("instance", "instances"),
+        ("group", "nodegroups"),
+        ("network", "networks"),
+        ("filter", "filters"),
+    ],
+)
+def test_each_kind_of_object_is_answered(
+    store: Staged[ConfigStore], what: str, container: str
+) -> None:
+    answer = answered(store.ask(messages.QueryConfiguration(what, ["uuid"])))
+    assert {row[0][1] for row in answer["data"]} == set(larger()[container])
+
+
+def test_an_answer_shows_the_newest_change(store: Staged[ConfigStore]) -> None:
+    query = messages.QueryConfiguration("node", ["ndp/ssh_port"], ["==", "name", "node2"])
+    assert answered(store.ask(query))["data"] == [[[0, 2222]]]
+    port = (["ndparams", "ssh_port"], 2022)
+    changed = messages.SetValues(kind=Kind.NODE, name="n2", values=[port])
+    store.ask(changed).answer_as(messages.ObjectsChanged)
+    assert answered(store.ask(query))["data"] == [[[0, 2022]]]
+
+
+def test_the_view_of_a_snapshot_serves_several_queries(store: Staged[ConfigStore]) -> None:
+    query = messages.QueryConfiguration("node", ["pinst_list"])
+    first = answered(store.ask(query))
+    view = store.component._queries._view
+    assert answered(store.ask(query)) == first
+    assert store.component._queries._view is view
+
+
+def test_the_queue_says_whether_it_is_drained(stage: Stage, store: Staged[ConfigStore]) -> None:
+    fields = ["name", "drain_flag", "watcher_pause", "software_version"]
+    asker = store.ask(messages.QueryConfiguration("cluster", fields))
+    [asked] = stage.take_requests(messages.ReadQueueState)
+    report = messages.QueueReport(
+        counts={}, quarantined=[], flushes=0, is_read_only=False, is_drained=True
+    )
+    asked.reply(report)
+    store.handle_mail()
+    name = RECORDED["cluster"]["cluster_name"]
+    assert answered(asker)["data"] == [[[0, name], [0, True], [3, None], [0, "3.0.2"]]]
+
+
+def test_fields_are_defined_for_everything_that_can_be_asked_for(
+    store: Staged[ConfigStore],
+) -> None:
+    for what, resource in RESOURCES.items():
+        found = answered(store.ask(messages.QueryFields(what)))
+        assert [field["name"] for field in found["fields"]] == list(resource.fields)
+        assert found["data"] == []
+    assert (
+        answered(store.ask(messages.QueryFields("job")))["fields"]
+        == (recorded("022-QueryFields-job")["fields"])
+    )
+    chosen = answered(store.ask(messages.QueryFields("node", ["uuid", "bogus"])))["fields"]
+    assert [(field["name"], field["kind"]) for field in chosen] == [
+        ("uuid", "text"),
+        ("bogus", "unknown"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("message", "name", "text"),
+    [
+        (
+            messages.QueryConfiguration("job", ["id"]),
+            "BadRequestError",
+            "what: 'job': expected one of cluster, filter, group, instance, network, node",
+        ),
+        (
+            messages.QueryFields("os"),
+            "BadRequestError",
+            "what: 'os': expected one of cluster, filter, group, instance, job, lock, network",
+        ),
+        (
+            messages.QueryConfiguration("node", ["name"], ["==", "name", "nobody"]),
+            "UnknownObjectError",
+            "Node name nobody not found",
+        ),
+        (
+            messages.QueryConfiguration("node", ["name"], ["??", "name", "x"]),
+            "FilterRuleError",
+            "filter[0]: Unknown filter operand '??'; expected one of",
+        ),
+        (messages.QueryFields("node", ["x"] * 1_001), "BadRequestError", "fields: expected at"),
+    ],
+)
+def test_a_wrong_query_is_refused_and_says_why(
+    store: Staged[ConfigStore], message: messages.Message, name: str, text: str
+) -> None:
+    refused = store.ask(message).refusal
+    assert refused[0] == name
+    assert refused[1].startswith(text)
