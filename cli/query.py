@@ -33,7 +33,7 @@ _DOC_WIDTH = 30
 
 
 @click.command(short_help="Show fields of jobs, locks, nodes and other objects.")
-@click.argument("what", type=_KINDS)
+@click.argument("what", type=_KINDS, metavar="WHAT")
 @click.option(
     "--filter",
     "expression",
@@ -45,7 +45,8 @@ _DOC_WIDTH = 30
 def query(call: Call, what: str, expression: str | None, style: output.Style) -> None:
     """Show fields of jobs, locks, nodes and other objects.
 
-    `ganger query-fields WHAT` lists the fields. In a table - stands for a field that the item does
+    WHAT is job, lock, filter, node, instance, group, network or cluster; `ganger query-fields WHAT`
+    lists its fields. In a table - stands for a field that the item does
     not have, ? for a value that is not known, and * for one of a node that is offline.
 
     \b
@@ -74,11 +75,14 @@ def query(call: Call, what: str, expression: str | None, style: output.Style) ->
 
 
 @click.command("query-fields", short_help="List the fields that `ganger query` can show.")
-@click.argument("what", type=_KINDS)
+@click.argument("what", type=_KINDS, metavar="WHAT")
 @output.style_options
 @click.pass_obj
 def query_fields(call: Call, what: str, style: output.Style) -> None:
-    """List the fields that `ganger query` can show, filter by and print as JSON."""
+    """List the fields that `ganger query` can show and filter by.
+
+    WHAT is job, lock, filter, node, instance, group, network or cluster.
+    """
     names = output.chosen_fields(style, tuple(_FIELD_COLUMNS), tuple(_FIELD_COLUMNS))
     with call.client() as client:
         found = client.query_fields(what)

@@ -29,7 +29,7 @@ _OF_QUEUE = "drain_flag"
 """The field of the cluster that the job queue knows."""
 
 
-def defined(message: messages.QueryFields) -> messages.QueryAnswered:
+def _defined(message: messages.QueryFields) -> messages.QueryAnswered:
     """The definitions of fields. Raises `BadRequestError`."""
     check_fields(message.fields or ())
     found = query_fields(_resource(RESOURCES, message.what), message.fields)
@@ -44,8 +44,13 @@ class ConfigQueries:
         self._snapshot = snapshot
         self._view: ClusterView | None = None
 
-    def answer(self, envelope: Envelope, message: messages.QueryConfiguration) -> None:
-        """Reply with one page. Raises `BadRequestError`."""
+    def answer(
+        self, envelope: Envelope, message: messages.QueryConfiguration | messages.QueryFields
+    ) -> None:
+        """Reply with definitions, or with one page of an answer. Raises `BadRequestError`."""
+        if isinstance(message, messages.QueryFields):
+            envelope.reply(_defined(message))
+            return
         resource = _resource(OF_CONFIGURATION, message.what)
         asked = {*message.fields, *fields_of(parse_filter(message.filter))}
         if not (message.what == "cluster" and _OF_QUEUE in asked):

@@ -30,7 +30,7 @@ from ...transport import messages
 from ..rules import rule_changes
 from ..runtime.addresses import FILTER_EVALUATOR, JOB_QUEUE, SCHEDULER
 from ..runtime.component import Component
-from . import config_queries, objects, opcode_runs
+from . import objects, opcode_runs
 from .config_queries import ConfigQueries
 from .stored_configuration import StoredConfiguration
 
@@ -47,10 +47,10 @@ _ObjectMessage = (
     | messages.ChangeObjects
     | messages.SetValues
     | messages.ReadHistory
-    | messages.PrepareOpcode
-    | messages.RunOpcode
     | messages.QueryConfiguration
     | messages.QueryFields
+    | messages.PrepareOpcode
+    | messages.RunOpcode
     | messages.WholeDue
     | messages.WholeWritten
 )
@@ -148,15 +148,13 @@ class ConfigStore(Component[messages.ConfigMessage]):
                 self._change_objects(envelope, message, [change])
             case messages.ReadHistory():
                 self._read_history(envelope, message)
+            case messages.QueryConfiguration() | messages.QueryFields():
+                self._queries.answer(envelope, message)
             case messages.PrepareOpcode():
                 now = self.runtime.wall_clock()
                 envelope.reply(opcode_runs.prepared(self._stored.snapshot, message, now))
             case messages.RunOpcode():
                 self._run_opcode(envelope, message)
-            case messages.QueryConfiguration():
-                self._queries.answer(envelope, message)
-            case messages.QueryFields():
-                envelope.reply(config_queries.defined(message))
             case messages.WholeDue():
                 self._write_whole()
             case messages.WholeWritten():

@@ -21,7 +21,7 @@ from ganger.storage.queries.cluster import CLUSTER
 from ganger.storage.queries.filters import FILTERS
 from ganger.storage.queries.groups import GROUPS
 from ganger.storage.queries.instances import INSTANCES
-from ganger.storage.queries.jobs import JOBS, JobRow
+from ganger.storage.queries.jobs import JOBS, JobRow, Rows
 from ganger.storage.queries.locks import LOCKS, AwaitedJob, ordered
 from ganger.storage.queries.networks import NETWORKS
 from ganger.storage.queries.nodes import NODES
@@ -59,7 +59,7 @@ def locks() -> Any:
     return ordered(views, [AwaitedJob("job/9", []), AwaitedJob("job/10", [])])
 
 
-def jobs() -> dict[int, JobRow]:
+def jobs() -> Rows:
     ops = [OpcodeEntry(input={"OP_ID": "OP_TEST_DELAY"})]
     return {number: JobRow(number, Job(id=number, ops=ops)) for number in (9, 10, 100)}
 
