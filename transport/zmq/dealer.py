@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import time
 import weakref
 
@@ -173,9 +174,11 @@ class Dealer(BaseDealer):
 
     def __init__(self, endpoint: str, pair: key_files.KeyPair | None = None) -> None:
         super().__init__(endpoint, pair)
-        self._poller = zmq.Poller()
-        self._poller.register(self._socket, zmq.POLLIN)
-        self._poller.register(self._monitor, zmq.POLLIN)
+        # Of the descriptors: after a `take` in vain they report what comes.
+        self._poll = select.poll()
+        for descriptor in self.filenos():
+            self._poll.register(descriptor, select.POLLIN)
+        self._waker: int | None = None
 
     def receive(
         self, timeout_seconds: float | None, waker: int | None = None
@@ -185,14 +188,15 @@ class Dealer(BaseDealer):
         None also when the descriptor ``waker`` is readable: always the same one.
         """
         end = None if timeout_seconds is None else time.monotonic() + timeout_seconds
-        if waker is not None and waker not in self._poller:
-            self._poller.register(waker, zmq.POLLIN)
+        if waker is not None and waker != self._waker:
+            self._poll.register(waker, select.POLLIN)
+            self._waker = waker
         while True:
             if (item := self.take()) is not None:
                 return item
             if end is not None and time.monotonic() >= end:
                 return None
             patience = self.patience_seconds(end)
-            ready = self._poller.poll(None if patience is None else int(patience * 1_000) + 1)
-            if any(source == waker for source, _ in ready):
+            ready = self._poll.poll(None if patience is None else int(patience * 1_000) + 1)
+            if any(descriptor == waker for descriptor, _ in ready):
                 return None
