@@ -41,7 +41,14 @@ class LockChange(enum.StrEnum):
     @property
     def mode(self) -> LockMode | None:
         """The mode in which the owner holds the lock afterwards; None: it does not."""
-        return None if self is LockChange.RELEASE else LockMode(self.value)
+        return _MODES[self]
+
+
+_MODES = {
+    LockChange.SHARED: LockMode.SHARED,
+    LockChange.EXCLUSIVE: LockMode.EXCLUSIVE,
+    LockChange.RELEASE: None,
+}
 
 
 class LockLevel(enum.StrEnum):

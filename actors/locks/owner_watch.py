@@ -7,6 +7,7 @@ again.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from typing import TYPE_CHECKING
 
@@ -46,7 +47,7 @@ class OwnerWatch:
         if owner.lock_file not in self._found_alive:
             if lock_files.is_dead(owner.lock_file):
                 raise errors.LockRequestError(f"the owner's lock file {owner.lock_file} is dead")
-            if lock_files.identity_of(owner.lock_file) is None:
+            if _is_foreign(owner.lock_file):
                 # If it dies before the next look, that one frees what it gets until then.
                 self._found_alive.add(owner.lock_file)
         self._note(owner)
@@ -76,5 +77,11 @@ class OwnerWatch:
             del self.fenced[oldest]
 
     def _note(self, owner: Owner) -> None:
-        if lock_files.identity_of(owner.lock_file) is None:
+        if _is_foreign(owner.lock_file):
             self._foreign.setdefault(owner.lock_file, set()).add(owner)
+
+
+@functools.lru_cache(maxsize=4_096)
+def _is_foreign(lock_file: str) -> bool:
+    """Whether this is no lock file of a job: no executor watches its owners."""
+    return lock_files.identity_of(lock_file) is None
