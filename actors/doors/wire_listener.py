@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import threading
 import weakref
 from collections import Counter, deque
 from typing import TYPE_CHECKING, assert_never
@@ -53,22 +54,61 @@ _PARTS = (messages.JobChanged, messages.JobLogged, messages.LocksPending)
 
 _FROM_PEERS = ClientRequest | JobMessage
 
-_AT_ONCE = (
-    messages.JobsSubmitted,
-    messages.LocksTried,
-    messages.LocksTaken,
-    messages.OwnerRead,
-)
-"""Small replies, each the only one under its number: the receiver's own thread sends them."""
 
+class Outlet:
+    """What the addresses of one listener's peers share. Any thread may use it."""
 
-class Outlet(msgspec.Struct, frozen=True):
-    """What the addresses of one listener's peers share."""
+    def __init__(
+        self, directory: Directory, router: Router, unanswered: dict[tuple[bytes, int], str]
+    ) -> None:
+        self._directory = directory
+        self._router = router
+        self._unanswered = unanswered
+        """The requests that wait for an answer: peer and number, and the component that has it."""
+        self._lock = threading.Lock()
+        self._in_line: Counter[bytes] = Counter()
+        """How many replies to each peer are on their way to the listener."""
 
-    directory: Directory
-    router: Router
-    unanswered: dict[tuple[bytes, int], str]
-    """The requests that wait for an answer: peer and number, and the component that has it."""
+    def tell(self, peer: bytes, envelope: Envelope) -> None:
+        """Send a reply, or hand it to the listener.
+
+        A component sends its replies itself, so that they do not wait for the listener's turn,
+        unless another thread uses the sockets, or an earlier reply to the same peer has not left
+        yet.
+        """
+        if peer not in self._in_line and self._is_sent(peer, envelope):
+            return
+        with self._lock:
+            self._in_line[peer] += 1
+        due = messages.ReplyDue(peer=peer, number=envelope.number, message=envelope.message)
+        self._directory.tell(WireListener.name, Envelope(due))
+
+    def has_left(self, peer: bytes) -> None:
+        """The listener has sent the oldest reply that was handed to it."""
+        with self._lock:
+            self._in_line[peer] -= 1
+            if self._in_line[peer] <= 0:
+                # Zero, or less after a reply that was handed to the listener before this one.
+                del self._in_line[peer]
+
+    def _is_sent(self, peer: bytes, envelope: Envelope) -> bool:
+        key = (peer, envelope.number)
+        if key not in self._unanswered:
+            # A notice, or the listener has refused the request already.
+            return False
+        try:
+            data = frames.encode_reply(envelope.message, envelope.number)
+        except errors.FrameError:
+            # The listener reports this error to the peer.
+            return False
+        sent = self._router.try_send(peer, data)
+        if sent is Sent.NO:
+            return False
+        if not isinstance(envelope.message, _PARTS):
+            self._unanswered.pop(key, None)
+        if sent is Sent.YES_AND_READ_ON:
+            self._directory.tell(WireListener.name, Envelope(messages.FramesWaiting()))
+        return True
 
 
 class WireAddress(msgspec.Struct, frozen=True):
@@ -78,33 +118,8 @@ class WireAddress(msgspec.Struct, frozen=True):
     outlet: Outlet
 
     def tell(self, envelope: Envelope) -> None:
-        """Send the message, or hand it to the listener.
-
-        The queue and the lock manager send some replies themselves, unless another thread uses the
-        sockets: so these do not wait for the listener's turn.
-        """
-        if isinstance(envelope.message, _AT_ONCE) and self._is_sent(envelope):
-            return
-        due = messages.ReplyDue(peer=self.peer, number=envelope.number, message=envelope.message)
-        self.outlet.directory.tell(WireListener.name, Envelope(due))
-
-    def _is_sent(self, envelope: Envelope) -> bool:
-        outlet = self.outlet
-        if (self.peer, envelope.number) not in outlet.unanswered:
-            # The listener has refused the request already.
-            return False
-        try:
-            data = frames.encode_reply(envelope.message, envelope.number)
-        except errors.FrameError:
-            # The listener reports this error to the peer.
-            return False
-        sent = outlet.router.try_send(self.peer, data)
-        if sent is Sent.NO:
-            return False
-        outlet.unanswered.pop((self.peer, envelope.number), None)
-        if sent is Sent.YES_AND_READ_ON:
-            outlet.directory.tell(WireListener.name, Envelope(messages.FramesWaiting()))
-        return True
+        """Send a reply."""
+        self.outlet.tell(self.peer, envelope)
 
 
 class OpenFrames:
@@ -171,6 +186,7 @@ class WireListener(Component[messages.ListenerMessage]):
         )
         self._open = OpenFrames()
         self._look_at = 0.0
+        self._admitted = (0, os.geteuid())
         self.runtime.watch(self._open.descriptor)
         budget = self.runtime.host.budget
         self._router = Router(
@@ -195,6 +211,7 @@ class WireListener(Component[messages.ListenerMessage]):
         match message:
             case messages.ReplyDue():
                 self._send(message.peer, message.number, message.message)
+                self._outlet.has_left(message.peer)
             case messages.FramesWaiting():
                 pass  # The end of this turn reads them.
             case messages.LocalSocketMissing():
@@ -213,7 +230,7 @@ class WireListener(Component[messages.ListenerMessage]):
         if self._look_at == math.inf:
             # A new connection may be the reason.
             self._look_at = 0.0
-        self._read_once()
+        self._read_once(descriptors)
 
     def turn_ended(self) -> None:
         """Read the rest. From time to time, end silent connections that cost too much."""
@@ -248,13 +265,16 @@ class WireListener(Component[messages.ListenerMessage]):
                 # A flood must not starve the components that share this thread.
                 self.runtime.tell(WIRE_LISTENER, messages.FramesWaiting())
 
-    def _read_once(self) -> bool:
-        """Read some frames; False while the components work at too many bytes."""
+    def _read_once(self, reported: list[int] | None = None) -> bool:
+        """Read some frames, as the router's `receive`; False while there are too many bytes.
+
+        Those are the bytes at which the components work.
+        """
         if self._open.is_full():
             # Take only the events: else the descriptors report the waiting frames again and again.
             self._router.receive(limit=0)
             return False
-        for one in self._router.receive():
+        for one in self._router.receive(reported=reported):
             self._take_in(one)
         for peer in self._router.take_left():
             self._forget_peer(peer)
@@ -282,15 +302,15 @@ class WireListener(Component[messages.ListenerMessage]):
             self._send(incoming.peer, number, messages.Failure(error.name, error.text))
 
     def _pass_on(self, frame: frames.Frame, peer: bytes, address: WireAddress, size: int) -> None:
-        receiver = RECEIVERS[type(frame.message)]
-        if self.runtime.depth(Address(receiver)) > settings.MAILBOX_DEPTH_MAX:
-            raise errors.BusyError(f"{receiver} has too much work waiting; try again")
+        receiver: Address[Message] = Address(RECEIVERS[type(frame.message)])
+        if self.runtime.depth(receiver) > settings.MAILBOX_DEPTH_MAX:
+            raise errors.BusyError(f"{receiver.name} has too much work waiting; try again")
         if isinstance(frame.message, Request):
             if len(self._unanswered) >= settings.REQUESTS_OPEN_PER_PEER_MAX:
                 self._check_share(peer)
             if isinstance(frame.message, _LASTING) and not self._open.has_room(size):
                 raise errors.BusyError("the open requests are too large together; try again")
-            self._unanswered[peer, frame.number] = receiver
+            self._unanswered[peer, frame.number] = receiver.name
         seconds = frame.deadline_seconds
         deadline = None if seconds is None else self.runtime.clock() + seconds
         kind = Envelope if size <= settings.SMALL_FRAME_BYTES else WatchedEnvelope
@@ -299,7 +319,7 @@ class WireListener(Component[messages.ListenerMessage]):
             self._open.count(envelope, size, is_lasting=isinstance(frame.message, _LASTING))
         if isinstance(frame.message, messages.AttachJob):
             self._attached[peer] = envelope
-        self.runtime.forward(Address(receiver), envelope)
+        self.runtime.forward(receiver, envelope)
 
     def _check_share(self, peer: bytes) -> None:
         """Many requests are open: refuse one more if this peer, or all together, have too many."""
@@ -315,7 +335,7 @@ class WireListener(Component[messages.ListenerMessage]):
         self._shares[peer] += 1
 
     def _check_peer(self, identity: Credentials) -> None:
-        if identity.kind == "local" and identity.uid not in (0, os.geteuid()):
+        if identity.kind == "local" and identity.uid not in self._admitted:
             raise errors.NotAllowedError(f"user {identity.uid} may not use this daemon")
 
     def _send(self, peer: bytes, number: int, message: Message) -> None:

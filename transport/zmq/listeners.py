@@ -80,7 +80,7 @@ class Listener:
         self.socket.copy_threshold = 0
         self.backlog = Backlog()
         self.is_emptied = False
-        """Whether the last `receive` found no further message."""
+        """Whether `receive` found no further message, and nothing has used the socket since."""
         self.socket.handshake_ivl = HANDSHAKE_SECONDS * 1_000
         self._listens_at: int | None = None
         self.monitor = new_monitor(self.socket, kind, self.events, self.events_unread_max)
@@ -96,6 +96,11 @@ class Listener:
 
     def close(self) -> None:
         """Free what the listener has beside its sockets."""
+
+    def look(self) -> bool:
+        """Whether the socket has a message."""
+        self.is_emptied = not is_readable(self.socket)
+        return not self.is_emptied
 
     def follow_connections(self) -> None:
         """Read the events of the monitor, and accept connections for which there is room now."""
@@ -115,10 +120,7 @@ class Listener:
         """Up to ``limit`` messages."""
         incoming: list[Incoming] = []
         bytes_read = 0
-        while True:
-            self.is_emptied = not is_readable(self.socket)
-            if self.is_emptied or len(incoming) >= limit or bytes_read >= RECEIVE_BYTES_MAX:
-                return incoming
+        while self.look() and len(incoming) < limit and bytes_read < RECEIVE_BYTES_MAX:
             sender = self.socket.recv(zmq.NOBLOCK)
             frame = self.socket.recv(copy=False)
             bytes_read += len(frame)
@@ -129,6 +131,7 @@ class Listener:
                 self._dropped["a name of its own"] += 1
             else:
                 incoming.append(self._incoming(self._prefix + sender, frame))
+        return incoming
 
     def _incoming(self, peer: bytes, frame: zmq.Frame) -> Incoming:
         descriptor = int(frame.get("__fd"))
@@ -162,6 +165,8 @@ class Listener:
 
     def send(self, receiver: bytes, data: bytes) -> bool:
         """Send a frame; False if the receiver is gone or too much waits for it."""
+        # Sending may take away the report of the descriptor.
+        self.is_emptied = False
         is_marked = self.backlog.wants_mark(receiver, len(data))
         try:
             if not is_marked:
@@ -239,6 +244,7 @@ class LocalListener(Listener):
     def let_in(self) -> None:
         """Hand the next batch to libzmq when the one before is in."""
         for batch in [batch for batch in self._batches.values() if batch.is_over]:
+            self.is_emptied = False
             self.socket.unbind(batch.endpoint)
             del self._batches[batch.endpoint]
         if self._last is not None:
@@ -263,6 +269,7 @@ class LocalListener(Listener):
         self._batches[batch.endpoint] = self._last = batch
         self.socket.setsockopt(zmq.USE_FD, descriptor)
         # libzmq closes the descriptor.
+        self.is_emptied = False
         self.socket.bind(batch.endpoint)
 
     def close(self) -> None:

@@ -11,9 +11,10 @@ looks up the key of each new remote connection, so a key counts as soon as it is
 listeners turn new peers away when there are too many.
 
 Descriptors are edge-triggered: after a report a descriptor is quiet until everything was read, and
-*sending* may take the report away. So after every send look at `Router.has_more`. The router asks a
-socket whether it has a message (`is_readable`): a receive in vain raises an error, and costs three
-times as much.
+*sending* may take the report away. So after every send look at `Router.has_more`. A socket that was
+read until it was empty, was not used since, and of which nothing is reported, has no message: the
+router does not ask it. It asks the others (`is_readable`): a receive in vain raises an error, and
+costs three times as much.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import collections
 import enum
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import zmq
@@ -88,6 +89,7 @@ class Router:
         # A thread holds it while it uses a socket.
         self._using = threading.Lock()
         self._listeners: dict[Kind, Listener] = {}
+        self._by_descriptor: dict[int, Listener] = {}
         self._order: list[Listener] = []
         self._size = ProcessMemory()
         self._memory_guard = MemoryGuard(self._size.read())
@@ -118,29 +120,40 @@ class Router:
 
     @property
     def has_more(self) -> bool:
-        """Whether `receive` may find something now, whatever the descriptors say."""
+        """Whether `receive` finds something now of which no descriptor may tell."""
         if self._leaving:
             return True
         with self._using:
-            return any(map(is_readable, self._sockets()))
+            return any(not listener.is_emptied and listener.look() for listener in self._order)
 
-    def receive(self, limit: int | None = None) -> list[Incoming]:
+    def receive(
+        self, limit: int | None = None, reported: Collection[int] | None = None
+    ) -> list[Incoming]:
         """What has come in, up to a limit (then `has_more` stays true); empty if nothing.
 
-        With a ``limit`` of 0 the descriptors are quiet afterwards, whatever there is.
+        With a ``limit`` of 0 the descriptors are quiet afterwards, whatever there is. ``reported``:
+        the descriptors that are readable; None: they were not polled.
         """
         with self._using:
-            return self._receive(RECEIVE_FRAMES_MAX if limit is None else limit)
+            return self._receive(RECEIVE_FRAMES_MAX if limit is None else limit, reported)
 
-    def _receive(self, limit: int) -> list[Incoming]:
-        self._follow_connections()
+    def _receive(self, limit: int, reported: Collection[int] | None) -> list[Incoming]:
+        if reported is None or not self._by_descriptor.keys() >= set(reported):
+            # Connections came or went.
+            self._follow_connections()
+            self._answer_handshakes()
+            for listener in self._order:
+                listener.is_emptied = False
+        for descriptor in reported or ():
+            if (one := self._by_descriptor.get(descriptor)) is not None:
+                one.is_emptied = False
         leaving, self._leaving = self._leaving, []
-        self._answer_handshakes()
         # The listeners take turns at being first, so that a flood at one does not close the other.
         self._order.reverse()
         incoming: list[Incoming] = []
         for listener in self._order:
-            incoming += listener.receive(limit - len(incoming))
+            if not listener.is_emptied or leaving:
+                incoming += listener.receive(limit - len(incoming))
         if all(listener.is_emptied for listener in self._order):
             # Everything from the peers that left before has been read.
             self._left += leaving
@@ -208,7 +221,7 @@ class Router:
             listener = self._listener_of(peer)
             if listener is None or not listener.send(peer[1:], data):
                 return Sent.NO
-            return Sent.YES_AND_READ_ON if is_readable(listener.socket) else Sent.YES
+            return Sent.YES_AND_READ_ON if listener.look() else Sent.YES
         except (OSError, MemoryError, zmq.ZMQError):
             # The owner meets the same error, and handles it.
             return Sent.NO
@@ -264,6 +277,7 @@ class Router:
     def _add(self, listener: Listener) -> Listener:
         self._listeners[listener.kind] = listener
         self._order.append(listener)
+        self._by_descriptor[listener.socket.fileno()] = listener
         return listener
 
     def _answer_handshakes(self) -> None:

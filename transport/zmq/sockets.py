@@ -16,7 +16,7 @@ HANDSHAKE_SECONDS = 10
 REMOTE_HEARTBEAT_SECONDS = 5
 """Silence after which each end of a remote connection asks for a sign of life."""
 
-_POLLIN = int(zmq.POLLIN)
+_EVENTS, _POLLIN = int(zmq.EVENTS), int(zmq.POLLIN)
 
 _MONITOR_ENDPOINT = "inproc://monitor-"
 
@@ -36,7 +36,7 @@ def new_key_pair() -> key_files.KeyPair:
 
 def is_readable(socket: zmq.Socket[bytes]) -> bool:
     """Whether ``socket`` has a message. It reads its news first. Cheaper than to try and fail."""
-    return bool(int(socket.getsockopt(zmq.EVENTS)) & _POLLIN)
+    return bool(int(socket.getsockopt(_EVENTS)) & _POLLIN)
 
 
 def new_context(linger_seconds: float) -> zmq.Context[zmq.Socket[bytes]]:

@@ -37,6 +37,7 @@ class Sockets:
         self.between = Sent.NO
         self.left: list[bytes] = []
         self.stuck: list[bytes] = []
+        self.reported: list[list[int] | None] = []
         self.has_connections = False
         self.looks = 0
 
@@ -47,7 +48,10 @@ class Sockets:
     def has_more(self) -> bool:
         return bool(self.coming)
 
-    def receive(self, limit: int | None = None) -> list[Incoming]:
+    def receive(
+        self, limit: int | None = None, reported: list[int] | None = None
+    ) -> list[Incoming]:
+        self.reported.append(reported)
         if limit == 0:
             return []
         return [self.coming.popleft()] if self.coming else []
@@ -272,6 +276,39 @@ def test_a_listener_at_work_answers_itself(listener: Listener) -> None:
     [(_, due)] = listener.stage.sent
     listener.actor.notify(due)
     assert listener.answers() == [SUBMITTED]
+
+
+def test_an_answer_does_not_overtake_an_earlier_one_to_the_same_peer(listener: Listener) -> None:
+    first, second = listener.asked(large()), listener.asked(messages.ListLocks())
+    listener.come(messages.ReadInfo(), b"L2")
+    listener.actor.end_turn()
+    other = listener.stage.requests.pop()[1]
+    answers = [messages.JobsSubmitted(ids=[number]) for number in range(5)]
+    # The sockets are in use when the first is due, and free afterwards.
+    first.reply(answers[0])
+    listener.sockets.between = Sent.YES
+    second.reply(answers[1])
+    other.reply(answers[2])
+    assert listener.answers() == [answers[2]]
+    for due in listener.stage.take(messages.ReplyDue):
+        listener.actor.notify(due)
+    assert listener.answers() == [answers[2], answers[0], answers[1]]
+    listener.asked(messages.ListLocks()).reply(answers[3])
+    assert listener.answers()[-1] == answers[3]
+
+
+def test_a_part_leaves_its_request_open(listener: Listener) -> None:
+    envelope = listener.asked(messages.WatchJobs(ids=[1]))
+    listener.sockets.between = Sent.YES
+    envelope.reply(messages.JobLogged(id=1, op_index=0, entries=[]))
+    listener.actor.notify(messages.ComponentReplaced(component="job_queue"))
+    assert listener.errors() == ["component job_queue was restarted"]
+
+
+def test_the_router_learns_which_descriptors_are_readable(listener: Listener) -> None:
+    listener.sockets.reported.clear()
+    listener.actor.component.readable([7])
+    assert listener.sockets.reported == [[7]]
 
 
 def test_an_answer_that_is_larger_than_a_frame_is_the_listeners_matter(

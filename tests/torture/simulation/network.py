@@ -207,7 +207,11 @@ class Router:
         now = self.core.clock.now
         return any(line and line[0][0] <= now for line in self._incoming.values())
 
-    def receive(self, limit: int | None = None) -> list[Incoming]:
+    def receive(
+        self,
+        limit: int | None = None,
+        reported: list[int] | None = None,  # noqa: ARG002 - all are looked at
+    ) -> list[Incoming]:
         if limit == 0:
             return []
         self._notice.report()

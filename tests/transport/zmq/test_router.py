@@ -27,7 +27,7 @@ from tests.transport.zmq.routers import (
 
 from ganger.storage import errors, settings
 from ganger.transport.zmq import dealer as dealers
-from ganger.transport.zmq import listeners
+from ganger.transport.zmq import listeners, sockets
 from ganger.transport.zmq import router as routers
 from ganger.transport.zmq.connection_event import ConnectionEvent
 from ganger.transport.zmq.dealer import Dealer
@@ -65,6 +65,49 @@ def test_a_peer_keeps_its_name_and_two_peers_have_two(
 def test_receiving_without_a_message_gives_nothing_at_once(router: Router) -> None:
     assert router.receive() == []
     assert not router.has_more
+
+
+def test_a_socket_is_asked_only_if_it_may_have_a_message(
+    router: Router, dealer: Dealer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer = connected_peer(router, dealer)
+    while router.has_more:
+        router.receive()
+    local = router._order[0].socket
+    asked: list[zmq.Socket[bytes]] = []
+
+    def is_readable(one: zmq.Socket[bytes]) -> bool:
+        asked.append(one)
+        return sockets.is_readable(one)
+
+    monkeypatch.setattr(listeners, "is_readable", is_readable)
+    assert not router.has_more
+    assert router.receive(reported=[]) == []
+    assert asked == []
+    # Its descriptor reports, or it was used.
+    assert router.receive(reported=[local.fileno()]) == []
+    assert asked == [local]
+    router.send(peer, b"x")
+    assert not router.has_more
+    assert asked == [local] * 2
+    # It was not polled.
+    assert router.receive() == []
+    assert asked == [local] * 3
+
+
+def test_reports_of_connections_are_read_too(router: Router, dealer: Dealer) -> None:
+    peer = connected_peer(router, dealer)
+    while router.has_more:
+        router.receive()
+    dealer.close()
+    monitor = router._order[0].monitor.fileno()
+    poll = select.poll()
+    poll.register(monitor, select.POLLIN)
+    assert poll.poll(PATIENCE_SECONDS * 1_000)
+    assert router.receive(reported=[]) == []
+    assert router.take_left() == []
+    assert router.receive(reported=[monitor]) == []
+    assert router.take_left() == [peer]
 
 
 def test_a_turn_reads_a_bounded_number_and_reports_that_there_is_more(
