@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
-from ...opcodes import LockNeeds, Opcode
+from ...opcodes import LockNeeds, Opcode, OperationError
 from ..configuration import Configuration
+from ..integrity import problems
 from . import groups, networks, tags
 from .base import (
     Circumstances,
@@ -19,13 +21,16 @@ from .base import (
 OPERATIONS: Final[Operations] = {**groups.OPERATIONS, **networks.OPERATIONS, **tags.OPERATIONS}
 """The operations by the ids of their opcodes (`catalogue.RUN_IN_STORE` has the ids)."""
 
+_Answer = TypeVar("_Answer")
+
 _OUTDATED: Final = "the configuration has changed since the locks were taken; retry the operation"
 _DRY_RUN: Final = information("dry-run mode requested, not actually executing the operation")
 
 
 def locks_of(opcode: Opcode, snapshot: Configuration, given: Circumstances) -> LockNeeds:
     """The locks that the opcode needs in this configuration. Raises what operations raise."""
-    return _operation(opcode).locks(opcode, snapshot, given)
+    operation = _operation(opcode)
+    return _undamaged(snapshot, lambda: operation.locks(opcode, snapshot, given))
 
 
 def decided(opcode: Opcode, snapshot: Configuration, given: Circumstances) -> Outcome:
@@ -35,10 +40,26 @@ def decided(opcode: Opcode, snapshot: Configuration, given: Circumstances) -> Ou
     nothing. Raises what operations raise.
     """
     operation = _operation(opcode)
-    outcome = operation.decide(opcode, snapshot, given)
+    outcome = _undamaged(snapshot, lambda: operation.decide(opcode, snapshot, given))
     # Few operations know better what has changed, and look at the locks themselves.
-    check_locks_suffice(given.held, operation.locks(opcode, snapshot, given), _OUTDATED)
+    check_locks_suffice(given.held, locks_of(opcode, snapshot, given), _OUTDATED)
     return Outcome(log=(_DRY_RUN,)) if opcode.dry_run else outcome
+
+
+def _undamaged(snapshot: Configuration, decide: Callable[[], _Answer]) -> _Answer:
+    """The answer; `OperationError` if a damaged configuration stands in its way.
+
+    Operations rely on the types of all objects, but the store serves a configuration with wrong
+    ones, too, so that it can be repaired.
+    """
+    try:
+        return decide()
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        found = problems(snapshot)
+        if not found:
+            raise
+        text = f"the configuration is damaged: {found[0]}"
+        raise OperationError("ConfigurationError", text) from error
 
 
 def _operation(opcode: Opcode) -> Operation:
