@@ -173,6 +173,9 @@ OPCODE_ANSWER_BYTES_MAX = FRAME_BYTES_MAX // 4
 OPCODE_ANSWERS_MAX = 1_000
 """Answers to such opcodes that the store keeps in memory, one for each job, the newest."""
 
+CONFIG_REFUSAL_SECONDS = 0.5
+"""How long before its deadline a change is refused that waits for the configuration lock."""
+
 LOCK_JOURNAL_BYTES = 256 * 1024
 """Least size at which the whole state of locks is written again."""
 

@@ -8,7 +8,7 @@ nothing, so a successor may decide again.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -18,13 +18,18 @@ from ...storage.cluster.operations import table
 from ...storage.cluster.operations.base import Circumstances, RefusedError
 from ...storage.config_files import OpcodeAnswer
 from ...storage.opcodes import LockNeeds, OperationError
-from ...transport.messages import OpcodePrepared, OpcodeRan
+from ...transport.messages import OpcodePrepared, OpcodeRan, PrepareOpcode
+from .change_line import ChangeLine, Made
+from .stored_configuration import Edit, StoredConfiguration
 
 if TYPE_CHECKING:
-    from ...storage.cluster.configuration import Configuration
+    from collections.abc import Sequence
+
+    from ...storage.cluster.configuration import Change, Configuration
     from ...storage.cluster.operations.base import Outcome
-    from ...transport.messages import OperationProblem, PrepareOpcode, RunOpcode
-    from .stored_configuration import StoredConfiguration
+    from ...transport.envelopes import Envelope
+    from ...transport.messages import OperationProblem, Reply, RunOpcode
+    from ..runtime.runtime import Runtime
 
 
 def prepared(snapshot: Configuration, message: PrepareOpcode, now: float) -> OpcodePrepared:
@@ -112,3 +117,115 @@ class Answers:
             self._newest.pop(next(iter(self._newest)))
             # What is not in memory any more is found in the history.
             self._complete_since = self._stored.snapshot.serial_no
+
+
+class Limits(Protocol):
+    """What the store knows of run slots."""
+
+    def check_slots(self, wanted: int | None) -> None:
+        """Raise `BadRequestError` if there cannot be so many."""
+
+    def answer_in_force(self, envelope: Envelope, answer: Reply, changes: Sequence[Change]) -> None:
+        """Send the reply to stored changes when they are in force."""
+
+
+class OpcodeRuns:
+    """The part of the configuration store that carries out opcodes."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        configuration: StoredConfiguration,
+        changes: ChangeLine,
+        limits: Limits,
+    ) -> None:
+        self._runtime = runtime
+        self._configuration = configuration
+        self._changes = changes
+        self._limits = limits
+        self._answers = Answers(configuration)
+        self._in_line: dict[tuple[int, int], _Repeats] = {}
+
+    def take(self, envelope: Envelope, message: PrepareOpcode | RunOpcode) -> None:
+        """Handle one message."""
+        if isinstance(message, PrepareOpcode):
+            now = self._runtime.wall_clock()
+            envelope.reply(prepared(self._configuration.snapshot, message, now))
+        elif (answer := self._answers.find(message)) is not None:
+            envelope.reply(answer)
+        elif (waiting := self._in_line.get(_key(message))) is not None:
+            waiting.envelopes.append(envelope)
+        else:
+            self._run(envelope, message)
+
+    def _run(self, envelope: Envelope, message: RunOpcode) -> None:
+        """Carry the opcode out: at once if it changes nothing, else when the lock is free."""
+        try:
+            outcome = self._decided(self._configuration.snapshot, message)
+        except (OperationError, errors.BadRequestError) as error:
+            self._answer(envelope, message, failed(error))
+            return
+        if not outcome.changes:
+            self._answer(envelope, message, _answer_of(message, outcome))
+            return
+        repeats = self._in_line[_key(message)] = _Repeats(self._in_line, _key(message), envelope)
+        waiting = msgspec.structs.replace(envelope, reply_to=repeats)
+        self._changes.add(waiting, lambda snapshot: self._made(snapshot, waiting, message))
+
+    def _made(self, snapshot: Configuration, envelope: Envelope, message: RunOpcode) -> Made:
+        def fail(error: OperationError | errors.BadRequestError) -> None:
+            self._answer(envelope, message, failed(error))
+
+        who, why = entry_of(message)
+        try:
+            outcome = self._decided(snapshot, message)
+        except (OperationError, errors.BadRequestError) as error:
+            problem = error
+            return Made(Edit((), who, why), lambda _: fail(problem))
+
+        def done(_: Configuration) -> None:
+            answer = _answer_of(message, outcome)
+            self._answers.keep(message, answer)
+            self._limits.answer_in_force(envelope, answer, outcome.changes)
+
+        edit = Edit(outcome.changes, who, why, stored_form(message, outcome))
+        return Made(edit, done, fail)
+
+    def _decided(self, snapshot: Configuration, message: RunOpcode) -> Outcome:
+        outcome = decided(snapshot, message, self._runtime.wall_clock())
+        if outcome.changes:
+            self._limits.check_slots(new_run_slots(snapshot, outcome))
+        return outcome
+
+    def _answer(self, envelope: Envelope, message: RunOpcode, answer: OpcodeRan) -> None:
+        self._answers.keep(message, answer)
+        envelope.reply(answer)
+
+
+class _Repeats:
+    """The reply address of an opcode that waits for the lock: all who have asked for it."""
+
+    def __init__(
+        self,
+        waiting: dict[tuple[int, int], _Repeats],
+        key: tuple[int, int],
+        envelope: Envelope,
+    ) -> None:
+        self.envelopes = [envelope]
+        self._waiting = waiting
+        self._key = key
+
+    def tell(self, envelope: Envelope) -> None:
+        """Answer all; later ones begin anew."""
+        self._waiting.pop(self._key, None)
+        for one in self.envelopes:
+            one.reply(envelope.message)
+
+
+def _key(message: RunOpcode) -> tuple[int, int]:
+    return message.job_id, message.op_index
+
+
+def _answer_of(message: RunOpcode, outcome: Outcome) -> OpcodeRan:
+    stored = stored_form(message, outcome)
+    return OpcodeRan(result=stored.result, log=stored.log)

@@ -1,7 +1,8 @@
 """The configuration as the store owns it: the present snapshot, and its files.
 
-A change is checked against the whole, stored durably and entered into the history; only then does
-anybody see it. A refused one leaves no trace.
+A change is checked against the whole (`StoredConfiguration.draft`), stored durably and entered into
+the history (`StoredConfiguration.commit`); only then does anybody see it. A refused one leaves no
+trace.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import contextlib
 import itertools
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -42,6 +43,27 @@ class HistoryEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     answer: OpcodeAnswer | None = None
 
 
+class Edit(NamedTuple):
+    """Changes that are made together: who makes them, and why.
+
+    ``answer``: of the opcode that makes them.
+    """
+
+    changes: Sequence[Change]
+    who: str
+    why: str
+    answer: OpcodeAnswer | None = None
+
+
+class _Draft(NamedTuple):
+    """Changes that are accepted, and not stored yet."""
+
+    before: Configuration
+    after: Configuration
+    changes: Sequence[Change]
+    record: ConfigChanged
+
+
 class StoredConfiguration:
     """The only writer of ``config.data``, its journal and its history."""
 
@@ -57,6 +79,7 @@ class StoredConfiguration:
         self._is_closed = False
         self._journal = Journal(config_files.journal_directory(places.config))
         self._unwritten: list[bytes] = []
+        self._drafts: list[_Draft] = []
         if newer:
             self._make(newer)
             config_files.write(places.config, self.snapshot.to_document())
@@ -73,33 +96,46 @@ class StoredConfiguration:
             self._is_closed = True
         self._journal.close()
 
-    def change(
-        self,
-        changes: Sequence[Change],
-        now: float,
-        who: str,
-        why: str,
-        answer: OpcodeAnswer | None = None,
-    ) -> None:
-        """Make the changes, all or none. ``answer``: of the opcode that makes them.
+    @property
+    def drafted(self) -> Configuration:
+        """The snapshot after all drafted changes, which nobody may see yet."""
+        return self._drafts[-1].after if self._drafts else self.snapshot
 
-        Raises `StaleSerialError`, `UnknownObjectError`, `IntegrityError` or `StorageError`.
+    def draft(self, edit: Edit, now: float) -> Configuration:
+        """Make the changes, all or none, on top of those drafted before; `commit` stores them.
+
+        The snapshot after them. Raises `StaleSerialError`, `UnknownObjectError` or
+        `IntegrityError`: what was drafted before stays.
         """
-        before = self.snapshot
+        before, changes = self.drafted, edit.changes
         after = before.changed(changes, now)
         self._index.accept(before, after, changes)
         objects = [(change.kind.value, change.uuid, _stored(after, change)) for change in changes]
-        record = ConfigChanged(after.serial_no, now, who, why, objects, answer)
+        record = ConfigChanged(after.serial_no, now, edit.who, edit.why, objects, edit.answer)
+        self._drafts.append(_Draft(before, after, changes, record))
+        return after
+
+    def commit(self) -> None:
+        """Store all drafted changes with one flush; then they are visible.
+
+        `StorageError`: none of them is made.
+        """
+        drafts, self._drafts = self._drafts, []
+        if not drafts:
+            return
         try:
-            self._journal.append(record)
-            self._journal.commit(after.serial_no)
+            for draft in drafts:
+                self._journal.append(draft.record)
+            self._journal.commit(drafts[-1].after.serial_no)
         except errors.StorageError:
-            self._index.take_back(before, after, changes)
+            for draft in reversed(drafts):
+                self._index.take_back(draft.before, draft.after, draft.changes)
             raise
-        self.snapshot = after
-        self._enter(before, after, record)
+        self.snapshot = drafts[-1].after
+        for draft in drafts:
+            self._enter(draft.before, draft.after, draft.record)
         with contextlib.suppress(errors.StorageError):
-            # The change is stored; its entry is written later.
+            # The changes are stored; their entries are written later.
             self.write_history()
 
     # ------------------------------------------------------------ the whole

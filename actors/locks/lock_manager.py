@@ -32,6 +32,7 @@ _GiveBack = messages.ReleaseLocks | messages.DowngradeLocks | messages.KeepLocks
 _Query = (
     messages.ReadOwner
     | messages.ReadLockTable
+    | messages.ReadHolders
     | messages.ListLocks
     | messages.AwaitLocks
     | messages.ReadLockWaits
@@ -53,7 +54,8 @@ class LockManager(Component[messages.LockMessage]):
         self._journal = LockJournal(self.places)
         self._state, stored = self._load()
         self._since = stored.since
-        self._owners = OwnerWatch(stored.fenced, self._state.owners())
+        own = self.runtime.host.daemon_lock.path
+        self._owners = OwnerWatch(stored.fenced, self._state.owners(), own)
         self._queries = LockQueries(self.runtime, self._state.rows)
         self._written_revision = -1
         self._watchers: dict[int, tuple[Envelope, int]] = {}
@@ -98,6 +100,9 @@ class LockManager(Component[messages.LockMessage]):
             case messages.ReadLockTable():
                 table = messages.LockTable(*self._state.list_waiting_status())
                 self._answers.append((envelope, table))
+            case messages.ReadHolders():
+                owners, text = lock_refusals.holders(message.lock, self._state, self._since)
+                envelope.reply(messages.LockHolders(owners, text))
             case messages.ListLocks():
                 envelope.reply(self._listed())
             case messages.AwaitLocks():

@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ...storage import errors
-from ...storage.locks import LockLevel, Owner, Pending
+from ...storage.locks import LockLevel, LockMode, Owner, Pending
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,6 +42,20 @@ def explained(
     if pending is not None:
         parts.append(_wanted(concerned, pending))
     return type(error)(f"{error.text} ({'; '.join(filter(None, parts))})", error.concerns)
+
+
+def holders(
+    lock: str, state: LockState, since: Mapping[Owner, Mapping[str, float]]
+) -> tuple[list[Owner], str]:
+    """The owners that hold the lock, and words for each: in which mode, and since when."""
+    owners = state.owners_of(lock)
+    shown = [_one_held(owner, lock, mode, since.get(owner, {})) for owner, mode in owners]
+    return [owner for owner, _ in owners], "; ".join(shown)
+
+
+def _one_held(owner: Owner, lock: str, mode: LockMode, times: Mapping[str, float]) -> str:
+    moment = f", since {_shown(times[lock])}" if lock in times else ""
+    return f"{name(owner)} holds {lock} ({mode}{moment})"
 
 
 def fenced(owner: Owner, moment: float) -> errors.FencedOwnerError:

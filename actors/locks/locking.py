@@ -294,6 +294,10 @@ class LockState:
         """The same, each with the owners that hold it itself."""
         return [(lock, self._allocation.index.owners(lock)) for lock in self.list_all_locks()]
 
+    def owners_of(self, lock: str) -> list[tuple[Owner, LockMode]]:
+        """The owners that hold the lock itself, in order, with its mode."""
+        return self._allocation.index.owners(lock)
+
     def list_waiting_status(
         self,
     ) -> tuple[list[tuple[str, list[tuple[Owner, LockMode]]]], list[Pending]]:

@@ -25,7 +25,9 @@ FENCED_MAX = 10_000
 class OwnerWatch:
     """The owners that no executor watches, and the fenced ones."""
 
-    def __init__(self, fenced: Fenced, owners: list[Owner]) -> None:
+    def __init__(self, fenced: Fenced, owners: list[Owner], own: str) -> None:
+        """``own`` is the lock file of this process."""
+        self._own = own
         self.fenced = fenced
         self.newly_fenced: list[Owner] = []
         """Those since the last turn."""
@@ -77,7 +79,8 @@ class OwnerWatch:
             del self.fenced[oldest]
 
     def _note(self, owner: Owner) -> None:
-        if _is_foreign(owner.lock_file):
+        # The configuration store, which has our own lock file, lives as long as we.
+        if owner.lock_file != self._own and _is_foreign(owner.lock_file):
             self._foreign.setdefault(owner.lock_file, set()).add(owner)
 
 

@@ -13,8 +13,8 @@ from ..rules.filter_evaluator import FilterEvaluator
 from ..scheduling.scheduler import Scheduler
 
 COMPONENTS = (
-    ConfigStore,
     LockManager,
+    ConfigStore,
     FilterEvaluator,
     Scheduler,
     JobQueue,
@@ -30,8 +30,8 @@ CORE = "core"
 """The dispatcher of the path that every job takes."""
 
 PLACEMENT = {
-    "config_store": "config_store",
     "lock_manager": "lock_manager",
+    "config_store": "config_store",
     "filter_evaluator": "filter_evaluator",
     "scheduler": CORE,
     "job_queue": CORE,

@@ -96,11 +96,12 @@ ToJob = (
 ConfigMessage = (
     ConfigRequest | ConfigRequestOfJob
     | ReportConfiguration | RulesApplied | LimitApplied | ComponentReplaced
-    | WholeDue | WholeWritten
+    | WholeDue | WholeWritten | ChangesOverdue
 )
 LockMessage = (
     LockRequest | LockRequestOfJob | LocksAwaitedTooLong | FreeDeadOwners
-    | OwnerEnded | RecheckOwners | SweepOwners | ExplainOwner | SimulateLocks | DiskRetried
+    | OwnerEnded | RecheckOwners | SweepOwners | ExplainOwner | SimulateLocks | ReadHolders
+    | DiskRetried
 )
 FilterMessage = (
     RulesChanged | JobsArrived | JobReprioritised | JobsFinished | ReportChain | ExplainPending
@@ -136,7 +137,7 @@ SupervisorMessage = (
 
 ComponentReply = (
     LastId | QueueReport | ExecutorReport
-    | PendingExplained | OwnerExplained | SimulationJudged | LocksSimulated
+    | PendingExplained | OwnerExplained | SimulationJudged | LocksSimulated | LockHolders
 )
 # fmt: on
 

@@ -37,6 +37,10 @@ class WholeWritten(Notice, frozen=True):
     error: str | None = None
 
 
+class ChangesOverdue(Notice, frozen=True):
+    """From the configuration store to itself: a change has waited for the lock for too long."""
+
+
 class FilterStored(Reply, frozen=True):
     """The rule is stored and in force."""
 

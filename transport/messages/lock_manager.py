@@ -100,6 +100,19 @@ class ReadOwner(Request[OwnerRead], frozen=True):
     owner: Owner
 
 
+class LockHolders(Reply, frozen=True):
+    """The owners whose locks conflict with an exclusive one, and words for who holds what."""
+
+    owners: list[Owner]
+    text: str
+
+
+class ReadHolders(Request[LockHolders], frozen=True):
+    """From the configuration store: say who holds this lock, in which mode and since when."""
+
+    lock: str
+
+
 class LockTable(Reply, frozen=True):
     """Every held lock with the owners that hold it itself, in lock order; the line.
 

@@ -489,7 +489,11 @@ def play_with_one_refusal(root: Path, place: int) -> tuple[bool, object]:
         listed = store.ask(messages.ListFilters()).answer_as(messages.FiltersListed).filters
         assert {row.uuid for row in listed} == set(seen["filters"]) == {other}
         component = store.component
-        waiting = [component._asked, component._rules.is_awaited, component._slots.is_awaited]
+        waiting = [
+            component._rules._asked,
+            component._rules._in_force.is_awaited,
+            component._slots.is_awaited,
+        ]
         assert not any(waiting)
         assert refusal.unflushed is None
         stage.daemon_lock.remove()

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from ganger.actors.config import change_line
+from ganger.actors.config.config_store import ConfigStore
 from ganger.actors.queue.job_queue import JobQueue
 from ganger.actors.runtime.actor import ComponentActor
 from ganger.actors.runtime.component import Component
@@ -22,6 +24,7 @@ from ganger.actors.runtime.mailbox import QUIET, TURN_ENDED, Mailbox, Replaced
 from ganger.actors.scheduling.scheduler import Scheduler
 from ganger.actors.supervision import logs, placement
 from ganger.storage import lock_files, settings
+from ganger.storage.locks import Owner
 from ganger.storage.settings import Places
 from ganger.transport import messages
 from ganger.transport.envelopes import Envelope
@@ -115,6 +118,9 @@ class Stage(Directory):
         """What the components see on the clocks."""
         self.places = Places(root / "data", root / "run")
         self.log_stream = io.StringIO()
+        self.grants_config_lock: bool | None = None
+        """A configuration store gets its lock at once, unless this is false: as from a lock manager
+        without others."""
         self.dispatcher = StageDispatcher(self)
         self.make_folders()
         self.daemon_lock = lock_files.create(self.places.lock_files, daemon)
@@ -139,6 +145,9 @@ class Stage(Directory):
             timer.run_out()
 
     def tell(self, name: str, envelope: Envelope) -> None:
+        if self.grants_config_lock and (reply := _reply_to_store(envelope.message)) is not None:
+            envelope.reply(reply)
+            return
         self.sent.append((name, envelope.message))
         if envelope.reply_to is not None:
             self.requests.append((name, envelope))
@@ -154,6 +163,8 @@ class Stage(Directory):
         self, component: type[ComponentT], *arguments: Any, incarnation: int = 1
     ) -> Staged[ComponentT]:
         """An actor that has heard nothing yet."""
+        if component is ConfigStore and self.grants_config_lock is None:
+            self.grants_config_lock = True
         actor = ComponentActor(component, self.host, incarnation, self.dispatcher, *arguments)
         return Staged(actor, component, self)
 
@@ -232,9 +243,10 @@ class Staged(Generic[ComponentT]):
         return asker
 
     def handle_mail(self) -> None:
-        """Let it handle what lies in its mailbox: replies to its requests."""
-        for item in self.actor.mailbox.drain():
-            self.actor.handle_item(item)
+        """Let it handle what lies in its mailbox: replies to its requests, and what they bring."""
+        while items := self.actor.mailbox.drain():
+            for item in items:
+                self.actor.handle_item(item)
 
     def hear_of_restart(self, component: str) -> None:
         """Another component was replaced."""
@@ -245,12 +257,26 @@ class Staged(Generic[ComponentT]):
 
     def handle(self, message: object) -> None:
         self.actor.handle(message)
+        if self._stage.grants_config_lock and isinstance(self.component, ConfigStore):
+            self.handle_mail()
         failed = self._stage.take(messages.ComponentFailed)
         assert not failed, f"{failed[0].text}\n{self._stage.log_stream.getvalue()}"
 
     def close(self) -> None:
         """End it as a crash of the daemon does not: in order."""
         self.actor.on_stop()
+
+
+def _reply_to_store(message: Message) -> Message | None:
+    """What a lock manager without others replies to a configuration store."""
+    match message:
+        case messages.ReadLockTable():
+            return messages.LockTable([], [])
+        case messages.RequestLocks(owner=Owner(identifier=change_line.IDENTIFIER)):
+            return messages.LocksGranted()
+        case messages.ReleaseLocks(owner=Owner(identifier=change_line.IDENTIFIER)):
+            return messages.Done()
+    return None
 
 
 class Timer(NamedTuple):

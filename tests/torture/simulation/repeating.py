@@ -66,6 +66,8 @@ LATE: tuple[type[Message], ...] = (
     messages.QueryFields,
     messages.WholeDue,
     messages.PrepareOpcode,
+    messages.ChangesOverdue,
+    messages.ReadHolders,
 )
 """The second copy may come any time after the first."""
 
@@ -105,13 +107,11 @@ IN_LINE: tuple[type[Message], ...] = (
     messages.JobHello,
     messages.JobLeft,
     messages.RulesChanged,
-    messages.JobsArrived,
     messages.JobReprioritised,
     messages.JobsFinished,
     messages.ExplainPending,
     messages.JudgeTest,
     messages.JudgeSimulation,
-    messages.JobsJudged,
     messages.StatusesReported,
     messages.LimitsChanged,
     messages.RuleChainChanged,
@@ -144,6 +144,10 @@ ONCE: tuple[type[Message], ...] = (
     messages.PriorityAnswered,
     # The scheduler makes each choice once, and learns from the queue what became of it.
     messages.JobsChosen,
+    # They say that jobs are pending again: nobody repeats them but as a whole, when a component was
+    # replaced, and a copy that comes after the choice of these jobs would take it back.
+    messages.JobsArrived,
+    messages.JobsJudged,
     # Results of a component's own thread, and replies on their way out.
     messages.JournalCut,
     messages.WholeWritten,

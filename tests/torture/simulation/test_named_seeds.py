@@ -424,5 +424,6 @@ def test_a_job_alone_obeys_the_rules_that_were_acknowledged(scene: Scene) -> Non
     # Its first opcode ends while no daemon is there.
     scene.world.run(lambda: not scene.world.jobs())
     assert list(scene.world.oracle.starts) == [(1, 0)]
+    scene.world.run(lambda: scene.world.daemon not in (None, first_life))
     scene.settle()
     assert scene.component("job_queue").store.status(1) == "queued"

@@ -232,21 +232,21 @@ class World(Core):
                 self.later(0.1, again)
             return
         self.slots, self.slots_ever = slots, max(self.slots_ever, slots)
-        filters = dict(store._filters())
+        filters = dict(store._stored.snapshot.document.get("filters", {}))
         if rules is not None:
             filters = {rule["uuid"]: rule for rule in rules}
         self._write_configuration(filters)
         written = config_files.read(self.places.config)
         assert written is not None
         store._stored.snapshot = Configuration.load(written)
-        store._load_rules()
+        store._rules.load()
         store.runtime.tell(CONFIG_STORE, ReportConfiguration())
 
     def stored_rules(self) -> tuple[rules.FilterRule, ...]:
         """The filter rules that the configuration store has."""
         assert self.daemon is not None
         store = self.daemon.component("config_store")
-        return tuple(store._known.values())
+        return tuple(store._rules.known.values())
 
     def _write_configuration(self, filters: dict[str, Any]) -> None:
         found = config_files.first_configuration("simulated", 0.0)

@@ -1,0 +1,278 @@
+"""The line of changes that wait for the configuration lock (Ganeti design: daemon refactoring).
+
+Nobody changes the configuration without ``cluster/config``. The store is an owner of locks like any
+other: while changes wait, it asks the lock manager for this lock, makes all of them with one flush,
+and gives the lock back. Each change is all or none by itself; a refused one does not hurt others. A
+requester that holds the lock itself does not wait. Reads need no lock.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...storage import errors, lock_files, settings
+from ...storage.cluster.configuration import Configuration
+from ...storage.locks import CONFIG_LOCK, LockLevel, LockMode, Owner
+from ...transport import messages
+from ..runtime.addresses import LOCK_MANAGER
+from .stored_configuration import Edit, StoredConfiguration
+
+if TYPE_CHECKING:
+    from ...transport.envelopes import Envelope
+    from ..runtime.runtime import Runtime
+
+IDENTIFIER = "config_store"
+"""The store as an owner of locks; its lock file is the daemon's."""
+
+_PRIORITY = 0
+_LOCK_SECONDS = 1_000_000.0
+"""How long one request for the lock stands before it is sent again."""
+
+
+class Made(NamedTuple):
+    """What a request does to the configuration; without changes it does nothing.
+
+    ``done`` gets the snapshot after these changes when they are stored, and sends the reply.
+    ``refused``: called instead of a refusal if the changes do not fit the configuration.
+    """
+
+    edit: Edit
+    done: Callable[[Configuration], None]
+    refused: Callable[[errors.BadRequestError], None] | None = None
+
+
+Make = Callable[[Configuration], Made]
+"""Decides on the snapshot of the moment in which the change is made; may raise `GangerError`."""
+
+
+class _Waiting(NamedTuple):
+    envelope: Envelope
+    make: Make
+    busy: Callable[[], None] | None = None
+    """Called instead if the lock is not free now: the requester tries again by itself."""
+    refused_at: float | None = None
+    """When its sender is told that the lock was not free; None: never."""
+
+
+class _Phase(enum.Enum):
+    """How the store stands to the configuration lock between its turns."""
+
+    FREE = enum.auto()
+    ASKED = enum.auto()
+    BLOCKED = enum.auto()
+    RELEASING = enum.auto()
+
+
+class ChangeLine:
+    """Makes changes in the order in which they came, under the configuration lock.
+
+    ``stored`` is called whenever changes were stored.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        configuration: StoredConfiguration,
+        stored: Callable[[], None],
+    ) -> None:
+        """Give back what a predecessor held; then take changes."""
+        self._runtime = runtime
+        self._configuration = configuration
+        self._stored = stored
+        self.owner = Owner(IDENTIFIER, runtime.host.daemon_lock.path, os.getpid())
+        self._line: deque[_Waiting] = deque()
+        self._handle = 0
+        self._phase = _Phase.RELEASING
+        self._release_predecessors()
+
+    def add(self, envelope: Envelope, make: Make, busy: Callable[[], None] | None = None) -> None:
+        """Make a change when the lock is free. Errors refuse the envelope.
+
+        With ``busy``, the change does not wait while somebody else has the lock.
+        """
+        if busy is not None and self._phase is _Phase.BLOCKED:
+            busy()
+            return
+        waiting = _Waiting(envelope, make, busy, _refused_at(envelope, self._runtime.clock()))
+        self._line.append(waiting)
+        if self._phase is _Phase.FREE:
+            self._ask()
+        elif self._phase is _Phase.BLOCKED:
+            self._watch_deadline(waiting)
+
+    def add_of_holder(
+        self, envelope: Envelope, make: Make, owner: Owner, otherwise: Callable[[], None]
+    ) -> None:
+        """Make a change at once if ``owner`` holds the lock exclusively, or call ``otherwise``."""
+
+        def heard(reply: messages.OwnerRead) -> None:
+            if (CONFIG_LOCK, LockMode.EXCLUSIVE) in reply.locks:
+                self._make([_Waiting(envelope, make)])
+            else:
+                otherwise()
+
+        self._runtime.ask(LOCK_MANAGER, messages.ReadOwner(owner), heard, envelope.refuse)
+
+    # ------------------------------------------------------------ the lock
+
+    def _ask(self) -> None:
+        self._phase = _Phase.ASKED
+        wanted = [(CONFIG_LOCK, LockMode.EXCLUSIVE.value)]
+        self._handle = self._runtime.ask(
+            LOCK_MANAGER,
+            messages.RequestLocks(self.owner, _PRIORITY, wanted),
+            self._hear,
+            self._fail,
+            self._runtime.clock() + _LOCK_SECONDS,
+        )
+
+    def _hear(self, reply: messages.LocksGranted | messages.LocksPending) -> None:
+        if isinstance(reply, messages.LocksGranted):
+            waiting, self._line = list(self._line), deque()
+            self._make(waiting)
+            self._release()
+        else:
+            self._be_blocked()
+
+    def _be_blocked(self) -> None:
+        """Somebody else has the lock, or waits for it before us."""
+        self._phase = _Phase.BLOCKED
+        waiting, self._line = self._line, deque()
+        for one in waiting:
+            if one.busy is not None:
+                one.busy()
+            else:
+                self._line.append(one)
+                self._watch_deadline(one)
+        self._withdraw_if_idle()
+
+    def _withdraw_if_idle(self) -> None:
+        """Nobody waits here any more: do not stand in the way of others."""
+        if self._phase is _Phase.BLOCKED and not self._line:
+            self._runtime.stop_asking(self._handle)
+            self._release()
+
+    def _release_predecessors(self) -> None:
+        """Give back what stores before this one had, which wrote all that they will ever write.
+
+        Their lock files do not always say that they are dead: a daemon that starts within a second
+        gets a file of the same name.
+        """
+
+        def heard(table: messages.LockTable) -> None:
+            found = {owner for _, owners in table.held for owner, _ in owners}
+            found |= {pending.owner for pending in table.pending}
+            for owner in sorted(found):
+                if owner.identifier == IDENTIFIER and lock_files.is_daemons(owner.lock_file):
+                    ask(LOCK_MANAGER, messages.ReleaseLocks(owner), lambda _: None, again)
+            self._release()
+
+        def again(_: errors.GangerError) -> None:
+            self._release_predecessors()
+
+        ask = self._runtime.ask
+        ask(LOCK_MANAGER, messages.ReadLockTable(), heard, again)
+
+    def _release(self) -> None:
+        self._phase = _Phase.RELEASING
+        release = messages.ReleaseLocks(self.owner, LockLevel.CONFIG)
+        self._runtime.ask(LOCK_MANAGER, release, self._be_free, lambda _: self._release())
+
+    def _be_free(self, _: messages.Done) -> None:
+        self._phase = _Phase.FREE
+        if self._line:
+            self._ask()
+
+    def _fail(self, error: errors.GangerError) -> None:
+        if not isinstance(error, errors.DeadlineError):
+            waiting, self._line = self._line, deque()
+            _refuse_all(waiting, error)
+        self._release()
+
+    # ------------------------------------------------------------ deadlines
+
+    def _watch_deadline(self, waiting: _Waiting) -> None:
+        if waiting.refused_at is not None:
+            left = max(0.0, waiting.refused_at - self._runtime.clock())
+            self._runtime.later(left, messages.ChangesOverdue())
+
+    def refuse_overdue(self) -> None:
+        """Refuse the changes whose deadlines come, in time for their senders to hear why."""
+        if self._phase is not _Phase.BLOCKED:
+            return
+        now = self._runtime.clock()
+        waiting, self._line = self._line, deque()
+        overdue: list[_Waiting] = []
+        for one in waiting:
+            is_due = one.refused_at is not None and one.refused_at <= now
+            (overdue if is_due else self._line).append(one)
+        if overdue:
+            self._runtime.ask(
+                LOCK_MANAGER,
+                messages.ReadHolders(CONFIG_LOCK),
+                functools.partial(_refuse, overdue),
+                functools.partial(_refuse_all, overdue),
+            )
+        self._withdraw_if_idle()
+
+    # ------------------------------------------------------------ making
+
+    def _make(self, waiting: Sequence[_Waiting]) -> None:
+        """Make these changes, each all or none, and store them with one flush."""
+        drafted = []
+        for one in waiting:
+            try:
+                found = self._draft(one)
+                if found is not None:
+                    drafted.append((one, *found))
+            except errors.GangerError as error:
+                one.envelope.refuse(error)
+        before = self._configuration.snapshot
+        try:
+            self._configuration.commit()
+        except errors.StorageError as error:
+            # Also those without changes: they were decided on changes that are not made.
+            _refuse_all([one for one, _, _ in drafted], error)
+            return
+        for _, made, after in drafted:
+            made.done(after)
+        if self._configuration.snapshot is not before:
+            self._stored()
+
+    def _draft(self, one: _Waiting) -> tuple[Made, Configuration] | None:
+        deadline = one.envelope.deadline
+        if deadline is not None and deadline < self._runtime.clock():
+            raise errors.DeadlineError("the change waited for its lock until its deadline")
+        made = one.make(self._configuration.drafted)
+        if not made.edit.changes:
+            return made, self._configuration.drafted
+        try:
+            return made, self._configuration.draft(made.edit, self._runtime.wall_clock())
+        except errors.BadRequestError as error:
+            if made.refused is None:
+                raise
+            made.refused(error)
+            return None
+
+
+def _refused_at(envelope: Envelope, now: float) -> float | None:
+    """Before the deadline, so that its sender still hears why."""
+    if envelope.deadline is None:
+        return None
+    return envelope.deadline - min(settings.CONFIG_REFUSAL_SECONDS, (envelope.deadline - now) / 2)
+
+
+def _refuse(overdue: Sequence[_Waiting], holders: messages.LockHolders) -> None:
+    who = holders.text or "others wait for it, too"
+    text = f"the configuration lock was not free before the deadline: {who}"
+    _refuse_all(overdue, errors.DeadlineError(text))
+
+
+def _refuse_all(waiting: Iterable[_Waiting], error: errors.GangerError) -> None:
+    for one in waiting:
+        one.envelope.refuse(error)

@@ -1,0 +1,187 @@
+"""The filter rules of the configuration: stored, deleted, listed, brought into force.
+
+Rules change in the order of the requests. A client may have sent a request twice, and goes on
+after one reply: the second copy must not undo the client's next request.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+import uuid
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ...storage import errors, rules
+from ...storage.cluster.configuration import Change, Configuration
+from ...storage.cluster.objects import Kind
+from ...transport import messages
+from ..rules import rule_changes
+from ..runtime.addresses import FILTER_EVALUATOR, JOB_QUEUE
+from .change_line import ChangeLine, Made
+from .in_force import InForce
+from .stored_configuration import Edit, StoredConfiguration
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ...storage.rules import FilterRule
+    from ...transport.envelopes import Envelope
+    from ..runtime.runtime import Runtime
+
+
+RuleMessage = (
+    messages.ReplaceFilter | messages.DeleteFilter | messages.ListFilters | messages.RulesApplied
+)
+
+
+class _Asked(msgspec.Struct, frozen=True, eq=False):
+    """A change of the rules that waits for its turn: a rule to store, or a UUID to delete.
+
+    A new rule waits for the watermark from the queue, a deletion for the rules before it.
+    """
+
+    envelope: Envelope
+    change: FilterRule | str
+    who: str
+
+
+class FilterRules:
+    """The part of the configuration store that owns the filter rules."""
+
+    def __init__(
+        self, runtime: Runtime, configuration: StoredConfiguration, changes: ChangeLine
+    ) -> None:
+        """Parse the stored rules."""
+        self._runtime = runtime
+        self._configuration = configuration
+        self._changes = changes
+        # Serials start at the clock, so late confirmations to our predecessor match none.
+        self._in_force = InForce(time.monotonic_ns())
+        self._asked: deque[_Asked] = deque()
+        self.load()
+
+    def load(self) -> None:
+        """Parse the stored rules."""
+        self.known, problems = rules.parse_rules(_filters(self._configuration.snapshot))
+        for problem in problems:
+            self._runtime.log.error("filter rule is left out", error=problem.text)
+
+    def report(self) -> None:
+        """Tell the filter evaluator all rules."""
+        changed = messages.RulesChanged(list(self.known.values()), serial=self._in_force.serial)
+        self._runtime.tell(FILTER_EVALUATOR, changed)
+
+    def report_again(self) -> None:
+        """A replaced component may not have confirmed the last change."""
+        if self._in_force.is_awaited:
+            self.report()
+
+    def take(self, envelope: Envelope, message: RuleMessage) -> None:
+        """Handle one message."""
+        match message:
+            case messages.ReplaceFilter():
+                self._take_rule(envelope, message)
+            case messages.DeleteFilter():
+                self._take_deletion(envelope, message)
+            case messages.ListFilters():
+                self._list(envelope, message)
+            case messages.RulesApplied():
+                self._in_force.in_force(message.serial)
+
+    def _list(self, envelope: Envelope, message: messages.ListFilters) -> None:
+        for wanted in message.uuids or ():
+            rule_changes.check_known(_filters(self._configuration.snapshot), wanted)
+        listed = rule_changes.listed(self.known.values(), message.uuids, time.time())
+        envelope.reply(messages.FiltersListed(filters=listed))
+
+    # ------------------------------------------------------------ requests
+
+    def _take_rule(self, envelope: Envelope, message: messages.ReplaceFilter) -> None:
+        # Refuse a wrong rule now. The watermark comes from the queue.
+        if message.uuid is None:
+            message = msgspec.structs.replace(message, uuid=str(uuid.uuid4()))
+        rule = rule_changes.build_rule(message, watermark=0, now_nanoseconds=time.time_ns())
+        rule_changes.with_rule(_filters(self._configuration.snapshot), rule)
+        asked = _Asked(envelope, rule, message.sender)
+        self._asked.append(asked)
+        answered = functools.partial(self._change_rules, asked)
+        failed = functools.partial(self._forget_rule, asked)
+        self._runtime.ask(JOB_QUEUE, messages.ReadLastId(), answered, failed)
+
+    def _take_deletion(self, envelope: Envelope, message: messages.DeleteFilter) -> None:
+        # After the rules before it, one of which it may delete.
+        asked = _Asked(envelope, message.uuid, message.sender)
+        if self._asked:
+            self._asked.append(asked)
+        else:
+            self._change(asked, 0)
+
+    def _change_rules(self, newest: _Asked, reported: messages.LastId) -> None:
+        """Make all waiting changes up to this one, in order."""
+        if newest not in self._asked:
+            # A later reply came first, and this change was made with it.
+            return
+        asked = None
+        while asked is not newest:
+            asked = self._asked.popleft()
+            self._change(asked, reported.last_id)
+        self._delete_next()
+
+    def _forget_rule(self, asked: _Asked, error: errors.GangerError) -> None:
+        """Refuse the change: the queue did not answer in time."""
+        if asked in self._asked:
+            self._asked.remove(asked)
+            asked.envelope.refuse(error)
+            self._delete_next()
+
+    def _delete_next(self) -> None:
+        """Make the deletions at the head of the line: no rule is before them."""
+        while self._asked and isinstance(self._asked[0].change, str):
+            self._change(self._asked.popleft(), 0)
+
+    def _change(self, asked: _Asked, last_id: int) -> None:
+        if isinstance(asked.change, str):
+            self._delete(asked.envelope, asked.change, asked.who)
+        else:
+            rule = msgspec.structs.replace(asked.change, watermark=last_id)
+            self._store(asked.envelope, rule, asked.who)
+
+    # ------------------------------------------------------------ changes
+
+    def _store(self, envelope: Envelope, rule: FilterRule, who: str) -> None:
+        def make(snapshot: Configuration) -> Made:
+            # The rules have changed since the first check.
+            changed = rule_changes.with_rule(_filters(snapshot), rule)
+            stored = Change(Kind.FILTER, rule.uuid, changed[rule.uuid])
+            return Made(Edit([stored], who, "filter rule stored"), done)
+
+        def done(_: Configuration) -> None:
+            self.known[rule.uuid] = rule
+            self._announce(envelope, messages.FilterStored(uuid=rule.uuid))
+
+        self._changes.add(envelope, make)
+
+    def _delete(self, envelope: Envelope, unwanted: str, who: str) -> None:
+        def make(snapshot: Configuration) -> Made:
+            rule_changes.check_known(_filters(snapshot), unwanted)
+            gone = Change(Kind.FILTER, rules.parse_uuid(unwanted), None)
+            return Made(Edit([gone], who, "filter rule deleted"), done)
+
+        def done(_: Configuration) -> None:
+            self.known.pop(unwanted, None)
+            self._announce(envelope, messages.Done())
+
+        self._changes.add(envelope, make)
+
+    def _announce(self, envelope: Envelope, answer: messages.Reply) -> None:
+        """Bring the stored rules into force; send ``answer`` when they are."""
+        self._in_force.add(envelope, answer)
+        self.report()
+
+
+def _filters(snapshot: Configuration) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = snapshot.document.get("filters", {})
+    return found

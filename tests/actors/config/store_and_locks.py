@@ -1,0 +1,69 @@
+"""A configuration store and a lock manager on one stage: they hear each other."""
+
+from __future__ import annotations
+
+from tests import clusters
+from tests.actors.locks.lock_stage import Locks
+from tests.actors.runtime.stage import Asker, Stage, Staged
+
+from ganger.actors.config.config_store import ConfigStore
+from ganger.storage import config_files
+from ganger.storage.locks import CONFIG_LOCK, Owner
+from ganger.transport import messages
+from ganger.transport.envelopes import Envelope
+from ganger.transport.messages import Message
+
+
+class StoreAndLocks:
+    """Both, and owners of locks that live as long as the test says."""
+
+    def __init__(self, stage: Stage) -> None:
+        stage.grants_config_lock = False
+        self.stage = stage
+        config_files.write(stage.places.config, clusters.made_configuration(nodes=3, instances=2))
+        self.locks = Locks(stage)
+        self.store: Staged[ConfigStore] = stage.start(ConfigStore)
+        self.settle()
+
+    def settle(self) -> None:
+        """Let them talk until nobody has anything to say."""
+        while asked := [one for one in self.stage.requests if one[0] == "lock_manager"]:
+            for entry in asked:
+                self.stage.requests.remove(entry)
+                self.locks.actor.handle(entry[1])
+            self.locks.actor.end_turn()
+            self.store.handle_mail()
+
+    def say(self, message: Message, *, deadline: float | None = None) -> Asker:
+        """What the store hears; nobody else hears anything yet."""
+        asker = Asker()
+        self.store.handle(Envelope(message, asker, deadline=deadline))
+        return asker
+
+    def ask(self, message: Message, *, deadline: float | None = None) -> Asker:
+        """What the store hears, and all that follows."""
+        asker = self.say(message, deadline=deadline)
+        self.settle()
+        return asker
+
+    def hold(self, job_id: int = 1, mode: str = "exclusive") -> Owner:
+        """Another owner that has the configuration lock."""
+        owner = self.locks.owner(job_id)
+        self.locks.take(owner, (CONFIG_LOCK, mode))
+        return owner
+
+    def release(self, owner: Owner) -> None:
+        """It gives all its locks back."""
+        self.locks.actor.ask(messages.ReleaseLocks(owner))
+        self.store.handle_mail()
+        self.settle()
+
+    def restart_store(self) -> None:
+        """The store fails, and its successor begins."""
+        self.store = self.stage.start(ConfigStore)
+        self.settle()
+
+    def held(self) -> dict[str, list[Owner]]:
+        """The owners of each lock."""
+        table = self.locks.actor.ask(messages.ReadLockTable()).answer_as(messages.LockTable)
+        return {lock: [owner for owner, _ in owners] for lock, owners in table.held}

@@ -1,0 +1,269 @@
+"""Changes wait for the configuration lock, and are made together when the store has it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.actors.config.store_and_locks import StoreAndLocks
+from tests.refusals import refusing
+
+from ganger.actors.config import change_line
+from ganger.actors.config.change_line import Made
+from ganger.actors.config.stored_configuration import Edit
+from ganger.storage import settings
+from ganger.storage.cluster.configuration import Change, Configuration
+from ganger.storage.cluster.objects import Kind
+from ganger.storage.locks import CONFIG_LOCK, Owner
+from ganger.transport import messages
+from ganger.transport.envelopes import Envelope
+from ganger.transport.messages import ObjectsChanged, SetValues
+
+
+def named(number: int, **values: Any) -> SetValues:
+    """Values of one node."""
+    changes = [([field], value) for field, value in values.items()]
+    return SetValues(Kind.NODE, f"node{number}.example.com", changes, "a test", "somebody")
+
+
+def node(both: StoreAndLocks, number: int) -> dict[str, Any]:
+    asked = messages.ReadObjects(Kind.NODE, [f"node{number}.example.com"])
+    [found] = both.say(asked).answer_as(messages.ObjectsRead).objects
+    return found
+
+
+def flushes(both: StoreAndLocks) -> int:
+    return both.store.component._stored._journal.flushes
+
+
+def test_a_change_is_made_under_the_lock_which_is_free_again_afterwards(
+    both: StoreAndLocks,
+) -> None:
+    asker = both.say(named(0, powered=False))
+    assert asker.answers == []
+    both.locks.actor.handle(both.stage.take_requests(messages.RequestLocks)[0])
+    assert both.held() == {CONFIG_LOCK: [both.store.component._changes.owner]}
+    assert asker.answers == []
+    both.store.handle_mail()
+    assert isinstance(asker.answer, ObjectsChanged)
+    both.settle()
+    assert both.held() == {}
+
+
+def test_changes_that_wait_are_made_with_one_flush(both: StoreAndLocks) -> None:
+    holder = both.hold()
+    askers = [both.ask(named(number, powered=False)) for number in range(3)]
+    assert [asker.answers for asker in askers] == [[], [], []]
+    before = flushes(both)
+    both.release(holder)
+    serials = [asker.answer_as(ObjectsChanged).serial_no for asker in askers]
+    assert serials == sorted(set(serials))
+    # A segment of the journal begins with a flush of its own.
+    assert flushes(both) - before == 2
+    assert [node(both, number)["powered"] for number in range(3)] == [False] * 3
+
+
+def test_a_refused_change_does_not_hurt_those_beside_it(both: StoreAndLocks) -> None:
+    holder = both.hold()
+    first = both.ask(named(0, powered=False))
+    wrong = both.ask(named(1, name="node0.example.com"))
+    unknown = both.ask(named(17, powered=False))
+    last = both.ask(named(2, powered=False))
+    both.release(holder)
+    assert wrong.refusal[0] == "IntegrityError"
+    assert unknown.refusal[0] == "UnknownObjectError"
+    assert isinstance(first.answer, ObjectsChanged)
+    assert isinstance(last.answer, ObjectsChanged)
+    entries = both.say(messages.ReadHistory()).answer_as(messages.HistoryRead).entries
+    assert len(entries) == 2
+
+
+def test_each_change_is_decided_on_those_before_it(both: StoreAndLocks) -> None:
+    holder = both.hold()
+    both.ask(named(0, name="moved.example.com"))
+    again = both.ask(named(0, powered=False))
+    taken = both.ask(named(1, name="node0.example.com"))
+    both.release(holder)
+    assert again.refusal[0] == "UnknownObjectError"
+    assert isinstance(taken.answer, ObjectsChanged)
+
+
+def test_when_the_disk_refuses_none_of_the_waiting_changes_is_made(both: StoreAndLocks) -> None:
+    before = [node(both, number) for number in range(2)]
+    holder = both.hold()
+    askers = [both.ask(named(number, powered=False)) for number in (0, 1, 0)]
+    with refusing("fdatasync"):
+        both.release(holder)
+    # The third one wants what the first one would have done.
+    assert [asker.refusal[0] for asker in askers] == ["StorageError"] * 3
+    assert [node(both, number) for number in range(2)] == before
+    assert both.held() == {}
+    assert isinstance(both.ask(named(0, powered=False)).answer, ObjectsChanged)
+
+
+@pytest.mark.parametrize("mode", ["exclusive", "shared"])
+def test_while_somebody_has_the_lock_changes_wait_and_reads_do_not(
+    both: StoreAndLocks, mode: str
+) -> None:
+    holder = both.hold(mode=mode)
+    asker = both.ask(named(0, powered=False))
+    assert asker.answers == []
+    assert node(both, 0)["powered"] is True
+    both.release(holder)
+    assert isinstance(asker.answer, ObjectsChanged)
+    assert node(both, 0)["powered"] is False
+
+
+def test_a_change_whose_deadline_comes_says_who_has_the_lock_and_since_when(
+    both: StoreAndLocks,
+) -> None:
+    both.stage.today = 1_800_000_000.0
+    holder = both.hold(7)
+    now = both.stage.now
+    early = both.ask(named(0, powered=False), deadline=now + 10.0)
+    late = both.ask(named(1, powered=False), deadline=now + 20.0)
+    both.stage.now = now + 10.0 - settings.CONFIG_REFUSAL_SECONDS
+    both.store.notify(messages.ChangesOverdue())
+    both.settle()
+    name, text = early.refusal
+    assert name == "DeadlineError"
+    assert text == (
+        "the configuration lock was not free before the deadline: "
+        "job 7 holds cluster/config (exclusive, since 2027-01-15 08:00:00 UTC)"
+    )
+    assert late.answers == []
+    both.release(holder)
+    assert node(both, 0)["powered"] is True
+    assert isinstance(late.answer, ObjectsChanged)
+
+
+def test_alarms_ring_before_the_deadlines_of_changes_that_wait(both: StoreAndLocks) -> None:
+    both.hold()
+    now = both.stage.now
+    both.ask(named(0, powered=False), deadline=now + 10.0)
+    both.ask(named(0, powered=False), deadline=now + 0.4)
+    both.ask(named(0, powered=False))
+    due = [
+        timer.seconds
+        for timer in both.stage.timers
+        if timer.alarm is not None
+        and isinstance(timer.alarm.item, Envelope)
+        and isinstance(timer.alarm.item.message, messages.ChangesOverdue)
+    ]
+    assert due == [10.0 - settings.CONFIG_REFUSAL_SECONDS, pytest.approx(0.2)]
+
+
+def test_when_nobody_waits_any_more_the_store_does_not_stand_in_line(both: StoreAndLocks) -> None:
+    holder = both.hold()
+    both.ask(named(0, powered=False), deadline=both.stage.now + 1.0)
+    both.stage.now += 1.0
+    both.store.notify(messages.ChangesOverdue())
+    both.settle()
+    table = both.locks.actor.ask(messages.ReadLockTable()).answer_as(messages.LockTable)
+    assert table.pending == []
+    both.release(holder)
+    assert both.held() == {}
+    assert isinstance(both.ask(named(0, powered=False)).answer, ObjectsChanged)
+
+
+def test_a_change_that_got_its_lock_after_its_deadline_is_not_made(both: StoreAndLocks) -> None:
+    holder = both.hold()
+    asker = both.ask(named(0, powered=False), deadline=both.stage.now + 5.0)
+    both.stage.now += 6.0
+    both.release(holder)
+    assert asker.refusal[0] == "DeadlineError"
+    assert node(both, 0)["powered"] is True
+
+
+@pytest.mark.parametrize("pid", [0, 1])
+def test_a_store_that_begins_gives_back_what_its_predecessor_had(
+    both: StoreAndLocks, pid: int
+) -> None:
+    own = both.store.component._changes.owner
+    # One of the same daemon, or one of another daemon whose lock file had the same name.
+    predecessor = Owner(own.identifier, own.lock_file, own.pid + pid)
+    both.locks.take(predecessor, (CONFIG_LOCK, "exclusive"))
+    both.restart_store()
+    assert both.held() == {}
+    assert isinstance(both.ask(named(0, powered=False)).answer, ObjectsChanged)
+
+
+def test_a_store_that_begins_takes_a_dead_one_out_of_the_line(both: StoreAndLocks) -> None:
+    holder, own = both.hold(), both.store.component._changes.owner
+    predecessor = Owner(own.identifier, own.lock_file, own.pid + 1)
+    both.locks.ask(predecessor, (CONFIG_LOCK, "exclusive"))
+    both.restart_store()
+    both.release(holder)
+    assert both.held() == {}
+
+
+def test_an_owner_that_has_the_name_of_the_store_keeps_its_locks(both: StoreAndLocks) -> None:
+    named_alike = Owner(change_line.IDENTIFIER, both.locks.owner(5).lock_file, 5)
+    both.locks.take(named_alike, (CONFIG_LOCK, "exclusive"))
+    both.restart_store()
+    assert both.held() == {CONFIG_LOCK: [named_alike]}
+
+
+def test_the_store_asks_again_when_the_lock_manager_was_replaced(both: StoreAndLocks) -> None:
+    asker = both.say(named(0, powered=False))
+    # The lock manager fails over everything that it was asked.
+    both.stage.requests.clear()
+    both.store.hear_of_restart("lock_manager")
+    both.settle()
+    assert isinstance(asker.answer, ObjectsChanged)
+
+
+# For those who bring decisions of their own.
+
+
+def made(envelope: Envelope) -> Any:
+    def make(snapshot: Configuration) -> Made:
+        [(uuid, first), *_] = snapshot.objects(Kind.NODE)
+        change = Change(Kind.NODE, uuid, {**first, "powered": False})
+        return Made(Edit([change], "who", "why"), lambda _: envelope.reply(messages.Done()))
+
+    return make
+
+
+def test_a_holder_of_the_lock_changes_at_once(both: StoreAndLocks) -> None:
+    holder = both.hold()
+    envelope = Envelope(messages.ReadLimits(), asker := both.say(messages.ReadLimits()))
+    asker.envelopes.clear()
+    line = both.store.component._changes
+    line.add_of_holder(envelope, made(envelope), holder, lambda: pytest.fail("holds it"))
+    both.settle()
+    assert asker.answer == messages.Done()
+    assert both.held() == {CONFIG_LOCK: [holder]}
+
+
+@pytest.mark.parametrize("mode", ["shared", None])
+def test_who_does_not_hold_the_lock_exclusively_is_told_so(
+    both: StoreAndLocks, mode: str | None
+) -> None:
+    owner = both.locks.owner(3) if mode is None else both.hold(3, mode)
+    envelope = Envelope(messages.ReadLimits())
+    told: list[Owner] = []
+    line = both.store.component._changes
+    line.add_of_holder(envelope, made(envelope), owner, lambda: told.append(owner))
+    both.settle()
+    assert told == [owner]
+    assert flushes(both) == 0
+
+
+def test_who_cannot_wait_hears_that_the_lock_is_not_free(both: StoreAndLocks) -> None:
+    holder = both.hold()
+    envelope = Envelope(messages.ReadLimits())
+    line = both.store.component._changes
+    told: list[str] = []
+    line.add(envelope, made(envelope), lambda: told.append("first"))
+    both.settle()
+    assert told == ["first"]
+    # Nobody waits here: the store is not in line.
+    both.ask(named(0, powered=False))
+    line.add(envelope, made(envelope), lambda: told.append("second"))
+    assert told == ["first", "second"]
+    both.release(holder)
+    assert told == ["first", "second"]
+    assert change_line.IDENTIFIER not in {
+        owner.identifier for owners in both.held().values() for owner in owners
+    }
