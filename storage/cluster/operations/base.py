@@ -6,8 +6,8 @@ import enum
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
-from ...opcodes import LockNeeds, OperationError
-from ...opcodes.declarations import NO_LOCKS
+from ...opcodes import LevelNeeds, LockNeeds, OperationError
+from ...opcodes.declarations import NO_LOCKS, WHOLE_LEVEL
 from ..configuration import Change, Configuration
 
 AnyOpcode: TypeAlias = Any
@@ -100,11 +100,18 @@ def check_locks_suffice(held: LockNeeds, needed: LockNeeds, text: str) -> None:
 
 def locks_suffice(held: LockNeeds, needed: LockNeeds) -> bool:
     """Whether an owner of the locks ``held`` has everything that ``needed`` gives."""
-    modes = dict(held.to_changes())
     return all(
-        {mode, "exclusive"} & {modes.get(lock), modes.get(f"{lock.partition('/')[0]}/[lockset]")}
-        for lock, mode in needed.to_changes()
+        _level_suffices(getattr(held, level), getattr(needed, level))
+        for level in LockNeeds.__struct_fields__
     )
+
+
+def _level_suffices(held: LevelNeeds, needed: LevelNeeds) -> bool:
+    if WHOLE_LEVEL in held.exclusive:
+        return True
+    exclusive = set(held.exclusive)
+    shares_all = WHOLE_LEVEL in held.shared or exclusive.union(held.shared) >= {*needed.shared}
+    return shares_all and exclusive >= {*needed.exclusive}
 
 
 Operations = dict[str, Operation]

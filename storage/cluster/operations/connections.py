@@ -25,7 +25,7 @@ from .base import (
     warning,
 )
 from .group_locks import held_group, held_instances, locks_of_group, locks_of_group_and_instances
-from .lookups import Object, find_network
+from .lookups import Object, find_network, in_order
 
 
 def connect_locks(
@@ -131,7 +131,7 @@ def _check_conflicts(
 
 
 def _conflicts(is_conflict: Callable[[Object], bool], instances: list[Object]) -> Iterator[str]:
-    for instance in instances:
+    for instance in in_order(instances):
         found = [
             f"nic{index}/{nic.get('ip')}"
             for index, nic in enumerate(instance.get("nics") or ())

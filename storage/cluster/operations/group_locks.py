@@ -10,7 +10,14 @@ from __future__ import annotations
 
 from ...opcodes import LevelNeeds, LockNeeds
 from ..configuration import Configuration
-from .base import AnyOpcode, Circumstances, check_locks_suffice
+from .base import (
+    AnyOpcode,
+    Circumstances,
+    Code,
+    check_locks_suffice,
+    locks_suffice,
+    prerequisite_error,
+)
 from .lookups import Object, find_group, instances_of_group, names_of
 
 
@@ -27,10 +34,9 @@ def locks_of_group_and_instances(
 ) -> LockNeeds:
     """The group ``group_name`` exclusively; its instances, by their names, shared."""
     group = find_group(configuration, opcode.group_name)
+    instances = instances_of_group(configuration, group["uuid"])
     return LockNeeds(
-        instance=LevelNeeds(
-            shared=tuple(names_of(instances_of_group(configuration, group["uuid"])))
-        ),
+        instance=LevelNeeds(shared=tuple(instance["name"] for instance in instances)),
         nodegroup=LevelNeeds(exclusive=(group["uuid"],)),
     )
 
@@ -47,12 +53,12 @@ def held_group(configuration: Configuration, name: str, held: LockNeeds) -> Obje
 def held_instances(configuration: Configuration, group: Object, held: LockNeeds) -> list[Object]:
     """The instances of the group, which the job must share; `OperationError` if it does not."""
     found = instances_of_group(configuration, group["uuid"])
-    wanted = names_of(found)
-    have = sorted({*held.instance.shared, *held.instance.exclusive})
-    check_locks_suffice(
-        held,
-        LockNeeds(instance=LevelNeeds(shared=tuple(wanted))),
-        f"Instances in node group '{group['name']}' changed since locks were acquired,"
-        f" wanted '{', '.join(wanted)}', have '{', '.join(have)}'; retry the operation",
-    )
+    wanted = tuple(instance["name"] for instance in found)
+    if not locks_suffice(held, LockNeeds(instance=LevelNeeds(shared=wanted))):
+        have = ", ".join(sorted({*held.instance.shared, *held.instance.exclusive}))
+        raise prerequisite_error(
+            f"Instances in node group '{group['name']}' changed since locks were acquired,"
+            f" wanted '{', '.join(names_of(found))}', have '{have}'; retry the operation",
+            Code.WRONG_STATE,
+        )
     return found
