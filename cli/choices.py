@@ -189,6 +189,14 @@ def daemon_options(function: Callable[..., Any]) -> Callable[..., Any]:
             help="Replace a component that has worked at one message for longer.",
         ),
         click.option(
+            "--placement",
+            type=click.Choice(settings.PLACEMENTS),
+            default=settings.PLACEMENTS[0],
+            show_default=True,
+            help="Have locks and configuration in the daemon's process, or in a process of their "
+            "own, which jobs ask directly.",
+        ),
+        click.option(
             "--remote",
             metavar="ENDPOINT",
             type=Endpoint(),

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, NoReturn, TextIO, cast
 
 import click
 
-from ..actors.execution.fork_servers import end_fork_servers
+from ..actors.execution.fork_servers import end_child_processes
 from ..actors.runtime.directory import Directory
 from ..actors.runtime.host import Host
 from ..actors.supervision import logs, supervising
 from ..actors.supervision.directory_keeper import DirectoryKeeper
 from ..actors.supervision.log_writer import LogWriter
-from ..actors.supervision.placement import SUPERVISION
+from ..actors.supervision.placement import SUPERVISION, elsewhere
 from ..actors.supervision.supervisor import Shutdown, Supervisor
 from ..actors.supervision.watchdog import Watchdog
 from ..storage import descriptors, documents, errors, file_systems, lock_files, ownership, settings
@@ -48,7 +48,9 @@ RESTARTS_VARIABLE = "GANGER_BEGUN_ANEW"
 @click.command()
 @choices.daemon_options
 @click.pass_obj
-def daemon(call: Call, *, remote: str | None, hung_after: float, test_hooks: bool) -> None:
+def daemon(
+    call: Call, *, remote: str | None, placement: str, hung_after: float, test_hooks: bool
+) -> None:
     """Run the daemon in the foreground until it is stopped.
 
     Prints a line when it is ready and when it has stopped. Stops on SIGTERM or SIGINT (Ctrl-C),
@@ -61,6 +63,7 @@ def daemon(call: Call, *, remote: str | None, hung_after: float, test_hooks: boo
             places,
             announce,
             remote=remote,
+            placement=placement,
             hung_after_seconds=hung_after,
             has_test_hooks=test_hooks,
         )
@@ -136,6 +139,7 @@ def run(
     announce: _Announcement,
     *,
     remote: str | None,
+    placement: str,
     hung_after_seconds: float,
     has_test_hooks: bool,
 ) -> None:
@@ -176,6 +180,10 @@ def run(
             daemon_lock=daemon_lock,
             remote_endpoint=remote,
             has_test_hooks=has_test_hooks,
+            hung_after_seconds=hung_after_seconds,
+            elsewhere=elsewhere(placement, places),
+            processes={},
+            directory_descriptor=directory_lock.directory_descriptor,
             endpoints=[],
             budget=budget,
             descriptors_before=descriptors_before,
@@ -231,6 +239,7 @@ def _tidy(places: Places) -> None:
         if places.former_lock_files.is_dir():
             places.former_lock_files.rmdir()
         places.socket.unlink(missing_ok=True)
+    shutil.rmtree(places.authority_socket.parent, ignore_errors=True)
     # A process that warms up while its fork server ends may put files there once more.
     for _ in range(_TIDY_ATTEMPTS_MAX):
         shutil.rmtree(places.dry_runs, ignore_errors=True)
@@ -252,7 +261,7 @@ def _begin_anew(host: Host, writer: LogWriter, reason: str) -> None:
         _leave(host.log, writer, _with_hint(errors.RestartLimitError(text), host.places))
     host.log.critical("the daemon begins anew", reason=reason)
     os.environ[RESTARTS_VARIABLE] = " ".join(map(str, decision.record.failures))
-    end_fork_servers()
+    end_child_processes()
     writer.close(settings.LOG_CLOSE_SECONDS)
     assert host.descriptors_before is not None
     descriptors.set_limit(host.descriptors_before)
@@ -264,7 +273,7 @@ def _leave(log: FilteringBoundLogger, writer: LogWriter, error: errors.GangerErr
     log.critical("the daemon ends; jobs that run go on", reason=error.text)
     with suppress(OSError, ValueError):
         output.echo(f"ganger: {error.text}", err=True)
-    end_fork_servers()
+    end_child_processes()
     writer.close(settings.LOG_CLOSE_SECONDS)
     os._exit(error.exit_code)
 

@@ -38,7 +38,9 @@ _LOOK_SECONDS = 0.1
 @click.command()
 @choices.daemon_options
 @click.pass_obj
-def up(call: Call, *, remote: str | None, hung_after: float, test_hooks: bool) -> None:
+def up(
+    call: Call, *, remote: str | None, placement: str, hung_after: float, test_hooks: bool
+) -> None:
     """Start the daemon in the background; return when it is ready.
 
     Harmless when it runs already. Its messages go to daemon.log in the data directory.
@@ -60,6 +62,7 @@ def up(call: Call, *, remote: str | None, hung_after: float, test_hooks: bool) -
         for warning in ownership.group_warnings(places):
             output.echo(f"ganger: {warning}", err=True)
         options = [*(["--remote", remote] if remote else []), "--hung-after", str(hung_after)]
+        options += ["--placement", placement]
         pid = _start(places, [*options, *(["--test-hooks"] if test_hooks else [])])
         output.echo(f"The daemon is ready (pid {pid}) in {places.data}")
 
@@ -279,7 +282,8 @@ def _show(info: DaemonInfo, output_kind: str) -> None:
         state = "ready" if component.is_ready else "not ready"
         times = wording.counted(component.restarts, "time")
         again = f", restarted {times}" if component.restarts else ""
-        output.echo(f"  {component.name:<20}{state}{again}")
+        where = f", in the process {component.process}" if component.process else ""
+        output.echo(f"  {component.name:<20}{state}{again}{where}")
     for name in info.quarantined:
         output.echo(f"Quarantined: {name}")
     for problem in info.opcode_problems:

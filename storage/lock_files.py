@@ -22,10 +22,12 @@ import contextlib
 import errno
 import fcntl
 import os
+import select
 import struct
+import time
 from typing import TYPE_CHECKING
 
-from . import errors, ownership, process_identity
+from . import errors, ownership, process_identity, settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,6 +40,8 @@ _FLOCK = struct.Struct("hhqqi4x")
 """The kernel's ``struct flock``: type, whence, start, length, pid."""
 
 _ATTEMPTS_MAX = 100
+
+_ORPHAN_LOOK_SECONDS = 0.01
 
 _JOB_START = "job_"
 _SPARE_START = "spare_"
@@ -240,13 +244,13 @@ def holder(path: str | os.PathLike[str]) -> int | None:
     return pid
 
 
-def _locked_by(path: str | os.PathLike[str]) -> int | None:
+def _locked_by(path: str | os.PathLike[str], *, start: int = 0) -> int | None:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except (OSError, ValueError):
         return None
     try:
-        question = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+        question = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, start, 1, 0)
         answer = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, question))
     finally:
         os.close(descriptor)
@@ -295,13 +299,18 @@ class DirectoryLock:
     def __init__(self, path: Path) -> None:
         self._path = path
         # The directory first: with it locked, no other daemon makes the file meanwhile.
-        self._directory = _hold_directory(path.parent, fcntl.LOCK_EX, _taken(path))
+        self._directory = _hold_orphaned_directory(path)
         try:
             self._descriptor = _hold_file(path)
         except BaseException:
             os.close(self._directory)
             raise
         _own[os.fspath(path)] = self._descriptor
+
+    @property
+    def directory_descriptor(self) -> int:
+        """While any process has this open file, no other daemon gets the directory."""
+        return self._directory
 
     def keep(self) -> bool:
         """Make the lock file again if it was deleted; returns whether that was needed.
@@ -333,6 +342,19 @@ class DirectoryLock:
                 del _own[path]
                 os.close(descriptor)
                 os.close(self._directory)
+
+
+def _hold_orphaned_directory(path: Path) -> int:
+    """The locked directory of this lock file; waits for the end of a process without a daemon."""
+    deadline = time.monotonic() + settings.ORPHAN_SECONDS
+    while True:
+        try:
+            return _hold_directory(path.parent, fcntl.LOCK_EX, _taken(path))
+        except errors.DirectoryLockedError:
+            if time.monotonic() > deadline or _locked_by(path) or _locked_by(path, start=1):
+                raise
+            # The system wakes nobody up for a lock until some time.
+            select.select([], [], [], _ORPHAN_LOOK_SECONDS)
 
 
 def _hold_directory(directory: Path, kind: int, refusal: str) -> int:

@@ -301,6 +301,15 @@ SPARE_KEEP_SECONDS = 60.0
 SPARES_PER_JOB = 2
 """Spare files lent to a job's process: one for ``running``, one for the end."""
 
+AUTHORITY_START_SECONDS = 30.0
+"""How long a process with components of its own may take to get ready."""
+
+ORPHAN_SECONDS = 5.0
+"""How long a start waits for what a killed daemon has left running: the kernel kills it."""
+
+PLACEMENTS = ("together", "apart")
+"""Where lock manager and configuration store live: in the daemon's process, or in their own."""
+
 STOP_SECONDS = 10.0
 """How long the components may take to stop before the daemon stops them by force."""
 
@@ -400,6 +409,14 @@ class Places(msgspec.Struct, frozen=True):
     def socket(self) -> Path:
         """The socket of the local listener."""
         return self.run / "socket"
+
+    @property
+    def authority_socket(self) -> Path:
+        """The socket of the process that has lock manager and configuration store, if one has.
+
+        In a folder of its own: each listener keeps files beside its socket.
+        """
+        return self.run / "a" / "socket"
 
     @property
     def wconfd_socket(self) -> Path:

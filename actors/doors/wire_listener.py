@@ -30,7 +30,7 @@ from ...transport.messages import (
     Request,
 )
 from ...transport.zmq.router import Router, Sent
-from ..runtime.addresses import EXECUTOR, JOB_QUEUE, WIRE_LISTENER
+from ..runtime.addresses import EXECUTOR, JOB_QUEUE
 from ..runtime.component import Component
 from ..runtime.directory import Address
 from .job_credentials import JobCredentials
@@ -59,8 +59,13 @@ class Outlet:
     """What the addresses of one listener's peers share. Any thread may use it."""
 
     def __init__(
-        self, directory: Directory, router: Router, unanswered: dict[tuple[bytes, int], str]
+        self,
+        listener: str,
+        directory: Directory,
+        router: Router,
+        unanswered: dict[tuple[bytes, int], str],
     ) -> None:
+        self._listener = listener
         self._directory = directory
         self._router = router
         self._unanswered = unanswered
@@ -81,7 +86,7 @@ class Outlet:
         with self._lock:
             self._in_line[peer] += 1
         due = messages.ReplyDue(peer=peer, number=envelope.number, message=envelope.message)
-        self._directory.tell(WireListener.name, Envelope(due))
+        self._directory.tell(self._listener, Envelope(due))
 
     def has_left(self, peer: bytes) -> None:
         """The listener has sent the oldest reply that was handed to it."""
@@ -107,7 +112,7 @@ class Outlet:
         if not isinstance(envelope.message, _PARTS):
             self._unanswered.pop(key, None)
         if sent is Sent.YES_AND_READ_ON:
-            self._directory.tell(WireListener.name, Envelope(messages.FramesWaiting()))
+            self._directory.tell(self._listener, Envelope(messages.FramesWaiting()))
         return True
 
 
@@ -188,17 +193,21 @@ class WireListener(Component[messages.ListenerMessage]):
         self._look_at = 0.0
         self._admitted = (0, os.geteuid())
         self.runtime.watch(self._open.descriptor)
-        budget = self.runtime.host.budget
-        self._router = Router(
-            self.places.socket,
-            remote=self.runtime.host.remote_endpoint,
-            keys=self.places.keys,
-            descriptors_max=None if budget is None else budget.listener,
-        )
+        self._router = self._open_sockets()
         for descriptor in self._router.filenos():
             self.runtime.watch(descriptor)
-        self._outlet = Outlet(self.runtime.host.directory, self._router, self._unanswered)
+        directory = self.runtime.host.directory
+        self._outlet = Outlet(self.name, directory, self._router, self._unanswered)
         self.runtime.host.endpoints[:] = self._router.endpoints
+
+    def _open_sockets(self) -> Router:
+        host = self.runtime.host
+        return Router(
+            self.places.socket,
+            remote=host.remote_endpoint,
+            keys=self.places.keys,
+            descriptors_max=None if host.budget is None else host.budget.listener,
+        )
 
     def close(self) -> None:
         """Close the sockets."""
@@ -263,7 +272,7 @@ class WireListener(Component[messages.ListenerMessage]):
         while self._router.has_more and self._read_once() and not self.runtime.has_mail:
             if self.runtime.have_others_work:
                 # A flood must not starve the components that share this thread.
-                self.runtime.tell(WIRE_LISTENER, messages.FramesWaiting())
+                self.runtime.tell(Address(self.name), messages.FramesWaiting())
 
     def _read_once(self, reported: list[int] | None = None) -> bool:
         """Read some frames, as the router's `receive`; False while there are too many bytes.

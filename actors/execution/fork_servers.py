@@ -80,7 +80,7 @@ class ForkServers:
 
     def report(self) -> messages.ExecutorReport:
         """How much memory the daemon and the servers use."""
-        pids = {"daemon": os.getpid()}
+        pids = {"daemon": os.getpid(), **self._runtime.host.processes}
         for template, (process, _) in self._running.items():
             pids[f"fork_server:{template}"] = process.pid
         found = {name: _memory(pid) for name, pid in pids.items()}
@@ -109,8 +109,8 @@ def fork_server(
     return process, ours
 
 
-def end_fork_servers() -> None:
-    """End the children of this process, all of them fork servers; running jobs go on."""
+def end_child_processes() -> None:
+    """End the children of this process: fork servers and the like; running jobs go on."""
     children = psutil.Process().children()
     for child in children:
         child.kill()

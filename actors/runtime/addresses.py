@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from ...transport.messages import (
+    AuthorityListenerMessage,
+    AuthorityMessage,
     ConfigMessage,
     ExecutorMessage,
     FilterMessage,
@@ -16,6 +18,8 @@ from ...transport.messages import (
 )
 from .directory import Address
 
+AUTHORITY = Address[AuthorityMessage]("authority")
+AUTHORITY_LISTENER = Address[AuthorityListenerMessage]("authority_listener")
 CONFIG_STORE = Address[ConfigMessage]("config_store")
 EXECUTOR = Address[ExecutorMessage]("executor")
 FILTER_EVALUATOR = Address[FilterMessage]("filter_evaluator")

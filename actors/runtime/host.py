@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -32,6 +32,16 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     daemon_lock: LockFile
     remote_endpoint: str | None = None
     has_test_hooks: bool = False
+    hung_after_seconds: float = settings.HUNG_SECONDS
+    """How long a component, or another process, may work at one message."""
+
+    elsewhere: Mapping[str, str] = {}
+    """The components that live in another process, each with the socket at which it listens."""
+    processes: dict[str, int] = {}
+    """The other processes by name, each with its pid; their keepers fill them in."""
+    directory_descriptor: int | None = None
+    """An open file that keeps the queue directory locked while any process has it open."""
+
     endpoints: list[str] = []
     """The endpoints of the listeners, which fill them in."""
 
@@ -72,7 +82,11 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
         self.directory.enter(component.name, actor)
         actor.tell(Envelope(Boot()))
         if incarnation > 1:
-            for other in list(self.actors.values()):
-                if other.component.runtime.asks:
-                    other.put(Replaced(component.name))
+            self.repeat_asks(component.name)
         return actor
+
+    def repeat_asks(self, component: str) -> None:
+        """Have all components repeat the requests that wait: this component was replaced."""
+        for actor in list(self.actors.values()):
+            if actor.component.runtime.asks:
+                actor.put(Replaced(component))

@@ -1,6 +1,8 @@
-"""The components, in the order of their start, and the dispatcher of each."""
+"""The components, in the order of their start; the dispatcher and the process of each."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from ..config.config_store import ConfigStore
 from ..doors.wconfd_listener import WconfdListener
@@ -11,6 +13,13 @@ from ..output.output_reader import OutputReader
 from ..queue.job_queue import JobQueue
 from ..rules.filter_evaluator import FilterEvaluator
 from ..scheduling.scheduler import Scheduler
+from .authority import Authority
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from ...storage.settings import Places
+    from ..runtime.component import Component
 
 COMPONENTS = (
     LockManager,
@@ -30,6 +39,8 @@ CORE = "core"
 """The dispatcher of the path that every job takes."""
 
 PLACEMENT = {
+    "authority": "authority",
+    "authority_listener": "authority_listener",
     "lock_manager": "lock_manager",
     "config_store": "config_store",
     "filter_evaluator": "filter_evaluator",
@@ -42,8 +53,22 @@ PLACEMENT = {
 }
 """The dispatcher of each component. Components with the same dispatcher share a thread."""
 
+APART = {"together": (), "apart": ("lock_manager", "config_store")}
+"""For each `--placement`: the dispatchers that run in a process of their own (`Authority`)."""
+
 SUPERVISION = "supervision"
 """The dispatcher of the supervisor, which no component shares: it stops them all."""
 
-NOTIFIED_OF_REPLACEMENT = ("executor", "wire_listener", "config_store")
+NOTIFIED_OF_REPLACEMENT = ("executor", "wire_listener", "config_store", "authority")
 """They act for clients or jobs, whose requests the replaced component has forgotten."""
+
+
+def elsewhere(placement: str, places: Places) -> dict[str, str]:
+    """The components in another process than the daemon's, each with the socket there."""
+    socket = str(places.authority_socket)
+    return {name: socket for name, served_by in PLACEMENT.items() if served_by in APART[placement]}
+
+
+def components(elsewhere: Collection[str]) -> tuple[type[Component], ...]:
+    """All components, in the order of their start, if these live in another process."""
+    return (Authority, *COMPONENTS) if elsewhere else COMPONENTS

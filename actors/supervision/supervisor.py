@@ -15,11 +15,11 @@ from ...storage import errors, settings
 from ...storage.opcodes import catalogue
 from ...storage.version import version
 from ...transport import messages
-from ..runtime.addresses import EXECUTOR, JOB_QUEUE
+from ..runtime.addresses import AUTHORITY, EXECUTOR, JOB_QUEUE
 from ..runtime.component import Component
 from ..runtime.directory import Address
-from . import supervising
-from .placement import COMPONENTS, NOTIFIED_OF_REPLACEMENT, PLACEMENT
+from . import placement, supervising
+from .placement import NOTIFIED_OF_REPLACEMENT, PLACEMENT
 from .supervising import Record
 
 if TYPE_CHECKING:
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from ...transport.envelopes import Envelope
     from ..runtime.runtime import Runtime
-
-_CLASSES = {component.name: component for component in COMPONENTS}
 
 
 class Shutdown:
@@ -76,12 +74,17 @@ class Supervisor(Component[messages.SupervisorMessage]):
         self._records: dict[str, Record] = {}
         self._ready: dict[str, int] = {}
         self._incarnations: dict[str, int] = {}
+        self._elsewhere = runtime.host.elsewhere
+        self._components = placement.components(self._elsewhere)
+        self._classes = {component.name: component for component in self._components}
+        self._failed: set[str] = set()
+        """Components that failed and were not started again yet."""
         self._is_up = False
         self._is_stopping = False
 
     def boot(self) -> None:
         """Start the first component; each of the others follows when the one before it is ready."""
-        self._start(COMPONENTS[0])
+        self._start(self._components[0])
 
     def close(self) -> None:
         """End the daemon: without a supervisor, the next failure would stay unnoticed."""
@@ -120,6 +123,10 @@ class Supervisor(Component[messages.SupervisorMessage]):
     def _start(self, component: type[Component]) -> None:
         name = component.name
         incarnation = self._incarnations[name] = self._incarnations.get(name, 0) + 1
+        self._failed.discard(name)
+        if name in self._elsewhere:
+            self.runtime.tell(AUTHORITY, messages.StartComponent(name, incarnation))
+            return
         try:
             self.runtime.host.start(component, PLACEMENT[name], incarnation)
         except (OSError, RuntimeError) as error:
@@ -127,6 +134,7 @@ class Supervisor(Component[messages.SupervisorMessage]):
             self.log.error("component cannot be started", name=name, error=str(error))
             if incarnation == 1:
                 raise
+            self._failed.add(name)
             self._restart_later(name, settings.DISK_RETRY_SECONDS)
             return
 
@@ -138,9 +146,11 @@ class Supervisor(Component[messages.SupervisorMessage]):
         if message.incarnation > 1:
             for notified in NOTIFIED_OF_REPLACEMENT:
                 self.runtime.tell(Address(notified), messages.ComponentReplaced(component=name))
+            if name == AUTHORITY.name:
+                self._start_elsewhere()
         if self._is_up:
             return
-        missing = [found for found in COMPONENTS if found.name not in self._ready]
+        missing = [found for found in self._components if found.name not in self._ready]
         if not missing:
             self._is_up = True
             try:
@@ -153,12 +163,18 @@ class Supervisor(Component[messages.SupervisorMessage]):
         elif missing[0].name not in self._incarnations:
             self._start(missing[0])
 
+    def _start_elsewhere(self) -> None:
+        """Start the components of a process that was replaced."""
+        for name in self._elsewhere:
+            if name in self._incarnations:
+                self._start(self._classes[name])
+
     def _stop_tree(self, error: errors.GangerError | None = None) -> None:
         if self._is_stopping:
             return
         self._is_stopping = self._shutdown.is_stopping = True
         self._shutdown.error = error
-        for component in reversed(COMPONENTS):
+        for component in reversed(self._components):
             self._stop_component(component)
         self._shutdown.is_over.set()
         self.runtime.stop()
@@ -176,6 +192,10 @@ class Supervisor(Component[messages.SupervisorMessage]):
         if self._is_stopping or message.incarnation != expected:
             return
         self._ready.pop(name, None)
+        self._failed.add(name)
+        if name == AUTHORITY.name:
+            for other in self._elsewhere:
+                self._ready.pop(other, None)
         now = self.runtime.clock()
         decision = supervising.after_failure(name, self._records.get(name, Record()), now)
         self._records[name] = decision.record
@@ -193,6 +213,10 @@ class Supervisor(Component[messages.SupervisorMessage]):
 
     def _take_hang(self, message: messages.ComponentHung) -> None:
         name = message.component
+        if name in self._elsewhere or name not in self._classes:
+            # What hangs there ends with its process.
+            self.runtime.tell(AUTHORITY, messages.ReplaceProcess(f"{name} hangs: {message.text}"))
+            return
         actor = self.runtime.host.actors[name]
         if self._is_stopping or message.incarnation != actor.incarnation:
             return
@@ -204,7 +228,7 @@ class Supervisor(Component[messages.SupervisorMessage]):
         # The listener has the refusals in its mailbox: it sends them before it stops.
         self._is_stopping = True
         if name != "wire_listener":
-            self._stop_component(_CLASSES["wire_listener"])
+            self._stop_component(self._classes["wire_listener"])
         self._shutdown.restart(f"component {name} hangs: {message.text}")
 
     def _restart_later(self, name: str, delay_seconds: float) -> None:
@@ -217,8 +241,11 @@ class Supervisor(Component[messages.SupervisorMessage]):
     def _restart(self, name: str) -> None:
         if self._is_stopping:
             return
-        if name in _CLASSES:
-            self._start(_CLASSES[name])
+        if name in self._classes:
+            is_process_there = name not in self._elsewhere or AUTHORITY.name in self._ready
+            # If not, or if it was replaced meanwhile, it starts with its process.
+            if name in self._failed and is_process_there:
+                self._start(self._classes[name])
         else:
             _, _, template = name.partition(":")
             self.runtime.tell(EXECUTOR, messages.StartForkServer(template=template))
@@ -226,8 +253,8 @@ class Supervisor(Component[messages.SupervisorMessage]):
     def _crash_component(self, envelope: Envelope, message: messages.CrashComponent) -> None:
         if not self.runtime.host.has_test_hooks:
             raise errors.NotAllowedError("the daemon was not started with test hooks")
-        if message.component not in _CLASSES:
-            known = ", ".join(_CLASSES)
+        if message.component not in self._classes:
+            known = ", ".join(self._classes)
             raise errors.BadRequestError(f"component: expected one of {known}")
         self.runtime.tell(Address(message.component), message)
         envelope.reply(messages.Done())
@@ -249,7 +276,7 @@ class Supervisor(Component[messages.SupervisorMessage]):
     def _info(
         self, queue: messages.QueueReport, executor: messages.ExecutorReport
     ) -> messages.DaemonInfo:
-        names = [component.name for component in COMPONENTS]
+        names = list(self._classes)
         servers = [name for name in executor.memory if name.startswith("fork_server:")]
         return messages.DaemonInfo(
             pid=executor.pid,
@@ -263,6 +290,7 @@ class Supervisor(Component[messages.SupervisorMessage]):
                     name=name,
                     is_ready=name in self._ready or name in servers,
                     restarts=self._records.get(name, Record()).restarts,
+                    process=AUTHORITY.name if name in self._elsewhere else "",
                 )
                 for name in (*names, *servers)
             ],

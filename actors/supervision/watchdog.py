@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 SUPERVISOR = "supervisor"
 LISTENERS: dict[str, Callable[[Places], Path]] = {
     "wire_listener": lambda places: places.socket,
+    "authority_listener": lambda places: places.authority_socket,
     "wconfd_listener": lambda places: places.wconfd_socket,
 }
 """The components with a local socket, and its file."""
@@ -44,7 +45,7 @@ class Watchdog:
         self,
         host: Host,
         shutdown: Shutdown,
-        keeper: DirectoryKeeper,
+        keeper: DirectoryKeeper | None,
         hung_after_seconds: float,
     ) -> None:
         self._host = host
@@ -69,6 +70,7 @@ class Watchdog:
 
     def look_at_directory(self) -> None:
         """Write deleted files again; without its directory the daemon ends."""
+        assert self._keeper is not None
         try:
             self._keeper.keep()
         except errors.DirectoryLostError as error:

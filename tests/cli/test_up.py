@@ -101,7 +101,7 @@ def test_a_daemon_begins_anew_so_often_within_an_hour_and_each_time_as_it_was_st
     done = mock.Mock()
     done.execv.side_effect = done._exit.side_effect = GoneError
     monkeypatch.setattr(descriptors, "set_limit", done.set_limit)
-    monkeypatch.setattr(daemon, "end_fork_servers", done.end_fork_servers)
+    monkeypatch.setattr(daemon, "end_child_processes", done.end_child_processes)
     monkeypatch.setattr(os, "execv", done.execv)
     monkeypatch.setattr(os, "_exit", done._exit)
     now = time.monotonic()
@@ -110,7 +110,7 @@ def test_a_daemon_begins_anew_so_often_within_an_hour_and_each_time_as_it_was_st
     host = mock.Mock(descriptors_before=512, places=settings.places(tmp_path), log=done.log)
     with pytest.raises(GoneError):
         daemon._begin_anew(host, done.writer, "a component hangs")
-    names = ["log.critical", "end_fork_servers", "writer.close"]
+    names = ["log.critical", "end_child_processes", "writer.close"]
     names += ["_exit"] if is_last else ["set_limit", "execv"]
     assert [call[0] for call in done.mock_calls] == names
     if is_last:

@@ -33,13 +33,22 @@ class Daemon:
     """A daemon with test hooks, started through the command line.
 
     ``files_max``: how many files it, and each command, may open; None: as many as we.
+    ``placement``: where its lock manager and configuration store live; GANGER_TEST_PLACEMENT has
+    the default.
     """
 
-    def __init__(self, folder: Path, *options: str, files_max: int | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *options: str,
+        files_max: int | None = None,
+        placement: str | None = None,
+    ) -> None:
         limit = ["sh", "-c", f'ulimit -n {files_max}; exec "$@"', "sh"]
         self._limited = [] if files_max is None else limit
         self.folder = folder
-        self.options = options
+        self.placement = placement or os.environ.get("GANGER_TEST_PLACEMENT", "together")
+        self.options = (*options, "--placement", self.placement)
         self.data = folder / "data"
         self.places = settings.places(self.data)
 
@@ -133,7 +142,29 @@ class Daemon:
 
     def fork_servers(self) -> list[psutil.Process]:
         """The processes that fork jobs: children of the daemon."""
+        return [each for each in self._children() if not _is_authority(each)]
+
+    def authority(self) -> psutil.Process:
+        """The process that has lock manager and configuration store for itself."""
+        [found] = filter(_is_authority, self._children())
+        return found
+
+    def kill_authority(self) -> None:
+        """SIGKILL that process and wait for its end; the daemon replaces it."""
+        process = self.authority()
+        descriptor = os.pidfd_open(process.pid)
+        process.kill()
+        wait_for_end(descriptor)
+
+    def _children(self) -> list[psutil.Process]:
         return psutil.Process(self.pid()).children()
+
+
+def _is_authority(process: psutil.Process) -> bool:
+    try:
+        return any("authority_process" in word for word in process.cmdline())
+    except psutil.NoSuchProcess:
+        return False
 
 
 def process_of(client: Client, job_id: int) -> int:

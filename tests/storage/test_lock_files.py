@@ -6,6 +6,7 @@ import errno
 import fcntl
 import os
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -18,7 +19,7 @@ import pytest
 from tests.programs import Program
 from tests.refusals import refusing
 
-from ganger.storage import errors, lock_files, process_identity
+from ganger.storage import errors, lock_files, process_identity, settings
 
 HOLD = """
 import sys
@@ -516,3 +517,34 @@ def test_a_directory_whose_lock_file_another_process_holds_is_lost(tmp_path: Pat
         with pytest.raises(errors.DirectoryLostError, match="another daemon uses"):
             held.keep()
     held.release()
+
+
+INHERIT = """
+import os, subprocess, sys
+from pathlib import Path
+from ganger.storage import lock_files
+lock = lock_files.DirectoryLock(Path(sys.argv[1]))
+passed = lock.directory_descriptor
+left = subprocess.Popen(["sleep", "1"], pass_fds=[passed], stdout=subprocess.DEVNULL)
+print(left.pid, flush=True)
+os._exit(0)
+"""
+
+
+def test_a_start_waits_for_what_a_killed_daemon_has_left_running(tmp_path: Path) -> None:
+    with Program(INHERIT, tmp_path / "lock") as program:
+        left = os.pidfd_open(int(program.line))
+    lock = lock_files.DirectoryLock(tmp_path / "lock")
+    # It has ended, and so its copy of the lock.
+    assert select.select([left], [], [], 0)[0]
+    os.close(left)
+    lock.release()
+
+
+def test_a_start_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "ORPHAN_SECONDS", 0.05)
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with pytest.raises(errors.DirectoryLockedError):
+        lock_files.DirectoryLock(tmp_path / "lock")
+    os.close(descriptor)

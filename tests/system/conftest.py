@@ -13,9 +13,9 @@ from ganger import Client
 
 
 @pytest.fixture(name="daemon")
-def running_daemon(tmp_path: Path) -> Iterator[Daemon]:
-    """A daemon on a data directory of its own."""
-    with Daemon(tmp_path) as daemon:
+def running_daemon(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Daemon]:
+    """A daemon on a data directory of its own; a parameter is its placement."""
+    with Daemon(tmp_path, placement=getattr(request, "param", None)) as daemon:
         yield daemon
 
 

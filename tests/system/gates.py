@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Self
 
+import pytest
 from tests.faults.harness import until
 
 from ganger import Client, JobStatus
+from ganger.storage import settings
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+IN_BOTH_PLACEMENTS = pytest.mark.parametrize("daemon", settings.PLACEMENTS, indirect=True)
+"""For tests of locks and configuration, which may live in a process of their own."""
 
 PATIENCE_SECONDS = 60
 """Far more than anything takes; a longer wait has found a fault."""

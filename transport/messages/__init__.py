@@ -18,6 +18,8 @@ from __future__ import annotations
 from types import UnionType
 from typing import get_args
 
+from .authority import *
+from .authority_listener import *
 from .base import *
 from .config_store import *
 from .config_store_from_jobs import *
@@ -34,7 +36,6 @@ from .several import *
 from .supervisor import *
 from .values import *
 from .wconfd_listener import *
-from .wire_listener import *
 
 # fmt: off
 # ---------------------------------------------------------------- what clients may say
@@ -127,6 +128,12 @@ ExecutorMessage = (
 )
 WconfdMessage = StalledDue | LocalSocketMissing
 ListenerMessage = ReplyDue | FramesWaiting | LocalSocketMissing | ComponentReplaced
+AuthorityMessage = (
+    StartComponent | ReplaceProcess | PulseDue | FramesWaiting | ComponentReplaced
+)
+AuthorityListenerMessage = (
+    StartComponent | ReadPulse | ReplyDue | FramesWaiting | LocalSocketMissing | ComponentReplaced
+)
 SupervisorMessage = (
     SupervisorRequest
     | ComponentReady | ComponentFailed | ComponentHung
@@ -149,6 +156,8 @@ ACCEPTED: dict[str, UnionType] = {
     "job_queue": QueueMessage,
     "output_reader": ReaderMessage,
     "executor": ExecutorMessage,
+    "authority": AuthorityMessage,
+    "authority_listener": AuthorityListenerMessage,
     "wconfd_listener": WconfdMessage,
     "wire_listener": ListenerMessage,
     "supervisor": SupervisorMessage,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ...storage.jobs import JobStatus
-from .base import Notice, Reply, Request
+from .base import Message, Notice, Reply, Request
 from .values import JobToJudge, JobVerdict, Remedy
 
 if TYPE_CHECKING:
@@ -35,6 +35,28 @@ class QueryAnswered(Reply, frozen=True):
     fields: list[dict[str, str]]
     rows: bytes
     next_after: str | None = None
+
+
+class StartComponent(Notice, frozen=True):
+    """From the supervisor: start a component that lives in another process, or its successor.
+
+    The component that keeps the process passes this on to the listener in it.
+    """
+
+    component: str
+    incarnation: int
+
+
+class ReplyDue(Notice, frozen=True):
+    """To a listener: send ``message`` to a peer as the reply to its request ``number``."""
+
+    peer: bytes
+    number: int
+    message: Message
+
+
+class FramesWaiting(Notice, frozen=True):
+    """Read the sockets: frames wait, and no descriptor reports them."""
 
 
 class LocalSocketMissing(Notice, frozen=True):

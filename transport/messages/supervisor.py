@@ -10,11 +10,15 @@ from .base import Done, Notice, Reply, Request
 
 
 class ComponentState(msgspec.Struct, frozen=True, kw_only=True):
-    """One actor or process of the tree, as `ganger status` shows it."""
+    """One actor or process of the tree, as `ganger status` shows it.
+
+    ``process``: where the component lives; empty: in the daemon's process.
+    """
 
     name: str
     is_ready: bool
     restarts: int
+    process: str = ""
 
 
 class DaemonInfo(Reply, frozen=True):

@@ -112,6 +112,11 @@ class BaseDealer:
             return False
         return True
 
+    @property
+    def has_more(self) -> bool:
+        """Whether there is something to `take` now, whatever the descriptors say: after a send."""
+        return is_readable(self._socket) or is_readable(self._monitor)
+
     def close(self) -> None:
         """Close; frames already sent get a moment to leave. Twice is harmless."""
         self._forgotten.detach()

@@ -91,6 +91,8 @@ class Connections:
     def __init__(self) -> None:
         self._peers: dict[int, bytes | None] = {}
         self._last_peers: dict[int, bytes] = {}
+        self.lasting: bytes | None = None
+        """A peer that is never silent."""
         # Turned away, but still connected; libzmq does not say which connection it was.
         self._leaving_count = 0
         self._left: list[bytes] = []
@@ -143,7 +145,11 @@ class Connections:
     def take_silent(self) -> list[int]:
         """Connections that neither began nor completed a message since the last call."""
         spoke, self._spoke = self._spoke, set()
-        return [descriptor for descriptor in self._peers if descriptor not in spoke]
+        return [
+            descriptor
+            for descriptor, peer in self._peers.items()
+            if descriptor not in spoke and (peer is None or peer != self.lasting)
+        ]
 
     def heard(self, descriptor: int, peer: bytes) -> None:
         """A message of ``peer`` came by this descriptor; it may be its last one, read late."""

@@ -207,6 +207,10 @@ class Router:
                     self._listeners[PREFIXES[peer[:1]]].backlog.forget(peer[1:])
         return left
 
+    def keep(self, peer: bytes) -> None:
+        """Never end the connection of this local peer for its silence."""
+        self._listeners["local"].connections.lasting = peer
+
     def send(self, peer: bytes, data: bytes) -> bool:
         """Send a frame to ``peer``; False if it is gone or does not read."""
         with self._using:

@@ -2,25 +2,48 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import get_args
 
+from ganger.actors.doors.authority_listener import AuthorityListener
+from ganger.actors.supervision.authority import Authority
 from ganger.actors.supervision.placement import (
+    APART,
     COMPONENTS,
     CORE,
     NOTIFIED_OF_REPLACEMENT,
     PLACEMENT,
     SUPERVISION,
+    components,
+    elsewhere,
 )
+from ganger.storage import settings
 from ganger.transport import messages
 
 
 def test_each_component_has_a_dispatcher() -> None:
-    assert [component.name for component in COMPONENTS] == list(PLACEMENT)
+    every = [Authority.name, AuthorityListener.name, *(each.name for each in COMPONENTS)]
+    assert every == list(PLACEMENT)
     assert {*PLACEMENT, "supervisor"} == set(messages.ACCEPTED)
 
 
 def test_no_component_shares_the_supervisors_dispatcher_which_stops_them_all() -> None:
     assert SUPERVISION not in PLACEMENT.values()
+
+
+def test_each_placement_that_the_command_line_offers_is_one_line_of_the_table() -> None:
+    assert tuple(APART) == settings.PLACEMENTS
+    assert {name for apart in APART.values() for name in apart} <= {*PLACEMENT.values()}
+
+
+def test_no_component_shares_a_dispatcher_with_one_in_another_process() -> None:
+    places = settings.Places(Path("/d"), Path("/r"))
+    for placement, apart in APART.items():
+        there = elsewhere(placement, places)
+        assert {PLACEMENT[name] for name in there} == set(apart)
+        here = {name for name in PLACEMENT if name not in there}
+        assert not {PLACEMENT[name] for name in here} & set(apart)
+        assert (Authority in components(there)) == bool(there)
 
 
 def test_what_judges_rules_for_long_does_not_hold_up_the_path_of_a_job() -> None:
@@ -32,6 +55,6 @@ def test_every_component_that_takes_the_news_of_a_replacement_gets_it() -> None:
     takers = [
         name
         for name, accepted in messages.ACCEPTED.items()
-        if messages.ComponentReplaced in get_args(accepted)
+        if messages.ComponentReplaced in get_args(accepted) and name != "authority_listener"
     ]
     assert sorted(NOTIFIED_OF_REPLACEMENT) == sorted(takers)

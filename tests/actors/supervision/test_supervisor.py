@@ -5,13 +5,19 @@ from __future__ import annotations
 import errno
 from unittest import mock
 
+import msgspec
 import pytest
 from tests.actors.runtime.stage import Asker, Stage, Staged
 
 from ganger.actors.runtime.component import Component
 from ganger.actors.runtime.host import Host
 from ganger.actors.scheduling.scheduler import Scheduler
-from ganger.actors.supervision.placement import COMPONENTS, NOTIFIED_OF_REPLACEMENT, PLACEMENT
+from ganger.actors.supervision.placement import (
+    COMPONENTS,
+    NOTIFIED_OF_REPLACEMENT,
+    PLACEMENT,
+    components,
+)
 from ganger.actors.supervision.supervisor import Shutdown, Supervisor
 from ganger.storage import errors
 from ganger.transport import messages
@@ -180,3 +186,90 @@ def test_for_a_component_that_hangs_and_cannot_be_replaced_the_daemon_begins_ane
     # Once the daemon begins anew, nothing else is replaced any more.
     supervisor.notify(messages.ComponentHung(component="filter_evaluator", incarnation=1, text=""))
     assert actors["filter_evaluator"].abandon.called == (name == "scheduler")
+
+
+THERE = ("lock_manager", "config_store")
+
+
+@pytest.fixture(name="apart")
+def supervisor_of_two_processes(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Staged[Supervisor], list[tuple[str, int]]]:
+    """A supervisor whose components are all ready, two of them elsewhere; what started here."""
+    started: list[tuple[str, int]] = []
+
+    def start(_host: Host, component: type[Component], _: str, incarnation: int) -> None:
+        started.append((component.name, incarnation))
+
+    stage.host = msgspec.structs.replace(stage.host, elsewhere=dict.fromkeys(THERE, "/socket"))
+    monkeypatch.setattr(Host, "start", start)
+    supervisor = stage.make(Supervisor, Shutdown(), lambda: None, incarnation=0)
+    supervisor.begin()
+    supervisor.component.boot()
+    for component in components(THERE):
+        ready = messages.ComponentReady(component=component.name, incarnation=1)
+        supervisor.actor.handle(Envelope(ready))
+    return supervisor, started
+
+
+def starts_there(stage: Stage) -> list[tuple[str, int]]:
+    """The components of the other process that were started."""
+    found = stage.take(messages.StartComponent)
+    return [(message.component, message.incarnation) for message in found]
+
+
+def test_components_elsewhere_are_started_by_the_keeper_of_their_process(
+    stage: Stage, apart: tuple[Staged[Supervisor], list[tuple[str, int]]]
+) -> None:
+    supervisor, started = apart
+    assert starts_there(stage) == [(name, 1) for name in THERE]
+    assert started[0] == ("authority", 1)
+    assert {name for name, _ in started} == {*PLACEMENT} - {*THERE, "authority_listener"}
+    assert supervisor.component._is_up
+
+
+def test_a_component_elsewhere_that_fails_is_started_again_alone(
+    stage: Stage, apart: tuple[Staged[Supervisor], list[tuple[str, int]]]
+) -> None:
+    supervisor, started = apart
+    stage.sent.clear()
+    supervisor.notify(messages.ComponentFailed(component="lock_manager", incarnation=1, text="no"))
+    assert starts_there(stage) == [("lock_manager", 2)]
+    assert started[-1] == ("wire_listener", 1)
+
+
+def test_with_their_process_its_components_start_again_and_once(
+    stage: Stage, apart: tuple[Staged[Supervisor], list[tuple[str, int]]]
+) -> None:
+    supervisor, started = apart
+    stage.sent.clear()
+    for _ in range(2):
+        # The second time it would be started again after a delay.
+        supervisor.notify(
+            messages.ComponentFailed(
+                component="lock_manager",
+                incarnation=supervisor.component._incarnations["lock_manager"],
+                text="no",
+            )
+        )
+    assert starts_there(stage) == [("lock_manager", 2)]
+    supervisor.notify(messages.ComponentFailed(component="authority", incarnation=1, text="no"))
+    assert started[-1] == ("authority", 2)
+    [timer] = stage.timers
+    timer.run_out()
+    supervisor.notify(stage.take_one(messages.RestartDue))
+    # There is no process for it now.
+    assert starts_there(stage) == []
+    supervisor.notify(messages.ComponentReady(component="authority", incarnation=2))
+    assert starts_there(stage) == [("lock_manager", 3), ("config_store", 2)]
+    supervisor.notify(messages.RestartDue(component="lock_manager"))
+    assert starts_there(stage) == []
+
+
+@pytest.mark.parametrize("name", [*THERE, "authority_listener"])
+def test_for_a_component_elsewhere_that_hangs_its_process_is_replaced(
+    stage: Stage, apart: tuple[Staged[Supervisor], list[tuple[str, int]]], name: str
+) -> None:
+    supervisor, _ = apart
+    supervisor.notify(messages.ComponentHung(component=name, incarnation=1, text="why"))
+    assert stage.take_one(messages.ReplaceProcess, to="authority").reason == f"{name} hangs: why"

@@ -55,6 +55,7 @@ LATE: tuple[type[Message], ...] = (
     messages.KillDue,
     messages.StartForkServer,
     messages.FramesWaiting,
+    messages.ReadPulse,
     messages.LocalSocketMissing,
     messages.StalledDue,
     messages.FreeDeadOwners,
@@ -152,6 +153,10 @@ ONCE: tuple[type[Message], ...] = (
     messages.JournalCut,
     messages.WholeWritten,
     messages.ReplyDue,
+    # From the supervisor, or its own timer, to the keeper of a process, which starts it once.
+    messages.StartComponent,
+    messages.ReplaceProcess,
+    messages.PulseDue,
 )
 
 
