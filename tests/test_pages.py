@@ -14,6 +14,7 @@ from docs import make_tables
 
 from ganger.cli import plans
 from ganger.storage import job_views, opcodes
+from ganger.storage.opcodes import catalogue
 from ganger.transport import messages
 
 ROOT = Path(__file__).parents[1]
@@ -68,6 +69,11 @@ def test_the_client_page_names_every_field(what: str, value: type[msgspec.Struct
     # What stands in brackets are values of a field.
     named = re.findall(r"`(\w+)`", re.sub(r"\(.*?\)", "", row[1]))
     assert [name for name in named if name != "is_final"] == list(value.__struct_fields__)
+
+
+def test_the_page_of_the_configuration_names_every_opcode_that_its_store_runs() -> None:
+    text = (DOCS / "configuration.md").read_text(encoding="utf-8")
+    assert [one for one in sorted(catalogue.RUN_IN_STORE) if f"`{one}`" not in text] == []
 
 
 # Libraries.
