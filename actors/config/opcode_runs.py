@@ -8,7 +8,8 @@ nothing, so a successor may decide again.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+import functools
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -18,12 +19,14 @@ from ...storage.cluster.operations import table
 from ...storage.cluster.operations.base import Circumstances, RefusedError
 from ...storage.config_files import OpcodeAnswer
 from ...storage.opcodes import LockNeeds, OperationError
+from ...storage.queries import operations as query_operations
 from ...transport.messages import OpcodePrepared, OpcodeRan, PrepareOpcode
 from .change_line import ChangeLine, Made
+from .known_cluster import known_cluster
 from .stored_configuration import Edit, StoredConfiguration
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ...storage.cluster.configuration import Change, Configuration
     from ...storage.cluster.operations.base import Outcome
@@ -32,22 +35,33 @@ if TYPE_CHECKING:
     from ..runtime.runtime import Runtime
 
 
+OPERATIONS = {**table.OPERATIONS, **query_operations.OPERATIONS}
+"""All operations by the ids of their opcodes (`catalogue.RUN_IN_STORE` has the ids)."""
+
+
 def prepared(snapshot: Configuration, message: PrepareOpcode, now: float) -> OpcodePrepared:
     """The locks that the opcode needs now, or its error."""
     try:
         opcode = opcodes.parse(message.opcode)
-        needs = table.locks_of(opcode, snapshot, Circumstances(message.new_uuid, now))
+        needs = table.locks_of(opcode, snapshot, Circumstances(message.new_uuid, now), OPERATIONS)
     except (OperationError, errors.BadRequestError) as error:
         return OpcodePrepared(locks={}, serial_no=snapshot.serial_no, error=problem_of(error))
     plain = msgspec.to_builtins(needs)
     return OpcodePrepared(locks=plain, serial_no=snapshot.serial_no)
 
 
-def decided(snapshot: Configuration, message: RunOpcode, now: float) -> Outcome:
-    """What the opcode does. Raises `OperationError` or `BadRequestError`: it changes nothing."""
+def decided(
+    snapshot: Configuration, message: RunOpcode, now: float, known: Callable[[], Mapping[str, Any]]
+) -> Outcome:
+    """What the opcode does. Raises `OperationError` or `BadRequestError`: it changes nothing.
+
+    ``known`` gives what the configuration does not hold of the cluster.
+    """
     opcode = opcodes.parse(message.opcode)
     held = LockNeeds.of(message.locks)
-    outcome = table.decided(opcode, snapshot, Circumstances(message.new_uuid, now, held))
+    needs_known = opcode.op_id in query_operations.OPERATIONS
+    given = Circumstances(message.new_uuid, now, held, known() if needs_known else {})
+    outcome = table.decided(opcode, snapshot, given, OPERATIONS)
     size = len(msgspec.json.encode([outcome.result, outcome.log]))
     if size > settings.OPCODE_ANSWER_BYTES_MAX:
         text = (
@@ -192,7 +206,8 @@ class OpcodeRuns:
         return Made(edit, done, fail)
 
     def _decided(self, snapshot: Configuration, message: RunOpcode) -> Outcome:
-        outcome = decided(snapshot, message, self._runtime.wall_clock())
+        known = functools.partial(known_cluster, self._runtime.host.places)
+        outcome = decided(snapshot, message, self._runtime.wall_clock(), known)
         if outcome.changes:
             self._limits.check_slots(new_run_slots(snapshot, outcome))
         return outcome

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 from ...opcodes import LevelNeeds, LockNeeds, OperationError
@@ -63,11 +64,13 @@ class Circumstances(NamedTuple):
     ``new_uuid`` is the same for every attempt of the same opcode of a job, so that the lock of an
     object and the object itself have one UUID. ``now``: seconds since the epoch. ``held`` are the
     locks that the job took, for `Operation.decide`: those that `Operation.locks` named before.
+    ``known`` has what the configuration does not hold of the cluster, such as versions.
     """
 
     new_uuid: str
     now: float
     held: LockNeeds = NO_LOCKS
+    known: Mapping[str, Any] = MappingProxyType({})
 
 
 class Outcome(NamedTuple):

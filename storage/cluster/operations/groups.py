@@ -12,7 +12,7 @@ from ...opcodes import LevelNeeds, LockNeeds, OperationError
 from .. import parameters
 from ..configuration import ABSENT_SERIAL, Change, Configuration
 from ..objects import Kind
-from . import policies, values
+from . import disk_access, policies, values
 from .base import (
     AnyOpcode,
     Circumstances,
@@ -203,22 +203,9 @@ def _check_access(
     """Refuse an access mode that the hypervisor of an instance of the group cannot use."""
     try:
         values.check_access_modes(disk_parameters)
+        disk_access.check_usable(configuration, disk_parameters, instances)
     except OperationError as error:
         raise values.disk_problem(error) from error
-    for instance in instances:
-        for disk in disks_of_instance(configuration, instance):
-            template, hypervisor = disk["dev_type"], instance.get("hypervisor")
-            if template not in values.TEMPLATES_WITH_ACCESS or hypervisor == "kvm":
-                continue
-            access = disk_parameters.get(template, {}).get("access", values.KERNEL_SPACE)
-            if access != values.KERNEL_SPACE:
-                raise values.disk_problem(
-                    OperationError(
-                        "OpPrereqError",
-                        f"Instance {instance['name']}: cannot use '{access}' access setting with"
-                        f" {hypervisor} hypervisor and {template} disk type.",
-                    )
-                )
 
 
 def _policy_log(

@@ -8,18 +8,22 @@ from typing import Final, TypeVar
 from ...opcodes import LockNeeds, Opcode, OperationError
 from ..configuration import Configuration
 from ..integrity import problems
-from . import groups, networks, tags
+from . import cluster, groups, networks, tags
 from .base import (
     Circumstances,
-    Operation,
     Operations,
     Outcome,
     check_locks_suffice,
     information,
 )
 
-OPERATIONS: Final[Operations] = {**groups.OPERATIONS, **networks.OPERATIONS, **tags.OPERATIONS}
-"""The operations by the ids of their opcodes (`catalogue.RUN_IN_STORE` has the ids)."""
+OPERATIONS: Final[Operations] = {
+    **cluster.OPERATIONS,
+    **groups.OPERATIONS,
+    **networks.OPERATIONS,
+    **tags.OPERATIONS,
+}
+"""The operations by the ids of their opcodes; those of queries are in `storage/queries`."""
 
 _Answer = TypeVar("_Answer")
 
@@ -27,22 +31,33 @@ _OUTDATED: Final = "the configuration has changed since the locks were taken; re
 _DRY_RUN: Final = information("dry-run mode requested, not actually executing the operation")
 
 
-def locks_of(opcode: Opcode, snapshot: Configuration, given: Circumstances) -> LockNeeds:
+def locks_of(
+    opcode: Opcode,
+    snapshot: Configuration,
+    given: Circumstances,
+    operations: Operations = OPERATIONS,
+) -> LockNeeds:
     """The locks that the opcode needs in this configuration. Raises what operations raise."""
-    operation = _operation(opcode)
+    operation = operations[opcode.op_id]
     return _undamaged(snapshot, lambda: operation.locks(opcode, snapshot, given))
 
 
-def decided(opcode: Opcode, snapshot: Configuration, given: Circumstances) -> Outcome:
+def decided(
+    opcode: Opcode,
+    snapshot: Configuration,
+    given: Circumstances,
+    operations: Operations = OPERATIONS,
+) -> Outcome:
     """What the opcode does to this configuration, under the locks that its job holds.
 
     Refuses (wrong_state) if it needs other locks by now. A dry run checks everything, and changes
     nothing. Raises what operations raise.
     """
-    operation = _operation(opcode)
+    operation = operations[opcode.op_id]
     outcome = _undamaged(snapshot, lambda: operation.decide(opcode, snapshot, given))
     # Few operations know better what has changed, and look at the locks themselves.
-    check_locks_suffice(given.held, locks_of(opcode, snapshot, given), _OUTDATED)
+    needed = locks_of(opcode, snapshot, given, operations)
+    check_locks_suffice(given.held, needed, _OUTDATED)
     return Outcome(log=(_DRY_RUN,)) if opcode.dry_run else outcome
 
 
@@ -60,7 +75,3 @@ def _undamaged(snapshot: Configuration, decide: Callable[[], _Answer]) -> _Answe
             raise
         text = f"the configuration is damaged: {found[0]}"
         raise OperationError("ConfigurationError", text) from error
-
-
-def _operation(opcode: Opcode) -> Operation:
-    return OPERATIONS[opcode.op_id]

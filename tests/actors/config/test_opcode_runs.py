@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from tests import clusters
 from tests.actors.runtime.stage import Asker, Stage, Staged
 from tests.clusters import uuid_of
 from tests.refusals import refusing
 
+from ganger.actors.config import opcode_runs
 from ganger.actors.config.config_store import ConfigStore
-from ganger.storage import config_files, documents, settings
+from ganger.storage import config_files, descriptors, documents, settings
 from ganger.storage.cluster import tags
+from ganger.storage.opcodes import catalogue
 from ganger.transport import messages
 from ganger.transport.envelopes import Envelope
 from ganger.transport.messages import OpcodePrepared, OpcodeRan
 
 NEW_UUID = "99999999-0000-4000-8000-000000000000"
 NODE = uuid_of("nodes", 0)
+EVERYTHING: messages.PlainLocks = {
+    level: {"shared": ("*",)} for level in ("instance", "nodegroup", "node")
+}
 LOCK: messages.PlainLocks = {"node": {"exclusive": (NODE,)}}
 
 
@@ -69,6 +75,10 @@ def node_tags(stage: Stage) -> list[str]:
 def successor(stage: Stage, store: Staged[ConfigStore]) -> Staged[ConfigStore]:
     """Another store after a kill: nothing was closed or written at the end."""
     return stage.start(ConfigStore, incarnation=store.actor.incarnation + 1)
+
+
+def test_the_opcodes_that_the_store_carries_out_are_those_with_an_operation() -> None:
+    assert set(opcode_runs.OPERATIONS) == catalogue.RUN_IN_STORE
 
 
 def test_the_locks_of_an_opcode_come_from_the_configuration(store: Staged[ConfigStore]) -> None:
@@ -250,3 +260,47 @@ def test_an_opcode_that_changes_the_cluster_is_answered_when_the_change_is_in_fo
     assert asker.answers == []
     store.notify(messages.LimitApplied(serial=changed.serial))
     assert asker.answer == OpcodeRan()
+
+
+def test_new_run_slots_are_in_force_when_the_opcode_is_answered(
+    stage: Stage, store: Staged[ConfigStore]
+) -> None:
+    settings_of = {"OP_ID": "OP_CLUSTER_SET_PARAMS", "max_running_jobs": 7, "max_tracked_jobs": 9}
+    asker = store.ask(run(settings_of, locks=EVERYTHING))
+    changed = stage.take_one(messages.LimitsChanged, to="scheduler")
+    assert changed.running_jobs_max == 7
+    assert asker.answers == []
+    store.notify(messages.LimitApplied(serial=changed.serial))
+    assert asker.answer == OpcodeRan()
+    assert on_disk(stage)["cluster"]["max_tracked_jobs"] == 9
+
+
+def test_more_run_slots_than_descriptors_are_refused(
+    stage: Stage, store: Staged[ConfigStore]
+) -> None:
+    budget = descriptors.DescriptorBudget(limit=100, listener=10, run_slots=5)
+    stage.host = msgspec.structs.replace(stage.host, budget=budget)
+    store = successor(stage, store)
+    asked = {"OP_ID": "OP_CLUSTER_SET_PARAMS", "max_running_jobs": 100_000}
+    before = on_disk(stage)
+    ran = store.ask(run(asked, locks=EVERYTHING)).answer_as(OpcodeRan)
+    assert ran.error is not None
+    assert (ran.error[0], ran.error[1][1]) == ("OpPrereqError", "wrong_input")
+    assert "100000 run slots" in ran.error[1][0]
+    assert on_disk(stage) == before
+
+
+def test_a_description_of_the_cluster_has_what_the_configuration_lacks(
+    stage: Stage, store: Staged[ConfigStore]
+) -> None:
+    names = ["software_version", "drain_flag", "watcher_pause"]
+    asked = {"OP_ID": "OP_CLUSTER_CONFIG_QUERY", "output_fields": names}
+    found = store.ask(run(asked, locks={})).answer_as(OpcodeRan)
+    assert found.result == ["3.0.2", False, None]
+    (stage.places.queue / "drain").touch()
+    (stage.places.data / "watcher.pause").write_text("1800000000.5\n")
+    found = store.ask(run(asked, locks={}, op_index=1)).answer_as(OpcodeRan)
+    assert found.result == ["3.0.2", True, 1_800_000_000.5]
+    (stage.places.data / "watcher.pause").write_text("soon")
+    found = store.ask(run(asked, locks={}, op_index=2)).answer_as(OpcodeRan)
+    assert found.result == ["3.0.2", True, None]

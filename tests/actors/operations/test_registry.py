@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 
 import pytest
 
+from ganger.actors.config import opcode_runs
 from ganger.actors.operations import registry
 from ganger.actors.operations.test_context import TestContext
 from ganger.storage import errors, opcodes, settings
-from ganger.storage.cluster.operations import table
 from ganger.storage.opcodes import Opcode, OperationContext, OperationError, catalogue
 
 
@@ -51,8 +51,8 @@ def test_every_opcode_called_built_in_is_in_the_table_and_no_other() -> None:
         for op_id in catalogue.known_ids()
         if (declared := catalogue.find(op_id)) is not None and declared.built_in
     }
-    assert built_in == set(registry.OPERATIONS) | set(table.OPERATIONS)
-    assert not set(registry.OPERATIONS) & set(table.OPERATIONS)
+    assert built_in == set(registry.OPERATIONS) | set(opcode_runs.OPERATIONS)
+    assert not set(registry.OPERATIONS) & set(opcode_runs.OPERATIONS)
 
 
 def test_an_opcode_without_an_operation_is_not_run() -> None:

@@ -24,6 +24,18 @@ def snapshot_of(**sizes: int) -> Configuration:
     return Configuration.load(clusters.made_configuration(**sizes))
 
 
+def with_disks() -> Configuration:
+    """A snapshot of four nodes, and ten instances with DRBD or plain disks."""
+    made = clusters.made_configuration()
+    made["cluster"] |= {
+        "drbd_usermode_helper": "/bin/true",
+        "data_collectors": {"lv": {"active": True, "interval": 5_000_000}},
+        "hidden_os": ["hurd"],
+        "osparams": {"debian": {"a": 1, "b": 2}},
+    }
+    return Configuration.load(made)
+
+
 def locks(snapshot: Configuration, op_id: str, **parameters: Any) -> list[tuple[str, str]]:
     """The locks that the opcode needs, without the big lock that all share."""
     opcode = opcodes.parse({"OP_ID": op_id, **parameters})

@@ -9,11 +9,7 @@ from tests.storage.cluster.operations.played import GIVEN, after, play, refusal,
 from ganger.storage import opcodes
 from ganger.storage.cluster.operations import table
 from ganger.storage.cluster.operations.base import Outcome
-from ganger.storage.opcodes import LockNeeds, OperationError, catalogue
-
-
-def test_the_opcodes_that_the_store_carries_out_are_those_with_an_operation() -> None:
-    assert set(table.OPERATIONS) == catalogue.RUN_IN_STORE
+from ganger.storage.opcodes import LockNeeds, OperationError
 
 
 @pytest.mark.parametrize(
