@@ -12,7 +12,7 @@ import pytest
 from tests import clusters
 from tests.clusters import uuid_of
 from tests.faults.harness import Daemon, until
-from tests.system.gates import Gate, end, until_running
+from tests.system.gates import Gate, end, statuses, until_running
 
 from ganger import Client, JobStatus
 from ganger.storage import config_files
@@ -87,6 +87,71 @@ def test_a_dry_run_through_the_command_line_changes_nothing(daemon: Daemon, clie
     assert "dry-run mode requested, not actually executing the operation" in str(entry)
     [node] = client.objects("nodes", "node0.example.com")
     assert node["tags"] == []
+
+
+def test_settings_of_the_cluster_are_in_force_when_their_job_has_ended(
+    daemon: Daemon, client: Client, gate: Gate
+) -> None:
+    settings = {"OP_ID": "OP_CLUSTER_SET_PARAMS", "max_running_jobs": 1, "beparams": {"vcpus": 2}}
+    daemon.run("job", "submit", "--op", json.dumps(settings), "--wait")
+    assert client.limits().running_jobs_max == 1
+    assert client.objects("cluster")[0]["beparams"]["default"]["vcpus"] == 2
+    running = client.submit(gate.job())
+    until_running(client, running)
+    pending = client.submit(gate.job())
+    # The one run slot is taken: a setting that waits behind them is carried out last.
+    last = client.submit({**settings, "max_running_jobs": 2})
+    assert statuses(client, running, pending, last) == ["running", "queued", "queued"]
+    gate.let_through(2)
+    assert end(client, last) == {last: JobStatus.SUCCESS}
+
+
+def test_settings_that_contradict_the_configuration_are_refused(client: Client) -> None:
+    before = client.objects("cluster")
+    op_id = "OP_CLUSTER_SET_PARAMS"
+    found = results(client, {"OP_ID": op_id, "enabled_hypervisors": ["fake"]})
+    [[name, [text]]] = found
+    assert name == "ConfigurationError"
+    assert "there is no enabled hypervisor kvm" in text
+    assert results(client, {"OP_ID": op_id, "master_netdev": "eth7", "max_running_jobs": 7}) == [
+        [
+            "OpPrereqError",
+            [
+                (
+                    "master_netdev: this system cannot move the master's IP address, so it stays as"
+                    " it is"
+                ),
+                "wrong_input",
+            ],
+        ]
+    ]
+    assert client.objects("cluster") == before
+
+
+def test_settings_wait_for_a_job_that_holds_a_node(client: Client, gate: Gate) -> None:
+    holder = client.submit(gate.job(locks={"node": {"exclusive": [uuid_of("nodes", 0)]}}))
+    until_running(client, holder)
+    waiting = client.submit({"OP_ID": "OP_CLUSTER_SET_PARAMS", "maintain_node_health": True})
+    until(client, waiting, JobStatus.WAITING)
+    gate.let_through()
+    assert end(client, waiting) == {waiting: JobStatus.SUCCESS}
+    assert client.objects("cluster")[0]["maintain_node_health"] is True
+
+
+def test_the_cluster_is_described_and_verified_by_jobs(client: Client) -> None:
+    [described, values, is_whole] = results(
+        client,
+        {"OP_ID": "OP_CLUSTER_QUERY"},
+        {"OP_ID": "OP_CLUSTER_CONFIG_QUERY", "output_fields": ["cluster_name", "drain_flag"]},
+        {"OP_ID": "OP_CLUSTER_VERIFY_CONFIG"},
+    )
+    assert (described["name"], described["master"]) == ("cluster.example.com", "node0.example.com")
+    assert values == ["cluster.example.com", False]
+    assert is_whole is True
+    found = results(client, {"OP_ID": "OP_CLUSTER_CONFIG_QUERY", "output_fields": ["nosuch"]})
+    assert found == [
+        ["OpPrereqError", ["Unknown output fields selected: nosuch", "wrong_input"]],
+    ]
 
 
 def test_an_opcode_waits_for_the_locks_that_the_configuration_names(
