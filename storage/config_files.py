@@ -11,6 +11,7 @@ Every reader sees both together. Holds no decisions.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,8 @@ VERSION = 3_000_000
 
 _CLUSTER = "cluster"
 _CONTAINERS = ("nodes", "nodegroups", "instances", "networks", "disks", "filters")
+_ENCODED_AT_ONCE = 100
+_encoder = msgspec.json.Encoder()
 
 
 class OpcodeAnswer(msgspec.Struct, frozen=True):
@@ -147,7 +150,35 @@ def apply(document: dict[str, Any], change: ConfigChanged) -> None:
 
 def write(path: Path, configuration: dict[str, Any]) -> None:
     """Replace ``config.data``, durably. Newer changes in the journal stay."""
-    documents.replace(path, msgspec.json.encode(configuration), flush=True)
+    documents.replace(path, encoded(configuration), flush=True)
+
+
+def encoded(configuration: dict[str, Any]) -> bytearray:
+    """The bytes of ``config.data``, as one call of the encoder gives them.
+
+    Some objects are encoded at a time: no other thread runs meanwhile.
+    """
+    data = bytearray()
+    for name, value in configuration.items():
+        if not (value and isinstance(value, dict) and name in _CONTAINERS):
+            _add_pairs(data, {name: value}, is_first=not data)
+            continue
+        _add_pairs(data, {name: {}}, is_first=not data)
+        del data[-3:]
+        objects, is_first = iter(value.items()), True
+        while some := dict(itertools.islice(objects, _ENCODED_AT_ONCE)):
+            _add_pairs(data, some, is_first=is_first)
+            is_first = False
+        data += b"}"
+    return data or bytearray(b"{}")
+
+
+def _add_pairs(data: bytearray, pairs: dict[str, Any], *, is_first: bool) -> None:
+    """Add a JSON object at the end, or these pairs to the object that ends there."""
+    start = len(data) if is_first else len(data) - 1
+    _encoder.encode_into(pairs, data, start)
+    if not is_first:
+        data[start : start + 1] = b","
 
 
 def journal_directory(path: Path) -> Path:

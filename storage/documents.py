@@ -46,7 +46,7 @@ _renameat2.argtypes = [
 
 def replace(
     path: str | os.PathLike[str],
-    data: bytes,
+    data: bytes | bytearray,
     *,
     flush: bool,
     mode: int = FILE_MODE,
@@ -220,7 +220,7 @@ def _lines_backwards(descriptor: int) -> Iterator[bytes]:
         yield rest
 
 
-def write_all(descriptor: int, data: bytes) -> None:
+def write_all(descriptor: int, data: bytes | bytearray) -> None:
     """Write all of ``data``, in as many system calls as it takes."""
     written = os.write(descriptor, data)
     while written < len(data):

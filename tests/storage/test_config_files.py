@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
+from tests.clusters import made_configuration
 
 from ganger.storage import config_files, errors, settings
 from ganger.storage.checked_records import packed
@@ -156,3 +158,22 @@ def test_a_file_that_the_daemon_writes_meanwhile_is_read_again(
     found = config_files.read(path)
     assert found is not None
     assert (found["serial_no"], found["cluster"]["changed"]) == (9, 9)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "instances", "at_once"), [(4, 10, 1), (2, 3, 2), (3, 6, 3), (4, 10, 100), (2, 0, 5)]
+)
+def test_encoding_some_objects_at_a_time_gives_the_same_bytes(
+    monkeypatch: pytest.MonkeyPatch, nodes: int, instances: int, at_once: int
+) -> None:
+    monkeypatch.setattr(config_files, "_ENCODED_AT_ONCE", at_once)
+    made = made_configuration(nodes, instances)
+    configurations: tuple[dict[str, Any], ...] = (
+        made,
+        {**made, "networks": {}, "of_a_later_version": {"x": {"y": [1, None, "\u2028"]}}},
+        {"nodes": made["nodes"], "disks": None},
+        {"nodes": {}},
+        {},
+    )
+    for configuration in configurations:
+        assert config_files.encoded(configuration) == msgspec.json.encode(configuration)
