@@ -8,14 +8,32 @@ import platform
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from . import floors, locks_side, rq_side, rules_side
+from ganger.storage import settings
+
+from . import config_side, floors, locks_side, rq_side, rules_side
 from .figures import heading, median, row
 from .ganger_side import Ganger, Submissions
 from .rq_side import Rq
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 PAUSE_SECONDS = 0.02
 SUBMIT_CLIENTS = 8
+
+PARTS = (
+    "floors",
+    "submissions",
+    "idle",
+    "throughput",
+    "memory",
+    "locks",
+    "rules",
+    "configuration",
+    "long-queue",
+)
 
 
 def main() -> None:
@@ -27,25 +45,33 @@ def main() -> None:
     parser.add_argument(
         "--pending", type=int, default=100_000, help="jobs of the long queue (100000)"
     )
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="parts (all)")
     parser.add_argument("--dir", type=Path, help="where to write (the temporary directory)")
     options = parser.parse_args()
     with ExitStack() as stack:
         made = tempfile.TemporaryDirectory(prefix="ganger-bench-", dir=options.dir)
         folder = Path(stack.enter_context(made))
         print(f"{os.cpu_count()} processors, Linux {platform.release()}, in {folder.parent}")
-        floors.measure(folder, options.steps)
+        if "floors" in options.only:
+            floors.measure(folder, options.steps)
         ganger = stack.enter_context(Ganger(folder / "data"))
         rq = None
         if (reason := rq_side.missing()) is None:
             (folder / "redis").mkdir()
             rq = stack.enter_context(Rq(folder / "redis"))
-        _submissions(ganger, rq, options.rounds, options.steps)
-        _idle(ganger, rq, options.steps // 5)
-        _throughput(ganger, rq, options.rounds, options.jobs)
-        _memory(ganger)
-        _locks(ganger, folder / "data", options.jobs)
-        _rules(ganger, options.rounds, options.jobs)
-        _long_queue(ganger, options.pending)
+        parts: dict[str, Callable[[], None]] = {
+            "submissions": lambda: _submissions(ganger, rq, options.rounds, options.steps),
+            "idle": lambda: _idle(ganger, rq, options.steps // 5),
+            "throughput": lambda: _throughput(ganger, rq, options.rounds, options.jobs),
+            "memory": lambda: _memory(ganger),
+            "locks": lambda: _locks(ganger, folder / "data", options.jobs),
+            "rules": lambda: _rules(ganger, options.rounds, options.jobs),
+            "configuration": lambda: _configuration(folder, options.steps),
+            "long-queue": lambda: _long_queue(ganger, options.pending),
+        }
+        for name, measure in parts.items():
+            if name in options.only:
+                measure()
         if reason is not None:
             print(f"\nRQ was not measured: {reason}.")
 
@@ -131,6 +157,19 @@ def _locks(ganger: Ganger, data: Path, pairs: int) -> None:
     count = locks_side.LOCKS_OF_THE_DEAD
     row(f"death of a job to its {count} locks", locks_side.deaths_of_jobs(ganger, data, 20))
     row(f"death of a program to its {count} locks", locks_side.deaths_of_programs(data, 20))
+
+
+def _configuration(folder: Path, steps: int) -> None:
+    seconds = 2 * settings.CONFIG_WHOLE_SECONDS + 2
+    for size in config_side.SIZES:
+        with config_side.Cluster(folder / f"cluster-{size.replace(' ', '-')}", size) as cluster:
+            heading(f"A configuration of {cluster.bytes:,} bytes over the wire")
+            row("read of one object", cluster.reads(steps))
+            for writers in (1, config_side.WRITERS):
+                found = cluster.changes(writers, seconds)
+                row(f"change of one object, {writers} writers", found.timings)
+                row("  slowest", f"{found.timings.milliseconds(1):8.1f} ms")
+                row("  changes", f"{found.per_second:8.0f} per s")
 
 
 def _long_queue(ganger: Ganger, pending: int) -> None:

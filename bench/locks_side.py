@@ -13,11 +13,11 @@ from ganger import Client, JobStatus
 from ganger.storage import lock_files, settings
 from ganger.storage.job_views import StatusChange
 from ganger.storage.locks import Owner
-from ganger.transport import frames, messages
-from ganger.transport.messages import ClientReply, LocksGranted, LocksPending, Message
-from ganger.transport.zmq.dealer import Dealer
+from ganger.transport import messages
+from ganger.transport.messages import LocksGranted, LocksPending
 
 from .figures import Timings
+from .wire import Wire
 
 if TYPE_CHECKING:
     from multiprocessing.queues import SimpleQueue
@@ -31,7 +31,6 @@ WAITERS = 1_000
 CLIENTS = 4
 LOCKS_OF_THE_DEAD = 100
 
-_REPLIES = ClientReply | LocksGranted | LocksPending
 _SPAWN = multiprocessing.get_context("spawn")
 
 
@@ -41,8 +40,8 @@ class LockOwner:
     def __init__(self, data: Path, name: str) -> None:
         places = settings.places(data)
         self._held = lock_files.create(places.lock_files, f"bench-{name}")
-        self._dealer = Dealer(f"ipc://{places.socket}")
-        self._number = 0
+        self._wire = Wire(data)
+        self.say, self.hear, self.call = self._wire.say, self._wire.hear, self._wire.call
         self.owner = self.named(name)
 
     def __enter__(self) -> Self:
@@ -52,36 +51,12 @@ class LockOwner:
 
     def __exit__(self, *_: object) -> None:
         """Free everything."""
-        self._dealer.close()
+        self._wire.close()
         self._held.remove()
 
     def named(self, name: str) -> Owner:
         """An owner of this name, with this lock file."""
         return Owner(name, self._held.path, os.getpid())
-
-    def say(self, message: Message) -> int:
-        """Send a request; returns its number."""
-        self._number += 1
-        data = frames.encode(message, self._number)
-        while not self._dealer.send(data):
-            self._dealer.receive(0.1)
-        return self._number
-
-    def hear(self) -> tuple[int, Message]:
-        """The next reply and the number of its request."""
-        while True:
-            item = self._dealer.receive(60.0)
-            if isinstance(item, bytes):
-                frame = frames.decode(item, _REPLIES)
-                return frame.number, frame.message
-            assert item is not None, "no reply within a minute"
-
-    def call(self, message: Message) -> Message:
-        """Send a request, and wait for its reply."""
-        number = self.say(message)
-        while (reply := self.hear())[0] != number:
-            pass
-        return reply[1]
 
     def take(self, *locks: str) -> None:
         """Get these locks, which are free."""
