@@ -17,7 +17,7 @@ from ...storage import documents, errors
 from ...transport import luxi
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from ..runtime.runtime import Runtime
@@ -94,7 +94,7 @@ class DocumentSocket:
             self._listener.close()
             self._listener = None
 
-    def readable(self, descriptors: list[int]) -> None:
+    def readable(self, descriptors: Iterable[int]) -> None:
         """Something can be accepted, read or written."""
         for descriptor in descriptors:
             connection = self._by_descriptor.get(descriptor)

@@ -19,6 +19,8 @@ from . import wconfd_methods
 from .document_sockets import STALLED_SECONDS, DocumentSocket
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ...storage.locks import Owner
     from ...transport.envelopes import Envelope
     from ...transport.messages import Message
@@ -62,7 +64,7 @@ class WconfdListener(Component[messages.WconfdMessage]):
             case _:
                 assert_never(message)
 
-    def readable(self, descriptors: list[int]) -> None:
+    def readable(self, descriptors: Iterable[int]) -> None:
         """A socket has news."""
         self._socket.readable(descriptors)
         self._look_later()

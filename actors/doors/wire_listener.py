@@ -36,6 +36,8 @@ from ..runtime.directory import Address
 from .job_credentials import JobCredentials
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ...transport.zmq.peers import Credentials, Incoming
     from ..runtime.directory import Directory
 
@@ -232,8 +234,9 @@ class WireListener(Component[messages.ListenerMessage]):
             case _:
                 assert_never(message)
 
-    def readable(self, descriptors: list[int]) -> None:
+    def readable(self, descriptors: Iterable[int]) -> None:
         """A socket has news, or a component has finished a frame."""
+        descriptors = list(descriptors)
         if self._open.descriptor in descriptors:
             self._open.reset_descriptor()
         if self._look_at == math.inf:

@@ -27,6 +27,8 @@ from .fork_servers import ForkServers
 from .watching import ChildPhase
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ...storage.process_identity import ProcessIdentity
 
 
@@ -108,7 +110,7 @@ class Executor(Component[messages.ExecutorMessage]):
             case _:
                 assert_never(message)
 
-    def readable(self, descriptors: list[int]) -> None:
+    def readable(self, descriptors: Iterable[int]) -> None:
         """A fork server or a job has sent something, or has ended."""
         for descriptor in descriptors:
             child = self._by_descriptor.get(descriptor)

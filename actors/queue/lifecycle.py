@@ -258,7 +258,8 @@ class Lifecycle:
         elif (
             all(op.status is JobStatus.QUEUED for op in job.ops) or job.serial == row.handed_serial
         ):
-            self._start_again(row, has_failed=True)
+            # A process that gave the job back took its name out of it.
+            self._start_again(row, has_failed=job.livelock is not None)
         else:
             # The file may lack the last lines of the log, which explain the death.
             self._reader.add_appended(job)

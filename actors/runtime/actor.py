@@ -42,6 +42,8 @@ from .mailbox import (
 from .runtime import Runtime
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from .component import Component
     from .dispatcher import Dispatcher
     from .host import Host
@@ -158,8 +160,8 @@ class ComponentActor(pykka.Actor):
         mailbox.is_scheduled = False
         handled = 0
         if self.readable:
-            descriptors, self.readable = self.readable, []
-            self.handle(Readable(descriptors))
+            self.handle(Readable(self._descriptors_with_news()))
+            self.readable.clear()
             handled = 1
         while handled < settings.TURN_MESSAGES_MAX and not self.actor_stopped.is_set():
             item = mailbox.take()
@@ -169,6 +171,11 @@ class ComponentActor(pykka.Actor):
             handled += 1
         if handled and not self.actor_stopped.is_set():
             self.handle(TURN_ENDED)
+
+    def _descriptors_with_news(self) -> Iterator[int]:
+        """Each in its turn. One that is forgotten before has no news: its number may be reused."""
+        while self.readable:
+            yield self.readable.pop(0)
 
     def run_quiet_turn(self) -> None:
         """Let the component do what has time."""

@@ -11,6 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     # A component without an argument may accept anything.
     from typing_extensions import TypeVar
 
@@ -46,8 +48,12 @@ class Component(Generic[MessageT]):
         """Handle one message."""
         raise NotImplementedError
 
-    def readable(self, descriptors: list[int]) -> None:
-        """Handle watched descriptors that are readable or at their end."""
+    def readable(self, descriptors: Iterable[int]) -> None:
+        """Handle watched descriptors that are readable or at their end.
+
+        One that `Runtime.forget` has forgotten before its turn is left out: the kernel may have
+        given its number to another file meanwhile.
+        """
         raise NotImplementedError
 
     def turn_ended(self) -> None:

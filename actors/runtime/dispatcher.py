@@ -132,7 +132,9 @@ class Dispatcher:
     def forget(self, descriptor: int) -> None:
         """No longer watch ``descriptor``."""
         assert self._poll is not None
-        del self._watched[descriptor]
+        actor = self._watched.pop(descriptor)
+        if descriptor in actor.readable:
+            actor.readable.remove(descriptor)
         self._poll.unregister(descriptor)
 
     def later(self, seconds: float, actor: ComponentActor, item: object) -> Alarm:

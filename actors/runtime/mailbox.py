@@ -9,7 +9,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from ...transport.messages import Message
 
@@ -37,7 +37,7 @@ class Readable:
 
     __slots__ = ("descriptors",)
 
-    def __init__(self, descriptors: list[int]) -> None:
+    def __init__(self, descriptors: Iterable[int]) -> None:
         self.descriptors = descriptors
 
 

@@ -57,6 +57,15 @@ def test_a_job_that_was_given_back_and_handed_over_again_may_lose_its_process_be
     queue.start(1)
 
 
+def test_a_job_may_be_given_back_before_it_begins_as_often_as_rules_change(queue: Queue) -> None:
+    queue.submitted(spec())
+    for attempt in range(1, settings.START_ATTEMPTS_MAX + 3):
+        queue.start(1)
+        give_back(queue, 1, 100 * attempt, QUEUED)
+        assert queue.statuses() == {1: "queued"}
+    queue.start(1)
+
+
 def test_a_choice_made_before_the_queue_reported_anew_is_not_obeyed(queue: Queue) -> None:
     queue.submitted(spec())
     before = queue.actor.component.store.announcements.report

@@ -6,7 +6,7 @@ import io
 import os
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -168,7 +168,7 @@ class Ears(Component):
         assert isinstance(envelope.message, CancelJob)
         self.runtime.watch(envelope.message.id)
 
-    def readable(self, descriptors: list[int]) -> None:
+    def readable(self, descriptors: Iterable[int]) -> None:
         for descriptor in descriptors:
             data = os.read(descriptor, 100)
             if not data:

@@ -6,8 +6,9 @@ import errno
 import io
 import os
 import queue
+import select
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from unittest import mock
 
@@ -54,7 +55,7 @@ class Log(Component):
         elif isinstance(message, CancelJob):
             self.seen.put(message.id)
 
-    def readable(self, descriptors: list[int]) -> None:
+    def readable(self, descriptors: Iterable[int]) -> None:
         for descriptor in descriptors:
             self.seen.put(os.read(descriptor, 100))
 
@@ -224,6 +225,50 @@ def test_a_watched_descriptor_begins_a_turn(scene: DispatcherScene, pipe: tuple[
     os.write(writer, b"y")
     scene.say(Log, 1)
     assert log.take(2) == [1, "T"]
+
+
+class Exchanger(Log):
+    """When it has read one descriptor, it puts another file behind the number of the other one."""
+
+    name = "exchanger"
+
+    def readable(self, descriptors: Iterable[int]) -> None:
+        for descriptor in descriptors:
+            self.seen.put(os.read(descriptor, 100))
+            while self.to_do:
+                self.to_do.pop()()
+
+
+def test_news_of_a_descriptor_are_not_taken_for_those_of_its_successor(
+    scene: DispatcherScene, pipe: tuple[int, int]
+) -> None:
+    """The executor took a new process for ended: its pidfd had the number of an ended one's."""
+    log = scene.start(Exchanger)
+    pipes = [os.pipe(), os.pipe()]
+    readers = [reader for reader, _ in pipes]
+    os.set_blocking(pipe[0], False)
+    for reader in readers:
+        scene.tell(Exchanger, OutputGrew(job_id=1, size=reader))
+
+    def exchange() -> None:
+        # The first one that was read is empty now; the other one has news.
+        [other] = select.select(readers, [], [], 0)[0]
+        log.runtime.forget(other)
+        os.dup2(pipe[0], other)
+        log.runtime.watch(other)
+
+    scene.block(Exchanger)
+    log.to_do.append(exchange)
+    for _, writer in pipes:
+        os.write(writer, b"old")
+    log.went_on.set()
+    assert log.numbers(1) == [b"old"]
+    scene.say(Exchanger, 1)
+    assert log.numbers(1) == [1]
+    os.write(pipe[1], b"new")
+    assert log.numbers(1) == [b"new"]
+    for descriptor in (*readers, *(writer for _, writer in pipes)):
+        os.close(descriptor)
 
 
 def test_descriptors_are_not_starved_by_messages(
