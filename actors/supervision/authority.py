@@ -30,6 +30,8 @@ from ..runtime.component import Component
 from ..runtime.process_link import LinkedReceiver, ProcessLink
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ..runtime.runtime import Runtime
 
 READY = b"ready"
@@ -102,7 +104,7 @@ class Authority(Component[messages.AuthorityMessage]):
             case _:
                 assert_never(message)
 
-    def readable(self, descriptors: list[int]) -> None:
+    def readable(self, descriptors: Iterable[int]) -> None:
         """The process has sent something, or has ended."""
         if self._control is not None and self._control.fileno() in descriptors:
             raise AuthorityLostError(self._end_of_process())
