@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from . import errors, ownership
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
     from types import TracebackType
 
@@ -59,21 +59,47 @@ def replace(
     directory, name = os.path.split(os.path.abspath(path))
     with storage_errors(path):
         start = f"{beside or directory}/{TEMPORARY_PREFIX}{name}"
-        temporary, descriptor = _make_temporary(start, mode)
-        try:
-            try:
-                write_all(descriptor, data)
-                if flush:
-                    os.fdatasync(descriptor)
-            finally:
-                os.close(descriptor)
-            os.rename(temporary, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-            raise
+        _replace_from(start, path, data, flush=flush, mode=mode)
         if flush:
             flush_directory(directory)
+
+
+def _replace_from(
+    start: str, path: str | os.PathLike[str], data: bytes, *, flush: bool, mode: int
+) -> None:
+    """Write the data into a new file whose name begins with ``start``, and rename it."""
+    temporary, descriptor = _make_temporary(start, mode)
+    try:
+        try:
+            write_all(descriptor, data)
+            if flush:
+                os.fdatasync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.rename(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def replace_all(
+    folder: str | os.PathLike[str],
+    contents: Mapping[Path, bytes],
+    *,
+    mode: int = FILE_MODE,
+) -> None:
+    """As `replace` with a flush, for several files of one directory, which is flushed once.
+
+    `StorageError` if it fails: then some may be replaced.
+    """
+    with storage_errors(folder):
+        for path, data in contents.items():
+            name = os.path.basename(path)
+            start = f"{os.fspath(folder)}/{TEMPORARY_PREFIX}{name}"
+            with storage_errors(path):
+                _replace_from(start, path, data, flush=True, mode=mode)
+        flush_directory(folder)
 
 
 def remove_temporaries(folder: str | os.PathLike[str], kept: Callable[[str], bool]) -> None:

@@ -131,14 +131,15 @@ def _entries(places: Places) -> Iterator[tuple[str, os.stat_result]]:
     for path in (places.config, places.locks, places.lock_journal):
         yield from _statuses(os.fspath(path))
     keys = places.keys
-    for directory in (places.queue, places.journal, places.spool, keys, keys / "clients"):
+    folders = (places.queue, places.journal, places.spool, places.ssconf, keys, keys / "clients")
+    for directory in folders:
         yield from _files(os.fspath(directory))
 
 
 def _directories(places: Places) -> Iterator[tuple[str, os.stat_result]]:
     keys = places.keys
-    everything = (places.data, places.queue, places.journal, places.spool, keys, keys / "clients")
-    for path in everything:
+    of_queue = (places.queue, places.journal, places.spool)
+    for path in (places.data, *of_queue, places.ssconf, keys, keys / "clients"):
         yield from _statuses(os.fspath(path))
 
 

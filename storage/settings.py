@@ -396,6 +396,11 @@ class Places(msgspec.Struct, frozen=True):
         return self.data / "config.history"
 
     @property
+    def ssconf(self) -> Path:
+        """The folder of the ssconf files: the configuration as plain lines, for scripts."""
+        return self.data / "ssconf"
+
+    @property
     def log(self) -> Path:
         """The daemon's log, one JSON object a line."""
         return self.data / "daemon.log"

@@ -33,6 +33,7 @@ from .config_queries import ConfigQueries
 from .filter_rules import FilterRules
 from .in_force import InForce
 from .opcode_runs import OpcodeRuns
+from .ssconf_files import SsconfFiles
 from .stored_configuration import Edit, StoredConfiguration
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from ...transport.envelopes import Envelope
 
 
+_OwnNotice = messages.WholeDue | messages.WholeWritten | messages.SsconfDue | messages.SsconfWritten
 _ObjectMessage = (
     messages.ReadObjects
     | messages.ChangeObjects
@@ -50,8 +52,7 @@ _ObjectMessage = (
     | messages.QueryFields
     | messages.PrepareOpcode
     | messages.RunOpcode
-    | messages.WholeDue
-    | messages.WholeWritten
+    | _OwnNotice
 )
 
 
@@ -64,6 +65,9 @@ class ConfigStore(Component[messages.ConfigMessage]):
         """Read the configuration; make a first one if there is none."""
         self._is_whole_due = self._is_writing = False
         self._stored = StoredConfiguration(self.places, _first)
+        self._ssconf = SsconfFiles(self.runtime, self.places.ssconf, lambda: self._stored.snapshot)
+        self._stored.when_changed(self._ssconf.note)
+        self._ssconf.begin()
         self._queries = ConfigQueries(self.runtime, lambda: self._stored.snapshot)
         self._changes = ChangeLine(self.runtime, self._stored, self._write_whole_later)
         self._rules = FilterRules(self.runtime, self._stored, self._changes)
@@ -115,10 +119,19 @@ class ConfigStore(Component[messages.ConfigMessage]):
                 self._queries.answer(envelope, message)
             case messages.PrepareOpcode() | messages.RunOpcode():
                 self._opcodes.take(envelope, message)
+            case _:
+                self._take_notice(message)
+
+    def _take_notice(self, message: _OwnNotice) -> None:
+        match message:
             case messages.WholeDue():
                 self._write_whole()
             case messages.WholeWritten():
                 self._note_whole(message)
+            case messages.SsconfDue():
+                self._ssconf.write_due()
+            case messages.SsconfWritten():
+                self._ssconf.note_written(message)
             case _:
                 assert_never(message)
 
@@ -129,6 +142,7 @@ class ConfigStore(Component[messages.ConfigMessage]):
         if self._is_whole_due and not self._is_writing:
             with contextlib.suppress(errors.StorageError):
                 self._stored.prepare_whole()()
+        self._ssconf.close()
         self._stored.close()
 
     def _report(self) -> None:

@@ -11,7 +11,7 @@ import contextlib
 import itertools
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -25,6 +25,9 @@ from ...storage.queue_files.journal import Journal
 
 if TYPE_CHECKING:
     from ...storage.settings import Places
+
+
+Listener: TypeAlias = Callable[[Configuration, Configuration, Sequence[Change]], None]
 
 
 class HistoryEntry(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -80,12 +83,17 @@ class StoredConfiguration:
         self._journal = Journal(config_files.journal_directory(places.config))
         self._unwritten: list[bytes] = []
         self._drafts: list[_Draft] = []
+        self._listeners: list[Listener] = []
         if newer:
             self._make(newer)
             config_files.write(places.config, self.snapshot.to_document())
             self._journal.begin(self.snapshot.serial_no)
             self._journal.cut()
         self._index = Index(self.snapshot)
+
+    def when_changed(self, listener: Listener) -> None:
+        """Call ``listener`` after each durable change: states before and after, and the changes."""
+        self._listeners.append(listener)
 
     def close(self) -> None:
         """Close the journal. The whole that a thread writes now is finished; none is begun later.
@@ -133,6 +141,8 @@ class StoredConfiguration:
             raise
         self.snapshot = drafts[-1].after
         for draft in drafts:
+            for listener in self._listeners:
+                listener(draft.before, draft.after, draft.changes)
             self._enter(draft.before, draft.after, draft.record)
         with contextlib.suppress(errors.StorageError):
             # The changes are stored; their entries are written later.

@@ -93,6 +93,7 @@ class Facts(msgspec.Struct, kw_only=True):
     locks_problem: tuple[str, str] | None = None
     config_problem: tuple[str, str] | None = None
     rule_problems: list[tuple[str, str]] = []
+    ssconf_problem: tuple[str, str] | None = None
     key_problems: list[tuple[str, str]] = []
     spool_files: list[SpoolFile] = []
     temporaries: list[tuple[str, int | None]] = []
@@ -396,5 +397,7 @@ def _other_files(facts: Facts) -> Iterator[Finding]:
         yield Finding(Kind.CONFIG_UNREADABLE, *facts.config_problem)
     for path, text in facts.rule_problems:
         yield Finding(Kind.RULE_UNREADABLE, path, text)
+    if facts.ssconf_problem is not None:
+        yield Finding(Kind.SSCONF_STALE, *facts.ssconf_problem)
     for path, text in facts.key_problems:
         yield Finding(Kind.KEY_UNREADABLE, path, text)

@@ -58,6 +58,7 @@ class Kind(enum.StrEnum):
     LOCKS_UNREADABLE_ALIVE = "locks-unreadable-alive"
     CONFIG_UNREADABLE = "config-unreadable"
     RULE_UNREADABLE = "rule-unreadable"
+    SSCONF_STALE = "ssconf-stale"
     KEY_UNREADABLE = "key-unreadable"
     TEMPORARY = "temporary"
     QUARANTINED = "quarantined"
@@ -215,6 +216,9 @@ KINDS: dict[Kind, KindInfo] = {
     ),
     Kind.RULE_UNREADABLE: KindInfo(
         "a filter rule is malformed, and not obeyed", _O, "repair it by hand"
+    ),
+    Kind.SSCONF_STALE: KindInfo(
+        "ssconf files say something else than the configuration", _N, "the next start writes them"
     ),
     Kind.KEY_UNREADABLE: KindInfo("the key cannot be used", _O, "make a new key"),
     Kind.TEMPORARY: KindInfo(

@@ -24,6 +24,7 @@ from .. import (
     ownership,
     rules,
     settings,
+    ssconf_files,
 )
 from ..queue_files import inodes, job_files, journal, output_files, replay, spool
 from .checking import (
@@ -139,6 +140,12 @@ class _Survey:
         for name in documents.names_in(self._places.data):
             if name.startswith(documents.TEMPORARY_PREFIX):
                 self.facts.temporaries.append((f"{self._places.data}/{name}", None))
+        for name in documents.names_in(self._places.ssconf):
+            path = f"{self._places.ssconf}/{name}"
+            if name.startswith(documents.TEMPORARY_PREFIX):
+                self.facts.temporaries.append((path, None))
+            elif not name.startswith(ssconf_files.PREFIX):
+                self.facts.foreign.append(path)
         for name in documents.names_in(self._places.quarantine):
             self.facts.quarantined.append(f"{self._places.quarantine}/{name}")
         self._list_spool(self._queue)
@@ -282,6 +289,8 @@ class _Survey:
         else:
             for problem in rules.parse_rules(configuration.get("filters", {})).problems:
                 self.facts.rule_problems.append((os.fspath(places.config), problem.text))
+            if stale := ", ".join(ssconf_files.stale(places.ssconf, configuration)):
+                self.facts.ssconf_problem = (os.fspath(places.ssconf), stale)
         self._read_keys()
 
     def _read_keys(self) -> None:

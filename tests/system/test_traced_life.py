@@ -79,6 +79,8 @@ PLACES = (
     Place(r"data/config\.journal", 0o750, "config_store"),
     Place(r"data/config\.journal/\d+\.journal", 0o640, "config_store aside"),
     Place(r"data/locks\.(data|journal)", 0o600, "lock_manager"),
+    Place(r"data/ssconf", 0o750, "aside"),
+    Place(r"data/ssconf/ssconf_[a-z_-]+", 0o444, "aside config_store"),
     Place(r"data/daemon\.json", 0o640, "supervision daemon"),
     Place(r"data/daemon\.log", 0o640, "daemon"),
     Place(r"data/daemon\.out", 0o640, "client"),

@@ -97,7 +97,7 @@ ToJob = (
 ConfigMessage = (
     ConfigRequest | ConfigRequestOfJob
     | ReportConfiguration | RulesApplied | LimitApplied | ComponentReplaced
-    | WholeDue | WholeWritten | ChangesOverdue
+    | WholeDue | WholeWritten | SsconfDue | SsconfWritten | ChangesOverdue
 )
 LockMessage = (
     LockRequest | LockRequestOfJob | LocksAwaitedTooLong | FreeDeadOwners

@@ -41,6 +41,18 @@ class ChangesOverdue(Notice, frozen=True):
     """From the configuration store to itself: a change has waited for the lock for too long."""
 
 
+class SsconfDue(Notice, frozen=True):
+    """From the configuration store to itself: write ssconf files that the disk refused."""
+
+
+class SsconfWritten(Notice, frozen=True):
+    """From its helper thread: these ssconf files (None: all) are written, or why they are not."""
+
+    names: list[str] | None
+    error: str | None = None
+    incarnation: int = 0
+
+
 class FilterStored(Reply, frozen=True):
     """The rule is stored and in force."""
 

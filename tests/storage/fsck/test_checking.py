@@ -370,6 +370,10 @@ CASES: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
         {"rule_problems": [("/d/config.data", "x")]},
         [("rule-unreadable", "/d/config.data")],
     ),
+    "ssconf files of an older configuration": (
+        {"ssconf_problem": ("/d/ssconf", "ssconf_node_list")},
+        [("ssconf-stale", "/d/ssconf")],
+    ),
     "an unreadable key": (
         {"key_problems": [("/d/server.key", "x")]},
         [("key-unreadable", "/d/server.key")],

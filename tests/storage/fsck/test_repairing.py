@@ -453,6 +453,19 @@ def test_findings_for_the_operator_are_left_alone(
         assert path.read_bytes() == data
 
 
+def test_old_ssconf_files_are_named_and_missing_ones_are_not(disk: Damaged) -> None:
+    disk.places.config.write_bytes(b'{"cluster": {"cluster_name": "new"}, "serial_no": 1}')
+    disk.places.ssconf.mkdir()
+    assert disk.kinds() == []
+    (disk.places.ssconf / "ssconf_cluster_name").write_text("old\n")
+    (disk.places.ssconf / ".tmp-ssconf_node_list.1.1").write_text("")
+    (disk.places.ssconf / "notes").write_text("")
+    assert disk.kinds() == [Kind.SSCONF_STALE, Kind.TEMPORARY, Kind.FOREIGN]
+    done, left = disk.repair()
+    assert [step.finding.kind for step in done] == [Kind.TEMPORARY]
+    assert Kind.TEMPORARY not in left
+
+
 def test_an_archived_job_that_has_not_ended_is_reported(disk: Damaged) -> None:
     (disk.places.archive / "0/job-5").write_bytes(body(5, 1, RUNNING))
     _, left = disk.repair()

@@ -66,6 +66,7 @@ LATE: tuple[type[Message], ...] = (
     messages.QueryConfiguration,
     messages.QueryFields,
     messages.WholeDue,
+    messages.SsconfDue,
     messages.PrepareOpcode,
     messages.ChangesOverdue,
     messages.ReadHolders,
@@ -152,6 +153,7 @@ ONCE: tuple[type[Message], ...] = (
     # Results of a component's own thread, and replies on their way out.
     messages.JournalCut,
     messages.WholeWritten,
+    messages.SsconfWritten,
     messages.ReplyDue,
     # From the supervisor, or its own timer, to the keeper of a process, which starts it once.
     messages.StartComponent,

@@ -1,0 +1,125 @@
+"""Keeps the ssconf files as the configuration says, in a thread, after each change.
+
+A change waits for none of them. What the disk refuses is written later.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ...storage import errors, settings, ssconf_files
+from ...storage.cluster import ssconf
+from ...storage.cluster.objects import Kind
+from ...transport import messages
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ...storage.cluster.configuration import Change, Configuration
+    from ..runtime.runtime import Runtime
+
+
+class SsconfFiles:
+    """The only writer of the ssconf files. ``snapshot``: the present configuration."""
+
+    def __init__(
+        self, runtime: Runtime, folder: Path, snapshot: Callable[[], Configuration]
+    ) -> None:
+        self._runtime = runtime
+        self._folder = folder
+        self._snapshot = snapshot
+        self._is_all_due = False
+        self._due: set[str] = set()
+        self._is_writing = self._is_retry_due = False
+        self._waiting: list[Callable[[], None]] = []
+        self._fence = threading.Lock()
+        self._is_closed = False
+
+    def begin(self) -> None:
+        """Bring all files up to date: a crash may have left old ones."""
+        self._is_all_due = True
+        self._write()
+
+    def note(self, before: Configuration, after: Configuration, changes: Sequence[Change]) -> None:
+        """The configuration has changed, durably."""
+        for change in changes:
+            is_cluster = change.kind is Kind.CLUSTER
+            one, other = (
+                state.cluster if is_cluster else state.get(change.kind, change.uuid)
+                for state in (before, after)
+            )
+            self._due |= ssconf.affected(change.kind.value, one, other)
+        self._write()
+
+    def when_written(self, done: Callable[[], None]) -> None:
+        """Call ``done`` when the files are as the configuration is now."""
+        if self._is_up_to_date:
+            done()
+        else:
+            self._waiting.append(done)
+
+    def write_due(self) -> None:
+        """Try again what the disk refused."""
+        self._is_retry_due = False
+        self._write()
+
+    def note_written(self, message: messages.SsconfWritten) -> None:
+        """A thread has written files, or failed."""
+        if message.incarnation != self._runtime.incarnation:
+            # A predecessor's: all that it should have written is due here.
+            return
+        self._is_writing = False
+        if message.error is not None:
+            self._is_all_due |= message.names is None
+            self._due.update(message.names or ())
+            self._retry_later(message.error)
+            return
+        self._write()
+        if self._is_up_to_date:
+            waiting, self._waiting = self._waiting, []
+            for done in waiting:
+                done()
+
+    def close(self) -> None:
+        """Write what is due. What a thread writes now is finished; none begins later."""
+        with self._fence:
+            self._is_closed = True
+        if not self._is_up_to_date:
+            # Perhaps also what a thread has been given, and had not begun.
+            try:
+                ssconf_files.write(self._folder, self._snapshot().document, None)
+            except errors.StorageError as error:
+                # The next start writes them.
+                self._runtime.log.error("ssconf files are not written", error=error.text)
+
+    @property
+    def _is_up_to_date(self) -> bool:
+        return not (self._due or self._is_all_due or self._is_writing)
+
+    def _write(self) -> None:
+        if self._is_writing or self._is_retry_due or self._is_up_to_date:
+            return
+        names = None if self._is_all_due else sorted(self._due)
+        self._is_all_due = False
+        self._due.clear()
+        self._is_writing = True
+        document, incarnation = self._snapshot().document, self._runtime.incarnation
+
+        def work() -> messages.SsconfWritten:
+            text = None
+            with self._fence:
+                if not self._is_closed:
+                    try:
+                        ssconf_files.write(self._folder, document, names)
+                    except errors.StorageError as error:
+                        text = error.text
+            return messages.SsconfWritten(names=names, error=text, incarnation=incarnation)
+
+        self._runtime.aside(work)
+
+    def _retry_later(self, error: str) -> None:
+        self._runtime.log.error("ssconf files are not written; tried again later", error=error)
+        self._is_retry_due = True
+        self._runtime.later(settings.DISK_RETRY_SECONDS, messages.SsconfDue())
