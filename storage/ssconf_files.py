@@ -6,6 +6,7 @@ reads half of one, also after a loss of power.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,8 +26,8 @@ def write(folder: Path, configuration: Mapping[str, Any], names: Iterable[str] |
 
     Returns how many were written. Raises `StorageError`; then some are written, and some not.
     """
+    _prepare(folder)
     if names is None:
-        documents.make_directory(folder)
         documents.remove_temporaries(folder, lambda _name: False)
         wanted = _contents(configuration)
     else:
@@ -34,7 +35,6 @@ def write(folder: Path, configuration: Mapping[str, Any], names: Iterable[str] |
     texts = {path_of(folder, name): _encoded(text) for name, text in wanted.items()}
     new = {path: text for path, text in texts.items() if _read(path) != text}
     if new:
-        documents.make_directory(folder)
         documents.replace_all(folder, new, mode=_MODE)
     return len(new)
 
@@ -50,6 +50,12 @@ def stale(folder: Path, configuration: Mapping[str, Any]) -> Iterator[str]:
 def path_of(folder: Path, name: str) -> Path:
     """The path of a file."""
     return folder / f"{PREFIX}{name}"
+
+
+def _prepare(folder: Path) -> None:
+    """Make the folder, but never the data directory: a deleted one must not come back."""
+    with documents.storage_errors(folder), contextlib.suppress(FileExistsError):
+        folder.mkdir(documents.DIRECTORY_MODE)
 
 
 def _contents(configuration: Mapping[str, Any]) -> dict[str, str]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ...storage import errors, settings, ssconf_files
 from ...storage.cluster import ssconf
 from ...storage.cluster.objects import Kind
+from ...storage.queue_files import job_files
 from ...transport import messages
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class SsconfFiles:
     ) -> None:
         self._runtime = runtime
         self._folder = folder
+        self._home = job_files.queue_inode(str(folder.parent))
         self._snapshot = snapshot
         self._is_all_due = False
         self._due: set[str] = set()
@@ -89,7 +91,7 @@ class SsconfFiles:
         if not self._is_up_to_date:
             # Perhaps also what a thread has been given, and had not begun.
             try:
-                ssconf_files.write(self._folder, self._snapshot().document, None)
+                self._write_files(self._snapshot(), None)
             except errors.StorageError as error:
                 # The next start writes them.
                 self._runtime.log.error("ssconf files are not written", error=error.text)
@@ -105,19 +107,26 @@ class SsconfFiles:
         self._is_all_due = False
         self._due.clear()
         self._is_writing = True
-        document, incarnation = self._snapshot().document, self._runtime.incarnation
+        snapshot, incarnation = self._snapshot(), self._runtime.incarnation
 
         def work() -> messages.SsconfWritten:
             text = None
             with self._fence:
                 if not self._is_closed:
                     try:
-                        ssconf_files.write(self._folder, document, names)
+                        self._write_files(snapshot, names)
                     except errors.StorageError as error:
                         text = error.text
             return messages.SsconfWritten(names=names, error=text, incarnation=incarnation)
 
         self._runtime.aside(work)
+
+    def _write_files(self, snapshot: Configuration, names: Sequence[str] | None) -> None:
+        """Runs in any thread. Raises `StorageError`."""
+        if job_files.queue_inode(str(self._folder.parent)) != self._home:
+            # Another daemon may have the directory that is there now.
+            raise errors.StorageError(f"{self._folder.parent}: deleted or replaced")
+        ssconf_files.write(self._folder, snapshot.document, names)
 
     def _retry_later(self, error: str) -> None:
         self._runtime.log.error("ssconf files are not written; tried again later", error=error)

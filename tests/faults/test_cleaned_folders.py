@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,6 +20,14 @@ STATUS_TRIES_MAX = 60
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+def wait_for_file(path: Path) -> None:
+    """Wait until there is such a file."""
+    deadline = time.monotonic() + 30.0
+    while not path.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def clean(daemon: Daemon) -> None:
@@ -135,6 +144,8 @@ def test_a_daemon_without_its_directory_ends_and_leaves_the_next_one_alone(
         with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as process:
             assert process.stdout is not None
             assert "ready" in process.stdout.readline()
+            # The last file of a first start: what is written while it is deleted would stay.
+            wait_for_file(daemon.places.ssconf / "ssconf_release_version")
             if how == "moved":
                 daemon.data.rename(tmp_path / "elsewhere")
                 next_ones.mkdir()

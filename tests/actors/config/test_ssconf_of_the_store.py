@@ -170,6 +170,22 @@ def test_news_of_a_predecessors_thread_is_not_ours(
     assert called == [True, True]
 
 
+def test_a_directory_that_took_the_place_of_ours_is_left_alone(
+    stage: Stage, store: Staged[ConfigStore]
+) -> None:
+    settle(stage, store)
+    set_value(store, Kind.CLUSTER, "", "tags", ["web"])
+    data = stage.places.data
+    data.rename(data.with_name("elsewhere"))
+    stage.run_timers()
+    store.turn(stage.take_one(messages.SsconfWritten))
+    assert not data.exists()
+    data.mkdir()
+    settle(stage, store)
+    store.close()
+    assert list(data.iterdir()) == []
+
+
 @pytest.mark.parametrize("data", [b"{}", b'{"cluster": {}}'])
 def test_a_configuration_without_a_cluster_has_files(stage: Stage, data: bytes) -> None:
     stage.places.config.write_bytes(data)
