@@ -65,7 +65,7 @@ def replace(
 
 
 def _replace_from(
-    start: str, path: str | os.PathLike[str], data: bytes, *, flush: bool, mode: int
+    start: str, path: str | os.PathLike[str], data: bytes | bytearray, *, flush: bool, mode: int
 ) -> None:
     """Write the data into a new file whose name begins with ``start``, and rename it."""
     temporary, descriptor = _make_temporary(start, mode)
