@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ from typing import Any
 import pytest
 from tests.clusters import made_configuration, uuid_of
 from tests.faults.harness import Daemon, until
-from tests.system.gates import Gate, end, until_running
+from tests.seeds import seed
+from tests.storage.cluster.operations.held_configuration import HeldConfiguration
+from tests.system.gates import IN_BOTH_PLACEMENTS, Gate, end, until_running
 
 from ganger import Client, JobStatus
 from ganger.storage import config_files
@@ -19,11 +22,13 @@ from ganger.storage.job_views import OpInfo
 GROUP0, GROUP1 = uuid_of("nodegroups", 0), uuid_of("nodegroups", 1)
 NETWORK0 = uuid_of("networks", 0)
 
+pytestmark = IN_BOTH_PLACEMENTS
+
 
 @pytest.fixture(name="daemon")
-def daemon_of_a_cluster(tmp_path: Path) -> Iterator[Daemon]:
+def daemon_of_a_cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Daemon]:
     """Two nodes in a group each, two instances; a network that both groups are connected to."""
-    made = Daemon(tmp_path)
+    made = Daemon(tmp_path, placement=request.param)
     made.data.mkdir(mode=0o750)
     document = made_configuration(nodes=2, instances=2)
     config_files.write(made.places.config, document)
@@ -217,3 +222,74 @@ def test_a_job_whose_group_changed_while_it_waited_is_refused(client: Client, ga
     assert name == "OpExecError"
     assert text.startswith("Nodes changed groups since locks were acquired, current groups are '")
     assert text.endswith(f"', used to be '{GROUP0}, {GROUP1}'")
+
+
+# ---------------------------------------------------------------- contention
+
+JOBS = 100
+GROUPS = ["group0", "group1", "rack0", "rack1"]
+NETWORKS = ["network0", "lan0", "lan1"]
+
+
+def any_opcode(chance: random.Random) -> dict[str, Any]:
+    """One that may succeed or fail, whatever others do at the same time."""
+    group, network = chance.choice(GROUPS), chance.choice(NETWORKS)
+    number = chance.randrange(2, 250)
+    node = f"node{chance.randrange(2)}"
+    return chance.choice(
+        [
+            op("GROUP_ADD", group_name=group),
+            op("GROUP_REMOVE", group_name=group),
+            op("GROUP_RENAME", group_name=group, new_name=chance.choice(GROUPS)),
+            op("GROUP_SET_PARAMS", group_name=group, ndparams={"ssh_port": number}),
+            op("GROUP_ASSIGN_NODES", group_name=group, nodes=[node], force=True),
+            op("NETWORK_ADD", network_name=network, network="10.9.0.0/24"),
+            op("NETWORK_REMOVE", network_name=network),
+            op("NETWORK_SET_PARAMS", network_name=network, add_reserved_ips=[f"10.9.0.{number}"]),
+            connect(group, network, f"br{number}"),
+            disconnect(group, network),
+        ]
+    )
+
+
+class Replay:
+    """The changes that the history has, made again in its order; and what they must result in."""
+
+    def __init__(self, client: Client) -> None:
+        self.store = HeldConfiguration(made_configuration(nodes=2, instances=2))
+        self.jobs: set[int] = set()
+        for entry in reversed(client.config_history(count=1_000)):
+            job_id = int(entry.who.removeprefix("job "))
+            assert job_id not in self.jobs, "an opcode ran twice"
+            self.jobs.add(job_id)
+            [opcode] = opcodes_of(client, job_id)
+            # A new object is made anew with the UUID that it got.
+            made = [path.partition("/")[2] for path, before, _ in entry.changes if before is None]
+            parameters = {name: opcode.input[name] for name in opcode.input if name != "OP_ID"}
+            outcome = self.store.run(opcode.op_id, made[0] if made else "none", **parameters)
+            assert outcome.changes
+            assert opcode.result == outcome.result
+
+
+def unstamped(found: dict[str, Any]) -> dict[str, Any]:
+    stamps = ("serial_no", "mtime", "ctime")
+    return {name: value for name, value in found.items() if name not in stamps}
+
+
+def test_contending_jobs_change_the_configuration_one_after_the_other(
+    daemon: Daemon, client: Client
+) -> None:
+    chance = random.Random(f"{seed()} {daemon.placement}")
+    ids = client.submit_many([[any_opcode(chance)] for _ in range(JOBS)])
+    client.wait(*ids[: JOBS // 3], timeout=60)
+    daemon.replace_killed()
+    with daemon.client() as successor:
+        ended = {job.id: job.status for job in successor.wait(*ids, timeout=60)}
+        assert set(ended.values()) == {JobStatus.SUCCESS, JobStatus.ERROR}
+        replay = Replay(successor)
+        assert replay.store.problems() == []
+        assert {ended[job_id] for job_id in replay.jobs} == {JobStatus.SUCCESS}
+        document = replay.store.configuration.to_document()
+        for kind in ("nodes", "nodegroups", "networks"):
+            found = {one["uuid"]: unstamped(one) for one in successor.objects(kind)}
+            assert found == {uuid: unstamped(one) for uuid, one in document[kind].items()}
