@@ -42,7 +42,13 @@ if TYPE_CHECKING:
     from ...transport.envelopes import Envelope
 
 
-_OwnNotice = messages.WholeDue | messages.WholeWritten | messages.SsconfDue | messages.SsconfWritten
+_OwnNotice = (
+    messages.WholeDue
+    | messages.WholeWritten
+    | messages.SsconfDue
+    | messages.SsconfWritten
+    | messages.OpcodeDecided
+)
 _ObjectMessage = (
     messages.ReadObjects
     | messages.ChangeObjects
@@ -124,6 +130,8 @@ class ConfigStore(Component[messages.ConfigMessage]):
 
     def _take_notice(self, message: _OwnNotice) -> None:
         match message:
+            case messages.OpcodeDecided():
+                self._opcodes.note_decided(message)
             case messages.WholeDue():
                 self._write_whole()
             case messages.WholeWritten():

@@ -20,7 +20,8 @@ from ...storage.cluster.operations.base import Circumstances, RefusedError
 from ...storage.config_files import OpcodeAnswer
 from ...storage.opcodes import LockNeeds, OperationError
 from ...storage.queries import operations as query_operations
-from ...transport.messages import OpcodePrepared, OpcodeRan, PrepareOpcode
+from ...transport.envelopes import Envelope
+from ...transport.messages import OpcodeDecided, OpcodePrepared, OpcodeRan, PrepareOpcode
 from .change_line import ChangeLine, Made
 from .known_cluster import known_cluster
 from .stored_configuration import Edit, StoredConfiguration
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
     from ...storage.cluster.configuration import Change, Configuration
     from ...storage.cluster.operations.base import Outcome
-    from ...transport.envelopes import Envelope
     from ...transport.messages import OperationProblem, Reply, RunOpcode
     from ..runtime.runtime import Runtime
 
@@ -123,10 +123,11 @@ class Answers:
         found = self._stored.find_answer(message.job_id, message.op_index, message.since)
         return None if found is None else OpcodeRan(result=found.result, log=found.log)
 
-    def keep(self, message: RunOpcode, answer: OpcodeRan) -> None:
-        """Keep the answer to this request; the oldest ones go."""
-        self._newest.pop(message.job_id, None)
-        self._newest[message.job_id] = (message.op_index, answer)
+    def keep(self, key: tuple[int, int], answer: OpcodeRan) -> None:
+        """Keep the answer to this opcode: job and index; the oldest ones go."""
+        job_id, op_index = key
+        self._newest.pop(job_id, None)
+        self._newest[job_id] = (op_index, answer)
         if len(self._newest) > settings.OPCODE_ANSWERS_MAX:
             self._newest.pop(next(iter(self._newest)))
             # What is not in memory any more is found in the history.
@@ -172,8 +173,20 @@ class OpcodeRuns:
         else:
             self._run(envelope, message)
 
+    def note_decided(self, message: OpcodeDecided) -> None:
+        """A thread has decided an opcode; a job that asked our predecessor asks again."""
+        repeats = self._in_line.get((message.job_id, message.op_index))
+        if repeats is not None:
+            self._answers.keep((message.job_id, message.op_index), message.answer)
+            repeats.tell(Envelope(message.answer))
+
     def _run(self, envelope: Envelope, message: RunOpcode) -> None:
         """Carry the opcode out: at once if it changes nothing, else when the lock is free."""
+        if _is_long(message):
+            self._in_line[_key(message)] = _Repeats(self._in_line, _key(message), envelope)
+            decide = functools.partial(self._decided, self._configuration.snapshot, message)
+            self._runtime.aside(functools.partial(_decided_aside, message, decide))
+            return
         try:
             outcome = self._decided(self._configuration.snapshot, message)
         except (OperationError, errors.BadRequestError) as error:
@@ -199,7 +212,7 @@ class OpcodeRuns:
 
         def done(_: Configuration) -> None:
             answer = _answer_of(message, outcome)
-            self._answers.keep(message, answer)
+            self._answers.keep(_key(message), answer)
             self._limits.answer_in_force(envelope, answer, outcome.changes)
 
         edit = Edit(outcome.changes, who, why, stored_form(message, outcome))
@@ -213,8 +226,26 @@ class OpcodeRuns:
         return outcome
 
     def _answer(self, envelope: Envelope, message: RunOpcode, answer: OpcodeRan) -> None:
-        self._answers.keep(message, answer)
+        self._answers.keep(_key(message), answer)
         envelope.reply(answer)
+
+
+def _is_long(message: RunOpcode) -> bool:
+    operation = OPERATIONS.get(str(message.opcode.get("OP_ID")))
+    return operation is not None and operation.is_long
+
+
+def _decided_aside(message: RunOpcode, decide: Callable[[], Outcome]) -> OpcodeDecided:
+    """The answer to an opcode that changes nothing; runs in a thread of its own."""
+    try:
+        outcome = decide()
+        assert not outcome.changes, "a long operation changes nothing"
+        answer = _answer_of(message, outcome)
+    except (OperationError, errors.BadRequestError) as error:
+        answer = failed(error)
+    except Exception as error:  # noqa: BLE001 - the job waits for an answer
+        answer = OpcodeRan(error=("OpExecError", [f"{type(error).__name__}: {error}"]))
+    return OpcodeDecided(job_id=message.job_id, op_index=message.op_index, answer=answer)
 
 
 class _Repeats:

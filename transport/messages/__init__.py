@@ -97,7 +97,7 @@ ToJob = (
 ConfigMessage = (
     ConfigRequest | ConfigRequestOfJob
     | ReportConfiguration | RulesApplied | LimitApplied | ComponentReplaced
-    | WholeDue | WholeWritten | SsconfDue | SsconfWritten | ChangesOverdue
+    | WholeDue | WholeWritten | SsconfDue | SsconfWritten | OpcodeDecided | ChangesOverdue
 )
 LockMessage = (
     LockRequest | LockRequestOfJob | LocksAwaitedTooLong | FreeDeadOwners

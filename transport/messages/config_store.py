@@ -8,6 +8,7 @@ import msgspec
 
 from ...storage.cluster.objects import Kind
 from .base import Done, Notice, Reply, Request
+from .config_store_from_jobs import OpcodeRan
 from .several import QueryAnswered
 
 
@@ -29,6 +30,14 @@ class LimitApplied(Notice, frozen=True):
 
 class WholeDue(Notice, frozen=True):
     """From the configuration store to itself: write the whole configuration."""
+
+
+class OpcodeDecided(Notice, frozen=True):
+    """From its helper thread: the answer to an opcode of this job that changes nothing."""
+
+    job_id: int
+    op_index: int
+    answer: OpcodeRan
 
 
 class WholeWritten(Notice, frozen=True):

@@ -93,6 +93,8 @@ class Operation(NamedTuple):
 
     locks: Callable[[AnyOpcode, Configuration, Circumstances], LockNeeds]
     decide: Callable[[AnyOpcode, Configuration, Circumstances], Outcome]
+    is_long: bool = False
+    """It changes nothing, and takes long in a large configuration: a thread decides it."""
 
 
 def check_locks_suffice(held: LockNeeds, needed: LockNeeds, text: str) -> None:

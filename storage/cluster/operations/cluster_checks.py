@@ -145,4 +145,4 @@ def _mapping(holder: Values, key: str) -> Values:
     return found if isinstance(found, dict) else {}
 
 
-VERIFY: Final = Operation(_locks, _verify)
+VERIFY: Final = Operation(_locks, _verify, is_long=True)

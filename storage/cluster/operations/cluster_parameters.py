@@ -5,16 +5,18 @@ Source: Ganeti's ``LUClusterSetParams``; the texts of the errors are Ganeti's.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any, Final
 
 from ...opcodes import OperationError
 from .. import parameters
+from ..configuration import Configuration
 from ..objects import Kind
 from . import hypervisors, policies, values
 from .base import Code, prerequisite_error, warning
 from .cluster_draft import ClusterDraft
-from .lookups import instances_of_group, names_of
+from .lookups import Object, names_of, nodes_of_instance
 
 _DEFAULT: Final = "default"
 _MODES: Final = frozenset({"bridged", "openvswitch", "pool", "routed", "auto"})
@@ -70,8 +72,8 @@ def set_policy(draft: ClusterDraft) -> None:
     policy = policies.updated_policy(draft.of("ipolicy"), given, of_group=False)
     policies.check_templates_enabled(draft.cluster, policy)
     violators = []
-    for uuid, group in snapshot.objects(Kind.NODE_GROUP):
-        instances = instances_of_group(snapshot, uuid)
+    for uuid, instances in _instances_by_group(snapshot).items():
+        group = snapshot.get(Kind.NODE_GROUP, uuid) or {}
         old = parameters.instance_policy(draft.before, group)
         new = parameters.instance_policy({"ipolicy": policy}, group)
         violators += policies.new_violators(snapshot, old, new, instances)
@@ -145,6 +147,16 @@ def set_systems(draft: ClusterDraft) -> None:
             found[system] = values.updated(found.get(system, {}), own, none_removes=True)
         draft.put(field, {system: own for system, own in found.items() if own})
         draft.unchecked.append(field)
+
+
+def _instances_by_group(snapshot: Configuration) -> dict[str, list[Object]]:
+    """The instances with a node in each group, by the UUIDs of the groups."""
+    found: dict[str, list[Object]] = defaultdict(list)
+    for _, instance in snapshot.objects(Kind.INSTANCE):
+        nodes = (snapshot.get(Kind.NODE, uuid) for uuid in nodes_of_instance(snapshot, instance))
+        for group in {node["group"] for node in nodes if node is not None}:
+            found[group].append(instance)
+    return found
 
 
 def _put_default(draft: ClusterDraft, field: str, new: Mapping[str, Any]) -> None:

@@ -15,7 +15,8 @@ from ganger.actors.config import opcode_runs
 from ganger.actors.config.config_store import ConfigStore
 from ganger.storage import config_files, descriptors, documents, settings
 from ganger.storage.cluster import tags
-from ganger.storage.opcodes import catalogue
+from ganger.storage.cluster.operations import table
+from ganger.storage.opcodes import OperationError, catalogue
 from ganger.transport import messages
 from ganger.transport.envelopes import Envelope
 from ganger.transport.messages import OpcodePrepared, OpcodeRan
@@ -304,3 +305,60 @@ def test_a_description_of_the_cluster_has_what_the_configuration_lacks(
     (stage.places.data / "watcher.pause").write_text("soon")
     found = store.ask(run(asked, locks={}, op_index=2)).answer_as(OpcodeRan)
     assert found.result == ["3.0.2", True, None]
+
+
+# Decided aside.
+
+ALL_SHARED: messages.PlainLocks = {
+    level: {"shared": ("*",)} for level in ("instance", "nodegroup", "node", "node-res", "network")
+}
+VERIFICATION = {"OP_ID": "OP_CLUSTER_VERIFY_CONFIG"}
+
+
+def test_what_takes_long_is_decided_in_a_thread_and_others_go_on(
+    stage: Stage, store: Staged[ConfigStore]
+) -> None:
+    verification = run(VERIFICATION, locks=ALL_SHARED)
+    askers = [store.ask(verification), store.ask(verification)]
+    assert store.ask(run(tagging("a"), job_id=8)).answer == OpcodeRan()
+    assert [asker.answers for asker in askers] == [[], []]
+    stage.run_timers()
+    # The repeated request began no second thread.
+    [decided] = stage.take(messages.OpcodeDecided)
+    store.turn(decided)
+    for asker in (*askers, store.ask(verification)):
+        assert asker.answer_as(OpcodeRan).result is True
+    # It came twice: nobody waits any more.
+    store.turn(decided)
+
+
+def test_a_successor_takes_no_decision_of_its_predecessor_for_one_of_its_own(
+    stage: Stage, store: Staged[ConfigStore]
+) -> None:
+    verification = run(VERIFICATION, locks=ALL_SHARED)
+    store.ask(verification)
+    after = successor(stage, store)
+    stage.run_timers()
+    after.turn(*stage.take(messages.OpcodeDecided))
+    asker = after.ask(verification)
+    assert asker.answers == []
+    stage.run_timers()
+    after.turn(*stage.take(messages.OpcodeDecided))
+    assert asker.answer_as(OpcodeRan).result is True
+
+
+@pytest.mark.parametrize("error", [ValueError("odd"), OperationError("OpExecError", "odd")])
+def test_an_error_in_the_thread_is_the_answer(
+    stage: Stage, store: Staged[ConfigStore], monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(table, "decided", fail)
+    asker = store.ask(run(VERIFICATION, locks=ALL_SHARED))
+    stage.run_timers()
+    store.turn(*stage.take(messages.OpcodeDecided))
+    ran = asker.answer_as(OpcodeRan)
+    assert ran.error is not None
+    assert ran.error[0] == "OpExecError"
+    assert "odd" in ran.error[1][0]

@@ -154,6 +154,7 @@ ONCE: tuple[type[Message], ...] = (
     messages.JournalCut,
     messages.WholeWritten,
     messages.SsconfWritten,
+    messages.OpcodeDecided,
     messages.ReplyDue,
     # From the supervisor, or its own timer, to the keeper of a process, which starts it once.
     messages.StartComponent,
