@@ -67,6 +67,8 @@ class Character(msgspec.Struct, frozen=True, kw_only=True):
     """Whether some opcodes read much, and some states are too large for the journal."""
     repeat_chance: float = 0.0
     """How likely a message comes twice, if it may (`repeating`)."""
+    has_tag_jobs: bool = False
+    """Whether each job also sets a tag of the cluster, and removes it in the end."""
 
 
 CALM = Character(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from tests.torture.simulation.release_oracle import Releases
 from tests.torture.simulation.user_rules import BEGUN, RuleBook
 
@@ -18,7 +19,7 @@ from ganger.actors.queue.job_queue import JobQueue
 from ganger.actors.queue.job_table import Phase, Row
 from ganger.actors.rules import filtering
 from ganger.actors.scheduling.scheduling import Schedule
-from ganger.storage import jobs, lock_files, opcodes
+from ganger.storage import documents, jobs, lock_files, opcodes
 from ganger.storage.jobs import JobStatus, OpcodeEvent
 from ganger.storage.queue_files import spool
 from ganger.transport import messages
@@ -312,6 +313,7 @@ class Oracle:
                 if shown is not status:
                     world.problem(f"at the end job {job_id} is {status}, its file says {shown}")
         self._look_for_strangers(queue)
+        self._look_at_changes(queue)
         if owners := daemon.component("lock_manager")._state.owners():
             world.problem(f"at the end locks are held by {owners}")
         if running := daemon.component("scheduler")._schedule.running:
@@ -373,8 +375,9 @@ class Oracle:
         asked = next(one for one in self._world.user.submissions if job_id in (one.ids or ()))
         assert asked.ids is not None
         ops = asked.specs[asked.ids.index(job_id)].ops
-        started = [self.starts[job_id, index] for index in range(len(ops))]
-        if status is JobStatus.SUCCESS and started != [1] * len(ops):
+        executed = [index for index, op in enumerate(ops) if op["OP_ID"] == "OP_EXEC"]
+        started = [self.starts[job_id, index] for index in executed]
+        if status is JobStatus.SUCCESS and started != [1] * len(executed):
             self._world.problem(f"job {job_id} is a success, and its opcodes started {started}")
         job = jobs.decode_job(queue.store.reader.document(job_id).body)
         for result in (str(op.result) for op in job.ops):
@@ -386,6 +389,29 @@ class Oracle:
             if status is not JobStatus.CANCELED:
                 text = f"job {job_id} depends on job {target}, which is canceled"
                 self._world.problem(f"{text}, and is {status}")
+
+    def _look_at_changes(self, queue: JobQueue) -> None:
+        """Each opcode that changes the configuration has done so once, if it succeeded."""
+        made: Counter[tuple[int, int]] = Counter()
+        for line in documents.last_lines(self._world.places.config_history):
+            answer = msgspec.json.decode(line).get("answer")
+            if answer is not None:
+                made[answer["job_id"], answer["op_index"]] += 1
+        for job_id in sorted(self._world.user.acknowledged):
+            job = jobs.decode_job(queue.store.reader.document(job_id).body)
+            for index, op in enumerate(job.ops):
+                if not op.input["OP_ID"].startswith("OP_TAGS_"):
+                    continue
+                count = made[job_id, index]
+                is_done = op.status is JobStatus.SUCCESS
+                # Run again, a removal would find no tag.
+                is_wrong = "not found" in str(op.result)
+                if count > 1 or (is_done and count != 1) or is_wrong:
+                    self.doubled += count > 1 or is_wrong
+                    self._world.problem(
+                        f"opcode {index} of job {job_id} ({op.status}, {op.result}) has changed the"
+                        f" configuration {count} times"
+                    )
 
     def _look_for_strangers(self, queue: JobQueue) -> None:
         directory = queue.store.ledger.directory

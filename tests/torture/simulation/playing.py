@@ -31,9 +31,10 @@ DIFFERENCES_SHOWN = 2
 def run_simulated_faults(count: int, seed: int, folder: Path) -> Tally:
     """Any faults, then none: what must never be is not, and everything drains.
 
-    In every second world messages come twice (`repeating`).
+    In every third world messages come twice (`repeating`), and in every third one jobs change the
+    configuration.
     """
-    return _play_all(("faults", "repeats"), count, seed, folder)
+    return _play_all(("faults", "repeats", "changes"), count, seed, folder)
 
 
 def run_lost_wake_ups(count: int, seed: int, folder: Path) -> Tally:
@@ -159,6 +160,15 @@ def _repeating(dice: random.Random) -> Character:
     return msgspec.structs.replace(_any_faults(dice), repeat_chance=dice.choice((0.02, 0.2, 1.0)))
 
 
+def _changing(dice: random.Random) -> Character:
+    """Any faults, repeated messages, and jobs that change the configuration."""
+    return msgspec.structs.replace(
+        _repeating(dice),
+        has_tag_jobs=True,
+        focus=dice.choice(("", "config_store", "config_store", "executor", "lock_manager")),
+    )
+
+
 def _wake_ups(dice: random.Random) -> Character:
     """Few slots, many wishes, and faults that are far enough apart to see what each did."""
     return msgspec.structs.replace(
@@ -195,6 +205,7 @@ def _steady(dice: random.Random) -> Character:
 _CHARACTERS: dict[str, Callable[[random.Random], Character]] = {
     "faults": _any_faults,
     "repeats": _repeating,
+    "changes": _changing,
     "wake-ups": _wake_ups,
     "clock": _steady,
 }

@@ -74,6 +74,7 @@ class User(Task):
         self._calls: list[tuple[PendingCall[Any], Callable[[Any], None]]] = []
         self._jobs_asked = 0
         self._retries = 0
+        self._tags = 0
         self.rules = RuleChanger(self, core.oracle.book)
         core.run_as(self.program, self._connect)
 
@@ -207,7 +208,7 @@ class User(Task):
                 self.ask(messages.ReadJob(id=some))
             case "watch":
                 self.follow(some)
-            case "retry" if not is_archiving:
+            case "retry" if not (is_archiving or self.core.character.has_tag_jobs):
                 self._retry(some)
             case _:
                 self.ask(messages.ListLocks())
@@ -266,6 +267,9 @@ class User(Task):
             wanted = dice.choice(([], ["success"], ["success", "error", "canceled"]))
             depends.append((dice.choice(live), wanted))
         ops = [self._opcode() for _ in range(dice.choice((1, 1, 1, 2, 3)))]
+        if self.core.character.has_tag_jobs:
+            self._tags += 1
+            ops = [_tag("SET", self._tags), *ops, _tag("DEL", self._tags)]
         has_late = self.core.character.has_late_dependencies
         if has_late and len(ops) > 1 and live and dice.random() < 0.5:
             ops[1]["depends"] = [[dice.choice(live), []]]
@@ -306,3 +310,8 @@ class User(Task):
 
     def _note_archived(self, reply: messages.ArchiveOutcome) -> None:
         self.archived.update(reply.archived)
+
+
+def _tag(verb: str, number: int) -> dict[str, Any]:
+    """Set or remove a tag of the cluster that no other job has."""
+    return {"OP_ID": f"OP_TAGS_{verb}", "kind": "cluster", "tags": [f"tag-{number}"]}

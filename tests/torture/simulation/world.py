@@ -250,8 +250,10 @@ class World(Core):
 
     def _write_configuration(self, filters: dict[str, Any]) -> None:
         found = config_files.first_configuration("simulated", 0.0)
+        before = config_files.read(self.places.config) or {}
         # Above the changes in the journal.
-        found["serial_no"] += config_files.serial_of(config_files.read(self.places.config) or {})
+        found["serial_no"] += config_files.serial_of(before)
+        found["cluster"]["tags"] = before.get("cluster", {}).get("tags", [])
         found["cluster"]["max_running_jobs"] = self.slots
         found["filters"] = filters
         config_files.write(self.places.config, found)
