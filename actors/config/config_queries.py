@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-import platform
+import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 from ...storage import errors, version
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from ...storage.queries.answering import Resource
     from ...transport.envelopes import Envelope
     from ..runtime.runtime import Runtime
+
+_LARGEST_OF_32_BITS = 2**32
 
 _OF_QUEUE = "drain_flag"
 """The field of the cluster that the job queue knows."""
@@ -85,7 +88,10 @@ def known_of_cluster() -> dict[str, Any]:
     return {
         "software_version": version.GANETI_RELEASE,
         "vcs_version": f"ganger {version.version()}",
-        "architecture": [platform.architecture()[0].replace("bit", "bits"), platform.machine()],
+        "architecture": [
+            "64bits" if sys.maxsize > _LARGEST_OF_32_BITS else "32bits",
+            os.uname().machine,
+        ],
         "watcher_pause": None,
     }
 
