@@ -1,14 +1,14 @@
-"""Answers queries for objects of the configuration, and defines the fields of all queries."""
+"""Answers queries for objects of the configuration, and defines the fields of all queries.
+
+For jobs it passes on their queries for other jobs and for locks, too.
+"""
 
 from __future__ import annotations
 
-import functools
-import os
-import sys
 from typing import TYPE_CHECKING, Any
 
-from ...storage import errors, version
-from ...storage.filters import fields_of, parse_filter
+from ...storage import errors
+from ...storage.cluster.integrity import problems
 from ...storage.queries.answering import query_fields
 from ...storage.queries.cluster_view import ClusterView
 from ...storage.queries.paging import check_fields
@@ -16,7 +16,8 @@ from ...storage.queries.resources import OF_CONFIGURATION, RESOURCES
 from ...storage.wording import brief
 from ...transport import messages
 from ..runtime import query_pages
-from ..runtime.addresses import JOB_QUEUE
+from ..runtime.addresses import JOB_QUEUE, LOCK_MANAGER
+from .known_cluster import known_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,17 +27,7 @@ if TYPE_CHECKING:
     from ...transport.envelopes import Envelope
     from ..runtime.runtime import Runtime
 
-_LARGEST_OF_32_BITS = 2**32
-
-_OF_QUEUE = "drain_flag"
-"""The field of the cluster that the job queue knows."""
-
-
-def _defined(message: messages.QueryFields) -> messages.QueryAnswered:
-    """The definitions of fields. Raises `BadRequestError`."""
-    check_fields(message.fields or ())
-    found = query_fields(_resource(RESOURCES, message.what), message.fields)
-    return messages.QueryAnswered(fields=found["fields"], rows=b"[]")
+    Query = messages.QueryConfiguration | messages.QueryFields | messages.RunQuery
 
 
 class ConfigQueries:
@@ -47,53 +38,65 @@ class ConfigQueries:
         self._snapshot = snapshot
         self._view: ClusterView | None = None
 
-    def answer(
-        self, envelope: Envelope, message: messages.QueryConfiguration | messages.QueryFields
-    ) -> None:
+    def answer(self, envelope: Envelope, message: Query) -> None:
         """Reply with definitions, or with one page of an answer. Raises `BadRequestError`."""
-        if isinstance(message, messages.QueryFields):
-            envelope.reply(_defined(message))
-            return
+        match message:
+            case messages.QueryFields():
+                envelope.reply(_defined(message.what, message.fields))
+            case messages.QueryConfiguration():
+                envelope.reply(self._page(message))
+            case messages.RunQuery(is_of_fields=True):
+                envelope.reply(_defined(message.what, message.fields))
+            case messages.RunQuery(what="job" | "lock"):
+                self._pass_on(envelope, message)
+            case messages.RunQuery():
+                fields = message.fields or []
+                asked = messages.QueryConfiguration(
+                    message.what, fields, message.filter, message.after
+                )
+                _resource(RESOURCES, message.what)
+                envelope.reply(self._page(asked))
+
+    def _pass_on(self, envelope: Envelope, message: messages.RunQuery) -> None:
+        def failed(error: errors.GangerError) -> None:
+            if isinstance(error, errors.DeadlineError) and envelope.deadline is None:
+                # The job has all the time that it takes.
+                self._pass_on(envelope, message)
+            else:
+                envelope.refuse(error)
+
+        answered, deadline = envelope.reply, envelope.deadline
+        fields, raw_filter, after = message.fields or [], message.filter, message.after
+        if message.what == "job":
+            jobs = messages.QueryJobs(fields, raw_filter, after)
+            self._runtime.ask(JOB_QUEUE, jobs, answered, failed, deadline)
+        else:
+            locks = messages.QueryLocks(fields, raw_filter, after)
+            self._runtime.ask(LOCK_MANAGER, locks, answered, failed, deadline)
+
+    def _page(self, message: messages.QueryConfiguration) -> messages.QueryAnswered:
         resource = _resource(OF_CONFIGURATION, message.what)
-        asked = {*message.fields, *fields_of(parse_filter(message.filter))}
-        if not (message.what == "cluster" and _OF_QUEUE in asked):
-            envelope.reply(self._page(resource, message, {}))
-            return
-
-        def answered(found: messages.QueueReport) -> None:
-            envelope.reply(self._page(resource, message, {_OF_QUEUE: found.is_drained}))
-
-        state = messages.ReadQueueState()
-        self._runtime.ask(JOB_QUEUE, state, answered, envelope.refuse, envelope.deadline)
-
-    def _page(
-        self,
-        resource: Resource[ClusterView],
-        message: messages.QueryConfiguration,
-        known: Mapping[str, Any],
-    ) -> messages.QueryAnswered:
         snapshot = self._snapshot()
         if self._view is None or self._view.configuration is not snapshot:
             self._view = ClusterView(snapshot)
-        self._view.known = {**known_of_cluster(), **known} if message.what == "cluster" else {}
-        return query_pages.answered(self._runtime, resource, self._view, message)
+        is_of_cluster = message.what == "cluster"
+        self._view.known = known_cluster(self._runtime.host.places) if is_of_cluster else {}
+        try:
+            return query_pages.answered(self._runtime, resource, self._view, message)
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            # Getters rely on the types of values, but a damaged configuration is served, too.
+            found = problems(snapshot)
+            if not found:
+                raise
+            text = f"the configuration is damaged: {found[0]}"
+            raise errors.IntegrityError(text) from error
 
 
-@functools.cache
-def known_of_cluster() -> dict[str, Any]:
-    """What the configuration does not hold of the cluster, but this process knows.
-
-    No watcher can be paused, so ``watcher_pause`` is never set.
-    """
-    return {
-        "software_version": version.GANETI_RELEASE,
-        "vcs_version": f"ganger {version.version()}",
-        "architecture": [
-            "64bits" if sys.maxsize > _LARGEST_OF_32_BITS else "32bits",
-            os.uname().machine,
-        ],
-        "watcher_pause": None,
-    }
+def _defined(what: str, fields: list[str] | None) -> messages.QueryAnswered:
+    """The definitions of fields. Raises `BadRequestError`."""
+    check_fields(fields or ())
+    found = query_fields(_resource(RESOURCES, what), fields)
+    return messages.QueryAnswered(fields=found["fields"], rows=b"[]")
 
 
 def _resource(known: Mapping[str, Resource[Any]], what: str) -> Resource[Any]:

@@ -56,6 +56,7 @@ _ObjectMessage = (
     | messages.ReadHistory
     | messages.QueryConfiguration
     | messages.QueryFields
+    | messages.RunQuery
     | messages.PrepareOpcode
     | messages.RunOpcode
     | _OwnNotice
@@ -121,7 +122,7 @@ class ConfigStore(Component[messages.ConfigMessage]):
                 )
             case messages.ReadHistory():
                 self._read_history(envelope, message)
-            case messages.QueryConfiguration() | messages.QueryFields():
+            case messages.QueryConfiguration() | messages.QueryFields() | messages.RunQuery():
                 self._queries.answer(envelope, message)
             case messages.PrepareOpcode() | messages.RunOpcode():
                 self._opcodes.take(envelope, message)

@@ -1,15 +1,19 @@
-"""What opcodes show of the cluster beside its configuration: the drain flag, the pause."""
+"""What queries show of the cluster beside its configuration: versions, the drain flag, the pause."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import os
+import sys
 from typing import TYPE_CHECKING, Any
 
-from ...storage import documents, errors
-from .config_queries import known_of_cluster
+from ...storage import documents, errors, version
 
 if TYPE_CHECKING:
     from ...storage.settings import Places
+
+_LARGEST_OF_32_BITS = 2**32
 
 
 def known_cluster(places: Places) -> dict[str, Any]:
@@ -18,10 +22,20 @@ def known_cluster(places: Places) -> dict[str, Any]:
     ``watcher_pause``: in seconds since the epoch; None: the watcher is not paused.
     """
     return {
-        **known_of_cluster(),
+        "architecture": [
+            "64bits" if sys.maxsize > _LARGEST_OF_32_BITS else "32bits",
+            os.uname().machine,
+        ],
         "drain_flag": (places.queue / "drain").exists(),
+        "software_version": version.GANETI_RELEASE,
+        "vcs_version": _own_version(),
         "watcher_pause": _watcher_pause(places),
     }
+
+
+@functools.cache
+def _own_version() -> str:
+    return f"ganger {version.version()}"
 
 
 def _watcher_pause(places: Places) -> float | None:

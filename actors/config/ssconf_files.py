@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ...storage import errors, settings, ssconf_files
 from ...storage.cluster import ssconf
+from ...storage.cluster.integrity import problems
 from ...storage.cluster.objects import Kind
 from ...storage.queue_files import job_files
 from ...transport import messages
@@ -34,6 +35,7 @@ class SsconfFiles:
         self._snapshot = snapshot
         self._is_all_due = False
         self._due: set[str] = set()
+        self._is_damaged = False
         self._is_writing = self._is_retry_due = False
         self._waiting: list[Callable[[], None]] = []
         self._fence = threading.Lock()
@@ -53,6 +55,9 @@ class SsconfFiles:
                 for state in (before, after)
             )
             self._due |= ssconf.affected(change.kind.value, one, other)
+        if self._is_damaged:
+            # The change may be the repair.
+            self._is_damaged, self._is_all_due = False, True
         self._write()
 
     def when_written(self, done: Callable[[], None]) -> None:
@@ -73,7 +78,11 @@ class SsconfFiles:
             # A predecessor's: all that it should have written is due here.
             return
         self._is_writing = False
-        if message.error is not None:
+        if message.is_damaged:
+            # Only a change helps, and it may concern other files.
+            self._runtime.log.error("ssconf files are not written", error=message.error)
+            self._is_damaged = True
+        elif message.error is not None:
             self._is_all_due |= message.names is None
             self._due.update(message.names or ())
             self._retry_later(message.error)
@@ -92,7 +101,7 @@ class SsconfFiles:
             # Perhaps also what a thread has been given, and had not begun.
             try:
                 self._write_files(self._snapshot(), None)
-            except errors.StorageError as error:
+            except (errors.StorageError, errors.IntegrityError) as error:
                 # The next start writes them.
                 self._runtime.log.error("ssconf files are not written", error=error.text)
 
@@ -110,23 +119,33 @@ class SsconfFiles:
         snapshot, incarnation = self._snapshot(), self._runtime.incarnation
 
         def work() -> messages.SsconfWritten:
-            text = None
+            text, is_damaged = None, False
             with self._fence:
                 if not self._is_closed:
                     try:
                         self._write_files(snapshot, names)
-                    except errors.StorageError as error:
-                        text = error.text
-            return messages.SsconfWritten(names=names, error=text, incarnation=incarnation)
+                    except (errors.StorageError, errors.IntegrityError) as error:
+                        text, is_damaged = error.text, isinstance(error, errors.IntegrityError)
+            return messages.SsconfWritten(
+                names=names, error=text, is_damaged=is_damaged, incarnation=incarnation
+            )
 
         self._runtime.aside(work)
 
     def _write_files(self, snapshot: Configuration, names: Sequence[str] | None) -> None:
-        """Runs in any thread. Raises `StorageError`."""
+        """Runs in any thread. Raises `StorageError`, or `IntegrityError`."""
         if job_files.queue_inode(str(self._folder.parent)) != self._home:
             # Another daemon may have the directory that is there now.
             raise errors.StorageError(f"{self._folder.parent}: deleted or replaced")
-        ssconf_files.write(self._folder, snapshot.document, names)
+        try:
+            ssconf_files.write(self._folder, snapshot.document, names)
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            # A damaged configuration is served, too; its repair writes them.
+            found = problems(snapshot)
+            if not found:
+                raise
+            text = f"the configuration is damaged: {found[0]}; ssconf files stay as they are"
+            raise errors.IntegrityError(text) from error
 
     def _retry_later(self, error: str) -> None:
         self._runtime.log.error("ssconf files are not written; tried again later", error=error)

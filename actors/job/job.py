@@ -128,6 +128,10 @@ class JobActor:
             return None
         if opcode.runs_in_store:
             return self._store.run(self.context)
+        if opcode.op_id in catalogue.QUERIES:
+            from . import query_operations  # noqa: PLC0415 - few jobs need it
+
+            return query_operations.run(opcode, self.context, self._daemon, self._await)
         self.context.begin_output(getattr(opcode, "output_limit", None))
         follows = descendants.is_followed(opcode)
         if follows is not None:

@@ -14,7 +14,15 @@ import msgspec
 
 from .. import errors
 from . import notation
-from .declarations import COMMON_FIELDS, NO_LOCKS, LevelNeeds, LockNeeds, NonEmptyStr, Opcode
+from .declarations import (
+    COMMON_FIELDS,
+    NO_LOCKS,
+    WHOLE_LEVEL,
+    LevelNeeds,
+    LockNeeds,
+    NonEmptyStr,
+    Opcode,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,6 +45,9 @@ RUN_IN_STORE = frozenset(
     for verb in verbs
 )
 """The opcodes whose operations need nothing but the configuration."""
+
+QUERIES = frozenset({"OP_QUERY", "OP_QUERY_FIELDS"})
+"""The opcodes whose operations ask for what queries answer (`actors/job/query_operations`)."""
 
 _CATALOGUE_FILE = f"{__file__.rpartition('/')[0]}/catalogue.json"
 
@@ -265,13 +276,15 @@ def _make(op_id: str) -> type[Opcode]:
         "__doc__": f"Ganeti's {op_id}.",
         "op_id": op_id,
         "summary_field": declared.get("summary_field"),
-        "built_in": op_id in RUN_IN_STORE,
+        "built_in": op_id in RUN_IN_STORE or op_id in QUERIES,
         "runs_in_store": op_id in RUN_IN_STORE,
         "secret_fields": tuple(name for name, text in types.items() if "secret[" in text),
         "private_fields": tuple(name for name, text in types.items() if "private[" in text),
     }
     if declared.get("exclusive_bgl"):
         namespace["lock_needs"] = _needs_everything
+    if op_id == "OP_QUERY":
+        namespace["lock_needs"] = _query_needs
     if addresses := list(_addresses(types)):
         namespace["__post_init__"] = _address_check(addresses)
     if op_id in _SUMMARIES:
@@ -307,6 +320,18 @@ def _field(name: str, parameter: Mapping[str, Any]) -> tuple[str, Any, Any]:
 
 def _needs_everything(_self: Opcode) -> LockNeeds:
     return LockNeeds(cluster=LevelNeeds(exclusive=("BGL",)))
+
+
+_QUERY_LEVELS = {"instance": ("instance", "node"), "node": ("node",)}
+
+
+def _query_needs(self: Any) -> LockNeeds:  # noqa: ANN401 - a type that is made
+    """Locks for a query of what jobs work on, if it asks for locking; all of a level, shared.
+
+    Ganeti locks the items alone, if they are named.
+    """
+    levels = _QUERY_LEVELS.get(self.what, ()) if self.use_locking else ()
+    return LockNeeds(**{level: LevelNeeds(shared=(WHOLE_LEVEL,)) for level in levels})
 
 
 def _addresses(types: Mapping[str, str]) -> Iterator[tuple[str, str]]:

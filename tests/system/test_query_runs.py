@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.faults.harness import Daemon
+from tests import clusters
+from tests.faults.harness import Daemon, until
 from tests.system.gates import Gate, until_running
 
-from ganger import Client
-from ganger.storage import errors
+from ganger import Client, JobStatus
+from ganger.storage import config_files, errors
 
 NODE = {"node": {"exclusive": ["a"]}}
 DELAY = {"OP_ID": "OP_TEST_DELAY", "duration": 0.001, "on_master": False}
@@ -102,3 +105,103 @@ def test_the_command_shows_what_the_client_gets(daemon: Daemon, client: Client) 
         {"name": one.name, "title": one.title, "kind": one.kind, "doc": one.doc}
         for one in client.query_fields("job")
     ]
+
+
+# ---------------------------------------------------------------- opcodes
+
+
+@pytest.fixture(name="cluster")
+def daemon_of_a_cluster(tmp_path: Path) -> Iterator[Daemon]:
+    """A daemon that finds the configuration of a small cluster."""
+    made = Daemon(tmp_path)
+    made.data.mkdir()
+    made.data.chmod(0o750)
+    found = clusters.made_configuration(nodes=2, instances=2, groups=2)
+    config_files.write(made.places.config, found)
+    with made as daemon:
+        yield daemon
+
+
+def asking(what: str, *fields: str, **more: Any) -> dict[str, Any]:
+    return {"OP_ID": "OP_QUERY", "what": what, "fields": list(fields), **more}
+
+
+def results(client: Client, *ops: dict[str, Any]) -> list[Any]:
+    """Run a job of these opcodes; their results."""
+    job_id = client.submit(list(ops))
+    client.wait(job_id, timeout=60)
+    found = client.job(job_id).ops
+    assert found is not None
+    return [op.result for op in found]
+
+
+def test_jobs_ask_for_everything_that_queries_answer(cluster: Daemon) -> None:
+    with cluster.client() as client:
+        uuid = client.add_filter(predicates=[["jobid", ["==", "id", 99]]], action="PAUSE")
+        found = results(
+            client,
+            asking("job", "id", "status", "opstatus"),
+            asking("node", "name", "pinst_cnt", qfilter=["==", "name", "node1"]),
+            asking("instance", "name", qfilter=["=~", "name", "1"], use_locking=True),
+            asking("group", "name", "node_cnt"),
+            asking("network", "name"),
+            asking("filter", "uuid", "action"),
+            asking("cluster", "name", "drain_flag", "software_version"),
+            asking("lock", "name", "owner", "mode", qfilter=["==", "name", "cluster/BGL"]),
+            {"OP_ID": "OP_QUERY_FIELDS", "what": "lock", "fields": ["name", "bogus"]},
+        )
+        name = client.objects("cluster")[0]["cluster_name"]
+        groups = client.query("group", ["name", "node_cnt"])
+    assert [result["data"] for result in found[:-1]] == [
+        [[[0, 1], [0, "running"], [0, ["running", *["queued"] * 8]]]],
+        [[[0, "node1.example.com"], [0, 1]]],
+        [[[0, "instance1.example.com"]]],
+        [[list(pair) for pair in row] for row in groups.data],
+        [[[0, "network0"]]],
+        [[[0, uuid], [0, "PAUSE"]]],
+        [[[0, name], [0, False], [0, "3.0.2"]]],
+        [],
+    ]
+    assert [field["kind"] for field in found[-1]["fields"]] == ["other", "unknown"]
+
+
+def test_a_query_of_a_job_fails_with_ganetis_errors(cluster: Daemon) -> None:
+    with cluster.client() as client:
+        for op, expected in (
+            (
+                asking("node", "name", qfilter=["==", "name", "x"]),
+                ["OpPrereqError", ["Node name x not found", "unknown_entity"]],
+            ),
+            (
+                asking("job", "id", qfilter=["==", "x", 1]),
+                ["ParameterError", ["Can't find field named 'x'"]],
+            ),
+        ):
+            assert results(client, op) == [expected]
+        [[name, [text, code]]] = results(client, asking("os", "name"))
+        assert (name, code) == ("OpPrereqError", "wrong_input")
+        assert text.startswith("what: 'os': expected one of cluster, ")
+
+
+def test_a_query_with_locking_waits_for_the_nodes(cluster: Daemon, tmp_path: Path) -> None:
+    with cluster.client() as client, Gate(tmp_path) as gate:
+        holder = client.submit(gate.job(locks={"node": {"exclusive": ["*"]}}))
+        until_running(client, holder)
+        waiter = client.submit(asking("node", "name", use_locking=True))
+        until(client, [waiter], JobStatus.WAITING)
+        assert len(results(client, asking("node", "name"))[0]["data"]) == 2
+        gate.let_through()
+        assert client.wait(waiter, timeout=60)[0].status is JobStatus.SUCCESS
+
+
+def test_a_query_that_outlives_the_daemon_is_answered_by_its_successor(
+    cluster: Daemon, tmp_path: Path
+) -> None:
+    with Gate(tmp_path) as gate, cluster.client() as client:
+        job_id = client.submit([gate.job(), asking("job", "id", "status")])
+        until_running(client, job_id)
+        cluster.replace_killed()
+        gate.let_through()
+        [job] = client.wait(job_id, timeout=60)
+        assert job.ops is not None
+        assert job.ops[1].result["data"] == [[[0, job_id], [0, "running"]]]

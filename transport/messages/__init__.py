@@ -77,7 +77,7 @@ LockRequestOfJob = (
     RequestLocks | TryLocks | TakeFreeLocks | ReleaseLocks | DowngradeLocks | KeepLocks | ReadOwner
 )
 ExecutorReportOfJob = JobHello | JobLeft | AttachJob
-ConfigRequestOfJob = PrepareOpcode | RunOpcode
+ConfigRequestOfJob = PrepareOpcode | RunOpcode | RunQuery
 
 JobMessage = (
     QueueReportOfJob | LockRequestOfJob | ExecutorReportOfJob | ConfigRequestOfJob | OutputGrew
@@ -87,7 +87,7 @@ ToJob = (
     JobGo | CancelRequested | PriorityRequested | GateChanged | ResendRequested
     | StateRecorded | GateAnswered | DependencyOutcome | LocksGranted | LocksPending
     | LocksTried | LocksTaken | OwnerRead
-    | OpcodePrepared | OpcodeRan
+    | OpcodePrepared | OpcodeRan | QueryAnswered
     | Done | Failure
 )
 

@@ -55,10 +55,14 @@ class SsconfDue(Notice, frozen=True):
 
 
 class SsconfWritten(Notice, frozen=True):
-    """From its helper thread: these ssconf files (None: all) are written, or why they are not."""
+    """From its helper thread: these ssconf files (None: all) are written, or why they are not.
+
+    ``is_damaged``: because of the configuration, so that it is of no use to try again.
+    """
 
     names: list[str] | None
     error: str | None = None
+    is_damaged: bool = False
     incarnation: int = 0
 
 

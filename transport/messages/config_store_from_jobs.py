@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .base import Reply, Request
+from .several import QueryAnswered
 
 OperationProblem = tuple[str, list[Any]]
 """The error of an operation as Ganeti names it, and its details: text and kind."""
@@ -57,3 +58,18 @@ class RunOpcode(Request[OpcodeRan], frozen=True):
     new_uuid: str
     locks: PlainLocks
     since: int
+
+
+class RunQuery(Request[QueryAnswered], frozen=True):
+    """Answer an ``OP_QUERY`` of the job, a page at a time, or an ``OP_QUERY_FIELDS``.
+
+    ``what`` is what `QueryConfiguration` takes, and ``job`` or ``lock``: then the store asks the
+    component that knows. ``is_of_fields``: only define the fields (None: all).
+    """
+
+    job_id: int
+    what: str
+    fields: list[str] | None
+    filter: Any = None
+    after: str | None = None
+    is_of_fields: bool = False

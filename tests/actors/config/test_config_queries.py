@@ -11,6 +11,8 @@ from tests.actors.runtime.stage import Asker, Stage, Staged
 from tests.storage.queries.recorded_clusters import RECORDED, larger, recorded
 
 from ganger.actors.config.config_store import ConfigStore
+from ganger.actors.runtime.mailbox import Expired
+from ganger.storage import errors
 from ganger.storage.cluster.objects import Kind
 from ganger.storage.queries.resources import RESOURCES
 from ganger.transport import messages
@@ -72,17 +74,16 @@ def test_the_view_of_a_snapshot_serves_several_queries(store: Staged[ConfigStore
     assert store.component._queries._view is view
 
 
-def test_the_queue_says_whether_it_is_drained(stage: Stage, store: Staged[ConfigStore]) -> None:
+@pytest.mark.parametrize("is_drained", [False, True])
+def test_the_cluster_has_values_that_no_object_has(
+    stage: Stage, store: Staged[ConfigStore], *, is_drained: bool
+) -> None:
+    if is_drained:
+        (stage.places.queue / "drain").touch()
     fields = ["name", "drain_flag", "watcher_pause", "software_version"]
-    asker = store.ask(messages.QueryConfiguration("cluster", fields))
-    [asked] = stage.take_requests(messages.ReadQueueState)
-    report = messages.QueueReport(
-        counts={}, quarantined=[], flushes=0, is_read_only=False, is_drained=True
-    )
-    asked.reply(report)
-    store.handle_mail()
+    answer = answered(store.ask(messages.QueryConfiguration("cluster", fields)))
     name = RECORDED["cluster"]["cluster_name"]
-    assert answered(asker)["data"] == [[[0, name], [0, True], [3, None], [0, "3.0.2"]]]
+    assert answer["data"] == [[[0, name], [0, is_drained], [3, None], [0, "3.0.2"]]]
 
 
 def test_fields_are_defined_for_everything_that_can_be_asked_for(
@@ -101,6 +102,63 @@ def test_fields_are_defined_for_everything_that_can_be_asked_for(
         ("uuid", "text"),
         ("bogus", "unknown"),
     ]
+
+
+def test_a_damaged_configuration_fails_a_query_and_not_the_store(stage: Stage) -> None:
+    document = larger()
+    document["instances"]["i10"]["nics"] = 5
+    stage.places.config.write_bytes(msgspec.json.encode(document))
+    store = stage.start(ConfigStore)
+    name, text = store.ask(messages.QueryConfiguration("instance", ["nic.macs"])).refusal
+    assert name == "IntegrityError"
+    assert text.startswith("the configuration is damaged: ")
+    assert answered(store.ask(messages.QueryConfiguration("instance", ["uuid"])))["data"]
+
+
+# ---------------------------------------------------------------- for jobs
+
+
+def run(what: str, fields: list[str] | None = None, **more: Any) -> messages.RunQuery:
+    return messages.RunQuery(7, what, fields, **more)
+
+
+def test_a_job_asks_for_objects_and_definitions(store: Staged[ConfigStore]) -> None:
+    answer = answered(store.ask(run("group", ["name"], filter=["==", "name", "rack10"])))
+    assert answer["data"] == [[[0, "rack10"]]]
+    defined = answered(store.ask(run("lock", is_of_fields=True)))
+    assert [field["name"] for field in defined["fields"]] == list(RESOURCES["lock"].fields)
+
+
+@pytest.mark.parametrize(
+    ("what", "to", "kind"),
+    [("job", "job_queue", messages.QueryJobs), ("lock", "lock_manager", messages.QueryLocks)],
+)
+def test_a_jobs_query_for_jobs_and_locks_is_passed_on(
+    stage: Stage,
+    store: Staged[ConfigStore],
+    what: str,
+    to: str,
+    kind: type[messages.QueryJobs | messages.QueryLocks],
+) -> None:
+    asker = store.ask(run(what, ["x"], filter=["?", "y"], after="z"))
+    stage.take_one(kind, to)
+    [asked] = stage.take_requests(kind)
+    assert asked.message == kind(["x"], ["?", "y"], "z")
+    reply = messages.QueryAnswered(fields=[], rows=b"[]", next_after="w")
+    asked.reply(reply)
+    store.handle_mail()
+    assert asker.answer == reply
+
+
+def test_a_jobs_query_waits_as_long_as_it_takes(stage: Stage, store: Staged[ConfigStore]) -> None:
+    asker = store.ask(run("job", ["id"]))
+    [first] = stage.take_requests(messages.QueryJobs)
+    store.handle(Expired(first.number))
+    [second] = stage.take_requests(messages.QueryJobs)
+    assert asker.answers == []
+    second.refuse(errors.ParameterError("no"))
+    store.handle_mail()
+    assert asker.refusal == ("ParameterError", "no")
 
 
 @pytest.mark.parametrize(
@@ -125,6 +183,11 @@ def test_fields_are_defined_for_everything_that_can_be_asked_for(
             messages.QueryConfiguration("node", ["name"], ["??", "name", "x"]),
             "FilterRuleError",
             "filter[0]: Unknown filter operand '??'; expected one of",
+        ),
+        (
+            run("os", ["name"]),
+            "BadRequestError",
+            "what: 'os': expected one of cluster, filter, group, instance, job, lock, network",
         ),
         (messages.QueryFields("node", ["x"] * 1_001), "BadRequestError", "fields: expected at"),
     ],

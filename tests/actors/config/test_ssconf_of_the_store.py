@@ -186,6 +186,21 @@ def test_a_directory_that_took_the_place_of_ours_is_left_alone(
     assert list(data.iterdir()) == []
 
 
+def test_a_damaged_configuration_leaves_the_files_until_it_is_repaired(stage: Stage) -> None:
+    document = larger()
+    document["cluster"]["uid_pool"] = 5
+    stage.places.config.write_bytes(msgspec.json.encode(document))
+    store = stage.start(ConfigStore)
+    settle(stage, store)
+    assert "the configuration is damaged" in stage.log_stream.getvalue()
+    assert list(stage.places.ssconf.iterdir()) == []
+    assert [timer for timer in stage.timers if timer.seconds == settings.DISK_RETRY_SECONDS] == []
+    set_value(store, Kind.CLUSTER, "", "uid_pool", [[1, 2]])
+    settle(stage, store)
+    assert file_of(stage, "uid_pool") == "1-2\n"
+    assert stale(stage, store) == []
+
+
 @pytest.mark.parametrize("data", [b"{}", b'{"cluster": {}}'])
 def test_a_configuration_without_a_cluster_has_files(stage: Stage, data: bytes) -> None:
     stage.places.config.write_bytes(data)

@@ -65,6 +65,7 @@ LATE: tuple[type[Message], ...] = (
     messages.QueryLocks,
     messages.QueryConfiguration,
     messages.QueryFields,
+    messages.RunQuery,
     messages.WholeDue,
     messages.SsconfDue,
     messages.PrepareOpcode,
