@@ -1,4 +1,4 @@
-"""What queries show of the cluster beside its configuration: versions, the drain flag, the pause."""
+"""What queries show of the cluster beside its configuration: versions, drain flag, pause."""
 
 from __future__ import annotations
 
