@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import itertools
 import os
 import select
@@ -267,17 +268,21 @@ def _report() -> None:
     os.write(2, traceback.format_exc().encode())
 
 
-def run(template: str, descriptor: int, lock_files_folder: str, dry_runs: str) -> None:
+def run(
+    template: str, descriptor: int, lock_files_folder: str, dry_runs: str, modules: list[str]
+) -> None:
     """Be a fork server until the daemon closes its end of the socket pair, ``descriptor``.
 
     ``lock_files_folder`` is the folder for the lock files of jobs' processes, ``dry_runs`` the
-    folder for the files of dry runs.
+    folder for the files of dry runs. ``modules``, which jobs of this daemon use, are imported, too.
     """
     os.setsid()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
     if template == "full":
         catalogue.load_user_opcodes()
+    for module in modules:
+        importlib.import_module(module)
     prewarming.clear(dry_runs)
     lock_files.remove_spares(lock_files_folder)
     # Cached here once, so that children inherit the answers.

@@ -15,8 +15,13 @@ from ..processes import channels, fork_protocol
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Sequence
 
     from ..runtime.runtime import Runtime
+
+
+_DIRECT = ("ganger.transport.zmq.dealer",)
+"""What jobs use that speak to another process than the daemon's."""
 
 
 class ForkServers:
@@ -31,8 +36,9 @@ class ForkServers:
 
     def start(self, template: str) -> None:
         """Start a server; `OSError` if the system has no process or descriptors for it."""
-        process, ours = fork_server(template, self._runtime.host.places)
-        if (limit := self._runtime.host.descriptors_before) is not None:
+        host = self._runtime.host
+        process, ours = fork_server(template, host.places, _DIRECT if host.elsewhere else ())
+        if (limit := host.descriptors_before) is not None:
             # Jobs get the limit that the daemon was started with: some commands use the old
             # `select`, others close all descriptors that they might have.
             descriptors.set_limit(limit, process.pid)
@@ -89,7 +95,7 @@ class ForkServers:
 
 
 def fork_server(
-    template: str, places: settings.Places
+    template: str, places: settings.Places, modules: Sequence[str] = ()
 ) -> tuple[subprocess.Popen[bytes], socket.socket]:
     """A new fork server, and this end of the socket pair to it."""
     ours, theirs = channels.pair()
@@ -98,7 +104,7 @@ def fork_server(
     with theirs:
         try:
             process = subprocess.Popen(
-                [*command, str(theirs.fileno()), *map(os.fspath, folders)],
+                [*command, str(theirs.fileno()), *map(os.fspath, folders), *modules],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 cwd="/",

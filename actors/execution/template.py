@@ -7,6 +7,6 @@ import sys
 from . import fork_server
 
 if __name__ == "__main__":
-    # TEMPLATE DESCRIPTOR LOCK_FILE_DIRECTORY DRY_RUN_DIRECTORY
+    # TEMPLATE DESCRIPTOR LOCK_FILE_DIRECTORY DRY_RUN_DIRECTORY MODULE...
     template, descriptor, lock_files, dry_runs = sys.argv[1:5]
-    fork_server.run(template, int(descriptor), lock_files, dry_runs)
+    fork_server.run(template, int(descriptor), lock_files, dry_runs, sys.argv[5:])

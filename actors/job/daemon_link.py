@@ -4,6 +4,10 @@ While the daemon that forked the process lives, frames go over the channel. When
 closed, the process goes on alone, and attaches itself to the daemon's successor over ZeroMQ as
 soon as there is one. The messages and frames are the same. The process imports the socket
 library only then, because that costs more than a short job.
+
+Components that live in another process than the daemon's (`JobGo.direct`) are asked there, over a
+ZeroMQ socket as well, as long as the daemon that said so lives. Its successor passes on what it
+gets for them, wherever they live.
 """
 
 from __future__ import annotations
@@ -15,10 +19,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ...transport import frames
-from ...transport.messages import AttachJob, Done, Message, ToJob
+from ...transport.messages import RECEIVERS, AttachJob, Done, Message, ResendRequested, ToJob
 from ..processes.channels import Channel, ChannelClosedError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ...transport.zmq.connection_event import ConnectionEvent
     from ...transport.zmq.dealer import Dealer
 
@@ -34,34 +40,125 @@ class Received(msgspec.Struct, frozen=True):
     number: int
 
 
+class WireLink:
+    """A connection over ZeroMQ. ``is_up``: the other end knows which job this process runs."""
+
+    def __init__(self, socket: str, attach: AttachJob) -> None:
+        from ...transport.zmq.dealer import Dealer  # noqa: PLC0415 - costs more than a short job
+
+        self.is_up = False
+        self.has_changed = False
+        """Set when the other end was reached: what it had not answered must be sent again."""
+        self._attach = attach
+        self._attach_number = -1
+        self._asked_at = 0.0
+        self._early: bytes | ConnectionEvent | None = None
+        self._dealer: Dealer = Dealer(f"ipc://{socket}")
+        self._ask_to_attach()
+
+    def filenos(self) -> list[int]:
+        """What to poll while waiting for messages."""
+        return self._dealer.filenos()
+
+    def send(self, frame: bytes) -> bool:
+        """Send; False if the link is down and the message is lost."""
+        return self.is_up and self._dealer.send(frame)
+
+    def receive(self) -> list[Received]:
+        """Everything that has come; never blocks."""
+        received = []
+        while (event := self._early or self._dealer.receive(0)) is not None:
+            self._early = None
+            if not isinstance(event, bytes):
+                # Connected or disconnected: in both cases the other end does not know us yet.
+                self.is_up = False
+                self._ask_to_attach()
+                continue
+            found = _decoded(event)
+            if found.number == self._attach_number:
+                if isinstance(found.message, Done):
+                    self.is_up = self.has_changed = True
+                continue
+            received.append(found)
+        if not self.is_up and time.monotonic() >= self._asked_at + ATTACH_SECONDS:
+            # It has gone again, or was not ready to answer.
+            self._ask_to_attach()
+        return received
+
+    def has_something(self) -> bool:
+        """Whether `receive` finds something now.
+
+        The descriptors are edge-triggered: a send may have consumed the event of a message that
+        came in meanwhile, and a poll would wait for ever.
+        """
+        if self._early is None:
+            self._early = self._dealer.receive(0)
+        return self._early is not None
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._dealer.close()
+
+    def _ask_to_attach(self) -> None:
+        # Requests count from 1, so attachments count from 2**31.
+        self._asked_at = time.monotonic()
+        self._attach_number = 2**31 if self._attach_number < 0 else self._attach_number + 1
+        self._dealer.send(frames.encode(self._attach, self._attach_number))
+
+
+class DirectLink:
+    """The connection to a process that has some of the daemon's components."""
+
+    def __init__(self, socket: str, attach: AttachJob) -> None:
+        self.wire = WireLink(socket, attach)
+        self._unsent: list[bytes] | None = []
+        """Frames for the first connection; None: it was made."""
+
+    def send(self, frame: bytes) -> bool:
+        """Send, as soon as the first connection is made; False if a later one is broken."""
+        if self._unsent is None:
+            return self.wire.send(frame)
+        self._unsent.append(frame)
+        return True
+
+    def receive(self) -> list[Received]:
+        """Everything that has come, and when the connection was made anew, what that asks for."""
+        received = self.wire.receive()
+        if self.wire.has_changed:
+            self.wire.has_changed = False
+            if self._unsent is None:
+                received.append(Received(ResendRequested(), 0))
+            unsent, self._unsent = self._unsent or [], None
+            for frame in unsent:
+                self.wire.send(frame)
+        return received
+
+
 class Link:
     """The way to the daemon. ``is_up``: the last known state of the connection."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel: Channel | None = channel
         self._attach: AttachJob | None = None
-        self._attach_number = -1
         self._socket = ""
-        self._asked_at = 0.0
-        self._early: bytes | ConnectionEvent | None = None
-        self._dealer: Dealer | None = None
+        self._successor: WireLink | None = None
+        self._direct: Mapping[str, str] = {}
+        self._direct_links: dict[str, DirectLink] = {}
         self.is_up = True
         self.has_changed = False
         """Set when a successor was reached: requests without an answer must be sent again."""
 
-    def use_socket(self, path: str, attach: AttachJob) -> None:
-        """Set where the daemon's successor will listen, and the first message to it."""
+    def use_socket(self, path: str, attach: AttachJob, direct: Mapping[str, str]) -> None:
+        """Set where the daemon's successor will listen, and the first message to it.
+
+        ``direct``: the components of other processes, each with the socket there.
+        """
         self._socket = path
         self._attach = attach
+        self._direct = direct
         if self._channel is None:
             # The daemon died right after `JobGo`, its last message.
             self._seek_successor()
-
-    def descriptors(self) -> list[int]:
-        """What to poll while waiting for messages."""
-        if self._channel is not None:
-            return [self._channel.fileno()]
-        return [] if self._dealer is None else self._dealer.filenos()
 
     def send(self, message: Message, number: int) -> bool:
         """Send; False if the link is down and the message is lost."""
@@ -69,7 +166,9 @@ class Link:
             return False
         frame = frames.encode(message, number)
         if self._channel is None:
-            return self._dealer is not None and self._dealer.send(frame)
+            return self._successor is not None and self._successor.send(frame)
+        if self._direct and (socket := self._direct.get(RECEIVERS[type(message)])) is not None:
+            return self._direct_link(socket).send(frame)
         try:
             self._channel.send(frame)
         except ChannelClosedError:
@@ -80,34 +179,35 @@ class Link:
     def receive(self) -> list[Received]:
         """Everything that has come; never blocks."""
         received = []
+        for direct in self._direct_links.values():
+            received += direct.receive()
         if self._channel is not None:
             try:
                 while (frame := self._channel.receive()) is not None:
                     received.append(_decoded(frame))
             except ChannelClosedError:
                 self._lose_channel()
-        elif self._dealer is not None:
-            received = self._receive_from_wire(self._dealer)
-            if not self.is_up and time.monotonic() >= self._asked_at + ATTACH_SECONDS:
-                # That successor has gone too, or was not ready to answer.
-                self._ask_to_attach(self._dealer)
+        elif (successor := self._successor) is not None:
+            received += successor.receive()
+            self.is_up = successor.is_up
+            self.has_changed |= successor.has_changed
+            successor.has_changed = False
         return received
 
     def wait(self, descriptors: dict[int, int], timeout_seconds: float | None) -> list[int]:
         """Wait for a message or for ``descriptors`` (each with its mask): the ready ones."""
-        if self._dealer is not None:
-            # The socket's descriptor is edge-triggered: a send may have consumed the event of a
-            # message that came in meanwhile, and the poll would wait for ever.
-            self._early = self._dealer.receive(0)
-            if self._early is not None:
+        own = [] if self._channel is None else [self._channel.fileno()]
+        must_ask_again = False
+        for wire in self._wires():
+            if wire.has_something():
                 return []
+            own += wire.filenos()
+            must_ask_again |= not wire.is_up
         poll = select.poll()
-        own = self.descriptors()
         for descriptor in own:
             poll.register(descriptor, select.POLLIN)
         for descriptor, mask in descriptors.items():
             poll.register(descriptor, mask)
-        must_ask_again = not self.is_up and self._dealer is not None
         if must_ask_again and (timeout_seconds is None or timeout_seconds > ATTACH_SECONDS):
             timeout_seconds = ATTACH_SECONDS
         # A poll counts in milliseconds; the caller's loop waits for less than half of one.
@@ -118,46 +218,36 @@ class Link:
         """Close what is open."""
         if self._channel is not None:
             self._channel.close()
-        if self._dealer is not None:
-            self._dealer.close()
+        for wire in self._wires():
+            wire.close()
 
-    def _receive_from_wire(self, dealer: Dealer) -> list[Received]:
-        received = []
-        while (event := self._early or dealer.receive(0)) is not None:
-            self._early = None
-            if not isinstance(event, bytes):
-                # Connected or disconnected: in both cases no daemon knows this process yet.
-                self.is_up = False
-                self._ask_to_attach(dealer)
-                continue
-            found = _decoded(event)
-            if found.number == self._attach_number:
-                if isinstance(found.message, Done):
-                    self.is_up = self.has_changed = True
-                continue
-            received.append(found)
-        return received
+    def _wires(self) -> list[WireLink]:
+        if self._successor is not None:
+            return [self._successor]
+        return [direct.wire for direct in self._direct_links.values()]
 
     def _lose_channel(self) -> None:
         assert self._channel is not None
         self._channel.close()
         self._channel = None
         self.is_up = False
+        # The processes of that daemon end with it.
+        for direct in self._direct_links.values():
+            direct.wire.close()
+        self._direct_links.clear()
         if self._socket:
             self._seek_successor()
 
     def _seek_successor(self) -> None:
-        from ...transport.zmq.dealer import Dealer  # noqa: PLC0415 - costs more than a short job
-
-        self._dealer = Dealer(f"ipc://{self._socket}")
-        self._ask_to_attach(self._dealer)
-
-    def _ask_to_attach(self, dealer: Dealer) -> None:
-        # Requests count from 1, so attachments count from 2**31.
-        self._asked_at = time.monotonic()
-        self._attach_number = 2**31 if self._attach_number < 0 else self._attach_number + 1
         assert self._attach is not None
-        dealer.send(frames.encode(self._attach, self._attach_number))
+        self._successor = WireLink(self._socket, self._attach)
+
+    def _direct_link(self, socket: str) -> DirectLink:
+        found = self._direct_links.get(socket)
+        if found is None:
+            assert self._attach is not None
+            found = self._direct_links[socket] = DirectLink(socket, self._attach)
+        return found
 
 
 def _decoded(frame: bytes) -> Received:

@@ -38,7 +38,7 @@ def run_process(
         if go is None:
             return
         attach = messages.AttachJob(job_id=job_id, lock_file=lock_file.path, process_id=pid)
-        link.use_socket(go.socket, attach)
+        link.use_socket(go.socket, attach, go.direct)
         if not go.body:
             # Too large for a frame: an older version, or another program, wrote it.
             go = msgspec.structs.replace(go, body=_read_body(go.queue, job_id))

@@ -38,6 +38,7 @@ class HandOver:
         self._daemon_lock = runtime.host.daemon_lock.path
         self._queue_path = os.fspath(runtime.host.places.queue)
         self._socket_path = os.fspath(runtime.host.places.socket)
+        self._direct = dict(runtime.host.elsewhere)
         self._starting: dict[int, tuple[bytes, jobs.Job]] = {}
         self._unreadable: set[int] = set()
         store.when_ended(self._forget)
@@ -201,6 +202,7 @@ class HandOver:
             queue=self._queue_path,
             socket=self._socket_path,
             chosen=row.chosen,
+            direct=self._direct,
         )
         envelope.reply(go)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
@@ -16,8 +17,6 @@ from ganger import Client, JobStatus
 from ganger.actors.supervision.supervising import policy_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ganger.transport.messages import DaemonInfo
 
 NODE = {"node": {"exclusive": ["a"]}}
@@ -102,6 +101,30 @@ def test_a_holder_that_dies_while_the_process_is_replaced_keeps_nothing(tmp_path
         os.kill(process_of(client, holder), signal.SIGKILL)
         ended = end(client, holder, waiter)
         assert ended == {holder: JobStatus.ERROR, waiter: JobStatus.SUCCESS}
+
+
+def test_only_jobs_with_locks_connect_to_that_process(tmp_path: Path) -> None:
+    with (
+        Daemon(tmp_path, placement="apart") as daemon,
+        Gate(tmp_path) as gate,
+        daemon.client() as client,
+    ):
+        connections = [_connections(daemon)]
+        for fields in ({}, {"locks": NODE}):
+            job_id = client.submit(gate.job(**fields))
+            until_running(client, job_id)
+            connections.append(_connections(daemon))
+            gate.let_through()
+            assert end(client, job_id) == {job_id: JobStatus.SUCCESS}
+        assert connections == [1, 1, 2]
+
+
+def _connections(daemon: Daemon) -> int:
+    """How many connections that process has accepted at its socket."""
+    folder = str(daemon.places.authority_socket.parent)
+    lines = Path("/proc/net/unix").read_text().splitlines()[1:]
+    # Number, count, protocol, flags, type, state (3: connected), inode, path.
+    return sum(f" {folder}/" in line and int(line.split()[5]) == 3 for line in lines)
 
 
 @pytest.mark.parametrize("component", sorted(THERE))

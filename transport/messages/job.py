@@ -15,7 +15,8 @@ class JobGo(Notice, frozen=True):
     ``spares``: files in the queue directory, for new versions of the job file
     (`queue_files.inodes`). ``secrets``: the parameters of each opcode, by its place, that are never
     written. ``queue``: the queue directory. ``socket``: where the next daemon will listen.
-    ``chosen``: the rules under which the job was chosen.
+    ``chosen``: the rules under which the job was chosen. ``direct``: the components that live in
+    another process than the daemon's, each with the socket there.
     """
 
     body: bytes
@@ -24,6 +25,7 @@ class JobGo(Notice, frozen=True):
     queue: str
     socket: str
     chosen: ChosenUnder = ChosenUnder()
+    direct: dict[str, str] = {}
 
 
 class CancelRequested(Notice, frozen=True):

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
 from unittest import mock
 
 import pytest
 
 from ganger.actors.job import daemon_link
 from ganger.actors.processes import channels
+from ganger.storage.locks import Owner
 from ganger.transport import frames, messages
+from ganger.transport.zmq.connection_event import ConnectionEvent
 
 ATTACH = messages.AttachJob(job_id=5, lock_file="/l/job_000005_1", process_id=7)
 
@@ -21,7 +26,7 @@ def test_a_successor_is_asked_until_it_answers_the_newest_attachment(
     monkeypatch.setattr("ganger.transport.zmq.dealer.Dealer", lambda _: dealer)
     ours, theirs = channels.pair()
     link = daemon_link.Link(channels.Channel(ours))
-    link.use_socket("/run/socket", ATTACH)
+    link.use_socket("/run/socket", ATTACH, {})
     theirs.close()
     for seconds in (daemon_link.ATTACH_SECONDS, 0.0, daemon_link.ATTACH_SECONDS):
         monkeypatch.setattr(daemon_link, "ATTACH_SECONDS", seconds)
@@ -33,3 +38,133 @@ def test_a_successor_is_asked_until_it_answers_the_newest_attachment(
         dealer.receive.side_effect = [answer, None]
         link.receive()
         assert link.is_up == link.has_changed == is_up
+
+
+OWNER = Owner(5, "/l/job_000005_1", 7)
+LOCKS = messages.RequestLocks(OWNER, 0, [("node/a", "shared")])
+WAITS = messages.JobWaits(job_id=5, serial=1, body=None)
+
+
+class Elsewhere:
+    """Stands for the connection to the process of the lock manager; the test is its other end."""
+
+    def __init__(self, endpoint: str) -> None:
+        assert endpoint == "ipc:///run/a/socket"
+        self.news: deque[bytes | ConnectionEvent] = deque()
+        self.got: list[tuple[int, messages.Message]] = []
+        self.is_connected = self.is_closed = False
+
+    def send(self, data: bytes) -> bool:
+        if self.is_connected:
+            frame = frames.decode(data, messages.JobMessage)
+            self.got.append((frame.number, frame.message))
+        return self.is_connected
+
+    def receive(self, timeout_seconds: float) -> bytes | ConnectionEvent | None:
+        assert timeout_seconds == 0
+        return self.news.popleft() if self.news else None
+
+    def filenos(self) -> list[int]:
+        return []
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def connect(self) -> None:
+        """The connection is made."""
+        self.is_connected = True
+        self.news.append(ConnectionEvent.MADE)
+
+    def reply(self, message: messages.Message, number: int) -> None:
+        self.news.append(frames.encode(message, number))
+
+    def let_in(self, link: daemon_link.Link) -> list[daemon_link.Received]:
+        """Answer the newest attachment; what the job then receives."""
+        link.receive()
+        number, attach = self.got[-1]
+        assert attach == ATTACH
+        self.reply(messages.Done(), number)
+        return link.receive()
+
+
+class Direct:
+    """A link to a daemon whose lock manager lives elsewhere."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.made: list[Elsewhere] = []
+        monkeypatch.setattr("ganger.transport.zmq.dealer.Dealer", self._connect)
+        ours, theirs = channels.pair()
+        self.daemon = channels.Channel(theirs)
+        self.link = daemon_link.Link(channels.Channel(ours))
+        self.link.use_socket("/run/socket", ATTACH, {"lock_manager": "/run/a/socket"})
+
+    def _connect(self, endpoint: str) -> Any:
+        if endpoint == "ipc:///run/socket":
+            return mock.Mock(receive=mock.Mock(return_value=None))
+        self.made.append(Elsewhere(endpoint))
+        return self.made[-1]
+
+    def received_by_daemon(self) -> list[messages.Message]:
+        found = []
+        while (frame := self.daemon.receive()) is not None:
+            found.append(frames.decode(frame, messages.JobMessage).message)
+        return found
+
+
+@pytest.fixture(name="direct")
+def link_with_a_process_beside(monkeypatch: pytest.MonkeyPatch) -> Iterator[Direct]:
+    made = Direct(monkeypatch)
+    yield made
+    made.link.close()
+    made.daemon.close()
+
+
+def test_a_job_without_locks_makes_no_second_connection(direct: Direct) -> None:
+    assert direct.link.send(WAITS, 0)
+    assert direct.received_by_daemon() == [WAITS]
+    assert direct.made == []
+
+
+def test_lock_requests_go_to_the_process_of_the_lock_manager(direct: Direct) -> None:
+    assert direct.link.send(LOCKS, 1)
+    assert direct.link.send(WAITS, 0)
+    [there] = direct.made
+    there.connect()
+    assert there.let_in(direct.link) == []
+    assert there.got[-1:] == [(1, LOCKS)]
+    release: messages.Message = messages.ReleaseLocks(OWNER)
+    assert direct.link.send(release, 2)
+    assert there.got[-1:] == [(2, release)]
+    there.reply(messages.LocksGranted(), 1)
+    granted = daemon_link.Received(messages.LocksGranted(), 1)
+    assert direct.link.wait({}, None) == []
+    assert direct.link.receive() == [granted]
+    assert direct.received_by_daemon() == [WAITS]
+
+
+def test_when_that_process_was_replaced_unanswered_requests_are_asked_for_again(
+    direct: Direct,
+) -> None:
+    direct.link.send(LOCKS, 1)
+    [there] = direct.made
+    there.connect()
+    there.let_in(direct.link)
+    there.news.append(ConnectionEvent.LOST)
+    assert direct.link.receive() == []
+    assert not direct.link.send(LOCKS, 1)
+    # The daemon is still there.
+    assert direct.link.is_up
+    again = daemon_link.Received(messages.ResendRequested(), 0)
+    assert there.let_in(direct.link) == [again]
+    direct.link.send(LOCKS, 2)
+    assert there.got[-1] == (2, LOCKS)
+
+
+def test_after_the_daemons_death_everything_goes_to_its_successor(direct: Direct) -> None:
+    direct.link.send(LOCKS, 1)
+    [there] = direct.made
+    direct.daemon.close()
+    assert direct.link.receive() == []
+    assert there.is_closed
+    assert not direct.link.send(LOCKS, 1)
+    assert len(direct.made) == 1
