@@ -50,7 +50,8 @@ class AuthorityListener(WireListener):
         self._failed = failed
         self._daemon_pid = os.getppid()
         self._daemon: bytes | None = None
-        self.link = ProcessLink(runtime.host.directory, self._send_to_daemon, runtime.clock)
+        own = (self.name, self.receive)
+        self.link = ProcessLink(runtime.host.directory, self._send_to_daemon, runtime.clock, own)
         self.is_stopping = False
 
     def boot(self) -> None:

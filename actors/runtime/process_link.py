@@ -8,7 +8,7 @@ those that it makes.
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...storage import errors
 from ...transport import link_frames
@@ -24,15 +24,22 @@ if TYPE_CHECKING:
 class ProcessLink:
     """``send`` takes a frame from any thread; False: the other process does not take it.
 
-    Messages arrive in the order in which one thread has sent them.
+    Messages arrive in the order in which one thread has sent them. ``own``: the component that has
+    the socket here, and its method that receives; its messages skip its mailbox, so that what
+    follows finds what they did.
     """
 
     def __init__(
-        self, directory: Directory, send: Callable[[bytes], bool], clock: Callable[[], float]
+        self,
+        directory: Directory,
+        send: Callable[[bytes], bool],
+        clock: Callable[[], float],
+        own: tuple[str, Callable[[Any], None]] | None = None,
     ) -> None:
         self._directory = directory
         self._send = send
         self._clock = clock
+        self._own = own
         self._numbers = itertools.count(1)
         self._open: dict[int, tuple[str, Envelope]] = {}
 
@@ -69,7 +76,11 @@ class ProcessLink:
         number, seconds = frame.number, frame.deadline_seconds
         deadline = None if seconds is None else self._clock() + seconds
         reply_to = _ReplyOverLink(self._send) if number else None
-        self._directory.tell(frame.to, Envelope(frame.message, reply_to, number, deadline))
+        envelope: Envelope = Envelope(frame.message, reply_to, number, deadline)
+        if self._own is not None and self._own[0] == frame.to:
+            self._own[1](envelope)
+        else:
+            self._directory.tell(frame.to, envelope)
 
     def forget(self, component: str) -> None:
         """A component over there was replaced: its predecessor answers nothing more.

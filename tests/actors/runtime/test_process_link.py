@@ -142,6 +142,20 @@ def test_a_replaced_component_answers_nothing_more(sides: Sides) -> None:
     assert asker.answers == []
 
 
+def test_a_message_to_the_component_with_the_socket_is_handled_before_what_follows(
+    sides: Sides,
+) -> None:
+    sides.there.remove("lock_manager")
+
+    def start(envelope: Envelope[messages.StartComponent]) -> None:
+        sides.there.enter(envelope.message.component, sides.locks)
+
+    sides.other = ProcessLink(sides.there, lambda _: True, lambda: 0.0, ("listener", start))
+    sides.link.tell("listener", Envelope(messages.StartComponent("lock_manager", 2)))
+    sides.here.tell("lock_manager", Envelope(REQUEST, Asker(), 1))
+    assert [found.message for found in sides.locks.got] == [REQUEST]
+
+
 def test_a_message_that_no_frame_can_hold_is_refused(sides: Sides) -> None:
     asker = Asker()
     odd = messages.RequestLocks(OWNER, 0, [("node/a", object())])  # type: ignore[list-item]
