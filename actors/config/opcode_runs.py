@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from ...storage import errors, opcodes, settings
+from ...storage import errors, lock_files, opcodes, settings
 from ...storage.cluster.objects import Kind
 from ...storage.cluster.operations import table
 from ...storage.cluster.operations.base import Circumstances, RefusedError
@@ -203,6 +203,10 @@ class OpcodeRuns:
         def fail(error: OperationError | errors.BadRequestError) -> None:
             self._answer(envelope, message, failed(error))
 
+        if lock_files.is_dead(message.lock_file):
+            # It waited for the lock meanwhile. Nobody hears of this error.
+            text = f"the process of job {message.job_id} has ended; its opcode changes nothing"
+            raise errors.NotAllowedError(text)
         who, why = entry_of(message)
         try:
             outcome = self._decided(snapshot, message)

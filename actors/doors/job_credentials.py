@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ...storage import errors, lock_files
 from ...transport import messages
-from ...transport.messages import LOCK_REQUESTS
+from ...transport.messages import LOCK_REQUESTS, RunOpcode
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,5 +88,7 @@ def _is_about(message: Message, known: AttachJob) -> bool:
     if isinstance(message, LOCK_REQUESTS):
         owner: Owner = message.owner
         return owner.identifier == known.job_id and owner.lock_file == known.lock_file
+    if isinstance(message, RunOpcode) and message.lock_file != known.lock_file:
+        return False
     job_id: int = message.job_id  # type: ignore[attr-defined]
     return job_id == known.job_id

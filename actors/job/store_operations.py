@@ -51,7 +51,10 @@ class StoreOperations:
         assert self._prepared is not None
         prepared, self._prepared = self._prepared, None
         request = messages.RunOpcode(
-            **self._fields(), locks=prepared.locks, since=prepared.serial_no
+            **self._fields(),
+            locks=prepared.locks,
+            since=prepared.serial_no,
+            lock_file=self._running.owner.lock_file,
         )
         answer = self._await(self._daemon.send(request), is_cancelable=False)
         assert isinstance(answer, messages.OpcodeRan)

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from tests import clusters
 from tests.clusters import uuid_of
-from tests.faults.harness import Daemon, until
+from tests.faults.harness import Daemon, process_of, until
+from tests.programs import Program
 from tests.system.gates import Gate, end, statuses, until_running
 
 from ganger import Client, JobStatus
@@ -178,6 +179,55 @@ def test_an_opcode_whose_object_went_while_it_waited_is_refused(client: Client, 
     client.wait(waiting, timeout=60)
     [op] = opcodes_of(client, waiting)
     assert op.result == ["OpPrereqError", ["Node 'node0' not known", "unknown_entity"]]
+
+
+HOLDER = """
+import os, sys
+from ganger import Client
+from ganger.storage import lock_files, settings
+from ganger.storage.locks import CONFIG_LOCK, Owner
+from ganger.transport import messages
+
+places = settings.places(sys.argv[1])
+held = lock_files.create(places.lock_files, "program")
+owner = Owner("program", held.path, os.getpid())
+with Client(places.data) as client:
+    tried = client._caller.call(messages.TryLocks(owner, [(CONFIG_LOCK, "exclusive")]), 30)
+    print(tried.blockers, flush=True)
+    sys.stdin.readline()
+"""
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_changes_wait_for_a_program_that_holds_the_configuration_and_reads_do_not(
+    daemon: Daemon, client: Client, *, is_killed: bool
+) -> None:
+    with Program(HOLDER, daemon.data) as program:
+        assert program.line == "[]"
+        job_id = client.submit([tag("a"), tag("a", op_id="OP_TAGS_DEL")])
+        until_running(client, job_id)
+        assert results(client, read_tags()) == [[]]
+        if is_killed:
+            daemon.replace_killed()
+        with daemon.client() as successor:
+            assert successor.job(job_id).status is JobStatus.RUNNING
+            program.end()
+            assert end(successor, job_id) == {job_id: JobStatus.SUCCESS}
+            assert len(successor.config_history(count=9)) == 2
+
+
+def test_a_job_that_died_while_its_change_waited_changes_nothing(
+    daemon: Daemon, client: Client
+) -> None:
+    with Program(HOLDER, daemon.data) as program:
+        job_id = client.submit(tag("a"))
+        until_running(client, job_id)
+        os.kill(process_of(client, job_id), signal.SIGKILL)
+        assert end(client, job_id) == {job_id: JobStatus.ERROR}
+        program.end()
+    # This change stands behind it in line.
+    assert results(client, tag("b")) == [None]
+    assert results(client, read_tags()) == [["b"]]
 
 
 @pytest.mark.parametrize("how", ["killed", "crash"])

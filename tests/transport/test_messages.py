@@ -220,6 +220,7 @@ GOLDEN: list[tuple[Message, dict[str, Any]]] = [
             new_uuid="u",
             locks={"node": {"shared": ("u",)}},
             since=3,
+            lock_file="/l/job_000007_1",
         ),
         {
             "type": "run_opcode",
@@ -229,6 +230,7 @@ GOLDEN: list[tuple[Message, dict[str, Any]]] = [
             "new_uuid": "u",
             "locks": {"node": {"shared": ["u"]}},
             "since": 3,
+            "lock_file": "/l/job_000007_1",
         },
     ),
     (

@@ -49,7 +49,8 @@ class RunOpcode(Request[OpcodeRan], frozen=True):
     """Carry the opcode out: decide on the present configuration, and make all changes or none.
 
     The job holds ``locks``, which the configuration of the serial number ``since`` named. The reply
-    to a repeated request is that to the first one, and nothing changes twice.
+    to a repeated request is that to the first one, and nothing changes twice. Nothing changes if no
+    process holds the job's ``lock_file`` any more: then others may have its locks.
     """
 
     job_id: int
@@ -58,6 +59,7 @@ class RunOpcode(Request[OpcodeRan], frozen=True):
     new_uuid: str
     locks: PlainLocks
     since: int
+    lock_file: str
 
 
 class RunQuery(Request[QueryAnswered], frozen=True):

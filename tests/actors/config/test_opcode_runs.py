@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,7 +15,14 @@ from tests.refusals import refusing
 
 from ganger.actors.config import opcode_runs
 from ganger.actors.config.config_store import ConfigStore
-from ganger.storage import config_files, descriptors, documents, settings
+from ganger.storage import (
+    config_files,
+    descriptors,
+    documents,
+    lock_files,
+    process_identity,
+    settings,
+)
 from ganger.storage.cluster import tags
 from ganger.storage.cluster.operations import table
 from ganger.storage.opcodes import OperationError, catalogue
@@ -27,6 +36,18 @@ EVERYTHING: messages.PlainLocks = {
     level: {"shared": ("*",)} for level in ("instance", "nodegroup", "node")
 }
 LOCK: messages.PlainLocks = {"node": {"exclusive": (NODE,)}}
+
+
+HELD: list[str] = []
+"""The lock file of the job whose process lives."""
+
+
+@pytest.fixture(autouse=True)
+def _process_of_the_job(tmp_path: Path) -> Iterator[None]:
+    held = lock_files.create(tmp_path, lock_files.job_stem(7, 1.0, process_identity.own()))
+    HELD[:] = [held.path]
+    yield
+    held.remove()
 
 
 @pytest.fixture
@@ -57,6 +78,7 @@ def run(
     op_index: int = 0,
     since: int = 7,
     locks: messages.PlainLocks = LOCK,
+    lock_file: str | None = None,
 ) -> messages.RunOpcode:
     return messages.RunOpcode(
         job_id=job_id,
@@ -65,6 +87,7 @@ def run(
         new_uuid=NEW_UUID,
         locks=locks,
         since=since,
+        lock_file=HELD[0] if lock_file is None else lock_file,
     )
 
 
@@ -151,6 +174,18 @@ def test_a_dry_run_leaves_no_trace(stage: Stage, store: Staged[ConfigStore]) -> 
     ran = store.ask(run({**tagging("a"), "dry_run": True})).answer_as(OpcodeRan)
     assert (ran.result, ran.error, len(ran.log)) == (None, None, 1)
     assert on_disk(stage) == before
+
+
+def test_an_opcode_whose_process_has_ended_changes_nothing_more(
+    stage: Stage, store: Staged[ConfigStore], tmp_path: Path
+) -> None:
+    # Its locks are free: others may rely on what it would change.
+    dead = str(tmp_path / "job_000008_1")
+    name, text = store.ask(run(tagging("a"), job_id=8, lock_file=dead)).refusal
+    assert name == "NotAllowedError"
+    assert text == "the process of job 8 has ended; its opcode changes nothing"
+    assert node_tags(stage) == []
+    assert store.ask(run(tagging("a"))).answer == OpcodeRan()
 
 
 # Repeated.

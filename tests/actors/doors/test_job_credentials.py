@@ -38,8 +38,10 @@ def log_appended(job_id: int = 7) -> JobLogAppended:
     return JobLogAppended(job_id=job_id, op_index=0, entries=[])
 
 
-def running(job_id: int = 7) -> messages.RunOpcode:
-    return messages.RunOpcode(job_id=job_id, op_index=0, opcode={}, new_uuid="u", locks={}, since=1)
+def running(path: str, job_id: int = 7) -> messages.RunOpcode:
+    return messages.RunOpcode(
+        job_id=job_id, op_index=0, opcode={}, new_uuid="u", locks={}, since=1, lock_file=path
+    )
 
 
 def preparing(job_id: int = 7) -> messages.PrepareOpcode:
@@ -62,7 +64,7 @@ def test_the_holder_of_the_lock_file_speaks_for_its_job_and_no_other(
     for said in (
         log_appended(),
         preparing(),
-        running(),
+        running(own.path),
         messages.ReleaseLocks(owner=Owner(7, own.path, PID)),
         messages.RequestLocks(owner=Owner(7, own.path, PID), priority=0, changes=[]),
     ):
@@ -70,7 +72,8 @@ def test_the_holder_of_the_lock_file_speaks_for_its_job_and_no_other(
     for said in (
         log_appended(8),
         preparing(8),
-        running(8),
+        running(own.path, 8),
+        running(own.path + "x"),
         messages.ReleaseLocks(owner=Owner(8, own.path, PID)),
         messages.ReleaseLocks(owner=Owner(7, own.path + "x", PID)),
     ):
