@@ -1,4 +1,4 @@
-"""Jobs that Ganeti 3.0 ran on groups and networks: our operations result in the same, in order.
+"""Jobs that Ganeti 3.0 ran: our operations result in the same, in order.
 
 The parameters and results are those of the recorded job files; the objects to compare with are in
 the configuration that Ganeti wrote afterwards.
@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from ganger.storage import opcodes
-from ganger.storage.cluster.configuration import Configuration
+from ganger.storage.cluster.configuration import Change, Configuration
 from ganger.storage.cluster.integrity import problems
 from ganger.storage.cluster.notation import encode
+from ganger.storage.cluster.objects import Kind
 from ganger.storage.cluster.operations import table
 from ganger.storage.cluster.operations.base import Circumstances, Outcome
 from ganger.storage.opcodes import OperationError
@@ -96,3 +97,26 @@ def test_a_connection_to_no_group_fails_as_in_ganeti() -> None:
     with pytest.raises(OperationError) as raised:
         replay.run(7, NET1, 2.0)
     assert [raised.value.name, raised.value.details] == recorded_opcode(7)["result"]
+
+
+def test_tags_are_set_as_by_ganeti() -> None:
+    replay = Replay()
+    tags = replay.configuration.cluster["tags"]
+    assert "bench" in tags
+    cluster = {**replay.configuration.cluster, "tags": [tag for tag in tags if tag != "bench"]}
+    uuid = replay.configuration.cluster_uuid
+    before = replay.configuration.changed([Change(Kind.CLUSTER, uuid, cluster)], 1.0)
+    replay.configuration = before
+    replay.run(17, "", 2.0)
+    assert replay.configuration.cluster == {
+        **before.cluster,
+        "tags": tags,
+        "serial_no": before.cluster["serial_no"] + 1,
+        "mtime": 2.0,
+    }
+
+
+def test_tags_of_an_unknown_instance_fail_as_in_ganeti() -> None:
+    with pytest.raises(OperationError) as raised:
+        Replay().run(16, "", 1.0)
+    assert [raised.value.name, raised.value.details] == recorded_opcode(16)["result"]
