@@ -7,6 +7,7 @@ machine (docs/decisions/locks-without-flush.md).
 
 from __future__ import annotations
 
+import functools
 import time
 from typing import TYPE_CHECKING, assert_never
 
@@ -17,6 +18,7 @@ from ..processes import sessions
 from ..runtime.component import Component
 from . import lock_refusals, lock_views
 from .lock_queries import LockQueries
+from .lock_questions import LockQuestions
 from .locking import LockState
 from .owner_watch import OwnerWatch
 
@@ -51,12 +53,14 @@ class LockManager(Component[messages.LockMessage]):
         """Read the lock state, and free the locks of dead owners."""
         self._waiting: dict[Owner, Envelope] = {}
         self._answers: list[tuple[Envelope, Message]] = []
+        self._tables: list[Envelope] = []
         self._journal = LockJournal(self.places)
         self._state, stored = self._load()
         self._since = stored.since
         own = self.runtime.host.daemon_lock.path
         self._owners = OwnerWatch(stored.fenced, self._state.owners(), own)
-        self._queries = LockQueries(self.runtime, self._state.rows)
+        self._questions = LockQuestions(self.runtime)
+        self._queries = LockQueries(self.runtime, self._questions)
         self._written_revision = -1
         self._watchers: dict[int, tuple[Envelope, int]] = {}
         self._watchers_last = 0
@@ -85,6 +89,8 @@ class LockManager(Component[messages.LockMessage]):
                 self._sweep()
             case messages.LocksAwaitedTooLong():
                 self._answer_watcher(message.number)
+            case messages.QuestionsAnswered():
+                self._questions.answered(message.error)
             case messages.DiskRetried():
                 # The end of this turn tries again.
                 self._is_disk_awaited = False
@@ -98,23 +104,24 @@ class LockManager(Component[messages.LockMessage]):
                 is_waiting = self._state.has_pending(message.owner)
                 self._answers.append((envelope, messages.OwnerRead(held, is_waiting)))
             case messages.ReadLockTable():
-                table = messages.LockTable(*self._state.list_waiting_status())
-                self._answers.append((envelope, table))
+                self._tables.append(envelope)
             case messages.ReadHolders():
                 owners, text = lock_refusals.holders(message.lock, self._state, self._since)
                 envelope.reply(messages.LockHolders(owners, text))
             case messages.ListLocks():
-                envelope.reply(self._listed())
+                self._list(envelope)
             case messages.AwaitLocks():
                 self._await_change(envelope, message)
             case messages.ReadLockWaits():
-                envelope.reply(lock_views.waits(self._state))
+                self._questions.reply(envelope, lock_views.waits)
             case messages.ExplainOwner():
-                envelope.reply(lock_views.explained(self._state, self._since, message.lock_file))
+                explained = functools.partial(lock_views.explained, lock_file=message.lock_file)
+                self._questions.reply(envelope, explained)
             case messages.QueryLocks():
                 self._queries.answer(envelope, message)
             case messages.SimulateLocks():
-                envelope.reply(lock_views.simulated(self._state, message.ended))
+                simulated = functools.partial(lock_views.simulated, ended=message.ended)
+                self._questions.reply(envelope, simulated)
             case _:
                 assert_never(message)
 
@@ -127,14 +134,19 @@ class LockManager(Component[messages.LockMessage]):
                 # No reply goes out before its change is written.
                 self.log.error("locks are not announced", error=error.text)
                 self._retry_disk_later()
+                self._questions.begin(self._state.snapshot, self._since)
                 return
             self._written_revision = self._state.revision
         answers, self._answers = self._answers, []
         for envelope, answer in answers:
             envelope.reply(answer)
+        tables, self._tables = self._tables, []
+        for envelope in tables:
+            self._questions.reply(envelope, lock_views.table)
         for number, (_, revision) in list(self._watchers.items()):
             if revision != self._revision:
                 self._answer_watcher(number)
+        self._questions.begin(self._state.snapshot, self._since)
         self._sweep_later()
 
     def close(self) -> None:
@@ -231,8 +243,10 @@ class LockManager(Component[messages.LockMessage]):
     def _revision(self) -> int:
         return self._revision_start + self._state.revision
 
-    def _listed(self) -> messages.LocksListed:
-        return lock_views.listed(self._state, self._revision)
+    def _list(self, envelope: Envelope) -> None:
+        # The copy may be of a later state: then its watcher learns of that once more.
+        view = functools.partial(lock_views.listed, revision=self._revision)
+        self._questions.reply(envelope, view)
 
     def _await_change(self, envelope: Envelope, message: messages.AwaitLocks) -> None:
         self._watchers_last += 1
@@ -243,7 +257,7 @@ class LockManager(Component[messages.LockMessage]):
     def _answer_watcher(self, number: int) -> None:
         watcher = self._watchers.pop(number, None)
         if watcher is not None:
-            watcher[0].reply(self._listed())
+            self._list(watcher[0])
 
     # ------------------------------------------------------------ the ends of owners
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
+from ...storage import errors
 from ...storage.queries.locks import LOCKS, AwaitedJob, Rows, ordered
 from ...transport import messages
 from ..runtime import query_pages
@@ -14,15 +16,16 @@ if TYPE_CHECKING:
 
     from ...transport.envelopes import Envelope
     from ..runtime.runtime import Runtime
-    from .locking import LockView
+    from .lock_questions import LockQuestions
+    from .locking import LockState
 
 
 class LockQueries:
-    """Answers a page at a time; ``views`` lists the locks, in natural order."""
+    """Answers a page at a time."""
 
-    def __init__(self, runtime: Runtime, views: Callable[[], list[LockView]]) -> None:
+    def __init__(self, runtime: Runtime, questions: LockQuestions) -> None:
         self._runtime = runtime
-        self._views = views
+        self._questions = questions
         self._kept: Rows | None = None
         """What unfinished answers are made of: to list ten thousand locks takes long."""
 
@@ -34,10 +37,29 @@ class LockQueries:
 
         def answered(found: messages.DependenciesListed) -> None:
             awaited = [AwaitedJob(row.name, row.pending) for row in found.rows]
-            self._reply(envelope, message, ordered(self._views(), awaited))
+            self._questions.look(functools.partial(self._list, envelope, message, awaited))
 
         asked = messages.ListDependencies()
         self._runtime.ask(JOB_QUEUE, asked, answered, envelope.refuse, envelope.deadline)
+
+    def _list(
+        self,
+        envelope: Envelope,
+        message: messages.QueryLocks,
+        awaited: list[AwaitedJob],
+        state: LockState,
+    ) -> Callable[[], None]:
+        """List all in a thread beside; what is then to be done."""
+        rows = ordered(state.rows(), awaited)
+        return functools.partial(self._reply_or_refuse, envelope, message, rows)
+
+    def _reply_or_refuse(
+        self, envelope: Envelope, message: messages.QueryLocks, rows: Rows
+    ) -> None:
+        try:
+            self._reply(envelope, message, rows)
+        except errors.GangerError as error:
+            envelope.refuse(error)
 
     def _reply(self, envelope: Envelope, message: messages.QueryLocks, rows: Rows) -> None:
         page = query_pages.answered(self._runtime, LOCKS, rows, message)

@@ -15,12 +15,17 @@ Times = Mapping[Owner, Mapping[str, float]]
 """Since when each owner has held each lock."""
 
 
-def listed(state: LockState, revision: int) -> messages.LocksListed:
+def table(state: LockState, _: Times) -> messages.LockTable:
+    """Which owner holds what, and which requests wait."""
+    return messages.LockTable(*state.list_waiting_status())
+
+
+def listed(state: LockState, _: Times, *, revision: int) -> messages.LocksListed:
     """Every lock that is held or wanted."""
     return messages.LocksListed(rows=[_row(view) for view in state.rows()], revision=revision)
 
 
-def waits(state: LockState) -> messages.LockWaits:
+def waits(state: LockState, _: Times) -> messages.LockWaits:
     """Who waits for whom."""
     return messages.LockWaits(
         [
@@ -54,7 +59,7 @@ def explained(state: LockState, since: Times, lock_file: str) -> messages.OwnerE
     return messages.OwnerExplained(wanted, lock_remedies.for_owner(state, lock_file))
 
 
-def simulated(state: LockState, ended: Sequence[str]) -> messages.LocksSimulated:
+def simulated(state: LockState, _: Times, *, ended: Sequence[str]) -> messages.LocksSimulated:
     """Who would get locks if the owners of these lock files had ended."""
     after, granted = lock_remedies.granted_after(state, ended)
     waiting = [

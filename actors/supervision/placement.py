@@ -40,8 +40,8 @@ CORE = "core"
 
 PLACEMENT = {
     "authority": "authority",
-    "authority_listener": "authority_listener",
-    "lock_manager": "lock_manager",
+    "authority_listener": CORE,
+    "lock_manager": CORE,
     "config_store": "config_store",
     "filter_evaluator": "filter_evaluator",
     "scheduler": CORE,
@@ -51,10 +51,10 @@ PLACEMENT = {
     "wconfd_listener": "wconfd_listener",
     "wire_listener": CORE,
 }
-"""The dispatcher of each component. Components with the same dispatcher share a thread."""
+"""The dispatcher of each component. Those of a process with the same dispatcher share a thread."""
 
 APART = {"together": (), "apart": ("lock_manager", "config_store")}
-"""For each `--placement`: the dispatchers that run in a process of their own (`Authority`)."""
+"""For each `--placement`: the components that run in a process of their own (`Authority`)."""
 
 SUPERVISION = "supervision"
 """The dispatcher of the supervisor, which no component shares: it stops them all."""
@@ -66,7 +66,7 @@ NOTIFIED_OF_REPLACEMENT = ("executor", "wire_listener", "config_store", "authori
 def elsewhere(placement: str, places: Places) -> dict[str, str]:
     """The components in another process than the daemon's, each with the socket there."""
     socket = str(places.authority_socket)
-    return {name: socket for name, served_by in PLACEMENT.items() if served_by in APART[placement]}
+    return dict.fromkeys(APART[placement], socket)
 
 
 def components(elsewhere: Collection[str]) -> tuple[type[Component], ...]:

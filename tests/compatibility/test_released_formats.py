@@ -156,7 +156,10 @@ def test_configuration_rules_and_locks_are_understood(stage: Stage, folder: Path
     assert len(rules.rules) == len(wanted["rules"])
     evaluator.notify(rules)
     manager = stage.start(LockManager)
-    rows = manager.say(messages.ListLocks()).answer_as(messages.LocksListed).rows
+    asker = manager.ask(messages.ListLocks())
+    [work] = [timer for timer in stage.timers if timer.component == LockManager.name]
+    work.run_out()
+    rows = asker.answer_as(messages.LocksListed).rows
     assert rows == [], "the owners are dead"
     for told_wrong in ("left out", "started afresh"):
         assert told_wrong not in stage.log_stream.getvalue()

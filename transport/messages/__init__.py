@@ -100,7 +100,7 @@ ConfigMessage = (
     | WholeDue | WholeWritten | SsconfDue | SsconfWritten | OpcodeDecided | ChangesOverdue
 )
 LockMessage = (
-    LockRequest | LockRequestOfJob | LocksAwaitedTooLong | FreeDeadOwners
+    LockRequest | LockRequestOfJob | LocksAwaitedTooLong | QuestionsAnswered | FreeDeadOwners
     | OwnerEnded | RecheckOwners | SweepOwners | ExplainOwner | SimulateLocks | ReadHolders
     | DiskRetried
 )

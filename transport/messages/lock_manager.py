@@ -241,6 +241,15 @@ class ReadLockWaits(Request[LockWaits], frozen=True):
     """Read which owner waits for which others."""
 
 
+class QuestionsAnswered(Notice, frozen=True):
+    """From the lock manager to itself: a thread has answered questions about all locks.
+
+    Or it has failed with this error.
+    """
+
+    error: str | None = None
+
+
 class LocksAwaitedTooLong(Notice, frozen=True):
     """From the lock manager to itself: a caller of `AwaitLocks` gets its reply now."""
 

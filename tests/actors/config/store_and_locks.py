@@ -32,6 +32,7 @@ class StoreAndLocks:
                 self.stage.requests.remove(entry)
                 self.locks.actor.handle(entry[1])
             self.locks.actor.end_turn()
+            self.locks.work_beside()
             self.store.handle_mail()
 
     def say(self, message: Message, *, deadline: float | None = None) -> Asker:
@@ -65,5 +66,5 @@ class StoreAndLocks:
 
     def held(self) -> dict[str, list[Owner]]:
         """The owners of each lock."""
-        table = self.locks.actor.ask(messages.ReadLockTable()).answer_as(messages.LockTable)
+        table = self.locks.question(messages.ReadLockTable()).answer_as(messages.LockTable)
         return {lock: [owner for owner, _ in owners] for lock, owners in table.held}

@@ -159,7 +159,7 @@ def test_when_nobody_waits_any_more_the_store_does_not_stand_in_line(both: Store
     both.stage.now += 1.0
     both.store.notify(messages.ChangesOverdue())
     both.settle()
-    table = both.locks.actor.ask(messages.ReadLockTable()).answer_as(messages.LockTable)
+    table = both.locks.question(messages.ReadLockTable()).answer_as(messages.LockTable)
     assert table.pending == []
     both.release(holder)
     assert both.held() == {}

@@ -70,4 +70,19 @@ class Locks:
         }
 
     def listed(self) -> list[messages.LockRow]:
-        return self.actor.say(messages.ListLocks()).answer_as(messages.LocksListed).rows
+        return self.question(messages.ListLocks()).answer_as(messages.LocksListed).rows
+
+    def question(self, message: messages.Message) -> Asker:
+        """As `actor.ask`, with what is then done in a thread beside."""
+        asker = self.actor.ask(message)
+        self.work_beside()
+        return asker
+
+    def work_beside(self) -> None:
+        """Do what threads beside have to do."""
+        timers = self.stage.timers
+        while works := [timer for timer in timers if timer.component == LockManager.name]:
+            for work in works:
+                timers.remove(work)
+                work.run_out()
+            self.actor.turn(*self.stage.take(messages.QuestionsAnswered))

@@ -48,7 +48,7 @@ def test_a_waiting_owner_sees_since_when_others_hold_what_it_wants(locks: Locks)
     for waiting in (two, three):
         locks.request(waiting, (NODE_A, "exclusive"))
     for holder in (one, two):
-        asked = locks.actor.ask(messages.ExplainOwner(lock_file=three.lock_file))
+        asked = locks.question(messages.ExplainOwner(lock_file=three.lock_file))
         [want] = asked.answer_as(messages.OwnerExplained).locks
         [(job_id, mode, since)] = want.holders
         assert (job_id, mode) == (holder.identifier, "exclusive")

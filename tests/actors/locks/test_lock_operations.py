@@ -115,11 +115,11 @@ def test_giving_back_drops_the_waiting_request(locks: Locks) -> None:
 def test_the_table_names_owners_and_the_line(locks: Locks) -> None:
     one, two = locks.holder_and_other()
     locks.ask(two, (NODE_A, "shared"), priority=-5)
-    assert locks.actor.ask(messages.ReadLockTable()).answer == messages.LockTable(
+    assert locks.question(messages.ReadLockTable()).answer == messages.LockTable(
         held=[("node/[lockset]", []), (NODE_A, [(one, EXCLUSIVE)])],
         pending=[Pending(-5, two, ((NODE_A, LockChange.SHARED),))],
     )
-    [wait] = locks.actor.ask(messages.ReadLockWaits()).answer_as(messages.LockWaits).waits
+    [wait] = locks.question(messages.ReadLockWaits()).answer_as(messages.LockWaits).waits
     assert wait == messages.LockWait("2", NODE_A, SHARED, [("1", EXCLUSIVE)], [])
 
 
@@ -288,7 +288,7 @@ def test_the_oldest_fences_are_forgotten(locks: Locks, monkeypatch: pytest.Monke
 
 def test_who_awaits_a_change_gets_it_when_it_is_on_disk(locks: Locks) -> None:
     one = locks.owner(1)
-    now = locks.actor.ask(messages.ListLocks()).answer_as(messages.LocksListed)
+    now = locks.question(messages.ListLocks()).answer_as(messages.LocksListed)
     assert now.rows == []
     asker = locks.actor.ask(messages.AwaitLocks(now.revision, 30.0))
     assert asker.answers == []
@@ -297,26 +297,29 @@ def test_who_awaits_a_change_gets_it_when_it_is_on_disk(locks: Locks) -> None:
     assert asker.answers == []
     locks.stage.run_timers()
     locks.actor.turn(*locks.stage.take(messages.DiskRetried))
+    locks.work_beside()
     found = asker.answer_as(messages.LocksListed)
     assert [row.name for row in found.rows] == ["node/[lockset]", NODE_A]
     assert found.revision > now.revision
     # Who is behind gets an answer at once.
-    again = locks.actor.ask(messages.AwaitLocks(now.revision, 30.0))
+    again = locks.question(messages.AwaitLocks(now.revision, 30.0))
     assert again.answer == found
 
 
 def test_without_a_change_the_answer_comes_after_the_time(locks: Locks) -> None:
-    now = locks.actor.ask(messages.ListLocks()).answer_as(messages.LocksListed)
+    now = locks.question(messages.ListLocks()).answer_as(messages.LocksListed)
     asker = locks.actor.ask(messages.AwaitLocks(now.revision, 30.0))
     [timer] = locks.stage.timers
     assert timer.seconds == 30.0
     locks.stage.run_timers()
     locks.actor.turn(*locks.stage.take(messages.LocksAwaitedTooLong))
+    locks.work_beside()
     assert asker.answer == now
 
 
 def test_a_revision_of_a_predecessor_is_another_one(locks: Locks) -> None:
-    now = locks.actor.ask(messages.ListLocks()).answer_as(messages.LocksListed)
+    now = locks.question(messages.ListLocks()).answer_as(messages.LocksListed)
     locks.actor = locks.stage.start(LockManager)
-    found = locks.actor.ask(messages.AwaitLocks(now.revision, 30.0)).answer_as(messages.LocksListed)
+    asker = locks.question(messages.AwaitLocks(now.revision, 30.0))
+    found = asker.answer_as(messages.LocksListed)
     assert found.revision > now.revision

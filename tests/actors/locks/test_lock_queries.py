@@ -23,6 +23,8 @@ def answer(locks: Locks, asker: Asker, *rows: LockRow) -> list[list[Any]]:
     assert asker.answers == []
     asked.reply(messages.DependenciesListed(rows=list(rows)))
     locks.actor.handle_mail()
+    locks.actor.end_turn()
+    locks.work_beside()
     found = asker.answer_as(messages.QueryAnswered)
     assert found.next_after is None
     return [[value for _, value in row] for row in json.loads(found.rows)]
@@ -57,6 +59,8 @@ def test_all_pages_are_of_one_state(locks: Locks, monkeypatch: pytest.MonkeyPatc
     [asked] = locks.stage.take_requests(messages.ListDependencies)
     asked.reply(messages.DependenciesListed(rows=[]))
     locks.actor.handle_mail()
+    locks.actor.end_turn()
+    locks.work_beside()
     first = asker.answer_as(messages.QueryAnswered)
     locks.actor.ask(messages.ReleaseLocks(owner=one))
     again = msgspec.structs.replace(query, after=first.next_after)
@@ -73,4 +77,6 @@ def test_a_wrong_query_is_refused(locks: Locks) -> None:
     [asked] = locks.stage.take_requests(messages.ListDependencies)
     asked.reply(messages.DependenciesListed(rows=[]))
     locks.actor.handle_mail()
+    locks.actor.end_turn()
+    locks.work_beside()
     assert asker.refusal == ("ParameterError", "Can't find field named 'nosuch'")

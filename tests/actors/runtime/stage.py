@@ -99,8 +99,8 @@ class StageDispatcher(Dispatcher):
             self.stage.timers.append(Timer(seconds, ring, alarm))
         return alarm
 
-    def aside(self, _name: str, work: Callable[[], None]) -> None:
-        self.stage.timers.append(Timer(0.0, work))
+    def aside(self, name: str, work: Callable[[], None]) -> None:
+        self.stage.timers.append(Timer(0.0, work, component=name))
 
 
 class Stage(Directory):
@@ -285,3 +285,5 @@ class Timer(NamedTuple):
     seconds: float
     run_out: Callable[[], None]
     alarm: Alarm | None = None
+    component: str = ""
+    """Of work of another thread: for whom it is done."""

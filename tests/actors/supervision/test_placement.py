@@ -33,21 +33,19 @@ def test_no_component_shares_the_supervisors_dispatcher_which_stops_them_all() -
 
 def test_each_placement_that_the_command_line_offers_is_one_line_of_the_table() -> None:
     assert tuple(APART) == settings.PLACEMENTS
-    assert {name for apart in APART.values() for name in apart} <= {*PLACEMENT.values()}
+    assert {name for apart in APART.values() for name in apart} <= {*PLACEMENT}
 
 
-def test_no_component_shares_a_dispatcher_with_one_in_another_process() -> None:
+def test_what_lives_in_another_process_is_reached_through_its_keeper() -> None:
     places = settings.Places(Path("/d"), Path("/r"))
     for placement, apart in APART.items():
         there = elsewhere(placement, places)
-        assert {PLACEMENT[name] for name in there} == set(apart)
-        here = {name for name in PLACEMENT if name not in there}
-        assert not {PLACEMENT[name] for name in here} & set(apart)
+        assert there == dict.fromkeys(apart, str(places.authority_socket))
         assert (Authority in components(there)) == bool(there)
 
 
-def test_what_judges_rules_for_long_does_not_hold_up_the_path_of_a_job() -> None:
-    beside_the_path = ("filter_evaluator", "lock_manager", "config_store", "output_reader")
+def test_what_works_for_long_or_waits_for_the_disk_does_not_hold_up_the_path_of_a_job() -> None:
+    beside_the_path = ("filter_evaluator", "config_store", "output_reader")
     assert CORE not in {PLACEMENT[name] for name in beside_the_path}
 
 

@@ -42,6 +42,7 @@ LATE: tuple[type[Message], ...] = (
     messages.ReadLockTable,
     messages.AwaitLocks,
     messages.LocksAwaitedTooLong,
+    messages.QuestionsAnswered,
     messages.ReadLockWaits,
     messages.SweepOwners,
     messages.ExplainOwner,
