@@ -13,6 +13,11 @@ INSTALLED_DEV := $(VENV)/.installed-dev
 SYSTEM_PACKAGES := strace
 BENCH_SYSTEM_PACKAGES := redis-server
 
+# Debian packages that are unpacked into .ganeti/ and not installed: Ganeti's own Python client of
+# WConfD, with what it imports. Nothing of them is configured or started.
+UNPACKED_PACKAGES := ganeti-3.0 python3-bitarray python3-simplejson \
+	python3-openssl python3-cryptography python3-cffi-backend
+
 # Wheels only: a source package would bring a build environment that nobody has pinned.
 # Errors are still shown at -qq; warnings about a machine's own pip settings are not.
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
@@ -39,6 +44,30 @@ echo "Installing system packages:$$missing"; \
 $$as_root apt-get -qq update \
 	&& $$as_root env DEBIAN_FRONTEND=noninteractive \
 		apt-get -qq install -y --no-install-recommends $$missing >/dev/null
+endef
+
+# Unpacks Debian packages below .ganeti/, or says why it cannot.
+define unpack_packages
+@[ ! -d .ganeti ] || exit 0; \
+if ! command -v apt-get >/dev/null || ! command -v dpkg-deb >/dev/null; then \
+	echo "Not unpacked: $(UNPACKED_PACKAGES) (no apt-get here); what needs them is skipped."; \
+	exit 0; \
+fi; \
+folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && chmod 755 "$$folder"; \
+download() { (cd "$$folder" && apt-get -qq download $(UNPACKED_PACKAGES) 2>"$$folder/problem"); }; \
+if ! download; then \
+	if [ "$$(id -u)" = 0 ]; then apt-get -qq update; else sudo -n apt-get -qq update; fi; \
+	download; \
+fi || { \
+	echo "Not unpacked: $(UNPACKED_PACKAGES) (apt-get: $$(tail -1 "$$folder/problem"));" \
+		"what needs them is skipped."; \
+	exit 0; \
+}; \
+echo "Unpacking for tests: $(UNPACKED_PACKAGES)"; \
+for package in "$$folder"/*.deb; do \
+	dpkg-deb -x "$$package" "$$folder/unpacked" || exit 0; \
+done; \
+cp -r "$$folder/unpacked" .ganeti
 endef
 
 .DEFAULT_GOAL := help
@@ -106,10 +135,12 @@ PYTEST = $(BIN)/pytest -rs -n $(TEST_PROCESSES)
 
 test: $(INSTALLED_DEV) ## run the tests; what was skipped is named at the end, with its reason
 	$(call install_system_packages,$(SYSTEM_PACKAGES))
+	$(unpack_packages)
 	@$(PYTEST)
 
 coverage: $(INSTALLED_DEV) ## run the tests and list the lines that none of them reached
 	$(call install_system_packages,$(SYSTEM_PACKAGES))
+	$(unpack_packages)
 	@$(PYTEST) --cov --cov-report=term-missing:skip-covered
 
 demo: $(INSTALLED) ## start a daemon, run a few jobs, show what happens
@@ -142,6 +173,6 @@ LOCK = $(UV) pip compile --quiet --upgrade --universal --python-version 3.11 --n
 	--generate-hashes --no-emit-index-url --no-annotate --custom-compile-command "make lock"
 
 clean: ## remove everything that make and the tests have made
-	rm -rf $(VENV) build dist *.egg-info .coverage .coverage.* .hypothesis .import_linter_cache \
+	rm -rf $(VENV) .ganeti build dist *.egg-info .coverage .coverage.* .hypothesis .import_linter_cache \
 		.mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -178,6 +178,36 @@ class IntegrityError(BadRequestError):
     luxi_name = "ConfigurationError"
 
 
+class ModificationError(BadRequestError):
+    """The objects of the configuration do not allow this modification."""
+
+    http_status = 409
+    luxi_name = "ConfigurationError"
+
+
+class DiskIndexError(ModificationError):
+    """A disk cannot be attached at this index."""
+
+    luxi_name = "GenericError"
+
+
+class DiskAttachedError(ModificationError):
+    """A disk that is attached to another instance cannot be removed."""
+
+    luxi_name = "ProgrammerError"
+
+
+class ConfigVerifyError(BadRequestError):
+    """The configuration contradicts itself."""
+
+    luxi_name = "ConfigVerifyError"
+
+    def __init__(self, text: str | None = None, details: Sequence[str] = ()) -> None:
+        super().__init__(text)
+        self.details = list(details)
+        """Each contradiction."""
+
+
 class RejectedError(BadRequestError):
     """A filter rule rejects jobs of a submission."""
 

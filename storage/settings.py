@@ -376,6 +376,11 @@ class Places(msgspec.Struct, frozen=True):
         return self.run / "rehearsals"
 
     @property
+    def reservations(self) -> Path:
+        """Temporary reservations, as Ganeti keeps them."""
+        return self.data / "tempres.data"
+
+    @property
     def locks(self) -> Path:
         """The owners of locks, and the waiting requests."""
         return self.data / "locks.data"

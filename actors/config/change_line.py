@@ -118,6 +118,10 @@ class ChangeLine:
 
         self._runtime.ask(LOCK_MANAGER, messages.ReadOwner(owner), heard, envelope.refuse)
 
+    def add_unlocked(self, envelope: Envelope, make: Make) -> None:
+        """Make a change at once: its requester holds the lock, or needs none."""
+        self._make([_Waiting(envelope, make)])
+
     # ------------------------------------------------------------ the lock
 
     def _ask(self) -> None:
@@ -258,6 +262,13 @@ class ChangeLine:
                 raise
             made.refused(error)
             return None
+
+
+def name_of(owner: Owner) -> str:
+    """The owner as the history names it."""
+    if isinstance(owner.identifier, int):
+        return f"job {owner.identifier}"
+    return f"{owner.identifier} (pid {owner.pid})"
 
 
 def _refused_at(envelope: Envelope, now: float) -> float | None:

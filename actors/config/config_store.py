@@ -33,8 +33,10 @@ from .config_queries import ConfigQueries
 from .filter_rules import FilterRules
 from .in_force import InForce
 from .opcode_runs import OpcodeRuns
+from .reservation_keeper import ReservationKeeper, ReservationMessage
 from .ssconf_files import SsconfFiles
 from .stored_configuration import Edit, StoredConfiguration
+from .wconfd_catalogue import Catalogue, CatalogueMessage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -48,6 +50,7 @@ _OwnNotice = (
     | messages.SsconfDue
     | messages.SsconfWritten
     | messages.OpcodeDecided
+    | messages.SweepReservations
 )
 _ObjectMessage = (
     messages.ReadObjects
@@ -61,6 +64,7 @@ _ObjectMessage = (
     | messages.RunOpcode
     | _OwnNotice
 )
+_Others = _ObjectMessage | CatalogueMessage | ReservationMessage
 
 
 class ConfigStore(Component[messages.ConfigMessage]):
@@ -71,6 +75,8 @@ class ConfigStore(Component[messages.ConfigMessage]):
     def boot(self) -> None:
         """Read the configuration; make a first one if there is none."""
         self._is_whole_due = self._is_writing = False
+        self._unflushed: list[tuple[Envelope, messages.Reply]] = []
+        self._flushing: list[tuple[Envelope, messages.Reply]] = []
         self._stored = StoredConfiguration(self.places, _first)
         self._ssconf = SsconfFiles(self.runtime, self.places.ssconf, lambda: self._stored.snapshot)
         self._stored.when_changed(self._ssconf.note)
@@ -79,6 +85,10 @@ class ConfigStore(Component[messages.ConfigMessage]):
         self._changes = ChangeLine(self.runtime, self._stored, self._write_whole_later)
         self._rules = FilterRules(self.runtime, self._stored, self._changes)
         self._opcodes = OpcodeRuns(self.runtime, self._stored, self._changes, self)
+        self._reservations = ReservationKeeper(self.runtime, self._stored, self._changes)
+        self._catalogue = Catalogue(
+            self.runtime, self._stored, self._changes, self._reservations, self
+        )
         # Serials start at the clock, so late confirmations to our predecessor match none.
         self._slots = InForce(time.monotonic_ns())
         self._report()
@@ -107,7 +117,15 @@ class ConfigStore(Component[messages.ConfigMessage]):
             case messages.ChangesOverdue():
                 self._changes.refuse_overdue()
             case _:
-                self._take_objects(envelope, message)
+                self._take_more(envelope, message)
+
+    def _take_more(self, envelope: Envelope, message: _Others) -> None:
+        if isinstance(message, ReservationMessage):
+            self._reservations.take(envelope, message)
+        elif isinstance(message, CatalogueMessage):
+            self._catalogue.take(envelope, message)
+        else:
+            self._take_objects(envelope, message)
 
     def _take_objects(self, envelope: Envelope, message: _ObjectMessage) -> None:
         match message:
@@ -141,8 +159,14 @@ class ConfigStore(Component[messages.ConfigMessage]):
                 self._ssconf.write_due()
             case messages.SsconfWritten():
                 self._ssconf.note_written(message)
+            case messages.SweepReservations():
+                self._reservations.sweep()
             case _:
                 assert_never(message)
+
+    def turn_ended(self) -> None:
+        """Store the reservations of the turn, and tell."""
+        self._reservations.turn_ended()
 
     def close(self) -> None:
         """Write the whole configuration if the journal is ahead of it, and close the journal."""
@@ -255,7 +279,12 @@ class ConfigStore(Component[messages.ConfigMessage]):
         self, envelope: Envelope, answer: messages.Reply, changes: Sequence[Change]
     ) -> None:
         """Send the reply to stored changes when they are in force."""
-        if any(change.kind is Kind.CLUSTER for change in changes):
+        kinds = {change.kind for change in changes}
+        if Kind.FILTER in kinds:
+            self._rules.load_and_report(envelope, answer)
+            if Kind.CLUSTER in kinds:
+                self._report_limits()
+        elif Kind.CLUSTER in kinds:
             self._slots.add(envelope, answer)
             self._report_limits()
         else:
@@ -270,12 +299,19 @@ class ConfigStore(Component[messages.ConfigMessage]):
 
     # ------------------------------------------------------------ disk
 
+    def flush(self, envelope: Envelope, answer: messages.Reply) -> None:
+        """Send ``answer`` when ``config.data`` holds all that is stored now."""
+        self._unflushed.append((envelope, answer))
+        if not self._is_writing:
+            self._write_whole()
+
     def _write_whole(self) -> None:
         if self._is_writing:
             # Two at once could end in the wrong order.
             self._write_whole_later()
             return
         self._is_whole_due = False
+        self._flushing, self._unflushed = self._unflushed, []
         try:
             work = self._stored.prepare_whole()
         except errors.StorageError as error:
@@ -286,10 +322,18 @@ class ConfigStore(Component[messages.ConfigMessage]):
 
     def _note_whole(self, message: messages.WholeWritten) -> None:
         self._is_writing = False
+        flushing, self._flushing = self._flushing, []
+        for envelope, answer in flushing:
+            if message.error is None:
+                envelope.reply(answer)
+            else:
+                envelope.refuse(errors.StorageError(message.error))
         if message.error is not None:
             error = message.error
             self.log.error("config.data is not written; its journal grows", error=error)
             self._write_whole_later()
+        if self._unflushed:
+            self._write_whole()
 
     def _write_whole_later(self) -> None:
         if not self._is_whole_due:

@@ -74,6 +74,11 @@ class FilterRules:
         changed = messages.RulesChanged(list(self.known.values()), serial=self._in_force.serial)
         self._runtime.tell(FILTER_EVALUATOR, changed)
 
+    def load_and_report(self, envelope: Envelope, answer: messages.Reply) -> None:
+        """Somebody has written other rules: send ``answer`` when they are in force."""
+        self.load()
+        self._announce(envelope, answer)
+
     def report_again(self) -> None:
         """A replaced component may not have confirmed the last change."""
         if self._in_force.is_awaited:

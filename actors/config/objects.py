@@ -79,14 +79,24 @@ def checked(change: ObjectChange) -> Change:
     """The change, unless filter rules have messages of their own. Raises `BadRequestError`."""
     if change.kind is Kind.FILTER:
         raise errors.BadRequestError("filters: filter rules are changed by `ganger filter`")
-    if _is_deeper(change.object, DEPTH_MAX):
-        raise errors.BadRequestError(f"{place_of(change.kind, change.uuid)}: {_TOO_DEEP}")
-    if _is_masked(change.object):
-        place = place_of(change.kind, change.uuid)
+    place = place_of(change.kind, change.uuid)
+    check_depth(place, change.object)
+    check_unmasked(place, change.object)
+    return Change(change.kind, change.uuid, change.object, change.serial_no)
+
+
+def check_depth(place: str, found: object) -> None:
+    """Raise `BadRequestError` if values are nested deeper than `DEPTH_MAX`."""
+    if _is_deeper(found, DEPTH_MAX):
+        raise errors.BadRequestError(f"{place}: {_TOO_DEEP}")
+
+
+def check_unmasked(place: str, found: object) -> None:
+    """Raise `BadRequestError` if a secret is masked."""
+    if is_masked(found):
         raise errors.BadRequestError(
             f"{place}: a secret is masked ({MASK}), and would be lost; change single values instead"
         )
-    return Change(change.kind, change.uuid, change.object, change.serial_no)
 
 
 def is_made(snapshot: Configuration, change: Change) -> bool:
@@ -118,11 +128,12 @@ def _is_deeper(value: object, levels: int) -> bool:
     return levels == 0 or any(_is_deeper(one, levels - 1) for one in inner)
 
 
-def _is_masked(value: object) -> bool:
+def is_masked(value: object) -> bool:
+    """Whether a secret in it is masked."""
     if isinstance(value, dict):
-        return any(map(_is_masked, value.values()))
+        return any(map(is_masked, value.values()))
     if isinstance(value, list):
-        return any(map(_is_masked, value))
+        return any(map(is_masked, value))
     return value == MASK
 
 

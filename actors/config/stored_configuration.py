@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -103,6 +103,14 @@ class StoredConfiguration:
         with self._fence:
             self._is_closed = True
         self._journal.close()
+
+    def in_use(self, what: str, scope: str = "") -> Container[object]:
+        """The values of this kind that objects have, drafted changes included (`integrity`)."""
+        return self._index.claimed(what, scope)
+
+    def provided(self, what: str) -> Container[object]:
+        """As `in_use`, for what several objects may have."""
+        return self._index.provided(what)
 
     @property
     def drafted(self) -> Configuration:

@@ -10,10 +10,11 @@ import contextlib
 import os
 import select
 import socket
+import struct
 from collections import deque
 from typing import TYPE_CHECKING
 
-from ...storage import documents, errors
+from ...storage import documents, errors, ownership
 from ...transport import luxi
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ STALLED_SECONDS = 60.0
 """How long a document or a reply may take on its way."""
 
 _READ_BYTES = 65_536
+
+_CREDENTIALS = struct.Struct("iII")
+"""The kernel's ``struct ucred``: pid, uid, gid."""
 
 
 class Connection:
@@ -121,6 +125,16 @@ class DocumentSocket:
             self._serve_next(connection)
             self._send(connection)
             self._settle(connection)
+
+    def peer(self, number: int) -> str:
+        """The user and process at the other end, as the kernel vouches for them."""
+        connection = self._connections.get(number)
+        if connection is None:
+            return ""
+        size = _CREDENTIALS.size
+        packed = connection.end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+        pid, uid, _ = _CREDENTIALS.unpack(packed)
+        return f"{ownership.user(uid)}, pid {pid}"
 
     def end_stalled(self) -> list[int]:
         """End the connections that make no progress; their numbers."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ...storage import errors, lock_files
 from ...transport import messages
-from ...transport.messages import LOCK_REQUESTS, RunOpcode
+from ...transport.messages import OWNER_REQUESTS, RunOpcode
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,7 +50,7 @@ class JobCredentials:
 
     def _is_own_owner(self, peer: bytes, identity: Credentials, message: Message) -> bool:
         """Whether the message is about locks of the sender's process, which runs no job."""
-        if not isinstance(message, LOCK_REQUESTS):
+        if not isinstance(message, OWNER_REQUESTS):
             return False
         owner: Owner = message.owner
         if owner.pid != identity.pid or isinstance(owner.identifier, int):
@@ -85,7 +85,7 @@ class JobCredentials:
 
 def _is_about(message: Message, known: AttachJob) -> bool:
     """Whether the message speaks of that job, and of nothing else."""
-    if isinstance(message, LOCK_REQUESTS):
+    if isinstance(message, OWNER_REQUESTS):
         owner: Owner = message.owner
         return owner.identifier == known.job_id and owner.lock_file == known.lock_file
     if isinstance(message, RunOpcode) and message.lock_file != known.lock_file:

@@ -1,4 +1,6 @@
-"""WConfD's door: Ganeti's programs ask for locks at a Unix socket, in JSON (`wconfd_methods`).
+"""WConfD's door: Ganeti's programs ask for locks and configuration at a Unix socket, in JSON.
+
+The methods are in `wconfd_methods`. The socket is for the daemon's user alone: secrets are shown.
 
 An owner whose waiting request is granted gets SIGHUP, as from Ganeti's WConfD, after the new state
 was written.
@@ -11,6 +13,8 @@ import functools
 import os
 import signal
 from typing import TYPE_CHECKING, assert_never
+
+import msgspec
 
 from ...storage import errors, lock_files
 from ...transport import luxi, messages
@@ -102,6 +106,11 @@ class WconfdListener(Component[messages.WconfdMessage]):
         if isinstance(prepared.request, messages.RequestLocks):
             self._request_locks(number, prepared)
             return
+        if isinstance(prepared.request, messages.SIGNED):
+            sender = self._socket.peer(number)
+            prepared = prepared._replace(
+                request=msgspec.structs.replace(prepared.request, sender=sender)
+            )
         answered = functools.partial(self._answer, number, prepared)
         refused = functools.partial(self._refuse, number)
         self.runtime.ask(prepared.to, prepared.request, answered, refused)
@@ -112,7 +121,8 @@ class WconfdListener(Component[messages.WconfdMessage]):
         self._socket.reply(number, luxi.encode_result(prepared.result(reply)))
 
     def _refuse(self, number: int, error: errors.GangerError) -> None:
-        self._socket.reply(number, luxi.encode_error(error.luxi_name, error.text))
+        more = [error.details] if isinstance(error, errors.ConfigVerifyError) else []
+        self._socket.reply(number, luxi.encode_error(error.luxi_name, error.text, *more))
 
     # ------------------------------------------------------------ waiting requests
 

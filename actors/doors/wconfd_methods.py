@@ -16,7 +16,7 @@ from ...storage.wording import shortened
 from ...transport import messages
 from ...transport.luxi import Call, UnreadableCallError
 from ...transport.messages import Message, Request
-from ..runtime.addresses import LOCK_MANAGER
+from ..runtime.addresses import CONFIG_STORE, LOCK_MANAGER
 from ..runtime.directory import Address
 
 ClientId = Owner
@@ -110,7 +110,78 @@ def _locks(
     return Method(takes, LOCK_MANAGER, request, result)
 
 
+def _value(reply: messages.ConfigAnswered) -> object:
+    return reply.value
+
+
+def _verified(reply: messages.ConfigVerified) -> None:
+    if reply.problems:
+        raise errors.ConfigVerifyError("Validation failed", reply.problems)
+
+
+def _config(takes: tuple[Any, ...], request: Callable[..., Request[Any]]) -> Method:
+    return Method(takes, CONFIG_STORE, request, _value)
+
+
+_Object = dict[str, Any]
+_Uuid = str
+_Index = Integer | None
+
+_OF_CONFIGURATION: dict[str, Method] = {
+    "readConfig": _config((), lambda: messages.ReadConfig(reveals=True)),
+    "lockConfig": _config(
+        (ClientId, bool), lambda owner, shared: messages.LockConfig(owner, shared, reveals=True)
+    ),
+    "unlockConfig": _config((ClientId,), messages.UnlockConfig),
+    "writeConfig": _config((ClientId, _Object), messages.WriteConfig),
+    "writeConfigAndUnlock": _config((ClientId, _Object), messages.WriteConfigAndUnlock),
+    "verifyConfig": Method((), CONFIG_STORE, messages.VerifyConfig, _verified),
+    "flushConfig": _config((), messages.FlushConfig),
+    "flushConfigGroup": _config((_Uuid,), messages.FlushConfigGroup),
+    "prepareClusterDestruction": _config((ClientId,), messages.PrepareClusterDestruction),
+    "addInstance": _config((_Object, ClientId, bool), messages.AddInstance),
+    "removeInstance": _config((_Uuid,), messages.RemoveInstance),
+    "addInstanceDisk": _config((_Uuid, _Object, _Index, bool), messages.AddInstanceDisk),
+    "attachInstanceDisk": _config((_Uuid, _Uuid, _Index), messages.AttachInstanceDisk),
+    "detachInstanceDisk": _config((_Uuid, _Uuid), messages.DetachInstanceDisk),
+    "removeInstanceDisk": _config((_Uuid, _Uuid), messages.RemoveInstanceDisk),
+    "setInstancePrimaryNode": _config((_Uuid, _Uuid), messages.SetInstancePrimaryNode),
+    "setInstanceStatus": _config(
+        (_Uuid, str | None, bool | None, str | None),
+        lambda uuid, state, active, source: messages.SetInstanceStatus(
+            uuid, state, active, source, reveals=True
+        ),
+    ),
+    "allocatePort": _config((), messages.AllocatePort),
+    "addTcpUdpPort": _config((messages.Port,), messages.AddTcpUdpPort),
+    "updateCluster": _config((_Object,), messages.UpdateCluster),
+    "updateNode": _config((_Object,), messages.UpdateNode),
+    "updateInstance": _config((_Object,), messages.UpdateInstance),
+    "updateNodeGroup": _config((_Object,), messages.UpdateNodeGroup),
+    "updateNetwork": _config((_Object,), messages.UpdateNetwork),
+    "updateDisk": _config((_Object,), messages.UpdateDisk),
+}
+
+_OF_RESERVATIONS: dict[str, Method] = {
+    "dropAllReservations": _config((ClientId,), messages.DropAllReservations),
+    "computeDRBDMap": _config((), messages.ComputeDrbdMap),
+    "allocateDRBDMinor": _config((_Uuid, list[_Uuid]), messages.AllocateDrbdMinor),
+    "releaseDRBDMinors": _config((_Uuid,), messages.ReleaseDrbdMinors),
+    "generateMAC": _config((ClientId, _Uuid | None), messages.GenerateMac),
+    "reserveMAC": _config((ClientId, str), messages.ReserveMac),
+    "generateDRBDSecret": _config((ClientId,), messages.GenerateDrbdSecret),
+    "reserveLV": _config((ClientId, str), messages.ReserveLv),
+    "reserveIp": _config((ClientId, _Uuid, str, bool), messages.ReserveIp),
+    "releaseIp": _config((ClientId, _Uuid, str), messages.ReleaseIp),
+    "generateIp": _config((ClientId, _Uuid), messages.GenerateIp),
+    "commitTemporaryIps": _config((ClientId,), messages.CommitTemporaryIps),
+    "commitReleaseTemporaryIp": _config((_Uuid, str), messages.CommitReleaseTemporaryIp),
+    "listReservedIps": _config((ClientId,), messages.ListReservedIps),
+}
+
 METHODS: dict[str, Method] = {
+    **_OF_CONFIGURATION,
+    **_OF_RESERVATIONS,
     "listLocks": _locks((ClientId,), messages.ReadOwner, lambda reply: _pairs(reply.locks)),
     "listAllLocks": _locks(
         (), messages.ReadLockTable, lambda reply: [lock for lock, _ in reply.held]

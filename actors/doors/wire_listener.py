@@ -23,6 +23,7 @@ from ...transport.envelopes import Envelope, WatchedEnvelope
 from ...transport.messages import (
     JOB_MESSAGES,
     RECEIVERS,
+    REVEALING,
     SIGNED,
     ClientRequest,
     JobMessage,
@@ -306,6 +307,9 @@ class WireListener(Component[messages.ListenerMessage]):
                 sender = _named(incoming.identity)
                 signed = msgspec.structs.replace(frame.message, sender=sender)
                 frame = msgspec.structs.replace(frame, message=signed)
+            if isinstance(frame.message, REVEALING):
+                masked = msgspec.structs.replace(frame.message, reveals=False)
+                frame = msgspec.structs.replace(frame, message=masked)
             self._pass_on(frame, incoming.peer, address, len(incoming.data))
         except errors.GangerError as error:
             if isinstance(error, frames.UnreadableMessageError):

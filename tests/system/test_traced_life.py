@@ -20,6 +20,7 @@ import pytest
 from tests.faults.harness import Daemon, process_of, until, wait_for_end
 from tests.system import traced
 from tests.system.gates import Gate, delay, end, shell
+from tests.system.wconfd import Owners, connected
 
 from ganger import Client, JobStatus
 from ganger.storage import errors, keys
@@ -81,6 +82,7 @@ PLACES = (
     Place(r"data/locks\.(data|journal)", 0o600, "lock_manager"),
     Place(r"data/ssconf", 0o750, "aside"),
     Place(r"data/ssconf/ssconf_[a-z_-]+", 0o444, "aside config_store"),
+    Place(r"data/tempres\.data", 0o600, "config_store"),
     Place(r"data/daemon\.json", 0o640, "supervision daemon"),
     Place(r"data/daemon\.log", 0o640, "daemon"),
     Place(r"data/daemon\.out", 0o640, "client"),
@@ -281,6 +283,8 @@ def play_files(scene: Scenario, client: Client) -> None:
     waiting = client.submit(delays)
     assert set(end(client, first, second).values()) == {JobStatus.SUCCESS}
     client.drain()
+    with Owners(scene) as owners, connected(scene) as wconfd:
+        wconfd.call("reserveMAC", owners.own(), "aa:00:00:00:00:01")
     scene.look()
     client.drain(drained=False)
     assert client.archive(first).archived == [first]

@@ -31,11 +31,14 @@ ALL: list[type[Message]] = [
 ]
 FILES = {
     "job_queue": [f"job_queue_from_{sender}" for sender in ("clients", "jobs", "components")],
-    "config_store": ["config_store", "config_store_from_jobs"],
+    "config_store": [
+        f"config_store{part}" for part in ("", "_catalogue", "_from_jobs", "_reservations")
+    ],
 }
 CLIENT_REQUESTS = set(get_args(messages.ClientRequest))
 SPEC = messages.JobSpec(ops=[{"OP_ID": "OP_X", "a": 1}], priority=-5, depends=[(-1, ["error"])])
 OWNER = Owner(7, "/l/job_000007_1", 815)
+OWNER_BODY = (7, "/l/job_000007_1", 815)
 
 
 @pytest.mark.parametrize("kind", ALL)
@@ -252,6 +255,30 @@ GOLDEN: list[tuple[Message, dict[str, Any]]] = [
         {"type": "query_configuration", "what": "node", "fields": ["name"]},
     ),
     (messages.QueryFields("job"), {"type": "query_fields", "what": "job"}),
+    (
+        messages.ReadConfig(reveals=True),
+        {"type": "read_config", "reveals": True},
+    ),
+    (
+        messages.WriteConfig(OWNER, {"version": 3_000_000}),
+        {"type": "write_config", "owner": [*OWNER_BODY], "config": {"version": 3_000_000}},
+    ),
+    (
+        messages.AddInstance({"uuid": "i"}, OWNER, replaces=False),
+        {
+            "type": "add_instance",
+            "instance": {"uuid": "i"},
+            "owner": [*OWNER_BODY],
+            "replaces": False,
+        },
+    ),
+    (messages.UpdateNode({"uuid": "n"}), {"type": "update_node", "object": {"uuid": "n"}}),
+    (messages.ComputeDrbdMap(), {"type": "compute_drbd_map"}),
+    (
+        messages.GenerateMac(OWNER, None),
+        {"type": "generate_mac", "owner": [*OWNER_BODY], "network": None},
+    ),
+    (messages.ConfigAnswered(value=[1]), {"type": "config_answered", "value": [1]}),
     (
         messages.Failure("BusyError", "later"),
         {"type": "failure", "error": "BusyError", "text": "later"},

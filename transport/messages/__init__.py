@@ -22,7 +22,9 @@ from .authority import *
 from .authority_listener import *
 from .base import *
 from .config_store import *
+from .config_store_catalogue import *
 from .config_store_from_jobs import *
+from .config_store_reservations import *
 from .executor import *
 from .filter_evaluator import *
 from .job import *
@@ -49,6 +51,12 @@ ConfigRequest = (
     ReplaceFilter | DeleteFilter | ListFilters | ReadLimits | SetLimits
     | ReadObjects | ChangeObjects | SetValues | ReadHistory
     | QueryConfiguration | QueryFields
+    | ReadConfig | VerifyConfig | FlushConfig | FlushConfigGroup
+    | RemoveInstance | AddInstanceDisk | AttachInstanceDisk | DetachInstanceDisk
+    | RemoveInstanceDisk | SetInstancePrimaryNode | SetInstanceStatus
+    | AllocatePort | AddTcpUdpPort
+    | UpdateCluster | UpdateNode | UpdateInstance | UpdateNodeGroup | UpdateNetwork | UpdateDisk
+    | ComputeDrbdMap | AllocateDrbdMinor | ReleaseDrbdMinors | CommitReleaseTemporaryIp
 )
 SupervisorRequest = ReadInfo | StopDaemon | CrashComponent
 
@@ -63,7 +71,7 @@ ClientReply = (
     | CancelOutcome | PriorityOutcome | ArchiveOutcome
     | JobExplained | DependenciesListed | FiltersTested | Simulated
     | FilterStored | FiltersListed | LimitsRead | LocksListed | LockTable | LockWaits
-    | ObjectsRead | ObjectsChanged | HistoryRead | QueryAnswered
+    | ObjectsRead | ObjectsChanged | HistoryRead | QueryAnswered | ConfigAnswered | ConfigVerified
     | LocksTried | LocksTaken | OwnerRead | OutputPage | DaemonInfo | Done | Failure
 )
 
@@ -77,7 +85,12 @@ LockRequestOfJob = (
     RequestLocks | TryLocks | TakeFreeLocks | ReleaseLocks | DowngradeLocks | KeepLocks | ReadOwner
 )
 ExecutorReportOfJob = JobHello | JobLeft | AttachJob
-ConfigRequestOfJob = PrepareOpcode | RunOpcode | RunQuery
+ConfigRequestOfOwner = (
+    LockConfig | UnlockConfig | WriteConfig | WriteConfigAndUnlock | PrepareClusterDestruction
+    | AddInstance | DropAllReservations | GenerateMac | ReserveMac | GenerateDrbdSecret
+    | ReserveLv | ReserveIp | ReleaseIp | GenerateIp | ListReservedIps | CommitTemporaryIps
+)
+ConfigRequestOfJob = PrepareOpcode | RunOpcode | RunQuery | ConfigRequestOfOwner
 
 JobMessage = (
     QueueReportOfJob | LockRequestOfJob | ExecutorReportOfJob | ConfigRequestOfJob | OutputGrew
@@ -87,7 +100,7 @@ ToJob = (
     JobGo | CancelRequested | PriorityRequested | GateChanged | ResendRequested
     | StateRecorded | GateAnswered | DependencyOutcome | LocksGranted | LocksPending
     | LocksTried | LocksTaken | OwnerRead
-    | OpcodePrepared | OpcodeRan | QueryAnswered
+    | OpcodePrepared | OpcodeRan | QueryAnswered | ConfigAnswered
     | Done | Failure
 )
 
@@ -98,6 +111,7 @@ ConfigMessage = (
     ConfigRequest | ConfigRequestOfJob
     | ReportConfiguration | RulesApplied | LimitApplied | ComponentReplaced
     | WholeDue | WholeWritten | SsconfDue | SsconfWritten | OpcodeDecided | ChangesOverdue
+    | SweepReservations
 )
 LockMessage = (
     LockRequest | LockRequestOfJob | LocksAwaitedTooLong | QuestionsAnswered | FreeDeadOwners
@@ -166,13 +180,16 @@ ACCEPTED: dict[str, UnionType] = {
 
 JOB_MESSAGES: tuple[type[Message], ...] = get_args(JobMessage)
 
-SIGNED = (ReplaceFilter, DeleteFilter, SetLimits, ChangeObjects, SetValues)
-"""Requests with a ``sender``: the door fills in who asks, whatever the client says."""
-
-LOCK_REQUESTS = get_args(LockRequestOfJob)
-"""What an owner of locks may say of its locks."""
+OWNER_REQUESTS = get_args(LockRequestOfJob | ConfigRequestOfOwner)
+"""What somebody may say as an owner of locks and reservations."""
 
 _FROM_OUTSIDE = get_args(ClientRequest | JobMessage)
+
+SIGNED = tuple(kind for kind in _FROM_OUTSIDE if "sender" in kind.__struct_fields__)
+"""Requests with a ``sender``: the door fills in who asks, whatever the client says."""
+
+REVEALING = tuple(kind for kind in _FROM_OUTSIDE if "reveals" in kind.__struct_fields__)
+"""Requests whose replies have secrets, if their door allows it."""
 
 RECEIVERS: dict[type[Message], str] = {
     kind: component

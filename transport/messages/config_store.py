@@ -46,6 +46,10 @@ class WholeWritten(Notice, frozen=True):
     error: str | None = None
 
 
+class SweepReservations(Notice, frozen=True):
+    """From the configuration store to itself: look whether the owners of reservations live."""
+
+
 class ChangesOverdue(Notice, frozen=True):
     """From the configuration store to itself: a change has waited for the lock for too long."""
 
