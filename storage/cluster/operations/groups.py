@@ -34,7 +34,6 @@ from .group_locks import (
 )
 from .lookups import (
     Object,
-    disks_of_instance,
     find_group,
     find_node,
     holder_of,
@@ -170,7 +169,6 @@ def _set(opcode: AnyOpcode, configuration: Configuration, circumstances: Circums
 
     An empty value changes nothing; ``default`` removes a parameter.
     """
-    _check_arguments(opcode)
     group = held_group(configuration, opcode.group_name, circumstances.held)
     instances = held_instances(configuration, group, circumstances.held)
     fields: dict[str, Any] = {}
@@ -330,9 +328,7 @@ def _split_instances(
     groups = {uuid: node["group"] for uuid, node in configuration.objects(Kind.NODE)}
     new_groups = groups | dict.fromkeys(assignment.nodes, assignment.group["uuid"])
     for uuid, instance in configuration.objects(Kind.INSTANCE):
-        disks = disks_of_instance(configuration, instance)
-        if not any(disk["dev_type"] == "drbd" for disk in disks):
-            continue
+        # Only DRBD disks give an instance more than one node.
         nodes = nodes_of_instance(configuration, instance)
         if len({groups.get(node) for node in nodes}) > 1:
             before[uuid] = instance

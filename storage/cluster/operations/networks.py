@@ -168,9 +168,7 @@ def _remove(
     network = _held_network(configuration, opcode.network_name, circumstances.held)
     uuid, name = network["uuid"], opcode.network_name
     groups = [
-        group
-        for _, group in configuration.objects(Kind.NODE_GROUP)
-        if uuid in (group.get("networks") or ())
+        group for _, group in configuration.objects(Kind.NODE_GROUP) if uuid in group["networks"]
     ]
     if groups:
         listed = ", ".join(names_of(groups))
@@ -233,7 +231,6 @@ def _set(opcode: AnyOpcode, configuration: Configuration, circumstances: Circums
     An address that cannot be reserved or released is logged, and does not stop the others. The
     ``mac_prefix`` ``none`` removes it.
     """
-    _check_arguments(opcode)
     network = dict(_held_network(configuration, opcode.network_name, circumstances.held))
     log: list[str] = []
     try:

@@ -321,6 +321,33 @@ def test_instances_that_left_the_group_meanwhile_do_not() -> None:
     assert store.group("group1")["serial_no"] == 3
 
 
+def test_a_change_checks_the_whole_policy_and_all_disk_parameters() -> None:
+    document = copy.deepcopy(DOCUMENT)
+    document["nodegroups"][GROUP0]["diskparams"] = {"rbd": {"access": "magic"}}
+    error, _ = held(document).refused(
+        "OP_GROUP_SET_PARAMS", group_name="group0", diskparams={"plain": {"stripes": 2}}
+    )
+    assert error == [
+        "OpPrereqError",
+        (
+            "While verify diskparams options: Invalid value of 'rbd:access': 'magic'"
+            " (expected one of kernelspace, userspace)"
+        ),
+        "wrong_input",
+    ]
+    error, _ = held(document).refused(
+        "OP_GROUP_SET_PARAMS", group_name="group0", ipolicy={"disk-templates": ["rbd"]}
+    )
+    assert error == [
+        "OpPrereqError",
+        (
+            "The following disk templates are allowed by the ipolicy, but not enabled on"
+            " the cluster: rbd"
+        ),
+        "wrong_input",
+    ]
+
+
 def test_a_policy_that_instances_violate_is_set_and_logged() -> None:
     sizes = DOCUMENT["cluster"]["ipolicy"]["minmax"][0]["min"]
     large = dict.fromkeys(sizes, 1_000_000)
@@ -406,6 +433,16 @@ def test_a_name_that_several_nodes_go_on_is_no_name() -> None:
     document["nodes"][NODES[1]]["name"] = "node0.example.org"
     error, _ = held(document).refused("OP_GROUP_ASSIGN_NODES", group_name="group0", nodes=["node0"])
     assert error == ["OpPrereqError", "Node 'node0' not known", "unknown_entity"]
+
+
+def test_a_node_whose_group_is_missing_gets_one() -> None:
+    document = made_configuration(nodes=4, instances=0)
+    document["nodes"][NODES[1]]["group"] = "gone"
+    store = held(document)
+    locks = store.locks("OP_GROUP_ASSIGN_NODES", group_name="group0", nodes=["node1"])
+    assert locks.nodegroup == LevelNeeds(exclusive=(GROUP0, "gone"))
+    store.run("OP_GROUP_ASSIGN_NODES", group_name="group0", nodes=["node1"])
+    assert store.problems() == []
 
 
 def test_an_instance_that_is_split_stops_the_move_unless_forced() -> None:

@@ -92,6 +92,11 @@ def test_a_new_network_reserves_its_own_addresses_and_those_that_are_named() -> 
     assert store.problems() == []
 
 
+def test_a_wrong_prefix_is_refused_before_any_lock() -> None:
+    with pytest.raises(OperationError, match="Invalid MAC address prefix"):
+        held().locks("OP_NETWORK_ADD", network_name="a", network="10.7.0.0/24", mac_prefix="aa")
+
+
 def test_what_a_new_network_lacks_is_absent() -> None:
     store = held()
     store.run("OP_NETWORK_ADD", network_name="net1", network="10.77.1.0/30")
@@ -397,8 +402,24 @@ def test_the_ipv6_gateway_is_in_the_ipv6_network() -> None:
     assert store.network("network0")["network6"] == "fd00::/64"
     error, _ = store.refused("OP_NETWORK_SET_PARAMS", network_name="network0", gateway6="fd01::1")
     assert error == ["AddressPoolError", "fd00::/64 does not contain fd01::1"]
+    error, _ = store.refused("OP_NETWORK_SET_PARAMS", network_name="network0", network6="fd01::/64")
+    assert error == ["AddressPoolError", "fd01::/64 does not contain fd00::1"]
     change(store, network6="fd01::/64", gateway6="fd01::1")
     assert store.network("network0")["gateway6"] == "fd01::1"
+
+
+def test_what_an_opcode_does_not_name_stays_as_it_was_stored() -> None:
+    document = copy.deepcopy(DOCUMENT)
+    network = document["networks"][NETWORK0]
+    for use in ("reservations", "ext_reservations"):
+        del network[use]
+    network.update(network6="fd00::/64", gateway6="fd01::1")
+    store = held(document)
+    change(store, mac_prefix="cc:00:00")
+    changed = dict(store.network("network0"))
+    assert changed.pop("mac_prefix") == "cc:00:00"
+    stamps = {"serial_no": network["serial_no"], "mtime": network["mtime"]}
+    assert {**changed, **stamps} == network
 
 
 def test_a_network_with_a_damaged_pool_is_not_changed() -> None:
@@ -524,6 +545,17 @@ def test_instances_that_came_to_the_group_meanwhile_stop_the_change(op_id: str) 
     store.run("OP_GROUP_ASSIGN_NODES", group_name="group0", nodes=["node1"], force=True)
     with pytest.raises(OperationError, match="Instances in node group 'group0' changed"):
         store.decide(op_id, locks, group_name="group0", network_name="network0", **fields)
+
+
+def test_an_instance_that_is_only_reserved_may_lack_interfaces() -> None:
+    document = without_interfaces()
+    del document["instances"][uuid_of("instances", 0)]["nics"]
+    document["instances"][uuid_of("instances", 0)]["forthcoming"] = True
+    for group in document["nodegroups"].values():
+        del group["networks"][NETWORK1]
+    store = held(document)
+    store.run("OP_NETWORK_REMOVE", network_name="network1")
+    assert store.run("OP_NETWORK_DISCONNECT", group_name="group0", network_name="network0").changes
 
 
 # ---------------------------------------------------------------- properties

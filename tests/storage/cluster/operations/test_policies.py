@@ -42,6 +42,7 @@ INVALID: list[tuple[dict[str, Any], str]] = [
         "Invalid specification of min/max values for cpu-count: 9/8",
     ),
     ({"disk-templates": ["plain", "floppy", 3]}, "Invalid disk template(s) 3, floppy"),
+    ({"disk-templates": [["plain"]]}, "Invalid disk template(s) ['plain']"),
     ({"disk-templates": "plain"}, "'disk-templates' (value plain) is not a list"),
 ]
 
@@ -127,6 +128,16 @@ def test_the_standard_size_is_the_clusters_and_fits_the_bounds() -> None:
     assert refused(raised) == "Invalid instance policy: Missing key in ipolicy: std"
 
 
+def test_the_standard_size_is_complete() -> None:
+    new = {"minmax": [BOUNDS], "std": {"cpu-count": 1}}
+    with pytest.raises(OperationError) as raised:
+        policies.updated_policy({}, new, of_group=False)
+    assert refused(raised) == (
+        "Invalid instance policy: Missing instance specs parameters for std:"
+        " disk-count, disk-size, memory-size, nic-count, spindle-use"
+    )
+
+
 def test_an_unknown_key_is_refused() -> None:
     with pytest.raises(OperationError) as raised:
         policies.updated_policy({}, {"colour": 1}, of_group=True)
@@ -204,6 +215,27 @@ def test_a_disk_template_must_be_allowed() -> None:
     ]
 
 
+def test_an_instance_without_disks_has_no_number_of_disks_to_compare() -> None:
+    policy = policy_with() | {"disk-templates": ["diskless"]}
+    assert violated(configuration_with(disks=[]), policy) == []
+
+
+def test_an_instance_that_is_only_reserved_may_lack_its_parts() -> None:
+    configuration = configuration_with(disks=None, nics=None)
+    assert violated(configuration, policy_with() | {"disk-templates": ["diskless"]}) == [
+        "nic-count value 0 is not in range [1, 1000000]"
+    ]
+
+
+def test_the_nodes_of_a_group_may_have_exclusive_storage() -> None:
+    configuration = configuration_with(disk={"spindles": 4})
+    for _, group in configuration.objects(Kind.NODE_GROUP):
+        group["ndparams"] = {"exclusive_storage": True}
+    assert violated(configuration, policy_with(spindle_use=3)) == [
+        "spindle-use value 4 is not in range [1, 3]"
+    ]
+
+
 def test_exclusive_storage_counts_the_spindles_of_the_disks() -> None:
     exclusive = {"ndparams": {"exclusive_storage": True}}
     policy = policy_with(spindle_use=3)
@@ -221,3 +253,4 @@ def test_only_new_violations_count() -> None:
     old, new = policy_with(memory_size=300), policy_with(memory_size=200)
     [violator] = policies.new_violators(configuration, old, new, instances)
     assert violator["name"] == "instance1.example.com"
+    assert policies.new_violators(configuration, old, policy_with(), instances) == []

@@ -85,7 +85,10 @@ def test_default_removes_a_parameter_and_none_only_where_that_is_meant() -> None
     old = {"ssh_port": 22, "cpu_speed": 1.0}
     assert values.updated(old, {"ssh_port": "default", "ovs": "default"}) == {"cpu_speed": 1.0}
     assert values.updated(old, {"ssh_port": None}) == {"ssh_port": None, "cpu_speed": 1.0}
-    assert values.updated(old, {"ssh_port": None}, none_removes=True) == {"cpu_speed": 1.0}
+    assert values.updated(old, {"ssh_port": None, "ovs": True}, none_removes=True) == {
+        "cpu_speed": 1.0,
+        "ovs": True,
+    }
     assert values.updated({}, {"ovs_name": "default"}, default_removes=False) == {
         "ovs_name": "default"
     }
@@ -159,6 +162,8 @@ def test_an_update_of_disk_parameters_touches_no_other_template() -> None:
         "drbd": {"c-max-rate": 1, "protocol": "A"},
         "rbd": {"pool": "fast"},
     }
+    with pytest.raises(OperationError, match="not supported: floppy"):
+        values.updated_disk_parameters({"floppy": {}}, {"drbd": {}})
     with pytest.raises(OperationError, match="drbd/pool"):
         values.updated_disk_parameters(old, {"drbd": {"pool": "a"}})
 
