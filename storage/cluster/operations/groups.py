@@ -328,8 +328,10 @@ def _split_instances(
     groups = {uuid: node["group"] for uuid, node in configuration.objects(Kind.NODE)}
     new_groups = groups | dict.fromkeys(assignment.nodes, assignment.group["uuid"])
     for uuid, instance in configuration.objects(Kind.INSTANCE):
-        # Only DRBD disks give an instance more than one node.
         nodes = nodes_of_instance(configuration, instance)
+        if len(nodes) == 1:
+            # Only DRBD disks give an instance more than one node.
+            continue
         if len({groups.get(node) for node in nodes}) > 1:
             before[uuid] = instance
         if len({new_groups.get(node) for node in nodes}) > 1:
