@@ -7,6 +7,7 @@ from tests.actors.locks.lock_stage import Locks
 from tests.actors.runtime.stage import Asker, Stage, Staged
 
 from ganger.actors.config.config_store import ConfigStore
+from ganger.actors.locks.lock_manager import LockManager
 from ganger.storage import config_files
 from ganger.storage.locks import CONFIG_LOCK, Owner
 from ganger.transport import messages
@@ -64,7 +65,18 @@ class StoreAndLocks:
         self.store = self.stage.start(ConfigStore)
         self.settle()
 
+    def restart_locks(self) -> None:
+        """The lock manager fails over all that it was asked, and its successor begins."""
+        self.stage.requests = [one for one in self.stage.requests if one[0] != "lock_manager"]
+        self.locks.actor.component.close()
+        self.locks.actor = self.stage.start(LockManager, incarnation=2)
+        self.store.hear_of_restart("lock_manager")
+        self.settle()
+
     def held(self) -> dict[str, list[Owner]]:
         """The owners of each lock."""
-        table = self.locks.question(messages.ReadLockTable()).answer_as(messages.LockTable)
-        return {lock: [owner for owner, _ in owners] for lock, owners in table.held}
+        return {lock: [owner for owner, _ in owners] for lock, owners in self.table().held}
+
+    def table(self) -> messages.LockTable:
+        """Every lock, and the line."""
+        return self.locks.question(messages.ReadLockTable()).answer_as(messages.LockTable)

@@ -159,8 +159,7 @@ def test_when_nobody_waits_any_more_the_store_does_not_stand_in_line(both: Store
     both.stage.now += 1.0
     both.store.notify(messages.ChangesOverdue())
     both.settle()
-    table = both.locks.question(messages.ReadLockTable()).answer_as(messages.LockTable)
-    assert table.pending == []
+    assert both.table().pending == []
     both.release(holder)
     assert both.held() == {}
     assert isinstance(both.ask(named(0, powered=False)).answer, ObjectsChanged)

@@ -220,8 +220,7 @@ def test_a_modification_does_not_wait_for_the_holder(
     both.hold()
     assert value(both.ask(message)) is busy
     assert read(both) == before
-    table = both.locks.actor.ask(messages.ReadLockTable()).answer_as(messages.LockTable)
-    assert table.pending == []
+    assert both.table().pending == []
 
 
 def test_the_holder_adds_an_instance_at_once_and_nobody_else_does(both: StoreAndLocks) -> None:
