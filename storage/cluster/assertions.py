@@ -8,7 +8,7 @@ Rules: Ganeti's verification of its configuration ("Ganeti design: daemon refact
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from .. import errors
@@ -83,6 +83,9 @@ _WORDS: Final = {
     Kind.DISK: "disk",
     Kind.FILTER: "filter rule",
 }
+_NO_LOCK_NAMES: Final = ("*", "[lockset]")
+"""What stands for all locks of a level: an object with such a name would take them."""
+
 _WITH_UNIQUE_NAMES: Final = (Kind.NODE, Kind.NODE_GROUP, Kind.INSTANCE, Kind.NETWORK)
 
 
@@ -154,8 +157,15 @@ def _note_common(kind: Kind, uuid: str, found: Object, notes: _Notes) -> None:
         notes.problem("uuid", f"expected its key {uuid}, got {shown(own)}")
     notes.claims.append((Claim("UUID", uuid), notes.place))
     if kind in _WITH_UNIQUE_NAMES:
+        _note_lock_names({"uuid": uuid, "name": found.get("name")}, notes)
         notes.claim("name", f"name of {_article(_WORDS[kind])}", found.get("name"))
     _note_tags(_list(found.get("tags")), notes)
+
+
+def _note_lock_names(fields: Mapping[str, object], notes: _Notes) -> None:
+    for field, name in fields.items():
+        if name in _NO_LOCK_NAMES:
+            notes.problem(field, f"{shown(str(name))} stands for all locks of a level")
 
 
 def _article(word: str) -> str:

@@ -23,7 +23,7 @@ from ganger.storage.cluster.objects import CONTAINERS, Kind
 SMALL = made_configuration(nodes=3, instances=3, groups=2, networks=2)
 CLUSTER = uuid_of("cluster", 0)
 UUIDS = {kind: [*SMALL[kind], "new"] for kind in CONTAINERS}
-NAMES = ["node0.example.com", "instance1.example.com", "group1", "network0", "free"]
+NAMES = ["node0.example.com", "instance1.example.com", "group1", "network0", "free", "*"]
 NODES = [*SMALL["nodes"], "gone"]
 PORTS = [10_999, 11_000, 11_001, 11_003, 11_100]
 ADDRESSES = ["10.0.0.1", "10.64.0.2", "10.128.0.10", "192.0.2.1", "192.0.2.9"]

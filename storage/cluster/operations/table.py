@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from ...opcodes import LockNeeds, Opcode, OperationError
+from ...wording import type_name
 from ..configuration import Configuration
 from ..integrity import problems
 from . import cluster, groups, networks, tags
@@ -54,11 +55,19 @@ def decided(
     nothing. Raises what operations raise.
     """
     operation = operations[opcode.op_id]
-    outcome = _undamaged(snapshot, lambda: operation.decide(opcode, snapshot, given))
+    outcome = _undamaged(snapshot, lambda: _sound(operation.decide(opcode, snapshot, given)))
     # Few operations know better what has changed, and look at the locks themselves.
     needed = locks_of(opcode, snapshot, given, operations)
     check_locks_suffice(given.held, needed, _OUTDATED)
     return Outcome(log=(_DRY_RUN,)) if opcode.dry_run else outcome
+
+
+def _sound(outcome: Outcome) -> Outcome:
+    """The outcome; `TypeError` if it changes an object whose own UUID is none."""
+    for change in outcome.changes:
+        if not isinstance(change.uuid, str):
+            raise TypeError(f"{change.kind}: expected a UUID, got {type_name(change.uuid)}")
+    return outcome
 
 
 def _undamaged(snapshot: Configuration, decide: Callable[[], _Answer]) -> _Answer:

@@ -70,6 +70,18 @@ RULES: list[tuple[str, Edit, list[str]]] = [
         disputed("name of a node group group0", f"{AT_GROUP}.name", f"{AT_GROUP1}.name"),
     ),
     (
+        "an instance with the name of all locks",
+        setting(f"{AT_INSTANCE}/name", "*"),
+        [f"{AT_INSTANCE}.name: '*' stands for all locks of a level"],
+    ),
+    (
+        "a group with the UUID of all locks",
+        lambda document: document["nodegroups"].update(
+            {"[lockset]": {**document["nodegroups"][GROUP], "uuid": "[lockset]", "name": "new"}}
+        ),
+        ["nodegroups/[lockset].uuid: '[lockset]' stands for all locks of a level"],
+    ),
+    (
         "two instances of one name",
         setting(f"{AT_INSTANCE1}/name", "instance0.example.com"),
         disputed(

@@ -43,10 +43,26 @@ OPCODES: list[tuple[str, dict[str, Any]]] = [
     ("OP_NETWORK_SET_PARAMS", {"network_name": "network0", "gateway": "10.128.0.7"}),
     ("OP_NETWORK_CONNECT", {"group_name": "group0", "network_name": "network0", **CONNECTION}),
     ("OP_NETWORK_DISCONNECT", {"group_name": "group0", "network_name": "network0"}),
+    ("OP_TAGS_SET", {"kind": "instance", "name": "instance0", "tags": ["a"]}),
+    ("OP_TAGS_SEARCH", {"pattern": "web"}),
+    ("OP_CLUSTER_VERIFY_CONFIG", {}),
+    (
+        "OP_CLUSTER_SET_PARAMS",
+        {
+            "candidate_pool_size": 1,
+            "beparams": {"vcpus": 2},
+            "ndparams": {"ssh_port": 1},
+            "nicparams": {"link": "br1"},
+            "ipolicy": {"vcpu-ratio": 2},
+            "hvparams": {"kvm": {"acpi": False}},
+            "enabled_disk_templates": ["plain", "drbd", "file"],
+            "enabled_hypervisors": ["kvm"],
+        },
+    ),
 ]
 
 ANYTHING = st.recursive(
-    st.sampled_from([None, True, 0, -1, 2.5, "", "default", "10.128.0.7", "a\n", 2**63 - 1])
+    st.sampled_from([None, True, "*", 0, -1, 2.5, "", "default", "10.128.0.7", "a\n", 2**63 - 1])
     | st.floats(allow_nan=False, allow_infinity=False),
     lambda inner: (
         st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=4), inner, max_size=2)
