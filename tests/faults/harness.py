@@ -48,7 +48,7 @@ class Daemon:
         self._limited = [] if files_max is None else limit
         self.folder = folder
         self.placement = placement or os.environ.get("GANGER_TEST_PLACEMENT", "together")
-        self.options = (*options, "--placement", self.placement)
+        self.options = options
         self.data = folder / "data"
         self.places = settings.places(self.data)
 
@@ -97,7 +97,7 @@ class Daemon:
 
     def up(self) -> None:
         """Start the daemon (again)."""
-        self.run("up", "--test-hooks", *self.options)
+        self.run("up", "--test-hooks", "--placement", self.placement, *self.options)
 
     def client(self) -> Client:
         """A client of it."""

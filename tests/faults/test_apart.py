@@ -192,7 +192,7 @@ def test_the_next_daemon_may_have_another_placement(tmp_path: Path, first: str, 
         with daemon.client() as client:
             holder, waiter = hold_and_wait(client, gate)
         daemon.kill()
-        daemon.options = ("--placement", then)
+        daemon.placement = then
         daemon.up()
         gate.let_through()
         with daemon.client() as client:
@@ -205,7 +205,7 @@ def test_a_daemon_that_cannot_read_its_configuration_says_why(tmp_path: Path) ->
     daemon.data.mkdir()
     daemon.places.config.write_text("[]")
     try:
-        ended = daemon.run("up", *daemon.options, check=False)
+        ended = daemon.run("up", "--placement", "apart", check=False)
         assert ended.returncode != 0
         assert "config.data" in ended.stderr
     finally:

@@ -13,17 +13,19 @@ from tests import clusters
 from tests.clusters import uuid_of
 from tests.faults.harness import Daemon, process_of, until
 from tests.programs import Program
-from tests.system.gates import Gate, end, statuses, until_running
+from tests.system.gates import IN_BOTH_PLACEMENTS, Gate, end, statuses, until_running
 
 from ganger import Client, JobStatus
 from ganger.storage import config_files
 from ganger.storage.job_views import OpInfo
 
+pytestmark = IN_BOTH_PLACEMENTS
+
 
 @pytest.fixture(name="daemon")
-def daemon_of_a_cluster(tmp_path: Path) -> Any:
+def daemon_of_a_cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Any:
     """A daemon that finds the configuration of a small cluster."""
-    made = Daemon(tmp_path)
+    made = Daemon(tmp_path, placement=request.param)
     made.data.mkdir()
     made.data.chmod(0o750)
     config_files.write(

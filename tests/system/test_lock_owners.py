@@ -7,10 +7,12 @@ import time
 
 from tests.faults.harness import Daemon, until
 from tests.programs import Program
-from tests.system.gates import Gate, until_running
+from tests.system.gates import IN_BOTH_PLACEMENTS, Gate, until_running
 
 from ganger import Client, JobStatus
 from ganger.transport.messages import LocksListed
+
+pytestmark = IN_BOTH_PLACEMENTS
 
 NODE = {"node": {"exclusive": ["a"]}}
 

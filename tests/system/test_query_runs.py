@@ -13,7 +13,7 @@ from tests.faults.harness import Daemon, until
 from tests.system.gates import Gate, until_running
 
 from ganger import Client, JobStatus
-from ganger.storage import config_files, errors
+from ganger.storage import config_files, errors, settings
 
 NODE = {"node": {"exclusive": ["a"]}}
 DELAY = {"OP_ID": "OP_TEST_DELAY", "duration": 0.001, "on_master": False}
@@ -110,10 +110,10 @@ def test_the_command_shows_what_the_client_gets(daemon: Daemon, client: Client) 
 # ---------------------------------------------------------------- opcodes
 
 
-@pytest.fixture(name="cluster")
-def daemon_of_a_cluster(tmp_path: Path) -> Iterator[Daemon]:
+@pytest.fixture(name="cluster", params=settings.PLACEMENTS)
+def daemon_of_a_cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Daemon]:
     """A daemon that finds the configuration of a small cluster."""
-    made = Daemon(tmp_path)
+    made = Daemon(tmp_path, placement=request.param)
     made.data.mkdir()
     made.data.chmod(0o750)
     found = clusters.made_configuration(nodes=2, instances=2, groups=2)

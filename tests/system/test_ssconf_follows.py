@@ -5,8 +5,11 @@ from __future__ import annotations
 import time
 
 from tests.faults.harness import Daemon
+from tests.system.gates import IN_BOTH_PLACEMENTS
 
 from ganger import Client
+
+pytestmark = IN_BOTH_PLACEMENTS
 
 PATIENCE_SECONDS = 30.0
 

@@ -15,18 +15,20 @@ from tests.system.wconfd import ClientId, Owners, Wconfd, call, connected, with_
 
 from ganger.actors.doors.wconfd_methods import METHODS
 from ganger.actors.runtime.addresses import LOCK_MANAGER
-from ganger.storage import lock_journal
+from ganger.storage import lock_journal, settings
 
 RECORDING = Path(__file__).parents[1] / "compatibility/data/wconfd-listLocksWaitingStatus.json"
 NODE = "node/90910f02-036a-444f-8631-f25d6d53cb05"
 NODE_A = [["node/a", "exclusive"]]
 
 
-@pytest.fixture(scope="module", name="daemon")
-def one_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+@pytest.fixture(scope="module", name="daemon", params=settings.PLACEMENTS)
+def one_daemon(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Daemon]:
     """A daemon for all of these tests; where this process owns what waits, SIGHUP is ignored."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    with Daemon(tmp_path_factory.mktemp("wconfd")) as daemon:
+    with Daemon(tmp_path_factory.mktemp("wconfd"), placement=request.param) as daemon:
         yield daemon
     signal.signal(signal.SIGHUP, before)
 

@@ -1,7 +1,9 @@
 """D6: every component, the fork server, the daemon and jobs' processes are killed under load.
 
 Crashes are spread over the components, because each may fail only so often within a minute;
-then the daemon is killed, or one component is made to fail until the restart limit ends it.
+then the daemon is killed, or one component is made to fail until the restart limit ends it. In
+every other round, lock manager and configuration store live in a process of their own, which is
+killed, too.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from tests.torture.tally import Tally
 from ganger import JobStatus
 from ganger.actors.supervision.placement import COMPONENTS
 from ganger.actors.supervision.supervising import policy_of
-from ganger.storage import lock_files
+from ganger.storage import lock_files, settings
 from ganger.transport import frames
 from ganger.transport.messages import CrashComponent
 from ganger.transport.zmq.dealer import Dealer
@@ -39,6 +41,8 @@ CRASHES_MAX = 3
 """How often one component is made to fail in the life of a daemon: fewer than it may."""
 
 FORK_SERVER = "fork_server:lean"
+AUTHORITY = "authority"
+AUTHORITY_PROCESS = "authority process"
 ROUND_FAULTS_MAX = 12
 PATIENCE_SECONDS = 30.0
 BETWEEN_SECONDS = 0.05
@@ -70,8 +74,13 @@ class _ComponentStage:
             target.close()
         self._daemon.__exit__()
 
-    def round(self, seed: str, faults: int) -> Broken:
+    def round(self, seed: str, faults: int, placement: str) -> Broken:
         """Put in some faults under load, and judge what has come of them."""
+        if self._daemon.placement != placement:
+            self._daemon.run("down")
+            self._crashes.clear()
+            self._daemon.placement = placement
+            self._daemon.up()
         self._dice = random.Random(seed)
         self._killed, self._others, self._submissions = set(), [], []
         with Load(self._daemon, self._work, self._book, seed):
@@ -92,7 +101,10 @@ class _ComponentStage:
         """One or more faults; returns how many."""
         self._book.wait_for_more(self._dice.randint(0, 4), 1.0)
         select.select([], [], [], self._dice.uniform(0.0, BETWEEN_SECONDS))
-        left = [part for part in (*PARTS, FORK_SERVER) if self._crashes[part] < CRASHES_MAX]
+        parts = [*PARTS, FORK_SERVER]
+        if self._daemon.placement == "apart":
+            parts += [AUTHORITY, AUTHORITY_PROCESS]
+        left = [part for part in parts if self._crashes[_failing(part)] < CRASHES_MAX]
         limit = policy_of(PARTS[0]).restarts_max + 1
         if faults_max >= limit and (not left or self._dice.random() < 0.02):
             return self._fail_until_the_end(self._dice.choice(PARTS))
@@ -117,16 +129,20 @@ class _ComponentStage:
 
     def _kill_part(self, part: str) -> None:
         self._counts[part] += 1
-        self._crashes[part] += 1
+        self._crashes[_failing(part)] += 1
         if part == FORK_SERVER:
             self._kill_fork_server()
+        elif part == AUTHORITY_PROCESS:
+            self._kill_authority()
         else:
             self._crash(part)
 
     def _crash(self, part: str) -> None:
         """Make a component fail. While it is being replaced it cannot: then ask again."""
         wanted = self._crashes[part]
-        for _ in range(100):
+        # It may have to wait for a process that is being replaced, too.
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < deadline:
             self._daemon.crash(part)
             if self._restarts(part) >= wanted:
                 return
@@ -141,7 +157,7 @@ class _ComponentStage:
         # Between two servers there is none for a moment: the restarted one is waited for.
         before = self._restarts(FORK_SERVER)
         for _ in range(1_000):
-            servers = psutil.Process(self._pid()).children()
+            servers = self._daemon.fork_servers()
             if servers and servers[0].status() != psutil.STATUS_ZOMBIE:
                 pidfd = os.pidfd_open(servers[0].pid)
                 signal.pidfd_send_signal(pidfd, signal.SIGKILL)
@@ -149,6 +165,20 @@ class _ComponentStage:
                 return
             before = self._restarts(FORK_SERVER)
         self._others.append(f"there is no fork server after {before} restarts")
+
+    def _kill_authority(self) -> None:
+        wanted = self._crashes[AUTHORITY]
+        for _ in range(1_000):
+            try:
+                self._daemon.kill_authority()
+            except (ValueError, psutil.NoSuchProcess):
+                # It is being replaced.
+                continue
+            while self._restarts(AUTHORITY) < wanted:
+                # The daemon notices its end by itself.
+                select.select([], [], [], ASK_SECONDS)
+            return
+        self._others.append("there is no process of the lock manager")
 
     def _kill_daemon(self) -> None:
         self._counts["daemon"] += 1
@@ -232,6 +262,11 @@ class _ComponentStage:
         return pid
 
 
+def _failing(part: str) -> str:
+    """The component that fails when this is killed."""
+    return AUTHORITY if part == AUTHORITY_PROCESS else part
+
+
 def run_component_kills(count: int, seed: int, folder: Path) -> Tally:
     """Kill ``count`` parts of the system under load."""
     tally = Tally()
@@ -244,7 +279,8 @@ def run_component_kills(count: int, seed: int, folder: Path) -> Tally:
             if faults <= 0:
                 break
             try:
-                broken = stage.round(f"{seed} {number}", faults)
+                placement = settings.PLACEMENTS[number % len(settings.PLACEMENTS)]
+                broken = stage.round(f"{seed} {number}", faults, placement)
             except Exception as error:  # noqa: BLE001 - the next ones shall be tried all the same
                 broken = Broken(others=[workload.tell_error(error)])
             broken.count_in(tally, f"seed {seed} round {number}", faults)

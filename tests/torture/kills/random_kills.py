@@ -1,4 +1,8 @@
-"""D1: the daemon is killed at random moments while clients submit; and while it begins, too."""
+"""D1: the daemon is killed at random moments while clients submit; and while it begins, too.
+
+Each daemon has lock manager and configuration store in its own process, or in another one. Of the
+latter kind, sometimes that process alone is killed.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,15 @@ import random
 import select
 from typing import TYPE_CHECKING
 
+import psutil
 from tests.torture.kills import workload
 from tests.torture.kills.clients import Load
 from tests.torture.kills.workload import Book, Broken, Work
 from tests.torture.system_calls.strace import DirectDaemon
 from tests.torture.tally import Tally
+
+from ganger.actors.supervision.supervising import policy_of
+from ganger.storage import settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,6 +30,7 @@ ROUND_KILLS_MAX = 8
 
 ACKNOWLEDGED_MAX = 8
 AFTERWARDS_SECONDS = 0.04
+OTHER_CHANCE = 0.3
 BEGIN_SECONDS = 0.6
 """A daemon is killed within so long after its start; most are ready by then."""
 
@@ -34,6 +43,7 @@ class _Campaign:
         self._folder = folder
         self._stages = itertools.count(1)
         self._acknowledged = self._serials_lost = self._kills_at_begin = 0
+        self._others_killed = self._others_killed_of_this = 0
         self._begin_afresh()
 
     def run(self, count: int) -> None:
@@ -63,6 +73,7 @@ class _Campaign:
         folder = self._folder / str(next(self._stages))
         folder.mkdir()
         self._daemon = DirectDaemon(folder)
+        self._choose_placement()
         self._work = Work(folder, self._daemon.places)
         self._book = Book()
         self._daemon.up()
@@ -87,7 +98,10 @@ class _Campaign:
         """One kill under load, and maybe some of the successors while they begin."""
         kills = 1
         self._book.wait_for_more(self._dice.randint(0, ACKNOWLEDGED_MAX), 1.0)
+        if self._dice.random() < OTHER_CHANCE and self._kill_other():
+            return kills
         self._wait_and_kill(self._dice.uniform(0.0, AFTERWARDS_SECONDS))
+        self._choose_placement()
         while kills < kills_max and self._dice.random() < 0.4:
             kills += 1
             self._kills_at_begin += 1
@@ -96,8 +110,28 @@ class _Campaign:
                 self._wait_and_kill(self._dice.uniform(0.0, BEGIN_SECONDS))
             finally:
                 os.close(ready)
+                self._choose_placement()
         self._daemon.up()
         return kills
+
+    def _choose_placement(self) -> None:
+        """Where the next daemon has lock manager and configuration store."""
+        self._daemon.placement = self._dice.choice(settings.PLACEMENTS)
+        self._others_killed_of_this = 0
+
+    def _kill_other(self) -> bool:
+        """Kill the process that has them, if there is one; too often would end the daemon."""
+        limit = policy_of("authority").restarts_max
+        if self._daemon.placement == "together" or self._others_killed_of_this >= limit:
+            return False
+        try:
+            self._daemon.kill_authority()
+        except (ValueError, psutil.NoSuchProcess):
+            # It is being replaced.
+            return False
+        self._others_killed += 1
+        self._others_killed_of_this += 1
+        return True
 
     def _wait_and_kill(self, seconds: float) -> None:
         pidfd = self._daemon.open_pidfd()
@@ -118,6 +152,7 @@ class _Campaign:
         acknowledged = self._acknowledged + self._book.acknowledged
         self.tally.figures["jobs acknowledged"] = str(acknowledged)
         self.tally.figures["killed at the start"] = str(self._kills_at_begin)
+        self.tally.figures["other process killed"] = str(self._others_killed)
         self.tally.figures["serial file deleted"] = str(self._serials_lost)
 
 

@@ -1,8 +1,9 @@
 """Histories of concurrent lock requests through a daemon's ZeroMQ door, judged (`linearizing`).
 
 Several owners, each on a thread and a connection of its own, play scripts against each other on few
-locks. Every request and every reply gets the time of one clock. What repeats a run is the seed of
-its scripts; how they meet is the machine's affair.
+locks; in half of the histories the lock manager has a process of its own. Every request and every
+reply gets the time of one clock. What repeats a run is the seed of its scripts; how they meet is
+the machine's affair.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tests.torture.locks.linearizing import Operation, find_order
 from tests.torture.locks.scripts import Step, script
 from tests.torture.tally import Tally
 
-from ganger.storage import lock_files
+from ganger.storage import lock_files, settings
 from ganger.storage.locks import Owner
 from ganger.transport import frames, messages
 from ganger.transport.messages import ClientReply, LocksGranted, LocksPending, Message
@@ -41,11 +42,15 @@ def run_lock_histories(count: int, seed: int, folder: Path) -> Tally:
     tally = Tally()
     operations = waits = overlaps = 0
     with ExitStack() as stack:
-        daemon = stack.enter_context(Daemon(folder))
-        players = [stack.enter_context(Player(daemon, number)) for number in range(OWNERS_MAX)]
+        everybody = []
+        for placement in settings.PLACEMENTS:
+            (folder / placement).mkdir()
+            daemon = stack.enter_context(Daemon(folder / placement, placement=placement))
+            everybody.append([stack.enter_context(each) for each in _players(daemon)])
         threads = stack.enter_context(ThreadPoolExecutor(OWNERS_MAX))
         for case in range(count):
             dice = random.Random(f"{seed} history {case}")
+            players = everybody[case % len(everybody)]
             history = record(players[: dice.randint(2, OWNERS_MAX)], dice, threads)
             operations += len(history)
             waits += sum(one.message is None for one in history)
@@ -61,6 +66,14 @@ def run_lock_histories(count: int, seed: int, folder: Path) -> Tally:
         "overlapping operations": str(overlaps),
     }
     return tally
+
+
+def _players(daemon: Daemon) -> list[Player]:
+    """Some ask the process of the lock manager itself, if it has one of its own."""
+    sockets = [daemon.places.socket]
+    if daemon.placement == "apart":
+        sockets.append(daemon.places.authority_socket)
+    return [Player(daemon, number, sockets[number % len(sockets)]) for number in range(OWNERS_MAX)]
 
 
 def record(
@@ -89,11 +102,11 @@ def _overlaps(history: list[Operation]) -> int:
 class Player:
     """An owner with a lock file and a connection of its own."""
 
-    def __init__(self, daemon: Daemon, number: int) -> None:
+    def __init__(self, daemon: Daemon, number: int, socket: Path) -> None:
         name = f"player-{number}"
         self._held = lock_files.create(daemon.places.lock_files, name)
         self.owner = Owner(name, self._held.path, os.getpid())
-        self._dealer = Dealer(f"ipc://{daemon.places.socket}")
+        self._dealer = Dealer(f"ipc://{socket}")
         self._number = 0
         self._waiting: int | None = None
         self._waiting_since = 0
