@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import bisect
+import heapq
+import itertools
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -62,12 +63,12 @@ class _Rows(Mapping[int, JobRow]):
         self._is_archive_listed = is_archive_listed
 
     def __iter__(self) -> Iterator[int]:
-        found = self._store.table.ids_after(self._after)
-        if self._is_archive_listed:
-            archived = self._store.ledger.directory.archived_ids()
-            found += archived[bisect.bisect_right(archived, self._after) :]
+        live = self._store.table.ids_after(self._after)
+        if not self._is_archive_listed:
+            return live
+        archived = self._store.ledger.directory.archived_ids_after(self._after)
         # An archived job may be in both places for a moment.
-        return iter(dict.fromkeys(found))
+        return (job_id for job_id, _ in itertools.groupby(heapq.merge(live, archived)))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

@@ -130,6 +130,7 @@ class JobTable:
     def __init__(self) -> None:
         self._rows: dict[int, Row] = {}
         self._keys: dict[str, list[int]] = {}
+        self._ids: list[int] | None = None
 
     def __len__(self) -> int:
         """How many jobs are live."""
@@ -142,6 +143,8 @@ class JobTable:
     def add(self, row: Row) -> None:
         """Add a row with a new, higher id."""
         self._rows[row.id] = row
+        if self._ids is not None:
+            self._ids.append(row.id)
         if row.key is not None:
             self._keys.setdefault(row.key, []).append(row.id)
 
@@ -152,6 +155,7 @@ class JobTable:
     def remove(self, job_id: int) -> None:
         """Remove the row of a job that is no longer live."""
         row = self._rows.pop(job_id, None)
+        self._ids = None
         if row is not None and row.key is not None:
             ids = self._keys.get(row.key, [])
             ids.remove(job_id)
@@ -188,10 +192,12 @@ class JobTable:
         """As `pending_after`, of all rows that are not final."""
         return self._page_of(job_id, limit, lambda row: not row.status.is_final)
 
-    def ids_after(self, job_id: int) -> list[int]:
-        """The ids above ``job_id``, in order."""
-        ids = list(self._rows)
-        return ids[bisect.bisect_right(ids, job_id) :]
+    def ids_after(self, job_id: int) -> Iterator[int]:
+        """The ids above ``job_id``, in order, as long as none is added or removed."""
+        if self._ids is None:
+            self._ids = list(self._rows)
+        start = bisect.bisect_right(self._ids, job_id)
+        return map(self._ids.__getitem__, range(start, len(self._ids)))
 
     def _page_of(
         self, job_id: int, limit: int, is_wanted: Callable[[Row], bool]

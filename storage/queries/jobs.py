@@ -55,7 +55,7 @@ class JobRow(msgspec.Struct):
 
 
 Rows: TypeAlias = Mapping[int, JobRow]
-"""The jobs that may be in the answer, by id."""
+"""The jobs that may be in the answer, by id, in the order of ids."""
 
 Getter: TypeAlias = Callable[[Rows, JobRow], Answer]
 
@@ -165,7 +165,7 @@ def _fields() -> Iterator[Field[Rows]]:
 
 
 def _ordered(rows: Rows) -> Iterable[JobRow]:
-    return (row for number in sorted(rows) if (row := rows.get(number)) is not None)
+    return (row for number in rows if (row := rows.get(number)) is not None)
 
 
 def _find(rows: Rows, wanted: Value) -> JobRow:

@@ -113,6 +113,16 @@ class QueueDirectory:
         """Ids of all archived jobs, in order."""
         return sorted(job_id for folder in self._archive_folders() for job_id in _ids_in(folder))
 
+    def archived_ids_after(self, job_id: int) -> Iterator[int]:
+        """Ids of archived jobs above ``job_id``, in order; lists folder after folder, as needed."""
+        folders = {int(folder.rpartition("/")[2]): folder for folder in self._archive_folders()}
+        for number in sorted(folders):
+            first = number * ARCHIVE_FOLDER_JOBS
+            if first + ARCHIVE_FOLDER_JOBS > job_id:
+                # No other folder is looked into for a job.
+                own = range(max(first, job_id + 1), first + ARCHIVE_FOLDER_JOBS)
+                yield from sorted(found for found in _ids_in(folders[number]) if found in own)
+
     def read(self, job_id: int) -> bytes | None:
         """The text of a live job's file."""
         return documents.read(path(self._queue, job_id))

@@ -120,6 +120,8 @@ def test_locks_are_answered_as_recorded(stage: Stage) -> None:
         [asked] = stage.take_requests(messages.ListDependencies)
         asked.reply(messages.DependenciesListed(rows=[]))
         locks.actor.handle_mail()
+        locks.actor.end_turn()
+        locks.work_beside()
         assert answered(asker) == result(name)
 
     check("035-Query-lock")

@@ -190,3 +190,16 @@ def test_what_is_not_installed_needs_no_user_opcodes(
 )
 def test_the_reason_is_the_text_of_the_submitter(trail: object, expected: str) -> None:
     assert row_of(job(DELAY | {"reason": trail}), Phase.PENDING).reason == expected
+
+
+def test_ids_after_one_follow_what_comes_and_goes() -> None:
+    table = JobTable()
+    for job_id in (3, 5, 8):
+        table.add(row_of(jobs.Job(id=job_id, ops=[]), Phase.ENDED))
+    assert list(table.ids_after(0)) == [3, 5, 8]
+    assert list(table.ids_after(5)) == [8]
+    table.add(row_of(jobs.Job(id=9, ops=[]), Phase.ENDED))
+    assert list(table.ids_after(4)) == [5, 8, 9]
+    table.remove(8)
+    assert list(table.ids_after(5)) == [9]
+    assert list(table.ids_after(9)) == []

@@ -30,7 +30,7 @@ from ganger.storage.queries.locks import Rows as LockRows
 def queue() -> Rows:
     """The jobs of the recorded queue."""
     files = (DATA / "queue").glob("job-*")
-    jobs = [decode_job(file.read_bytes()) for file in files]
+    jobs = sorted((decode_job(file.read_bytes()) for file in files), key=lambda job: job.id)
     return {job.id: JobRow(job.id, job) for job in jobs}
 
 

@@ -61,6 +61,24 @@ def test_other_names_are_no_jobs(places: settings.Places, queue: QueueDirectory)
     assert queue.live_ids() == []
 
 
+def test_archived_ids_are_listed_from_one_on_folder_by_folder(
+    places: settings.Places, queue: QueueDirectory
+) -> None:
+    ids = [7, 9_999, 10_000, 10_005, 123_456]
+    for job_id in ids:
+        queue.write(job_id, JOB, flush=False)
+        queue.archive(job_id)
+    for after in (0, 7, 9_998, 9_999, 10_000, 123_455, 123_456, 10**17):
+        assert list(queue.archived_ids_after(after)) == [one for one in ids if one > after]
+    # Nobody would find a job in the folder of others.
+    (places.archive / "12" / "job-8").touch()
+    listing = queue.archived_ids_after(0)
+    assert [next(listing), next(listing)] == [7, 9_999]
+    # The folders behind are listed when it is their turn.
+    (places.archive / "1" / "job-10005").unlink()
+    assert list(listing) == [10_000, 123_456]
+
+
 def test_the_archive_has_a_folder_for_each_ten_thousand(
     places: settings.Places, queue: QueueDirectory
 ) -> None:
