@@ -10,6 +10,7 @@ from . import output
 from .config import json_value
 
 if TYPE_CHECKING:
+    from ..transport.client.client import Client
     from .call import Call
 
 _FIRST_NAME = "ganger"
@@ -31,7 +32,7 @@ def init(call: Call, name: str) -> None:
     from ..storage import errors  # noqa: PLC0415
 
     with call.client() as client:
-        [found] = client.objects("cluster")
+        found = next(iter(client.objects("cluster")), {})
         known = found.get("cluster_name", _FIRST_NAME)
         if known != _FIRST_NAME or found.get("master_node"):
             raise errors.BadRequestError(
@@ -48,10 +49,9 @@ def init(call: Call, name: str) -> None:
 def info(call: Call, output_kind: str) -> None:
     """Show the cluster's settings, and how many objects of each kind it has."""
     with call.client() as client:
-        [found] = client.objects("cluster")
+        found = next(iter(client.objects("cluster")), {})
         counts = {kind: len(client.objects(kind)) for kind in _KINDS}
-        master = found.get("master_node")
-        node = client.objects("nodes", master)[0]["name"] if master else None
+        node = _master(client, found.get("master_node"))
     if output_kind == "json":
         output.show_json({"cluster": found, "counts": counts, "master": node})
         return
@@ -68,6 +68,19 @@ def info(call: Call, output_kind: str) -> None:
     width = max(map(len, rows))
     for name, value in rows.items():
         output.echo(f"{name:{width}}  {value}")
+
+
+def _master(client: Client, uuid: str | None) -> str | None:
+    """The master's name; its UUID if there is no such node, or it has no name."""
+    from ..storage import errors  # noqa: PLC0415
+
+    if not uuid:
+        return None
+    try:
+        [node] = client.objects("nodes", uuid)
+    except errors.UnknownObjectError:
+        return uuid
+    return str(node.get("name", uuid))
 
 
 @cluster.command(short_help="Change settings of the cluster.")

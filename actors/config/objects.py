@@ -46,7 +46,8 @@ def with_values(snapshot: Configuration, message: SetValues) -> Change:
     """The change that gives these values. Raises `BadRequestError`."""
     is_cluster = message.kind is Kind.CLUSTER
     one = snapshot.cluster if is_cluster else _one(snapshot, message.kind, message.name)
-    uuid = snapshot.cluster_uuid if is_cluster else one["uuid"]
+    # An object that was loaded may have no UUID, but is kept under one.
+    uuid = snapshot.cluster_uuid if is_cluster else one.get("uuid", message.name)
     changed = dict(one)
     for fields, value in message.values:
         place = place_of(message.kind, uuid)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import msgspec
 
 from ...storage import config_files, documents, errors
+from ...storage.cluster import shapes
 from ...storage.cluster.configuration import Change, Configuration
 from ...storage.cluster.differences import differences_of
 from ...storage.cluster.integrity import Index
@@ -77,6 +78,8 @@ class StoredConfiguration:
         if found is None:
             found = first()
             config_files.write(places.config, found)
+        elif (problem := shapes.unservable(found)) is not None:
+            raise errors.DataDirectoryError(f"{places.config}: {problem}")
         self.snapshot = Configuration.load(found)
         self._fence = threading.Lock()
         self._is_closed = False

@@ -8,6 +8,7 @@ Rules: Ganeti's verification of its configuration ("Ganeti design: daemon refact
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -86,6 +87,20 @@ _WORDS: Final = {
 _NO_LOCK_NAMES: Final = ("*", "[lockset]")
 """What stands for all locks of a level: an object with such a name would take them."""
 
+_ONE_LINE: Final = (
+    "name",
+    "cluster_name",
+    "primary_ip",
+    "secondary_ip",
+    "master_ip",
+    "master_netdev",
+    "file_storage_dir",
+    "gluster_storage_dir",
+    "shared_file_storage_dir",
+)
+"""Fields that scripts read in lines (`ssconf`): one with a line break would stand for several."""
+
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _WITH_UNIQUE_NAMES: Final = (Kind.NODE, Kind.NODE_GROUP, Kind.INSTANCE, Kind.NETWORK)
 
 
@@ -159,6 +174,10 @@ def _note_common(kind: Kind, uuid: str, found: Object, notes: _Notes) -> None:
     if kind in _WITH_UNIQUE_NAMES:
         _note_lock_names({"uuid": uuid, "name": found.get("name")}, notes)
         notes.claim("name", f"name of {_article(_WORDS[kind])}", found.get("name"))
+    for field in _ONE_LINE:
+        value = found.get(field)
+        if isinstance(value, str) and _CONTROL.search(value):
+            notes.problem(field, f"expected no control characters, got {brief(value)}")
     _note_tags(_list(found.get("tags")), notes)
 
 

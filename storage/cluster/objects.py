@@ -302,7 +302,7 @@ class Top(msgspec.Struct, kw_only=True):
     serial_no: Count
 
 
-_SCHEMA: Final[dict[Kind, type[msgspec.Struct]]] = {
+SCHEMAS: Final[dict[Kind, type[msgspec.Struct]]] = {
     Kind.CLUSTER: Cluster,
     Kind.NODE: Node,
     Kind.NODE_GROUP: NodeGroup,
@@ -319,12 +319,12 @@ def _without_required(schema: type[msgspec.Struct]) -> type[msgspec.Struct]:
 
 
 _PARTIAL: Final = {
-    kind: _without_required(_SCHEMA[kind]) for kind in (Kind.CLUSTER, Kind.INSTANCE, Kind.DISK)
+    kind: _without_required(SCHEMAS[kind]) for kind in (Kind.CLUSTER, Kind.INSTANCE, Kind.DISK)
 }
 
 _FIELDS: Final = {
     kind: tuple(field.encode_name for field in msgspec.structs.fields(schema))
-    for kind, schema in _SCHEMA.items()
+    for kind, schema in SCHEMAS.items()
 }
 
 _PLACE = re.compile(r"(.*) - at `(?:key` in `)?\$(.*)`", re.DOTALL)
@@ -345,7 +345,7 @@ def schema_problem(kind: Kind, uuid: str, found: object) -> str | None:
     place = place_of(kind, uuid)
     if not isinstance(found, dict):
         return f"{place}: expected an object, got {type_name(found)}"
-    schema = _PARTIAL[kind] if _is_partial(kind, found) else _SCHEMA.get(kind)
+    schema = _PARTIAL[kind] if _is_partial(kind, found) else SCHEMAS.get(kind)
     return None if schema is None else _mismatch(found, schema, place)
 
 
@@ -371,11 +371,11 @@ def _mismatch(found: object, schema: type[msgspec.Struct], place: str) -> str | 
     try:
         msgspec.convert(found, schema)
     except msgspec.ValidationError as error:
-        return _worded(place, str(error))
+        return worded(place, str(error))
     return None
 
 
-def _worded(place: str, text: str) -> str:
+def worded(place: str, text: str) -> str:
     """The text of msgspec as one line that begins with the path of the field."""
     match = _PLACE.fullmatch(text)
     problem, path = match.groups() if match else (text, "")

@@ -26,6 +26,7 @@ from .. import (
     settings,
     ssconf_files,
 )
+from ..cluster import shapes
 from ..queue_files import inodes, job_files, journal, output_files, replay, spool
 from .checking import (
     Archival,
@@ -283,6 +284,8 @@ class _Survey:
             self.facts.locks_problem = (os.fspath(places.locks), error.text)
         try:
             configuration = config_files.read(places.config) or {}
+            if (wrong := shapes.problem(configuration)) is not None:
+                raise errors.DataDirectoryError(f"{places.config}: {wrong}")
         except errors.OperatorError as error:
             text = _without_path(error, places.config)
             self.facts.config_problem = (os.fspath(places.config), text)

@@ -59,6 +59,16 @@ def test_a_queue_of_ganeti_is_clean(queue: Path, capsys: pytest.CaptureFixture[s
     assert content(queue) == before
 
 
+def test_a_configuration_of_a_wrong_shape_is_found(
+    queue: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = queue.parent / "config.data"
+    place.write_bytes(b'{"nodes": {"u": 5}}')
+    assert run(queue) == 1
+    out = capsys.readouterr().out
+    assert f"{place}: nodes/u: expected an object, got int; repair it by hand" in out.splitlines()
+
+
 @pytest.mark.parametrize("path", sorted((GANETI / "job-states").iterdir()), ids=lambda p: p.name)
 def test_a_job_of_ganeti_in_any_state_is_no_damage(
     queue: Path, path: Path, capsys: pytest.CaptureFixture[str]

@@ -11,7 +11,8 @@ from tests.actors.runtime.stage import Stage, Staged
 from tests.refusals import refusing
 
 from ganger.actors.config.config_store import ConfigStore
-from ganger.storage import config_files
+from ganger.actors.config.stored_configuration import StoredConfiguration
+from ganger.storage import config_files, errors
 from ganger.storage.cluster.objects import Kind
 from ganger.transport import messages
 from ganger.transport.messages import ChangeObjects, ObjectChange, ObjectsChanged, SetValues
@@ -326,3 +327,24 @@ def test_what_a_store_that_failed_still_writes_replaces_nothing_of_its_successor
     late()
     assert on_disk(stage) == expected
     assert expected["nodes"][node["uuid"]]["ndparams"] == PORT
+
+
+def test_what_cannot_be_served_is_refused_at_the_start(stage: Stage) -> None:
+    document = clusters.made_configuration(nodes=2)
+    document["nodes"][clusters.uuid_of("nodes", 1)] = 5
+    config_files.write(stage.places.config, document)
+    place = f"{stage.places.config}: nodes/{clusters.uuid_of('nodes', 1)}"
+    with pytest.raises(errors.DataDirectoryError) as caught:
+        StoredConfiguration(stage.places, dict)
+    assert caught.value.text == f"{place}: expected an object, got int"
+
+
+def test_an_object_that_lost_its_uuid_is_repaired_under_its_key(stage: Stage) -> None:
+    document = clusters.made_configuration(nodes=2)
+    uuid = clusters.uuid_of("nodes", 1)
+    del document["nodes"][uuid]["uuid"]
+    config_files.write(stage.places.config, document)
+    store = stage.start(ConfigStore)
+    change = SetValues(NODE, uuid, [(["uuid"], uuid)], why="a repair", sender="somebody")
+    store.ask(change).answer_as(ObjectsChanged)
+    assert on_disk(stage)["nodes"][uuid]["uuid"] == uuid

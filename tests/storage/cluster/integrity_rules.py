@@ -279,6 +279,16 @@ RULES: list[tuple[str, Edit, list[str]]] = [
         [f"{AT_NODE}.tags: 'two words': Tag contains invalid characters"],
     ),
     (
+        "a name that would be two lines for scripts",
+        setting(f"{AT_NODE}/name", "a\nb"),
+        [f"{AT_NODE}.name: expected no control characters, got 'a\\nb'"],
+    ),
+    (
+        "a name of the cluster with a control character",
+        setting("cluster/cluster_name", "a\x1b[2J"),
+        ["cluster.cluster_name: expected no control characters, got 'a\\x1b[2J'"],
+    ),
+    (
         "too many tags",
         setting(f"{AT_NODE}/tags", [f"t{number}" for number in range(TAGS_MAX + 1)]),
         [f"{AT_NODE}.tags: expected at most 4096 tags"],
