@@ -64,7 +64,6 @@ def _locks(opcode: AnyOpcode, snapshot: Configuration, _given: Circumstances) ->
 
 
 def _set(opcode: AnyOpcode, snapshot: Configuration, _given: Circumstances) -> Outcome:
-    _check_arguments(opcode, snapshot.cluster)
     draft = ClusterDraft(opcode, snapshot)
     for step in _STEPS:
         step(draft)

@@ -14,6 +14,7 @@ from tests.storage.cluster.operations.played import NOW, after, locks, play, ref
 from ganger.storage import config_files
 from ganger.storage.cluster.configuration import Change, Configuration
 from ganger.storage.cluster.objects import Kind
+from ganger.storage.opcodes import OperationError
 
 SET = "OP_CLUSTER_SET_PARAMS"
 WRONG, STATE = "wrong_input", "wrong_state"
@@ -152,6 +153,34 @@ def test_wrong_values_are_refused(
     snapshot: Configuration, parameters: dict[str, Any], error: str
 ) -> None:
     assert refusal(snapshot, SET, **parameters) == ["OpPrereqError", error, WRONG]
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"uid_pool": [[9, 8]]},
+        {"mac_prefix": "aa:00"},
+        {"diskparams": {"plain": {"stripe": 2}}},
+        {"install_image": "image"},
+        {"master_netdev": "eth7"},
+    ],
+)
+def test_wrong_arguments_are_refused_before_the_job_waits_for_locks(
+    snapshot: Configuration, parameters: dict[str, Any]
+) -> None:
+    with pytest.raises(OperationError):
+        locks(snapshot, SET, **parameters)
+
+
+def test_ranges_of_user_ids_reach_from_the_least_to_the_largest(snapshot: Configuration) -> None:
+    pool = [[0, 0], [5, 5], [7, 2**32 - 1]]
+    assert after(snapshot, SET, uid_pool=pool).cluster["uid_pool"] == pool
+
+
+def test_what_only_the_master_could_check_is_named(snapshot: Configuration) -> None:
+    line = " - WARNING: No node was asked whether it can use these: default_iallocator"
+    assert play(snapshot, SET, default_iallocator="hail").log == (line,)
+    assert play(snapshot, SET, default_iallocator="").log == ()
 
 
 @pytest.mark.parametrize("name", ["install_image", "zeroing_image"])
@@ -408,6 +437,7 @@ def test_a_larger_pool_promotes_nodes_in_the_same_change() -> None:
 
 
 def test_a_smaller_pool_leaves_the_candidates(snapshot: Configuration) -> None:
+    assert play(snapshot, SET, candidate_pool_size=4).log == ()
     assert play(snapshot, SET, candidate_pool_size=3).log == (
         " - INFO: Note: more nodes are candidates (4) than desired (3)",
     )
@@ -429,6 +459,11 @@ def test_a_communication_network_must_be_connected_everywhere(snapshot: Configur
     )
     assert any("might pose a security risk" in line for line in outcome.log)
     found = after(snapshot, SET, instance_communication_network="network0")
+    outcome = play(found, SET, instance_communication_network="network0")
+    assert outcome.changes == ()
+    assert outcome.log[-1] == (
+        "Instance communication network already is 'network0', nothing to do."
+    )
     assert play(found, SET, instance_communication_network="").log == (
         "Previous instance communication network 'network0' should be removed manually.",
         "Disabling instance communication network, only new instances will be affected.",
