@@ -28,7 +28,7 @@ from ganger.storage.locks import Owner
 from ganger.transport import messages
 from ganger.transport.messages import ConfigAnswered, Failure, Message, ObjectChange, ObjectsChanged
 
-EXAMPLES = int(os.environ.get("GANGER_EXAMPLES", "60"))
+EXAMPLES = int(os.environ.get("GANGER_EXAMPLES", "100"))
 pytestmark = pytest.mark.timeout(600 + EXAMPLES)
 
 NODES = [uuid_of("nodes", number) for number in range(2)]
@@ -71,6 +71,7 @@ class Writers(RuleBasedStateMachine):
         self.both = StoreAndLocks(Stage(self.folder))
         self.owners = [self.both.locks.owner(number) for number in (1, 2)]
         self.wholes: list[Whole | None] = [None, None]
+        self.olds: list[Whole | None] = [None, None]
         self.read: dict[str, dict[str, Any]] = {}
         self.updates: list[Update] = []
         self.numbers = itertools.count(1)
@@ -101,29 +102,46 @@ class Writers(RuleBasedStateMachine):
     @rule(writer=writers)
     def unlock(self, writer: int) -> None:
         self.both.ask(messages.UnlockConfig(self.owners[writer]))
+        self.olds[writer] = self.wholes[writer] or self.olds[writer]
         self.wholes[writer] = None
+
+    @rule(writer=writers, node=nodes)
+    def write_without_lock(self, writer: int, node: str) -> None:
+        """It has given the lock back, and writes what it has read all the same."""
+        whole = copy.deepcopy(self.olds[writer])
+        if whole is not None and self.wholes[writer] is None:
+            tag = f"old-{next(self.numbers)}"
+            whole["nodes"][node]["tags"].append(tag)
+            self.update(node, tag, messages.WriteConfig(self.owners[writer], whole))
+            self.both.settle()
 
     # ------------------------------------------------------------ without
 
-    @rule(node=nodes)
     def look(self, node: str) -> None:
         asked = messages.ReadObjects(Kind.NODE, [node])
         [found] = self.both.say(asked).answer_as(messages.ObjectsRead).objects
         self.read[node] = copy.deepcopy(found)
 
-    @rule(node=nodes, is_short=st.booleans())
-    def compare_and_set(self, node: str, *, is_short: bool) -> None:
+    @rule(node=nodes, is_short=st.booleans(), looks=st.booleans(), settles=st.booleans())
+    def compare_and_set(self, node: str, *, is_short: bool, looks: bool, settles: bool) -> None:
         """What was read may be old by now."""
-        if node not in self.read:
-            return
+        if looks or node not in self.read:
+            self.look(node)
         tag = f"{'short' if is_short else 'set'}-{next(self.numbers)}"
         found = copy.deepcopy(self.read[node])
         found["tags"].append(tag)
         if is_short:
             self.update(node, tag, messages.UpdateNode(found))
-            return
+        else:
+            self.update(node, tag, self.changing(found))
+        if settles:
+            self.both.settle()
+
+    def changing(self, found: dict[str, Any]) -> messages.ChangeObjects:
+        """As read, but for what the writer changes."""
+        node = found["uuid"]
         change = ObjectChange(kind=Kind.NODE, uuid=node, object=found, serial_no=found["serial_no"])
-        self.update(node, tag, messages.ChangeObjects([change]))
+        return messages.ChangeObjects([change])
 
     @rule(value=st.booleans(), node=nodes)
     def set_value(self, node: str, *, value: bool) -> None:

@@ -1,0 +1,156 @@
+"""Programs at WConfD's socket, clients and jobs change one object at a time: nothing is lost."""
+
+# ruff: noqa: FBT003 - arguments of Ganeti's methods have no names
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests import clusters
+from tests.clusters import uuid_of
+from tests.faults.harness import Daemon
+from tests.system.wconfd import Owners, connected
+
+from ganger import Client
+from ganger.storage import config_files, errors
+from ganger.storage.cluster.objects import Kind
+from ganger.storage.locks import Owner
+from ganger.transport import messages
+from ganger.transport.messages import ObjectChange
+
+NODE, COUNT = uuid_of("nodes", 0), 10
+PAUSE = threading.Event()
+"""Never set: whoever waits for it comes back after a moment."""
+
+
+@pytest.fixture(name="daemon", params=["together", "apart"])
+def daemon_with_nodes(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Daemon]:
+    (tmp_path / "data").mkdir()
+    config_files.write(tmp_path / "data/config.data", clusters.made_configuration(instances=4))
+    with Daemon(tmp_path, placement=request.param) as daemon:
+        yield daemon
+
+
+def with_lock(daemon: Daemon, tags: list[str]) -> None:
+    """Lock, read, write and unlock the whole."""
+    with Owners(daemon) as owners, connected(daemon) as wconfd:
+        owner = owners.own(tags[0])
+        for tag in tags:
+            while (whole := wconfd.call("lockConfig", owner, False)) is None:
+                PAUSE.wait(0.003)
+            whole["nodes"][NODE]["tags"].append(tag)
+            wconfd.call("writeConfig", owner, whole)
+            wconfd.call("unlockConfig", owner)
+
+
+def updating(daemon: Daemon, tags: list[str]) -> None:
+    """Replace the node while nobody has the lock, if nobody has changed it."""
+    with connected(daemon) as wconfd:
+        for tag in tags:
+            while True:
+                node = wconfd.call("readConfig")["nodes"][NODE]
+                node["tags"].append(tag)
+                try:
+                    if wconfd.call("updateNode", node) is not None:
+                        break
+                except AssertionError as error:
+                    assert "updated since it has been read" in str(error)  # noqa: PT017
+                PAUSE.wait(0.003)
+
+
+def comparing(daemon: Daemon, tags: list[str]) -> None:
+    """Compare and set over ZeroMQ."""
+    with daemon.client() as client:
+        for tag in tags:
+            while True:
+                [node] = client.objects(Kind.NODE, NODE)
+                node["tags"].append(tag)
+                serial_no = node["serial_no"]
+                change = ObjectChange(kind=Kind.NODE, uuid=NODE, object=node, serial_no=serial_no)
+                try:
+                    client.change_objects(change)
+                    break
+                except errors.StaleSerialError:
+                    pass
+
+
+def by_jobs(daemon: Daemon, tags: list[str]) -> None:
+    """An opcode for each tag."""
+    opcode = {"OP_ID": "OP_TAGS_SET", "kind": "node", "name": "node0.example.com"}
+    with daemon.client() as client:
+        ids = client.submit_many([[opcode | {"tags": [tag]}] for tag in tags])
+        found = client.wait(*ids, timeout=100)
+        assert {str(job.status) for job in found} == {"success"}
+
+
+def test_no_update_is_lost_although_components_fail(daemon: Daemon) -> None:
+    problems: list[BaseException] = []
+
+    def run(work: Callable[[Daemon, list[str]], None], tags: list[str]) -> None:
+        try:
+            work(daemon, tags)
+        except BaseException as error:  # noqa: BLE001 - reported below
+            problems.append(error)
+
+    works = [with_lock, with_lock, updating, comparing, comparing, by_jobs]
+    expected: set[str] = set()
+    threads = []
+    for number, work in enumerate(works):
+        tags = [f"{work.__name__}-{number}-{count}" for count in range(COUNT)]
+        expected.update(tags)
+        threads.append(threading.Thread(target=run, args=(work, tags)))
+    for thread in threads:
+        thread.start()
+    for component in ("config_store", "lock_manager", "config_store"):
+        PAUSE.wait(0.2)
+        daemon.crash(component)
+    for thread in threads:
+        thread.join(120)
+    assert problems == []
+    with daemon.client() as client:
+        [node] = client.objects(Kind.NODE, NODE)
+        assert sorted(node["tags"]) == sorted(expected)
+        assert client.locks() == []
+
+
+# The same methods over ZeroMQ.
+
+
+def ask(client: Client, message: Any) -> Any:
+    return client._caller.call(message, 30)
+
+
+def test_clients_read_the_whole_without_its_secrets(daemon: Daemon) -> None:
+    with daemon.client() as client:
+        whole = ask(client, messages.ReadConfig(reveals=True)).value
+        secrets = {str(one["osparams_private"]) for one in whole["instances"].values()}
+        assert secrets == {"{'password': '<redacted>'}"}
+        state = messages.SetInstanceStatus(uuid_of("instances", 0), "down", None, None, True)
+        found = ask(client, state).value
+        assert found["osparams_private"] == {"password": "<redacted>"}
+        assert found["admin_state"] == "down"
+        [entry, *_] = ask(client, messages.ReadHistory()).entries
+        assert (entry.why, "pid" in entry.who) == ("setInstanceStatus", True)
+
+
+def test_an_owner_is_the_process_at_the_other_end(daemon: Daemon) -> None:
+    with Owners(daemon) as owners, daemon.client() as client:
+        identifier, path, pid = owners.own("me")
+        own = Owner(identifier, path, pid)
+        whole = ask(client, messages.LockConfig(own, is_shared=False, reveals=True)).value
+        assert "secret-0" not in str(whole)
+        whole["nodes"][NODE]["tags"] = ["x"]
+        assert ask(client, messages.WriteConfigAndUnlock(own, whole)).value is True
+        assert client.objects(Kind.NODE, NODE)[0]["tags"] == ["x"]
+        assert ask(client, messages.GenerateMac(own, None)).value.startswith("aa:00:00:")
+        for other in (Owner("me", path, 1), Owner(7, path, pid)):
+            for message in (
+                messages.LockConfig(other, is_shared=True),
+                messages.GenerateMac(other, None),
+            ):
+                with pytest.raises(errors.NotAllowedError):
+                    ask(client, message)
