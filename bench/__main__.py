@@ -150,9 +150,12 @@ def _locks(ganger: Ganger, data: Path, pairs: int) -> None:
     for held in locks_side.HELD:
         with locks_side.Crowd(data, held, locks_side.WAITERS):
             for clients in (1, locks_side.CLIENTS):
-                found = locks_side.updates(data, clients, 2 * pairs)
+                found = locks_side.updates(ganger, data, clients, 2 * pairs)
                 row(f"{held:,} held, {clients} clients, a request", found.timings)
                 row("  pairs of take and free", f"{found.pairs_per_second:8.0f} per s")
+                daemon, client = found.daemon_seconds * 1e6, found.client_seconds * 1e6
+                text = f"daemon {daemon:5.0f} us   client {client:5.0f} us"
+                row("  processor time of a request", text)
     row("release to the next owner's grant", locks_side.wake_ups(data, pairs // 2))
     count = locks_side.LOCKS_OF_THE_DEAD
     row(f"death of a job to its {count} locks", locks_side.deaths_of_jobs(ganger, data, 20))

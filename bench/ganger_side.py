@@ -52,6 +52,11 @@ class Ganger:
         """The number of flushes that the daemon has made."""
         return self.client.info().flushes
 
+    def processor_seconds(self) -> float:
+        """The processor time of the daemon's process."""
+        times = psutil.Process(self.client.info().pid).cpu_times()
+        return float(times.user + times.system)
+
     def memory(self) -> dict[str, int]:
         """Resident bytes of the daemon, its fork servers and the process of one job."""
         job_id = self.client.submit(NO_OP | {"duration": 3600.0})

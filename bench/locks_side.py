@@ -98,15 +98,17 @@ class Crowd:
 
 
 class Updates(NamedTuple):
-    """The time of each request, and pairs of take and free per second."""
+    """The time of each request, pairs of take and free per second, processor time of a request."""
 
     timings: Timings
     pairs_per_second: float
+    daemon_seconds: float
+    client_seconds: float
 
 
-def updates(data: Path, clients: int, pairs: int) -> Updates:
+def updates(ganger: Ganger, data: Path, clients: int, pairs: int) -> Updates:
     """Let clients, each a process of its own, take a lock and free it, again and again."""
-    results: SimpleQueue[list[float]] = _SPAWN.SimpleQueue()
+    results: SimpleQueue[tuple[list[float], float]] = _SPAWN.SimpleQueue()
     start = _SPAWN.Barrier(clients + 1)
     processes = [
         _SPAWN.Process(target=_take_and_free, args=(data, number, pairs // clients, start, results))
@@ -114,30 +116,41 @@ def updates(data: Path, clients: int, pairs: int) -> Updates:
     ]
     for process in processes:
         process.start()
+    before = ganger.processor_seconds()
     start.wait()
     begin = time.perf_counter()
-    timings = Timings()
+    timings, of_clients = Timings(), 0.0
     for _ in processes:
-        timings.seconds += results.get()
+        seconds, used = results.get()
+        timings.seconds += seconds
+        of_clients += used
     elapsed = time.perf_counter() - begin
+    of_daemon = ganger.processor_seconds() - before
     for process in processes:
         process.join()
-    return Updates(timings, len(timings.seconds) / 2 / elapsed)
+    count = len(timings.seconds)
+    return Updates(timings, count / 2 / elapsed, of_daemon / count, of_clients / count)
 
 
 def _take_and_free(
-    data: Path, number: int, pairs: int, start: Barrier, results: SimpleQueue[list[float]]
+    data: Path,
+    number: int,
+    pairs: int,
+    start: Barrier,
+    results: SimpleQueue[tuple[list[float], float]],
 ) -> None:
     timings = Timings()
     with LockOwner(data, f"client-{number}") as one:
         lock = f"node/client-{number}"
         start.wait()
+        before = time.process_time()
         for _ in range(pairs):
             with timings.one():
                 one.take(lock)
             with timings.one():
                 one.free()
-    results.put(timings.seconds)
+        used = time.process_time() - before
+    results.put((timings.seconds, used))
 
 
 def wake_ups(data: Path, count: int) -> Timings:
