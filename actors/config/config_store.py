@@ -300,7 +300,7 @@ class ConfigStore(Component[messages.ConfigMessage]):
     # ------------------------------------------------------------ disk
 
     def flush(self, envelope: Envelope, answer: messages.Reply) -> None:
-        """Send ``answer`` when ``config.data`` holds all that is stored now."""
+        """Send ``answer`` when ``config.data`` and the ssconf files hold all that is stored now."""
         self._unflushed.append((envelope, answer))
         if not self._is_writing:
             self._write_whole()
@@ -324,10 +324,11 @@ class ConfigStore(Component[messages.ConfigMessage]):
         self._is_writing = False
         flushing, self._flushing = self._flushing, []
         for envelope, answer in flushing:
+            answered = functools.partial(_answer_flush, envelope, answer)
             if message.error is None:
-                envelope.reply(answer)
+                self._ssconf.when_written(answered)
             else:
-                envelope.refuse(errors.StorageError(message.error))
+                answered(message.error)
         if message.error is not None:
             error = message.error
             self.log.error("config.data is not written; its journal grows", error=error)
@@ -339,6 +340,13 @@ class ConfigStore(Component[messages.ConfigMessage]):
         if not self._is_whole_due:
             self._is_whole_due = True
             self.runtime.later(settings.CONFIG_WHOLE_SECONDS, messages.WholeDue())
+
+
+def _answer_flush(envelope: Envelope, answer: messages.Reply, error: str | None) -> None:
+    if error is None:
+        envelope.reply(answer)
+    else:
+        envelope.refuse(errors.StorageError(error))
 
 
 def _first() -> dict[str, Any]:

@@ -37,7 +37,7 @@ class SsconfFiles:
         self._due: set[str] = set()
         self._is_damaged = False
         self._is_writing = self._is_retry_due = False
-        self._waiting: list[Callable[[], None]] = []
+        self._waiting: list[Callable[[str | None], None]] = []
         self._fence = threading.Lock()
         self._is_closed = False
 
@@ -60,10 +60,15 @@ class SsconfFiles:
             self._is_damaged, self._is_all_due = False, True
         self._write()
 
-    def when_written(self, done: Callable[[], None]) -> None:
-        """Call ``done`` when the files are as the configuration is now."""
+    def when_written(self, done: Callable[[str | None], None]) -> None:
+        """Call ``done`` when the files are as the configuration is now, or with why they are not.
+
+        What the disk refused before is tried again at once.
+        """
+        self._is_retry_due = False
+        self._write()
         if self._is_up_to_date:
-            done()
+            done(None)
         else:
             self._waiting.append(done)
 
@@ -86,12 +91,11 @@ class SsconfFiles:
             self._is_all_due |= message.names is None
             self._due.update(message.names or ())
             self._retry_later(message.error)
-            return
         self._write()
-        if self._is_up_to_date:
+        if self._is_up_to_date or message.error is not None:
             waiting, self._waiting = self._waiting, []
             for done in waiting:
-                done()
+                done(message.error)
 
     def close(self) -> None:
         """Write what is due. What a thread writes now is finished; none begins later."""

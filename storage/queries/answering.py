@@ -52,6 +52,9 @@ class Resource(NamedTuple, Generic[Source]):
     key: Callable[[Item], Hashable] = id
     """Tells an item from others."""
 
+    key_of_name: Callable[[Value], Hashable] | None = None
+    """The same from a name, where it takes no look-up."""
+
     is_listed_as_named: bool = False
     """Whether a classic listing keeps the order of the names."""
 
@@ -175,15 +178,21 @@ class Asked(Generic[Source]):
         """The answer for one item: status and value of each field."""
         return [_plain(one.get(source, item)) for one in self._chosen]
 
-    def named(self, source: Source) -> Iterator[Item]:
-        """The named items, each once. Raises `UnknownObjectError`."""
-        seen = set()
+    def named(self, source: Source, begin: int = 0) -> Iterator[Item]:
+        """The named items from place ``begin`` on, each once. Raises `UnknownObjectError`."""
+        resource = self.resource
+        seen: set[Hashable] = set()
         for name in self.names or ():
-            item = _found(self.resource, source, name)
-            key = self.resource.key(item)
+            item = None
+            if resource.key_of_name is None:
+                item = _found(resource, source, name)
+                key = resource.key(item)
+            else:
+                key = resource.key_of_name(name)
             if key not in seen:
                 seen.add(key)
-                yield item
+                if len(seen) > begin:
+                    yield _found(resource, source, name) if item is None else item
 
     def matching(self, source: Source) -> Iterator[Item]:
         """The items that pass the filter. Raises `ParameterError`."""

@@ -185,6 +185,7 @@ JOBS: Final = Resource(
     find=_find,
     name_field="id",
     key=lambda row: row.id,
+    key_of_name=job_id,
     is_listed_as_named=True,
 )
 """Jobs, in the order of their ids."""

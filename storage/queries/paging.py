@@ -97,9 +97,8 @@ def _looked_at(
     """Each item behind the mark, its mark, and whether it passes the filter."""
     if asked.names is not None:
         begin = 0 if after is None else _place(int, after) + 1
-        for number, item in enumerate(asked.named(source)):
-            if number >= begin:
-                yield item, str(number), True
+        for number, item in enumerate(asked.named(source, begin), begin):
+            yield item, str(number), True
         return
     resource = asked.resource
     for item in _behind(resource, resource.items(source), after):

@@ -77,7 +77,7 @@ class VerifyConfig(Request[ConfigVerified], frozen=True):
 
 
 class FlushConfig(Request[ConfigAnswered], frozen=True):
-    """Answer when ``config.data`` holds all changes."""
+    """Answer when ``config.data`` and the ssconf files hold all changes."""
 
 
 class FlushConfigGroup(Request[ConfigAnswered], frozen=True):

@@ -13,7 +13,7 @@ from tests.actors.runtime.stage import Stage, Staged
 from tests.storage.queries.recorded_clusters import larger
 
 from ganger.actors.config.config_store import ConfigStore
-from ganger.storage import settings, ssconf_files
+from ganger.storage import errors, settings, ssconf_files
 from ganger.storage.cluster.objects import Kind
 from ganger.transport import messages
 
@@ -28,10 +28,9 @@ def settle(stage: Stage, store: Staged[ConfigStore]) -> None:
     """Let threads finish, and the store hear of it, until nothing is left to write."""
     for _ in range(10):
         stage.run_timers()
-        for written in stage.take(messages.SsconfWritten):
-            store.turn(written)
-        for due in stage.take(messages.SsconfDue):
-            store.turn(due)
+        for kind in (messages.WholeWritten, messages.SsconfWritten, messages.SsconfDue):
+            for said in stage.take(kind):
+                store.turn(said)
 
 
 def file_of(stage: Stage, name: str) -> str:
@@ -160,14 +159,44 @@ def test_news_of_a_predecessors_thread_is_not_ours(
 ) -> None:
     settle(stage, store)
     set_value(store, Kind.CLUSTER, "", "tags", ["web"])
-    called: list[bool] = []
-    store.component._ssconf.when_written(lambda: called.append(True))
+    called: list[str | None] = []
+    store.component._ssconf.when_written(called.append)
     store.turn(messages.SsconfWritten(names=None, incarnation=99))
     assert called == []
     settle(stage, store)
-    assert called == [True]
-    store.component._ssconf.when_written(lambda: called.append(True))
-    assert called == [True, True]
+    assert called == [None]
+    store.component._ssconf.when_written(called.append)
+    assert called == [None, None]
+
+
+def test_a_flush_answers_when_the_files_are_written_or_says_why_not(
+    stage: Stage, store: Staged[ConfigStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settle(stage, store)
+    set_value(store, Kind.CLUSTER, "", "tags", ["web"])
+    asker = store.ask(messages.FlushConfig())
+    for written in (messages.WholeWritten, messages.SsconfWritten):
+        assert asker.answers == []
+        stage.run_timers()
+        for one in stage.take(written):
+            store.turn(one)
+    settle(stage, store)
+    assert asker.answer == messages.ConfigAnswered()
+    assert file_of(stage, "cluster_tags") == "web\n"
+
+    def refused(*_arguments: object) -> None:
+        raise errors.StorageError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ssconf_files, "write", refused)
+        set_value(store, Kind.CLUSTER, "", "tags", ["db"])
+        failed = store.ask(messages.FlushConfig())
+        settle(stage, store)
+        assert failed.refusal == ("StorageError", "the disk is full")
+    again = store.ask(messages.FlushConfig())
+    settle(stage, store)
+    assert again.answer == messages.ConfigAnswered()
+    assert file_of(stage, "cluster_tags") == "db\n"
 
 
 def test_a_directory_that_took_the_place_of_ours_is_left_alone(

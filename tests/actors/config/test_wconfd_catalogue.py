@@ -277,6 +277,8 @@ def test_a_flush_is_answered_when_the_file_is_written(both: StoreAndLocks) -> No
     assert (first.answers, second.answers) == ([], [])
     both.stage.run_timers()
     both.store.turn(*both.stage.take(messages.WholeWritten))
+    assert first.answers == []
+    both.store.turn(*both.stage.take(messages.SsconfWritten))
     assert first.answer == ConfigAnswered()
     assert second.answers == []
     with refusing("rename"):

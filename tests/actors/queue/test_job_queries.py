@@ -109,6 +109,25 @@ def test_named_jobs_are_found_in_the_archive_too(queue: Queue) -> None:
     ]
 
 
+def test_named_jobs_of_earlier_pages_are_not_read_again(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archived_and_live(queue)
+    monkeypatch.setattr(settings, "QUERY_PAGE_BYTES_MAX", 1)
+    read: list[int] = []
+    archived = queue.actor.component.store.reader.archived
+
+    def noted(job_id: int) -> jobs.Job:
+        read.append(job_id)
+        return archived(job_id)
+
+    monkeypatch.setattr(queue.actor.component.store.reader, "archived", noted)
+    wanted = ["|", *(["=", "id", name] for name in (3, "1", 2, "3", 4, 1))]
+    assert [row[0] for row in asked(queue, ["id"], wanted)] == [3, 1, 2, 4]
+    # The first item of each page was looked at when the page before ended.
+    assert read == [3, 1, 1]
+
+
 def damage(queue: Queue, job_id: int) -> None:
     (queue.stage.places.archive / "0" / f"job-{job_id}").write_bytes(b"{")
 
