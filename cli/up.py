@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..storage.settings import Places
-    from ..transport.messages import DaemonInfo
+    from ..transport.client.client import Client
+    from ..transport.messages import DaemonInfo, LimitsRead
     from .call import Call
 
 NOT_RUNNING_EXIT_CODE = 3
@@ -231,18 +232,30 @@ def status(call: Call, *, output_kind: str) -> None:
         raise click.exceptions.Exit(NOT_RUNNING_EXIT_CODE)
     try:
         with call.client(_SHORT_SECONDS) as client:
-            info, limits = client.info(), client.limits()
+            info = client.info()
+            _show(info, output_kind)
+            if output_kind == "json":
+                return
+            limits = _limits(client, places)
     except errors.DaemonUnreachableError as error:
         text = (
             f"the daemon (pid {pid}) in {places.data} does not answer: it starts or ends, or hangs"
         )
         raise errors.DaemonUnreachableError(f"{text}; see {places.log}") from error
-    _show(info, output_kind)
-    if limits.running_jobs_possible is not None and output_kind != "json":
+    if limits.running_jobs_possible is not None:
         output.echo(
             f"FEWER RUN SLOTS: {limits.running_jobs_possible} instead of "
             f"{limits.running_jobs_max}; the daemon may open too few files (`ulimit -Hn`)"
         )
+
+
+def _limits(client: Client, places: Places) -> LimitsRead:
+    """Raises `DeadlineError`, which says what hangs: the daemon itself has answered."""
+    try:
+        return client.limits()
+    except errors.DeadlineError as error:
+        text = f"the component config_store in {places.data} does not answer: it hangs, or starts"
+        raise errors.DeadlineError(f"{text}; see {places.log}") from error
 
 
 def _tell_not_running(call: Call, output_kind: str) -> None:

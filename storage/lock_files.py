@@ -279,12 +279,25 @@ def remove_dead_jobs(directory: str | os.PathLike[str]) -> None:
     Call it only while no job's process starts: a new file that is not locked yet would count as
     dead. Errors (too few descriptors) are ignored: the next start of a daemon deletes the others.
     """
+    _remove_dead(directory, _JOB_START)
+
+
+def remove_dead_daemons(directory: str | os.PathLike[str]) -> None:
+    """Delete the lock files in ``directory`` that dead processes of a daemon have left.
+
+    Call it only while no process of the daemon starts. Errors are ignored, as by
+    `remove_dead_jobs`.
+    """
+    _remove_dead(directory, DAEMON_STEM)
+
+
+def _remove_dead(directory: str | os.PathLike[str], start: str) -> None:
     try:
         names = os.listdir(directory)
     except OSError:
         return
     for name in names:
-        if name.startswith(_JOB_START):
+        if name.startswith(start):
             with contextlib.suppress(errors.StorageError):
                 remove_dead(os.path.join(directory, name))
 

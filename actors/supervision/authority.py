@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, assert_never
 
 import msgspec
 
-from ...storage import descriptors, errors, settings
+from ...storage import descriptors, errors, lock_files, settings
 from ...transport import messages
 from ...transport.envelopes import Envelope
 from ...transport.zmq.connection_event import ConnectionEvent
@@ -132,6 +132,8 @@ class Authority(Component[messages.AuthorityMessage]):
             self._process.kill()
             self._process.wait()
             self._control.close()
+            # A killed process has left its own; the daemon's is alive.
+            lock_files.remove_dead_daemons(self.places.lock_files)
         for name in host.elsewhere:
             host.directory.remove(name)
         with self._using:

@@ -219,6 +219,22 @@ def test_status_does_not_say_that_no_daemon_runs_when_one_does_not_answer(
     assert text in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("silent")
+def test_status_shows_the_daemon_when_its_store_hangs_and_names_the_store(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    late = errors.DeadlineError("read_limits: no answer came before the deadline")
+    hanging = mock.Mock(is_away=False)
+    hanging.info.return_value, hanging.limits.side_effect = INFO, late
+    stand_in.use(monkeypatch, hanging)
+    assert called("status") == errors.DeadlineError.exit_code
+    said = capsys.readouterr()
+    assert "Queue:      open\n" in said.out
+    assert "the component config_store in /data does not answer: it hangs, or starts" in said.err
+    assert called("status", "--output", "json") == 0
+    assert '"running": true' in capsys.readouterr().out
+
+
 def test_a_daemon_that_has_not_opened_its_door_is_stopped_all_the_same(
     silent: subprocess.Popen[bytes], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -77,6 +77,9 @@ def test_holders_keep_and_waiters_keep_waiting_when_the_process_is_killed(tmp_pa
             before = daemon.authority().pid
             daemon.kill_authority()
             replaced(client, before)
+        lock_files = daemon.places.lock_files.glob("ganger-daemon_*")
+        # That of the daemon and that of its process; a killed one leaves none.
+        assert len(list(lock_files)) == 2
         assert [process_of(client, job_id) for job_id in (holder, waiter)] == processes
         held = {row.name: (row.owners, row.pending) for row in client.locks()}
         assert held["node/a"] == ([str(holder)], [("exclusive", [str(waiter)])])

@@ -143,6 +143,16 @@ def test_lock_files_of_dead_processes_of_jobs_are_deleted(other: Program, tmp_pa
     assert left == {os.path.basename(other.line), "ganger-daemon_1"}
 
 
+def test_lock_files_of_dead_daemons_are_deleted(tmp_path: Path) -> None:
+    living = lock_files.create(tmp_path, "ganger-daemon_2")
+    for name in ("job_000007_1_aa", "ganger-daemon_1", "ganger-daemon_1-1"):
+        (tmp_path / name).touch()
+    lock_files.remove_dead_daemons(tmp_path)
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"job_000007_1_aa", os.path.basename(living.path)}
+    living.remove()
+
+
 def test_an_undeletable_file_does_not_keep_the_others(tmp_path: Path) -> None:
     (tmp_path / "job_000007_1_aa").mkdir()
     (tmp_path / "job_000007_2_bb").touch()
