@@ -20,6 +20,7 @@ from ...storage.cluster.configuration import Configuration
 from ...storage.locks import CONFIG_LOCK, LockLevel, LockMode, Owner
 from ...transport import messages
 from ..runtime.addresses import LOCK_MANAGER
+from .damage import undamaged
 from .stored_configuration import Edit, StoredConfiguration
 
 if TYPE_CHECKING:
@@ -252,11 +253,13 @@ class ChangeLine:
         deadline = one.envelope.deadline
         if deadline is not None and deadline < self._runtime.clock():
             raise errors.DeadlineError("the change waited for its lock until its deadline")
-        made = one.make(self._configuration.drafted)
+        snapshot = self._configuration.drafted
+        made = undamaged(snapshot, functools.partial(one.make, snapshot))
         if not made.edit.changes:
-            return made, self._configuration.drafted
+            return made, snapshot
+        draft = functools.partial(self._configuration.draft, made.edit, self._runtime.wall_clock())
         try:
-            return made, self._configuration.draft(made.edit, self._runtime.wall_clock())
+            return made, undamaged(snapshot, draft)
         except errors.BadRequestError as error:
             if made.refused is None:
                 raise

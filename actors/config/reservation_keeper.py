@@ -6,6 +6,7 @@ reservations within a second.
 
 from __future__ import annotations
 
+import functools
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from ...storage.cluster.reservations import Reservations, drbd_minors, network_m
 from ...storage.wording import shortened
 from ...transport import messages
 from .change_line import ChangeLine, Made, name_of
+from .damage import undamaged
 from .stored_configuration import Edit, StoredConfiguration
 
 if TYPE_CHECKING:
@@ -70,6 +72,7 @@ class ReservationKeeper:
 
     def take(self, envelope: Envelope, message: ReservationMessage) -> None:
         """Handle one message; the reply waits for the end of the turn."""
+        snapshot = self._configuration.snapshot
         match message:
             case messages.CommitTemporaryIps():
                 self._check_alive(message.owner)
@@ -84,11 +87,13 @@ class ReservationKeeper:
                 | messages.AllocateDrbdMinor()
                 | messages.ReleaseDrbdMinors()
             ):
-                self._answers.append((envelope, self._of_disk(message)))
+                value = undamaged(snapshot, functools.partial(self._of_disk, message))
+                self._answers.append((envelope, value))
             case _:
                 if not isinstance(message, messages.DropAllReservations):
                     self._check_alive(message.owner)
-                self._answers.append((envelope, self._of_owner(message)))
+                value = undamaged(snapshot, functools.partial(self._of_owner, message))
+                self._answers.append((envelope, value))
 
     def _of_owner(self, message: _OfOwner) -> Any:  # noqa: ANN401 - JSON
         """What the method gives; it changes the table in memory. Raises `ReservationError`."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests import clusters
 from tests.actors.locks.lock_stage import Locks
 from tests.actors.runtime.stage import Asker, Stage, Staged
@@ -18,10 +20,11 @@ from ganger.transport.messages import Message
 class StoreAndLocks:
     """Both, and owners of locks that live as long as the test says."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Stage, configuration: dict[str, Any] | None = None) -> None:
         stage.grants_config_lock = False
         self.stage = stage
-        config_files.write(stage.places.config, clusters.made_configuration(nodes=3, instances=2))
+        made = configuration or clusters.made_configuration(nodes=3, instances=2)
+        config_files.write(stage.places.config, made)
         self.locks = Locks(stage)
         self.store: Staged[ConfigStore] = stage.start(ConfigStore)
         self.settle()
