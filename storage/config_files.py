@@ -11,6 +11,7 @@ Every reader sees both together. Holds no decisions.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import re
 from collections.abc import Iterator
@@ -58,6 +59,14 @@ class ConfigChanged(msgspec.Struct, frozen=True, tag="config", array_like=True):
 
     answer: OpcodeAnswer | None = None
 
+
+class _Entered(msgspec.Struct, frozen=True):
+    """What stands in a line of the history and matters here."""
+
+    serial: int
+
+
+_decode_entered = msgspec.json.Decoder(_Entered).decode
 
 _CHANGE = re.compile(rb"[\x96\x97]\xa6config")
 """Starts of changes; those of earlier versions have no answer."""
@@ -129,6 +138,17 @@ def changes_since(path: Path, serial: int | None) -> Iterator[ConfigChanged]:
             if change.serial > serial:
                 serial = change.serial
                 yield change
+
+
+def last_entered(history: Path) -> int | None:
+    """The serial number of the newest entry of the history; None if it has none.
+
+    `StorageError` if it cannot be read. A torn line, which a loss of power leaves, is no entry.
+    """
+    for line in documents.last_lines(history):
+        with contextlib.suppress(msgspec.DecodeError):
+            return _decode_entered(line).serial
+    return None
 
 
 def apply(document: dict[str, Any], change: ConfigChanged) -> None:

@@ -34,8 +34,11 @@ def write(folder: Path, configuration: Mapping[str, Any], names: Iterable[str] |
         wanted = {name: ssconf.content(_whole(configuration), name) for name in names}
     texts = {path_of(folder, name): _encoded(text) for name, text in wanted.items()}
     new = {path: text for path, text in texts.items() if _read(path) != text}
-    if new:
-        documents.replace_all(folder, new, mode=_MODE)
+    # What lies in the place of one file keeps the others from nothing.
+    blocked = {path: text for path, text in new.items() if path.is_dir()}
+    for some in ({path: new[path] for path in new if path not in blocked}, blocked):
+        if some:
+            documents.replace_all(folder, some, mode=_MODE)
     return len(new)
 
 

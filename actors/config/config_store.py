@@ -78,6 +78,11 @@ class ConfigStore(Component[messages.ConfigMessage]):
         self._unflushed: list[tuple[Envelope, messages.Reply]] = []
         self._flushing: list[tuple[Envelope, messages.Reply]] = []
         self._stored = StoredConfiguration(self.places, _first)
+        if self._stored.lost:
+            self.log.warning(
+                "config.data lacks changes of its history: it is an older copy",
+                changes=self._stored.lost,
+            )
         self._ssconf = SsconfFiles(self.runtime, self.places.ssconf, lambda: self._stored.snapshot)
         self._stored.when_changed(self._ssconf.note)
         self._ssconf.begin()

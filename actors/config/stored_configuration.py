@@ -75,7 +75,10 @@ class StoredConfiguration:
         """Read the configuration, or store the ``first`` one. Raises `DataDirectoryError`."""
         self._places = places
         found, newer = config_files.read_both(places.config)
+        entered = config_files.last_entered(places.config_history) or 0
         if found is None:
+            if entered:
+                raise errors.DataDirectoryError(_gone(places))
             found = first()
             config_files.write(places.config, found)
         elif (problem := shapes.unservable(found)) is not None:
@@ -92,6 +95,11 @@ class StoredConfiguration:
             config_files.write(places.config, self.snapshot.to_document())
             self._journal.begin(self.snapshot.serial_no)
             self._journal.cut()
+        self.lost = max(0, entered - self.snapshot.serial_no)
+        """How many changes of the history ``config.data`` lacks: an old copy was put back."""
+
+        if self.lost:
+            self._go_on_behind(entered)
         self._index = Index(self.snapshot)
 
     def when_changed(self, listener: Listener) -> None:
@@ -230,6 +238,28 @@ class StoredConfiguration:
             if last is None or record.serial > last.serial:
                 self._enter(before, self.snapshot, record)
         self.write_history()
+
+    def _go_on_behind(self, entered: int) -> None:
+        """Take a serial number that no change has had, and say in the history what happened."""
+        document = self.snapshot.to_document()
+        why = f"config.data ends at serial number {self.snapshot.serial_no}: newer changes are lost"
+        document["serial_no"] = entered + 1
+        self.snapshot = Configuration.load(document)
+        config_files.write(self._places.config, document)
+        self._journal.begin(entered + 1)
+        self._journal.cut()
+        time = document.get("mtime", 0.0)
+        entry = HistoryEntry(entered + 1, time, "a start of the daemon", why, [])
+        self._unwritten.append(msgspec.json.encode(entry))
+        self.write_history()
+
+
+def _gone(places: Places) -> str:
+    history = places.config_history.name
+    return (
+        f"{places.config}: there is none, but {history} has changes of it; put a copy of the file "
+        f"back, or move {history} away to begin anew"
+    )
 
 
 def _stored(after: Configuration, change: Change) -> Any:  # noqa: ANN401 - decoded JSON

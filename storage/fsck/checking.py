@@ -93,6 +93,8 @@ class Facts(msgspec.Struct, kw_only=True):
     locks_problem: tuple[str, str] | None = None
     config_problem: tuple[str, str] | None = None
     rule_problems: list[tuple[str, str]] = []
+    config_behind: tuple[str, str] | None = None
+    config_damage: tuple[str, str] | None = None
     ssconf_problem: tuple[str, str] | None = None
     key_problems: list[tuple[str, str]] = []
     spool_files: list[SpoolFile] = []
@@ -395,6 +397,10 @@ def _other_files(facts: Facts) -> Iterator[Finding]:
         yield Finding(kind, *facts.locks_problem)
     if facts.config_problem is not None:
         yield Finding(Kind.CONFIG_UNREADABLE, *facts.config_problem)
+    if facts.config_behind is not None:
+        yield Finding(Kind.CONFIG_BEHIND, *facts.config_behind)
+    if facts.config_damage is not None:
+        yield Finding(Kind.CONFIG_DAMAGED, *facts.config_damage)
     for path, text in facts.rule_problems:
         yield Finding(Kind.RULE_UNREADABLE, path, text)
     if facts.ssconf_problem is not None:

@@ -57,6 +57,8 @@ class Kind(enum.StrEnum):
     LOCKS_UNREADABLE = "locks-unreadable"
     LOCKS_UNREADABLE_ALIVE = "locks-unreadable-alive"
     CONFIG_UNREADABLE = "config-unreadable"
+    CONFIG_BEHIND = "config-behind"
+    CONFIG_DAMAGED = "config-damaged"
     RULE_UNREADABLE = "rule-unreadable"
     SSCONF_STALE = "ssconf-stale"
     KEY_UNREADABLE = "key-unreadable"
@@ -213,6 +215,16 @@ KINDS: dict[Kind, KindInfo] = {
     ),
     Kind.CONFIG_UNREADABLE: KindInfo(
         "the configuration is unreadable, so that no daemon starts", _O, "repair it by hand"
+    ),
+    Kind.CONFIG_BEHIND: KindInfo(
+        "the configuration lacks changes that its history has: it is an older copy",
+        _O,
+        "put a newer copy of config.data back; or start with this one, and the history says so",
+    ),
+    Kind.CONFIG_DAMAGED: KindInfo(
+        "a value of the configuration has a wrong shape, so that what needs it fails",
+        _O,
+        "repair it by hand",
     ),
     Kind.RULE_UNREADABLE: KindInfo(
         "a filter rule is malformed, and not obeyed", _O, "repair it by hand"

@@ -141,7 +141,7 @@ class _Survey:
         for name in documents.names_in(self._places.data):
             if name.startswith(documents.TEMPORARY_PREFIX):
                 self.facts.temporaries.append((f"{self._places.data}/{name}", None))
-        for name in documents.names_in(self._places.ssconf):
+        for name in self._names_of_ssconf():
             path = f"{self._places.ssconf}/{name}"
             if name.startswith(documents.TEMPORARY_PREFIX):
                 self.facts.temporaries.append((path, None))
@@ -150,6 +150,14 @@ class _Survey:
         for name in documents.names_in(self._places.quarantine):
             self.facts.quarantined.append(f"{self._places.quarantine}/{name}")
         self._list_spool(self._queue)
+
+    def _names_of_ssconf(self) -> list[str]:
+        try:
+            return documents.names_in(self._places.ssconf)
+        except errors.StorageError:
+            # Something else lies in its place: nothing that matters, but no file is written.
+            self.facts.foreign.append(os.fspath(self._places.ssconf))
+            return []
 
     def _list_spool(self, folder: str) -> None:
         """The files beside the jobs of one folder."""
@@ -282,19 +290,34 @@ class _Survey:
             lock_journal.read(places)
         except errors.StorageError as error:
             self.facts.locks_problem = (os.fspath(places.locks), error.text)
-        try:
-            configuration = config_files.read(places.config) or {}
-            if (wrong := shapes.problem(configuration)) is not None:
-                raise errors.DataDirectoryError(f"{places.config}: {wrong}")
-        except errors.OperatorError as error:
-            text = _without_path(error, places.config)
-            self.facts.config_problem = (os.fspath(places.config), text)
-        else:
-            for problem in rules.parse_rules(configuration.get("filters", {})).problems:
-                self.facts.rule_problems.append((os.fspath(places.config), problem.text))
-            if stale := ", ".join(ssconf_files.stale(places.ssconf, configuration)):
-                self.facts.ssconf_problem = (os.fspath(places.ssconf), stale)
+        self._read_configuration()
         self._read_keys()
+
+    def _read_configuration(self) -> None:
+        places = self._places
+        try:
+            configuration = config_files.read(places.config)
+            entered = config_files.last_entered(places.config_history) or 0
+            unservable = shapes.unservable(configuration or {})
+        except (errors.OperatorError, errors.StorageError) as error:
+            path = os.fspath(places.config)
+            self.facts.config_problem = (path, _without_path(error, path))
+            return
+        if unservable is not None:
+            self.facts.config_problem = (os.fspath(places.config), unservable)
+            return
+        configuration = configuration or {}
+        serial = config_files.serial_of(configuration)
+        if entered > serial:
+            text = f"it ends at serial number {serial}, and config.history at {entered}"
+            self.facts.config_behind = (os.fspath(places.config), text)
+        if (damage := shapes.problem(configuration)) is not None:
+            self.facts.config_damage = (os.fspath(places.config), damage)
+            return
+        for problem in rules.parse_rules(configuration.get("filters", {})).problems:
+            self.facts.rule_problems.append((os.fspath(places.config), problem.text))
+        if stale := ", ".join(ssconf_files.stale(places.ssconf, configuration)):
+            self.facts.ssconf_problem = (os.fspath(places.ssconf), stale)
 
     def _read_keys(self) -> None:
         server = self._places.keys / "server.key"

@@ -69,6 +69,32 @@ def test_a_configuration_of_a_wrong_shape_is_found(
     assert f"{place}: nodes/u: expected an object, got int; repair it by hand" in out.splitlines()
 
 
+def test_a_configuration_older_than_its_history_is_found(
+    queue: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = queue.parent
+    (data / "config.data").write_bytes(b'{"serial_no": 7}')
+    (data / "config.history").write_bytes(b'{"serial": 8}\n{"serial": 9}\n{"ser')
+    assert run(queue) == 1
+    out = capsys.readouterr().out
+    assert f"{data}/config.data: it ends at serial number 7, and config.history at 9; " in out
+
+
+@pytest.mark.parametrize("name", ["config.history", "config.journal", "ssconf"])
+def test_what_stands_in_the_place_of_another_thing_is_found(
+    queue: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = queue.parent / name
+    (queue.parent / "config.data").write_bytes(b"{}")
+    if name == "config.history":
+        place.mkdir()
+    else:
+        place.touch()
+    code = run(queue)
+    assert str(place) in capsys.readouterr().out
+    assert code == (0 if name == "ssconf" else 1)
+
+
 @pytest.mark.parametrize("path", sorted((GANETI / "job-states").iterdir()), ids=lambda p: p.name)
 def test_a_job_of_ganeti_in_any_state_is_no_damage(
     queue: Path, path: Path, capsys: pytest.CaptureFixture[str]

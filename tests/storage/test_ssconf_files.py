@@ -56,6 +56,7 @@ def test_what_stands_in_the_place_of_a_file_is_named(tmp_path: Path) -> None:
     (path / "x").touch()
     with pytest.raises(errors.StorageError, match="ssconf_cluster_name"):
         ssconf_files.write(tmp_path, RECORDED, ["cluster_name", "node_list"])
+    assert ssconf_files.path_of(tmp_path, "node_list").is_file()
 
 
 def test_a_name_that_no_encoding_has_is_written_all_the_same(tmp_path: Path) -> None:

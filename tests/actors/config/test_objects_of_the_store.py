@@ -339,6 +339,43 @@ def test_what_cannot_be_served_is_refused_at_the_start(stage: Stage) -> None:
     assert caught.value.text == f"{place}: expected an object, got int"
 
 
+def test_an_older_copy_goes_on_behind_the_history(stage: Stage, store: Staged[ConfigStore]) -> None:
+    older = stage.places.config.read_bytes()
+    for powered in (False, True):
+        store.ask(change(nodes(store)[0], powered=powered)).answer_as(ObjectsChanged)
+    newest = history(store)[0].serial
+    store.close()
+    for path in config_files.journal_directory(stage.places.config).iterdir():
+        path.unlink()
+    stage.places.config.write_bytes(older)
+    again = stage.start(ConfigStore, 2)
+    assert "config.data lacks changes of its history" in stage.log_stream.getvalue()
+    store_changed = change(nodes(again)[0], vm_capable=False)
+    assert again.ask(store_changed).answer_as(ObjectsChanged).serial_no == newest + 2
+    after, note, before = history(again)[:3]
+    assert [after.serial, note.serial, before.serial] == [newest + 2, newest + 1, newest]
+    serial = msgspec.json.decode(older)["serial_no"]
+    assert note.why == f"config.data ends at serial number {serial}: newer changes are lost"
+    assert config_files.last_entered(stage.places.config_history) == newest + 2
+
+
+def test_a_configuration_that_has_gone_is_not_begun_anew(
+    stage: Stage, store: Staged[ConfigStore]
+) -> None:
+    store.ask(change(nodes(store)[0], powered=False)).answer_as(ObjectsChanged)
+    store.close()
+    for path in config_files.journal_directory(stage.places.config).iterdir():
+        path.unlink()
+    stage.places.config.unlink()
+    with pytest.raises(errors.DataDirectoryError) as caught:
+        StoredConfiguration(stage.places, dict)
+    assert caught.value.text == (
+        f"{stage.places.config}: there is none, but config.history has changes of it; put a copy "
+        "of the file back, or move config.history away to begin anew"
+    )
+    assert not stage.places.config.exists()
+
+
 def test_an_object_that_lost_its_uuid_is_repaired_under_its_key(stage: Stage) -> None:
     document = clusters.made_configuration(nodes=2)
     uuid = clusters.uuid_of("nodes", 1)

@@ -366,6 +366,14 @@ CASES: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
         {"config_problem": ("/d/config.data", "x")},
         [("config-unreadable", "/d/config.data")],
     ),
+    "a configuration that lacks changes": (
+        {"config_behind": ("/d/config.data", "x")},
+        [("config-behind", "/d/config.data")],
+    ),
+    "a configuration with a wrong value": (
+        {"config_damage": ("/d/config.data", "x")},
+        [("config-damaged", "/d/config.data")],
+    ),
     "an unreadable rule": (
         {"rule_problems": [("/d/config.data", "x")]},
         [("rule-unreadable", "/d/config.data")],
