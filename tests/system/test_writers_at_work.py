@@ -154,3 +154,14 @@ def test_an_owner_is_the_process_at_the_other_end(daemon: Daemon) -> None:
             ):
                 with pytest.raises(errors.NotAllowedError):
                     ask(client, message)
+
+
+def test_a_change_that_waits_for_the_lock_hears_in_time_who_has_it(daemon: Daemon) -> None:
+    with Owners(daemon) as owners, connected(daemon) as wconfd, daemon.client() as client:
+        assert wconfd.call("lockConfig", owners.own("somebody"), True) is not None
+        change = ObjectChange(kind=Kind.NODE, uuid=NODE, object=client.objects(Kind.NODE, NODE)[0])
+        for timeout in (0.4, 2.0):
+            with pytest.raises(errors.DeadlineError) as caught:
+                client.change_objects(change, timeout=timeout)
+            assert "'somebody'" in caught.value.text
+            assert "holds cluster/config (shared, since 2" in caught.value.text
