@@ -64,6 +64,12 @@ def test_no_file_is_read_for_what_is_in_memory(
     assert [row[0] for row in asked(queue, LEAN, [">", "id", 1])] == [2]
 
 
+def test_a_summary_with_a_comma_is_that_of_one_opcode_or_of_several(queue: Queue) -> None:
+    command = {"OP_ID": "OP_EXEC", "argv": ["echo", "a, b"]}
+    queue.submitted(messages.JobSpec(ops=[command]), messages.JobSpec(ops=[command, command]))
+    assert asked(queue, ["summary"]) == [[["EXEC(echo a, b)"]], [["EXEC(echo a, b)"] * 2]]
+
+
 @pytest.mark.parametrize("microseconds", [0, 1, 499_999, 999_999])
 def test_times_in_memory_keep_microseconds(queue: Queue, microseconds: int) -> None:
     queue.submitted(spec())
