@@ -92,3 +92,22 @@ def test_a_cluster_of_a_wrong_type_is_verified_too() -> None:
     made = clusters.made_configuration(nodes=2, instances=2)
     made["cluster"] |= {"hvparams": [1], "os_hvp": {"debian": 7}, "enabled_hypervisors": ["kvm"]}
     assert play(Configuration.load(made), VERIFY).result is False
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_lost"),
+    [
+        ({"forthcoming": True}, False),
+        ({}, True),
+        ({"forthcoming": True, "primary_node": "lost"}, True),
+    ],
+)
+def test_only_a_forthcoming_instance_may_have_no_node_yet(
+    fields: dict[str, object], *, is_lost: bool
+) -> None:
+    made = clusters.made_configuration(nodes=2, instances=1)
+    [instance] = made["instances"].values()
+    del instance["primary_node"]
+    instance |= fields
+    log = play(Configuration.load(made), VERIFY).log
+    assert any("have a non-existing primary-node" in line for line in log) == is_lost

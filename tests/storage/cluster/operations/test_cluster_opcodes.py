@@ -29,6 +29,11 @@ def snapshot_with_disks() -> Configuration:
     return with_disks()
 
 
+def with_cluster(snapshot: Configuration, **fields: Any) -> Configuration:
+    cluster = {**snapshot.cluster, **fields}
+    return snapshot.changed([Change(Kind.CLUSTER, snapshot.cluster_uuid, cluster)], NOW)
+
+
 def test_everything_is_shared_while_the_settings_change(snapshot: Configuration) -> None:
     assert locks(snapshot, SET, max_running_jobs=7) == [
         ("instance/[lockset]", "shared"),
@@ -261,6 +266,12 @@ def test_interfaces_must_go_with_new_defaults(snapshot: Configuration) -> None:
     assert found["nicparams"]["default"] == {"mode": "bridged", "link": "br7", "vlan": ""}
     error = refusal(snapshot, SET, nicparams={"mode": "tunnel"})
     assert error == ["ConfigurationError", "Invalid NIC mode 'tunnel'"]
+
+
+def test_a_bridged_interface_needs_a_link(snapshot: Configuration) -> None:
+    without = with_cluster(snapshot, nicparams={"default": {"mode": "routed", "link": ""}})
+    error = ["ConfigurationError", "Missing bridged NIC link"]
+    assert refusal(without, SET, nicparams={"mode": "bridged"}) == error
 
 
 def test_interfaces_without_an_address_cannot_be_routed(snapshot: Configuration) -> None:
