@@ -96,7 +96,7 @@ def _looked_at(
 ) -> Iterator[tuple[Item, str, bool]]:
     """Each item behind the mark, its mark, and whether it passes the filter."""
     if asked.names is not None:
-        begin = 0 if after is None else _place(int, after) + 1
+        begin = 0 if after is None else max(0, _place(int, after) + 1)
         for number, item in enumerate(asked.named(source, begin), begin):
             yield item, str(number), True
         return
