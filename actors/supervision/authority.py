@@ -107,7 +107,7 @@ class Authority(Component[messages.AuthorityMessage]):
     def readable(self, descriptors: Iterable[int]) -> None:
         """The process has sent something, or has ended."""
         if self._control is not None and self._control.fileno() in descriptors:
-            raise AuthorityLostError(self._end_of_process())
+            raise _lost(self._end_of_process())
 
     def turn_ended(self) -> None:
         """Read everything: the descriptors are edge-triggered, also after a send."""
@@ -119,7 +119,7 @@ class Authority(Component[messages.AuthorityMessage]):
             if isinstance(item, bytes):
                 self._link.take(item)
             elif item not in (ConnectionEvent.REACHED, ConnectionEvent.MADE):
-                raise AuthorityLostError(f"the connection to its process is {item.name.lower()}")
+                raise _lost(f"has no connection: {item.name.lower()}")
         self.runtime.host.directory.tell(self.name, Envelope(messages.FramesWaiting()))
 
     def close(self) -> None:
@@ -175,16 +175,16 @@ class Authority(Component[messages.AuthorityMessage]):
         try:
             said = control.recv(settings.ERROR_RESULT_BYTES_MAX)
         except TimeoutError as error:
-            raise AuthorityLostError("its process does not get ready") from error
+            raise _lost("does not get ready") from error
         if said != READY:
-            raise AuthorityLostError(said.decode() or self._end_of_process())
+            raise AuthorityLostError(said.decode()) if said else _lost(self._end_of_process())
 
     def _wait_for_connection(self, dealer: Dealer) -> None:
         deadline = time.monotonic() + settings.AUTHORITY_START_SECONDS
         while (left := deadline - time.monotonic()) > 0:
             if dealer.receive(left) is ConnectionEvent.MADE:
                 return
-        raise AuthorityLostError("its process does not let the daemon in")
+        raise _lost("does not let the daemon in")
 
     def _end_of_process(self) -> str:
         assert self._process is not None
@@ -192,7 +192,7 @@ class Authority(Component[messages.AuthorityMessage]):
             status: int | str = self._process.wait(settings.WATCHDOG_SECONDS)
         except subprocess.TimeoutExpired:
             status = "unknown"
-        return f"its process (pid {self._process.pid}) has ended with status {status}"
+        return f"(pid {self._process.pid}) has ended with status {status}"
 
     def _stop_in_order(self, control: socket.socket, process: subprocess.Popen[bytes]) -> None:
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
@@ -202,7 +202,7 @@ class Authority(Component[messages.AuthorityMessage]):
     def _ask_for_pulse(self) -> None:
         """Fail if the process has not answered for long: counted, as the watchdog counts looks."""
         if self._pulses_missed >= self._pulses_missed_max:
-            raise AuthorityLostError("its process gives no sign of life")
+            raise _lost("gives no sign of life")
         self._pulses_missed += 1
         self._link.tell(_LISTENER, Envelope(messages.ReadPulse(), _Pulse(self)))
         self.runtime.later(settings.WATCHDOG_SECONDS, messages.PulseDue())
@@ -232,6 +232,10 @@ class Authority(Component[messages.AuthorityMessage]):
             # No descriptor reports it any more.
             self.runtime.host.directory.tell(self.name, Envelope(messages.FramesWaiting()))
         return True
+
+
+def _lost(problem: str) -> AuthorityLostError:
+    return AuthorityLostError(f"the process of locks and configuration {problem}")
 
 
 class _Pulse:

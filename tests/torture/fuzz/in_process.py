@@ -3,7 +3,8 @@
 Each frame goes to the real listener, whose sockets alone are replaced. It must be answered with
 an error, or passed on to its receiver: one of the two, once. What is passed on to the job
 queue, the lock manager or the configuration store is handled there, each on a stage of its own;
-an unexpected error shows as the failure of a component.
+an unexpected error shows as the failure of a component. Some frames go to the listener of a process
+of the lock manager as well, which must refuse all of them: no job has proved itself there.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from tests.actors.runtime.stage import Asker, Stage, Staged
 from tests.torture.fuzz import frame_maker
 
 from ganger.actors.config.config_store import ConfigStore
+from ganger.actors.doors.authority_listener import AuthorityListener
 from ganger.actors.doors.wire_listener import WireListener
 from ganger.actors.locks.lock_manager import LockManager
 from ganger.actors.queue.job_queue import JobQueue
@@ -57,12 +59,17 @@ def _fuzz_round(numbers: range, seed: int, folder: Path) -> Iterator[str]:
     with ExitStack() as stack:
         listener = FuzzedListener(folder / "listener")
         stack.callback(listener.close)
+        apart = FuzzedAuthority(folder / "apart")
+        stack.callback(apart.close)
         writers = _Writers(folder)
         stack.callback(writers.close)
         for number in numbers:
             dice = random.Random(f"{seed}-door-{number}")
             try:
-                problem = _one(listener, writers, dice, is_end=number % TURN_FRAMES == 0)
+                is_end = number % TURN_FRAMES == 0
+                problem = _one(listener, writers, dice, is_end=is_end)
+                if is_end:
+                    problem = problem or apart.refuse(frame_maker.frame(dice))
             except Exception as error:  # noqa: BLE001 - every error is unexpected here
                 problem = f"{str(error)[:300]!r}"
                 # As the supervisor would: a new one on the same directory.
@@ -101,11 +108,14 @@ class FuzzedListener:
 
     def __init__(self, root: Path) -> None:
         self._stage = Stage(root)
-        with mock.patch("ganger.actors.doors.wire_listener.Router", Sockets):
-            self._actor: Staged[WireListener] = self._stage.start(WireListener)
+        self._actor = self._start()
         sockets: Any = self._actor.component._router
         self._sockets: Sockets = sockets
         self._peers = 0
+
+    def _start(self) -> Staged[Any]:
+        with mock.patch("ganger.actors.doors.wire_listener.Router", Sockets):
+            return self._stage.start(WireListener)
 
     def take(
         self, data: bytes, identity: Credentials
@@ -126,6 +136,26 @@ class FuzzedListener:
     def close(self) -> None:
         self._actor.close()
         self._stage.daemon_lock.remove()
+
+
+class FuzzedAuthority(FuzzedListener):
+    """The listener of a process that has the lock manager for itself, on a stage."""
+
+    def _start(self) -> Staged[Any]:
+        components = {"lock_manager": (LockManager, "core")}
+        given = components, lambda: None, lambda _: None
+        with mock.patch("ganger.actors.doors.authority_listener.Router", Sockets):
+            actor = self._stage.make(AuthorityListener, *given)
+            actor.say(messages.Boot())
+            actor.end_turn()
+        return actor
+
+    def refuse(self, data: bytes) -> str:
+        """What is wrong if it does not."""
+        passed, answers = self.take(data, LOCAL)
+        if passed or len(answers) != 1:
+            return f"apart: {passed} and {answers} for {data[:80]!r}"
+        return ""
 
 
 def _read(data: bytes) -> tuple[int, str]:
