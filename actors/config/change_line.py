@@ -88,6 +88,8 @@ class ChangeLine:
         self.owner = Owner(IDENTIFIER, runtime.host.daemon_lock.path, os.getpid())
         self._line: deque[_Waiting] = deque()
         self._handle = 0
+        self.grants = 0
+        """How often the store has got the lock: between two of these, others have held it."""
         self._phase = _Phase.RELEASING
         self._release_predecessors()
 
@@ -138,6 +140,7 @@ class ChangeLine:
 
     def _hear(self, reply: messages.LocksGranted | messages.LocksPending) -> None:
         if isinstance(reply, messages.LocksGranted):
+            self.grants += 1
             waiting, self._line = list(self._line), deque()
             self._make(waiting)
             self._release()

@@ -219,7 +219,7 @@ class ReservationKeeper:
             self._stored = file
 
     def _sweep_later(self) -> None:
-        if self._reservations.owners() and not self._is_sweep_due:
+        if not self._is_sweep_due and self._reservations.owners():
             self._is_sweep_due = True
             self._runtime.later(settings.OWNERS_SWEEP_SECONDS, messages.SweepReservations())
 

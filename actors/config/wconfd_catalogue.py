@@ -96,8 +96,9 @@ class Store(Protocol):
 class _Given:
     """The configuration as the holder of the lock has read it."""
 
-    def __init__(self, owner: Owner, whole: dict[str, Any], *, reveals: bool) -> None:
+    def __init__(self, owner: Owner, whole: dict[str, Any], grants: int, *, reveals: bool) -> None:
         self.owner = owner
+        self.grants = grants
         self.whole = whole
         self.view: Callable[[Any], Any] = _unmasked if reveals else masked
 
@@ -158,7 +159,8 @@ class Catalogue:
                 return
             whole = self._whole(reveals=message.reveals)
             if mode is LockMode.EXCLUSIVE:
-                self._given = _Given(message.owner, whole, reveals=message.reveals)
+                grants = self._changes.grants
+                self._given = _Given(message.owner, whole, grants, reveals=message.reveals)
             envelope.reply(ConfigAnswered(whole))
 
         asked = messages.TryLocks(message.owner, [(CONFIG_LOCK, mode.value)])
@@ -175,12 +177,7 @@ class Catalogue:
         unlocks = isinstance(message, messages.WriteConfigAndUnlock)
 
         def make(snapshot: Configuration) -> Made:
-            given = self._given
-            if given is None or given.owner != message.owner:
-                # It has the lock since before this store began.
-                whole = self._whole(reveals=True)
-                given = _Given(message.owner, whole, reveals=not objects.is_masked(message.config))
-                given.whole = whole if given.view is _unmasked else masked(whole)
+            given = self._given_to(message)
             changes = modifications.rewritten(snapshot, given.whole, message.config, given.view)
             for change in changes:
                 objects.check_unmasked(change.place, change.object)
@@ -207,6 +204,16 @@ class Catalogue:
             envelope.refuse(errors.LockRequestError(text))
 
         self._changes.add_of_holder(envelope, make, message.owner, refuse)
+
+    def _given_to(self, message: _Write) -> _Given:
+        """What the writer has read under its lock; the present, if that is not known."""
+        given, grants = self._given, self._changes.grants
+        if given is not None and given.owner == message.owner and given.grants == grants:
+            return given
+        # It has got the lock in another way, or from our predecessor.
+        reveals = not objects.is_masked(message.config)
+        whole = self._whole(reveals=reveals)
+        return _Given(message.owner, whole, grants, reveals=reveals)
 
     def _flush(
         self, envelope: Envelope, message: messages.FlushConfig | messages.FlushConfigGroup

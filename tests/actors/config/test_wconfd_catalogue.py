@@ -141,6 +141,18 @@ def test_a_store_that_was_replaced_knows_no_older_whole_and_writes_all_the_same(
     assert tags(both) == ["x"]
 
 
+def test_what_was_read_under_an_earlier_lock_does_not_count(both: StoreAndLocks) -> None:
+    owner = both.locks.owner(1)
+    lock(both, owner)
+    both.release(owner)
+    both.ask(messages.SetValues(Kind.NODE, NODE, [(["tags"], ["of-others"])]))
+    # It takes the lock as any other one, and reads without `LockConfig`.
+    both.locks.take(owner, (CONFIG_LOCK, "exclusive"))
+    whole = tagged(read(both), "x")
+    assert both.ask(messages.WriteConfig(owner, whole)).answer == ConfigAnswered()
+    assert tags(both) == ["x"]
+
+
 def test_other_filter_rules_and_run_slots_are_in_force_when_it_is_answered(
     both: StoreAndLocks,
 ) -> None:
