@@ -47,7 +47,8 @@ class ConfigChanged(msgspec.Struct, frozen=True, tag="config", array_like=True):
     """A batch of changes: the objects as they are now stored, None for one that went.
 
     ``serial`` and ``time`` are those of the configuration afterwards; ``who`` and ``why`` are for
-    the history. ``answer``: of the opcode that made the changes.
+    the history. ``answer``: of the opcode that made the changes. ``request``: the name of the
+    request that asked for them, empty if it had none.
     """
 
     serial: int
@@ -58,6 +59,7 @@ class ConfigChanged(msgspec.Struct, frozen=True, tag="config", array_like=True):
     """Container (``nodes``, ...), UUID, object."""
 
     answer: OpcodeAnswer | None = None
+    request: str = ""
 
 
 class _Entered(msgspec.Struct, frozen=True):
@@ -68,8 +70,8 @@ class _Entered(msgspec.Struct, frozen=True):
 
 _decode_entered = msgspec.json.Decoder(_Entered).decode
 
-_CHANGE = re.compile(rb"[\x96\x97]\xa6config")
-"""Starts of changes; those of earlier versions have no answer."""
+_CHANGE = re.compile(rb"[\x96-\x98]\xa6config")
+"""Starts of changes; those of earlier versions have no answer, or no request."""
 
 _decode = msgspec.msgpack.Decoder(journal.SegmentBegun | ConfigChanged).decode
 

@@ -267,11 +267,19 @@ class ConfigStore(Component[messages.ConfigMessage]):
     ) -> None:
         def make(snapshot: Configuration) -> Made:
             changes = changes_for(snapshot)
-            new = [change for change in changes if not objects.is_made(snapshot, change)]
+            request = message.request if isinstance(message, messages.ChangeObjects) else ""
+            new = [change for change in changes if not self._is_made(snapshot, change, request)]
             done = functools.partial(self._answer_changed, envelope, changes)
-            return Made(Edit(new, message.sender, message.why), done)
+            return Made(Edit(new, message.sender, message.why, request=request), done)
 
         self._changes.add(envelope, make)
+
+    def _is_made(self, snapshot: Configuration, change: Change, request: str) -> bool:
+        """Whether nothing is left to do: not if another writer came first and wants the same."""
+        if not objects.is_made(snapshot, change):
+            return False
+        _, time = objects.stamp(snapshot, change)
+        return not objects.is_overtaken(snapshot, change) or self._stored.is_by(request, time)
 
     def _answer_changed(
         self, envelope: Envelope, changes: list[Change], after: Configuration

@@ -101,14 +101,20 @@ def check_unmasked(place: str, found: object) -> None:
 
 
 def is_made(snapshot: Configuration, change: Change) -> bool:
-    """Whether the object is as the change wants it: a repeated request changes nothing.
-
-    Whatever serial number it expects: the first one has changed that.
-    """
+    """Whether the object is as the change wants it, whatever serial number that expects."""
     one = snapshot.get(change.kind, change.uuid)
     if one is None or change.object is None:
         return False
     return _without_stamps(one) == _without_stamps(change.object)
+
+
+def is_overtaken(snapshot: Configuration, change: Change) -> bool:
+    """Whether the object has another serial number than the change expects.
+
+    Then somebody has changed it; if it is as the change wants it, perhaps the same request.
+    """
+    expected = change.expected_serial
+    return expected is not None and stamp(snapshot, change)[0] != expected
 
 
 def _without_stamps(one: Mapping[str, Any]) -> dict[str, Any]:

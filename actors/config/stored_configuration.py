@@ -11,7 +11,7 @@ import contextlib
 import itertools
 import threading
 from collections.abc import Callable, Container, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -28,13 +28,16 @@ if TYPE_CHECKING:
     from ...storage.settings import Places
 
 
+_LOOKED_BACK: Final = 10_000
+"""Changes among which a repeated request is looked for: many more than come while one waits."""
+
 Listener: TypeAlias = Callable[[Configuration, Configuration, Sequence[Change]], None]
 
 
 class HistoryEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """One line of the history: which change, when, by whom, why, and what it changed.
 
-    ``answer``: of the opcode that made the change.
+    ``answer``: of the opcode that made the change. ``request``: as in `Edit`.
     """
 
     serial: int
@@ -45,18 +48,21 @@ class HistoryEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """(path, JSON before, JSON after); secrets are masked."""
 
     answer: OpcodeAnswer | None = None
+    request: str = ""
 
 
 class Edit(NamedTuple):
     """Changes that are made together: who makes them, and why.
 
-    ``answer``: of the opcode that makes them.
+    ``answer``: of the opcode that makes them. ``request``: the name under which they are asked for,
+    empty if there is none.
     """
 
     changes: Sequence[Change]
     who: str
     why: str
     answer: OpcodeAnswer | None = None
+    request: str = ""
 
 
 class _Draft(NamedTuple):
@@ -138,7 +144,9 @@ class StoredConfiguration:
         after = before.changed(changes, now)
         self._index.accept(before, after, changes)
         objects = [(change.kind.value, change.uuid, _stored(after, change)) for change in changes]
-        record = ConfigChanged(after.serial_no, now, edit.who, edit.why, objects, edit.answer)
+        record = ConfigChanged(
+            after.serial_no, now, edit.who, edit.why, objects, edit.answer, edit.request
+        )
         self._drafts.append(_Draft(before, after, changes, record))
         return after
 
@@ -213,6 +221,26 @@ class StoredConfiguration:
                 return answer
         return None
 
+    def is_by(self, request: str, time: float) -> bool:
+        """Whether the request of this name made one of the changes of this time, drafted or stored.
+
+        Looks no further back than `_LOOKED_BACK` changes.
+        """
+        if not request:
+            return False
+        drafted = ((draft.record.time, draft.record.request) for draft in reversed(self._drafts))
+        written = documents.last_lines(self._places.config_history)
+        entries = filter(None, map(_entry, itertools.chain(reversed(self._unwritten), written)))
+        stored = ((entry.time, entry.request) for entry in entries)
+        is_there = False
+        for found in itertools.islice(itertools.chain(drafted, stored), _LOOKED_BACK):
+            if found == (time, request):
+                return True
+            if is_there and found[0] != time:
+                return False
+            is_there = found[0] == time
+        return False
+
     def write_history(self) -> None:
         """Write the entries that a full disk refused before. `StorageError`: they wait."""
         while self._unwritten:
@@ -224,7 +252,13 @@ class StoredConfiguration:
         found = differences_of(before, after, objects)
         changed = [(one.path, one.before, one.after) for one in found]
         entry = HistoryEntry(
-            record.serial, record.time, record.who, record.why, changed, record.answer
+            record.serial,
+            record.time,
+            record.who,
+            record.why,
+            changed,
+            record.answer,
+            record.request,
         )
         self._unwritten.append(msgspec.json.encode(entry))
 

@@ -82,10 +82,10 @@ def test_a_malformed_configuration_is_refused_with_its_path(
 # ------------------------------------------------------------ what the journal tells of the file
 
 
-def _stored(path: Path, serial: int, *changes: int, is_old: bool = False) -> Path:
+def _stored(path: Path, serial: int, *changes: int, missing: int = 0) -> Path:
     """``config.data`` of this serial number, and a segment with these changes.
 
-    ``is_old``: as written by a version that stored no answers of opcodes.
+    ``missing``: as written by versions whose changes had so many fields fewer.
     """
     configuration = config_files.first_configuration("uuid", 5.0)
     config_files.write(path, configuration | {"serial_no": serial})
@@ -98,16 +98,16 @@ def _stored(path: Path, serial: int, *changes: int, is_old: bool = False) -> Pat
         )
         for number in changes
     ]
-    length = -1 if is_old else None
-    written = [msgspec.msgpack.encode(msgspec.to_builtins(record)[:length]) for record in records]
+    fields = [msgspec.to_builtins(record) for record in records]
+    written = [msgspec.msgpack.encode(some[: len(some) - missing]) for some in fields]
     segment.write_bytes(b"".join(map(packed, written)))
     return segment
 
 
-@pytest.mark.parametrize("is_old", [False, True])
-def test_a_file_within_the_journal_is_brought_up_to_it(tmp_path: Path, *, is_old: bool) -> None:
+@pytest.mark.parametrize("missing", [0, 1, 2])
+def test_a_file_within_the_journal_is_brought_up_to_it(tmp_path: Path, missing: int) -> None:
     path = tmp_path / "config.data"
-    _stored(path, 8, 7, 8, 9, 10, is_old=is_old)
+    _stored(path, 8, 7, 8, 9, 10, missing=missing)
     found = config_files.read(path)
     assert found is not None
     assert (found["serial_no"], found["cluster"]["changed"]) == (10, 10)
@@ -133,10 +133,10 @@ def test_changes_of_a_file_that_is_gone_are_not_made_in_a_new_one(tmp_path: Path
     assert config_files.read(path) is None
 
 
-@pytest.mark.parametrize("is_old", [False, True])
-def test_changes_behind_damaged_bytes_are_not_left_out(tmp_path: Path, *, is_old: bool) -> None:
+@pytest.mark.parametrize("missing", [0, 1, 2])
+def test_changes_behind_damaged_bytes_are_not_left_out(tmp_path: Path, missing: int) -> None:
     path = tmp_path / "config.data"
-    segment = _stored(path, 6, 7, 8, 9, is_old=is_old)
+    segment = _stored(path, 6, 7, 8, 9, missing=missing)
     whole = segment.read_bytes()
     length = len(whole) // 3
     segment.write_bytes(whole[: length + 20] + b"\xff" + whole[length + 21 :])

@@ -31,7 +31,6 @@ from ..messages import (
     CancelJob,
     CancelOutcome,
     ChangeJobPriority,
-    ChangeObjects,
     DaemonInfo,
     ExplainJob,
     FilterRow,
@@ -534,7 +533,7 @@ class AsyncClient:
         self, *changes: ObjectChange, why: str = "", timeout: float | None = None
     ) -> ObjectsChanged:
         """Change objects of the configuration, all or none; returns when that is durable."""
-        return await self._caller.call(ChangeObjects(list(changes), why), timeout)
+        return await self._caller.call(requests.change_objects(changes, why), timeout)
 
     async def set_values(
         self,

@@ -31,7 +31,6 @@ from ..messages import (
     CancelJob,
     CancelOutcome,
     ChangeJobPriority,
-    ChangeObjects,
     DaemonInfo,
     ExplainJob,
     FilterRow,
@@ -535,7 +534,7 @@ class Client:
         self, *changes: ObjectChange, why: str = "", timeout: float | None = None
     ) -> ObjectsChanged:
         """Change objects of the configuration, all or none; returns when that is durable."""
-        return self._caller.call(ChangeObjects(list(changes), why), timeout)
+        return self._caller.call(requests.change_objects(changes, why), timeout)
 
     def set_values(
         self,

@@ -15,6 +15,7 @@ from ...storage.cluster.objects import Kind
 from ...storage.job_views import FIELDS, WHOLE_FIELDS, JobInfo, job_info
 from ...storage.jobs import JobStatus, check_priority
 from ..messages import (
+    ChangeObjects,
     DeleteFilter,
     FiltersTested,
     JobDocument,
@@ -24,6 +25,7 @@ from ..messages import (
     JobSummary,
     ListFilters,
     ListJobs,
+    ObjectChange,
     ReadLimits,
     ReplaceFilter,
     SetLimits,
@@ -486,6 +488,11 @@ def object_kind(text: str) -> Kind:
         raise errors.BadRequestError(
             f"{wording.shortened(text)}: no kind of objects; expected one of {', '.join(Kind)}"
         ) from error
+
+
+def change_objects(changes: Iterable[ObjectChange], why: str) -> ChangeObjects:
+    """The message that makes these changes, under a name of its own."""
+    return ChangeObjects(list(changes), why, request=uuid4().hex)
 
 
 def set_values(kind: str, name: str, values: Mapping[str, object], why: str) -> SetValues:

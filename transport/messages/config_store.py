@@ -179,11 +179,15 @@ class ChangeObjects(Request[ObjectsChanged], frozen=True):
 
     Refused if an object has another serial number than expected, or if the configuration would
     contradict itself. ``why`` is for the history; ``sender`` is filled in by the daemon.
+
+    ``request``: a name that no other request has. Once its changes are made, its repetition changes
+    nothing. Without it nothing tells a repetition from another writer who wants the same.
     """
 
     changes: Annotated[list[ObjectChange], msgspec.Meta(min_length=1)]
     why: str = ""
     sender: str = ""
+    request: str = ""
 
 
 class SetValues(Request[ObjectsChanged], frozen=True):

@@ -38,9 +38,11 @@ def nodes(store: Staged[ConfigStore], *names: str) -> list[dict[str, Any]]:
     return store.ask(asked).answer_as(messages.ObjectsRead).objects
 
 
-def change(node: dict[str, Any], serial_no: int | None = None, **fields: object) -> ChangeObjects:
+def change(
+    node: dict[str, Any], serial_no: int | None = None, request: str = "", **fields: object
+) -> ChangeObjects:
     changed = ObjectChange(kind=NODE, uuid=node["uuid"], object=node | fields, serial_no=serial_no)
-    return ChangeObjects([changed], why="a test", sender="somebody")
+    return ChangeObjects([changed], why="a test", sender="somebody", request=request)
 
 
 def history(store: Staged[ConfigStore]) -> list[messages.HistoryLine]:
@@ -94,10 +96,44 @@ def test_a_repeated_request_changes_nothing_and_is_answered_alike(
     store: Staged[ConfigStore],
 ) -> None:
     node = nodes(store)[0]
-    asked = change(node, node["serial_no"], powered=False)
+    asked = change(node, node["serial_no"], powered=False, request="one")
     first, second = store.ask(asked).answer, store.ask(asked).answer
     assert first == second
     assert len(history(store)) == 1
+
+
+def test_a_request_is_known_again_after_a_restart(stage: Stage, store: Staged[ConfigStore]) -> None:
+    node, other = nodes(store)
+    asked = change(node, node["serial_no"], powered=False, request="one")
+    first = store.ask(asked).answer_as(ObjectsChanged)
+    store.ask(change(other, powered=False)).answer_as(ObjectsChanged)
+    # A kill, which kept the history behind the journal.
+    stage.places.config_history.unlink()
+    again = stage.start(ConfigStore, 2)
+    assert again.ask(asked).answer_as(ObjectsChanged).stamps == first.stamps
+    assert len(history(again)) == 2
+
+
+@pytest.mark.parametrize("request_of_the_second", ["", "two"])
+def test_of_two_writers_who_want_the_same_one_is_refused(
+    store: Staged[ConfigStore], request_of_the_second: str
+) -> None:
+    node = nodes(store)[0]
+    claims = [
+        change(node, node["serial_no"], claimed=True, request=name)
+        for name in ("one", request_of_the_second)
+    ]
+    store.ask(claims[0]).answer_as(ObjectsChanged)
+    name, _ = store.ask(claims[1]).refusal
+    assert name == "StaleSerialError"
+    assert len(history(store)) == 1
+
+
+def test_what_is_so_already_needs_no_change(store: Staged[ConfigStore]) -> None:
+    node = nodes(store)[0]
+    same = change(node, node["serial_no"], powered=node["powered"])
+    assert store.ask(same).answer_as(ObjectsChanged).stamps == [(node["serial_no"], node["mtime"])]
+    assert history(store) == []
 
 
 def test_a_batch_is_made_as_a_whole_or_not_at_all(stage: Stage, store: Staged[ConfigStore]) -> None:
