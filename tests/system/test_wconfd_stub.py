@@ -19,7 +19,7 @@ from tests.system.ganeti_stub import Stub, StubError
 from tests.system.wconfd import ClientId, Owners
 
 from ganger.actors.doors.wconfd_methods import METHODS
-from ganger.storage import config_files
+from ganger.storage import config_files, settings
 from ganger.storage.cluster.reservations import decode
 
 PROBLEM = ganeti_stub.problem()
@@ -35,12 +35,14 @@ NETWORK, GROUP = uuid_of("networks", 0), uuid_of("nodegroups", 0)
 NEW = "99999999-0000-4000-8000-00000000000{}"
 
 
-@pytest.fixture(scope="module", name="daemon")
-def one_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+@pytest.fixture(scope="module", name="daemon", params=settings.PLACEMENTS)
+def one_daemon(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Daemon]:
     folder = tmp_path_factory.mktemp("stub")
     (folder / "data").mkdir()
     config_files.write(folder / "data/config.data", clusters.made_configuration(instances=4))
-    with Daemon(folder) as daemon:
+    with Daemon(folder, placement=request.param) as daemon:
         yield daemon
 
 
