@@ -22,6 +22,8 @@ class DescriptorBudget(msgspec.Struct, frozen=True, kw_only=True):
     """Descriptors that the process may have open at one time."""
     listener: int
     """Descriptors that one listener may use."""
+    documents: int
+    """Connections that WConfD's socket may have."""
     run_slots: int
     """Jobs that may run at one time."""
 
@@ -57,7 +59,7 @@ def share(limit: int, *, is_remote: bool) -> DescriptorBudget:
     """Share ``limit`` descriptors out; `OperatorError` if they are too few.
 
     >>> share(256, is_remote=False)
-    DescriptorBudget(limit=256, listener=69, run_slots=46)
+    DescriptorBudget(limit=256, listener=52, documents=17, run_slots=46)
     """
     needed = settings.DESCRIPTORS_REMOTE_MIN if is_remote else settings.DESCRIPTORS_MIN
     if limit < needed:
@@ -69,8 +71,14 @@ def share(limit: int, *, is_remote: bool) -> DescriptorBudget:
     rest = limit - settings.DESCRIPTORS_OWN
     if is_remote:
         rest -= settings.ACCEPTED_UNSEEN_MAX
-    listener = min(settings.LISTENER_DESCRIPTORS_MAX, rest // (6 if is_remote else 3))
-    rest -= 2 * listener if is_remote else listener
+    doors = rest // 3
+    documents = min(settings.DOCUMENT_CONNECTIONS_MAX, doors // 4)
+    listeners = 2 if is_remote else 1
+    listener = min(settings.LISTENER_DESCRIPTORS_MAX, (doors - documents) // listeners)
+    rest -= documents + listeners * listener
     return DescriptorBudget(
-        limit=limit, listener=listener, run_slots=rest // settings.DESCRIPTORS_PER_JOB
+        limit=limit,
+        listener=listener,
+        documents=documents,
+        run_slots=rest // settings.DESCRIPTORS_PER_JOB,
     )

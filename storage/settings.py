@@ -112,6 +112,9 @@ PEERS_MAX = 1_000
 LISTENER_DESCRIPTORS_MAX = 2_200
 """Most descriptors of one listener, with handshakes; above, it accepts no connection."""
 
+DOCUMENT_CONNECTIONS_MAX = 256
+"""Most connections of WConfD's socket at a time; more wait in the backlog."""
+
 ACCEPTED_AT_ONCE = 32
 """Most local connections that may connect before the listener counts them."""
 

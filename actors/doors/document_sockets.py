@@ -14,7 +14,7 @@ import struct
 from collections import deque
 from typing import TYPE_CHECKING
 
-from ...storage import documents, errors, ownership
+from ...storage import documents, errors, ownership, settings
 from ...transport import luxi
 
 if TYPE_CHECKING:
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ..runtime.runtime import Runtime
-
-CONNECTIONS_MAX = 256
-"""Most connections at a time; more wait in the backlog."""
 
 PIPELINED_MAX = 64
 """Most documents of one connection that wait; it is not read meanwhile."""
@@ -64,12 +61,20 @@ class DocumentSocket:
     """A listening socket and its connections.
 
     ``serve`` gets each document with the number of its connection, and later calls `reply`.
+    ``connections_max``: how many there may be at a time; more wait in the backlog.
     """
 
-    def __init__(self, runtime: Runtime, path: Path, serve: Callable[[int, bytes], None]) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        path: Path,
+        serve: Callable[[int, bytes], None],
+        connections_max: int = settings.DOCUMENT_CONNECTIONS_MAX,
+    ) -> None:
         self._runtime = runtime
         self._path = path
         self._serve = serve
+        self._connections_max = connections_max
         self._connections: dict[int, Connection] = {}
         self._by_descriptor: dict[int, Connection] = {}
         self._number = 0
@@ -159,7 +164,7 @@ class DocumentSocket:
             self._runtime.watch(end.fileno())
 
     def _accepted(self) -> Iterator[socket.socket]:
-        while self._listener is not None and len(self._connections) < CONNECTIONS_MAX:
+        while self._listener is not None and len(self._connections) < self._connections_max:
             try:
                 end, _ = self._listener.accept()
             except BlockingIOError:
@@ -268,7 +273,7 @@ def _listen(path: Path, mode: int) -> socket.socket:
             path.unlink(missing_ok=True)
             listener.bind(os.fspath(path))
             path.chmod(mode)
-            listener.listen(CONNECTIONS_MAX)
+            listener.listen(settings.DOCUMENT_CONNECTIONS_MAX)
     except errors.StorageError:
         listener.close()
         raise

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, assert_never
 
 import msgspec
 
-from ...storage import errors, lock_files
+from ...storage import errors, lock_files, settings
 from ...transport import luxi, messages
 from ..runtime.component import Component
 from . import wconfd_methods
@@ -46,7 +46,9 @@ class WconfdListener(Component[messages.WconfdMessage]):
         self._following: dict[Owner, int] = {}
         self._is_look_due = False
         self._problem = ""
-        self._socket = DocumentSocket(self.runtime, self.places.wconfd_socket, self._serve)
+        budget = self.runtime.host.budget
+        most = settings.DOCUMENT_CONNECTIONS_MAX if budget is None else budget.documents
+        self._socket = DocumentSocket(self.runtime, self.places.wconfd_socket, self._serve, most)
         self._open()
 
     def close(self) -> None:

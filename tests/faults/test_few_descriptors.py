@@ -37,9 +37,11 @@ def test_a_daemon_that_may_open_too_few_files_does_not_start(
     assert str(needed) in refused.stderr
 
 
-@pytest.mark.parametrize("count", [128, 256])
+@pytest.mark.parametrize(
+    ("count", "door"), [(128, "socket"), (256, "socket"), (128, "wconfd_socket")]
+)
 def test_a_local_crowd_does_not_end_a_daemon_that_may_open_few_files(
-    tmp_path: Path, count: int
+    tmp_path: Path, count: int, door: str
 ) -> None:
     with Daemon(tmp_path, files_max=count) as daemon, ExitStack() as stack:
         pid = daemon.pid()
@@ -47,7 +49,7 @@ def test_a_local_crowd_does_not_end_a_daemon_that_may_open_few_files(
         came = 0
         while time.monotonic() < end:
             raw = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-            if raw.connect_ex(str(daemon.places.socket)) == 0:
+            if raw.connect_ex(str(getattr(daemon.places, door))) == 0:
                 stack.enter_context(raw)
                 came += 1
             else:

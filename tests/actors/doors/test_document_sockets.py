@@ -19,14 +19,14 @@ from ganger.transport import luxi
 class Door:
     """A socket, what it watches, and what it has to serve."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, **more: int) -> None:
         self.path = path
         self.now = 0.0
         self.poll = select.epoll()
         self.served: list[tuple[int, bytes]] = []
         self.echoes = False
         self.peers: list[socket.socket] = []
-        self.socket = DocumentSocket(self, path, self.serve)  # type: ignore[arg-type]
+        self.socket = DocumentSocket(self, path, self.serve, **more)  # type: ignore[arg-type]
         self.socket.open(0o600)
 
     # What a runtime does.
@@ -210,10 +210,8 @@ def test_a_connection_without_progress_is_ended(door: Door, what: str) -> None:
     assert door.served[-1] == (1, b"x")
 
 
-def test_more_peers_than_allowed_wait_their_turn(
-    door: Door, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(document_sockets, "CONNECTIONS_MAX", 2)
+def test_more_peers_than_allowed_wait_their_turn(tmp_path: Path) -> None:
+    door = Door(tmp_path / "socket", connections_max=2)
     peers = [door.peer() for _ in range(3)]
     peers[2].sendall(b"late\x03")
     door.settle()
@@ -221,6 +219,10 @@ def test_more_peers_than_allowed_wait_their_turn(
     peers[0].close()
     door.settle()
     assert door.served == [(3, b"late")]
+    for peer in peers:
+        peer.close()
+    door.socket.close()
+    door.poll.close()
 
 
 def test_a_deleted_socket_is_made_again_and_connections_stay(door: Door) -> None:
