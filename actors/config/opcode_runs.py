@@ -20,6 +20,7 @@ from ...storage.cluster.operations.base import Circumstances, RefusedError
 from ...storage.config_files import OpcodeAnswer
 from ...storage.opcodes import LockNeeds, OperationError
 from ...storage.queries import operations as query_operations
+from ...storage.queries.query_locks import QUERY
 from ...transport.envelopes import Envelope
 from ...transport.messages import OpcodeDecided, OpcodePrepared, OpcodeRan, PrepareOpcode
 from .change_line import ChangeLine, Made
@@ -39,11 +40,14 @@ OPERATIONS = {**table.OPERATIONS, **query_operations.OPERATIONS}
 """All operations by the ids of their opcodes (`catalogue.RUN_IN_STORE` has the ids)."""
 
 
+_PREPARED = {**OPERATIONS, "OP_QUERY": QUERY}
+
+
 def prepared(snapshot: Configuration, message: PrepareOpcode, now: float) -> OpcodePrepared:
     """The locks that the opcode needs now, or its error."""
     try:
         opcode = opcodes.parse(message.opcode)
-        needs = table.locks_of(opcode, snapshot, Circumstances(message.new_uuid, now), OPERATIONS)
+        needs = table.locks_of(opcode, snapshot, Circumstances(message.new_uuid, now), _PREPARED)
     except (OperationError, errors.BadRequestError) as error:
         return OpcodePrepared(locks={}, serial_no=snapshot.serial_no, error=problem_of(error))
     plain = msgspec.to_builtins(needs)

@@ -14,15 +14,7 @@ import msgspec
 
 from .. import errors
 from . import notation
-from .declarations import (
-    COMMON_FIELDS,
-    NO_LOCKS,
-    WHOLE_LEVEL,
-    LevelNeeds,
-    LockNeeds,
-    NonEmptyStr,
-    Opcode,
-)
+from .declarations import COMMON_FIELDS, NO_LOCKS, LevelNeeds, LockNeeds, NonEmptyStr, Opcode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -278,13 +270,12 @@ def _make(op_id: str) -> type[Opcode]:
         "summary_field": declared.get("summary_field"),
         "built_in": op_id in RUN_IN_STORE or op_id in QUERIES,
         "runs_in_store": op_id in RUN_IN_STORE,
+        "is_locked_by_store": op_id in RUN_IN_STORE or op_id == "OP_QUERY",
         "secret_fields": tuple(name for name, text in types.items() if "secret[" in text),
         "private_fields": tuple(name for name, text in types.items() if "private[" in text),
     }
     if declared.get("exclusive_bgl"):
         namespace["lock_needs"] = _needs_everything
-    if op_id == "OP_QUERY":
-        namespace["lock_needs"] = _query_needs
     if addresses := list(_addresses(types)):
         namespace["__post_init__"] = _address_check(addresses)
     if op_id in _SUMMARIES:
@@ -320,18 +311,6 @@ def _field(name: str, parameter: Mapping[str, Any]) -> tuple[str, Any, Any]:
 
 def _needs_everything(_self: Opcode) -> LockNeeds:
     return LockNeeds(cluster=LevelNeeds(exclusive=("BGL",)))
-
-
-_QUERY_LEVELS = {"instance": ("instance", "node"), "node": ("node",)}
-
-
-def _query_needs(self: Any) -> LockNeeds:  # noqa: ANN401 - a type that is made
-    """Locks for a query of what jobs work on, if it asks for locking; all of a level, shared.
-
-    Ganeti locks the items alone, if they are named.
-    """
-    levels = _QUERY_LEVELS.get(self.what, ()) if self.use_locking else ()
-    return LockNeeds(**{level: LevelNeeds(shared=(WHOLE_LEVEL,)) for level in levels})
 
 
 def _addresses(types: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -228,6 +228,9 @@ class Opcode(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     runs_in_store: ClassVar[bool] = False
     """Whether the configuration store carries it out (`storage/cluster/operations`)."""
 
+    is_locked_by_store: ClassVar[bool] = False
+    """Whether the configuration store names its locks; else `lock_needs` does."""
+
     dry_run: bool | None = None
     debug_level: Annotated[int, msgspec.Meta(ge=0)] | None = None
     priority: Priority = 0

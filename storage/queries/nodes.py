@@ -80,6 +80,10 @@ _LIVE: Final = (
 )
 
 
+LIVE_FIELDS: Final = frozenset(name for name, *_ in _LIVE)
+"""The fields that only the nodes know."""
+
+
 def _live(_view: ClusterView, node: Object) -> Answer:
     return OFFLINE if node.get("offline") else NO_DATA
 

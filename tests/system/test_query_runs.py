@@ -187,9 +187,9 @@ def test_a_query_with_locking_waits_for_the_nodes(cluster: Daemon, tmp_path: Pat
     with cluster.client() as client, Gate(tmp_path) as gate:
         holder = client.submit(gate.job(locks={"node": {"exclusive": ["*"]}}))
         until_running(client, holder)
-        waiter = client.submit(asking("node", "name", use_locking=True))
+        waiter = client.submit(asking("node", "name", "mfree", use_locking=True))
         until(client, [waiter], JobStatus.WAITING)
-        assert len(results(client, asking("node", "name"))[0]["data"]) == 2
+        assert len(results(client, asking("node", "name", use_locking=True))[0]["data"]) == 2
         gate.let_through()
         assert client.wait(waiter, timeout=60)[0].status is JobStatus.SUCCESS
 

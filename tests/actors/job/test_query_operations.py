@@ -105,22 +105,6 @@ def test_an_answer_for_which_no_job_has_room_is_not_read_to_its_end(
     assert next(count) == 3
 
 
-@pytest.mark.parametrize(
-    ("fields", "levels"),
-    [
-        ({"what": "node"}, {}),
-        ({"what": "node", "use_locking": True}, {"node": {"shared": ("*",)}}),
-        (
-            {"what": "instance", "use_locking": True},
-            {"instance": {"shared": ("*",)}, "node": {"shared": ("*",)}},
-        ),
-        ({"what": "group", "use_locking": True}, {}),
-        ({"what": "job", "use_locking": True}, {}),
-    ],
-)
-def test_only_queries_of_what_jobs_work_on_take_locks(
-    fields: dict[str, Any], levels: dict[str, Any]
-) -> None:
-    needs = parsed(fields=["name"], **fields).lock_needs()
-    assert msgspec.to_builtins(needs) == levels
-    assert parsed("OP_QUERY_FIELDS", what=fields["what"]).lock_needs().to_changes() == []
+def test_the_store_names_the_locks_of_a_query_and_not_of_definitions() -> None:
+    assert parsed(what="node", fields=["name"]).is_locked_by_store
+    assert not parsed("OP_QUERY_FIELDS", what="node").is_locked_by_store
