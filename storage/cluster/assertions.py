@@ -8,6 +8,7 @@ Rules: Ganeti's verification of its configuration ("Ganeti design: daemon refact
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
@@ -15,6 +16,7 @@ from typing import Any, Final, NamedTuple
 from .. import errors
 from ..wording import brief, shown
 from . import tags
+from .address_pools import AddressPool
 from .objects import Kind, Object, place_of, schema_problem
 
 _DRBD_FIELDS: Final = (str, str, int, int, int, str)
@@ -100,6 +102,7 @@ _ONE_LINE: Final = (
 )
 """Fields that scripts read in lines (`ssconf`): one with a line break would stand for several."""
 
+_MAC_PREFIX = re.compile("[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){2}")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _WITH_UNIQUE_NAMES: Final = (Kind.NODE, Kind.NODE_GROUP, Kind.INSTANCE, Kind.NETWORK)
 
@@ -218,6 +221,8 @@ def _note_cluster(found: Object, notes: _Notes) -> None:
     master = found.get("master_node")
     notes.need("master_node", _WORDS[Kind.NODE], master)
     notes.need("master_node", MASTER_CANDIDATE, master)
+    _note_address("master_ip", found, notes)
+    _note_mac_prefix(found, notes)
     notes.claim("master_ip", "IP address", found.get("master_ip"))
     for port in _list(found.get("tcpudp_port_pool")):
         notes.claim_port(f"tcpudp_port_pool[{port}]", port)
@@ -225,6 +230,8 @@ def _note_cluster(found: Object, notes: _Notes) -> None:
 
 def _note_node(found: Object, notes: _Notes) -> None:
     notes.need("group", _WORDS[Kind.NODE_GROUP], found.get("group"))
+    for field in ("primary_ip", "secondary_ip"):
+        _note_address(field, found, notes)
     notes.claim("primary_ip", "IP address", found.get("primary_ip"))
     if found.get("secondary_ip") != found.get("primary_ip"):
         notes.claim("secondary_ip", "IP address", found.get("secondary_ip"))
@@ -320,8 +327,33 @@ def _note_drbd(field: str, identity: object, notes: _Notes) -> None:
         notes.claim(f"{field}[{index + 3}]", MINOR, str(minor), on_node(node))
 
 
+def _note_network(found: Object, notes: _Notes) -> None:
+    _note_mac_prefix(found, notes)
+    if isinstance(found.get("network"), str):
+        try:
+            AddressPool.of(found)
+        except errors.AddressPoolError as error:
+            notes.problem("network", error.text)
+
+
+def _note_address(field: str, found: Object, notes: _Notes) -> None:
+    value = found.get(field)
+    # An empty text: there is none.
+    if isinstance(value, str) and value:
+        try:
+            ipaddress.ip_address(value)
+        except ValueError:
+            notes.problem(field, f"expected an IP address, got {brief(value)}")
+
+
+def _note_mac_prefix(found: Object, notes: _Notes) -> None:
+    value = found.get("mac_prefix")
+    if isinstance(value, str) and value and not _MAC_PREFIX.fullmatch(value):
+        notes.problem("mac_prefix", f"expected three bytes, such as aa:00:00, got {brief(value)}")
+
+
 def _note_nothing(_found: Object, _notes: _Notes) -> None:
-    """A network or a filter rule refers to no other object."""
+    """A filter rule refers to no other object."""
 
 
 _READERS: Final[dict[Kind, Callable[[Object, _Notes], None]]] = {
@@ -329,7 +361,7 @@ _READERS: Final[dict[Kind, Callable[[Object, _Notes], None]]] = {
     Kind.NODE: _note_node,
     Kind.NODE_GROUP: _note_group,
     Kind.INSTANCE: _note_instance,
-    Kind.NETWORK: _note_nothing,
+    Kind.NETWORK: _note_network,
     Kind.DISK: _note_disk,
     Kind.FILTER: _note_nothing,
 }

@@ -289,6 +289,21 @@ RULES: list[tuple[str, Edit, list[str]]] = [
         ["cluster.cluster_name: expected no control characters, got 'a\\x1b[2J'"],
     ),
     (
+        "what is no MAC prefix",
+        setting("cluster/mac_prefix", "zz"),
+        ["cluster.mac_prefix: expected three bytes, such as aa:00:00, got 'zz'"],
+    ),
+    (
+        "what is no address",
+        setting(f"{AT_NODE}/primary_ip", "999.1.1.1"),
+        [f"{AT_NODE}.primary_ip: expected an IP address, got '999.1.1.1'"],
+    ),
+    (
+        "a network without a pool",
+        setting(f"networks/{NETWORK}/network", "10.0.0.0/99"),
+        [f"networks/{NETWORK}.network: '10.0.0.0/99' is not an IPv4 network"],
+    ),
+    (
         "too many tags",
         setting(f"{AT_NODE}/tags", [f"t{number}" for number in range(TAGS_MAX + 1)]),
         [f"{AT_NODE}.tags: expected at most 4096 tags"],
