@@ -46,8 +46,10 @@ def main() -> None:
         "--pending", type=int, default=100_000, help="jobs of the long queue (100000)"
     )
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="parts (all)")
+    parser.add_argument("--placement", choices=settings.PLACEMENTS, default="together")
     parser.add_argument("--dir", type=Path, help="where to write (the temporary directory)")
     options = parser.parse_args()
+    Ganger.placement = options.placement
     with ExitStack() as stack:
         made = tempfile.TemporaryDirectory(prefix="ganger-bench-", dir=options.dir)
         folder = Path(stack.enter_context(made))

@@ -33,13 +33,17 @@ class Submissions(NamedTuple):
 class Ganger:
     """A running daemon and a client."""
 
+    placement = "together"
+    """Where lock manager and configuration store live."""
+
     def __init__(self, data: Path) -> None:
         self._data = data
         self._command = [sys.executable, "-m", "ganger.cli.main", "--data", str(data)]
 
     def __enter__(self) -> Self:
         """Start the daemon."""
-        subprocess.run([*self._command, "up"], check=True, stdout=subprocess.DEVNULL)
+        command = [*self._command, "up", "--placement", self.placement]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         self.client = Client(self._data)
         return self
 
@@ -53,9 +57,13 @@ class Ganger:
         return self.client.info().flushes
 
     def processor_seconds(self) -> float:
-        """The processor time of the daemon's process."""
-        times = psutil.Process(self.client.info().pid).cpu_times()
-        return float(times.user + times.system)
+        """The processor time of the daemon, and of the process of the lock manager if it has one."""
+        daemon = psutil.Process(self.client.info().pid)
+        beside = [
+            one for one in daemon.children() if "authority_process" in " ".join(one.cmdline())
+        ]
+        times = [one.cpu_times() for one in (daemon, *beside)]
+        return float(sum(each.user + each.system for each in times))
 
     def memory(self) -> dict[str, int]:
         """Resident bytes of the daemon, its fork servers and the process of one job."""

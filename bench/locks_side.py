@@ -40,7 +40,7 @@ class LockOwner:
     def __init__(self, data: Path, name: str) -> None:
         places = settings.places(data)
         self._held = lock_files.create(places.lock_files, f"bench-{name}")
-        self._wire = Wire(data)
+        self._wire = Wire(data, of_locks=True)
         self.say, self.hear, self.call = self._wire.say, self._wire.hear, self._wire.call
         self.owner = self.named(name)
 

@@ -16,10 +16,15 @@ _REPLIES = ClientReply | LocksGranted | LocksPending
 
 
 class Wire:
-    """Requests and replies over a connection of its own."""
+    """Requests and replies over a connection of its own.
 
-    def __init__(self, data: Path) -> None:
-        self._dealer = Dealer(f"ipc://{settings.places(data).socket}")
+    ``of_locks``: to the process that has the lock manager, if that is another one.
+    """
+
+    def __init__(self, data: Path, *, of_locks: bool = False) -> None:
+        places = settings.places(data)
+        is_apart = of_locks and places.authority_socket.exists()
+        self._dealer = Dealer(f"ipc://{places.authority_socket if is_apart else places.socket}")
         self._number = 0
 
     def close(self) -> None:
