@@ -52,13 +52,13 @@ def up(
     with _alone(places):
         running = _running_pid(places)
         if running is not None:
-            _require_answer(call, running)
+            info = _require_answer(call, running)
             output.echo(f"The daemon already runs (pid {running}) in {places.data}")
+            is_together = not any(component.process for component in info.components)
             if remote:
-                output.echo(
-                    f"ganger: --remote {remote} has no effect on it; stop it first: ganger down",
-                    err=True,
-                )
+                _warn_of(f"--remote {remote}")
+            if is_together and placement != settings.PLACEMENTS[0]:
+                _warn_of(f"--placement {placement}")
             return
         for warning in ownership.group_warnings(places):
             output.echo(f"ganger: {warning}", err=True)
@@ -68,20 +68,24 @@ def up(
         output.echo(f"The daemon is ready (pid {pid}) in {places.data}")
 
 
-def _require_answer(call: Call, pid: int) -> None:
-    """Raise `DaemonUnreachableError` unless the daemon that holds the queue answers."""
+def _warn_of(option: str) -> None:
+    """The option of a daemon that runs already."""
+    text = f"ganger: {option} has no effect on it; stop it first: ganger down"
+    output.echo(text, err=True)
+
+
+def _require_answer(call: Call, pid: int) -> DaemonInfo:
+    """What the daemon says that holds the queue. `DaemonUnreachableError`: it says nothing."""
     deadline = time.monotonic() + _ANSWER_SECONDS
     while (left := deadline - time.monotonic()) > 0:
         try:
             with call.client(left) as client:
-                client.info()
+                return client.info()
         except errors.DaemonUnreachableError:
             # It may be starting, or restoring its deleted socket file.
             select.select([], [], [], min(_LOOK_SECONDS, left))
         except errors.TryAgainError:
             break
-        else:
-            return
     raise errors.DaemonUnreachableError(
         f"a daemon (pid {pid}) holds the queue in {call.places.data}, but does not answer; it may "
         "still be starting. If that does not change, see daemon.log there, and end it by its pid"
