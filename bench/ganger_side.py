@@ -57,7 +57,7 @@ class Ganger:
         return self.client.info().flushes
 
     def processor_seconds(self) -> float:
-        """The processor time of the daemon, and of the process of the lock manager if it has one."""
+        """The processor time of the daemon, and of its process for the lock manager, if any."""
         daemon = psutil.Process(self.client.info().pid)
         beside = [
             one for one in daemon.children() if "authority_process" in " ".join(one.cmdline())
