@@ -77,7 +77,7 @@ class ConfigStore(Component[messages.ConfigMessage]):
         self._is_whole_due = self._is_writing = False
         self._unflushed: list[tuple[Envelope, messages.Reply]] = []
         self._flushing: list[tuple[Envelope, messages.Reply]] = []
-        self._stored = StoredConfiguration(self.places, _first)
+        self._stored = StoredConfiguration(self.places, _first, self.runtime.wall_clock())
         if self._stored.lost:
             self.log.warning(
                 "config.data lacks changes of its history: it is an older copy",

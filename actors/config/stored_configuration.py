@@ -77,7 +77,9 @@ class _Draft(NamedTuple):
 class StoredConfiguration:
     """The only writer of ``config.data``, its journal and its history."""
 
-    def __init__(self, places: Places, first: Callable[[], dict[str, Any]]) -> None:
+    def __init__(
+        self, places: Places, first: Callable[[], dict[str, Any]], now: float = 0.0
+    ) -> None:
         """Read the configuration, or store the ``first`` one. Raises `DataDirectoryError`."""
         self._places = places
         found, newer = config_files.read_both(places.config)
@@ -105,7 +107,7 @@ class StoredConfiguration:
         """How many changes of the history ``config.data`` lacks: an old copy was put back."""
 
         if self.lost:
-            self._go_on_behind(entered)
+            self._go_on_behind(entered, now)
         self._index = Index(self.snapshot)
 
     def when_changed(self, listener: Listener) -> None:
@@ -273,7 +275,7 @@ class StoredConfiguration:
                 self._enter(before, self.snapshot, record)
         self.write_history()
 
-    def _go_on_behind(self, entered: int) -> None:
+    def _go_on_behind(self, entered: int, now: float) -> None:
         """Take a serial number that no change has had, and say in the history what happened."""
         document = self.snapshot.to_document()
         why = f"config.data ends at serial number {self.snapshot.serial_no}: newer changes are lost"
@@ -282,8 +284,7 @@ class StoredConfiguration:
         config_files.write(self._places.config, document)
         self._journal.begin(entered + 1)
         self._journal.cut()
-        time = document.get("mtime", 0.0)
-        entry = HistoryEntry(entered + 1, time, "a start of the daemon", why, [])
+        entry = HistoryEntry(entered + 1, now, "a start of the daemon", why, [])
         self._unwritten.append(msgspec.json.encode(entry))
         self.write_history()
 

@@ -384,6 +384,7 @@ def test_an_older_copy_goes_on_behind_the_history(stage: Stage, store: Staged[Co
     for path in config_files.journal_directory(stage.places.config).iterdir():
         path.unlink()
     stage.places.config.write_bytes(older)
+    stage.today = 1_800_000_000.0
     again = stage.start(ConfigStore, 2)
     assert "config.data lacks changes of its history" in stage.log_stream.getvalue()
     store_changed = change(nodes(again)[0], vm_capable=False)
@@ -391,6 +392,7 @@ def test_an_older_copy_goes_on_behind_the_history(stage: Stage, store: Staged[Co
     after, note, before = history(again)[:3]
     assert [after.serial, note.serial, before.serial] == [newest + 2, newest + 1, newest]
     serial = msgspec.json.decode(older)["serial_no"]
+    assert note.time == stage.today
     assert note.why == f"config.data ends at serial number {serial}: newer changes are lost"
     assert config_files.last_entered(stage.places.config_history) == newest + 2
 
