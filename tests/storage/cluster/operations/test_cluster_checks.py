@@ -111,3 +111,13 @@ def test_only_a_forthcoming_instance_may_have_no_node_yet(
     instance |= fields
     log = play(Configuration.load(made), VERIFY).log
     assert any("have a non-existing primary-node" in line for line in log) == is_lost
+
+
+def test_an_unknown_hypervisor_is_a_problem() -> None:
+    made = clusters.made_configuration(nodes=2, instances=1)
+    made["cluster"]["enabled_hypervisors"] = ["kvm", "vmware"]
+    text = (
+        "  - ERROR: cluster: hypervisor cluster parameters syntax check (source vmware): Unknown"
+        " hypervisor 'vmware'"
+    )
+    assert text in play(Configuration.load(made), VERIFY).log
