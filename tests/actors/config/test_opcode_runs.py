@@ -269,6 +269,7 @@ def test_answers_beyond_the_limit_are_found_in_the_history(
     store.ask(removed)
     for job_id in (8, 9, 10):
         store.ask(run(tagging("b"), job_id=job_id, since=9))
+    assert len(store.component._opcodes._answers._newest) == 2
     assert store.ask(removed).answer == OpcodeRan()
     assert on_disk(stage)["serial_no"] == 10
 

@@ -148,6 +148,19 @@ def test_a_cancellation_that_comes_while_the_opcode_runs_is_too_late(tmp_path: P
     assert not answer.accepted
 
 
+def test_a_job_that_is_to_be_killed_records_what_the_store_has_done(tmp_path: Path) -> None:
+    # The change is made or not, whatever becomes of the process: the answer says which.
+    class Killing(StoreLink):
+        def answer(self, message: messages.Message, number: int) -> None:
+            if isinstance(message, messages.OpcodeRan):
+                self.hear(messages.CancelRequested(token=1, kill=True))
+            super().answer(message, number)
+
+    line = Killing(ran=messages.OpcodeRan(result=[1]))
+    job = run(tmp_path, line, TAG)
+    assert (job.ops[0].status, job.ops[0].result) == (JobStatus.SUCCESS, [1])
+
+
 def test_each_opcode_of_a_job_has_a_new_uuid_of_its_own(tmp_path: Path) -> None:
     line = StoreLink()
     job = actor(tmp_path, line, TAG)
