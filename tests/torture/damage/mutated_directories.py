@@ -251,8 +251,10 @@ def _look_at_other(place: Path, name: str, damages: list[Damage]) -> str:
             if refusal is not None:
                 return f"{name} did not start: {refusal}"
             if component is LockManager:
-                listed = actor.ask(messages.ListLocks()).answer_as(messages.LocksListed)
-                assert listed.rows == []
+                asker = actor.ask(messages.ListLocks())
+                # A thread beside answers.
+                stage.run_timers()
+                assert asker.answer_as(messages.LocksListed).rows == []
             actor.close()
     finally:
         stage.daemon_lock.remove()
