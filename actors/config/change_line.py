@@ -34,6 +34,11 @@ _PRIORITY = 0
 _LOCK_SECONDS = 1_000_000.0
 """How long one request for the lock stands before it is sent again."""
 
+_NO_ANSWER = (
+    "the lock manager did not give the configuration lock before the deadline: "
+    "it is being restarted, or the disk refuses what it writes (see daemon.log)"
+)
+
 
 class Made(NamedTuple):
     """What a request does to the configuration; without changes it does nothing.
@@ -88,6 +93,8 @@ class ChangeLine:
         self.owner = Owner(IDENTIFIER, runtime.host.daemon_lock.path, os.getpid())
         self._line: deque[_Waiting] = deque()
         self._handle = 0
+        self._look_at: float | None = None
+        """When the first change that waits for an answer of the lock manager is overdue."""
         self.grants = 0
         """How often the store has got the lock: between two of these, others have held it."""
         self._phase = _Phase.RELEASING
@@ -103,10 +110,12 @@ class ChangeLine:
             return
         waiting = _Waiting(envelope, make, busy, _refused_at(envelope, self._runtime.clock()))
         self._line.append(waiting)
+        if self._phase is _Phase.BLOCKED:
+            self._watch_deadline(waiting)
+            return
+        self._look_in_time(waiting)
         if self._phase is _Phase.FREE:
             self._ask()
-        elif self._phase is _Phase.BLOCKED:
-            self._watch_deadline(waiting)
 
     def add_of_holder(
         self, envelope: Envelope, make: Make, owner: Owner, otherwise: Callable[[], None]
@@ -156,7 +165,8 @@ class ChangeLine:
                 one.busy()
             else:
                 self._line.append(one)
-                self._watch_deadline(one)
+                if one.refused_at != self._look_at:
+                    self._watch_deadline(one)
         self._withdraw_if_idle()
 
     def _withdraw_if_idle(self) -> None:
@@ -209,16 +219,28 @@ class ChangeLine:
             left = max(0.0, waiting.refused_at - self._runtime.clock())
             self._runtime.later(left, messages.ChangesOverdue())
 
+    def _look_in_time(self, waiting: _Waiting) -> None:
+        """As `_watch_deadline`, for answers that come at once as a rule: one alarm for many."""
+        due = waiting.refused_at
+        if due is not None and (self._look_at is None or due < self._look_at):
+            self._look_at = due
+            self._watch_deadline(waiting)
+
     def refuse_overdue(self) -> None:
         """Refuse the changes whose deadlines come, in time for their senders to hear why."""
-        if self._phase is not _Phase.BLOCKED:
-            return
         now = self._runtime.clock()
+        if self._look_at is not None and self._look_at <= now:
+            self._look_at = None
         waiting, self._line = self._line, deque()
         overdue: list[_Waiting] = []
         for one in waiting:
             is_due = one.refused_at is not None and one.refused_at <= now
             (overdue if is_due else self._line).append(one)
+        if self._phase is not _Phase.BLOCKED:
+            _refuse_all(overdue, errors.DeadlineError(_NO_ANSWER))
+            for one in self._line:
+                self._look_in_time(one)
+            return
         if overdue:
             self._runtime.ask(
                 LOCK_MANAGER,

@@ -32,6 +32,17 @@ def node(both: StoreAndLocks, number: int) -> dict[str, Any]:
     return found
 
 
+def overdue_alarms(both: StoreAndLocks) -> list[float]:
+    """In how many seconds the store looks for changes that are overdue."""
+    return [
+        timer.seconds
+        for timer in both.stage.timers
+        if timer.alarm is not None
+        and isinstance(timer.alarm.item, Envelope)
+        and isinstance(timer.alarm.item.message, messages.ChangesOverdue)
+    ]
+
+
 def flushes(both: StoreAndLocks) -> int:
     return both.store.component._stored._journal.flushes
 
@@ -137,19 +148,32 @@ def test_a_change_whose_deadline_comes_says_who_has_the_lock_and_since_when(
     assert isinstance(late.answer, ObjectsChanged)
 
 
+def test_a_change_is_refused_in_time_if_the_lock_manager_does_not_answer(
+    both: StoreAndLocks,
+) -> None:
+    now = both.stage.now
+    early = both.say(named(0, powered=False), deadline=now + 10.0)
+    late = both.say(named(1, powered=False), deadline=now + 20.0)
+    for asker, at, alarm in ((early, now + 10.0, 9.5), (late, now + 20.0, 10.0)):
+        assert asker.answers == []
+        both.stage.now = at - settings.CONFIG_REFUSAL_SECONDS
+        assert overdue_alarms(both)[-1] == pytest.approx(alarm)
+        both.store.notify(messages.ChangesOverdue())
+        assert asker.refusal[0] == "DeadlineError"
+        assert "the lock manager did not give the configuration lock" in asker.refusal[1]
+    both.settle()
+    assert both.held() == {}
+    assert [node(both, number)["powered"] for number in (0, 1)] == [True, True]
+    assert isinstance(both.ask(named(0, powered=False)).answer, ObjectsChanged)
+
+
 def test_alarms_ring_before_the_deadlines_of_changes_that_wait(both: StoreAndLocks) -> None:
     both.hold()
     now = both.stage.now
     both.ask(named(0, powered=False), deadline=now + 10.0)
     both.ask(named(0, powered=False), deadline=now + 0.4)
     both.ask(named(0, powered=False))
-    due = [
-        timer.seconds
-        for timer in both.stage.timers
-        if timer.alarm is not None
-        and isinstance(timer.alarm.item, Envelope)
-        and isinstance(timer.alarm.item.message, messages.ChangesOverdue)
-    ]
+    due = overdue_alarms(both)
     assert due == [10.0 - settings.CONFIG_REFUSAL_SECONDS, pytest.approx(0.2)]
 
 
