@@ -19,7 +19,7 @@ from ganger.actors.job import job
 from ganger.actors.job.daemon_link import Link, Received
 from ganger.actors.job.state_recorder import StateRecorder
 from ganger.actors.operations import registry
-from ganger.storage import jobs, lock_files, settings
+from ganger.storage import jobs, lock_files, settings, ssconf_files
 from ganger.storage.locks import Owner
 from ganger.storage.opcodes import OperationContext
 from ganger.storage.opcodes.catalogue import OpExec
@@ -188,7 +188,12 @@ class JobThread:
 
 
 def small_limits(patch: pytest.MonkeyPatch) -> None:
-    """Limits that a short script reaches, and operations that only bear witness."""
+    """Limits that a short script reaches, and operations that only bear witness.
+
+    The ssconf files are left out: each start writes them anew from the configuration, and their
+    changes would be most of those after which the power is lost.
+    """
+    patch.setattr(ssconf_files, "write", lambda *_: 0)
     patch.setattr(settings, "JOURNAL_SEGMENT_BYTES", JOURNAL_SEGMENT_BYTES)
     patch.setattr(settings, "JOURNAL_RESERVE_BYTES", JOURNAL_RESERVE_BYTES)
     patch.setattr(settings, "JOURNALED_STATE_BYTES_MAX", STATE_BYTES_MAX)
