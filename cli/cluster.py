@@ -50,8 +50,9 @@ def info(call: Call, output_kind: str) -> None:
     """Show the cluster's settings, and how many objects of each kind it has."""
     with call.client() as client:
         found = next(iter(client.objects("cluster")), {})
-        counts = {kind: len(client.objects(kind)) for kind in _KINDS}
+        known = client.count_objects().counts
         node = _master(client, found.get("master_node"))
+    counts = {kind: known[kind] for kind in _KINDS}
     if output_kind == "json":
         output.show_json({"cluster": found, "counts": counts, "master": node})
         return

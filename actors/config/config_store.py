@@ -25,9 +25,10 @@ from ...storage import config_files, errors, settings
 from ...storage.cluster.configuration import Change, Configuration
 from ...storage.cluster.objects import Kind
 from ...transport import messages
+from ..runtime import query_pages
 from ..runtime.addresses import SCHEDULER
 from ..runtime.component import Component
-from . import objects
+from . import object_pages, objects
 from .change_line import ChangeLine, Made
 from .config_queries import ConfigQueries
 from .filter_rules import FilterRules
@@ -54,6 +55,7 @@ _OwnNotice = (
 )
 _ObjectMessage = (
     messages.ReadObjects
+    | messages.CountObjects
     | messages.ChangeObjects
     | messages.SetValues
     | messages.ReadHistory
@@ -136,6 +138,8 @@ class ConfigStore(Component[messages.ConfigMessage]):
         match message:
             case messages.ReadObjects():
                 self._read_objects(envelope, message)
+            case messages.CountObjects():
+                envelope.reply(object_pages.counted(self._stored.snapshot))
             case messages.ChangeObjects():
                 changes = [objects.checked(change) for change in message.changes]
                 self._change_objects(envelope, message, lambda _: changes)
@@ -255,9 +259,8 @@ class ConfigStore(Component[messages.ConfigMessage]):
     # ------------------------------------------------------------ objects
 
     def _read_objects(self, envelope: Envelope, message: messages.ReadObjects) -> None:
-        snapshot = self._stored.snapshot
-        found = objects.found(snapshot, message.kind, message.names)
-        envelope.reply(messages.ObjectsRead(serial_no=snapshot.serial_no, objects=found))
+        is_enough = query_pages.turn_limit(self.runtime)
+        envelope.reply(object_pages.page(self._stored.snapshot, message, is_enough))
 
     def _change_objects(
         self,

@@ -24,14 +24,10 @@ DEPTH_MAX = 100
 """Deepest nesting of an object: whatever reads it later has a stack of limited height."""
 
 
-def found(snapshot: Configuration, kind: Kind, names: Sequence[str] | None) -> list[dict[str, Any]]:
-    """The objects with these UUIDs or names (None: all), without their secrets.
-
-    Raises `UnknownObjectError`.
-    """
-    if names is None:
-        return [masked(one) for _, one in snapshot.objects(kind)]
-    return [masked(_one(snapshot, kind, name)) for name in names]
+def found(snapshot: Configuration, kind: Kind, name: str) -> dict[str, Any]:
+    """The object with this UUID or name, without its secrets. Raises `UnknownObjectError`."""
+    one: dict[str, Any] = masked(_one(snapshot, kind, name))
+    return one
 
 
 def _one(snapshot: Configuration, kind: Kind, name: str) -> Any:  # noqa: ANN401 - decoded JSON

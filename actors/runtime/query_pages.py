@@ -10,6 +10,8 @@ from ...storage.queries import paging
 from ...transport import messages
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ...storage.queries.answering import Resource
     from .runtime import Runtime
 
@@ -20,6 +22,19 @@ def answered(
     runtime: Runtime, resource: Resource[Any], source: object, message: Query
 ) -> messages.QueryAnswered:
     """The page that the message asks for. Raises what `paging.page` raises."""
+    bounds = paging.Bounds(
+        page_bytes=settings.QUERY_PAGE_BYTES_MAX,
+        reply_bytes=settings.FRAME_BYTES_MAX - settings.QUERY_ROW_RESERVE_BYTES,
+        is_enough=turn_limit(runtime),
+    )
+    found = paging.page(
+        resource, source, message.fields, message.filter, message.after, bounds=bounds
+    )
+    return messages.QueryAnswered(fields=found.fields, rows=found.rows, next_after=found.next_after)
+
+
+def turn_limit(runtime: Runtime) -> Callable[[], bool]:
+    """Whether a page has taken its turn (`QUERY_SLICE_SECONDS`), asked after each item."""
     end = math.inf
 
     def is_enough() -> bool:
@@ -29,12 +44,4 @@ def answered(
         end = min(end, now + settings.QUERY_SLICE_SECONDS)
         return now >= end
 
-    bounds = paging.Bounds(
-        page_bytes=settings.QUERY_PAGE_BYTES_MAX,
-        reply_bytes=settings.FRAME_BYTES_MAX - settings.QUERY_ROW_RESERVE_BYTES,
-        is_enough=is_enough,
-    )
-    found = paging.page(
-        resource, source, message.fields, message.filter, message.after, bounds=bounds
-    )
-    return messages.QueryAnswered(fields=found.fields, rows=found.rows, next_after=found.next_after)
+    return is_enough

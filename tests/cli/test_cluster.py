@@ -11,6 +11,8 @@ from tests.cli import stand_in
 
 from ganger.cli.main import ganger
 from ganger.storage import errors
+from ganger.storage.cluster.objects import CONTAINERS
+from ganger.transport.messages import ObjectsCounted
 
 
 class Objects:
@@ -19,7 +21,11 @@ class Objects:
     def __init__(self, **found: list[dict[str, Any]]) -> None:
         self._found = found
 
+    def count_objects(self) -> ObjectsCounted:
+        return ObjectsCounted(17, dict.fromkeys(CONTAINERS, 5_000_000))
+
     def objects(self, kind: str, *names: str) -> list[dict[str, Any]]:
+        assert kind == "cluster" or names, "all objects of a kind are read"
         found = self._found.get(kind, [])
         if names and not found:
             raise errors.UnknownObjectError(f"{kind}/{names[0]}: there is no such object")
@@ -42,3 +48,11 @@ def test_what_is_not_there_is_shown_as_missing(tmp_path: Path, found: Objects, m
         result = CliRunner().invoke(ganger, ["--data", str(tmp_path), "cluster", "info"])
     assert result.exit_code == 0
     assert f"Master node  {master}" in result.stdout.splitlines()
+
+
+def test_objects_are_counted_without_reading_them(tmp_path: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        stand_in.use(patch, Objects())
+        result = CliRunner().invoke(ganger, ["--data", str(tmp_path), "cluster", "info"])
+    assert result.exit_code == 0, result.output
+    assert "Instances    5000000" in result.stdout.splitlines()

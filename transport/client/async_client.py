@@ -31,6 +31,7 @@ from ..messages import (
     CancelJob,
     CancelOutcome,
     ChangeJobPriority,
+    CountObjects,
     DaemonInfo,
     ExplainJob,
     FilterRow,
@@ -45,6 +46,7 @@ from ..messages import (
     LockWait,
     ObjectChange,
     ObjectsChanged,
+    ObjectsCounted,
     PriorityOutcome,
     ReadHistory,
     ReadInfo,
@@ -524,10 +526,19 @@ class AsyncClient:
         """Objects of the configuration, those of these UUIDs or names, or all of the kind.
 
         ``kind`` is a container of ``config.data`` (``nodes``, ``instances``, ...) or ``cluster``.
-        Secrets are masked.
+        Secrets are masked. Many come in pages; what changes meanwhile may be of either moment.
         """
-        asked = ReadObjects(requests.object_kind(kind), list(names) or None)
-        return (await self._caller.call(asked, timeout)).objects
+        asked: ReadObjects | None = ReadObjects(requests.object_kind(kind), list(names) or None)
+        found: list[dict[str, Any]] = []
+        while asked is not None:
+            reply = await self._caller.call(asked, timeout)
+            found += reply.objects
+            asked = query_requests.next_objects(asked, reply)
+        return found
+
+    async def count_objects(self, *, timeout: float | None = None) -> ObjectsCounted:
+        """How many objects of each kind the configuration has, and its serial number."""
+        return await self._caller.call(CountObjects(), timeout)
 
     async def change_objects(
         self, *changes: ObjectChange, why: str = "", timeout: float | None = None

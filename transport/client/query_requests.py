@@ -8,7 +8,15 @@ import msgspec
 
 from ...storage import errors, plain_values, wording
 from ...storage.filter_text import parse_text
-from ..messages import QueryAnswered, QueryConfiguration, QueryFields, QueryJobs, QueryLocks
+from ..messages import (
+    ObjectsRead,
+    QueryAnswered,
+    QueryConfiguration,
+    QueryFields,
+    QueryJobs,
+    QueryLocks,
+    ReadObjects,
+)
 
 Query = QueryJobs | QueryLocks | QueryConfiguration
 """A request for one page of the answer to a query."""
@@ -42,6 +50,13 @@ def query_fields(what: str, fields: Iterable[str] | None) -> QueryFields:
 
 
 def next_query(request: Query, reply: QueryAnswered) -> Query | None:
+    """The request for the page after ``reply``; None if it was the last one."""
+    if reply.next_after is None or reply.next_after == request.after:
+        return None
+    return msgspec.structs.replace(request, after=reply.next_after)
+
+
+def next_objects(request: ReadObjects, reply: ObjectsRead) -> ReadObjects | None:
     """The request for the page after ``reply``; None if it was the last one."""
     if reply.next_after is None or reply.next_after == request.after:
         return None

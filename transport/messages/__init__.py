@@ -49,7 +49,7 @@ QueueRequest = (
 )
 ConfigRequest = (
     ReplaceFilter | DeleteFilter | ListFilters | ReadLimits | SetLimits
-    | ReadObjects | ChangeObjects | SetValues | ReadHistory
+    | ReadObjects | CountObjects | ChangeObjects | SetValues | ReadHistory
     | QueryConfiguration | QueryFields
     | ReadConfig | VerifyConfig | FlushConfig | FlushConfigGroup
     | RemoveInstance | AddInstanceDisk | AttachInstanceDisk | DetachInstanceDisk
@@ -71,7 +71,8 @@ ClientReply = (
     | CancelOutcome | PriorityOutcome | ArchiveOutcome
     | JobExplained | DependenciesListed | FiltersTested | Simulated
     | FilterStored | FiltersListed | LimitsRead | LocksListed | LockTable | LockWaits
-    | ObjectsRead | ObjectsChanged | HistoryRead | QueryAnswered | ConfigAnswered | ConfigVerified
+    | ObjectsRead | ObjectsCounted | ObjectsChanged | HistoryRead | QueryAnswered
+    | ConfigAnswered | ConfigVerified
     | LocksTried | LocksTaken | OwnerRead | OutputPage | DaemonInfo | Done | Failure
 )
 

@@ -207,20 +207,37 @@ class SetValues(Request[ObjectsChanged], frozen=True):
 
 
 class ObjectsRead(Reply, frozen=True):
-    """Objects as they are stored, of one snapshot with this serial number."""
+    """Objects as they are stored, of one snapshot with this serial number.
+
+    ``next_after``: where the next page begins; None: this is the last one.
+    """
 
     serial_no: int
     objects: list[dict[str, Any]]
+    next_after: str | None = None
 
 
 class ReadObjects(Request[ObjectsRead], frozen=True):
-    """Read objects of one kind: those with these UUIDs or names, or all.
+    """Read a page of the objects of one kind: those with these UUIDs or names, or all.
 
-    An unknown one is refused. Secrets are masked.
+    An unknown one is refused. Secrets are masked. ``after``: what the page before ended with; None:
+    the first page. Each page is of one snapshot.
     """
 
     kind: Kind
     names: list[str] | None = None
+    after: str | None = None
+
+
+class ObjectsCounted(Reply, frozen=True):
+    """How many objects each container of the configuration with this serial number has."""
+
+    serial_no: int
+    counts: dict[str, int]
+
+
+class CountObjects(Request[ObjectsCounted], frozen=True):
+    """Count the objects of each kind, but for the cluster; reads none of them."""
 
 
 class HistoryLine(msgspec.Struct, frozen=True, kw_only=True):

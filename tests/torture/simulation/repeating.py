@@ -61,6 +61,7 @@ LATE: tuple[type[Message], ...] = (
     messages.StalledDue,
     messages.FreeDeadOwners,
     messages.ReadObjects,
+    messages.CountObjects,
     messages.ReadHistory,
     messages.QueryJobs,
     messages.QueryLocks,

@@ -66,6 +66,9 @@ class Store:
 
 
 Watcher = tuple[bytes, int]
+Paged = (
+    messages.QueryJobs | messages.QueryLocks | messages.QueryConfiguration | messages.ReadObjects
+)
 
 
 class FakeDaemon:
@@ -211,8 +214,8 @@ class FakeDaemon:
                 if self.store.filters.pop(message.uuid, None) is None:
                     raise errors.UnknownFilterError(f"Filter rule with UUID {message.uuid}")
                 reply = messages.Done()
-            case messages.QueryJobs() | messages.QueryLocks() | messages.QueryConfiguration():
-                reply = self._query(message)
+            case _ if isinstance(message, Paged):
+                reply = self._page(message)
             case messages.QueryFields():
                 fields = [field_of(name) for name in message.fields or ["all"]]
                 reply = messages.QueryAnswered(fields=fields, rows=b"[]")
@@ -221,16 +224,18 @@ class FakeDaemon:
         if not isinstance(message, self.silent_to):
             self._say(*watcher, reply)
 
-    def _query(
-        self, message: messages.QueryJobs | messages.QueryLocks | messages.QueryConfiguration
-    ) -> Message:
-        """Three items on three pages, the second of which is empty."""
+    def _page(self, message: Paged) -> Message:
+        """Three pages, the second of which is empty."""
         page = int(message.after or "0")
+        next_after = None if page == 2 else str(page + 1)
+        if isinstance(message, messages.ReadObjects):
+            found = [] if page == 1 else [{"uuid": message.kind, "page": page}]
+            return messages.ObjectsRead(serial_no=1, objects=found, next_after=next_after)
         rows = [[[0, [type(message).__name__, page, message.filter]] for _ in message.fields]]
         return messages.QueryAnswered(
             fields=[field_of(name) for name in message.fields],
             rows=b"[]" if page == 1 else msgspec.json.encode(rows),
-            next_after=None if page == 2 else str(page + 1),
+            next_after=next_after,
         )
 
     def _submit(self, message: messages.SubmitJobs) -> Message:

@@ -41,6 +41,12 @@ def test_a_filter_is_json_or_text(client: Client, given: object, sent: object) -
 
 
 @pytest.mark.usefixtures("daemon")
+def test_objects_are_joined_from_their_pages(client: Client) -> None:
+    found = client.objects("nodes")
+    assert found == [{"uuid": "nodes", "page": 0}, {"uuid": "nodes", "page": 2}]
+
+
+@pytest.mark.usefixtures("daemon")
 def test_fields_are_defined(client: Client) -> None:
     found = FieldInfo(name="id", title="ID", kind="other", doc="The id")
     assert client.query_fields("job", ["id"]) == [found]
