@@ -119,7 +119,8 @@ class Authority(Component[messages.AuthorityMessage]):
             if isinstance(item, bytes):
                 self._link.take(item)
             elif item not in (ConnectionEvent.REACHED, ConnectionEvent.MADE):
-                raise _lost(f"has no connection: {item.name.lower()}")
+                # As a rule because the process has just ended.
+                raise _lost(self._end_of_process(f"has no connection: {item.name.lower()}"))
         self.runtime.host.directory.tell(self.name, Envelope(messages.FramesWaiting()))
 
     def close(self) -> None:
@@ -186,12 +187,13 @@ class Authority(Component[messages.AuthorityMessage]):
                 return
         raise _lost("does not let the daemon in")
 
-    def _end_of_process(self) -> str:
+    def _end_of_process(self, otherwise: str = "has closed its socket") -> str:
+        """How the process has ended, or ``otherwise`` if it lives."""
         assert self._process is not None
         try:
-            status: int | str = self._process.wait(settings.WATCHDOG_SECONDS)
+            status = self._process.wait(settings.WATCHDOG_SECONDS)
         except subprocess.TimeoutExpired:
-            status = "unknown"
+            return f"(pid {self._process.pid}) {otherwise}"
         return f"(pid {self._process.pid}) has ended with status {status}"
 
     def _stop_in_order(self, control: socket.socket, process: subprocess.Popen[bytes]) -> None:
