@@ -98,6 +98,7 @@ def diff(call: Call, since: int, until: int | None) -> None:
     The serial numbers are those of `ganger config history`.
     """
     with call.client() as client:
+        _check_serials(client.count_objects().serial_no, since, until)
         entries = _between(client, since, until)
     first: dict[str, str | None] = {}
     last: dict[str, str | None] = {}
@@ -110,6 +111,19 @@ def diff(call: Call, since: int, until: int | None) -> None:
     ]
     for line in _lines(changed):
         output.echo(line)
+
+
+def _check_serials(newest: int, since: int, until: int | None) -> None:
+    """Raise `BadRequestError` if a serial number is to come, or they are in the wrong order."""
+    from ..storage import errors  # noqa: PLC0415
+
+    for serial in (since, since if until is None else until):
+        if serial > newest:
+            text = f"serial number {serial}: the newest change has serial number {newest}"
+            raise errors.BadRequestError(text)
+    if until is not None and until < since:
+        text = f"UNTIL ({until}) is before SINCE ({since}): give the smaller serial number first"
+        raise click.UsageError(text)
 
 
 def _between(client: Client, since: int, until: int | None) -> list[HistoryLine]:

@@ -11,7 +11,7 @@ from tests.cli import stand_in
 from ganger.cli.config import json_value
 from ganger.cli.main import ganger
 from ganger.storage import errors
-from ganger.transport.messages import HistoryLine
+from ganger.transport.messages import HistoryLine, ObjectsCounted
 
 
 @pytest.mark.parametrize(
@@ -39,14 +39,17 @@ def test_a_value_that_is_nested_too_deeply_is_a_wrong_command_line() -> None:
 class History:
     """Answers as a daemon whose configuration has this history."""
 
-    def config_history(self, count: int) -> list[HistoryLine]:
+    def count_objects(self) -> ObjectsCounted:
+        return ObjectsCounted(7, {})
+
+    def config_history(self, count: int, *, before: int | None = None) -> list[HistoryLine]:
         changes: list[tuple[str, str | None, str | None]] = [
             ("cluster.a\nb", None, "5"),
             ("cluster.mtime", "1.0", "2.0"),
         ]
         why = "a\n8  1970-01-01T00:00:00Z  nobody"
         entry = HistoryLine(serial=7, time=0.0, who="root", why=why, changes=changes)
-        return [entry][:count]
+        return [entry][:count] if before is None or before > entry.serial else []
 
 
 def test_what_a_user_wrote_makes_no_lines_of_its_own(tmp_path: Path) -> None:
@@ -57,3 +60,25 @@ def test_what_a_user_wrote_makes_no_lines_of_its_own(tmp_path: Path) -> None:
         "7  1970-01-01T00:00:00Z  root: a\\n8  1970-01-01T00:00:00Z  nobody",
         "    + cluster.a\\nb = 5",
     ]
+
+
+@pytest.mark.parametrize(
+    ("serials", "exit_code", "text"),
+    [
+        (["8"], 1, "serial number 8: the newest change has serial number 7"),
+        (["6", "999"], 1, "serial number 999: the newest change has serial number 7"),
+        (["7", "6"], 2, "UNTIL (6) is before SINCE (7): give the smaller serial number first"),
+        (["6", "7"], 0, "+ cluster.a\\nb = 5"),
+        (["7", "7"], 0, ""),
+        (["7"], 0, ""),
+    ],
+)
+def test_what_no_change_has_as_serial_number_is_named(
+    tmp_path: Path, serials: list[str], exit_code: int, text: str
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        stand_in.use(patch, History())
+        result = CliRunner().invoke(ganger, ["--data", str(tmp_path), "config", "diff", *serials])
+    assert result.exit_code == exit_code
+    assert text in f"{result.output}{result.exception}"
+    assert bool(result.stdout) is (serials == ["6", "7"])
