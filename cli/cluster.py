@@ -50,20 +50,22 @@ def info(call: Call, output_kind: str) -> None:
     """Show the cluster's settings, and how many objects of each kind it has."""
     with call.client() as client:
         found = next(iter(client.objects("cluster")), {})
-        known = client.count_objects().counts
+        counted = client.count_objects()
         node = _master(client, found.get("master_node"))
-    counts = {kind: known[kind] for kind in _KINDS}
+    serial = counted.serial_no
+    counts = {kind: counted.counts[kind] for kind in _KINDS}
     if output_kind == "json":
-        output.show_json({"cluster": found, "counts": counts, "master": node})
+        output.show_json({"cluster": found, "counts": counts, "master": node, "serial_no": serial})
         return
-    serial = found.get("serial_no", "-")
+    changed, own_serial = output.absolute(found.get("mtime")), found.get("serial_no", "-")
     rows = {
         "Name": found.get("cluster_name", "-"),
         "UUID": found.get("uuid", "-"),
         "Master node": node or "-",
         "Tags": ", ".join(found.get("tags", [])) or "-",
         "Run slots": found.get("max_running_jobs", "-"),
-        "Changed": f"{output.absolute(found.get('mtime'))} (serial number {serial})",
+        "Serial number": f"{serial} (of the configuration, as `ganger config history` has it)",
+        "Changed": f"{changed} (these settings, to their serial number {own_serial})",
         **{kind.capitalize(): count for kind, count in counts.items()},
     }
     width = max(map(len, rows))

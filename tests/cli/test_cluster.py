@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ def test_what_is_not_there_is_shown_as_missing(tmp_path: Path, found: Objects, m
         stand_in.use(patch, found)
         result = CliRunner().invoke(ganger, ["--data", str(tmp_path), "cluster", "info"])
     assert result.exit_code == 0
-    assert f"Master node  {master}" in result.stdout.splitlines()
+    assert f"Master node    {master}" in result.stdout.splitlines()
 
 
 def test_objects_are_counted_without_reading_them(tmp_path: Path) -> None:
@@ -55,4 +56,18 @@ def test_objects_are_counted_without_reading_them(tmp_path: Path) -> None:
         stand_in.use(patch, Objects())
         result = CliRunner().invoke(ganger, ["--data", str(tmp_path), "cluster", "info"])
     assert result.exit_code == 0, result.output
-    assert "Instances    5000000" in result.stdout.splitlines()
+    assert "Instances      5000000" in result.stdout.splitlines()
+
+
+def test_the_serial_number_is_that_of_the_history(tmp_path: Path) -> None:
+    found = Objects(cluster=[{"serial_no": 5, "mtime": 0.0}])
+    with pytest.MonkeyPatch.context() as patch:
+        stand_in.use(patch, found)
+        command = ["--data", str(tmp_path), "cluster", "info"]
+        result = CliRunner().invoke(ganger, command)
+        as_json = CliRunner().invoke(ganger, [*command, "--output", "json"])
+    lines = result.stdout.splitlines()
+    assert "Serial number  17 (of the configuration, as `ganger config history` has it)" in lines
+    assert "Changed        1970-01-01T00:00:00Z (these settings, to their serial number 5)" in lines
+    shown = json.loads(as_json.stdout)
+    assert (shown["serial_no"], shown["cluster"]["serial_no"]) == (17, 5)
