@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from ..storage.wording import shortened
+from ..storage.wording import shortened, shown
 from . import output
 
 if TYPE_CHECKING:
@@ -155,6 +155,9 @@ def _lines(changes: Iterable[tuple[str, str | None, str | None]]) -> Iterable[st
 def _parsed(path: str) -> tuple[str, str | None, list[str]]:
     """Kind, name of the object (None: all), fields."""
     kind, *rest = path.strip("/").split("/")
+    if not kind:
+        text = f"{shown(path)} is no path: give a kind of objects, such as cluster or nodes"
+        raise click.UsageError(text)
     if kind == _CLUSTER:
         return kind, "", rest
     return kind, rest[0] if rest else None, rest[1:]

@@ -82,3 +82,12 @@ def test_what_no_change_has_as_serial_number_is_named(
     assert result.exit_code == exit_code
     assert text in f"{result.output}{result.exception}"
     assert bool(result.stdout) is (serials == ["6", "7"])
+
+
+@pytest.mark.parametrize(("path", "shown"), [("", "''"), ("/", "'/'")])
+def test_a_path_without_a_kind_is_a_wrong_command_line(
+    tmp_path: Path, path: str, shown: str
+) -> None:
+    result = CliRunner().invoke(ganger, ["--data", str(tmp_path), "config", "get", path])
+    assert result.exit_code == 2
+    assert f"{shown} is no path: give a kind of objects" in result.output

@@ -486,7 +486,7 @@ def object_kind(text: str) -> Kind:
         return Kind(text)
     except ValueError as error:
         raise errors.BadRequestError(
-            f"{wording.shortened(text)}: no kind of objects; expected one of {', '.join(Kind)}"
+            f"{wording.shown(text)}: no kind of objects; expected one of {', '.join(Kind)}"
         ) from error
 
 
@@ -499,6 +499,12 @@ def set_values(kind: str, name: str, values: Mapping[str, object], why: str) -> 
     """The message that changes these values. Raises `BadRequestError`."""
     if not values:
         raise errors.BadRequestError("no value is given")
+    place = kind if kind == Kind.CLUSTER else f"{kind}/{name}"
+    for path, value in values.items():
+        try:
+            plain_values.check_plain(value, f"{place}/{path}")
+        except ValueError as error:
+            raise errors.BadRequestError(str(error)) from error
     return SetValues(
         kind=object_kind(kind),
         name=name,

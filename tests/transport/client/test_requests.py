@@ -391,3 +391,18 @@ def test_rules_are_named_by_texts() -> None:
         requests.listed_filters([5])  # type: ignore[list-item]
     with pytest.raises(errors.BadRequestError, match=r"^uuids: expected a list of UUIDs, got str$"):
         requests.listed_filters(UUID)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value", "place"),
+    [
+        ("cluster", "", 2**64, "cluster/beparams/x"),
+        ("nodes", "node1", [{"a": -(2**63) - 1}], "nodes/node1/beparams/x[0].a"),
+    ],
+)
+def test_a_number_that_no_message_holds_is_named_by_its_path(
+    kind: str, name: str, value: object, place: str
+) -> None:
+    with pytest.raises(errors.BadRequestError) as caught:
+        requests.set_values(kind, name, {"beparams/x": value}, "")
+    assert caught.value.text == f"{place}: expected an integer of at most 64 bits"
