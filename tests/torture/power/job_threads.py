@@ -150,6 +150,9 @@ class JobThread:
 
     def rest(self, seconds: float) -> None:
         """In the process: hand the baton back, and take it up when it comes again."""
+        if self.is_killed:
+            # It was killed within a write, whose cleaning up would write again.
+            raise KilledError
         self._rest.release()
         assert self._turn.acquire(timeout=BATON_SECONDS)
         if self.is_killed:
