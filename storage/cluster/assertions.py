@@ -8,16 +8,18 @@ Rules: Ganeti's verification of its configuration ("Ganeti design: daemon refact
 
 from __future__ import annotations
 
+import collections
 import ipaddress
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from .. import errors
-from ..wording import brief, shown
+from ..wording import brief, shortened, shown
 from . import tags
 from .address_pools import AddressPool
 from .objects import Kind, Object, place_of, schema_problem
+from .ssconf import HYPERVISORS
 
 _DRBD_FIELDS: Final = (str, str, int, int, int, str)
 
@@ -202,6 +204,9 @@ def _note_tags(found: list[Any], notes: _Notes) -> None:
             tags.check(tag)
         except errors.TagError as error:
             notes.problem("tags", f"{brief(tag)}: {error.text}")
+    for tag, times in collections.Counter(_texts(found)).items():
+        if times > 1:
+            notes.problem("tags", f"{brief(tag)}: expected once")
 
 
 # ---------------------------------------------------------------- what the kinds say
@@ -226,6 +231,27 @@ def _note_cluster(found: Object, notes: _Notes) -> None:
     notes.claim("master_ip", "IP address", found.get("master_ip"))
     for port in _list(found.get("tcpudp_port_pool")):
         notes.claim_port(f"tcpudp_port_pool[{port}]", port)
+    _note_user_ids(_list(found.get("uid_pool")), notes)
+    parameters = _dict(found.get("hvparams"))
+    for hypervisor in HYPERVISORS:
+        _note_lines_of(f"hvparams.{hypervisor}", _dict(parameters.get(hypervisor)), notes)
+
+
+def _note_user_ids(ranges: list[Any], notes: _Notes) -> None:
+    for one in ranges:
+        match one:
+            case [int() as low, int() as high] if low > high:
+                notes.problem("uid_pool", f"expected the lower id first, got {low}-{high}")
+
+
+def _note_lines_of(field: str, parameters: Mapping[str, object], notes: _Notes) -> None:
+    """Parameters of which each is a line in a file of `ssconf`."""
+    for name, value in parameters.items():
+        if _CONTROL.search(name):
+            notes.problem(field, f"expected no control characters, got {brief(name)}")
+        elif isinstance(value, str) and _CONTROL.search(value):
+            text = f"expected no control characters, got {brief(value)}"
+            notes.problem(f"{field}.{shortened(name)}", text)
 
 
 def _note_node(found: Object, notes: _Notes) -> None:

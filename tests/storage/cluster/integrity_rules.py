@@ -304,6 +304,26 @@ RULES: list[tuple[str, Edit, list[str]]] = [
         [f"networks/{NETWORK}.network: '10.0.0.0/99' is not an IPv4 network"],
     ),
     (
+        "a repeated tag",
+        setting("cluster/tags", ["b", "a", "a", "a"]),
+        ["cluster.tags: 'a': expected once"],
+    ),
+    (
+        "an inverted range of user ids",
+        setting("cluster/uid_pool", [[1, 1], [20, 10]]),
+        ["cluster.uid_pool: expected the lower id first, got 20-10"],
+    ),
+    (
+        "a parameter of a hypervisor with a line break",
+        setting("cluster/hvparams/kvm", {"kernel_path": "/a\nb", "serial_speed": 5}),
+        ["cluster.hvparams.kvm.kernel_path: expected no control characters, got '/a\\nb'"],
+    ),
+    (
+        "a name of a parameter with a line break",
+        setting("cluster/hvparams/kvm", {"a\nb": "/a"}),
+        ["cluster.hvparams.kvm: expected no control characters, got 'a\\nb'"],
+    ),
+    (
         "too many tags",
         setting(f"{AT_NODE}/tags", [f"t{number}" for number in range(TAGS_MAX + 1)]),
         [f"{AT_NODE}.tags: expected at most 4096 tags"],
