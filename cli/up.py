@@ -282,6 +282,7 @@ def _show(info: DaemonInfo, output_kind: str) -> None:
         f"up {output.span(time.time() - info.started)}",
         "Data": info.data,
         "Endpoints": ", ".join(info.endpoints),
+        "WConfD": info.wconfd,
         "Jobs": ", ".join(
             f"{count} {name}" for name, count in info.counts.items() if name != "last_id"
         ),

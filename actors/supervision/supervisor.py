@@ -285,6 +285,7 @@ class Supervisor(Component[messages.SupervisorMessage]):
             data=str(self.places.data),
             started=self._started,
             endpoints=self.runtime.host.endpoints,
+            wconfd=str(self.places.wconfd_socket),
             components=[
                 messages.ComponentState(
                     name=name,

@@ -289,3 +289,8 @@ def test_status_names_opcodes_that_could_not_be_loaded(capsys: pytest.CaptureFix
     problem = "package x: opcode 'y' (x:Y) cannot be loaded: ModuleNotFoundError: z"
     up._show(msgspec.structs.replace(INFO, opcode_problems=[problem]), "table")
     assert f"Not loaded: {problem}\n" in capsys.readouterr().out
+
+
+def test_status_names_the_socket_for_ganetis_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    up._show(msgspec.structs.replace(INFO, wconfd="/run/x/ganeti-wconfd"), "table")
+    assert "WConfD:     /run/x/ganeti-wconfd\n" in capsys.readouterr().out

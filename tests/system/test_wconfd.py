@@ -49,6 +49,13 @@ def owners_of_locks(daemon: Daemon) -> Iterator[Owners]:
         assert wconfd.call("listLocksWaitingStatus") == [[], []]
 
 
+def test_the_daemon_tells_where_its_socket_is(daemon: Daemon) -> None:
+    with daemon.client() as client:
+        found = client.info().wconfd
+    with Wconfd(Path(found)) as wconfd:
+        assert wconfd.call("echo", "hello") == "hello"
+
+
 # Methods.
 
 

@@ -22,7 +22,10 @@ class ComponentState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DaemonInfo(Reply, frozen=True):
-    """Version, health and figures of the daemon. Times are seconds since the epoch."""
+    """Version, health and figures of the daemon. Times are seconds since the epoch.
+
+    ``wconfd``: the socket at which Ganeti's programs find WConfD.
+    """
 
     pid: int
     version: str
@@ -38,6 +41,7 @@ class DaemonInfo(Reply, frozen=True):
     is_read_only: bool = False
     is_drained: bool = False
     opcode_problems: list[str] = []
+    wconfd: str = ""
 
 
 class ReadInfo(Request[DaemonInfo], frozen=True):
