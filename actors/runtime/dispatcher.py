@@ -55,6 +55,11 @@ class Alarm:
         self.is_canceled = True
 
 
+_SLEEP_SECONDS_MAX = 3_600.0
+"""Longest sleep at a time: a poll counts milliseconds in 32 bits, and a client's deadline may be
+later than that."""
+
+
 class Dispatcher:
     """Runs the turns of its actors in one thread, which lives as long as there are any."""
 
@@ -250,7 +255,7 @@ class Dispatcher:
         due = [actor.quiet_at for actor in self._actors if actor.quiet_at is not None]
         if self._alarms:
             due.append(self._alarms[0].due)
-        return max(0.0, min(due) - time.monotonic()) if due else None
+        return min(max(0.0, min(due) - time.monotonic()), _SLEEP_SECONDS_MAX) if due else None
 
     # ------------------------------------------------------------ with the lock
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import math
 import os
 import queue
 import select
@@ -298,6 +299,16 @@ def test_an_alarm_rings_once_and_a_canceled_one_never(scene: DispatcherScene) ->
     assert log.numbers(2) == [2, 3]
     scene.say(Log, 4)
     assert log.numbers(1) == [4]
+
+
+@pytest.mark.parametrize("seconds", [2**31 / 1_000, 1e18, 1e300, math.inf])
+def test_an_alarm_may_be_set_for_any_time(scene: DispatcherScene, seconds: float) -> None:
+    log = scene.start(Log)
+    scene.do(Log, lambda: log.runtime.later(seconds, CancelJob(id=1)))
+    scene.do(Log, lambda: log.runtime.later(0.01, CancelJob(id=2)))
+    assert log.numbers(1) == [2]
+    scene.say(Log, 3)
+    assert log.numbers(1) == [3]
 
 
 def test_canceled_alarms_do_not_pile_up(scene: DispatcherScene) -> None:
