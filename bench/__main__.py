@@ -151,9 +151,14 @@ def _locks(ganger: Ganger, data: Path, pairs: int) -> None:
     heading(f"Locks over the wire ({locks_side.WAITERS:,} owners wait; take + free)")
     for held in locks_side.HELD:
         with locks_side.Crowd(data, held, locks_side.WAITERS):
-            for clients in (1, locks_side.CLIENTS):
-                found = locks_side.updates(ganger, data, clients, 2 * pairs)
-                row(f"{held:,} held, {clients} clients, a request", found.timings)
+            for clients, under_way in (
+                (1, 1),
+                (locks_side.CLIENTS, 1),
+                (locks_side.CLIENTS, locks_side.UNDER_WAY),
+            ):
+                found = locks_side.updates(ganger, data, clients, 2 * pairs, under_way=under_way)
+                how = f"{clients} x {under_way}" if under_way > 1 else f"{clients}"
+                row(f"{held:,} held, {how} clients, a request", found.timings)
                 row("  pairs of take and free", f"{found.pairs_per_second:8.0f} per s")
                 daemon, client = found.daemon_seconds * 1e6, found.client_seconds * 1e6
                 text = f"daemon {daemon:5.0f} us   client {client:5.0f} us"

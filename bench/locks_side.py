@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from ganger import Client, JobStatus
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 HELD = (10, 1_000, 10_000)
 WAITERS = 1_000
 CLIENTS = 4
+UNDER_WAY = 8
+"""Requests of a client that does not wait for each reply."""
 LOCKS_OF_THE_DEAD = 100
 
 _SPAWN = multiprocessing.get_context("spawn")
@@ -106,12 +109,19 @@ class Updates(NamedTuple):
     client_seconds: float
 
 
-def updates(ganger: Ganger, data: Path, clients: int, pairs: int) -> Updates:
-    """Let clients, each a process of its own, take a lock and free it, again and again."""
+def updates(ganger: Ganger, data: Path, clients: int, pairs: int, *, under_way: int = 1) -> Updates:
+    """Let clients, each a process of its own, take a lock and free it, again and again.
+
+    Each has so many requests under way; with one, it waits for each reply.
+    """
     results: SimpleQueue[tuple[list[float], float]] = _SPAWN.SimpleQueue()
     start = _SPAWN.Barrier(clients + 1)
     processes = [
-        _SPAWN.Process(target=_take_and_free, args=(data, number, pairs // clients, start, results))
+        _SPAWN.Process(
+            target=_take_and_free,
+            args=(data, number, pairs // clients, under_way),
+            kwargs={"start": start, "results": results},
+        )
         for number in range(clients)
     ]
     for process in processes:
@@ -136,21 +146,32 @@ def _take_and_free(
     data: Path,
     number: int,
     pairs: int,
+    under_way: int,
+    *,
     start: Barrier,
     results: SimpleQueue[tuple[list[float], float]],
 ) -> None:
-    timings = Timings()
+    seconds: list[float] = []
     with LockOwner(data, f"client-{number}") as one:
-        lock = f"node/client-{number}"
+        requests = (
+            messages.TryLocks(one.owner, [(f"node/client-{number}", "exclusive")]),
+            messages.ReleaseLocks(one.owner),
+        )
+        expected = (messages.LocksTried([]), messages.Done())
+        sent_at: deque[float] = deque()
+        sent = 0
         start.wait()
         before = time.process_time()
-        for _ in range(pairs):
-            with timings.one():
-                one.take(lock)
-            with timings.one():
-                one.free()
+        for answered in range(2 * pairs):
+            while sent < min(2 * pairs, answered + under_way):
+                sent_at.append(time.perf_counter())
+                one.say(requests[sent % 2])
+                sent += 1
+            _, reply = one.hear()
+            seconds.append(time.perf_counter() - sent_at.popleft())
+            assert reply == expected[answered % 2], reply
         used = time.process_time() - before
-    results.put((timings.seconds, used))
+    results.put((seconds, used))
 
 
 def wake_ups(data: Path, count: int) -> Timings:
