@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...storage import errors, lock_files, settings
 from ...storage.cluster.configuration import Configuration
+from ...storage.cluster.damage import undamaged
 from ...storage.locks import CONFIG_LOCK, LockLevel, LockMode, Owner
 from ...transport import messages
 from ..runtime.addresses import LOCK_MANAGER
-from .damage import undamaged
 from .stored_configuration import Edit, StoredConfiguration
 
 if TYPE_CHECKING:
@@ -279,12 +279,12 @@ class ChangeLine:
         if deadline is not None and deadline < self._runtime.clock():
             raise errors.DeadlineError("the change waited for its lock until its deadline")
         snapshot = self._configuration.drafted
-        made = undamaged(snapshot, functools.partial(one.make, snapshot))
+        made = undamaged(snapshot, functools.partial(one.make, snapshot), errors.ModificationError)
         if not made.edit.changes:
             return made, snapshot
         draft = functools.partial(self._configuration.draft, made.edit, self._runtime.wall_clock())
         try:
-            return made, undamaged(snapshot, draft)
+            return made, undamaged(snapshot, draft, errors.ModificationError)
         except errors.BadRequestError as error:
             if made.refused is None:
                 raise

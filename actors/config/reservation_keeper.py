@@ -14,13 +14,13 @@ from ...storage import documents, errors, lock_files, settings
 from ...storage.cluster import reservations
 from ...storage.cluster.assertions import MAC_ADDRESS, MINOR, SECRET, VOLUME, on_node
 from ...storage.cluster.configuration import Change, Configuration
+from ...storage.cluster.damage import undamaged
 from ...storage.cluster.modifications import Modified, released_address
 from ...storage.cluster.objects import Kind
 from ...storage.cluster.reservations import Reservations, drbd_minors, network_missing
 from ...storage.wording import shortened
 from ...transport import messages
 from .change_line import ChangeLine, Made, name_of
-from .damage import undamaged
 from .stored_configuration import Edit, StoredConfiguration
 
 if TYPE_CHECKING:
@@ -87,12 +87,16 @@ class ReservationKeeper:
                 | messages.AllocateDrbdMinor()
                 | messages.ReleaseDrbdMinors()
             ):
-                value = undamaged(snapshot, functools.partial(self._of_disk, message))
+                value = undamaged(
+                    snapshot, functools.partial(self._of_disk, message), errors.ModificationError
+                )
                 self._answers.append((envelope, value))
             case _:
                 if not isinstance(message, messages.DropAllReservations):
                     self._check_alive(message.owner)
-                value = undamaged(snapshot, functools.partial(self._of_owner, message))
+                value = undamaged(
+                    snapshot, functools.partial(self._of_owner, message), errors.ModificationError
+                )
                 self._answers.append((envelope, value))
 
     def _of_owner(self, message: _OfOwner) -> Any:  # noqa: ANN401 - JSON

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final
 
 from ...opcodes import LockNeeds, Opcode, OperationError
 from ...wording import type_name
 from ..configuration import Configuration
-from ..integrity import problems
+from ..damage import undamaged
 from . import cluster, groups, networks, tags
 from .base import (
     Circumstances,
@@ -26,8 +25,6 @@ OPERATIONS: Final[Operations] = {
 }
 """The operations by the ids of their opcodes; those of queries are in `storage/queries`."""
 
-_Answer = TypeVar("_Answer")
-
 _OUTDATED: Final = "the configuration has changed since the locks were taken; retry the operation"
 _DRY_RUN: Final = information("dry-run mode requested, not actually executing the operation")
 
@@ -40,7 +37,7 @@ def locks_of(
 ) -> LockNeeds:
     """The locks that the opcode needs in this configuration. Raises what operations raise."""
     operation = operations[opcode.op_id]
-    return _undamaged(snapshot, lambda: operation.locks(opcode, snapshot, given))
+    return undamaged(snapshot, lambda: operation.locks(opcode, snapshot, given), _refusal)
 
 
 def decided(
@@ -55,7 +52,9 @@ def decided(
     nothing. Raises what operations raise.
     """
     operation = operations[opcode.op_id]
-    outcome = _undamaged(snapshot, lambda: _sound(operation.decide(opcode, snapshot, given)))
+    outcome = undamaged(
+        snapshot, lambda: _sound(operation.decide(opcode, snapshot, given)), _refusal
+    )
     # Few operations know better what has changed, and look at the locks themselves.
     needed = locks_of(opcode, snapshot, given, operations)
     check_locks_suffice(given.held, needed, _OUTDATED)
@@ -70,17 +69,5 @@ def _sound(outcome: Outcome) -> Outcome:
     return outcome
 
 
-def _undamaged(snapshot: Configuration, decide: Callable[[], _Answer]) -> _Answer:
-    """The answer; `OperationError` if a damaged configuration stands in its way.
-
-    Operations rely on the types of all objects, but the store serves a configuration with wrong
-    ones, too, so that it can be repaired.
-    """
-    try:
-        return decide()
-    except (AttributeError, LookupError, TypeError, ValueError) as error:
-        found = problems(snapshot)
-        if not found:
-            raise
-        text = f"the configuration is damaged: {found[0]}"
-        raise OperationError("ConfigurationError", text) from error
+def _refusal(text: str) -> OperationError:
+    return OperationError("ConfigurationError", text)
