@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
+import weakref
 from collections import deque
 from pathlib import Path
 
@@ -42,9 +43,12 @@ class _Notice(Handle):
 
 
 class _Number(int):
-    """The number of an event descriptor, which knows what it stands for."""
+    """The number of an event descriptor, which knows what it stands for.
 
-    notice: _Notice
+    The number sits in a finalizer, and so must not keep the descriptor's program alive.
+    """
+
+    notice: weakref.ref[_Notice]
 
 
 class SocketOs:
@@ -58,21 +62,27 @@ class SocketOs:
         assert core.current is not None
         notice = _Notice(core, core.current.program)
         number = _Number(notice.number)
-        number.notice = notice
+        number.notice = weakref.ref(notice)
         return number
 
     def eventfd_write(self, number: int, count: int) -> None:
         if isinstance(number, _Number):
-            number.notice.arrive(number.notice.core.clock.now)
+            notice = number.notice()
+            if notice is not None:
+                notice.arrive(notice.core.clock.now)
         else:
             # Envelopes of tests outside of the world may end now as well.
             os.eventfd_write(number, count)
 
     def eventfd_read(self, number: _Number) -> None:
-        number.notice.report()
+        notice = number.notice()
+        if notice is not None:
+            notice.report()
 
     def close(self, number: _Number) -> None:
-        number.notice.close()
+        notice = number.notice()
+        if notice is not None:
+            notice.close()
 
     def geteuid(self) -> int:
         return os.geteuid()
