@@ -100,6 +100,11 @@ class ChangeLine:
         self._phase = _Phase.RELEASING
         self._release_predecessors()
 
+    @property
+    def is_blocked(self) -> bool:
+        """Whether somebody else has the lock, or waits for it before us."""
+        return self._phase is _Phase.BLOCKED
+
     def add(self, envelope: Envelope, make: Make, busy: Callable[[], None] | None = None) -> None:
         """Make a change when the lock is free. Errors refuse the envelope.
 

@@ -64,6 +64,7 @@ _ObjectMessage = (
     | messages.RunQuery
     | messages.PrepareOpcode
     | messages.RunOpcode
+    | messages.ReadOpcodeWait
     | _OwnNotice
 )
 _Others = _ObjectMessage | CatalogueMessage | ReservationMessage
@@ -151,7 +152,7 @@ class ConfigStore(Component[messages.ConfigMessage]):
                 self._read_history(envelope, message)
             case messages.QueryConfiguration() | messages.QueryFields() | messages.RunQuery():
                 self._queries.answer(envelope, message)
-            case messages.PrepareOpcode() | messages.RunOpcode():
+            case messages.PrepareOpcode() | messages.RunOpcode() | messages.ReadOpcodeWait():
                 self._opcodes.take(envelope, message)
             case _:
                 self._take_notice(message)

@@ -18,11 +18,21 @@ from ...storage.cluster.objects import Kind
 from ...storage.cluster.operations import table
 from ...storage.cluster.operations.base import Circumstances, RefusedError
 from ...storage.config_files import OpcodeAnswer
+from ...storage.locks import CONFIG_LOCK
 from ...storage.opcodes import LockNeeds, OperationError
 from ...storage.queries import operations as query_operations
 from ...storage.queries.query_locks import QUERY
 from ...transport.envelopes import Envelope
-from ...transport.messages import OpcodeDecided, OpcodePrepared, OpcodeRan, PrepareOpcode
+from ...transport.messages import (
+    OpcodeDecided,
+    OpcodePrepared,
+    OpcodeRan,
+    OpcodeWait,
+    PrepareOpcode,
+    ReadHolders,
+    ReadOpcodeWait,
+)
+from ..runtime.addresses import LOCK_MANAGER
 from .change_line import ChangeLine, Made
 from .known_cluster import known_cluster
 from .stored_configuration import Edit, StoredConfiguration
@@ -32,7 +42,7 @@ if TYPE_CHECKING:
 
     from ...storage.cluster.configuration import Change, Configuration
     from ...storage.cluster.operations.base import Outcome
-    from ...transport.messages import OperationProblem, Reply, RunOpcode
+    from ...transport.messages import LockHolders, OperationProblem, Reply, RunOpcode
     from ..runtime.runtime import Runtime
 
 
@@ -165,9 +175,11 @@ class OpcodeRuns:
         self._answers = Answers(configuration)
         self._in_line: dict[tuple[int, int], _Repeats] = {}
 
-    def take(self, envelope: Envelope, message: PrepareOpcode | RunOpcode) -> None:
+    def take(self, envelope: Envelope, message: PrepareOpcode | RunOpcode | ReadOpcodeWait) -> None:
         """Handle one message."""
-        if isinstance(message, PrepareOpcode):
+        if isinstance(message, ReadOpcodeWait):
+            self._tell_wait(envelope, message.job_id)
+        elif isinstance(message, PrepareOpcode):
             now = self._runtime.wall_clock()
             envelope.reply(prepared(self._configuration.snapshot, message, now))
         elif (answer := self._answers.find(message)) is not None:
@@ -183,6 +195,19 @@ class OpcodeRuns:
         if repeats is not None:
             self._answers.keep((message.job_id, message.op_index), message.answer)
             repeats.tell(Envelope(message.answer))
+
+    def _tell_wait(self, envelope: Envelope, job_id: int) -> None:
+        """Say whether the job's opcode waits for the configuration lock, and who holds it."""
+        ours = (repeats for (job, _), repeats in self._in_line.items() if job == job_id)
+        if not (self._changes.is_blocked and any(one.waits_for_lock for one in ours)):
+            envelope.reply(OpcodeWait())
+            return
+
+        def answer(found: LockHolders) -> None:
+            envelope.reply(OpcodeWait(is_waiting=True, owners=found.owners, text=found.text))
+
+        holders = ReadHolders(CONFIG_LOCK)
+        self._runtime.ask(LOCK_MANAGER, holders, answer, envelope.refuse, envelope.deadline)
 
     def _run(self, envelope: Envelope, message: RunOpcode) -> None:
         """Carry the opcode out: at once if it changes nothing, else when the lock is free."""
@@ -200,6 +225,7 @@ class OpcodeRuns:
             self._answer(envelope, message, _answer_of(message, outcome))
             return
         repeats = self._in_line[_key(message)] = _Repeats(self._in_line, _key(message), envelope)
+        repeats.waits_for_lock = True
         waiting = msgspec.structs.replace(envelope, reply_to=repeats)
         self._changes.add(waiting, lambda snapshot: self._made(snapshot, waiting, message))
 
@@ -266,6 +292,8 @@ class _Repeats:
         envelope: Envelope,
     ) -> None:
         self.envelopes = [envelope]
+        self.waits_for_lock = False
+        """Whether it is a change: a question waits for no lock."""
         self._waiting = waiting
         self._key = key
 

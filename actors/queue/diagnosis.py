@@ -11,7 +11,7 @@ from ...storage import errors, jobs, settings
 from ...storage.jobs import JobStatus
 from ...transport import messages
 from ..rules import rule_changes
-from ..runtime.addresses import FILTER_EVALUATOR, LOCK_MANAGER, SCHEDULER
+from ..runtime.addresses import CONFIG_STORE, FILTER_EVALUATOR, LOCK_MANAGER, SCHEDULER
 from ..scheduling import simulating
 from . import explaining
 from .job_table import Phase
@@ -55,6 +55,11 @@ class Diagnosis:
             owner = messages.ExplainOwner(lock_file=row.lock_file)
             waits = functools.partial(self._answer_owner, envelope, job_id)
             self._runtime.ask(LOCK_MANAGER, owner, waits, envelope.refuse, envelope.deadline)
+        elif row.status is JobStatus.RUNNING:
+            # Its opcode may be a change of the configuration, and others hold the lock for that.
+            wait = functools.partial(self._answer_running, envelope, job_id)
+            asked = messages.ReadOpcodeWait(job_id)
+            self._runtime.ask(CONFIG_STORE, asked, wait, envelope.refuse, envelope.deadline)
         else:
             # It runs, or is about to start, unless the rules have changed since it was chosen.
             obstacles, rules = self._of_rules(row) if row.status is JobStatus.QUEUED else ([], [])
@@ -82,6 +87,12 @@ class Diagnosis:
         of_rules, rules = self._of_rules(row)
         obstacles = explaining.of_locks(row, found.locks) + of_rules
         self._answer(envelope, row, obstacles, explaining.without_rules(found.remedy, rules))
+
+    def _answer_running(self, envelope: Envelope, job_id: int, found: messages.OpcodeWait) -> None:
+        row = self._live(job_id)
+        obstacles = [explaining.of_config_lock(row, found)] if found.is_waiting else []
+        remedy = obstacles[0].remedy if obstacles else messages.Remedy()
+        envelope.reply(explaining.explained(row, obstacles, remedy))
 
     def _live(self, job_id: int) -> Row:
         row = self._table.find(job_id)

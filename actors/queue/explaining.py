@@ -7,9 +7,17 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from ...storage.jobs import PRIORITY_MIN
+from ...storage.locks import CONFIG_LOCK, LockMode
 from ...storage.settings import START_ATTEMPTS_MAX
 from ...transport import remedy_words
-from ...transport.messages import JobExplained, Obstacle, QueuePosition, Remedy, WantedLock
+from ...transport.messages import (
+    JobExplained,
+    Obstacle,
+    OpcodeWait,
+    QueuePosition,
+    Remedy,
+    WantedLock,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -141,6 +149,21 @@ def of_locks(row: Row, wanted: Iterable[WantedLock]) -> list[Obstacle]:
             )
         )
     return found
+
+
+def of_config_lock(row: Row, wait: OpcodeWait) -> Obstacle:
+    """The configuration lock, for which the job's running opcode waits."""
+    holders = [owner.identifier for owner in wait.owners]
+    jobs = sorted(one for one in holders if isinstance(one, int))
+    who = wait.text or "others wait for it, too"
+    return Obstacle(
+        kind="lock",
+        held=row.id,
+        text=f"its opcode waits for {CONFIG_LOCK} ({LockMode.EXCLUSIVE}): {who}",
+        jobs=jobs,
+        lock=CONFIG_LOCK,
+        remedy=Remedy(locks=jobs),
+    )
 
 
 def of_dependency(row: Row, wanted: Sequence[str], status: JobStatus | None) -> Obstacle:

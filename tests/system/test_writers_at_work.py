@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,13 @@ from typing import Any
 import pytest
 from tests import clusters
 from tests.clusters import uuid_of
-from tests.faults.harness import Daemon
+from tests.faults.harness import Daemon, until
 from tests.system.wconfd import Owners, connected
 
 from ganger import Client
 from ganger.storage import config_files, errors
 from ganger.storage.cluster.objects import Kind
+from ganger.storage.jobs import JobStatus
 from ganger.storage.locks import Owner
 from ganger.transport import messages
 from ganger.transport.messages import ObjectChange
@@ -154,6 +156,29 @@ def test_an_owner_is_the_process_at_the_other_end(daemon: Daemon) -> None:
             ):
                 with pytest.raises(errors.NotAllowedError):
                     ask(client, message)
+
+
+def test_a_job_whose_change_waits_for_the_configuration_lock_says_who_holds_it(
+    daemon: Daemon,
+) -> None:
+    with Owners(daemon) as owners, connected(daemon) as wconfd, daemon.client() as client:
+        somebody = owners.own("somebody")
+        assert wconfd.call("lockConfig", somebody, True) is not None
+        opcode = {"OP_ID": "OP_TAGS_SET", "kind": "node", "name": "node0.example.com"}
+        job_id = client.submit([opcode | {"tags": ["asked"]}])
+        until(client, job_id, JobStatus.RUNNING)
+        end = time.monotonic() + 20.0
+        while not (explained := client.explain(job_id)).obstacles:
+            # The process has recorded its start, and its request is on its way to the store.
+            assert time.monotonic() < end
+            PAUSE.wait(0.02)
+        assert explained.status is JobStatus.RUNNING
+        assert explained.obstacles[0].lock == "cluster/config"
+        assert "its opcode waits for cluster/config (exclusive)" in explained.text
+        assert "'somebody'" in explained.text
+        wconfd.call("unlockConfig", somebody)
+        assert client.wait(job_id, timeout=20.0)[0].status is JobStatus.SUCCESS
+        assert client.explain(job_id).obstacles == []
 
 
 def test_a_change_that_waits_for_the_lock_hears_in_time_who_has_it(daemon: Daemon) -> None:

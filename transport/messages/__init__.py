@@ -112,7 +112,7 @@ ConfigMessage = (
     ConfigRequest | ConfigRequestOfJob
     | ReportConfiguration | RulesApplied | LimitApplied | ComponentReplaced
     | WholeDue | WholeWritten | SsconfDue | SsconfWritten | OpcodeDecided | ChangesOverdue
-    | SweepReservations
+    | SweepReservations | ReadOpcodeWait
 )
 LockMessage = (
     LockRequest | LockRequestOfJob | LocksAwaitedTooLong | QuestionsAnswered | FreeDeadOwners
@@ -160,6 +160,7 @@ SupervisorMessage = (
 ComponentReply = (
     LastId | QueueReport | ExecutorReport
     | PendingExplained | OwnerExplained | SimulationJudged | LocksSimulated | LockHolders
+    | OpcodeWait
 )
 # fmt: on
 

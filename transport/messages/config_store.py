@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from ...storage.cluster.objects import Kind
+from ...storage.locks import Owner
 from .base import Done, Notice, Reply, Request
 from .config_store_from_jobs import OpcodeRan
 from .several import QueryAnswered
@@ -38,6 +39,20 @@ class OpcodeDecided(Notice, frozen=True):
     job_id: int
     op_index: int
     answer: OpcodeRan
+
+
+class OpcodeWait(Reply, frozen=True):
+    """Whether the job's opcode waits for the configuration lock, and words for who holds it."""
+
+    is_waiting: bool = False
+    owners: list[Owner] = []
+    text: str = ""
+
+
+class ReadOpcodeWait(Request[OpcodeWait], frozen=True):
+    """From the job queue: say whether an opcode of this job waits for the configuration lock."""
+
+    job_id: int
 
 
 class WholeWritten(Notice, frozen=True):

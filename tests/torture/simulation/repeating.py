@@ -71,6 +71,7 @@ LATE: tuple[type[Message], ...] = (
     messages.WholeDue,
     messages.SsconfDue,
     messages.PrepareOpcode,
+    messages.ReadOpcodeWait,
     messages.ChangesOverdue,
     messages.SweepReservations,
     messages.ReadConfig,
