@@ -221,9 +221,12 @@ class ProcessHandle(Handle):
 class VirtualTimer:
     """Stands for `threading.Timer`, on the virtual clock."""
 
-    def __init__(self, seconds: float, function: Callable[[], None]) -> None:
+    def __init__(
+        self, seconds: float, function: Callable[[], None], kind: Kind = "restart"
+    ) -> None:
         self._seconds = seconds
         self._function = function
+        self._kind = kind
         self.daemon = False
 
     def start(self) -> None:
@@ -236,7 +239,7 @@ class VirtualTimer:
             if program.is_alive:
                 core.run_as(program, self._function)
 
-        core.later(self._seconds, run_out, "restart")
+        core.later(self._seconds, run_out, self._kind)
 
 
 class Core:

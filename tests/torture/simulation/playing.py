@@ -89,6 +89,9 @@ def _play_all(kinds: Sequence[str], count: int, seed: int, folder: Path) -> Tall
             figures["looked at rest"] += made.oracle.quiet_checks
             figures["opcodes started"] += made.oracle.starts.total()
             _judge(tally, made, f"{kind} seed {seed} case {case}")
+    if figures["looked at rest"] < count:
+        # Then something is always on its way for the oracle, and its best eye is shut.
+        tally.faults.append(f"{count} worlds were at rest {figures['looked at rest']} times only")
     tally.figures.update({what: str(number) for what, number in sorted(figures.items())})
     return tally
 

@@ -38,10 +38,26 @@ from ganger.cli import daemon as daemon_command
 from ganger.storage import lock_files, settings
 from ganger.storage.settings import Places
 from ganger.transport.envelopes import Envelope
-from ganger.transport.messages import ComponentHung, CrashComponent, StopRequested
+from ganger.transport.messages import (
+    ChangesOverdue,
+    ComponentHung,
+    CrashComponent,
+    LocksAwaitedTooLong,
+    StopRequested,
+    SweepOwners,
+    SweepReservations,
+    WholeDue,
+    WindowDue,
+)
 
 ELSEWHERE = {"lock_manager", "config_store"}
 """Components that may live in a process of their own one day."""
+
+TIME_LIMITS = (
+    ChangesOverdue, LocksAwaitedTooLong, SweepOwners, SweepReservations, WholeDue, WindowDue,
+)  # fmt: skip
+"""What comes at its time whatever happens until then, as the deadlines of requests do (their alarms
+have no item at first): nothing at rest waits for it."""
 
 TURN_GOES_ON = 0.8
 """How likely a turn goes on while there are messages."""
@@ -431,7 +447,9 @@ class WorldDispatcher(Dispatcher):
             if not alarm.is_canceled and not actor.is_over:
                 actor.put(alarm.item)
 
-        VirtualTimer(seconds, ring).start()
+        # While something is tried again soon, the world is not at rest. A time limit is not that.
+        is_limit = item is None or isinstance(getattr(item, "message", item), TIME_LIMITS)
+        VirtualTimer(seconds, ring, "action" if is_limit else "restart").start()
         return alarm
 
     def aside(self, _name: str, work: Callable[[], None]) -> None:
