@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from . import output
 from .config import json_value
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ..transport.client.client import Client
     from .call import Call
 
@@ -55,7 +58,12 @@ def info(call: Call, output_kind: str) -> None:
     serial = counted.serial_no
     counts = {kind: counted.counts[kind] for kind in _KINDS}
     if output_kind == "json":
-        output.show_json({"cluster": found, "counts": counts, "master": node, "serial_no": serial})
+        from ..storage.prediction.policy import policy_of  # noqa: PLC0415
+
+        policy = msgspec.structs.asdict(policy_of(found))
+        policy["costs"] = msgspec.structs.asdict(policy["costs"])
+        shown = {"cluster": found, "counts": counts, "master": node, "serial_no": serial}
+        output.show_json({**shown, "prediction": policy})
         return
     changed, own_serial = output.absolute(found.get("mtime")), found.get("serial_no", "-")
     rows = {
@@ -64,6 +72,7 @@ def info(call: Call, output_kind: str) -> None:
         "Master node": node or "-",
         "Tags": ", ".join(found.get("tags", [])) or "-",
         "Run slots": found.get("max_running_jobs", "-"),
+        **_prediction(found),
         "Serial number": f"{serial} (of the configuration, as `ganger config history` has it)",
         "Changed": f"{changed} (these settings, to their serial number {own_serial})",
         **{kind.capitalize(): count for kind, count in counts.items()},
@@ -71,6 +80,23 @@ def info(call: Call, output_kind: str) -> None:
     width = max(map(len, rows))
     for name, value in rows.items():
         output.echo(f"{name:{width}}  {value}")
+
+
+def _prediction(cluster: Mapping[str, Any]) -> dict[str, str]:
+    """How the scheduler predicts which jobs would wait for locks."""
+    from ..storage.prediction.policy import policy_of  # noqa: PLC0415
+
+    policy = policy_of(cluster)
+    if not policy.is_predictive:
+        return {"Prediction": "off"}
+    holds = "holds jobs back that would block" if policy.holds_back else "holds no job back"
+    reads = "all opcodes of a job" if policy.all_opcodes else "a job's first opcode"
+    costs = " ".join(f"{cost:g}" for cost in msgspec.structs.astuple(policy.costs))
+    return {
+        "Prediction": f"on: {holds}, reads {reads}",
+        "Weights": f"base {policy.base:g}, costs {costs}; 0 after {policy.ticks:g} ticks of"
+        f" {policy.tick_seconds:g} s",
+    }
 
 
 def _master(client: Client, uuid: str | None) -> str | None:
@@ -88,6 +114,21 @@ def _master(client: Client, uuid: str | None) -> str | None:
 
 @cluster.command(short_help="Change settings of the cluster.")
 @click.option("--run-slots", type=click.IntRange(1), help="How many jobs may run at one time.")
+@click.option(
+    "--predictive-queue/--no-predictive-queue",
+    default=None,
+    help="Whether jobs that are less likely to wait for locks start first.",
+)
+@click.option(
+    "--hold-back/--no-hold-back",
+    default=None,
+    help="Whether a job that is certain to wait for a lock gets no run slot meanwhile.",
+)
+@click.option(
+    "--all-opcodes/--first-opcode",
+    default=None,
+    help="Whether all opcodes of a job count, or its first one.",
+)
 @click.option("--candidate-pool-size", type=click.IntRange(1), help="Wanted master candidates.")
 @click.option("--mac-prefix", metavar="PREFIX", help="Begin of generated MAC addresses.")
 @click.option(
@@ -103,6 +144,9 @@ def modify(
     call: Call,
     *,
     run_slots: int | None,
+    predictive_queue: bool | None,
+    hold_back: bool | None,
+    all_opcodes: bool | None,
     candidate_pool_size: int | None,
     mac_prefix: str | None,
     settings: tuple[str, ...],
@@ -114,6 +158,9 @@ def modify(
     """
     values: dict[str, Any] = {
         "max_running_jobs": run_slots,
+        "enabled_predictive_queue": predictive_queue,
+        "predictive_queue/holds_back": hold_back,
+        "predictive_queue/all_opcodes": all_opcodes,
         "candidate_pool_size": candidate_pool_size,
         "mac_prefix": mac_prefix,
     }

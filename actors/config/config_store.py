@@ -24,6 +24,7 @@ import msgspec
 from ...storage import config_files, errors, settings
 from ...storage.cluster.configuration import Change, Configuration
 from ...storage.cluster.objects import Kind
+from ...storage.prediction.policy import policy_of
 from ...transport import messages
 from ..runtime import query_pages
 from ..runtime.addresses import SCHEDULER
@@ -225,7 +226,11 @@ class ConfigStore(Component[messages.ConfigMessage]):
                 configured=limits.running_jobs_max,
                 possible=running,
             )
-        changed = messages.LimitsChanged(running_jobs_max=running, serial=self._slots.serial)
+        serial = self._slots.serial
+        policy = policy_of(self._stored.snapshot.cluster)
+        # Confirmed together: the scheduler takes its messages in order.
+        self.runtime.tell(SCHEDULER, messages.PolicyChanged(policy=policy, serial=serial))
+        changed = messages.LimitsChanged(running_jobs_max=running, serial=serial)
         self.runtime.tell(SCHEDULER, changed)
 
     def _set_limits(self, envelope: Envelope, message: messages.SetLimits) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, assert_never
 import msgspec
 
 from ...storage import errors
+from ...storage.prediction.policy import Policy
 from ...transport import messages
 from ..runtime.addresses import CONFIG_STORE, JOB_QUEUE
 from ..runtime.component import Component
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from ...transport.envelopes import Envelope
 
 _Question = messages.ExplainPending | messages.RunSimulation
+_Settings = messages.LimitsChanged | messages.PolicyChanged | messages.RuleChainChanged
 
 
 class Scheduler(Component[messages.SchedulerMessage]):
@@ -32,6 +34,7 @@ class Scheduler(Component[messages.SchedulerMessage]):
         self._priorities = 0
         self._is_due = False
         self._has_limits = False
+        self._policy = Policy()
         self._questions: list[tuple[Envelope, _Question]] = []
         self.runtime.tell(CONFIG_STORE, messages.ReportConfiguration())
         self.runtime.tell(JOB_QUEUE, messages.ReportAllJobs())
@@ -52,6 +55,14 @@ class Scheduler(Component[messages.SchedulerMessage]):
             case messages.JobReprioritised():
                 self._schedule.reprioritise(message.id, message.priority)
                 self._priorities = max(self._priorities, message.number)
+            case messages.ExplainPending() | messages.RunSimulation():
+                # After the pass of this turn: jobs that could start have started.
+                self._questions.append((envelope, message))
+            case _:
+                self._take_settings(message)
+
+    def _take_settings(self, message: _Settings) -> None:
+        match message:
             case messages.LimitsChanged():
                 self._schedule.limit(message.running_jobs_max)
                 self._has_limits = True
@@ -60,14 +71,13 @@ class Scheduler(Component[messages.SchedulerMessage]):
                     serial=message.serial, running_jobs_max=message.running_jobs_max
                 )
                 self.runtime.tell(JOB_QUEUE, limit)
+            case messages.PolicyChanged():
+                self._policy = message.policy
             case messages.RuleChainChanged():
                 self._schedule.change_chain(message.chain, reads_opcodes=message.reads_opcodes)
                 # After all choices made under older rules.
                 noted = messages.RuleChainAcknowledged(serial=message.serial)
                 self.runtime.tell(JOB_QUEUE, noted)
-            case messages.ExplainPending() | messages.RunSimulation():
-                # After the pass of this turn: jobs that could start have started.
-                self._questions.append((envelope, message))
             case _:
                 assert_never(message)
 

@@ -115,6 +115,30 @@ class DataCollector(msgspec.Struct, kw_only=True):
     interval: float
 
 
+Cost = Annotated[float, msgspec.Meta(ge=0, le=1_000_000)]
+
+
+class PredictiveCosts(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """What waiting for locks costs in the predictive queue; an absent one has its default."""
+
+    free: Cost | None = None
+    spare_shared: Cost | None = None
+    spare_exclusive: Cost | None = None
+    may_block: Cost | None = None
+    blocks: Cost | None = None
+
+
+class PredictiveQueue(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Parameters of the predictive queue (`storage/prediction/policy`). Ganeti has none of them."""
+
+    holds_back: bool | None = None
+    all_opcodes: bool | None = None
+    tick_seconds: Annotated[float, msgspec.Meta(gt=0, le=3_600)] | None = None
+    ticks: Annotated[float, msgspec.Meta(gt=0, le=1_000)] | None = None
+    base: Cost | None = None
+    costs: PredictiveCosts | None = None
+
+
 class Cluster(msgspec.Struct, kw_only=True):
     """What holds for the whole cluster."""
 
@@ -170,6 +194,8 @@ class Cluster(msgspec.Struct, kw_only=True):
     data_collectors: dict[str, DataCollector] | None = None
     ssh_key_type: Literal["rsa", "dsa", "ecdsa"] | None = None
     ssh_key_bits: int | None = None
+    enabled_predictive_queue: bool | None = None
+    predictive_queue: PredictiveQueue | None = None
     ctime: float
     mtime: float
     uuid: Name

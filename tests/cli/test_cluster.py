@@ -71,3 +71,53 @@ def test_the_serial_number_is_that_of_the_history(tmp_path: Path) -> None:
     assert "Changed        1970-01-01T00:00:00Z (these settings, to their serial number 5)" in lines
     shown = json.loads(as_json.stdout)
     assert (shown["serial_no"], shown["cluster"]["serial_no"]) == (17, 5)
+
+
+def test_the_policy_of_the_scheduler_is_shown_with_its_defaults(tmp_path: Path) -> None:
+    found = Objects(cluster=[{"predictive_queue": {"holds_back": True, "ticks": 10}}])
+    with pytest.MonkeyPatch.context() as patch:
+        stand_in.use(patch, found)
+        command = ["--data", str(tmp_path), "cluster", "info"]
+        lines = CliRunner().invoke(ganger, command).stdout.splitlines()
+        as_json = json.loads(CliRunner().invoke(ganger, [*command, "--output", "json"]).stdout)
+        stand_in.use(patch, Objects(cluster=[{"enabled_predictive_queue": False}]))
+        off = CliRunner().invoke(ganger, command).stdout.splitlines()
+    shown = "Prediction     on: holds jobs back that would block, reads a job's first opcode"
+    assert shown in lines
+    assert "Weights        base 1, costs 0 0.3 0.5 1.5 3; 0 after 10 ticks of 30 s" in lines
+    assert as_json["prediction"]["ticks"] == 10
+    assert as_json["prediction"]["costs"]["blocks"] == 3
+    assert "Prediction     off" in off
+
+
+@pytest.mark.parametrize(
+    ("options", "values"),
+    [
+        (["--no-predictive-queue"], {"enabled_predictive_queue": False}),
+        (
+            ["--predictive-queue", "--hold-back", "--all-opcodes"],
+            {
+                "enabled_predictive_queue": True,
+                "predictive_queue/holds_back": True,
+                "predictive_queue/all_opcodes": True,
+            },
+        ),
+        (["--set", "predictive_queue/costs/blocks=4"], {"predictive_queue/costs/blocks": 4}),
+    ],
+)
+def test_the_policy_is_changed_by_options(
+    tmp_path: Path, options: list[str], values: dict[str, Any]
+) -> None:
+    changed = []
+
+    class Changed:
+        def set_values(self, kind: str, name: str, values: dict[str, Any], *, why: str) -> None:
+            changed.append((kind, name, values, why))
+
+    with pytest.MonkeyPatch.context() as patch:
+        stand_in.use(patch, Changed())
+        result = CliRunner().invoke(
+            ganger, ["--data", str(tmp_path), "cluster", "modify", *options]
+        )
+    assert result.exit_code == 0, result.output
+    assert changed == [("cluster", "", values, "")]

@@ -125,7 +125,7 @@ FilterMessage = (
 )
 SchedulerMessage = (
     JobsJudged | JobsFinished | JobReprioritised | StatusesReported | LimitsChanged
-    | RuleChainChanged | ExplainPending | RunSimulation
+    | PolicyChanged | RuleChainChanged | ExplainPending | RunSimulation
 )
 QueueMessage = (
     QueueRequest | QueueReportOfJob

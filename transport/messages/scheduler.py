@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...storage.jobs import JobStatus
+from ...storage.prediction.policy import Policy
 from .base import Notice, Request
 from .job_queue_from_clients import Simulate, Simulated
 from .values import JobVerdict
@@ -31,6 +32,16 @@ class LimitsChanged(Notice, frozen=True):
     """
 
     running_jobs_max: int
+    serial: int = 0
+
+
+class PolicyChanged(Notice, frozen=True):
+    """From the configuration store, before the `LimitsChanged` of the same serial: the policy.
+
+    The policy is in force when `LimitApplied` returns the serial.
+    """
+
+    policy: Policy
     serial: int = 0
 
 

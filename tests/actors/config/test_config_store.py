@@ -76,6 +76,7 @@ def test_it_sends_rules_and_limits_when_it_starts(stage: Stage) -> None:
     stage.make(ConfigStore, incarnation=1).actor.handle(Envelope(messages.Boot()))
     assert [type(message) for _, message in stage.sent] == [
         messages.RulesChanged,
+        messages.PolicyChanged,
         messages.LimitsChanged,
         messages.ComponentReady,
     ]

@@ -194,6 +194,35 @@ def test_the_number_of_run_slots_is_in_force_when_it_is_answered(
     assert isinstance(asker.answer, ObjectsChanged)
 
 
+def test_the_policy_of_the_scheduler_is_in_force_when_it_is_answered(
+    stage: Stage, store: Staged[ConfigStore]
+) -> None:
+    values: list[tuple[list[str], Any]]
+    values = [(["predictive_queue", "tick_seconds"], 10), (["enabled_predictive_queue"], False)]
+    asker = store.ask(SetValues(Kind.CLUSTER, "", values))
+    assert asker.answers == []
+    told = [message for to, message in stage.sent if to == "scheduler"]
+    # The scheduler reads the policy first: its confirmation of the limits stands for both.
+    policy, limits = told[-2:]
+    assert isinstance(policy, messages.PolicyChanged)
+    assert isinstance(limits, messages.LimitsChanged)
+    assert (policy.policy.tick_seconds, policy.policy.is_predictive) == (10, False)
+    assert policy.serial == limits.serial
+    store.turn(messages.LimitApplied(serial=limits.serial))
+    assert isinstance(asker.answer, ObjectsChanged)
+
+
+def test_an_impossible_parameter_of_the_policy_is_refused_in_one_line(
+    store: Staged[ConfigStore],
+) -> None:
+    values: list[tuple[list[str], Any]] = [(["predictive_queue", "tick_seconds"], 0)]
+    name, text = store.ask(SetValues(Kind.CLUSTER, "", values)).refusal
+    assert (name, text) == (
+        "IntegrityError",
+        "cluster.predictive_queue.tick_seconds: expected float > 0.0",
+    )
+
+
 def test_a_masked_secret_is_not_stored(stage: Stage, store: Staged[ConfigStore]) -> None:
     cluster = messages.ReadObjects(Kind.CLUSTER)
     secret = [(["osparams_private_cluster"], {"debian": {"password": "hidden"}})]

@@ -144,6 +144,7 @@ IN_LINE: tuple[type[Message], ...] = (
     messages.JudgeSimulation,
     messages.StatusesReported,
     messages.LimitsChanged,
+    messages.PolicyChanged,
     messages.RuleChainChanged,
     messages.RunSimulation,
     messages.JobsRejected,
