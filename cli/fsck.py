@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,11 +11,10 @@ from ..storage import errors, lock_files, ownership, wording
 from ..storage.fsck import checking, repairing, survey
 from ..storage.fsck.findings import Finding, FindingRemedy
 from . import output
+from .progress import Bar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from rich.progress import Progress
 
     from ..storage.fsck.repairing import RepairStep, Result
     from ..storage.settings import Places
@@ -67,7 +65,7 @@ def _check(places: Places, *, repair: bool, output_kind: str) -> list[Finding]:
         if output_kind != "json":
             output.echo(_step_line(step))
 
-    with _offline(places, to_write=repair), _Bar() as bar:
+    with _offline(places, to_write=repair), Bar("reading jobs", _BAR_JOBS_MIN) as bar:
         if repair:
             result = repairing.repair(places, report, bar.show)
         else:
@@ -149,49 +147,3 @@ def _plain(finding: Finding) -> dict[str, Any]:
         "remedy": finding.remedy,
         "how": finding.how,
     }
-
-
-class _Bar:
-    """A progress bar on a terminal, while many job files are read."""
-
-    def __init__(self) -> None:
-        self._progress: Progress | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._progress is not None:
-            self._progress.stop()
-
-    def show(self, done: int, total: int) -> None:
-        """Show that ``done`` of ``total`` files were read; remove the bar when all were."""
-        if total < _BAR_JOBS_MIN or not sys.stderr.isatty():
-            return
-        if self._progress is None:
-            self._progress = _new_progress()
-            self._progress.start()
-            self._progress.add_task("reading jobs", total=total)
-        self._progress.update(self._progress.task_ids[0], completed=done)
-        if done == total:
-            self._progress.stop()
-            self._progress = None
-
-
-def _new_progress() -> Progress:
-    from rich.console import Console  # noqa: PLC0415 - only for people
-    from rich.progress import (  # noqa: PLC0415
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    return Progress(*columns, console=Console(stderr=True), transient=True)

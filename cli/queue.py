@@ -12,11 +12,13 @@ from ..storage.jobs import JobStatus
 from . import choices, output, reading, up
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ..transport.messages import Simulated
     from .call import Call
 
+TRACE_KINDS = ("uncontended", "contended", "backlog", "mixed", "hot")
+TRACE_JOBS_MAX = 2_000_000
 _SLOTS = choices.Whole(least=1, most=plain_values.INTEGER_MAX)
 
 
@@ -87,7 +89,33 @@ def limit(call: Call, slots: int | None, tracked: int | None) -> None:
     output.echo(f"Run slots: {limits.running_jobs_max} (tracked jobs: {limits.tracked_jobs_max})")
 
 
-@queue.command(short_help="Tell what a change would do.")
+def trace_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that play a trace."""
+    for option in (
+        click.option("--seed", type=choices.Whole(least=0), metavar="S", help="Of --generate; 0."),
+        click.option(
+            "--jobs",
+            type=choices.Whole(least=1, most=TRACE_JOBS_MAX),
+            metavar="N",
+            help="Of --generate: so many jobs.",
+        ),
+        click.option(
+            "--policy",
+            "names",
+            multiple=True,
+            metavar="NAME",
+            help="Play under this policy. May be repeated; all, if left out.",
+        ),
+        click.option(
+            "--generate", "kind", type=click.Choice(TRACE_KINDS), help="Play a trace of this kind."
+        ),
+        click.option("--trace", metavar="FILE", help="Play this trace (- is standard input)."),
+    ):
+        function = option(function)
+    return function
+
+
+@queue.command(short_help="Tell what a change would do; play a trace of jobs.")
 @choices.proposed_rule_option
 @click.option("--without", metavar="UUID", help="Without this filter rule.")
 @click.option("--slots", type=_SLOTS, metavar="N", help="With so many run slots.")
@@ -100,6 +128,7 @@ def limit(call: Call, slots: int | None, tracked: int | None) -> None:
     metavar="ID[=STATUS]",
     help="If this job had ended (success, unless a status is given).",
 )
+@trace_options
 @output.output_option
 @click.pass_obj
 def simulate(
@@ -110,12 +139,31 @@ def simulate(
     slots: int | None,
     priorities: Sequence[str],
     ended: Sequence[str],
+    trace: str | None,
+    kind: str | None,
+    jobs: int | None,
+    seed: int | None,
+    names: Sequence[str],
     output_kind: str,
 ) -> None:
     """Tell what would start now, wait and be rejected after a change. Changes nothing.
 
     Without options: without a change. The daemon's own scheduler decides, on a copy.
+
+    With --trace or --generate: play a whole trace of jobs under several policies, without a daemon,
+    and compare how long the jobs take and wait. `ganger queue record` writes the trace of a queue.
     """
+    if trace is not None or kind is not None:
+        if rule is not None or without is not None or priorities or ended:
+            raise errors.UsageError("--trace and --generate: go with --slots alone of these")
+        from . import playing  # noqa: PLC0415 - the scheduler is not for every command
+
+        playing.simulate(
+            trace, kind, jobs=jobs, seed=seed, names=names, slots=slots, output_kind=output_kind
+        )
+        return
+    if jobs is not None or seed is not None or names:
+        raise errors.UsageError("--policy, --jobs and --seed: go with --trace or --generate")
     changes: dict[str, Any] = {
         "rule": None if rule is None else reading.read_rule(rule, "--rule"),
         "without": without,

@@ -73,6 +73,12 @@ class FrameError(BadRequestError):
     """The frame is too large, is not valid msgpack, or does not hold a known message."""
 
 
+class TraceError(BadRequestError):
+    """A trace of jobs is damaged, or a parameter of its simulation is impossible."""
+
+    exit_code = 2
+
+
 class UnknownJobError(BadRequestError):
     """There is no job with this id."""
 

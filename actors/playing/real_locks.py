@@ -1,0 +1,65 @@
+"""The lock requests of traced opcodes: pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...storage.locks import BGL, LockLevel
+from ...storage.prediction.traces import LEVELS
+
+if TYPE_CHECKING:
+    from ...storage.prediction.traces import Trace, TracedLevel, TracedLocks, TracedOpcode
+
+Changes = tuple[tuple[str, str], ...]
+"""A request to the lock state: each lock with the mode."""
+
+_LEVELS = {name: LockLevel(name.replace("_", "-")) for name in LEVELS}
+
+
+class RealLocks:
+    """What the opcodes of a trace take: their ``locks`` or, if they have none, their forecast.
+
+    Where a forecast says only that some lock of a level is needed, an opcode takes one of those
+    that the trace names there: the id of its job chooses which. So a recorded trace, which does not
+    have the real locks, can be played, too.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        named: dict[str, set[int]] = {level: set() for level in LEVELS}
+        seen: set[TracedLocks] = set()
+        for job in trace.jobs:
+            for op in job.ops:
+                locks = op.locks or op.forecast
+                if locks not in seen:
+                    seen.add(locks)
+                    for name, level in locks.levels():
+                        named[name].update(level.names, level.also_shared)
+        self._named = {name: sorted(found) or [1] for name, found in named.items()}
+        self._known: dict[TracedLocks, Changes] = {}
+
+    def of(self, op: TracedOpcode, job_id: int) -> Changes:
+        """The request of this opcode of the job; empty: it needs no locks."""
+        locks = op.locks or op.forecast
+        if (found := self._known.get(locks)) is not None:
+            return found
+        changes: list[tuple[str, str]] = []
+        if locks.big_lock != "none":
+            changes.append((BGL, locks.big_lock))
+        is_unknown = False
+        for name, level in locks.levels():
+            is_unknown |= level.type.startswith("unknown_")
+            mode = level.type.rpartition("_")[2]
+            changes += [(lock, mode) for lock in self._names(name, level, job_id)]
+            changes += [(f"{_LEVELS[name]}/{number}", "shared") for number in level.also_shared]
+        if not is_unknown:
+            self._known[locks] = tuple(changes)
+        return tuple(changes)
+
+    def _names(self, name: str, level: TracedLevel, job_id: int) -> list[str]:
+        prefix = _LEVELS[name]
+        if level.type.startswith("all_"):
+            return [f"{prefix}/[lockset]"]
+        if level.type.startswith("unknown_"):
+            named = self._named[name]
+            return [f"{prefix}/{named[job_id % len(named)]}"]
+        return [f"{prefix}/{number}" for number in level.names]

@@ -1,0 +1,61 @@
+"""A progress bar on a terminal, for work that takes long."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+
+class Bar:
+    """Shows how much is done, on standard error, if that is a terminal and there is much to do."""
+
+    def __init__(self, what: str, least: int) -> None:
+        self._what = what
+        self._least = least
+        self._progress: Progress | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop()
+
+    def show(self, done: int, total: int, what: str | None = None) -> None:
+        """Show that ``done`` of ``total`` are done; remove the bar when all are."""
+        if total < self._least or not sys.stderr.isatty():
+            return
+        if self._progress is None:
+            self._progress = _new_progress()
+            self._progress.start()
+            self._progress.add_task(self._what, total=total)
+        task = self._progress.task_ids[0]
+        self._progress.update(task, completed=done, description=what or self._what)
+        if done == total:
+            self._stop()
+
+    def _stop(self) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+            self._progress = None
+
+
+def _new_progress() -> Progress:
+    from rich.console import Console  # noqa: PLC0415 - only for people
+    from rich.progress import (  # noqa: PLC0415
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    return Progress(*columns, console=Console(stderr=True), transient=True)
