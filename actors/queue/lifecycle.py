@@ -44,6 +44,7 @@ class Lifecycle:
         self._gate = gate
         self._refused: dict[int, errors.GangerError] = {}
         self._killed: set[int] = set()
+        self._closed: dict[int, tuple[int, messages.GateAnswered]] = {}
         store.settle_with(self._take_death)
 
     # ------------------------------------------------------------ states
@@ -51,12 +52,9 @@ class Lifecycle:
     def take_state(self, envelope: Envelope, message: messages.RecordState) -> None:
         """Record the state, unless it begins an opcode that the rules in force hold back."""
         row = self._table.find(message.job_id)
-        if message.begins is not None and row is not None:
-            is_new = row.phase is Phase.HANDED_OVER and message.serial > row.serial
-            gate = self._gate.decide(row, message.begins) if is_new else None
-            if gate is not None and not gate.is_open:
-                envelope.reply(gate)
-                return
+        if row is not None and (gate := self._closed_gate(row, message)) is not None:
+            envelope.reply(gate)
+            return
         recorded = messages.StateRecorded(serial=message.serial)
         if row is None or row.phase is not Phase.HANDED_OVER or message.serial < row.serial:
             envelope.reply(recorded)
@@ -70,6 +68,24 @@ class Lifecycle:
             self._ledger.store_state(state, done, refused)
         else:
             self._ledger.after_commit(functools.partial(envelope.reply, recorded))
+
+    def _closed_gate(self, row: Row, message: messages.RecordState) -> messages.GateAnswered | None:
+        """The answer to a state that may not begin under the rules in force; None: it may.
+
+        A copy of the message gets this answer as well, even if other rules are in force by then: the
+        process takes the first answer, and gives the job back.
+        """
+        is_new = row.phase is Phase.HANDED_OVER and message.serial > row.serial
+        if message.begins is None or not is_new:
+            return None
+        serial, gate = self._closed.get(row.id, (0, None))
+        if serial == message.serial:
+            return gate
+        gate = self._gate.decide(row, message.begins)
+        if gate.is_open:
+            return None
+        self._closed[row.id] = (message.serial, gate)
+        return gate
 
     def _state_refused(self, row: Row, envelope: Envelope, error: errors.GangerError) -> None:
         # Until a later state of the job is stored, answers of its process do not count.
@@ -217,6 +233,7 @@ class Lifecycle:
         self._ledger.after_commit(exit_taken, lambda _: exit_taken())
 
     def _take_exit(self, message: messages.JobExited) -> None:
+        self._closed.pop(message.job_id, None)
         row = self._table.find(message.job_id)
         if row is None or row.lock_file != message.lock_file:
             if row is not None and row.phase is Phase.STARTING:

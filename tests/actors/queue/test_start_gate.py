@@ -109,6 +109,18 @@ def test_a_state_that_is_recorded_already_is_only_confirmed_again(queue: Queue) 
     assert begin(queue, 1, 10, RUNNING).answer == messages.StateRecorded(serial=10)
 
 
+def test_a_copy_of_a_state_that_was_refused_is_refused_under_all_later_rules(queue: Queue) -> None:
+    # The process sent it twice, and gives the job back after the first answer.
+    queue.start_new()
+    obey(queue, "PAUSE")
+    closed = begin(queue, 1, 10, RUNNING).answer
+    obey(queue, "ACCEPT", chain=8)
+    assert begin(queue, 1, 10, RUNNING).answer == closed
+    assert queue.statuses() == {1: "queued"}
+    assert begin(queue, 1, 11, RUNNING).answer == messages.StateRecorded(serial=11)
+    assert queue.statuses() == {1: "running"}
+
+
 def test_no_opcode_begins_before_a_new_queue_has_the_rules(queue: Queue) -> None:
     queue.start_new()
     queue.actor.close()

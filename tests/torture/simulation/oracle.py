@@ -56,6 +56,9 @@ def _reachable() -> dict[JobStatus, set[JobStatus]]:
 
 REACHABLE = _reachable()
 
+UNDONE = frozenset({JobStatus.QUEUED, JobStatus.WAITING, JobStatus.CANCELED})
+"""Where an opcode may be that was recorded as running, and did not start."""
+
 
 def conflict(one: Needs, other: Needs) -> bool:
     """Whether two may not hold these at the same time."""
@@ -164,11 +167,11 @@ class Oracle:
         before = self._ops.get(row.id, statuses)
         self._ops[row.id] = statuses
         for index, (old, new) in enumerate(zip(before, statuses, strict=True)):
-            # Recorded too late for a process that had not got an answer, and then asked the rules.
+            # Recorded for a process that got no answer, and then asked the rules that it found.
             is_unstarted = old is JobStatus.RUNNING and not self.starts[row.id, index]
-            is_back = new is JobStatus.QUEUED and (old is JobStatus.WAITING or is_unstarted)
-            is_rejected = new is JobStatus.CANCELED and is_unstarted
-            is_right = is_rejected or (is_back and row.phase is not Phase.HANDED_OVER)
+            is_undone = is_unstarted and new in UNDONE
+            is_back = old is JobStatus.WAITING and new is JobStatus.QUEUED
+            is_right = is_undone or (is_back and row.phase is not Phase.HANDED_OVER)
             if new not in REACHABLE[old] and not is_right:
                 self._world.problem(f"opcode {index} of job {row.id} went from {old} to {new}")
 
