@@ -72,8 +72,8 @@ class Lifecycle:
     def _closed_gate(self, row: Row, message: messages.RecordState) -> messages.GateAnswered | None:
         """The answer to a state that may not begin under the rules in force; None: it may.
 
-        A copy of the message gets this answer as well, even if other rules are in force by then: the
-        process takes the first answer, and gives the job back.
+        A copy of the message gets this answer as well, even if other rules are in force by then:
+        the process takes the first answer, and gives the job back.
         """
         is_new = row.phase is Phase.HANDED_OVER and message.serial > row.serial
         if message.begins is None or not is_new:
