@@ -9,6 +9,7 @@ import shutil
 import sys
 import tempfile
 import time
+import traceback
 from pathlib import Path
 
 from tests.torture.campaigns import CAMPAIGNS, Campaign
@@ -56,6 +57,7 @@ def _run(campaign: Campaign, seed: int, percent: float) -> Line | None:
         try:
             tally = campaign.run(count, seed, Path(folder))
         except Exception as error:  # noqa: BLE001 - the other campaigns must be run all the same
+            traceback.print_exc()
             tally = Tally(faults=[f"the campaign itself failed: {error!r}"])
     seconds = time.monotonic() - start
     summary = f"{tally.survived} of {tally.injected} survived, {tally.wanted} wanted"
