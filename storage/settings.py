@@ -34,6 +34,12 @@ does not come from this queue.
 JOBS_PER_SUBMIT_MAX = 20_000
 """Most jobs in one submission."""
 
+SUBMITTED_AT_ONCE = 100
+"""Jobs of a large submission that the queue works at before it serves other requests."""
+
+ANNOUNCED_AT_ONCE = 500
+"""Most new jobs in one notice to the filter evaluator and the scheduler."""
+
 OPCODES_PER_JOB_MAX = 1_000
 """Most opcodes in one job."""
 
@@ -90,6 +96,12 @@ MAILBOX_DEPTH_MAX = 50_000
 
 TURN_MESSAGES_MAX = 256
 """Most messages an actor handles before its turn ends (group commit, writes of files)."""
+
+TURN_SECONDS = 0.005
+"""Time after which an actor's turn ends, when the message that it handles is done."""
+
+TURN_WINDOW_SECONDS = 10.0
+"""The status tells the longest turn of so many seconds at least, and twice as many at most."""
 
 DESCRIPTORS_MAX = 65_536
 """Descriptors that a daemon takes if the system permits; it has no use for more."""

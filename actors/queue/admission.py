@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import functools
 import time
-from typing import TYPE_CHECKING
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 
-from ...storage import errors, jobs
+from ...storage import errors, jobs, settings
 from ...storage.jobs import JobStatus
+from ...storage.queue_files.journal import StoredRecord
 from ...transport import messages
 from . import submitting
 from .job_table import Phase, row_of
 from .submission_keys import SubmissionKeys, mark_batch
 
 if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Iterator, Sequence
+
     from ...transport.envelopes import Envelope
     from .announcements import Arrival
     from .control import Control
@@ -24,12 +28,24 @@ if TYPE_CHECKING:
     from .start_gate import StartGate
 
 
+_ItemT = TypeVar("_ItemT")
+
+
 class _New(msgspec.Struct, frozen=True):
     """The accepted jobs of one submission, on their way to the disk."""
 
+    envelope: Envelope
     key: str | None
     jobs: list[tuple[Row, submitting.Draft]]
     rejected: dict[int, str]
+
+
+class _UnderWay(NamedTuple):
+    """A large submission that is worked at in slices; ``key``: of one that will be stored."""
+
+    envelope: Envelope
+    key: str | None
+    work: Generator[None, None, None]
 
 
 class Admission:
@@ -44,6 +60,8 @@ class Admission:
         self._control = control
         self._keys = SubmissionKeys(store)
         self._arriving: list[Arrival] = []
+        self._under_way: deque[_UnderWay] = deque()
+        self._is_told = False
 
     def set_drain(self, envelope: Envelope, *, is_drained: bool) -> None:
         """Refuse submissions from now on, or take them again."""
@@ -54,18 +72,82 @@ class Admission:
     def submit(
         self, envelope: Envelope, message: messages.SubmitJobs, retry_of: int | None = None
     ) -> None:
-        """Check a submission as a whole, and store it; ``retry_of``: the job that it repeats."""
-        key, specs = message.key, message.jobs
-        if key is not None and not message.dry_run and self._keys.is_repeat(envelope, key, specs):
+        """Check a submission as a whole, and store it; ``retry_of``: the job that it repeats.
+
+        A large one is worked at in slices (`work_on`), between which other requests are served.
+        It has its ids from now on: smaller ones that are stored meanwhile get higher ids.
+        """
+        key, count = message.key, len(message.jobs)
+        is_stored = not message.dry_run
+        if key is not None and is_stored and self._keys.is_repeat(envelope, key, message.jobs):
             return
-        if self._ledger.is_read_only and not message.dry_run:
+        if self._ledger.is_read_only and is_stored:
             raise self._ledger.refusal()
         if self.is_drained:
             raise errors.QueueDrainedError
         first_id = self._ledger.last_id + 1
-        drafts = self._drafts(message, first_id, retry_of)
+        submitting.check_whole(message.jobs, first_id=first_id, key=key)
+        work = self._taking_in(envelope, message, first_id, retry_of)
+        if count <= settings.SUBMITTED_AT_ONCE:
+            for _ in work:
+                raise AssertionError("a small submission takes one slice")
+            return
+        if is_stored:
+            self._ledger.last_id += count
+            if key is not None:
+                self._keys.take_off(key, first_id)
+        self._under_way.append(_UnderWay(envelope, key if is_stored else None, work))
+
+    def has_work(self) -> bool:
+        """Whether a large submission is under way, and no message says so yet."""
+        was_told, self._is_told = self._is_told, bool(self._under_way)
+        return self._is_told and not was_told
+
+    def work_on(self) -> None:
+        """One slice of a large submission; several take turns."""
+        self._is_told = False
+        if not self._under_way:
+            return
+        one = self._under_way.popleft()
+        try:
+            next(one.work)
+        except StopIteration:
+            return
+        except errors.GangerError as error:
+            one.envelope.refuse(error)
+            for repeated in self._keys.land(one.key):
+                self._submit_again(repeated)
+        except Exception as error:
+            one.envelope.refuse(errors.RequestFatalError.of("job_queue", repr(error)))
+            raise
+        else:
+            self._under_way.append(one)
+
+    def _submit_again(self, envelope: Envelope) -> None:
+        """A submission waited for another one under its key, which was refused."""
+        assert isinstance(envelope.message, messages.SubmitJobs)
+        try:
+            self.submit(envelope, envelope.message)
+        except errors.GangerError as error:
+            envelope.refuse(error)
+
+    def _taking_in(
+        self,
+        envelope: Envelope,
+        message: messages.SubmitJobs,
+        first_id: int,
+        retry_of: int | None,
+    ) -> Generator[None, None, None]:
+        """Check and store a submission; yields at the end of each slice, and never if it is small.
+
+        Raises what the checks raise.
+        """
+        key, specs = message.key, message.jobs
+        drafts = yield from self._drafting(message, first_id, retry_of)
         assert self._gate.rules is not None
-        rejected = self._gate.rules.rejections([draft.job for draft in drafts])
+        rejected = yield from self._gate.rules.rejecting(
+            [draft.job for draft in drafts], settings.SUBMITTED_AT_ONCE
+        )
         places = [place for place in range(len(drafts)) if place not in rejected]
         accepted = [drafts[place] for place in places]
         if accepted and rejected and key is not None:
@@ -74,37 +156,60 @@ class Admission:
             accepted[0].job.extra[jobs.REJECTED_KEY] = kept
         for draft in accepted if retry_of is not None else ():
             draft.job.extra[jobs.RETRY_OF_KEY] = retry_of
-        digests = [] if key is None else mark_batch(drafts, specs)
-        stored = submitting.stored_forms(drafts, places)
+        digests: list[str] = []
+        for part in _slices(range(len(drafts)) if key is not None else ()):
+            digests += mark_batch(drafts, specs, part)
+            yield from _pause(drafts)
+        record = StoredRecord()
+        stored: list[tuple[int, int, bytes]] = []
+        rows: list[Row] = []
+        for part in _slices(places):
+            forms = submitting.stored_forms(drafts, part)
+            stored += forms
+            if not message.dry_run:
+                record.add(forms)
+                rows += [row_of(drafts[place].job, Phase.PENDING) for place in part]
+            yield from _pause(drafts)
         if message.dry_run or not accepted:
             envelope.reply(messages.JobsSubmitted(ids=[], rejected=rejected))
+            for repeated in self._keys.land(key) if not message.dry_run else ():
+                self._submit_again(repeated)
             return
         self._write_inputs(accepted)
-        self._ledger.last_id += len(drafts)
+        # A large submission has its ids already.
+        self._ledger.last_id = max(self._ledger.last_id, first_id + len(drafts) - 1)
         if key is not None:
-            self._keys.take_off(key, first_id, digests)
-        rows = [row_of(draft.job, Phase.PENDING) for draft in accepted]
-        inputs = [draft.job.judged_inputs for draft in accepted]
-        self._arriving.extend(zip(rows, inputs, strict=True))
-        new = _New(key, list(zip(rows, accepted, strict=True)), rejected)
+            self._keys.know_digests(key, first_id, digests)
+        new = _New(envelope, key, list(zip(rows, accepted, strict=True)), rejected)
+        is_small = len(drafts) <= settings.SUBMITTED_AT_ONCE
+        if is_small:
+            self._arriving += self._arrivals(new.jobs)
         self._ledger.store_new(
             stored,
-            functools.partial(self._submitted, envelope, new),
-            functools.partial(self._not_submitted, envelope, new),
+            functools.partial(self._submitted if is_small else self._land, new),
+            functools.partial(self._not_submitted, new),
+            record,
         )
 
-    def _drafts(
+    def _drafting(
         self, message: messages.SubmitJobs, first_id: int, retry_of: int | None
-    ) -> list[submitting.Draft]:
+    ) -> Generator[None, None, list[submitting.Draft]]:
         read_input = self._ledger.directory.read_input
-        drafts = submitting.drafts(
-            message.jobs,
-            first_id=first_id,
-            now=time.time(),
-            key=message.key,
-            read_input=functools.partial(read_input, retry_of) if retry_of else None,
-        )
-        submitting.check_targets(drafts, first_id, self._is_job)
+        specs, now = message.jobs, time.time()
+        drafts: list[submitting.Draft] = []
+        for part in _slices(range(len(specs))):
+            drafts += submitting.drafted(
+                specs,
+                part,
+                first_id=first_id,
+                now=now,
+                key=message.key,
+                read_input=functools.partial(read_input, retry_of) if retry_of else None,
+            )
+            yield from _pause(specs)
+        for some in _slices(drafts):
+            submitting.check_targets(some, first_id, len(drafts), self._is_job)
+            yield from _pause(drafts)
         return drafts
 
     def _is_job(self, job_id: int) -> bool:
@@ -121,34 +226,70 @@ class Admission:
             self._ledger.refuse_writes(error)
             raise self._ledger.refusal() from error
 
+    def _arrivals(self, new: Iterable[tuple[Row, submitting.Draft]]) -> list[Arrival]:
+        if not self._store.announcements.includes_inputs:
+            return [(row, None) for row, _ in new]
+        return [(row, draft.job.judged_inputs) for row, draft in new]
+
     def announce_new(self) -> None:
         """Announce new jobs before the flush, so that others decide while the disk works."""
         if self._arriving:
             arriving, self._arriving = self._arriving, []
             self._store.announcements.pending(arriving)
 
-    def _submitted(self, envelope: Envelope, new: _New) -> None:
-        for row, draft in new.jobs:
+    def _submitted(self, new: _New) -> None:
+        self._add(new.jobs)
+        self._answer(new)
+
+    def _land(self, new: _New) -> None:
+        """A large submission is durable: its jobs become known in slices, then it is answered."""
+        self._under_way.append(_UnderWay(new.envelope, None, self._landing(new)))
+
+    def _landing(self, new: _New) -> Generator[None, None, None]:
+        for part in _slices(new.jobs):
+            self._add(part)
+            self._store.announcements.pending(self._arrivals(part))
+            yield
+        self._answer(new)
+
+    def _add(self, new: Iterable[tuple[Row, submitting.Draft]]) -> None:
+        for row, draft in new:
             self._store.add(row, draft.secrets)
+
+    def _answer(self, new: _New) -> None:
         if new.rejected:
             # No other file has the ids of rejected jobs, which are never given again.
             self._ledger.write_serial()
         ids = [row.id for row, _ in new.jobs]
         reply = messages.JobsSubmitted(ids=ids, rejected=new.rejected)
-        envelope.reply(reply)
+        new.envelope.reply(reply)
         for repeated in self._keys.land(new.key):
             repeated.reply(msgspec.structs.replace(reply, is_repeat=True))
         for row, draft in new.jobs:
             if (retry_of := draft.job.extra.get(jobs.RETRY_OF_KEY)) is not None:
                 self._control.link_retry(retry_of, row.id)
-        for row, _ in new.jobs:
-            self._store.reader.watches.changed(row)
+        if len(self._store.reader.watches):
+            for row, _ in new.jobs:
+                self._store.reader.watches.changed(row)
 
-    def _not_submitted(self, envelope: Envelope, new: _New, error: errors.GangerError) -> None:
-        self.announce_new()
-        gone = [(row.id, JobStatus.CANCELED) for row, _ in new.jobs]
-        self._store.announcements.finished(gone)
+    def _not_submitted(self, new: _New, error: errors.GangerError) -> None:
+        if len(new.jobs) + len(new.rejected) <= settings.SUBMITTED_AT_ONCE:
+            self.announce_new()
+            gone = [(row.id, JobStatus.CANCELED) for row, _ in new.jobs]
+            self._store.announcements.finished(gone)
         self._ledger.remove_inputs(name for _, draft in new.jobs for name, _ in draft.inputs)
-        envelope.refuse(error)
+        new.envelope.refuse(error)
         for repeated in self._keys.land(new.key):
             repeated.refuse(error)
+
+
+def _slices(items: Sequence[_ItemT]) -> Iterator[Sequence[_ItemT]]:
+    """The items, as many at a time as are worked at in a slice."""
+    for start in range(0, len(items), settings.SUBMITTED_AT_ONCE):
+        yield items[start : start + settings.SUBMITTED_AT_ONCE]
+
+
+def _pause(whole: Sequence[object]) -> Iterator[None]:
+    """The end of a slice, unless the submission is small."""
+    if len(whole) > settings.SUBMITTED_AT_ONCE:
+        yield

@@ -34,13 +34,14 @@ class Announcements:
         self._runtime = runtime
         self._table = table
         self._ledger = ledger
-        self._includes_inputs = False
+        self.includes_inputs = False
+        """Whether a rule looks at the inputs of opcodes, so that they are sent along."""
         self._priorities = 0
         self._unknown: dict[int, int] = {}
 
     def include_inputs(self, *, are_wanted: bool) -> None:
         """Send the inputs of opcodes along, because a rule looks at them; or do not."""
-        self._includes_inputs = are_wanted
+        self.includes_inputs = are_wanted
 
     # ------------------------------------------------------------ jobs
 
@@ -54,7 +55,7 @@ class Announcements:
         """Announce jobs that are pending, for the first time or again."""
         arrived = [
             messages.JobToJudge(
-                job=row.as_pending(), inputs=inputs if self._includes_inputs else None
+                job=row.as_pending(), inputs=inputs if self.includes_inputs else None
             )
             for row, inputs in arrivals
         ]
@@ -111,7 +112,7 @@ class Announcements:
         return messages.JobToJudge(job=row.as_pending(), inputs=inputs)
 
     def _arrived(self, row: Row) -> messages.JobToJudge:
-        return self.whole(row) if self._includes_inputs else _bare(row)
+        return self.whole(row) if self.includes_inputs else _bare(row)
 
     # ------------------------------------------------------------ priorities
 

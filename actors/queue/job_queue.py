@@ -13,7 +13,7 @@ from ...storage import errors
 from ...storage.queue_files.job_files import QueueDirectory
 from ...storage.queue_files.journal import Journal
 from ...transport import messages
-from ..runtime.addresses import FILTER_EVALUATOR
+from ..runtime.addresses import FILTER_EVALUATOR, JOB_QUEUE
 from ..runtime.component import Component
 from . import recovery
 from .admission import Admission
@@ -145,6 +145,8 @@ class JobQueue(Component[messages.QueueMessage]):
                 envelope.reply(self._report())
             case messages.DiskRetried():
                 self.store.retry_disk()
+            case messages.SubmissionsDue():
+                self.admission.work_on()
             case messages.JournalCut():
                 self.store.note_cut(message)
             case _:
@@ -157,6 +159,9 @@ class JobQueue(Component[messages.QueueMessage]):
         """
         self.admission.announce_new()
         self.store.end_turn()
+        if self.admission.has_work():
+            # In the next turn: the components beside this one come first.
+            self.runtime.tell(JOB_QUEUE, messages.SubmissionsDue())
 
     def quiet(self) -> None:
         """Write files of new jobs: the journal has them, so clients need not wait for that."""

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 
+_GONE_IDS_MIN = 1_000
+
+
 class Phase(enum.Enum):
     """Where a job is, as seen by the queue."""
 
@@ -125,12 +128,16 @@ def _text(value: object) -> str | None:
 
 
 class JobTable:
-    """The rows, by id; ids only grow, so the order of insertion is the order of ids."""
+    """The rows, by id, in the order of ids.
+
+    Ids nearly always come in order; a large submission comes after smaller ones that began later.
+    Ids of removed rows stay in the list until they are half of it.
+    """
 
     def __init__(self) -> None:
         self._rows: dict[int, Row] = {}
         self._keys: dict[str, list[int]] = {}
-        self._ids: list[int] | None = None
+        self._ids: list[int] = []
 
     def __len__(self) -> int:
         """How many jobs are live."""
@@ -138,15 +145,20 @@ class JobTable:
 
     def __iter__(self) -> Iterator[Row]:
         """All rows in id order."""
-        return iter(self._rows.values())
+        return self._rows_from(0)
 
     def add(self, row: Row) -> None:
-        """Add a row with a new, higher id."""
-        self._rows[row.id] = row
-        if self._ids is not None:
-            self._ids.append(row.id)
+        """Add a row with a new id."""
+        job_id = row.id
+        if not self._ids or job_id > self._ids[-1]:
+            self._ids.append(job_id)
+        else:
+            place = bisect.bisect_left(self._ids, job_id)
+            if self._ids[place] != job_id:
+                self._ids.insert(place, job_id)
+        self._rows[job_id] = row
         if row.key is not None:
-            self._keys.setdefault(row.key, []).append(row.id)
+            self._keys.setdefault(row.key, []).append(job_id)
 
     def find(self, job_id: int) -> Row | None:
         """The live job's row."""
@@ -155,8 +167,11 @@ class JobTable:
     def remove(self, job_id: int) -> None:
         """Remove the row of a job that is no longer live."""
         row = self._rows.pop(job_id, None)
-        self._ids = None
-        if row is not None and row.key is not None:
+        if row is None:
+            return
+        if len(self._ids) > 2 * len(self._rows) + _GONE_IDS_MIN:
+            self._ids = [one for one in self._ids if one in self._rows]
+        if row.key is not None:
             ids = self._keys.get(row.key, [])
             ids.remove(job_id)
             if not ids:
@@ -169,20 +184,16 @@ class JobTable:
 
     def in_phase(self, *phases: Phase) -> list[Row]:
         """The rows in one of these phases."""
-        return [row for row in self._rows.values() if row.phase in phases]
+        return [row for row in self if row.phase in phases]
 
     def page(
         self, *, after: int, limit: int, statuses: Iterable[JobStatus] | None
     ) -> tuple[list[Row], bool]:
         """Up to ``limit`` rows with ids above ``after``, and whether there are more."""
-        wanted = None if statuses is None else frozenset(statuses)
-        found: list[Row] = []
-        for row in self._rows.values():
-            if row.id > after and (wanted is None or row.status in wanted):
-                if len(found) == limit:
-                    return found, True
-                found.append(row)
-        return found, False
+        if statuses is None:
+            return self._page_of(after, limit, lambda _: True)
+        wanted = frozenset(statuses)
+        return self._page_of(after, limit, lambda row: row.status in wanted)
 
     def pending_after(self, job_id: int, limit: int) -> tuple[list[Row], bool]:
         """Up to ``limit`` pending rows with ids above ``job_id``, and whether there are more."""
@@ -194,25 +205,26 @@ class JobTable:
 
     def ids_after(self, job_id: int) -> Iterator[int]:
         """The ids above ``job_id``, in order, as long as none is added or removed."""
-        if self._ids is None:
-            self._ids = list(self._rows)
-        start = bisect.bisect_right(self._ids, job_id)
-        return map(self._ids.__getitem__, range(start, len(self._ids)))
+        return (row.id for row in self._rows_from(bisect.bisect_right(self._ids, job_id)))
+
+    def counts(self) -> dict[str, int]:
+        """How many jobs there are in each status."""
+        counted = Counter(row.status for row in self._rows.values())
+        return {str(status): counted[status] for status in JobStatus}
 
     def _page_of(
         self, job_id: int, limit: int, is_wanted: Callable[[Row], bool]
     ) -> tuple[list[Row], bool]:
-        ids = list(self._rows)
         found: list[Row] = []
-        for place in range(bisect.bisect_right(ids, job_id), len(ids)):
-            row = self._rows[ids[place]]
+        for row in self._rows_from(bisect.bisect_right(self._ids, job_id)):
             if is_wanted(row):
                 if len(found) == limit:
                     return found, True
                 found.append(row)
         return found, False
 
-    def counts(self) -> dict[str, int]:
-        """How many jobs there are in each status."""
-        counted = Counter(row.status for row in self._rows.values())
-        return {str(status): counted[status] for status in JobStatus}
+    def _rows_from(self, place: int) -> Iterator[Row]:
+        ids, find = self._ids, self._rows.get
+        for index in range(place, len(ids)):
+            if (row := find(ids[index])) is not None:
+                yield row

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from ...storage import errors, settings
 from ...storage.queue_files import replay
-from ...storage.queue_files.journal import JobArchived, JobsStored, StateStored
+from ...storage.queue_files.journal import JobArchived, JobsStored, StateStored, StoredRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -119,8 +119,12 @@ class Ledger:
         jobs: list[tuple[int, int, bytes]],
         done: Callable[[], None],
         failed: Failed,
+        record: StoredRecord | None = None,
     ) -> None:
-        """New jobs (id, serial, body), all or none. Their files follow by `write_pending`."""
+        """New jobs (id, serial, body), all or none. Their files follow by `write_pending`.
+
+        ``record`` has them already, as they go into the journal.
+        """
 
         def stored() -> None:
             for job_id, serial, body in jobs:
@@ -129,7 +133,7 @@ class Ledger:
                 self._unwritten[job_id] = None
             done()
 
-        self._append(JobsStored(jobs), stored, failed)
+        self._append(JobsStored(jobs) if record is None else record, stored, failed)
 
     def store_state(
         self,
@@ -337,11 +341,16 @@ class Ledger:
         self.directory.spares.close()
         self.directory.close()
 
-    def _append(self, record: Record, done: Callable[[], None], failed: Failed) -> bool:
+    def _append(
+        self, record: Record | StoredRecord, done: Callable[[], None], failed: Failed
+    ) -> bool:
         if self.is_read_only:
             failed(self.refusal())
             return False
-        self._journal.append(record)
+        if isinstance(record, StoredRecord):
+            self._journal.append_stored(record)
+        else:
+            self._journal.append(record)
         self._is_fresh = False
         self._effects.append((done, failed))
         return True

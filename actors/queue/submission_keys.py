@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ...storage import jobs
+from ...storage import errors, jobs
 from ...storage.queue_files import job_files
 from ...transport import messages
 from . import repeating
@@ -20,11 +20,14 @@ if TYPE_CHECKING:
     from .submitting import Draft
 
 
-class _InFlight(msgspec.Struct, frozen=True):
-    """A submission on its way to the disk: digests of its jobs, and repetitions of it."""
+class _InFlight(msgspec.Struct):
+    """A submission on its way to the disk: digests of its jobs, and repetitions of it.
+
+    ``digests``: None while a large submission is being checked.
+    """
 
     first_id: int
-    digests: list[str]
+    digests: list[str] | None
     repeats: list[Envelope]
 
 
@@ -42,14 +45,29 @@ class SubmissionKeys:
             envelope.reply(self._repeated(key, live, specs))
             return True
         if (flying := self._in_flight.get(key)) is not None:
-            _check_in_flight(flying, specs)
+            if flying.digests is not None:
+                _check_in_flight(flying.first_id, flying.digests, specs)
             flying.repeats.append(envelope)
             return True
         return False
 
-    def take_off(self, key: str, first_id: int, digests: list[str]) -> None:
-        """A submission under this key is on its way to the disk."""
-        self._in_flight[key] = _InFlight(first_id, digests, [])
+    def take_off(self, key: str, first_id: int) -> None:
+        """A large submission under this key is being checked."""
+        self._in_flight[key] = _InFlight(first_id, None, [])
+
+    def know_digests(self, key: str, first_id: int, digests: list[str]) -> None:
+        """The submission under this key is on its way to the disk. Refuse false repetitions."""
+        flying = self._in_flight.setdefault(key, _InFlight(first_id, None, []))
+        flying.digests = digests
+        repeats, flying.repeats = flying.repeats, []
+        for envelope in repeats:
+            assert isinstance(envelope.message, messages.SubmitJobs)
+            try:
+                _check_in_flight(first_id, digests, envelope.message.jobs)
+            except errors.BadRequestError as error:
+                envelope.refuse(error)
+            else:
+                flying.repeats.append(envelope)
 
     def land(self, key: str | None) -> list[Envelope]:
         """The submission is stored, or refused. Returns those that repeated it meanwhile."""
@@ -97,24 +115,28 @@ class SubmissionKeys:
         return job if job is not None and job.extra.get(jobs.SUBMISSION_KEY) == key else None
 
 
-def mark_batch(drafts: Sequence[Draft], specs: Sequence[JobSpec]) -> list[str]:
-    """Let each job of a submission with a key name its digest and its place; the digests."""
-    digests = [repeating.digest(spec) for spec in specs]
-    for place, draft in enumerate(drafts):
-        if digests[place]:
-            draft.job.extra[jobs.DIGEST_KEY] = digests[place]
+def mark_batch(
+    drafts: Sequence[Draft], specs: Sequence[JobSpec], places: Iterable[int]
+) -> list[str]:
+    """Let these jobs of a submission with a key name their digests and places; the digests."""
+    digests = []
+    for place in places:
+        extra, digest = drafts[place].job.extra, repeating.digest(specs[place])
+        digests.append(digest)
+        if digest:
+            extra[jobs.DIGEST_KEY] = digest
         if len(drafts) > 1:
-            draft.job.extra[jobs.BATCH_KEY] = [place, len(drafts)]
+            extra[jobs.BATCH_KEY] = [place, len(drafts)]
     return digests
 
 
-def _check_in_flight(flying: _InFlight, specs: Sequence[JobSpec]) -> None:
-    if len(specs) != len(flying.digests):
-        ids = range(flying.first_id, flying.first_id + len(flying.digests))
+def _check_in_flight(first_id: int, digests: list[str], specs: Sequence[JobSpec]) -> None:
+    if len(specs) != len(digests):
+        ids = range(first_id, first_id + len(digests))
         raise repeating.count_refusal(len(specs), len(ids), ids)
-    for place, (known, spec) in enumerate(zip(flying.digests, specs, strict=True)):
+    for place, (known, spec) in enumerate(zip(digests, specs, strict=True)):
         if known != repeating.digest(spec):
-            raise repeating.refusal(place, len(specs), flying.first_id + place)
+            raise repeating.refusal(place, len(specs), first_id + place)
 
 
 def _ids_of_batch(known: jobs.Job, live: list[int], count: int) -> Iterable[int]:

@@ -17,7 +17,7 @@ from ...storage.queue_files import job_files, spool
 from ...transport.messages import JobSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 
 ReadInput = Callable[[object], bytes | None]
@@ -43,11 +43,18 @@ def drafts(
 ) -> list[Draft]:
     """The jobs of one submission, with ids from ``first_id`` on.
 
-    ``read_input`` reads a file beside the job that is repeated: opcodes may name the files of
-    that job only.
+    Raises what `check_whole` and `drafted` raise.
+    """
+    check_whole(specs, first_id=first_id, key=key)
+    return drafted(
+        specs, range(len(specs)), first_id=first_id, now=now, key=key, read_input=read_input
+    )
 
-    Raises `BadRequestError` (or a kind of it) naming the job, opcode and parameter, and
-    `DataDirectoryError` if no ids are left.
+
+def check_whole(specs: Sequence[JobSpec], *, first_id: int, key: str | None) -> None:
+    """Check what concerns the submission, and none of its jobs.
+
+    Raises `BadRequestError`, and `DataDirectoryError` if no ids are left.
     """
     if not specs:
         raise errors.BadRequestError("a submission needs at least one job")
@@ -63,10 +70,26 @@ def drafts(
         ids = wording.counted(max(left, 0), "id")
         text = f"the queue has {ids} left, up to {job_files.ID_MAX}, too few for this"
         raise errors.DataDirectoryError(text)
+
+
+def drafted(
+    specs: Sequence[JobSpec],
+    places: Iterable[int],
+    *,
+    first_id: int,
+    now: float,
+    key: str | None,
+    read_input: ReadInput | None = None,
+) -> list[Draft]:
+    """The jobs at these places of one submission, whose ids begin with ``first_id``.
+
+    ``read_input`` reads a file beside the job that is repeated: opcodes may name the files of
+    that job only. Raises `BadRequestError` (or a kind of it) naming the job, opcode and parameter.
+    """
     result = []
-    for place, spec in enumerate(specs):
+    for place in places:
         try:
-            plain = _with_inputs(spec, read_input)
+            plain = _with_inputs(specs[place], read_input)
             result.append(_draft(plain, place, first_id, now, key))
         except errors.BadRequestError as error:
             if len(specs) == 1:
@@ -201,12 +224,15 @@ def _hide_secrets(entry: jobs.OpcodeEntry) -> dict[str, Any]:
     return secrets
 
 
-def check_targets(drafts: Sequence[Draft], first_id: int, is_job: Callable[[int], bool]) -> None:
+def check_targets(
+    drafts: Iterable[Draft], first_id: int, count: int, is_job: Callable[[int], bool]
+) -> None:
     """Raise `DependencyError` if a job waits for one that does not exist.
 
-    ``is_job`` says whether there is a job with an id below ``first_id``.
+    ``count``: the jobs of the submission. ``is_job`` says whether there is a job with an id below
+    ``first_id``.
     """
-    for place, draft in enumerate(drafts):
+    for draft in drafts:
         for index, op in enumerate(draft.job.ops):
             for number, (target, _) in enumerate(op.input.get("depends") or ()):
                 if target >= first_id or is_job(target):
@@ -214,8 +240,8 @@ def check_targets(drafts: Sequence[Draft], first_id: int, is_job: Callable[[int]
                 text = f"depends[{number}]: there is no job {target}"
                 if len(draft.job.ops) > 1:
                     text = f"opcode {index}: {text}"
-                if len(drafts) > 1:
-                    text = f"job {place} of the submission: {text}"
+                if count > 1:
+                    text = f"job {draft.job.id - first_id} of the submission: {text}"
                 raise errors.DependencyError(text)
 
 

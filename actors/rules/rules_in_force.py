@@ -17,7 +17,7 @@ from ...transport.messages import GateAnswered
 from . import filtering, gating
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Generator, Iterable, Mapping, Sequence
 
     from ...storage import jobs
     from ...transport.messages import ChosenUnder
@@ -65,11 +65,23 @@ class RulesInForce:
         )
 
     def rejections(self, submitted: Sequence[jobs.Job]) -> dict[int, str]:
+        """As `rejecting`, in one slice."""
+        work = self.rejecting(submitted, len(submitted))
+        while True:
+            try:
+                next(work)
+            except StopIteration as done:
+                found: dict[int, str] = done.value
+                return found
+
+    def rejecting(
+        self, submitted: Sequence[jobs.Job], at_once: int
+    ) -> Generator[None, None, dict[int, str]]:
         """Why jobs of a submission are not stored, by their places in it.
 
         Jobs that depend on a rejected job are rejected too. The work has a limit, because the queue
         does nothing else meanwhile: the remaining jobs are admitted, and the filter evaluator
-        judges them before they may start.
+        judges them before they may start. Yields between ``at_once`` jobs and the next ones.
         """
         rejected: dict[int, str] = {}
         if not self._has(ActionName.REJECT):
@@ -79,6 +91,8 @@ class RulesInForce:
         meter = Meter(settings.ADMISSION_STEPS_MAX + per_job * len(submitted))
         is_spent = False
         for place, job in enumerate(submitted):
+            if place and place % at_once == 0:
+                yield
             inputs = job.judged_inputs
             text = None
             try:

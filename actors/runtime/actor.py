@@ -40,6 +40,7 @@ from .mailbox import (
     TurnEnded,
 )
 from .runtime import Runtime
+from .turn_times import TurnTimes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,9 +56,10 @@ class Heartbeat:
     The dispatcher's thread writes it, but for ``is_abandoned``, which never goes back.
     """
 
-    __slots__ = ("handled", "handling", "is_abandoned", "thread")
+    __slots__ = ("handled", "handling", "is_abandoned", "thread", "turns")
 
     def __init__(self) -> None:
+        self.turns = TurnTimes()
         self.handled = 0
         """How many messages it has done with."""
         self.handling: object = None
@@ -154,11 +156,12 @@ class ComponentActor(pykka.Actor):
     # ------------------------------------------------------------ turns, on the dispatcher's thread
 
     def run_turn(self) -> None:
-        """Handle what waits, then end the turn."""
-        heartbeat, mailbox = self.heartbeat, self.mailbox
+        """Handle what waits, up to a number of messages or a time; then end the turn."""
+        heartbeat, mailbox, clock = self.heartbeat, self.mailbox, self._host.clock
         heartbeat.thread = threading.get_ident()
         mailbox.is_scheduled = False
         handled = 0
+        begun = now = clock()
         if self.readable:
             self.handle(Readable(self._descriptors_with_news()))
             self.readable.clear()
@@ -169,8 +172,13 @@ class ComponentActor(pykka.Actor):
                 break
             self.handle_item(item)
             handled += 1
+            now = clock()
+            if now - begun >= settings.TURN_SECONDS:
+                break
         if handled and not self.actor_stopped.is_set():
             self.handle(TURN_ENDED)
+            now = clock()
+        heartbeat.turns.note(now - begun, now)
 
     def _descriptors_with_news(self) -> Iterator[int]:
         """Each in its turn. One that is forgotten before has no news: its number may be reused."""
@@ -180,9 +188,12 @@ class ComponentActor(pykka.Actor):
     def run_quiet_turn(self) -> None:
         """Let the component do what has time."""
         self.heartbeat.thread = threading.get_ident()
+        begun = self._host.clock()
         self.handle(QUIET)
         if not self.actor_stopped.is_set():
             self.handle(TURN_ENDED)
+        now = self._host.clock()
+        self.heartbeat.turns.note(now - begun, now)
 
     def handle_item(self, item: Any) -> None:  # noqa: ANN401 - pykka's envelope, or an `InboxItem`
         """Handle what was in the mailbox: ours, or a word of pykka's own."""

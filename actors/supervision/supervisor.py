@@ -273,6 +273,14 @@ class Supervisor(Component[messages.SupervisorMessage]):
 
         self.runtime.ask(JOB_QUEUE, messages.ReadQueueState(), queue_reported, envelope.refuse)
 
+    def _longest_turns(self) -> dict[str, float]:
+        actors, now = self.runtime.host.actors, self.runtime.clock()
+        return {
+            name: actors[name].heartbeat.turns.longest(now)
+            for name in self._classes
+            if name in actors
+        }
+
     def _info(
         self, queue: messages.QueueReport, executor: messages.ExecutorReport
     ) -> messages.DaemonInfo:
@@ -302,4 +310,5 @@ class Supervisor(Component[messages.SupervisorMessage]):
             is_read_only=queue.is_read_only,
             is_drained=queue.is_drained,
             opcode_problems=list(catalogue.problems()),
+            longest_turns=self._longest_turns(),
         )

@@ -30,7 +30,7 @@ from .. import documents, errors, settings
 from ..checked_records import HEAD, packed, payload_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
 _SUFFIX = ".journal"
@@ -71,6 +71,31 @@ FORMAT_VERSION = 1
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Record).decode
+
+
+_STORED_START = b"\x92\xa6stored"
+_MANY = 0xDC
+
+
+class StoredRecord:
+    """The record of a large submission, made of parts; the same bytes as those of `JobsStored`."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._count = 0
+
+    def add(self, new: Iterable[tuple[int, int, bytes]]) -> None:
+        """Add jobs: id, serial, text of the file."""
+        for one in new:
+            self._parts.append(_encode(one))
+            self._count += 1
+
+    def payload(self) -> bytes:
+        """The encoded record. It must have 65,535 jobs at most."""
+        few = 16
+        count = self._count
+        head = bytes((0x90 | count,)) if count < few else bytes((_MANY,)) + count.to_bytes(2)
+        return b"".join((_STORED_START, head, *self._parts))
 
 
 class Journal:
@@ -149,6 +174,10 @@ class Journal:
     def append(self, record: msgspec.Struct) -> None:
         """Add ``record`` to the next commit."""
         self._buffer.append(_packed(record))
+
+    def append_stored(self, record: StoredRecord) -> None:
+        """Add the record of a submission to the next commit."""
+        self._buffer.append(packed(record.payload()))
 
     @property
     def size(self) -> int:

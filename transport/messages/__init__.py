@@ -132,7 +132,7 @@ QueueMessage = (
     | JobsChosen | JobsRejected | ReportStatuses | ReportAllJobs | ReportRunning | ReportJobs
     | ReadLastId | ReadQueueState | SweepJobs
     | RuleChainChanged | RuleChainAcknowledged | LimitAcknowledged | HandOverRequested
-    | JobExited | StartFailed | PeerGone | DiskRetried | JournalCut
+    | JobExited | StartFailed | PeerGone | DiskRetried | JournalCut | SubmissionsDue
 )
 ReaderMessage = ReadOutput | OutputGrew
 ExecutorMessage = (

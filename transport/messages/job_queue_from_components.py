@@ -112,6 +112,10 @@ class JournalCut(Notice, frozen=True):
     error: str | None = None
 
 
+class SubmissionsDue(Notice, frozen=True):
+    """From the queue itself: go on with large submissions."""
+
+
 class HandOverRequested(Notice, frozen=True):
     """From the executor: a child waits for `JobGo`, and has locked ``lock_file``.
 

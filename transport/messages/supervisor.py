@@ -24,7 +24,9 @@ class ComponentState(msgspec.Struct, frozen=True, kw_only=True):
 class DaemonInfo(Reply, frozen=True):
     """Version, health and figures of the daemon. Times are seconds since the epoch.
 
-    ``wconfd``: the socket at which Ganeti's programs find WConfD.
+    ``wconfd``: the socket at which Ganeti's programs find WConfD. ``longest_turns``: the
+    longest time, in seconds, that a turn of each component in the daemon's process has taken within
+    the last ten to twenty seconds.
     """
 
     pid: int
@@ -42,6 +44,7 @@ class DaemonInfo(Reply, frozen=True):
     is_drained: bool = False
     opcode_problems: list[str] = []
     wconfd: str = ""
+    longest_turns: dict[str, float] = {}
 
 
 class ReadInfo(Request[DaemonInfo], frozen=True):

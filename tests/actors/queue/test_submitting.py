@@ -333,13 +333,13 @@ def test_a_key_has_a_length(key: str, length: int) -> None:
 
 def check(made: list[Draft], *known: int) -> str:
     with pytest.raises(errors.DependencyError) as caught:
-        submitting.check_targets(made, 100, known.__contains__)
+        submitting.check_targets(made, 100, len(made), known.__contains__)
     return caught.value.text
 
 
 def test_a_dependency_must_exist() -> None:
     made = drafts(spec(DELAY, depends=[(7, []), (8, [])]))
-    submitting.check_targets(made, 100, (7, 8).__contains__)
+    submitting.check_targets(made, 100, len(made), (7, 8).__contains__)
     assert check(made, 7) == "depends[1]: there is no job 8"
 
 
@@ -351,7 +351,7 @@ def test_a_missing_dependency_is_found_by_its_place() -> None:
 
 def test_jobs_of_the_same_submission_exist() -> None:
     made = drafts(spec(DELAY), spec(DELAY, depends=[(-1, [])]))
-    submitting.check_targets(made, 100, ().__contains__)
+    submitting.check_targets(made, 100, len(made), ().__contains__)
 
 
 class OpUnlockAll(opcodes.Opcode, kw_only=True):

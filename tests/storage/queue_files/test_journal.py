@@ -440,3 +440,12 @@ def test_the_bytes_of_a_record_do_not_change() -> None:
     stored = JobsStored([(7, 1, b"{}")])
     golden = "1000000095e1481692a673746f72656491930701c4027b7d"
     assert journal._packed(stored).hex() == golden
+
+
+@pytest.mark.parametrize("count", [1, 15, 16, 300, 65_535])
+def test_a_record_made_of_parts_has_the_same_bytes(count: int) -> None:
+    new = [(job_id, 1, b"body" * (job_id % 3)) for job_id in range(1, count + 1)]
+    record = journal.StoredRecord()
+    record.add(new[:7])
+    record.add(new[7:])
+    assert record.payload() == msgspec.msgpack.encode(journal.JobsStored(new))

@@ -50,6 +50,7 @@ LATE: tuple[type[Message], ...] = (
     messages.ComponentReplaced,
     messages.DiskRetried,
     messages.JudgingDue,
+    messages.SubmissionsDue,
     messages.WindowDue,
     messages.RequestDue,
     messages.WatchDue,
