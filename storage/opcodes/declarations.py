@@ -18,6 +18,9 @@ LockMode = Literal["shared", "exclusive"]
 WHOLE_LEVEL = "*"
 """Stands for every name of a level, known or not: the level's lock set."""
 
+UNKNOWN_NAMES = "?"
+"""In `Opcode.lock_forecast`: stands for names that are not known before the job runs."""
+
 _LOCK_SET = "[lockset]"
 _BGL = "BGL"
 
@@ -241,6 +244,14 @@ class Opcode(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     def lock_needs(self) -> LockNeeds:
         """The locks that the job holds while the operation runs; none by default."""
         return NO_LOCKS
+
+    def lock_forecast(self) -> LockNeeds:
+        """The locks that the scheduler is to expect of the job: by default those of `lock_needs`.
+
+        The name ``?`` stands for names that are not known yet (`UNKNOWN_NAMES`). The scheduler only
+        orders jobs by this: it calls it when the job is submitted, and takes no lock.
+        """
+        return self.lock_needs()
 
     def run(self, context: OperationContext) -> object:  # noqa: ARG002 - for overriding
         """Run the operation and return its result, which JSON must be able to hold."""

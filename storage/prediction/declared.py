@@ -1,0 +1,156 @@
+"""Which locks each opcode will take, as far as it can be known before it asks for them.
+
+The forecast of an opcode is a function of its parameters and of the configuration. Without the
+configuration, what it would resolve is unknown; `question_of` gives what to ask its owner. Nothing
+here raises: a malformed opcode may take any lock.
+
+The families are in `instance_locks`, `node_locks`, `group_locks` and `cluster_locks`. Opcodes of
+users declare their own (`Opcode.lock_forecast`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from ..opcodes import LevelNeeds, LockNeeds, Opcode, parse
+from ..opcodes.catalogue import find
+from ..opcodes.declarations import UNKNOWN_NAMES
+from . import cluster_locks, group_locks, instance_locks, node_locks
+from .asked import Asked, ClusterNames, MalformedError
+from .lock_types import (
+    LEVELS,
+    NO_LOCKS,
+    UNKNOWN,
+    UNKNOWN_EXCLUSIVE,
+    UNKNOWN_SHARED,
+    LockForecast,
+    LockType,
+    forecast_of_locks,
+)
+
+Declaration = Callable[[Asked], LockForecast]
+"""From an opcode, perhaps with the configuration, to its locks; may raise `MalformedError`."""
+
+DECLARED: Final[Mapping[str, tuple[Declaration, tuple[str, ...]]]] = {
+    **cluster_locks.DECLARED,
+    **group_locks.DECLARED,
+    **instance_locks.DECLARED,
+    **node_locks.DECLARED,
+}
+"""By opcode: its declaration, and the parameters that this reads in the configuration's light."""
+
+
+def forecast(opcode: object, names: ClusterNames | None = None) -> LockForecast:
+    """The locks of one stored opcode. Never raises.
+
+    >>> forecast({"OP_ID": "OP_TEST_DELAY", "duration": 1, "on_nodes": ["n1"]}).node.names
+    ('master', 'n1')
+    """
+    op_id = opcode.get("OP_ID") if isinstance(opcode, Mapping) else None
+    if not isinstance(opcode, Mapping) or not isinstance(op_id, str):
+        return UNKNOWN
+    declared = DECLARED.get(op_id)
+    if declared is None:
+        return _of_users(op_id, opcode)
+    try:
+        return declared[0](Asked(opcode, names))
+    except MalformedError:
+        return UNKNOWN
+
+
+def question_of(opcode: object) -> str | None:
+    """What the owner of the configuration needs to resolve this opcode; None: nothing is left.
+
+    Opcodes that would have the same answer ask the same. A question has no secrets: only names and
+    what else says which locks the opcode takes.
+    """
+    op_id = opcode.get("OP_ID") if isinstance(opcode, Mapping) else None
+    if not isinstance(opcode, Mapping) or not isinstance(op_id, str) or op_id not in DECLARED:
+        return None
+    found = forecast(opcode)
+    if found is UNKNOWN or not _is_unsure(found):
+        return None
+    read = {name: _relevant(opcode[name]) for name in DECLARED[op_id][1] if name in opcode}
+    try:
+        return msgspec.json.encode({"OP_ID": op_id, **read}).decode()
+    except (TypeError, ValueError, RecursionError):
+        return None
+
+
+def answer_to(question: str, names: ClusterNames) -> LockForecast:
+    """The locks of the opcodes that ask this. Never raises, in whatever state the objects are."""
+    try:
+        return forecast(msgspec.json.decode(question), names)
+    except (AttributeError, LookupError, TypeError, ValueError, RecursionError):
+        # Objects of a damaged configuration, which is served so that it can be repaired.
+        return UNKNOWN
+
+
+def _is_unsure(found: LockForecast) -> bool:
+    unsure = {LockType.UNKNOWN_SHARED, LockType.UNKNOWN_EXCLUSIVE}
+    return any(getattr(found, level).type in unsure for level in LEVELS)
+
+
+_NODES_OF_ONE: Final = ("pnode", "pnode_uuid", "snode", "snode_uuid")
+
+
+def _relevant(value: object) -> object:
+    """The parameter; of instances that are to be made only their nodes."""
+    if isinstance(value, list | tuple) and any(isinstance(one, Mapping) for one in value):
+        return [
+            {name: one[name] for name in _NODES_OF_ONE if name in one}
+            if isinstance(one, Mapping)
+            else one
+            for one in value
+        ]
+    return value
+
+
+# ---------------------------------------------------------------- opcodes of users
+
+
+def _of_users(op_id: str, opcode: Mapping[str, Any]) -> LockForecast:
+    declared = find(op_id)
+    if declared is None or declared.is_locked_by_store:
+        return UNKNOWN
+    if _has_no_locks(declared):
+        return NO_LOCKS
+    try:
+        return forecast_of_needs(parse(opcode).lock_forecast())
+    except Exception:  # noqa: BLE001 - a plug-in's own code may raise anything
+        return UNKNOWN
+
+
+def _has_no_locks(declared: type[Opcode]) -> bool:
+    return (
+        declared.lock_needs is Opcode.lock_needs and declared.lock_forecast is Opcode.lock_forecast
+    )
+
+
+def forecast_of_needs(needs: LockNeeds) -> LockForecast:
+    """The forecast of declared needs, in which `UNKNOWN_NAMES` stands for names not known yet.
+
+    >>> forecast_of_needs(LockNeeds.of({"node": {"shared": ["?"]}})).node.type.value
+    'unknown_shared'
+    """
+    changes = needs.to_changes()
+    found = forecast_of_locks((lock, mode) for lock, mode in changes)
+    unsure = {
+        level: UNKNOWN_EXCLUSIVE if own.exclusive else UNKNOWN_SHARED
+        for level in LEVELS
+        if _is_unknown(own := _level(needs, level))
+    }
+    return msgspec.structs.replace(found, **unsure) if unsure else found
+
+
+def _level(needs: LockNeeds, level: str) -> LevelNeeds:
+    found: LevelNeeds = getattr(needs, level)
+    return found
+
+
+def _is_unknown(level: LevelNeeds) -> bool:
+    names: Iterable[str] = (*level.shared, *level.exclusive)
+    return UNKNOWN_NAMES in names

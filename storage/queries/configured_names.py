@@ -1,0 +1,177 @@
+"""The names that forecasts of locks need, resolved in one state of the configuration.
+
+Implements `ClusterNames` of `storage/prediction`. Names are found as the operations find them: an
+instance or a node also by the beginning of its name, up to a dot.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from .. import errors
+from ..cluster.configuration import Change, Configuration
+from ..cluster.objects import Kind
+from ..cluster.operations.base import Circumstances
+from ..cluster.operations.lookups import disks_of_instance, holder_of, nodes_of_instance
+from ..opcodes import LockNeeds, OperationError, parse
+from ..prediction.asked import Names
+from .cluster_view import ClusterView
+from .query_locks import QUERY
+
+_ON_ANY_NODE: Final = frozenset({"blockdev", "diskless", "ext", "gluster", "rbd", "sharedfile"})
+"""The disk templates whose disks every node reaches, as Ganeti has them; ``diskless`` has none."""
+
+
+class ConfiguredNames:
+    """One state of the configuration, which must not change while this is used.
+
+    A name that is written out costs one look. What needs a look at all objects is found once.
+    """
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+        self._view = ClusterView(configuration)
+        self._alike: dict[Kind, _Alike] = {}
+
+    def instance(self, name: str) -> str | None:
+        """The full name of the instance."""
+        found = self._find(Kind.INSTANCE, name)
+        return None if found is None else found["name"]
+
+    def node(self, name: str) -> str | None:
+        """The UUID of the node."""
+        if self._configuration.get(Kind.NODE, name) is not None:
+            return name
+        found = self._find(Kind.NODE, name)
+        return None if found is None else found["uuid"]
+
+    def group(self, name: str) -> str | None:
+        """The UUID of the node group."""
+        return holder_of(self._configuration, Kind.NODE_GROUP, name)
+
+    def network(self, name: str) -> str | None:
+        """The UUID of the network."""
+        return holder_of(self._configuration, Kind.NETWORK, name)
+
+    def master_node(self) -> str | None:
+        """The UUID of the master node."""
+        return self._configuration.cluster.get("master_node") or None
+
+    def primary_node(self, instance: str) -> str | None:
+        """The primary node of an instance."""
+        return self._instance(instance).get("primary_node") or None
+
+    def nodes_of_instance(self, instance: str) -> Names:
+        """The primary node, and the nodes of all DRBD disks."""
+        found = self._configuration.find_by_name(Kind.INSTANCE, instance)
+        if found is None:
+            return None
+        return frozenset(nodes_of_instance(self._configuration, found))
+
+    def networks_of_instance(self, instance: str) -> Names:
+        """The networks of its interfaces."""
+        nics = self._instance(instance).get("nics") or ()
+        return frozenset(nic["network"] for nic in nics if nic.get("network"))
+
+    def moves_between_any_nodes(self, instance: str) -> bool | None:
+        """Whether every node could reach its disks; None if there is no such instance."""
+        found = self._configuration.find_by_name(Kind.INSTANCE, instance)
+        if found is None:
+            return None
+        disks = disks_of_instance(self._configuration, found)
+        return all(disk.get("dev_type") in _ON_ANY_NODE for disk in disks)
+
+    def groups_of_nodes(self, nodes: Iterable[str]) -> Names:
+        """The groups of these nodes."""
+        found = [self._configuration.get(Kind.NODE, node) for node in nodes]
+        return None if None in found else frozenset(node["group"] for node in found)
+
+    def nodes_of_group(self, group: str) -> Names:
+        """The nodes of a group."""
+        return frozenset(node["uuid"] for node in self._view.nodes_of({"uuid": group}))
+
+    def instances_of_group(self, group: str) -> Names:
+        """The instances with a node in a group."""
+        view = self._view
+        return frozenset(
+            instance["name"]
+            for node in view.nodes_of({"uuid": group})
+            for of_node in (view.primary_instances(node), view.secondary_instances(node))
+            for instance in of_node
+        )
+
+    def query_locks(self, opcode: Mapping[str, Any]) -> LockNeeds | None:
+        """The locks of an ``OP_QUERY``."""
+        try:
+            return QUERY.locks(parse(opcode), self._configuration, Circumstances("", 0.0))
+        except (OperationError, errors.BadRequestError):
+            return None
+
+    def _instance(self, name: str) -> Mapping[str, Any]:
+        found: Mapping[str, Any] | None
+        found = self._configuration.find_by_name(Kind.INSTANCE, name)
+        return {} if found is None else found
+
+    def _find(self, kind: Kind, name: str) -> Any:  # noqa: ANN401 - decoded JSON
+        found = self._configuration.find_by_name(kind, name)
+        if found is not None:
+            return found
+        if kind not in self._alike:
+            self._alike[kind] = _Alike(one for _, one in self._configuration.objects(kind))
+        return self._alike[kind].find(name)
+
+
+class _Alike:
+    """Objects by what may be written for their names (`lookups.find_node` says what)."""
+
+    def __init__(self, objects: Iterable[Mapping[str, Any]]) -> None:
+        self._same = defaultdict(list)
+        self._beginnings = defaultdict(list)
+        for one in objects:
+            name = one["name"].upper()
+            self._same[name].append(one)
+            for at, sign in enumerate(f"{name}."):
+                if sign == ".":
+                    self._beginnings[name[:at]].append(one)
+
+    def find(self, name: str) -> Mapping[str, Any] | None:
+        same = self._same.get(name.upper(), ())
+        if len(same) == 1:
+            return same[0]
+        longer = self._beginnings.get(name.upper(), ())
+        return longer[0] if len(longer) == 1 else None
+
+
+# ---------------------------------------------------------------- what changes the answers
+
+_READ: Final[Mapping[Kind, tuple[str, ...]]] = {
+    Kind.CLUSTER: ("master_node",),
+    Kind.NODE: ("uuid", "name", "group"),
+    Kind.NODE_GROUP: ("uuid", "name"),
+    Kind.INSTANCE: ("name", "primary_node", "disks", "nics"),
+    Kind.DISK: ("dev_type", "logical_id", "children"),
+    Kind.NETWORK: ("uuid", "name"),
+    Kind.FILTER: (),
+}
+"""The fields of each kind that forecasts read."""
+
+
+def changes_names(before: Configuration, after: Configuration, changes: Iterable[Change]) -> bool:
+    """Whether forecasts may differ after these changes. Costs the size of the changed objects."""
+    return any(
+        _read(change.kind, before.get(change.kind, change.uuid))
+        != _read(change.kind, after.get(change.kind, change.uuid))
+        for change in changes
+    )
+
+
+def _read(kind: Kind, found: object) -> object:
+    if not isinstance(found, Mapping) or not _READ[kind]:
+        return None
+    values = {field: found.get(field) for field in _READ[kind]}
+    if kind is Kind.INSTANCE and isinstance(values["nics"], list):
+        nics = values["nics"]
+        values["nics"] = [nic.get("network") for nic in nics if isinstance(nic, Mapping)]
+    return values
