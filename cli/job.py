@@ -8,11 +8,11 @@ import click
 import msgspec
 
 from ..storage import errors, job_views, jobs, wording
-from . import choices, following, logs, output, reading, retrying, submitting, whys
+from . import choices, etas, following, logs, output, reading, retrying, submitting, whys
 from .output import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ..transport.client.client import Client
     from ..transport.messages import CancelOutcome, PriorityOutcome
@@ -162,7 +162,7 @@ def list_jobs(
     style: output.Style,
 ) -> None:
     """List jobs (those with these IDS, or all that are not archived)."""
-    names = output.chosen_fields(style, USUAL, tuple(COLUMNS))
+    names = output.chosen_fields(style, USUAL, (*COLUMNS, "eta"))
     wanted = [
         *statuses,
         *(_PENDING if pending else ()),
@@ -171,18 +171,21 @@ def list_jobs(
     ]
     with call.client() as client:
         found = list(client.jobs(ids or None, statuses=wanted or None, archived=archived))
+        columns = COLUMNS | ({"eta": etas.column(client.eta())} if "eta" in names else {})
     if style.output == "json":
         fields = names if style.fields else list(COLUMNS)
-        output.show_json([_plain(one, fields) for one in found])
+        output.show_json([_plain(one, fields, columns) for one in found])
         return
-    output.show_rows(found, [COLUMNS[name] for name in names], style)
+    output.show_rows(found, [columns[name] for name in names], style)
 
 
-def _plain(info: job_views.JobInfo, fields: Sequence[str]) -> dict[str, Any]:
-    return {
-        name: following.duration(info) if name == "duration" else getattr(info, name)
-        for name in fields
-    }
+def _plain(
+    info: job_views.JobInfo, fields: Sequence[str], columns: Mapping[str, Column]
+) -> dict[str, Any]:
+    made: dict[str, Callable[[job_views.JobInfo], Any]] = {"duration": following.duration}
+    if "eta" in columns:
+        made["eta"] = columns["eta"].plain
+    return {name: made[name](info) if name in made else getattr(info, name) for name in fields}
 
 
 @job.command(short_help="Show everything about jobs.")
@@ -339,9 +342,42 @@ def why(call: Call, *, ids: Sequence[int], output_kind: str) -> int:
     """
     with call.client() as client:
         if output_kind == "json":
-            output.show_json([msgspec.to_builtins(whys.asked(client, job_id)) for job_id in ids])
+            answers = [whys.asked(client, job_id) for job_id in ids]
+            plan = client.eta()
+            output.show_json(
+                [
+                    msgspec.to_builtins(one) | {"eta": msgspec.to_builtins(etas.of(plan, one))}
+                    for one in answers
+                ]
+            )
             return 0
-        return _one_by_one(ids, lambda job_id: (True, whys.shown(whys.asked(client, job_id))))
+
+        def why_one(job_id: int) -> tuple[bool, str]:
+            answer = whys.asked(client, job_id)
+            lines = [] if answer.status.is_final else etas.lines(client.eta(), job_id)
+            return True, "\n".join([whys.shown(answer), *lines])
+
+        return _one_by_one(ids, why_one)
+
+
+@job.command(short_help="Tell when jobs will start and end.")
+@click.argument("ids", nargs=-1, type=int)
+@click.option("--all", "is_all", is_flag=True, help="All jobs that run or are pending.")
+@output.output_option
+@click.pass_obj
+def eta(call: Call, *, ids: Sequence[int], is_all: bool, output_kind: str) -> None:
+    """Tell when jobs will start and end, from the run times of earlier jobs.
+
+    The plan gives run slots to jobs in the scheduler's order. It knows dependencies, but no waits
+    for locks and no jobs to come. Below it stands how wrong the last estimates of run times were.
+    """
+    if bool(ids) == is_all:
+        raise errors.UsageError("give either IDS or --all")
+    with call.client() as client:
+        known = list(client.jobs(ids)) if ids else []
+        plan = client.eta()
+    found = list(plan.jobs.values()) if is_all else [etas.of(plan, one) for one in known]
+    etas.show(plan, found, output_kind)
 
 
 @job.command(short_help="Archive jobs that have ended.")

@@ -79,6 +79,15 @@ RETRIES_NOTED_MAX = 1_000
 START_ATTEMPTS_MAX = 10
 """Starts in a row of a job whose process ends before it begins; then the job fails."""
 
+PLANNED_JOBS_MAX = 10_000
+"""Pending jobs that a plan looks at; of those behind them it says nothing."""
+
+ESTIMATES_WRITE_SECONDS = 600.0
+"""How long new run times may stay in memory alone. Losing them is harmless."""
+
+LEARNT_BODY_BYTES_MAX = 16_384
+"""The run times of a job whose text is longer are not learnt: reading them takes too long."""
+
 LIST_PAGE_ROWS = 5_000
 """Most rows in one reply to a listing; clients ask for the next page."""
 
@@ -394,6 +403,11 @@ class Places(msgspec.Struct, frozen=True):
     def reservations(self) -> Path:
         """Temporary reservations, as Ganeti keeps them."""
         return self.data / "tempres.data"
+
+    @property
+    def estimates(self) -> Path:
+        """Run times of the opcodes that have ended, for estimates."""
+        return self.data / "estimates.json"
 
     @property
     def locks(self) -> Path:

@@ -19,6 +19,7 @@ from . import recovery
 from .admission import Admission
 from .control import Control
 from .diagnosis import Diagnosis
+from .estimating import Estimating
 from .hand_over import HandOver
 from .job_queries import JobQueries
 from .job_store import JobStore
@@ -43,7 +44,8 @@ class JobQueue(Component[messages.QueueMessage]):
         self.store = JobStore(self.runtime, loaded.table, directory, journal)
         self.gate = StartGate(self.runtime, self.store)
         self.hand_over = HandOver(self.runtime, self.store, self.gate)
-        self.lifecycle = Lifecycle(self.runtime, self.store, self.gate)
+        self.estimating = Estimating(self.runtime, self.store)
+        self.lifecycle = Lifecycle(self.runtime, self.store, self.gate, self.estimating)
         self.control = Control(self.runtime, self.store, self.hand_over, self.lifecycle)
         self.admission = Admission(self.store, self.gate, self.control)
         self.diagnosis = Diagnosis(self.runtime, self.store, self.gate)
@@ -135,6 +137,10 @@ class JobQueue(Component[messages.QueueMessage]):
                 self.store.announcements.page(message)
             case messages.ExplainJob():
                 self.diagnosis.explain(envelope, message.id)
+            case messages.ReadPlan():
+                self.estimating.read_plan(envelope)
+            case messages.StoreEstimates():
+                self.estimating.store()
             case messages.TestFilters():
                 self.diagnosis.test_filters(envelope, message)
             case messages.Simulate():
@@ -171,6 +177,8 @@ class JobQueue(Component[messages.QueueMessage]):
         """Write what has no file yet, and close what is open."""
         if hasattr(self, "store"):
             self.store.ledger.close()
+        if hasattr(self, "estimating"):
+            self.estimating.store()
 
     def _handle_delayed(self) -> None:
         """Handle the messages that came before the rules."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import enum
+import functools
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ import msgspec
 
 from ...storage import errors, job_views, jobs, opcodes
 from ...storage.jobs import JobStatus
+from ...storage.prediction import estimates
 from ...transport.messages import ChosenUnder, JobSummary, PendingJob
 from . import submitting
 
@@ -64,6 +66,9 @@ class Row(msgspec.Struct, kw_only=True, gc=False):
     """Serial of the state with which the job was handed over by this queue."""
     failed_starts: int = 0
     """How many of its processes ended, one after the other, before it began."""
+
+    work: tuple[str, ...] = ()
+    """What the run time of each opcode is estimated by; jobs of the same kinds share one object."""
 
     def as_summary(self, *, archived: bool = False) -> JobSummary:
         """The row as users see it."""
@@ -119,7 +124,13 @@ def row_of(job: jobs.Job, phase: Phase) -> Row:
         needs_user_opcodes=submitting.needs_user_opcodes(job),
         serial=job.serial,
         lock_file=job.livelock,
+        work=_shared(tuple([estimates.key_of(op.input) for op in job.ops])),
     )
+
+
+@functools.lru_cache(maxsize=estimates.KEYS_MAX)
+def _shared(work: tuple[str, ...]) -> tuple[str, ...]:
+    return work
 
 
 def _text(value: object) -> str | None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from ...transport.envelopes import Envelope
     from ..runtime.runtime import Runtime
+    from .estimating import Estimating
     from .job_store import JobStore
     from .start_gate import StartGate
 
@@ -34,8 +35,11 @@ START_SOURCE = "gnt:daemon:luxid:startjobs"
 class Lifecycle:
     """Follows jobs from the hand-over to the end of their processes."""
 
-    def __init__(self, runtime: Runtime, store: JobStore, gate: StartGate) -> None:
+    def __init__(
+        self, runtime: Runtime, store: JobStore, gate: StartGate, estimating: Estimating
+    ) -> None:
         self._runtime = runtime
+        self._estimating = estimating
         self._log = runtime.log
         self._store = store
         self._table = store.table
@@ -111,6 +115,8 @@ class Lifecycle:
         self._reader.log_reaches(row, message.log_serial)
         self._reader.forget_appended(row.id, message.log_serial)
         self._store.move(row, message.status, has_locks=message.has_locks)
+        if message.status is JobStatus.SUCCESS:
+            self._estimating.learn(message.body)
 
     def catch_up(self, job_id: int) -> None:
         """Take in a newer state of the job's file before the whole job is shown.

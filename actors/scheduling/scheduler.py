@@ -17,7 +17,7 @@ from .scheduling import Schedule
 if TYPE_CHECKING:
     from ...transport.envelopes import Envelope
 
-_Question = messages.ExplainPending | messages.RunSimulation
+_Question = messages.ExplainPending | messages.RunSimulation | messages.ReportOrder
 _Settings = messages.LimitsChanged | messages.PolicyChanged | messages.RuleChainChanged
 
 
@@ -55,7 +55,7 @@ class Scheduler(Component[messages.SchedulerMessage]):
             case messages.JobReprioritised():
                 self._schedule.reprioritise(message.id, message.priority)
                 self._priorities = max(self._priorities, message.number)
-            case messages.ExplainPending() | messages.RunSimulation():
+            case messages.ExplainPending() | messages.RunSimulation() | messages.ReportOrder():
                 # After the pass of this turn: jobs that could start have started.
                 self._questions.append((envelope, message))
             case _:
@@ -113,6 +113,8 @@ class Scheduler(Component[messages.SchedulerMessage]):
         try:
             if isinstance(asked, messages.RunSimulation):
                 envelope.reply(simulating.outcome(self._schedule, asked))
+            elif isinstance(asked, messages.ReportOrder):
+                envelope.reply(self._schedule.order(asked.limit))
             elif self._schedule.lacks_verdict(asked.id):
                 return False
             else:

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from ...storage.jobs import JobStatus
-from ...transport.messages import QueuePosition
+from ...transport.messages import OrderReported, QueuePosition
 from ..rules import gating
 from .depending import Dependencies, cancelers, dependency_outcome
 from .remedies import Buckets, Candidate, Contention
@@ -380,6 +380,19 @@ class Schedule:
         """The pending jobs by priority, then id."""
         jobs = sorted(self._pending.values(), key=lambda job: (job.priority, job.id))
         return [job.id for job in jobs]
+
+    def order(self, limit: int) -> OrderReported:
+        """The first ``limit`` pending jobs in order, and what holds each back but the others."""
+        first = [self._pending[job_id] for job_id in self.pending_in_order()[:limit]]
+        return OrderReported(
+            pending=[
+                (job.id, job.open, job.action in _HELD or self._full_bucket(job) is not None)
+                for job in first
+            ],
+            count=len(self._pending),
+            running=sorted(self._running),
+            slots=self._running_jobs_max,
+        )
 
     def position(self, job_id: int, *, is_brief: bool = False) -> QueuePosition | None:
         """Everything that keeps a pending job from starting.

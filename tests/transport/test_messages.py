@@ -121,6 +121,7 @@ def test_a_reply_of_a_later_version_is_read_all_the_same() -> None:
 
 
 GOLDEN: list[tuple[Message, dict[str, Any]]] = [
+    (messages.ReadPlan(), {"type": "read_plan"}),
     (
         messages.SubmitJobs(jobs=[SPEC], key="k"),
         {

@@ -53,6 +53,7 @@ from ..messages import (
     ReadJob,
     ReadLockWaits,
     ReadObjects,
+    ReadPlan,
     RetryJob,
     RuleTest,
     SetDrain,
@@ -65,6 +66,7 @@ from . import query_requests, requests
 from .async_caller import AsyncCaller
 from .async_streams import AsyncStreams
 from .connection import Connection, EndpointResolver, client_pair
+from .etas import Etas, etas_of
 from .output_reading import OutputReading, checked_reading
 from .session import ConnectionLostError
 from .watch_progress import checked_ids
@@ -423,6 +425,14 @@ class AsyncClient:
         """
         (job_id,) = checked_ids([job_id])
         return await self._caller.call(ExplainJob(id=job_id), timeout)
+
+    async def eta(self, *, timeout: float | None = None) -> Etas:
+        """When the jobs that run and the first 10,000 pending ones will start and end.
+
+        The plan comes from the run times of earlier jobs, and knows no waits for locks. A job whose
+        opcodes have no history has no end: ``unknown`` says so.
+        """
+        return etas_of(await self._caller.call(ReadPlan(), timeout))
 
     # Filter rules.
 

@@ -53,6 +53,7 @@ from ..messages import (
     ReadJob,
     ReadLockWaits,
     ReadObjects,
+    ReadPlan,
     RetryJob,
     RuleTest,
     SetDrain,
@@ -64,6 +65,7 @@ from ..zmq.dealer import Dealer
 from . import query_requests, requests
 from .caller import Caller
 from .connection import Connection, EndpointResolver, client_pair
+from .etas import Etas, etas_of
 from .output_reading import OutputReading, checked_reading
 from .session import ConnectionLostError
 from .streams import Streams
@@ -426,6 +428,14 @@ class Client:
         """
         (job_id,) = checked_ids([job_id])
         return self._caller.call(ExplainJob(id=job_id), timeout)
+
+    def eta(self, *, timeout: float | None = None) -> Etas:
+        """When the jobs that run and the first 10,000 pending ones will start and end.
+
+        The plan comes from the run times of earlier jobs, and knows no waits for locks. A job whose
+        opcodes have no history has no end: ``unknown`` says so.
+        """
+        return etas_of(self._caller.call(ReadPlan(), timeout))
 
     # Filter rules.
 

@@ -45,7 +45,7 @@ from .wconfd_listener import *
 QueueRequest = (
     SubmitJobs | ListJobs | ReadJob | WatchJobs | StopWatch | RetryJob | SetDrain
     | CancelJob | ChangeJobPriority | ArchiveJob | AutoArchiveJobs
-    | ExplainJob | ListDependencies | TestFilters | Simulate | QueryJobs
+    | ExplainJob | ListDependencies | TestFilters | Simulate | QueryJobs | ReadPlan
 )
 ConfigRequest = (
     ReplaceFilter | DeleteFilter | ListFilters | ReadLimits | SetLimits
@@ -69,7 +69,7 @@ ClientRequest = (
 ClientReply = (
     JobsSubmitted | JobRows | JobDocument | JobChanged | JobLogged | WatchEnded
     | CancelOutcome | PriorityOutcome | ArchiveOutcome
-    | JobExplained | DependenciesListed | FiltersTested | Simulated
+    | JobExplained | DependenciesListed | FiltersTested | Simulated | PlanRead
     | FilterStored | FiltersListed | LimitsRead | LocksListed | LockTable | LockWaits
     | ObjectsRead | ObjectsCounted | ObjectsChanged | HistoryRead | QueryAnswered
     | ConfigAnswered | ConfigVerified
@@ -125,7 +125,7 @@ FilterMessage = (
 )
 SchedulerMessage = (
     JobsJudged | JobsFinished | JobReprioritised | StatusesReported | LimitsChanged
-    | PolicyChanged | RuleChainChanged | ExplainPending | RunSimulation
+    | PolicyChanged | RuleChainChanged | ExplainPending | RunSimulation | ReportOrder
 )
 QueueMessage = (
     QueueRequest | QueueReportOfJob
@@ -133,6 +133,7 @@ QueueMessage = (
     | ReadLastId | ReadQueueState | SweepJobs
     | RuleChainChanged | RuleChainAcknowledged | LimitAcknowledged | HandOverRequested
     | JobExited | StartFailed | PeerGone | DiskRetried | JournalCut | SubmissionsDue
+    | StoreEstimates
 )
 ReaderMessage = ReadOutput | OutputGrew
 ExecutorMessage = (
@@ -160,6 +161,7 @@ SupervisorMessage = (
 ComponentReply = (
     LastId | QueueReport | ExecutorReport
     | PendingExplained | OwnerExplained | SimulationJudged | LocksSimulated | LockHolders
+    | OrderReported
     | OpcodeWait
 )
 # fmt: on

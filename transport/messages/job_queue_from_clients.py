@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from ...storage.jobs import JobStatus, LogEntry
+from ...storage.prediction.estimates import Accuracy, Estimate
 from .base import Done, Notice, Reply, Request
 from .config_store import ReplaceFilter
 from .several import QueryAnswered
@@ -247,6 +248,31 @@ class ExplainJob(Request[JobExplained], frozen=True):
     """Explain why this job does not run."""
 
     id: int
+
+
+class PlanRead(Reply, frozen=True):
+    """What a plan needs (`storage/prediction/planning`).
+
+    ``now``: seconds since the epoch. ``works``: for each kind of work the estimate; None: there is
+    no history. ``running``: jobs in run slots, each with its kind of work and the seconds since it
+    began. ``pending``: the first pending jobs in the scheduler's order, each with its kind of work,
+    the jobs for which it waits, and whether a rule or a limit holds it; ``count``: all of them.
+    ``usual``: the seconds that count for work without history. ``accuracy``: how wrong the last
+    predictions of run times were.
+    """
+
+    now: float
+    slots: int
+    works: list[Estimate | None]
+    running: list[tuple[int, int, float]]
+    pending: list[tuple[int, int, list[int], bool]]
+    count: int
+    usual: float | None = None
+    accuracy: Accuracy | None = None
+
+
+class ReadPlan(Request[PlanRead], frozen=True):
+    """Send what a plan of the jobs to come needs."""
 
 
 class DependenciesListed(Reply, frozen=True):

@@ -116,6 +116,10 @@ class SubmissionsDue(Notice, frozen=True):
     """From the queue itself: go on with large submissions."""
 
 
+class StoreEstimates(Notice, frozen=True):
+    """From the queue to itself, some time after it has learnt run times: write them."""
+
+
 class HandOverRequested(Notice, frozen=True):
     """From the executor: a child waits for `JobGo`, and has locked ``lock_file``.
 

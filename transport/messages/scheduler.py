@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...storage.jobs import JobStatus
 from ...storage.prediction.policy import Policy
-from .base import Notice, Request
+from .base import Notice, Reply, Request
 from .job_queue_from_clients import Simulate, Simulated
 from .values import JobVerdict
 
@@ -51,3 +51,21 @@ class RunSimulation(Request[Simulated], frozen=True):
     simulation: Simulate
     jobs: list[JobVerdict]
     running: list[JobVerdict]
+
+
+class OrderReported(Reply, frozen=True):
+    """The first pending jobs in order, each with the jobs that it waits for and whether it is held.
+
+    ``count``: all pending jobs. ``running``: the jobs in the ``slots`` run slots.
+    """
+
+    pending: list[tuple[int, list[int], bool]]
+    count: int
+    running: list[int]
+    slots: int
+
+
+class ReportOrder(Request[OrderReported], frozen=True):
+    """From the job queue: report the first ``limit`` pending jobs in order."""
+
+    limit: int

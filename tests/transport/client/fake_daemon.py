@@ -169,7 +169,7 @@ class FakeDaemon:
         except errors.GangerError as error:
             self._say(*watcher, messages.Failure(error.name, error.text))
 
-    def _answer(  # noqa: PLR0912 - one branch for each request
+    def _answer(  # noqa: PLR0912, PLR0915 - one branch for each request
         self, watcher: Watcher, message: Message
     ) -> None:
         if refusals := self.refusals.get(type(message)):
@@ -192,6 +192,10 @@ class FakeDaemon:
                 reply = messages.CancelOutcome(accepted=True, text=f"Job {message.id} canceled")
             case messages.ChangeJobPriority():
                 reply = messages.PriorityOutcome(accepted=False, text="not any more")
+            case messages.ReadPlan():
+                reply = messages.PlanRead(
+                    now=1_000.0, slots=1, works=[None], running=[(1, 0, 2.0)], pending=[], count=0
+                )
             case messages.ArchiveJob():
                 reply = messages.ArchiveOutcome(archived=[message.id])
             case messages.AutoArchiveJobs():

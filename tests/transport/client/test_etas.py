@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+from ganger.storage.prediction.estimates import Estimate
+from ganger.transport.client.etas import JobEta, etas_of
+from ganger.transport.messages import PlanRead
+
+MAKE = Estimate(4, 10.0, 20.0)
+
+
+def read(**fields: object) -> PlanRead:
+    known = {
+        "now": 1_000.0, "slots": 1, "works": [MAKE, None], "running": [], "pending": [], "count": 0,
+    }  # fmt: skip
+    return PlanRead(**{**known, **fields})  # type: ignore[arg-type]
+
+
+def test_a_running_job_ends_when_its_typical_time_is_over() -> None:
+    found = etas_of(read(running=[(1, 0, 4.0)]))
+    assert found.of(1) == JobEta(id=1, end=1_006.0, run_seconds=10.0, count=4)
+
+
+def test_pending_jobs_follow_in_order() -> None:
+    found = etas_of(
+        read(running=[(1, 0, 0.0)], pending=[(3, 0, [], False), (2, 0, [], False)], count=2)
+    )
+    assert (found.of(3).start, found.of(3).end) == (1_010.0, 1_020.0)
+    assert (found.of(2).start, found.of(2).end) == (1_020.0, 1_030.0)
+    assert list(found.jobs) == [1, 3, 2]
+
+
+def test_a_job_without_history_has_no_end_and_is_a_guess_for_others() -> None:
+    found = etas_of(read(usual=5.0, pending=[(2, 1, [], False), (3, 0, [], False)], count=2))
+    assert found.of(2) == JobEta(id=2, start=1_000.0, unknown="history")
+    assert found.of(3) == JobEta(
+        id=3, start=1_005.0, end=1_015.0, run_seconds=10.0, count=4, guesses=1
+    )
+
+
+def test_a_job_that_is_held_is_unknown() -> None:
+    found = etas_of(read(pending=[(2, 0, [], True), (3, 0, [2], False)], count=2))
+    assert {found.of(2).unknown, found.of(3).unknown} == {"held"}
+
+
+def test_a_job_beyond_the_plan_is_far() -> None:
+    assert etas_of(read()).of(7).unknown == "ended"
+    assert etas_of(read(count=1)).of(7).unknown == "far"

@@ -1,0 +1,84 @@
+"""When jobs will start and end, from what the queue says of them (`ReadPlan`). No I/O."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from ...storage.prediction.estimates import Accuracy
+from ...storage.prediction.planning import Candidate, plan, seconds_left
+
+if TYPE_CHECKING:
+    from ..messages import PlanRead
+
+_USUAL_SECONDS = 1.0
+"""What a job without history counts for those behind it, if no job has any history."""
+
+
+class JobEta(msgspec.Struct, frozen=True, kw_only=True):
+    """When a job will start and end, in seconds since the epoch; None: unknown.
+
+    ``run_seconds``: its estimated run time, from ``count`` earlier ones. ``guesses``: how many jobs
+    before it have no history and count with the usual run time. ``unknown`` says why its end is
+    not known: its kinds of opcodes have no ``history``, it is ``held`` by a rule or a limit or
+    waits for a job that is, it is ``far`` behind others, or it is not ``pending`` any more.
+    """
+
+    id: int
+    start: float | None = None
+    end: float | None = None
+    run_seconds: float | None = None
+    count: int = 0
+    guesses: int = 0
+    unknown: Literal["", "history", "held", "far", "ended"] = ""
+
+
+class Etas(msgspec.Struct, frozen=True):
+    """The plan, by job, in the order of its starts; ``accuracy``: of earlier run times.
+
+    ``is_whole``: whether it has all pending jobs.
+    """
+
+    jobs: dict[int, JobEta]
+    accuracy: Accuracy | None = None
+    is_whole: bool = True
+
+    def of(self, job_id: int) -> JobEta:
+        """The job's place in the plan, also if it has none."""
+        found = self.jobs.get(job_id)
+        return found or JobEta(id=job_id, unknown="ended" if self.is_whole else "far")
+
+
+def etas_of(read: PlanRead) -> Etas:
+    """The plan for the jobs that run and are pending."""
+    running: dict[int, float | None] = {}
+    works: dict[int, int] = {}
+    for job_id, work, elapsed in read.running:
+        known = read.works[work]
+        works[job_id] = work
+        running[job_id] = (
+            None if known is None else seconds_left(elapsed, known.typical, known.high)
+        )
+    candidates = []
+    for job_id, work, depends, is_held in read.pending:
+        known = read.works[work]
+        works[job_id] = work
+        seconds = None if known is None else known.typical
+        candidates.append(Candidate(job_id, seconds, tuple(depends), is_held))
+    usual = _USUAL_SECONDS if read.usual is None else read.usual
+    planned = plan(running, candidates, read.slots, usual)
+    found = {}
+    for job_id, one in planned.items():
+        known = read.works[works[job_id]]
+        start = one.start if job_id not in running else None
+        found[job_id] = JobEta(
+            id=job_id,
+            start=None if start is None else read.now + start,
+            end=None if one.end is None else read.now + one.end,
+            run_seconds=None if known is None else known.typical,
+            count=0 if known is None else known.count,
+            guesses=one.guesses,
+            unknown="" if one.end is not None else "history" if one.start is not None else "held",
+        )
+    return Etas(found, read.accuracy, is_whole=read.count <= len(read.pending))
