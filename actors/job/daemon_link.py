@@ -147,6 +147,7 @@ class Link:
         self.is_up = True
         self.has_changed = False
         """Set when a successor was reached: requests without an answer must be sent again."""
+        self._put_back: list[Received] = []
 
     def use_socket(self, path: str, attach: AttachJob, direct: Mapping[str, str]) -> None:
         """Set where the daemon's successor will listen, and the first message to it.
@@ -178,7 +179,7 @@ class Link:
 
     def receive(self) -> list[Received]:
         """Everything that has come; never blocks."""
-        received = []
+        received, self._put_back = self._put_back, []
         for direct in self._direct_links.values():
             received += direct.receive()
         if self._channel is not None:
@@ -194,8 +195,14 @@ class Link:
             successor.has_changed = False
         return received
 
+    def put_back(self, received: list[Received]) -> None:
+        """Let the next `receive` begin with these: whoever received them had no use for them."""
+        self._put_back = received + self._put_back
+
     def wait(self, descriptors: dict[int, int], timeout_seconds: float | None) -> list[int]:
         """Wait for a message or for ``descriptors`` (each with its mask): the ready ones."""
+        if self._put_back:
+            return []
         own = [] if self._channel is None else [self._channel.fileno()]
         must_ask_again = False
         for wire in self._wires():

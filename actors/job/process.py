@@ -54,9 +54,12 @@ def _wait_for_go(link: Link) -> messages.JobGo | None:
     deadline = time.monotonic() + settings.HAND_OVER_SECONDS
     while link.is_up and (left := deadline - time.monotonic()) > 0:
         link.wait({}, left)
-        for received in link.receive():
-            if isinstance(received.message, messages.JobGo):
-                return received.message
+        received = link.receive()
+        for place, one in enumerate(received):
+            if isinstance(one.message, messages.JobGo):
+                # Right behind it may stand that the rules changed, or that the job is canceled.
+                link.put_back(received[place + 1 :])
+                return one.message
     return None
 
 
