@@ -251,13 +251,14 @@ def test_parts_without_actors_load_no_threads_and_no_sockets(
     assert _output(installed.python, "-c", lines, folder=installed.folder) == "[]\n"
 
 
-def test_the_daemon_loads_nothing_that_paints_a_terminal(installed: Installed) -> None:
+def test_the_daemon_loads_neither_what_paints_a_terminal_nor_asyncio(installed: Installed) -> None:
     lines = (
         "import sys, ganger.cli.daemon, ganger.actors.supervision.supervisor;"
-        "print('rich' in sys.modules); import rich; print(rich.__name__)"
+        "print('rich' in sys.modules, 'asyncio' in sys.modules); import rich; print(rich.__name__);"
+        "import asyncio; print(asyncio.run.__name__)"
     )
     output = _output(installed.python, "-c", lines, folder=installed.folder)
-    assert output == "False\nrich\n"
+    assert output == "False False\nrich\nrun\n"
 
 
 def test_a_type_checker_sees_the_types_of_the_installed_wheel(installed: Installed) -> None:

@@ -21,7 +21,7 @@ from ..job import process
 from ..job.daemon_link import Link
 from ..processes import channels, fork_protocol
 
-DRY_RUNS = 30
+DRY_RUNS = 12
 """The dry runs of a template: enough for the interpreter to settle on its shortcuts."""
 
 FILLING_BLOCKS_MAX = 20_000

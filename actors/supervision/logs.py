@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, TextIO
 
-# structlog imports rich where it finds it, for colors on a terminal that a log has not: an eighth
-# of the daemon's start.
+# structlog imports rich where it finds it, for colors on a terminal that a log has not, and asyncio
+# for methods that nobody here calls. Each would be an eighth of the daemon's start.
 _modules: dict[str, Any] = sys.modules
-_is_hidden = _modules.setdefault("rich", None) is None
+_hidden = [
+    name
+    for name, instead in (("rich", None), ("asyncio", ModuleType("asyncio")))
+    if _modules.setdefault(name, instead) is instead
+]
 import structlog  # noqa: E402
 
-if _is_hidden:
-    del _modules["rich"]
+for _name in _hidden:
+    del _modules[_name]
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger

@@ -1,6 +1,7 @@
 """`make demo`: runs rolling-maintenance.yaml on a daemon of its own and checks the outcome.
 
-    .venv/bin/python docs/examples/demo.py [--chaos [WHAT]] [--seed N] [--keep] [--data DIR]
+    .venv/bin/python docs/examples/demo.py [--chaos [WHAT]] [--seed N] [--files N] [--keep]
+        [--data DIR]
 
 Everything happens in a temporary folder. The exit code is 0 only if every job ended as planned,
 every step started exactly once, no lock was held by two who exclude each other, the restored
@@ -55,6 +56,9 @@ HOT_FIX = "hot-fix"
 NODES = [f"node{number:02}" for number in range(1, 13)]
 STEPS = ("manifest", "archive", "verify", "restore")
 
+FILES = 4_000
+"""How many files the plan gives to a node, at most."""
+
 DEADLINE_SECONDS = 240.0
 INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 INTERRUPTED_EXIT_CODE = 130
@@ -87,9 +91,14 @@ COLOURS = {
 # ---------------------------------------------------------------- the plan
 
 
-def load_plan(scratch: Path) -> list[PlannedJob]:
-    """The plan with ``scratch`` in place of $DEMO, each job after those it waits for."""
-    return read(PLAN.read_text().replace("$DEMO", str(scratch)), PLAN.name)
+def load_plan(scratch: Path, files: int = FILES) -> list[PlannedJob]:
+    """The plan with ``scratch`` in place of $DEMO, each job after those it waits for.
+
+    A node gets at most so many ``files``.
+    """
+    text = PLAN.read_text().replace("$DEMO", str(scratch))
+    assert text.count(f" {FILES:_}, ") == 1
+    return read(text.replace(f" {FILES:_}, ", f" {files}, "), PLAN.name)
 
 
 def name_of(job: PlannedJob) -> str:
@@ -551,13 +560,14 @@ class Demonstration:
     daemon: Daemon
     console: Console
     chaos: Chaos | None
+    files: int = FILES
     ids: list[int] = field(default_factory=list)
     holds: bool = True
 
     def run(self) -> None:
         """Start the daemon, run the plan, stop the daemon, and check everything."""
         self.daemon.up()
-        plan = load_plan(self.daemon.scratch)
+        plan = load_plan(self.daemon.scratch, self.files)
         with Client(self.daemon.places.data) as client:
             self.ids += client.submit_many([job.as_submission() for job in plan])
             print(f"Submitted {len(plan)} jobs as one batch: ids {self.ids[0]} to {self.ids[-1]}")
@@ -597,7 +607,7 @@ def main() -> int:
     daemon = Daemon(arguments.data or base / "data", base / "scratch", arguments.chaos is not None)
     chaos = Chaos(daemon, arguments.chaos, arguments.seed) if arguments.chaos else None
     console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
-    demonstration = Demonstration(daemon, console, chaos)
+    demonstration = Demonstration(daemon, console, chaos, arguments.files)
     try:
         demonstration.run()
     except KeyboardInterrupt:
@@ -637,6 +647,9 @@ def parse_arguments() -> argparse.Namespace:
         default=random.randrange(2**32),
         metavar="N",
         help="repeat the --chaos of an earlier run, which told its seed",
+    )
+    parser.add_argument(
+        "--files", type=int, default=FILES, metavar="N", help="a node gets at most N files"
     )
     arguments = parser.parse_args()
     if arguments.data is not None and arguments.data.exists() and any(arguments.data.iterdir()):

@@ -8,6 +8,7 @@ opcodes fail; the check of a data directory looks for it (`problem`).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -52,22 +53,29 @@ def _unservable(place: str, found: object) -> str | None:
 
 
 def _misshapen(document: Mapping[str, Any]) -> Iterator[str]:
-    for place, found, shape in _objects(document):
+    for place, found, kind in _objects(document):
         try:
-            msgspec.convert(found, shape)
+            msgspec.convert(found, _shape_of(kind))
         except msgspec.ValidationError as error:
             yield worded(place, str(error)).replace(_SINGLE_WORDS, "a single value")
 
 
-def _objects(document: Mapping[str, Any]) -> Iterator[tuple[str, object, Any]]:
+def _objects(document: Mapping[str, Any]) -> Iterator[tuple[str, object, Kind | None]]:
     for kind in Kind:
         found = document.get(kind.value, {})
         if kind is Kind.CLUSTER:
-            yield place_of(kind, ""), found, _SHAPES[kind]
+            yield place_of(kind, ""), found, kind
             continue
         for uuid, one in found.items():
-            yield place_of(kind, uuid), one, _SHAPES[kind]
-    yield "top", {name: value for name, value in document.items() if name not in _KINDS}, _TOP
+            yield place_of(kind, uuid), one, kind
+    yield "top", {name: value for name, value in document.items() if name not in _KINDS}, None
+
+
+# Made when first needed: a daemon needs none of them to start, and they take long.
+@functools.cache
+def _shape_of(kind: Kind | None) -> Any:  # noqa: ANN401 - a type
+    """The loose type of the objects of a kind; None: of what else the document has."""
+    return _loose(inspect.type_info(SCHEMAS[kind])) if kind in SCHEMAS else dict[str, Any]
 
 
 def _loose(info: inspect.Type, around: tuple[type, ...] = ()) -> Any:  # noqa: ANN401 - a type
@@ -103,8 +111,3 @@ def _loose_field(field: inspect.Field, inside: tuple[type, ...]) -> tuple[str, A
 
 
 _KINDS: Final = frozenset(kind.value for kind in Kind)
-_TOP: Final = dict[str, Any]
-_SHAPES: Final = {
-    kind: _loose(inspect.type_info(SCHEMAS[kind])) if kind in SCHEMAS else dict[str, Any]
-    for kind in Kind
-}

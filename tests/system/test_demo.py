@@ -19,6 +19,9 @@ from ganger.storage import settings
 
 RUN_SECONDS = 110.0
 END_SECONDS = 30.0
+FILES = 100
+"""Each node gets so many: the plan is the same, and packs, checks and restores fewer."""
+
 CLAIMS = 9
 READY = re.compile(r"^The daemon is ready \(pid \d+\) in (.+)$", re.MULTILINE)
 CHAOS = re.compile(r"^Chaos: seed \d+, in this order: (.+)$", re.MULTILINE)
@@ -32,7 +35,7 @@ def start_demo(tmp_path: Path) -> Iterator[Start]:
 
     def start(*options: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [sys.executable, demo.__file__, *options],
+            [sys.executable, demo.__file__, "--files", str(FILES), *options],
             env={**os.environ, "TMPDIR": str(tmp_path)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import struct
+
 import zmq
-from zmq.utils.monitor import parse_monitor_message
 
 from ...storage import keys as key_files
 
@@ -19,6 +20,9 @@ REMOTE_HEARTBEAT_SECONDS = 5
 _EVENTS, _POLLIN = int(zmq.EVENTS), int(zmq.POLLIN)
 
 _MONITOR_ENDPOINT = "inproc://monitor-"
+
+_EVENT = struct.Struct("=hi")
+"""The first frame of what a monitor tells: kind and value. pyzmq's reader of it loads asyncio."""
 
 
 # Statuses of ZAP. 300, for temporary reasons, is not used: libzmq leaves some of those
@@ -73,5 +77,6 @@ def next_event(monitor: zmq.Socket[bytes]) -> tuple[int, int, str] | None:
     """The next event that ``monitor`` tells: its kind, value and endpoint; None if none came."""
     if not is_readable(monitor):
         return None
-    event = parse_monitor_message(monitor.recv_multipart(zmq.NOBLOCK))
-    return event["event"], event["value"], event["endpoint"].decode()
+    head, endpoint = monitor.recv_multipart(zmq.NOBLOCK)
+    kind, value = _EVENT.unpack(head)
+    return kind, value, endpoint.decode()
