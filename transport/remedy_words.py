@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .messages import Remedy
+    from .messages import HoldingBack, Remedy
 
 _JOBS_SHOWN_MAX = 10
 
@@ -55,6 +55,21 @@ def jobs(ids: Sequence[int]) -> str:
     more = len(ids) - _JOBS_SHOWN_MAX
     word = "job" if len(ids) == 1 else "jobs"
     return f"{word} {shown}" + (f" and {more} more" if more > 0 else "")
+
+
+def taken(held_back: HoldingBack) -> str:
+    """A lock for which a job would wait, and the owners that have it.
+
+    >>> from ganger.transport.messages import HoldingBack
+    >>> taken(HoldingBack(lock="node/a", mode="exclusive", jobs=[5]))
+    'node/a (exclusive), held by job 5'
+    """
+    owners = [jobs(held_back.jobs)] if held_back.jobs else []
+    owners += held_back.others
+    parts = [f"held by {' and '.join(owners)}"] if owners else []
+    if held_back.soon:
+        parts.append(f"about to be taken by {jobs(held_back.soon)}")
+    return f"{held_back.lock} ({held_back.mode}), {' and '.join(parts)}"
 
 
 def _rules(wanted: Remedy, commands: Commands) -> str:

@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, assert_never
 
 from ...storage import errors, lock_files, lock_journal, settings
 from ...storage.lock_journal import LockJournal, StoredLocks, TurnStored
+from ...storage.locks import CONFIG_LOCK
+from ...storage.prediction.lock_types import NO_LOCKS, forecast_of_locks
 from ...transport import messages
 from ..processes import sessions
+from ..runtime.addresses import SCHEDULER
 from ..runtime.component import Component
 from . import lock_refusals, lock_views
 from .lock_queries import LockQueries
@@ -67,10 +70,14 @@ class LockManager(Component[messages.LockMessage]):
         # Above those of a predecessor.
         self._revision_start = time.time_ns()
         self._is_disk_awaited = self._is_sweep_due = False
+        # The scheduler hears of held locks: of all at first, then of those of changed owners.
+        self._is_reporting = True
+        self._is_report_due = True
+        self._unreported: dict[Owner, None] = {}
         self._end_dead_owners()
         self._sweep_later()
 
-    def receive(self, envelope: Envelope[messages.LockMessage]) -> None:
+    def receive(self, envelope: Envelope[messages.LockMessage]) -> None:  # noqa: C901 - a table
         """Handle one message."""
         message = envelope.message
         match message:
@@ -87,6 +94,9 @@ class LockManager(Component[messages.LockMessage]):
                 self._answers.append((envelope, messages.Done()))
             case messages.SweepOwners():
                 self._sweep()
+            case messages.ReportOwners():
+                self._is_reporting = self._is_report_due = message.is_wanted
+                self._unreported.clear()
             case messages.LocksAwaitedTooLong():
                 self._answer_watcher(message.number)
             case messages.QuestionsAnswered():
@@ -137,6 +147,7 @@ class LockManager(Component[messages.LockMessage]):
                 self._questions.begin(self._state.snapshot, self._since)
                 return
             self._written_revision = self._state.revision
+        self._report_owners()
         answers, self._answers = self._answers, []
         for envelope, answer in answers:
             envelope.reply(answer)
@@ -148,6 +159,25 @@ class LockManager(Component[messages.LockMessage]):
                 self._answer_watcher(number)
         self._questions.begin(self._state.snapshot, self._since)
         self._sweep_later()
+
+    def _report_owners(self) -> None:
+        """Tell the scheduler what owners hold, if that has changed: it predicts by it."""
+        if self._is_report_due:
+            owners = self._state.owners()
+        elif self._unreported:
+            owners = list(self._unreported)
+        else:
+            return
+        held = [
+            (owner, forecast)
+            for owner in owners
+            if (forecast := forecast_of_locks(self._state.list_locks(owner))) != NO_LOCKS
+            or not self._is_report_due
+        ]
+        changed = messages.OwnersChanged(owners=held, is_all=self._is_report_due)
+        self.runtime.tell(SCHEDULER, changed)
+        self._is_report_due = False
+        self._unreported.clear()
 
     def close(self) -> None:
         """Close the journal."""
@@ -177,6 +207,8 @@ class LockManager(Component[messages.LockMessage]):
         turn = TurnStored(self.runtime.wall_clock(), self._state.take_changes(), fenced)
         lock_journal.note_times(self._since, turn)
         for one in turn.owners:
+            if self._is_reporting and one.locks.keys() - {CONFIG_LOCK}:
+                self._unreported[one.owner] = None
             if one.pending is None and not self._state.list_locks(one.owner):
                 self._owners.forget(one.owner)
         if self._journal.is_due:

@@ -11,6 +11,7 @@ from ...storage.locks import CONFIG_LOCK, LockMode
 from ...storage.settings import START_ATTEMPTS_MAX
 from ...transport import remedy_words
 from ...transport.messages import (
+    HoldingBack,
     JobExplained,
     Obstacle,
     OpcodeWait,
@@ -59,6 +60,7 @@ def of_pending(row: Row, position: QueuePosition, rules: Iterable[HoldingRule]) 
         )
     found += [_of_bucket(row.id, position, full) for full in position.full]
     found += [of_rule(row, rule) for rule in rules]
+    found += [_of_held_back(row.id, one) for one in position.held_back]
     if len(position.running) >= position.slots:
         found += _of_slots(row.id, position)
     return found
@@ -93,6 +95,18 @@ def _of_bucket(
         jobs=occupants,
         rule=position.rule if is_rule else None,
         remedy=Remedy(ends=[occupants]),
+    )
+
+
+def _of_held_back(job_id: int, held_back: HoldingBack) -> Obstacle:
+    owners = sorted({*held_back.jobs, *held_back.soon})
+    return Obstacle(
+        kind="lock",
+        held=job_id,
+        text=f"it would have to wait for {remedy_words.taken(held_back)}",
+        jobs=owners,
+        lock=held_back.lock,
+        remedy=Remedy(locks=owners),
     )
 
 

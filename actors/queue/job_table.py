@@ -88,7 +88,11 @@ class Row(msgspec.Struct, kw_only=True, gc=False):
     def as_pending(self) -> PendingJob:
         """The row as the scheduler sees it."""
         return PendingJob(
-            id=self.id, priority=self.priority, depends=self.depends, limits=self.limits
+            id=self.id,
+            priority=self.priority,
+            depends=self.depends,
+            limits=self.limits,
+            received=self.received,
         )
 
 

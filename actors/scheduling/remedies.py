@@ -1,18 +1,29 @@
 """The smallest change that would let a pending job start: pure, and tried out.
 
 The trial goes through the jobs before this one as a pass of the scheduler would, after the change.
-So a remedy never names the end of a job whose place another job would take.
+So a remedy never names the end of a job whose place another job would take. It weighs jobs once
+after the change, where a pass weighs them after each start: among jobs with locks, the order may
+be another one then.
 """
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from ...storage.jobs import PRIORITY_MIN
+from ...storage.prediction.lock_types import (
+    NO_LOCKS,
+    LockForecast,
+    is_certain_to_block,
+    static_weight,
+)
+from ...storage.prediction.policy import Policy
 from ...transport.messages import Remedy
+from .holding import OwnerId
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -31,33 +42,53 @@ class Candidate(msgspec.Struct, frozen=True):
     buckets: Buckets
     waits_for: frozenset[int] = frozenset()
     held_by: str | None = None
+    needs: LockForecast | None = None
+    needs_first: LockForecast | None = None
+    weight_left: float = 1.0
+    """The part of its weight that its age has left."""
+
+    is_aged: bool = False
+    """Whether locks do not hold it back any more."""
 
 
 class Contention(msgspec.Struct, frozen=True):
-    """A pending job, the candidates before it in order, and what they compete for.
+    """A pending job, all others of at least its priority by priority and id, and the prize.
 
-    ``running``: the jobs that hold a run slot, each with the names of its buckets.
+    ``running``: the jobs that hold a run slot, each with the names of its buckets. ``owners``: the
+    owners of locks, those of jobs that have just started among them.
     """
 
     own: Candidate
-    before: list[Candidate]
+    others: list[Candidate]
     running: dict[int, tuple[str, ...]]
     slots: int
+    owners: dict[OwnerId, LockForecast] = {}
+    policy: Policy = Policy()
+
+    @property
+    def is_weighed(self) -> bool:
+        """Whether locks play a role in the order."""
+        return self.own.needs is not None or any(one.needs is not None for one in self.others)
 
 
 class _Change(msgspec.Struct, frozen=True):
-    """A change to try: jobs that have ended, rules that are gone, more slots, a priority."""
+    """A change to try: jobs that have ended, rules that are gone, more slots, a priority.
+
+    ``released``: owners that have given their locks back.
+    """
 
     ended: frozenset[int]
     rules: frozenset[str]
     slots: int
     is_first: bool = False
+    released: frozenset[OwnerId] = frozenset()
 
 
 def for_pending(contention: Contention, rules: Sequence[str]) -> Remedy:
     """What would start the job; ``rules`` hold it, in the order of the chain."""
     gone = frozenset(rules)
-    change = _Change(contention.own.waits_for, gone, contention.slots)
+    owners = frozenset(_blocking(contention))
+    change = _Change(contention.own.waits_for, gone, contention.slots, released=owners)
     ends: list[list[int]] = []
     by_slots = 0
     if not _starts(contention, change):
@@ -81,6 +112,7 @@ def for_pending(contention: Contention, rules: Sequence[str]) -> Remedy:
         ends = [_alternatives(contention, change, one) for [one] in ends]
     return Remedy(
         depends=sorted(contention.own.waits_for),
+        locks=sorted(owner for owner in owners if isinstance(owner, int)),
         rules=list(rules),
         ends=ends,
         slots=slots,
@@ -123,11 +155,45 @@ def _slots_instead(
 
 
 def _rivals(contention: Contention, change: _Change) -> Iterable[Candidate]:
-    """The candidates before the job that nothing holds back after the change."""
-    for one in contention.before:
+    """The candidates before the job that no rule or dependency holds after the change."""
+    for one in _before(contention, change):
         is_held = one.held_by is not None and one.held_by not in change.rules
         if not is_held and one.waits_for <= change.ended:
             yield one
+
+
+def _before(contention: Contention, change: _Change) -> Iterable[Candidate]:
+    own = contention.own
+    if not contention.is_weighed:
+        return (one for one in contention.others if (one.priority, one.id) < (own.priority, own.id))
+    running = set(_held(contention, change))
+    policy = contention.policy
+    if any(job not in contention.owners for job in contention.running.keys() - change.ended):
+        running.add(NO_LOCKS)
+
+    @functools.cache
+    def weight(needs: LockForecast) -> float:
+        return static_weight(needs, running, base=policy.base, costs=policy.costs)
+
+    def key(one: Candidate) -> tuple[int, float, int]:
+        return (one.priority, weight(one.needs or NO_LOCKS) * one.weight_left, one.id)
+
+    return sorted((one for one in contention.others if key(one) < key(own)), key=key)
+
+
+def _held(contention: Contention, change: _Change) -> Iterable[LockForecast]:
+    """The locks that are taken after the change."""
+    gone = change.ended | change.released
+    return (held for owner, held in contention.owners.items() if owner not in gone)
+
+
+def _blocking(contention: Contention) -> Iterable[OwnerId]:
+    """The owners of locks that hold the job back."""
+    own, owners = contention.own, contention.owners.items()
+    if not contention.policy.holds_back or own.needs_first is None or own.is_aged:
+        return ()
+    needs = own.needs_first
+    return (owner for owner, held in owners if is_certain_to_block(needs, held))
 
 
 def _starts(contention: Contention, change: _Change) -> bool:
@@ -135,13 +201,28 @@ def _starts(contention: Contention, change: _Change) -> bool:
     running = [names for job, names in contention.running.items() if job not in change.ended]
     taken = Counter(name for names in running for name in names)
     free = change.slots - len(running)
+    held = set(_held(contention, change))
+    holds_back = contention.policy.holds_back
+
+    @functools.cache
+    def must_wait(needs: LockForecast) -> bool:
+        return any(is_certain_to_block(needs, one) for one in held)
+
+    def is_held_back(one: Candidate) -> bool:
+        needs = one.needs_first
+        return holds_back and needs is not None and not one.is_aged and must_wait(needs)
+
     for one in () if change.is_first else _rivals(contention, change):
         if free <= 0:
             return False
-        if _has_places(one.buckets, taken):
+        if _has_places(one.buckets, taken) and not is_held_back(one):
             taken.update(name for name, _ in one.buckets)
             free -= 1
-    return free > 0 and _has_places(contention.own.buckets, taken)
+            if one.needs_first is not None and one.needs_first not in held:
+                held.add(one.needs_first)
+                must_wait.cache_clear()
+    own = contention.own
+    return free > 0 and _has_places(own.buckets, taken) and not is_held_back(own)
 
 
 def _has_places(buckets: Buckets, taken: Counter[str]) -> bool:

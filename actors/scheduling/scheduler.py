@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING, assert_never
 import msgspec
 
 from ...storage import errors
-from ...storage.prediction.policy import Policy
+from ...storage.prediction.lock_types import NO_LOCKS, LockForecast, merged
 from ...transport import messages
-from ..runtime.addresses import CONFIG_STORE, JOB_QUEUE
+from ..runtime.addresses import CONFIG_STORE, JOB_QUEUE, LOCK_MANAGER
 from ..runtime.component import Component
 from . import remedies, simulating
 from .scheduling import Schedule
 
 if TYPE_CHECKING:
+    from ...storage.locks import Owner
     from ...transport.envelopes import Envelope
+    from ..runtime.dispatcher import Alarm
+    from .holding import OwnerId
 
 _Question = messages.ExplainPending | messages.RunSimulation | messages.ReportOrder
 _Settings = messages.LimitsChanged | messages.PolicyChanged | messages.RuleChainChanged
@@ -34,10 +37,13 @@ class Scheduler(Component[messages.SchedulerMessage]):
         self._priorities = 0
         self._is_due = False
         self._has_limits = False
-        self._policy = Policy()
+        self._locks: dict[OwnerId, dict[Owner, LockForecast]] = {}
+        self._alarm: Alarm | None = None
+        self._due_at: float | None = None
         self._questions: list[tuple[Envelope, _Question]] = []
         self.runtime.tell(CONFIG_STORE, messages.ReportConfiguration())
         self.runtime.tell(JOB_QUEUE, messages.ReportAllJobs())
+        self.runtime.tell(LOCK_MANAGER, messages.ReportOwners())
 
     def receive(self, envelope: Envelope[messages.SchedulerMessage]) -> None:
         """Note what has changed; the pass follows at the end of the turn."""
@@ -55,6 +61,10 @@ class Scheduler(Component[messages.SchedulerMessage]):
             case messages.JobReprioritised():
                 self._schedule.reprioritise(message.id, message.priority)
                 self._priorities = max(self._priorities, message.number)
+            case messages.OwnersChanged():
+                self._take_locks(message)
+            case messages.WeightDue():
+                self._due_at = self._alarm = None
             case messages.ExplainPending() | messages.RunSimulation() | messages.ReportOrder():
                 # After the pass of this turn: jobs that could start have started.
                 self._questions.append((envelope, message))
@@ -72,7 +82,10 @@ class Scheduler(Component[messages.SchedulerMessage]):
                 )
                 self.runtime.tell(JOB_QUEUE, limit)
             case messages.PolicyChanged():
-                self._policy = message.policy
+                if message.policy.is_predictive != self._schedule.policy.is_predictive:
+                    wanted = messages.ReportOwners(is_wanted=message.policy.is_predictive)
+                    self.runtime.tell(LOCK_MANAGER, wanted)
+                self._schedule.change_policy(message.policy)
             case messages.RuleChainChanged():
                 self._schedule.change_chain(message.chain, reads_opcodes=message.reads_opcodes)
                 # After all choices made under older rules.
@@ -87,8 +100,10 @@ class Scheduler(Component[messages.SchedulerMessage]):
             return
         self._is_due = False
         decided = self._schedule.decide(
-            {one.id for _, one in self._questions if isinstance(one, messages.ExplainPending)}
+            self.runtime.clock(),
+            {one.id for _, one in self._questions if isinstance(one, messages.ExplainPending)},
         )
+        self._await_weight(decided.due_at)
         if decided.unknown:
             self.runtime.tell(JOB_QUEUE, messages.ReportStatuses(ids=decided.unknown))
         if decided.unjudged:
@@ -105,6 +120,40 @@ class Scheduler(Component[messages.SchedulerMessage]):
             )
             self.runtime.tell(JOB_QUEUE, chosen)
         self._questions = [one for one in self._questions if not self._is_answered(*one)]
+
+    def _await_weight(self, due_at: float | None) -> None:
+        """Set the one alarm for the next job that its age releases."""
+        if due_at is None or (self._due_at is not None and self._due_at <= due_at):
+            # An alarm that comes too early leads to a pass that changes nothing.
+            return
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._due_at = due_at
+        seconds = max(0.0, due_at - self.runtime.clock())
+        self._alarm = self.runtime.later(seconds, messages.WeightDue())
+
+    def _take_locks(self, message: messages.OwnersChanged) -> None:
+        """Note the locks of owners; those with the same name or job count as one."""
+        if message.is_all:
+            self._locks = {}
+        changed = {owner.identifier for owner, _ in message.owners}
+        for owner, forecast in message.owners:
+            owners = self._locks.setdefault(owner.identifier, {})
+            if forecast == NO_LOCKS:
+                owners.pop(owner, None)
+            else:
+                owners[owner] = forecast
+        known = {}
+        for identifier in changed:
+            found = self._locks[identifier]
+            known[identifier] = merged(found.values()) if found else NO_LOCKS
+            if not found:
+                del self._locks[identifier]
+        if message.is_all:
+            self._schedule.all_locks(known)
+        else:
+            for identifier, forecast in known.items():
+                self._schedule.locks_changed(identifier, forecast)
 
     def _is_answered(self, envelope: Envelope, asked: _Question) -> bool:
         """Answer a question, unless too little is known yet: after a restart, or a new rule."""
@@ -139,10 +188,16 @@ class Scheduler(Component[messages.SchedulerMessage]):
     def _judge(self, message: messages.JobsJudged) -> None:
         if message.is_all:
             self._report = message.report
-            self._schedule.replace_all(message.jobs, message.running)
+            self._schedule.replace_all(
+                message.jobs,
+                message.running,
+                now=self.runtime.clock(),
+                wall_clock=self.runtime.wall_clock(),
+            )
         elif message.is_repeat:
             for verdict in (*message.jobs, *message.running):
                 self._schedule.judge(verdict)
         else:
+            now = self.runtime.clock()
             for verdict in message.jobs:
-                self._schedule.add(verdict)
+                self._schedule.add(verdict, now)

@@ -1,53 +1,56 @@
 """Which pending job starts now: pure decisions of the scheduler.
 
-How it works. A pending job is in one place: waiting for dependencies; in the heap of eligible
-jobs, ordered by priority, then id; parked in the line of a full bucket; or held by a rule. A pass
-takes from the top of the heap while run slots are free. So the cost of a pass grows with the jobs
-that start or are looked at for the first time, not with the pending ones.
+How it works. A pending job is in one place: waiting for dependencies; among the eligible jobs, in
+order (`eligible`: by priority, then by what is left of its weight, then by id); parked in the line
+of a full bucket; or held by a rule. A pass takes the first eligible jobs while run slots are free.
+So the cost of a pass grows with the jobs that start or are looked at for the first time, not with
+the pending ones.
 
 A bucket counts running jobs: one for each filter rule that limits, one for each ad-hoc limit
 named in a reason (scheduler facts, section 5). A job takes a place in each of its buckets when
 it starts, and only then. If a bucket is full, the job is parked there until a place is free.
 
 A verdict of the filter rules holds for one rule chain. When the chain changes, jobs are
-judged again as they come to the top of the heap. So no job starts under older rules, none starts
+judged again as they come first. So no job starts under older rules, none starts
 before the jobs ahead of it are judged, and the cost of a new rule does not grow with the number of
 pending jobs.
 
 A job whose dependencies can no longer be satisfied, or that a rule rejects, is unsatisfiable: the
 job queue ends it without a process.
 
-An entry of a heap stays when its job goes or changes. At the top of the heap it is recognised as
+An entry of an order stays when its job goes or changes. When it comes first it is recognised as
 stale, because it is no longer the entry that the job names.
+
+A job that starts counts with its forecast as the owner of locks, until the lock manager reports
+what it really holds (`locks_changed`).
 """
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from ...storage.jobs import JobStatus
-from ...transport.messages import OrderReported, QueuePosition
+from ...storage.prediction.policy import Policy
+from ...transport.messages import OrderReported
 from ..rules import gating
-from .depending import Dependencies, cancelers, dependency_outcome
-from .remedies import Buckets, Candidate, Contention
+from . import standing
+from .depending import dependency_outcome
+from .eligible import Eligible, Entry
+from .known_jobs import HELD, LIMITED, REJECTED, Pending, Running, buckets_of
+from .predicting import Prediction
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
-    from ...transport.messages import JobVerdict
-
-_HELD = frozenset({"PAUSE"})
-_REJECTED = "REJECT"
-_LIMITED = "RATE_LIMIT"
+    from ...storage.jobs import JobStatus
+    from ...storage.prediction.lock_types import LockForecast
+    from ...transport.messages import JobVerdict, QueuePosition
+    from .holding import OwnerId
+    from .remedies import Buckets, Contention
 
 _JUDGED_AT_ONCE_MAX = 500
-_SHOWN_AHEAD_MAX = 10
-
-_Entry = tuple[int, int, int]
 
 
 class Unsatisfiable(msgspec.Struct, frozen=True):
@@ -65,7 +68,8 @@ class Pass(msgspec.Struct, frozen=True):
     they took a place. ``unknown``: nothing is known of these
     jobs, which are named in dependencies, or whether these still run. ``eligible``: newly
     waiting for a slot only. ``unjudged``: what the rules in force say of these must be known
-    before the next one can start.
+    before the next one can start. ``due_at``: when another pass is needed, if nothing else changes
+    before: a job is held back no longer then.
     """
 
     start: list[int]
@@ -74,93 +78,50 @@ class Pass(msgspec.Struct, frozen=True):
     eligible: list[int]
     unjudged: list[int] = []
     limits: dict[int, str] = {}
-
-
-def buckets_of(verdict: JobVerdict) -> Buckets:
-    """The buckets in which the job takes a place when it starts."""
-    if verdict.action == _LIMITED and verdict.rule is not None and verdict.limit is not None:
-        return (*verdict.job.limits, (f"rule:{verdict.rule}", verdict.limit))
-    return verdict.job.limits
-
-
-_NOTHING: dict[int, JobStatus | None] = {}
-"""The known dependencies of jobs that have none."""
-
-
-class _Pending:
-    __slots__ = (
-        "_cancelers", "action", "aside_under", "buckets", "chain", "depends", "entry", "id",
-        "known", "limit", "priority", "rule", "targets",
-    )  # fmt: skip
-
-    def __init__(self, verdict: JobVerdict) -> None:
-        self.id = verdict.job.id
-        self.priority = verdict.job.priority
-        self.depends: Dependencies = verdict.job.depends
-        self.known: dict[int, JobStatus | None] = {} if self.depends else _NOTHING
-        self.targets = len({target for target, _ in self.depends}) if self.depends else 0
-        self._cancelers: frozenset[int] | None = None
-        self.judge(verdict)
-        self.entry: _Entry | None = None
-        self.aside_under = 0
-
-    @property
-    def open(self) -> list[int]:
-        """The dependencies that are open."""
-        if self.entry is not None:
-            return []
-        return [target for target, _ in self.depends if target not in self.known]
-
-    def know(self, target: int, status: JobStatus | None) -> bool:
-        """Note how a dependency ended. Returns whether that can decide anything.
-
-        The cost does not grow with their number: thousands may end one by one.
-        """
-        self.known[target] = status
-        if len(self.known) == self.targets:
-            return True
-        if status is not JobStatus.CANCELED:
-            return False
-        if self._cancelers is None:
-            self._cancelers = cancelers(self.depends)
-        return target in self._cancelers
-
-    def judge(self, verdict: JobVerdict) -> None:
-        self.action = verdict.action
-        self.rule = verdict.rule
-        self.chain = verdict.chain
-        self.limit = verdict.limit
-        self.buckets = buckets_of(verdict)
-
-
-class _Running:
-    __slots__ = ("buckets", "chain")
-
-    def __init__(self, buckets: Buckets, chain: int) -> None:
-        self.buckets = buckets
-        self.chain = chain
+    due_at: float | None = None
 
 
 class Schedule:
-    """The pending jobs in order, the jobs that hold a run slot, and the number of slots."""
+    """The pending jobs in order, the jobs that hold a run slot, and the number of slots.
 
-    def __init__(self, running_jobs_max: int, chain: int = 0) -> None:
+    ``now`` is in seconds, on a clock that never goes back.
+    """
+
+    def __init__(
+        self, running_jobs_max: int = 0, chain: int = 0, *, policy: Policy | None = None
+    ) -> None:
         self._running_jobs_max = running_jobs_max
         self._chain = chain
         self._reads_opcodes = False
-        self._pending: dict[int, _Pending] = {}
-        self._running: dict[int, _Running] = {}
-        self._heap: list[_Entry] = []
-        self._held: list[_Entry] = []
-        self._parked: defaultdict[str, list[_Entry]] = defaultdict(list)
+        self._now = 0.0
+        self._entries = 0
+        self._running: dict[int, Running] = {}
+        self._prediction = Prediction(policy or Policy(), self._running)
+        self._forget()
+
+    def _forget(self) -> None:
+        """Forget all jobs, and keep what was heard of locks and times."""
+        self._pending: dict[int, Pending] = {}
+        self._running.clear()
+        self._prediction.runs += 1
+        self._order = self._new_order()
+        self._held = self._new_order()
+        self._parked: dict[str, Eligible] = {}
         self._taken: Counter[str] = Counter()
         self._moving: set[str] = set()
         self._asked: set[int] = set()
         self._dependants: defaultdict[int, set[int]] = defaultdict(set)
-        self._entries = 0
         self._unsatisfiable: list[Unsatisfiable] = []
         self._unknown: set[int] = set()
         self._eligible: list[int] = []
+
+    def _new_order(self) -> Eligible:
+        return Eligible(self._prediction, self._find)
+
+    def _find(self, entry: Entry) -> Pending | None:
+        """The job of an entry; None: the entry is stale."""
+        job = self._pending.get(entry[1])
+        return job if job is not None and job.entry == entry else None
 
     @property
     def chain(self) -> int:
@@ -172,17 +133,76 @@ class Schedule:
         """The jobs that hold a run slot."""
         return frozenset(self._running)
 
-    def replace_all(self, verdicts: Iterable[JobVerdict], running: Iterable[JobVerdict]) -> None:
-        """Forget everything: these jobs are pending, and these hold a slot."""
-        reads_opcodes = self._reads_opcodes
-        self.__init__(self._running_jobs_max, self._chain)  # type: ignore[misc]
-        self._reads_opcodes = reads_opcodes
+    @property
+    def now(self) -> float:
+        """The time of the last pass."""
+        return self._now
+
+    @property
+    def policy(self) -> Policy:
+        """How it predicts."""
+        return self._prediction.policy
+
+    def replace_all(
+        self,
+        verdicts: Collection[JobVerdict],
+        running: Collection[JobVerdict],
+        *,
+        now: float = 0.0,
+        wall_clock: float | None = None,
+    ) -> None:
+        """Forget everything: these jobs are pending, and these hold a slot.
+
+        ``wall_clock``: the time of day in seconds. The first such report tells how old jobs are.
+        """
+        for order in (self._order, self._held, *self._parked.values()):
+            order.drain()
+        self._forget()
+        if wall_clock is not None and self._prediction.arrivals.is_empty:
+            received = [(one.job.id, one.job.received) for one in (*verdicts, *running)]
+            ages = [(job_id, None if at is None else wall_clock - at) for job_id, at in received]
+            self._prediction.arrivals.restart(ages, now)
         for verdict in running:
             self._occupy(verdict.job.id, buckets_of(verdict), verdict.chain)
+        # A running job is in the middle of something: only its real locks tell of it.
+        self._prediction.taken.keep_expected(self._running)
         # The news that one of them has ended may have come before this, on a shorter way.
         self._unknown.update(self._running)
         for verdict in verdicts:
-            self.add(verdict)
+            self.add(verdict, now)
+
+    def change_policy(self, policy: Policy) -> None:
+        """Predict in another way from now on."""
+        if policy == self._prediction.policy:
+            return
+        self._prediction.change(policy)
+        orders = [self._order, self._held, *self._parked.values()]
+        for order in orders:
+            order.drain()
+        self._order, self._held, self._parked = self._new_order(), self._new_order(), {}
+        for job in self._pending.values():
+            job.predict(self._prediction)
+            if job.entry is not None:
+                self._push(job)
+
+    def locks_changed(self, owner: OwnerId, forecast: LockForecast) -> None:
+        """The owner really holds these locks, and no others."""
+        self._prediction.taken.hold(owner, forecast)
+
+    def all_locks(self, held: Mapping[OwnerId, LockForecast]) -> None:
+        """These owners really hold these locks, and no other owner holds any."""
+        self._prediction.taken.hold_all(held)
+
+    def forecast_changed(
+        self, job_id: int, forecast: LockForecast | None, of_all: LockForecast | None = None
+    ) -> None:
+        """More is known of the locks of a job; one that is not pending is ignored."""
+        job = self._pending.get(job_id)
+        if job is not None and (job.forecast, job.forecast_of_all) != (forecast, of_all):
+            job.forecast, job.forecast_of_all = forecast, of_all
+            job.predict(self._prediction)
+            if job.entry is not None:
+                self._push(job)
 
     def change_chain(self, chain: int, *, reads_opcodes: bool = False) -> None:
         """Other rules are in force: older verdicts no longer count.
@@ -195,15 +215,14 @@ class Schedule:
         self._chain = chain
         self._asked.clear()
         # Jobs that a rule held back are looked at again, in order.
-        for line in (self._held, *self._parked.values()):
-            self._heap += line
-        self._held = []
+        self._order.absorb(self._held, *self._parked.values())
         self._parked.clear()
-        heapq.heapify(self._heap)
 
-    def add(self, verdict: JobVerdict) -> None:
+    def add(self, verdict: JobVerdict, now: float = 0.0) -> None:
         """A job is pending (again), under this verdict. It replaces an older entry of the job."""
-        job = _Pending(verdict)
+        job = Pending(verdict)
+        job.predict(self._prediction)
+        self._prediction.arrivals.note(job.id, now)
         self.remove(job.id)
         self.vacate(job.id)
         self._pending[job.id] = job
@@ -214,7 +233,7 @@ class Schedule:
         job_id = verdict.job.id
         self._asked.discard(job_id)
         if job_id in self._running:
-            self.vacate(job_id)
+            self._leave_buckets(job_id)
             self._occupy(job_id, buckets_of(verdict), verdict.chain)
         elif (job := self._pending.get(job_id)) is not None:
             job.judge(verdict)
@@ -265,11 +284,12 @@ class Schedule:
         job = self._pending.get(job_id)
         return job is not None and job.chain != self._chain
 
-    def decide(self, explained: Collection[int] = ()) -> Pass:
+    def decide(self, now: float = 0.0, explained: Collection[int] = ()) -> Pass:
         """One scheduling pass. The jobs it starts hold their slots when it returns.
 
         Verdicts on the jobs of ``explained`` are wanted as well.
         """
+        self._now = now
         start: list[int] = []
         limits: dict[int, str] = {}
         unjudged = self._unjudged_running() if self._chain else []
@@ -282,7 +302,15 @@ class Schedule:
         unjudged += filter(self.lacks_verdict, set(explained).difference(unjudged))
         asked = [job_id for job_id in unjudged if job_id not in self._asked]
         self._asked.update(asked)
-        return Pass(start, unsatisfiable, unknown, eligible, asked, limits)
+        return Pass(start, unsatisfiable, unknown, eligible, asked, limits, self._due_at(now))
+
+    def _due_at(self, now: float) -> float | None:
+        """When the next job is held back no longer, if a run slot is free for it."""
+        if len(self._running) >= self._running_jobs_max:
+            return None
+        orders = [self._order, *(self._parked[name] for name in self._moving & self._parked.keys())]
+        found = [due_at for order in orders if (due_at := order.due_at()) is not None]
+        return max(min(found), now) if found else None
 
     def _unjudged_running(self) -> list[int]:
         """Running jobs without a verdict under this chain: a limiting rule may count them."""
@@ -291,62 +319,65 @@ class Schedule:
     def _take_from_the_top(
         self, start: list[int], unjudged: list[int], limits: dict[int, str]
     ) -> None:
-        put_back: list[_Entry] = []
+        put_back: list[Pending] = []
         while len(self._running) < self._running_jobs_max and (job := self._pop()) is not None:
-            assert job.entry is not None
             job.aside_under = 0
             if job.chain != self._chain:
                 unjudged.append(job.id)
-                put_back.append(job.entry)
+                put_back.append(job)
                 if len(unjudged) >= _JUDGED_AT_ONCE_MAX:
                     break
             elif unjudged:
                 # A job ahead of it may start, or take its place in a bucket.
-                put_back.append(job.entry)
+                put_back.append(job)
                 break
-            elif job.action == _REJECTED:
+            elif job.action == REJECTED:
                 self.remove(job.id)
                 text = f"rejected by filter rule {job.rule}"
                 self._unsatisfiable.append(Unsatisfiable(job.id, "rejected", text))
-            elif job.action in _HELD:
+            elif job.action in HELD:
                 job.aside_under = self._chain
-                self._held.append(job.entry)
+                self._held.add(job)
             elif (full := self._full_bucket(job)) is not None:
                 job.aside_under = self._chain
-                heapq.heappush(self._parked[full], job.entry)
+                self._parked.setdefault(full, self._new_order()).add(job)
             else:
-                self.remove(job.id)
-                self._occupy(job.id, job.buckets, job.chain)
+                self._start(job)
                 start.append(job.id)
-                if job.action == _LIMITED:
+                if job.action == LIMITED:
                     limits[job.id] = gating.limit_name(job.rule, job.limit)
-        for entry in put_back:
-            heapq.heappush(self._heap, entry)
+        for job in put_back:
+            self._order.add(job)
 
-    def _pop(self) -> _Pending | None:
-        """The first job in order, from the heap and from the lines of buckets with a free place."""
-        best, first = self._heap, self._top(self._heap)
+    def _start(self, job: Pending) -> None:
+        """The job has a run slot, and counts with its forecast as an owner of locks."""
+        self.remove(job.id)
+        self._occupy(job.id, job.buckets, job.chain)
+        if job.needs is not None:
+            self._prediction.taken.expect(job.id, job.needs_first or job.needs)
+
+    def _pop(self) -> Pending | None:
+        """The first job in order, also from the lines of buckets with a free place."""
+        best, first = self._order, self._order.first(self._now)
+        key = None
         for name in list(self._moving):
-            line = self._parked.get(name, [])
-            job = self._top(line)
-            if job is None or self._taken[name] >= dict(job.buckets).get(name, 0):
-                self._moving.discard(name)
-                if job is None:
+            line = self._parked.get(name)
+            job = None if line is None else line.first(self._now)
+            if line is None or job is None:
+                if line is None or not line.has_jobs():
+                    self._moving.discard(name)
                     self._parked.pop(name, None)
-            elif first is None or job.entry < first.entry:  # type: ignore[operator]
-                best, first = line, job
+                continue
+            if self._taken[name] >= dict(job.buckets).get(name, 0):
+                self._moving.discard(name)
+                continue
+            other = line.sort_key(job, self._now)
+            key = key or (None if first is None else best.sort_key(first, self._now))
+            if key is None or other < key:
+                best, first, key = line, job, other
         if first is not None:
-            heapq.heappop(best)
+            best.take()
         return first
-
-    def _top(self, line: list[_Entry]) -> _Pending | None:
-        """The first job of a heap, after dropping stale entries."""
-        while line:
-            job = self._pending.get(line[0][1])
-            if job is not None and job.entry == line[0]:
-                return job
-            heapq.heappop(line)
-        return None
 
     def what_if(
         self,
@@ -359,34 +390,37 @@ class Schedule:
         verdicts = {verdict.job.id: verdict for verdict in pending}
         known = {verdict.job.id: verdict for verdict in running}
         chain = next((one.chain for one in (*verdicts.values(), *known.values())), 0)
-        other = Schedule(limit, chain)
+        other = Schedule(limit, chain, policy=self.policy)
+        other._now = self._now
+        other._prediction.copy_from(self._prediction)
         for job_id, held in self._running.items():
             verdict = known.get(job_id)
             buckets = held.buckets if verdict is None else buckets_of(verdict)
             other._occupy(job_id, buckets, chain)
         # All are added before any is placed: each finds the jobs that it depends on.
         jobs = [job for job in self._pending.values() if job.id in verdicts]
-        other._pending.update((job.id, _Pending(verdicts[job.id])) for job in jobs)
+        other._pending.update((job.id, Pending(verdicts[job.id])) for job in jobs)
         for job in jobs:
             copy = other._pending[job.id]
             copy.priority = job.priority
             copy.depends = job.depends if job.entry is None else ()
             copy.known, copy.targets = dict(job.known), job.targets
+            copy.forecast, copy.forecast_of_all = job.forecast, job.forecast_of_all
+            copy.predict(other._prediction)
             other._place(copy)
         other._eligible.clear()
         return other
 
     def pending_in_order(self) -> list[int]:
-        """The pending jobs by priority, then id."""
-        jobs = sorted(self._pending.values(), key=lambda job: (job.priority, job.id))
-        return [job.id for job in jobs]
+        """The pending jobs by priority, then by what is left of their weight, then by id."""
+        return self._standing().in_order()
 
     def order(self, limit: int) -> OrderReported:
         """The first ``limit`` pending jobs in order, and what holds each back but the others."""
         first = [self._pending[job_id] for job_id in self.pending_in_order()[:limit]]
         return OrderReported(
             pending=[
-                (job.id, job.open, job.action in _HELD or self._full_bucket(job) is not None)
+                (job.id, job.open, job.action in HELD or self._full_bucket(job) is not None)
                 for job in first
             ],
             count=len(self._pending),
@@ -399,95 +433,43 @@ class Schedule:
 
         ``is_brief``: without the jobs ahead of it, because that looks at all pending jobs.
         """
-        job = self._pending.get(job_id)
-        if job is None:
-            return None
-        ahead = [] if is_brief else self._ahead(job)
-        return QueuePosition(
-            open=job.open,
-            failing="" if job.entry else dependency_outcome(job.depends, job.known).text,
-            full=[
-                (
-                    name,
-                    size,
-                    self._occupants(name),
-                    [other.id for other in ahead if name in dict(other.buckets)],
-                )
-                for name, size in job.buckets
-                if self._taken[name] >= size
-            ],
-            action=job.action,
-            rule=job.rule,
-            ahead=len(ahead),
-            first_ahead=[other.id for other in ahead[:_SHOWN_AHEAD_MAX]],
-            running=sorted(self._running),
-            slots=self._running_jobs_max,
-            best_priority=ahead[0].priority if ahead else job.priority,
-        )
-
-    def _ahead(self, job: _Pending) -> list[_Pending]:
-        """The jobs that a pass looks at before this one, in order."""
-        order = (job.priority, job.id)
-        ahead = [
-            other
-            for other in self._pending.values()
-            if other.entry is not None
-            and other.action not in _HELD
-            and (other.priority, other.id) < order
-        ]
-        return sorted(ahead, key=lambda other: (other.priority, other.id))
+        return self._standing().position(job_id, is_brief=is_brief)
 
     def contention(self, job_id: int, then: JobVerdict | None) -> Contention:
         """What a pending job competes for, and with which jobs, once ``then`` is its verdict."""
-        job = self._pending[job_id]
-        own = self._candidate(job)
-        if then is not None:
-            own = msgspec.structs.replace(own, buckets=buckets_of(then))
-        candidates = map(self._candidate, self._pending.values())
-        order = (own.priority, own.id)
-        return Contention(
-            own=own,
-            before=sorted(
-                (one for one in candidates if (one.priority, one.id) < order),
-                key=lambda one: (one.priority, one.id),
-            ),
-            running={
-                running: tuple(name for name, _ in held.buckets)
-                for running, held in self._running.items()
-            },
+        return self._standing().contention(job_id, then)
+
+    def _standing(self) -> standing.Standing:
+        return standing.Standing(
+            pending=self._pending,
+            running=self._running,
+            taken=self._taken,
             slots=self._running_jobs_max,
-        )
-
-    def _candidate(self, job: _Pending) -> Candidate:
-        is_held = job.action in _HELD or job.action == _REJECTED
-        return Candidate(
-            priority=job.priority,
-            id=job.id,
-            buckets=job.buckets,
-            waits_for=frozenset(job.open),
-            held_by=job.rule if is_held else None,
-        )
-
-    def _occupants(self, bucket: str) -> list[int]:
-        return sorted(
-            job_id
-            for job_id, held in self._running.items()
-            if any(name == bucket for name, _ in held.buckets)
+            order=self._order,
+            prediction=self._prediction,
+            now=self._now,
         )
 
     # ------------------------------------------------------------ buckets
 
-    def _full_bucket(self, job: _Pending) -> str | None:
+    def _full_bucket(self, job: Pending) -> str | None:
         return next((name for name, size in job.buckets if self._taken[name] >= size), None)
 
     def _occupy(self, job_id: int, buckets: Buckets, chain: int) -> None:
-        self._running[job_id] = _Running(buckets, chain)
+        self._running[job_id] = Running(buckets, chain)
+        self._prediction.runs += 1
         self._taken.update(name for name, _ in buckets)
 
     def vacate(self, job_id: int) -> None:
         """Free the job's run slot, if it holds one."""
-        held = self._running.pop(job_id, None)
-        for name, _ in held.buckets if held is not None else ():
+        if job_id in self._running:
+            self._leave_buckets(job_id)
+            del self._running[job_id]
+            self._prediction.runs += 1
+            self._prediction.taken.expect_none(job_id)
+
+    def _leave_buckets(self, job_id: int) -> None:
+        for name, _ in self._running[job_id].buckets:
             self._taken[name] -= 1
             if not self._taken[name]:
                 del self._taken[name]
@@ -495,7 +477,7 @@ class Schedule:
 
     # ------------------------------------------------------------ dependencies
 
-    def _place(self, job: _Pending) -> None:
+    def _place(self, job: Pending) -> None:
         depends = job.depends
         outcome = dependency_outcome(depends, job.known)
         match outcome.verdict:
@@ -512,11 +494,11 @@ class Schedule:
                 self.remove(job.id)
                 self._unsatisfiable.append(Unsatisfiable(job.id, outcome.verdict, outcome.text))
 
-    def _push(self, job: _Pending) -> None:
+    def _push(self, job: Pending) -> None:
         self._entries += 1
         job.entry = (job.priority, job.id, self._entries)
         job.aside_under = 0
-        heapq.heappush(self._heap, job.entry)
+        self._order.add(job)
 
     def _forget_dependant(self, dependency: int, job_id: int) -> None:
         waiting = self._dependants.get(dependency)

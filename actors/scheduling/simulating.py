@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ...storage.jobs import JobStatus
+from ...storage.prediction.lock_types import NO_LOCKS
+from ...transport import remedy_words
 from ...transport.messages import Simulated, WaitingJob
 
 if TYPE_CHECKING:
@@ -24,17 +26,18 @@ def outcome(schedule: Schedule, asked: RunSimulation) -> Simulated:
     for job_id, priority in simulation.priorities.items():
         other.reprioritise(job_id, priority)
     for job_id, status in simulation.ended.items():
-        other.finish(job_id, status)
+        _end(other, job_id, status)
     running = [verdict for verdict in asked.running if verdict.job.id not in simulation.ended]
     rejected = [one for one in running if one.action == "REJECT" and one.job.is_unbegun]
     paused = [one for one in running if one.action == "PAUSE"]
     for verdict in rejected:
-        other.finish(verdict.job.id, JobStatus.CANCELED)
+        _end(other, verdict.job.id, JobStatus.CANCELED)
     for verdict in paused:
         # A job whose opcode runs keeps its run slot until the opcode ends.
         if verdict.job.is_idle:
             other.vacate(verdict.job.id)
-    decided = other.decide()
+            other.locks_changed(verdict.job.id, NO_LOCKS)
+    decided = other.decide(schedule.now)
     counts: Counter[str] = Counter()
     waiting: list[WaitingJob] = []
     ended = [(one.job.id, f"rejected by filter rule {one.rule}") for one in rejected]
@@ -59,15 +62,22 @@ def outcome(schedule: Schedule, asked: RunSimulation) -> Simulated:
     )
 
 
+def _end(schedule: Schedule, job_id: int, status: JobStatus) -> None:
+    """The job ends, and its process gives its locks back."""
+    schedule.locks_changed(job_id, NO_LOCKS)
+    schedule.finish(job_id, status)
+
+
 def with_locks(outcome: Simulated, locks: LocksSimulated) -> Simulated:
     """The whole answer, with the jobs that wait for locks or would get them."""
     waiting = [one for one in locks.waiting if one.id not in outcome.paused]
-    count = locks.count - (len(locks.waiting) - len(waiting))
+    counts = Counter(outcome.counts)
+    counts["lock"] += locks.count - (len(locks.waiting) - len(waiting))
     return msgspec.structs.replace(
         outcome,
         granted=[job_id for job_id in locks.granted if job_id not in outcome.paused],
         waiting=outcome.waiting + waiting,
-        counts=outcome.counts | ({"lock": count} if count else {}),
+        counts=dict(+counts),
     )
 
 
@@ -83,6 +93,8 @@ def first_obstacle(position: QueuePosition) -> tuple[str, str]:
             "rule",
             f"{'paused' if position.action == 'PAUSE' else 'rejected'} by {position.rule}",
         )
+    if position.held_back:
+        return "lock", remedy_words.taken(position.held_back[0])
     if len(position.running) >= position.slots:
         return "slots", f"all {position.slots} run slots are taken"
     return "order", "others are looked at first"

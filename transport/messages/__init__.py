@@ -116,8 +116,8 @@ ConfigMessage = (
 )
 LockMessage = (
     LockRequest | LockRequestOfJob | LocksAwaitedTooLong | QuestionsAnswered | FreeDeadOwners
-    | OwnerEnded | RecheckOwners | SweepOwners | ExplainOwner | SimulateLocks | ReadHolders
-    | DiskRetried
+    | OwnerEnded | RecheckOwners | ReportOwners | SweepOwners | ExplainOwner | SimulateLocks
+    | ReadHolders | DiskRetried
 )
 FilterMessage = (
     RulesChanged | JobsArrived | JobReprioritised | JobsFinished | ReportChain | ExplainPending
@@ -125,7 +125,8 @@ FilterMessage = (
 )
 SchedulerMessage = (
     JobsJudged | JobsFinished | JobReprioritised | StatusesReported | LimitsChanged
-    | PolicyChanged | RuleChainChanged | ExplainPending | RunSimulation | ReportOrder
+    | PolicyChanged | RuleChainChanged | OwnersChanged | WeightDue
+    | ExplainPending | RunSimulation | ReportOrder
 )
 QueueMessage = (
     QueueRequest | QueueReportOfJob

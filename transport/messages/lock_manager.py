@@ -144,6 +144,15 @@ class FreeDeadOwners(Request[Done], frozen=True):
     """Free the locks of all owners whose lock files no process holds."""
 
 
+class ReportOwners(Notice, frozen=True):
+    """From the scheduler: send what all owners hold, and each change; or no more of that.
+
+    A lock manager that starts reports until it is told not to.
+    """
+
+    is_wanted: bool = True
+
+
 class SweepOwners(Notice, frozen=True):
     """From the lock manager to itself: look whether owners that no executor watches live."""
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from ...storage.jobs import JobStatus
+from ...storage.locks import Owner
+from ...storage.prediction.lock_types import LockForecast
 from ...storage.prediction.policy import Policy
 from .base import Notice, Reply, Request
 from .job_queue_from_clients import Simulate, Simulated
@@ -43,6 +45,20 @@ class PolicyChanged(Notice, frozen=True):
 
     policy: Policy
     serial: int = 0
+
+
+class OwnersChanged(Notice, frozen=True):
+    """From the lock manager: the locks that these owners hold now; `NO_LOCKS`: none.
+
+    ``is_all``: no other owner holds any.
+    """
+
+    owners: list[tuple[Owner, LockForecast]]
+    is_all: bool = False
+
+
+class WeightDue(Notice, frozen=True):
+    """From the scheduler's own timer: a job that was held back has no weight left."""
 
 
 class RunSimulation(Request[Simulated], frozen=True):

@@ -97,13 +97,28 @@ class JobReprioritised(Notice, frozen=True):
     number: int = 0
 
 
+class HoldingBack(msgspec.Struct, frozen=True, kw_only=True):
+    """A lock for which a job would have to wait, in the mode that it needs: so it does not start.
+
+    ``jobs`` hold it, or other locks that conflict; ``others`` are owners that are no jobs;
+    ``soon``: jobs that have just started and take it.
+    """
+
+    lock: str
+    mode: str
+    jobs: list[int] = []
+    soon: list[int] = []
+    others: list[str] = []
+
+
 class QueuePosition(msgspec.Struct, frozen=True, kw_only=True):
     """What keeps a pending job from starting.
 
     ``open``: dependencies that are not final. ``failing``: the text of a dependency that failed;
     the job ends when those of ``open`` have. ``full``: its rate limits without a free place, each
     with its size, the jobs in it, and those that wait for it before this job. ``ahead``: how many
-    jobs have their turn before it; ``first_ahead``: the first of them. ``holding``: the rules that
+    jobs have their turn before it; ``first_ahead``: the first of them. ``held_back``: the locks for
+    which it would wait. ``holding``: the rules that
     hold it, one after the other.
     """
 
@@ -112,6 +127,7 @@ class QueuePosition(msgspec.Struct, frozen=True, kw_only=True):
     full: list[tuple[str, int, list[int], list[int]]] = []
     action: str = "ACCEPT"
     rule: str | None = None
+    held_back: list[HoldingBack] = []
     ahead: int = 0
     first_ahead: list[int] = []
     running: list[int] = []

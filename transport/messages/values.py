@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from ...storage.jobs import JobStatus
+from ...storage.prediction.lock_types import LockForecast
 
 TrailEntry = tuple[str, str, int]
 """Source, text, nanoseconds since the epoch."""
@@ -45,8 +46,10 @@ class PendingJob(msgspec.Struct, frozen=True, kw_only=True):
     """A job as the scheduler sees it: its order, and what it waits for.
 
     ``depends``: (job id, accepted final statuses) of the next opcode. ``limits``: the ad-hoc rate
-    limits that the job's reasons name, each with the number of jobs that may run under it. In a
-    simulation, ``is_idle``: the job has a run slot and none of its opcodes runs now;
+    limits that the job's reasons name, each with the number of jobs that may run under it.
+    ``received``: seconds since the epoch. ``forecast``: the locks of its next opcode; None: it
+    needs none, or nobody predicts; ``forecast_of_all``: those of all its opcodes, if that is more.
+    In a simulation, ``is_idle``: the job has a run slot and none of its opcodes runs now;
     ``is_unbegun``: none of its opcodes has run.
     """
 
@@ -54,6 +57,9 @@ class PendingJob(msgspec.Struct, frozen=True, kw_only=True):
     priority: int
     depends: tuple[tuple[int, tuple[str, ...]], ...] = ()
     limits: tuple[tuple[str, int], ...] = ()
+    received: float | None = None
+    forecast: LockForecast | None = None
+    forecast_of_all: LockForecast | None = None
     is_idle: bool = False
     is_unbegun: bool = False
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from unittest import mock
 
+import msgspec
 import pytest
 from tests.actors.queue.queue_rules import REJECTION, REJECTS, command, take_rules
 from tests.actors.queue.queue_stage import DELAY, Queue, spec
@@ -51,7 +52,7 @@ def test_new_jobs_are_announced_when_they_are_durable(queue: Queue) -> None:
     assert queue.stage.take(messages.JobsArrived) == []
     queue.actor.end_turn()
     arrived = queue.stage.take_one(messages.JobsArrived, to="filter_evaluator")
-    assert [one.job for one in arrived.jobs] == [
+    assert [msgspec.structs.replace(one.job, received=None) for one in arrived.jobs] == [
         messages.PendingJob(id=1, priority=0),
         messages.PendingJob(id=2, priority=-5, depends=((1, ("success",)),)),
     ]

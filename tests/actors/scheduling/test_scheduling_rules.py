@@ -46,7 +46,7 @@ def test_jobs_that_are_judged_anew_again_and_again_fill_no_memory() -> None:
         known.change_chain(chain)
         judge(known, *(verdict(n, chain=chain) for n in range(1, 101)))
         known.decide()
-    lines = (known._heap, known._held, *known._parked.values())
+    lines = (known._order, known._held, *known._parked.values())
     assert sum(map(len, lines)) <= 300
 
 
@@ -58,7 +58,7 @@ def test_a_pass_costs_what_starts_and_not_what_stands_in_a_line() -> None:
     known.finish(1, SUCCESS)
     assert started(known) == [2]
     assert before - len(line) in {1, 2}
-    assert len(known._heap) <= 1
+    assert len(known._order) <= 1
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,87 @@
+"""How old jobs are, on a clock that never jumps: pure.
+
+A pending job weighs less with every second that it waits (Ganeti design: predictive queue). Ages
+count from when the scheduler first saw the job, on its monotonic clock; only at the start of the
+scheduler the times of reception are looked at. So a wall clock that is set reorders no jobs.
+
+Ids grow with time, so a job is at least as old as all jobs after it. The scheduler stores no time
+for each job, but steps: from this id on, jobs came at that time.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+STEPS_PER_TICK = 30
+"""Jobs that came within this part of a tick count as equally old."""
+
+
+class Arrivals:
+    """When jobs came, as seconds on the scheduler's clock.
+
+    ``limit_seconds``: the age at which a job has no weight left; no age exceeds it.
+    """
+
+    def __init__(self, tick_seconds: float, limit_seconds: float) -> None:
+        self._ids: list[int] = []
+        self._times: list[float] = []
+        self.measure(tick_seconds, limit_seconds)
+
+    def measure(self, tick_seconds: float, limit_seconds: float) -> None:
+        """Use another tick and limit. Times that are forgotten remain so."""
+        self._step_seconds = tick_seconds / STEPS_PER_TICK
+        self._limit_seconds = limit_seconds
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no job has come yet."""
+        return not self._ids
+
+    def copy(self) -> Arrivals:
+        """The same times, to be changed apart from these."""
+        other = Arrivals(self._step_seconds * STEPS_PER_TICK, self._limit_seconds)
+        other._ids, other._times = list(self._ids), list(self._times)
+        return other
+
+    def restart(self, ages: Iterable[tuple[int, float | None]], now: float) -> None:
+        """These are the jobs, each with its age in seconds; None: it is as old as can be."""
+        self._ids, self._times = [], []
+        found = sorted(ages)
+        times: list[float] = []
+        latest = now
+        for _, age in reversed(found):
+            known = self._limit_seconds if age is None else age
+            latest = min(latest, now - max(0.0, min(known, self._limit_seconds)))
+            times.append(latest)
+        for (job_id, _), time in zip(found, reversed(times), strict=True):
+            self.note(job_id, time)
+
+    def note(self, job_id: int, now: float) -> None:
+        """A job came now. One with a lower id than another one came before that."""
+        if not self._ids:
+            self._ids.append(job_id)
+            self._times.append(now)
+        elif job_id > self._ids[-1] and now >= self._times[-1] + self._step_seconds:
+            self._ids.append(job_id)
+            self._times.append(now)
+            if self._times[0] < now - 2 * self._limit_seconds:
+                self._forget(now)
+
+    def of(self, job_id: int) -> float:
+        """When the job came."""
+        return self._times[max(0, bisect_right(self._ids, job_id) - 1)] if self._ids else 0.0
+
+    def age(self, job_id: int, now: float) -> float:
+        """The job's age in seconds, from 0 to the limit."""
+        came = self.of(job_id)
+        # As a sum: so the limit is reached at exactly the time that an alarm was set for.
+        return self._limit_seconds if now >= came + self._limit_seconds else max(0.0, now - came)
+
+    def _forget(self, now: float) -> None:
+        """Drop the steps between the oldest jobs that have no weight left."""
+        kept = max(0, bisect_right(self._times, now - self._limit_seconds) - 1)
+        del self._ids[:kept], self._times[:kept]

@@ -1,0 +1,354 @@
+"""The jobs that may start, in order: by priority, then by what is left of their weight, then by id.
+
+How it works. Jobs without locks, and all jobs while nobody predicts, stand in one heap: they cost
+what first in, first out costs. Jobs with locks stand in *lines*. A line holds the jobs of one
+priority and one shape (`predicting`) for which the same names were taken in a conflicting mode
+when they entered it. Its jobs have the same weight, and ids grow with age, so the first of a line
+is the one with the lowest id.
+
+Lines of the same weight make a *group*, so a pass compares the first jobs of a few groups. When
+the owners of a name change, the lines that the name is in go to another group. The weight
+of a group is never more than that of each job in it, because a name that was taken later only
+adds to the weight of a job. So when a job comes first, its names are looked up; if more of them
+are taken than its line knows, it enters another line.
+
+A group whose jobs are certain to block is passed over, unless its first job has no weight left
+(`Policy.holds_back`). Its jobs cost nothing until a name changes hands.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING
+
+from .predicting import Mask, Prediction, Shape, mask_of, shape_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .holding import Conflict
+    from .known_jobs import Pending
+
+Entry = tuple[int, int, int]
+"""Priority, id, and a number that no other entry has."""
+
+SortKey = tuple[int, float, int]
+"""Priority, what is left of the weight, id."""
+
+
+class _Line:
+    """Jobs of one priority and shape, with conflicts on the same names."""
+
+    __slots__ = ("group", "heap", "key", "order", "priority")
+
+    def __init__(self, order: Eligible, priority: int, key: _LineKey) -> None:
+        self.order = order
+        self.priority = priority
+        self.key = key
+        self.heap: list[Entry] = []
+        self.group: _Group | None = None
+
+    def refresh(self) -> None:
+        """The owners of a name in this line have changed."""
+        self.order.regroup(self)
+
+    def __lt__(self, other: object) -> bool:
+        # Two heads of groups with the same entry, of which one is stale: any order will do.
+        return False
+
+
+class _Group:
+    """Lines whose jobs have the same weight and the same prospects."""
+
+    __slots__ = (
+        "_heads", "first_mask", "first_shape", "generation", "is_blocked", "lines", "mask",
+        "shape", "weight",
+    )  # fmt: skip
+
+    def __init__(self, key: _GroupKey) -> None:
+        self.shape, self.mask, self.first_shape, self.first_mask = key
+        self.lines: set[_Line] = set()
+        self._heads: list[_Head] = []
+        self.generation = -1
+        self.weight = 0.0
+        self.is_blocked = False
+
+    def weigh(self, prediction: Prediction) -> None:
+        """Bring weight and prospects up to date."""
+        if self.generation != prediction.generation:
+            self.generation = prediction.generation
+            self.weight = prediction.weight(self.shape, self.mask)
+            self.is_blocked = prediction.policy.holds_back and prediction.is_certain_to_block(
+                self.first_shape, self.first_mask
+            )
+
+    def note(self, line: _Line) -> None:
+        """A line of this group has another first job."""
+        heapq.heappush(self._heads, _head_of(line))
+        if len(self._heads) > 2 * len(self.lines) + _STALE_HEADS_MAX:
+            self._heads = [_head_of(one) for one in self.lines]
+            heapq.heapify(self._heads)
+
+    def first_line(self) -> _Line | None:
+        """The line with the first job of all."""
+        while self._heads:
+            _, number, line = self._heads[0]
+            if line.group is self and line.heap[0][2] == number:
+                return line
+            # It stands in another group now, or has another first job.
+            heapq.heappop(self._heads)
+        return None
+
+
+_Head = tuple[int, int, _Line]
+"""The first job of a line, the number of its entry, and the line."""
+
+
+def _head_of(line: _Line) -> _Head:
+    _, job_id, number = line.heap[0]
+    return (job_id, number, line)
+
+
+_STALE_HEADS_MAX = 16
+
+_Conflicts = tuple["Conflict", ...]
+_LineKey = tuple[Shape, Shape, _Conflicts, _Conflicts]
+_GroupKey = tuple[Shape, Mask, Shape, Mask]
+
+
+class Eligible:
+    """Jobs in order. ``find`` returns the job of an entry, or None if the entry is stale."""
+
+    def __init__(self, prediction: Prediction, find: Callable[[Entry], Pending | None]) -> None:
+        self._prediction = prediction
+        self._find = find
+        self._free: list[Entry] = []
+        self._lines: dict[tuple[int, _LineKey], _Line] = {}
+        self._groups: dict[int, dict[_GroupKey, _Group]] = {}
+        self._from: _Line | None = None
+
+    def __len__(self) -> int:
+        """How many entries there are, stale ones included."""
+        return len(self._free) + sum(len(line.heap) for line in self._lines.values())
+
+    def add(self, job: Pending) -> None:
+        """Put the job in its place, under its present entry."""
+        assert job.entry is not None
+        if job.needs is None:
+            heapq.heappush(self._free, job.entry)
+        else:
+            self._enter_line(job)
+
+    def absorb(self, *others: Eligible) -> None:
+        """Take over all entries of other orders, which are empty then."""
+        for other in others:
+            free, with_locks = other.drain()
+            self._free += free
+            for entry in with_locks:
+                if (job := self._find(entry)) is not None:
+                    self._enter_line(job)
+        heapq.heapify(self._free)
+
+    def drain(self) -> tuple[list[Entry], list[Entry]]:
+        """Forget all jobs; returns the entries of those without and of those with locks."""
+        free, self._free = self._free, []
+        with_locks = [entry for line in self._lines.values() for entry in line.heap]
+        for line in list(self._lines.values()):
+            self._drop_line(line)
+        return free, with_locks
+
+    def first(self, now: float) -> Pending | None:
+        """The first job that nothing holds back."""
+        free = self._first_free()
+        self._from = None
+        if not self._groups:
+            return free
+        self._prediction.look()
+        for priority in sorted(self._groups):
+            if free is not None and free.priority < priority:
+                return free
+            is_same = free is not None and free.priority == priority
+            found = self._lightest(priority, now, free if is_same else None)
+            if found is not None:
+                return found
+        return free
+
+    def take(self) -> None:
+        """Remove the job that `first` has just returned."""
+        line, self._from = self._from, None
+        if line is None:
+            heapq.heappop(self._free)
+        else:
+            self._pop(line)
+
+    def sort_key(self, job: Pending, now: float) -> SortKey:
+        """The place of a job in the order, as long as nothing changes."""
+        prediction = self._prediction
+        if job.needs is None:
+            weight = prediction.weight_without_locks()
+        else:
+            overlap = mask_of(prediction.taken.conflicts(job.needs))
+            weight = prediction.weight(shape_of(job.needs), overlap)
+        return (job.priority, prediction.adjusted(weight, job.id, now), job.id)
+
+    def due_at(self) -> float | None:
+        """When the next job that is held back has no weight left; None: none is held back."""
+        aged_at = self._prediction.aged_at
+        found = [
+            aged_at(line.heap[0][1])
+            for groups in list(self._groups.values())
+            for group in list(groups.values())
+            if self._is_blocked(group) and (line := self._first_line(group)) is not None
+        ]
+        return min(found, default=None)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether priority and id alone decide: no job has locks."""
+        return not self._lines
+
+    def has_jobs(self) -> bool:
+        """Whether any job is left, held back or not."""
+        return self._first_free() is not None or any(
+            self._first_line(group) is not None
+            for groups in list(self._groups.values())
+            for group in list(groups.values())
+        )
+
+    # ------------------------------------------------------------ jobs without locks
+
+    def _first_free(self) -> Pending | None:
+        while self._free:
+            job = self._find(self._free[0])
+            if job is not None:
+                return job
+            heapq.heappop(self._free)
+        return None
+
+    # ------------------------------------------------------------ lines
+
+    def _enter_line(self, job: Pending) -> None:
+        assert job.needs is not None
+        assert job.entry is not None
+        taken = self._prediction.taken
+        shape = first_shape = shape_of(job.needs)
+        conflicts = first_conflicts = taken.conflicts(job.needs)
+        if (needs_first := job.needs_first) is not None:
+            first_shape = shape_of(needs_first)
+            first_conflicts = taken.conflicts(needs_first)
+        key = (shape, first_shape, conflicts, first_conflicts)
+        line = self._lines.get((job.priority, key))
+        if line is None:
+            line = self._lines[job.priority, key] = _Line(self, job.priority, key)
+            for level, name, _ in {*conflicts, *first_conflicts}:
+                taken.watchers[level, name].add(line.refresh)
+        heapq.heappush(line.heap, job.entry)
+        if line.heap[0] is job.entry:
+            self.regroup(line)
+
+    def regroup(self, line: _Line) -> None:
+        """Put a line into the group of its jobs, by the names that are taken now."""
+        shape, first_shape, conflicts, first_conflicts = line.key
+        mask = first_mask = self._still(conflicts)
+        if first_conflicts is not conflicts:
+            first_mask = self._still(first_conflicts)
+        key = (shape, mask, first_shape, first_mask)
+        groups = self._groups.setdefault(line.priority, {})
+        group = groups.get(key)
+        if group is None:
+            group = groups[key] = _Group(key)
+        if line.group is not group:
+            self._leave_group(line)
+            line.group = group
+            group.lines.add(line)
+        group.note(line)
+
+    def _still(self, conflicts: _Conflicts) -> Mask:
+        is_taken = self._prediction.taken.is_taken
+        return mask_of(tuple(one for one in conflicts if is_taken(*one)))
+
+    def _leave_group(self, line: _Line) -> None:
+        group, line.group = line.group, None
+        if group is None:
+            return
+        group.lines.discard(line)
+        if not group.lines:
+            groups = self._groups[line.priority]
+            del groups[group.shape, group.mask, group.first_shape, group.first_mask]
+            if not groups:
+                del self._groups[line.priority]
+
+    def _pop(self, line: _Line) -> None:
+        heapq.heappop(line.heap)
+        if line.heap:
+            self.regroup(line)
+        else:
+            self._drop_line(line)
+
+    def _drop_line(self, line: _Line) -> None:
+        del self._lines[line.priority, line.key]
+        self._leave_group(line)
+        _, _, conflicts, first_conflicts = line.key
+        watchers = self._prediction.taken.watchers
+        for level, name, _ in {*conflicts, *first_conflicts}:
+            watchers[level, name].discard(line.refresh)
+            if not watchers[level, name]:
+                del watchers[level, name]
+
+    # ------------------------------------------------------------ groups
+
+    def _is_blocked(self, group: _Group) -> bool:
+        group.weigh(self._prediction)
+        return group.is_blocked
+
+    def _first_line(self, group: _Group) -> _Line | None:
+        """The line with the first job of a group, after dropping stale entries."""
+        while (line := group.first_line()) is not None:
+            if self._find(line.heap[0]) is not None:
+                return line
+            self._pop(line)
+        return None
+
+    def _lightest(self, priority: int, now: float, free: Pending | None) -> Pending | None:
+        """The first job of a priority, among jobs with locks and ``free``, if nothing holds it."""
+        while True:
+            best_line = self._lightest_line(priority, now, free)
+            if best_line is None:
+                return free
+            job = self._find(best_line.heap[0])
+            assert job is not None
+            if self._is_in_place(job, best_line):
+                self._from = best_line
+                return job
+            self._pop(best_line)
+            self.add(job)
+
+    def _lightest_line(self, priority: int, now: float, free: Pending | None) -> _Line | None:
+        """The line with the first job, as far as lines know; None: ``free`` comes before."""
+        prediction = self._prediction
+        best: tuple[float, int] | None = None
+        best_line: _Line | None = None
+        if free is not None:
+            weight = prediction.weight_without_locks()
+            best = (prediction.adjusted(weight, free.id, now), free.id)
+        for group in list(self._groups.get(priority, {}).values()):
+            line = self._first_line(group)
+            if line is None:
+                continue
+            job_id = line.heap[0][1]
+            if self._is_blocked(group) and not prediction.is_aged(job_id, now):
+                continue
+            found = (prediction.adjusted(group.weight, job_id, now), job_id)
+            if best is None or found < best:
+                best, best_line = found, line
+        return best_line
+
+    def _is_in_place(self, job: Pending, line: _Line) -> bool:
+        """Whether no more names of a job are taken than its line knows."""
+        group, taken = line.group, self._prediction.taken
+        assert group is not None
+        assert job.needs is not None
+        if mask_of(taken.conflicts(job.needs)) != group.mask:
+            return False
+        first = job.needs_first
+        return first is None or mask_of(taken.conflicts(first)) == group.first_mask

@@ -1,0 +1,247 @@
+"""Which locks the running jobs hold or are about to take: pure.
+
+The lock manager reports what owners really hold. A job that has just started counts with its
+forecast until its real locks are known; from then on they alone count.
+
+Indexes find the owners of a name by counting, so that a question costs what it asks, and a change
+costs what changed.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from ...storage.locks import BGL, LockLevel
+from ...storage.prediction.lock_types import (
+    LEVELS,
+    NO_LOCKS,
+    LevelForecast,
+    LockForecast,
+    LockType,
+    forecast_of,
+    is_certain_to_block,
+    shared,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Iterator, Mapping
+
+OwnerId = int | str
+"""The number of a job, or the name of another owner of locks."""
+
+Conflict = tuple[int, str, bool]
+"""The index of a level in `LEVELS`, a name, and whether it is wanted exclusively."""
+
+TYPES = tuple(LockType)
+TYPE_INDEX = {kind: index for index, kind in enumerate(TYPES)}
+_SHARED = TYPE_INDEX[LockType.SHARED]
+_EXCLUSIVE_TYPES = (LockType.EXCLUSIVE, LockType.ALL_EXCLUSIVE)
+_PREFIXES = {field: LockLevel(field.replace("_", "-")).value for field in LEVELS}
+_ALL_EXCLUSIVE = TYPE_INDEX[LockType.ALL_EXCLUSIVE]
+
+
+def levels(forecast: LockForecast) -> tuple[LevelForecast, ...]:
+    """The levels of a forecast, in the order of `LEVELS`."""
+    return (
+        forecast.nodegroup,
+        forecast.instance,
+        forecast.node,
+        forecast.node_res,
+        forecast.network,
+    )
+
+
+def locks_between(pending: LockForecast, held: LockForecast) -> list[tuple[str, str]]:
+    """The locks for which the first is certain to wait beside the second, with the wanted mode.
+
+    >>> from ganger.storage.prediction.lock_types import exclusive
+    >>> locks_between(forecast_of(node=shared(["a", "b"])), forecast_of(node=exclusive(["b"])))
+    [('node/b', 'shared')]
+    """
+    if "exclusive" in {pending.big_lock, held.big_lock}:
+        return [] if "none" in {pending.big_lock, held.big_lock} else [(BGL, pending.big_lock)]
+    found = []
+    for field, wanted, taken in zip(LEVELS, levels(pending), levels(held), strict=True):
+        prefix = _PREFIXES[field]
+        for one in _parts(wanted):
+            for other in _parts(taken):
+                if not is_certain_to_block(forecast_of(node=one), forecast_of(node=other)):
+                    continue
+                mode = "exclusive" if one.type in _EXCLUSIVE_TYPES else "shared"
+                common = [name for name in one.names if not other.names or name in other.names]
+                names = common or ["[lockset]"]
+                found += [(f"{prefix}/{name}", mode) for name in names]
+    return found
+
+
+def _parts(level: LevelForecast) -> list[LevelForecast]:
+    if not level.also_shared:
+        return [level]
+    return [LevelForecast(level.type, level.names), shared(level.also_shared)]
+
+
+class Holdings:
+    """What every owner of locks holds, or is about to take."""
+
+    def __init__(self) -> None:
+        self._held: dict[OwnerId, LockForecast] = {}
+        self._expected: dict[OwnerId, LockForecast] = {}
+        self._counted: dict[OwnerId, LockForecast] = {}
+        # Of each level: by name, how many share it and how many have it exclusively.
+        self._names: tuple[dict[str, list[int]], ...] = tuple({} for _ in LEVELS)
+        # Of each level: how many owners take something of each type, and how many anything.
+        self._types = [[0] * len(TYPES) for _ in LEVELS]
+        self._users = [0] * len(LEVELS)
+        self.big_shared = 0
+        self.big_exclusive = 0
+        self.generation = 0
+        """Grows with each change."""
+
+        self.watchers: defaultdict[tuple[int, str], set[Callable[[], None]]] = defaultdict(set)
+        """What to call when the owners of a name change."""
+
+    def __bool__(self) -> bool:
+        """Whether there is any owner."""
+        return bool(self._counted)
+
+    # ------------------------------------------------------------ changes
+
+    def hold(self, owner: OwnerId, forecast: LockForecast) -> None:
+        """The owner really holds these locks, and no others; `NO_LOCKS`: none."""
+        if forecast == NO_LOCKS:
+            self._held.pop(owner, None)
+        else:
+            self._held[owner] = forecast
+            self._expected.pop(owner, None)
+        self._count(owner)
+
+    def hold_all(self, held: Mapping[OwnerId, LockForecast]) -> None:
+        """These owners really hold these locks, and no other owner holds any."""
+        for owner in [owner for owner in self._held if owner not in held]:
+            self.hold(owner, NO_LOCKS)
+        for owner, forecast in held.items():
+            self.hold(owner, forecast)
+
+    def copy(self) -> Holdings:
+        """The same owners with the same locks, without watchers."""
+        other = Holdings()
+        for owner, forecast in self._held.items():
+            other.hold(owner, forecast)
+        for owner, forecast in self._expected.items():
+            other.expect(owner, forecast)
+        return other
+
+    def expect(self, owner: OwnerId, forecast: LockForecast) -> None:
+        """A job has started, and will take these locks."""
+        if owner not in self._held and forecast != NO_LOCKS:
+            self._expected[owner] = forecast
+            self._count(owner)
+
+    def expect_none(self, owner: OwnerId) -> None:
+        """A job does not run any more; what it holds all the same, its real locks say."""
+        if self._expected.pop(owner, None) is not None:
+            self._count(owner)
+
+    def keep_expected(self, running: Container[int]) -> None:
+        """Of all jobs, only these still run."""
+        for owner in [owner for owner in self._expected if owner not in running]:
+            self.expect_none(owner)
+
+    def _count(self, owner: OwnerId) -> None:
+        before = self._counted.pop(owner, None)
+        after = self._held.get(owner) or self._expected.get(owner)
+        if after is not None:
+            self._counted[owner] = after
+        if before == after:
+            return
+        self.generation += 1
+        touched: set[tuple[int, str]] = set()
+        for forecast, step in ((before, -1), (after, 1)):
+            if forecast is not None:
+                self._add(forecast, step)
+                for level, one in enumerate(levels(forecast)):
+                    touched.update((level, name) for name in one.names)
+                    touched.update((level, name) for name in one.also_shared)
+        for name in touched & self.watchers.keys():
+            for call in list(self.watchers[name]):
+                call()
+
+    def _add(self, forecast: LockForecast, step: int) -> None:
+        if forecast.big_lock == "exclusive":
+            # It counts as the owner of all locks.
+            self.big_exclusive += step
+            for level in range(len(LEVELS)):
+                self._users[level] += step
+                self._types[level][_ALL_EXCLUSIVE] += step
+            return
+        self.big_shared += step * (forecast.big_lock == "shared")
+        for level, one in enumerate(levels(forecast)):
+            if one.type is LockType.NONE:
+                continue
+            self._users[level] += step
+            self._types[level][TYPE_INDEX[one.type]] += step
+            self._add_names(level, one.names, step, is_exclusive=one.type is LockType.EXCLUSIVE)
+            if one.also_shared:
+                self._types[level][_SHARED] += step
+                self._add_names(level, one.also_shared, step, is_exclusive=False)
+
+    def _add_names(
+        self, level: int, names: tuple[str, ...], step: int, *, is_exclusive: bool
+    ) -> None:
+        known = self._names[level]
+        for name in names:
+            counts = known.setdefault(name, [0, 0])
+            counts[is_exclusive] += step
+            if counts == [0, 0]:
+                del known[name]
+
+    # ------------------------------------------------------------ questions
+
+    def outside(self, running: Container[int]) -> int:
+        """How many owners are not among these jobs."""
+        return sum(owner not in running for owner in self._counted)
+
+    def types_taken(self, owners: int) -> tuple[int, ...]:
+        """Of each level, the set of types of what ``owners`` owners take, as bits.
+
+        The bit of `LockType.NONE`: at least one of them takes nothing there.
+        """
+        found = []
+        for users, counts in zip(self._users, self._types, strict=True):
+            bits = 1 if owners > users else 0
+            for index in range(1, len(counts)):
+                if counts[index]:
+                    bits |= 1 << index
+            found.append(bits)
+        return tuple(found)
+
+    def is_taken(self, level: int, name: str, is_exclusive: bool) -> bool:  # noqa: FBT001 - data
+        """Whether an owner has the name in a mode that conflicts with this one."""
+        counts = self._names[level].get(name)
+        return counts is not None and (is_exclusive or counts[1] > 0)
+
+    def conflicts(self, forecast: LockForecast) -> tuple[Conflict, ...]:
+        """The first name of each level that another owner has in a conflicting mode."""
+        found: tuple[Conflict, ...] = ()
+        for level, one in enumerate(levels(forecast)):
+            if one.names and self._names[level]:
+                conflict = self._conflict(level, one)
+                if conflict is not None:
+                    found = (*found, conflict)
+        return found
+
+    def _conflict(self, level: int, wanted: LevelForecast) -> Conflict | None:
+        is_exclusive = wanted.type is LockType.EXCLUSIVE
+        for name in wanted.names:
+            if self.is_taken(level, name, is_exclusive):
+                return (level, name, is_exclusive)
+        for name in wanted.also_shared:
+            if self.is_taken(level, name, is_exclusive=False):
+                return (level, name, False)
+        return None
+
+    def owners(self) -> Iterator[tuple[OwnerId, LockForecast, bool]]:
+        """Each owner with its locks, and whether it really holds them."""
+        for owner, forecast in self._counted.items():
+            yield owner, forecast, owner in self._held
