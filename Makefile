@@ -8,10 +8,17 @@ BIN := $(VENV)/bin
 # Stamps: an installation is repeated only when what it was made from has changed.
 INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
+INSTALLED_BENCH := $(VENV)/.installed-bench
+
+# Queues that `make bench-peers` measures beside Ganger, each in an environment of its own.
+PEERS := rq huey celery dramatiq procrastinate
+INSTALLED_PEERS := $(PEERS:%=.peers/%/.installed)
 
 # Debian packages that the tests and the benchmarks use beside Python.
 SYSTEM_PACKAGES := strace
 BENCH_SYSTEM_PACKAGES := redis-server
+PEERS_SYSTEM_PACKAGES := redis-server task-spooler \
+	$(if $(wildcard /usr/lib/postgresql/*/bin/initdb),,postgresql)
 
 # Debian packages that are unpacked into .ganeti/ and not installed: Ganeti's own Python client of
 # WConfD, with what it imports. Nothing of them is configured or started.
@@ -21,7 +28,8 @@ UNPACKED_PACKAGES := ganeti-3.0 python3-bitarray python3-simplejson \
 # Wheels only: a source package would bring a build environment that nobody has pinned.
 # Errors are still shown at -qq; warnings about a machine's own pip settings are not.
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
-PIP_INSTALL_PINNED := $(PIP_INSTALL) --require-hashes --no-deps --only-binary :all:
+PINNED := --require-hashes --no-deps --only-binary :all:
+PIP_INSTALL_PINNED := $(PIP_INSTALL) $(PINNED)
 
 # Installs those of the Debian packages $(1) that are missing, or says why it cannot.
 define install_system_packages
@@ -73,7 +81,7 @@ endef
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help install check check-format check-lint check-imports check-types check-client \
-	test coverage torture demo bench wheel lock clean
+	test coverage torture demo bench bench-peers wheel lock clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) \
@@ -103,6 +111,19 @@ $(INSTALLED_DEV): requirements/dev.txt $(INSTALLED)
 	@echo "Installing what checks, tests and benchmarks need into $(VENV)"
 	@$(PIP_INSTALL_PINNED) -r requirements/dev.txt
 	@touch $@
+
+$(INSTALLED_BENCH): requirements/bench.txt $(INSTALLED_DEV)
+	@echo "Installing what plots need into $(VENV)"
+	@$(PIP_INSTALL_PINNED) -r requirements/bench.txt
+	@touch $@
+
+# A peer that cannot be installed is no error: the row of the peer repeats the last line of `problem`.
+.peers/%/.installed: requirements/peers/%.txt | $(BIN)/pip
+	@echo "Installing $* into .peers/$*"
+	@mkdir -p .peers/$*
+	@if $(PYTHON) -m venv .peers/$* 2>.peers/$*/problem && .peers/$*/bin/python -m pip install -qq \
+		--disable-pip-version-check $(PINNED) -r $< 2>.peers/$*/problem; \
+	then rm .peers/$*/problem; touch $@; else rm -f $@; echo "Not installed: $* ($$(tail -1 .peers/$*/problem))" >&2; fi
 
 check: check-format check-lint check-imports check-types check-client ## run every check that needs no running code
 
@@ -154,6 +175,12 @@ bench: $(INSTALLED_DEV) ## measure Ganger beside other job queues
 	$(call install_system_packages,$(BENCH_SYSTEM_PACKAGES))
 	@$(BIN)/python -m bench
 
+# Options for a small run: make bench-peers PEERS_OPTIONS="--rounds 1 --jobs 100 --listed 1000"
+PEERS_OPTIONS ?= --page docs/performance.md --plot docs/plots/peers.svg
+bench-peers: $(INSTALLED_BENCH) $(INSTALLED_PEERS) ## measure Ganger, RQ, Huey, Celery ... in one run (10 minutes)
+	-$(call install_system_packages,$(PEERS_SYSTEM_PACKAGES))
+	@$(BIN)/python -m bench.peers $(PEERS_OPTIONS)
+
 # A build folder left from earlier would put modules into the wheel that are no more.
 wheel: $(INSTALLED_DEV) ## build dist/ganger-<version>-py3-none-any.whl
 	@rm -rf build
@@ -163,16 +190,21 @@ wheel: $(INSTALLED_DEV) ## build dist/ganger-<version>-py3-none-any.whl
 # Nothing upgrades by itself; this does, and the difference is reviewed like any other change.
 lock: ## resolve the dependencies anew into requirements/ (needs uv)
 	@command -v $(UV) >/dev/null || { echo "There is no uv; install it: pip install uv" >&2; exit 1; }
-	@echo "Resolving requirements/run.txt and requirements/dev.txt"
+	@echo "Resolving requirements/"
 	@$(LOCK) --output-file requirements/run.txt pyproject.toml requirements/build.in
 	@$(LOCK) --output-file requirements/dev.txt --extra dev --extra bench \
 		--constraint requirements/run.txt pyproject.toml requirements/build.in
+	@$(LOCK) --output-file requirements/bench.txt \
+		--constraint requirements/dev.txt requirements/bench.in
+	@for peer in $(PEERS); do \
+		$(LOCK) --output-file requirements/peers/$$peer.txt requirements/peers/$$peer.in || exit 1; \
+	done
 
 # --universal: one file for every supported Python.
 LOCK = $(UV) pip compile --quiet --upgrade --universal --python-version 3.11 --no-build \
 	--generate-hashes --no-emit-index-url --no-annotate --custom-compile-command "make lock"
 
 clean: ## remove everything that make and the tests have made
-	rm -rf $(VENV) .ganeti build dist *.egg-info .coverage .coverage.* .hypothesis .import_linter_cache \
+	rm -rf $(VENV) .ganeti .peers build dist *.egg-info .coverage .coverage.* .hypothesis .import_linter_cache \
 		.mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

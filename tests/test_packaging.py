@@ -133,7 +133,8 @@ def _pins(name: str) -> dict[str, Version]:
     for line in lines:
         pin = _PIN.fullmatch(line)
         assert pin, f"requirements/{name}.txt: not a pin with hashes: {line[:80]}"
-        assert pin["name"] not in pins
+        # One library may have a version for each Python.
+        assert pin["name"] not in pins or pin["marker"]
         pins[pin["name"]] = Version(pin["version"])
     return pins
 
@@ -155,12 +156,32 @@ def test_every_requirement_is_pinned_within_its_bounds(name: str, groups: tuple[
         assert version in requirement.specifier, f"{requirement} is pinned to {version}: make lock"
 
 
+_BOUNDS = sorted(path for path in (ROOT / "requirements").rglob("*.in") if path.stem != "build")
+
+
+@pytest.mark.parametrize("path", _BOUNDS, ids=lambda path: path.stem)
+def test_what_benchmarks_need_is_pinned_within_its_bounds(path: Path) -> None:
+    name = path.relative_to(ROOT / "requirements").with_suffix("").as_posix()
+    pins = _pins(name)
+    for requirement in map(Requirement, path.read_text().split()):
+        version = pins.get(canonicalize_name(requirement.name))
+        assert version, f"{requirement.name} is not in requirements/{name}.txt: make lock"
+        assert version in requirement.specifier, f"{requirement} is pinned to {version}: make lock"
+
+
+def test_plots_run_on_the_versions_of_development() -> None:
+    dev = _pins("dev")
+    assert {name: dev.get(name, version) for name, version in _pins("bench").items()} == _pins(
+        "bench"
+    )
+
+
 def test_development_runs_on_the_versions_that_users_run_on() -> None:
     assert _pins("run").items() <= _pins("dev").items()
 
 
 def test_no_file_for_installation_names_an_index_or_a_host() -> None:
-    files = [ROOT / "pyproject.toml", ROOT / "Makefile", *(ROOT / "requirements").iterdir()]
+    files = [ROOT / "pyproject.toml", ROOT / "Makefile", *(ROOT / "requirements").rglob("*.*")]
     named = re.compile(r"https?://|file://|--(extra-)?index-url|--find-links|--trusted-host")
     found = {file.name: named.findall(file.read_text()) for file in files}
     assert not any(found.values()), found
