@@ -33,6 +33,7 @@ from . import object_pages, objects
 from .change_line import ChangeLine, Made
 from .config_queries import ConfigQueries
 from .filter_rules import FilterRules
+from .forecasts import Forecasts
 from .in_force import InForce
 from .opcode_runs import OpcodeRuns
 from .reservation_keeper import ReservationKeeper, ReservationMessage
@@ -65,6 +66,7 @@ _ObjectMessage = (
     | messages.RunQuery
     | messages.PrepareOpcode
     | messages.RunOpcode
+    | messages.ResolveForecasts
     | messages.ReadOpcodeWait
     | _OwnNotice
 )
@@ -91,6 +93,7 @@ class ConfigStore(Component[messages.ConfigMessage]):
         self._stored.when_changed(self._ssconf.note)
         self._ssconf.begin()
         self._queries = ConfigQueries(self.runtime, lambda: self._stored.snapshot)
+        self._forecasts = Forecasts(self.runtime, self._stored)
         self._changes = ChangeLine(self.runtime, self._stored, self._write_whole_later)
         self._rules = FilterRules(self.runtime, self._stored, self._changes)
         self._opcodes = OpcodeRuns(self.runtime, self._stored, self._changes, self)
@@ -101,6 +104,7 @@ class ConfigStore(Component[messages.ConfigMessage]):
         # Serials start at the clock, so late confirmations to our predecessor match none.
         self._slots = InForce(time.monotonic_ns())
         self._report()
+        self._forecasts.begin()
 
     def receive(self, envelope: Envelope[messages.ConfigMessage]) -> None:
         """Handle one message."""
@@ -155,6 +159,8 @@ class ConfigStore(Component[messages.ConfigMessage]):
                 self._queries.answer(envelope, message)
             case messages.PrepareOpcode() | messages.RunOpcode() | messages.ReadOpcodeWait():
                 self._opcodes.take(envelope, message)
+            case messages.ResolveForecasts():
+                self._forecasts.answer(envelope, message)
             case _:
                 self._take_notice(message)
 

@@ -21,7 +21,12 @@ if TYPE_CHECKING:
     from .holding import OwnerId
 
 _Question = messages.ExplainPending | messages.RunSimulation | messages.ReportOrder
-_Settings = messages.LimitsChanged | messages.PolicyChanged | messages.RuleChainChanged
+_Settings = (
+    messages.LimitsChanged
+    | messages.PolicyChanged
+    | messages.ForecastsOutdated
+    | messages.RuleChainChanged
+)
 
 
 class Scheduler(Component[messages.SchedulerMessage]):
@@ -40,6 +45,7 @@ class Scheduler(Component[messages.SchedulerMessage]):
         self._locks: dict[OwnerId, dict[Owner, LockForecast]] = {}
         self._alarm: Alarm | None = None
         self._due_at: float | None = None
+        self._forecasts_since = 0
         self._questions: list[tuple[Envelope, _Question]] = []
         self.runtime.tell(CONFIG_STORE, messages.ReportConfiguration())
         self.runtime.tell(JOB_QUEUE, messages.ReportAllJobs())
@@ -86,6 +92,8 @@ class Scheduler(Component[messages.SchedulerMessage]):
                     wanted = messages.ReportOwners(is_wanted=message.policy.is_predictive)
                     self.runtime.tell(LOCK_MANAGER, wanted)
                 self._schedule.change_policy(message.policy)
+            case messages.ForecastsOutdated():
+                self._forecasts_since = message.serial_no
             case messages.RuleChainChanged():
                 self._schedule.change_chain(message.chain, reads_opcodes=message.reads_opcodes)
                 # After all choices made under older rules.

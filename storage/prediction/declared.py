@@ -10,7 +10,7 @@ users declare their own (`Opcode.lock_forecast`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -26,9 +26,11 @@ from .lock_types import (
     UNKNOWN,
     UNKNOWN_EXCLUSIVE,
     UNKNOWN_SHARED,
+    JobForecast,
     LockForecast,
     LockType,
     forecast_of_locks,
+    merged,
 )
 
 Declaration = Callable[[Asked], LockForecast]
@@ -78,6 +80,63 @@ def question_of(opcode: object) -> str | None:
         return msgspec.json.encode({"OP_ID": op_id, **read}).decode()
     except (TypeError, ValueError, RecursionError):
         return None
+
+
+def forecast_of_job(opcodes: Sequence[object], names: ClusterNames | None = None) -> JobForecast:
+    """The locks of a job with these opcodes. Never raises."""
+    found = [forecast(opcode, names) for opcode in opcodes]
+    return _joined(found)
+
+
+def _joined(found: Sequence[LockForecast]) -> JobForecast:
+    if len(found) <= 1:
+        # Most jobs.
+        only = found[0] if found else NO_LOCKS
+        return JobForecast(only, only)
+    return JobForecast(found[0], merged(found))
+
+
+def question_of_job(opcodes: Sequence[object]) -> str | None:
+    """What the owner of the configuration needs to resolve this job; None: nothing is left.
+
+    Begins with the first opcode. What the others take altogether is as small as their locks differ.
+    """
+    asked = [question_of(opcode) for opcode in opcodes]
+    if not any(asked):
+        return None
+    fixed = [
+        forecast(opcode)
+        for opcode, question in zip(opcodes[1:], asked[1:], strict=True)
+        if question is None
+    ]
+    entries = [*dict.fromkeys(question for question in asked if question is not None)]
+    if asked[0] is None:
+        entries.insert(0, _fixed(forecast(opcodes[0])))
+    if fixed:
+        entries.append(_fixed(merged(fixed)))
+    return f"[{','.join(entries)}]"
+
+
+def _fixed(found: LockForecast) -> str:
+    return msgspec.json.encode({_FORECAST: found}).decode()
+
+
+_FORECAST: Final = "forecast"
+
+
+def answer_to_job(question: str, names: ClusterNames) -> JobForecast:
+    """The locks of the jobs that ask this. Never raises, as `answer_to`."""
+    try:
+        entries = msgspec.json.decode(question, type=list[msgspec.Raw])
+        return _joined([_entry(bytes(entry).decode(), names) for entry in entries])
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return JobForecast(UNKNOWN, UNKNOWN)
+
+
+def _entry(text: str, names: ClusterNames) -> LockForecast:
+    if text.startswith(f'{{"{_FORECAST}":'):
+        return msgspec.json.decode(text, type=dict[str, LockForecast])[_FORECAST]
+    return answer_to(text, names)
 
 
 def answer_to(question: str, names: ClusterNames) -> LockForecast:

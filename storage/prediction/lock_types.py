@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Iterator
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -85,6 +85,13 @@ class LockForecast(
     node_res: LevelForecast = NOTHING
     network: LevelForecast = NOTHING
     big_lock: BigLock = "none"
+
+
+class JobForecast(NamedTuple):
+    """The locks of a job: those of its first opcode, and those of all its opcodes together."""
+
+    first: LockForecast
+    of_all: LockForecast
 
 
 LEVELS = ("nodegroup", "instance", "node", "node_res", "network")

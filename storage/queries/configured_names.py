@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import Any, Final
 
 from .. import errors
@@ -17,7 +18,6 @@ from ..cluster.operations.base import Circumstances
 from ..cluster.operations.lookups import disks_of_instance, holder_of, nodes_of_instance
 from ..opcodes import LockNeeds, OperationError, parse
 from ..prediction.asked import Names
-from .cluster_view import ClusterView
 from .query_locks import QUERY
 
 _ON_ANY_NODE: Final = frozenset({"blockdev", "diskless", "ext", "gluster", "rbd", "sharedfile"})
@@ -32,7 +32,6 @@ class ConfiguredNames:
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
-        self._view = ClusterView(configuration)
         self._alike: dict[Kind, _Alike] = {}
 
     def instance(self, name: str) -> str | None:
@@ -90,17 +89,29 @@ class ConfiguredNames:
 
     def nodes_of_group(self, group: str) -> Names:
         """The nodes of a group."""
-        return frozenset(node["uuid"] for node in self._view.nodes_of({"uuid": group}))
+        return frozenset(self._members.get(group, ()))
 
     def instances_of_group(self, group: str) -> Names:
         """The instances with a node in a group."""
-        view = self._view
+        by_node = self._instances_by_node
         return frozenset(
-            instance["name"]
-            for node in view.nodes_of({"uuid": group})
-            for of_node in (view.primary_instances(node), view.secondary_instances(node))
-            for instance in of_node
+            name for node in self._members.get(group, ()) for name in by_node.get(node, ())
         )
+
+    @cached_property
+    def _members(self) -> Mapping[str, list[str]]:
+        found = defaultdict(list)
+        for uuid, node in self._configuration.objects(Kind.NODE):
+            found[node["group"]].append(uuid)
+        return found
+
+    @cached_property
+    def _instances_by_node(self) -> Mapping[str, list[str]]:
+        found = defaultdict(list)
+        for _, instance in self._configuration.objects(Kind.INSTANCE):
+            for node in nodes_of_instance(self._configuration, instance):
+                found[node].append(instance["name"])
+        return found
 
     def query_locks(self, opcode: Mapping[str, Any]) -> LockNeeds | None:
         """The locks of an ``OP_QUERY``."""
@@ -123,25 +134,31 @@ class ConfiguredNames:
         return self._alike[kind].find(name)
 
 
+_Found = Mapping[str, Any] | None
+
+
 class _Alike:
-    """Objects by what may be written for their names (`lookups.find_node` says what)."""
+    """Objects by what may be written for their names (`lookups.find_node` says what).
+
+    A beginning that several objects share stands for None.
+    """
 
     def __init__(self, objects: Iterable[Mapping[str, Any]]) -> None:
-        self._same = defaultdict(list)
-        self._beginnings = defaultdict(list)
+        self._same: dict[str, _Found] = {}
+        self._beginnings: dict[str, _Found] = {}
         for one in objects:
             name = one["name"].upper()
-            self._same[name].append(one)
-            for at, sign in enumerate(f"{name}."):
-                if sign == ".":
-                    self._beginnings[name[:at]].append(one)
+            self._same[name] = None if name in self._same else one
+            beginnings, at = self._beginnings, name.find(".")
+            while at >= 0:
+                beginning = name[:at]
+                beginnings[beginning] = None if beginning in beginnings else one
+                at = name.find(".", at + 1)
+            beginnings[name] = None if name in beginnings else one
 
-    def find(self, name: str) -> Mapping[str, Any] | None:
-        same = self._same.get(name.upper(), ())
-        if len(same) == 1:
-            return same[0]
-        longer = self._beginnings.get(name.upper(), ())
-        return longer[0] if len(longer) == 1 else None
+    def find(self, name: str) -> _Found:
+        wanted = name.upper()
+        return self._same.get(wanted) or self._beginnings.get(wanted)
 
 
 # ---------------------------------------------------------------- what changes the answers

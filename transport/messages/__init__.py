@@ -111,6 +111,7 @@ ToJob = (
 ConfigMessage = (
     ConfigRequest | ConfigRequestOfJob
     | ReportConfiguration | RulesApplied | LimitApplied | ComponentReplaced
+    | ResolveForecasts
     | WholeDue | WholeWritten | SsconfDue | SsconfWritten | OpcodeDecided | ChangesOverdue
     | SweepReservations | ReadOpcodeWait
 )
@@ -125,7 +126,7 @@ FilterMessage = (
 )
 SchedulerMessage = (
     JobsJudged | JobsFinished | JobReprioritised | StatusesReported | LimitsChanged
-    | PolicyChanged | RuleChainChanged | OwnersChanged | WeightDue
+    | PolicyChanged | ForecastsOutdated | RuleChainChanged | OwnersChanged | WeightDue
     | ExplainPending | RunSimulation | ReportOrder
 )
 QueueMessage = (
@@ -163,7 +164,7 @@ ComponentReply = (
     LastId | QueueReport | ExecutorReport
     | PendingExplained | OwnerExplained | SimulationJudged | LocksSimulated | LockHolders
     | OrderReported
-    | OpcodeWait
+    | OpcodeWait | ForecastsResolved
 )
 # fmt: on
 

@@ -8,6 +8,7 @@ import msgspec
 
 from ...storage.cluster.objects import Kind
 from ...storage.locks import Owner
+from ...storage.prediction.lock_types import JobForecast
 from .base import Done, Notice, Reply, Request
 from .config_store_from_jobs import OpcodeRan
 from .several import QueryAnswered
@@ -27,6 +28,25 @@ class LimitApplied(Notice, frozen=True):
     """From the job queue: from now on no job starts beyond the run slots of this serial."""
 
     serial: int
+
+
+class ForecastsResolved(Reply, frozen=True):
+    """The locks of jobs: answers to the first questions, in order.
+
+    A turn is short: the other questions are to be asked again. ``serial_no``: of the configuration.
+    """
+
+    forecasts: list[JobForecast]
+    serial_no: int
+
+
+class ResolveForecasts(Request[ForecastsResolved], frozen=True):
+    """From the scheduler: resolve these questions (`declared.question_of_job`).
+
+    The answers hold until `ForecastsOutdated`.
+    """
+
+    questions: Annotated[list[str], msgspec.Meta(min_length=1)]
 
 
 class WholeDue(Notice, frozen=True):

@@ -78,6 +78,7 @@ def test_it_sends_rules_and_limits_when_it_starts(stage: Stage) -> None:
         messages.RulesChanged,
         messages.PolicyChanged,
         messages.LimitsChanged,
+        messages.ForecastsOutdated,
         messages.ComponentReady,
     ]
 

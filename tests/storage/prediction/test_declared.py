@@ -13,7 +13,15 @@ from tests.storage.prediction.shown import NAMES, shown
 
 from ganger.storage.cluster.configuration import Configuration
 from ganger.storage.opcodes import LockNeeds, Opcode, catalogue
-from ganger.storage.prediction.declared import DECLARED, answer_to, forecast, question_of
+from ganger.storage.prediction.declared import (
+    DECLARED,
+    answer_to,
+    answer_to_job,
+    forecast,
+    forecast_of_job,
+    question_of,
+    question_of_job,
+)
 from ganger.storage.prediction.lock_types import NO_LOCKS, UNKNOWN, LockForecast
 from ganger.storage.queries.configured_names import ConfiguredNames
 
@@ -159,6 +167,51 @@ def test_a_question_has_neither_secrets_nor_arguments() -> None:
 def test_an_answer_to_something_else_is_unknown() -> None:
     assert answer_to("{", NAMES) == UNKNOWN
     assert answer_to("[1]", NAMES) == UNKNOWN
+
+
+# ---------------------------------------------------------------- jobs
+
+REBOOT = {"OP_ID": "OP_INSTANCE_REBOOT", "instance_name": DRBD}
+MIGRATE = {"OP_ID": "OP_NODE_MIGRATE", "node_name": "node2"}
+DELAY = {"OP_ID": "OP_TEST_DELAY", "duration": 1, "on_nodes": ["a"]}
+JOBS: list[tuple[list[Any], str, str]] = [
+    ([], "", ""),
+    ([REBOOT], "instance X i0", "instance X i0"),
+    ([DELAY], "node X a master", "node X a master"),
+    ([REBOOT, MIGRATE], "instance X i0", "instance X i0, node s n2"),
+    ([DELAY, REBOOT], "node X a master", "instance X i0, node X a master"),
+    ([MIGRATE, DELAY, REBOOT, REBOOT], "node s n2", "instance X i0, node X a master"),
+]
+
+
+@pytest.mark.parametrize(("ops", "first", "of_all"), JOBS)
+def test_a_job_takes_what_its_first_opcode_takes_and_then_what_all_take(
+    ops: list[Any], first: str, of_all: str
+) -> None:
+    found = forecast_of_job(ops, NAMES)
+    assert (shown(found.first), shown(found.of_all)) == (first, of_all)
+
+
+@given(st.lists(st.sampled_from([REBOOT, MIGRATE, DELAY, {"OP_ID": 5}, {"OP_ID": "OP_EXEC"}])))
+def test_the_answer_to_a_job_is_its_resolved_forecast(ops: list[Any]) -> None:
+    question = question_of_job(ops)
+    assert (question is None) == all(question_of(op) is None for op in ops)
+    if question is None:
+        assert forecast_of_job(ops) == forecast_of_job(ops, NAMES)
+    else:
+        assert answer_to_job(question, NAMES) == forecast_of_job(ops, NAMES)
+
+
+def test_a_job_of_many_opcodes_asks_as_little_as_its_locks_differ() -> None:
+    many = question_of_job([REBOOT, DELAY] * 500)
+    assert many is not None
+    assert many == question_of_job([REBOOT, DELAY])
+    assert len(many) < 200
+
+
+def test_an_answer_to_something_else_than_a_job_is_unknown() -> None:
+    for text in ("{", "5", "[", '[{"forecast": 5}]'):
+        assert answer_to_job(text, NAMES).first == UNKNOWN
 
 
 # ---------------------------------------------------------------- opcodes of users
