@@ -41,13 +41,14 @@ class SubmissionKeys:
 
     def is_repeat(self, envelope: Envelope, key: str, specs: Sequence[JobSpec]) -> bool:
         """Answer a submission whose key is known. `BadRequestError` if it is another one."""
-        if (live := self._table.ids_of_key(key)) is not None:
-            envelope.reply(self._repeated(key, live, specs))
-            return True
         if (flying := self._in_flight.get(key)) is not None:
             if flying.digests is not None:
                 _check_in_flight(flying.first_id, flying.digests, specs)
             flying.repeats.append(envelope)
+            return True
+        # Not before: of a large submission that is on its way, the table knows a part.
+        if (live := self._table.ids_of_key(key)) is not None:
+            envelope.reply(self._repeated(key, live, specs))
             return True
         return False
 

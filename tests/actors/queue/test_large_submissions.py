@@ -87,6 +87,22 @@ def test_a_repetition_waits_for_the_large_submission(queue: Queue) -> None:
     assert len(queue.statuses()) == MANY
 
 
+def test_a_repetition_that_comes_while_its_jobs_become_known_waits_for_the_last(
+    queue: Queue,
+) -> None:
+    first = submit(queue, key="k")
+    table, again = queue.actor.component.store.table, None
+    while queue.stage.take(messages.SubmissionsDue):
+        queue.actor.turn(messages.SubmissionsDue())
+        if again is None and 0 < len(table) < MANY:
+            again = submit(queue, key="k")
+            assert again.answers == []
+    ids = first.answer_as(messages.JobsSubmitted).ids
+    assert again is not None
+    assert again.answer == messages.JobsSubmitted(ids=ids, is_repeat=True)
+    assert len(table) == MANY
+
+
 def test_what_waited_for_a_refused_one_is_stored(queue: Queue) -> None:
     bad = JobSpec(ops=[{"OP_ID": "QUITE_ANOTHER"}])
     first = submit(queue, *[spec()] * MANY, bad, key="k")
