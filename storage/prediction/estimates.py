@@ -33,6 +33,17 @@ NAME_CHARACTERS_MAX = 60
 _DECAY = 0.93
 """What an older run time counts beside the next newer one."""
 
+_WEIGHTS = tuple(_DECAY**age for age in reversed(range(KEPT_MAX)))
+"""What run times count, newest last."""
+
+_SUMS = (0.0, *accumulate(reversed(_WEIGHTS)))
+"""What the newest run times count together, by their number."""
+
+_HALF, _HIGH = 0.5, 0.9
+
+_MEASURED_EVERY = 4
+"""One of so many predictions is compared with what came, once a key has its full history."""
+
 _SECONDS_MIN = 0.001
 """Shorter run times count as this: the relative error of less says nothing."""
 
@@ -100,6 +111,7 @@ class Estimates:
         self._errors: deque[float] = deque(maxlen=ERRORS_MAX)
         self._known: dict[str, Estimate] = {}
         self._usual: Estimate | None = None
+        self._learnt = 0
 
     def __len__(self) -> int:
         return len(self._times)
@@ -110,9 +122,11 @@ class Estimates:
             # A clock was put back, or a file was changed by hand.
             return
         seconds = max(seconds, _SECONDS_MIN)
-        predicted = self.of_key(key)
-        if predicted is not None:
-            self._errors.append(abs(predicted.typical - seconds) / seconds)
+        self._learnt += 1
+        if len(self._times.get(key, ())) < KEPT_MAX or self._learnt % _MEASURED_EVERY == 0:
+            predicted = self.of_key(key)
+            if predicted is not None:
+                self._errors.append(abs(predicted.typical - seconds) / seconds)
         # To the end: the first key is the one that was not seen longest.
         times = self._times.pop(key, None)
         if times is None:
@@ -190,17 +204,16 @@ def _estimate(times: deque[float]) -> Estimate:
 
     As log times have the same order as times, this is robust against both kinds of outliers.
     """
-    newest = len(times) - 1
-    weighed = sorted((seconds, _DECAY ** (newest - place)) for place, seconds in enumerate(times))
-    sums = list(accumulate(weight for _, weight in weighed))
-    return Estimate(len(times), _at(weighed, sums, 0.5), _at(weighed, sums, 0.9))
-
-
-def _at(weighed: list[tuple[float, float]], sums: list[float], part: float) -> float:
-    wanted = part * sums[-1]
-    return next(
-        seconds for (seconds, _), reached in zip(weighed, sums, strict=True) if reached >= wanted
-    )
+    weighed = sorted(zip(times, _WEIGHTS[-len(times) :], strict=True))
+    total = _SUMS[len(times)]
+    reached, typical = 0.0, -1.0
+    for seconds, weight in weighed:
+        reached += weight
+        if typical < 0 and reached >= _HALF * total:
+            typical = seconds
+        if reached >= _HIGH * total:
+            return Estimate(len(times), typical, seconds)
+    raise AssertionError("the parts add up to the whole")
 
 
 def _rounded(seconds: float) -> float:
