@@ -9,7 +9,7 @@ import msgspec
 
 from ..storage import errors, plain_values, rules
 from ..storage.jobs import JobStatus
-from . import choices, output, reading, up
+from . import choices, output, reading, rule_options, up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -177,6 +177,27 @@ def simulate(
         output.show_json(msgspec.to_builtins(found))
         return
     _show(found)
+
+
+@queue.command(short_help="Write the trace of the jobs.")
+@click.option("--since", type=rule_options.Moment(), help="Only jobs that came then or later.")
+@click.option("--until", type=rule_options.Moment(), help="Only jobs that came before.")
+@click.pass_obj
+def record(call: Call, *, since: float | None, until: float | None) -> None:
+    """Write the trace of the jobs, archived ones too, for `ganger queue simulate --trace`.
+
+    It says when each job came, what kinds of opcodes it has, which locks they need and how long
+    they ran. It has no arguments, names or results: numbers stand for the locks and commands.
+
+    A job that did not run gets the run times of others of its kind; without these it is left out.
+    TIME is 2026-11-21T18:00 (local time, unless it has a zone) or seconds since the epoch.
+    """
+    from . import recording  # noqa: PLC0415 - needs the catalogue of opcodes
+
+    if since is not None and until is not None and since >= until:
+        raise errors.UsageError("--since: is not before --until")
+    with call.client() as client:
+        recording.record(client, since=since, until=until)
 
 
 def _priority(text: str) -> tuple[int, int]:

@@ -110,7 +110,8 @@ class Player:
         start = min(job.at for job in self._trace.jobs)
         return Played(
             makespan=max(self._ends.values()) - start,
-            waits=[self._ends[job.id] - job.at - job.seconds for job in self._trace.jobs],
+            # Sums of run times may be a rounding error longer than the time that has passed.
+            waits=[max(0.0, self._ends[job.id] - job.at - job.seconds) for job in self._trace.jobs],
             slots_waiting=self._waited / self._occupied if self._occupied else 0.0,
             ends=self._ends,
         )

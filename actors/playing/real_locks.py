@@ -8,20 +8,23 @@ from ...storage.locks import BGL, LockLevel
 from ...storage.prediction.traces import LEVELS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ...storage.prediction.traces import Trace, TracedLevel, TracedLocks, TracedOpcode
 
 Changes = tuple[tuple[str, str], ...]
 """A request to the lock state: each lock with the mode."""
 
 _LEVELS = {name: LockLevel(name.replace("_", "-")) for name in LEVELS}
+_NUMBERS = range(1, 101)
 
 
 class RealLocks:
     """What the opcodes of a trace take: their ``locks`` or, if they have none, their forecast.
 
     Where a forecast says only that some lock of a level is needed, an opcode takes one of those
-    that the trace names there: the id of its job chooses which. So a recorded trace, which does not
-    have the real locks, can be played, too.
+    that the trace names there (of 100, if it names none): the id of its job chooses which. So a
+    recorded trace, which does not have the real locks, can be played, too.
     """
 
     def __init__(self, trace: Trace) -> None:
@@ -34,7 +37,9 @@ class RealLocks:
                     seen.add(locks)
                     for name, level in locks.levels():
                         named[name].update(level.names, level.also_shared)
-        self._named = {name: sorted(found) or [1] for name, found in named.items()}
+        self._named: dict[str, Sequence[int]] = {
+            name: sorted(found) or _NUMBERS for name, found in named.items()
+        }
         self._known: dict[TracedLocks, Changes] = {}
 
     def of(self, op: TracedOpcode, job_id: int) -> Changes:

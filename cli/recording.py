@@ -1,0 +1,91 @@
+"""``ganger queue record``: the jobs of the queue as a trace."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from ..storage import errors, opcodes, wording
+from ..storage.opcodes import catalogue
+from ..storage.prediction.recording import RecordedJob, RecordedOpcode, Recording
+from ..storage.prediction.traces import lines_of
+from . import output
+from .progress import Bar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from ..transport.client.client import Client
+
+_FIELDS = ("id", "received_ts", "oppriority", "ops", "opexec", "opend")
+_PAGE_JOBS = 200
+_BAR_JOBS_MIN = 2_000
+
+
+def record(client: Client, *, since: float | None, until: float | None) -> None:
+    """Write the trace of the jobs that came in this time, archived ones too, to standard output."""
+    # Opcodes of users declare their locks themselves.
+    catalogue.load_user_opcodes()
+    first = since if since is not None else float("-inf")
+    last = until if until is not None else float("inf")
+    ids = [
+        job.id
+        for job in client.jobs(archived=True)
+        if job.received is not None and first <= job.received < last
+    ]
+    recording = Recording()
+    with Bar("reading jobs", _BAR_JOBS_MIN) as bar:
+        for done, job in enumerate(_jobs(client, ids), 1):
+            recording.add(job)
+            bar.show(done, len(ids))
+    trace = recording.trace(client.limits().running_jobs_max)
+    if not trace.jobs:
+        raise errors.UsageError("there is no job in this time of which a run time is known")
+    sys.stdout.buffer.writelines(lines_of(trace))
+    sys.stdout.buffer.flush()
+    if recording.left_out:
+        jobs = wording.counted(recording.left_out, "job")
+        text = f"ganger: {jobs} left out: nothing says how long they run"
+        output.echo(text, err=True)
+
+
+def _jobs(client: Client, ids: Sequence[int]) -> Iterator[RecordedJob]:
+    for place in range(0, len(ids), _PAGE_JOBS):
+        page = ids[place : place + _PAGE_JOBS]
+        wanted = ["|", *(["=", "id", job_id] for job_id in page)]
+        for found in client.query("job", _FIELDS, wanted).items:
+            # A job may be gone meanwhile, or its file be damaged.
+            if found["ops"] is not None and found["received_ts"] is not None:
+                yield _job(found)
+
+
+def _job(found: Mapping[str, Any]) -> RecordedJob:
+    ops = [
+        RecordedOpcode(stored, _seconds(began, ended))
+        for stored, began, ended in zip(found["ops"], found["opexec"], found["opend"], strict=True)
+    ]
+    return RecordedJob(
+        id=found["id"],
+        received=_moment(found["received_ts"]),
+        priority=min(found["oppriority"], default=0),
+        depends=_depends(found["ops"]),
+        ops=ops,
+    )
+
+
+def _depends(stored: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
+    try:
+        return tuple(dict.fromkeys(target for target, _ in opcodes.dependencies(stored[0])))
+    except (errors.DependencyError, IndexError):
+        # Other programs may have stored it.
+        return ()
+
+
+def _moment(stamp: Sequence[int]) -> float:
+    return stamp[0] + stamp[1] / 1_000_000
+
+
+def _seconds(began: Sequence[int] | None, ended: Sequence[int] | None) -> float | None:
+    if began is None or ended is None:
+        return None
+    return _moment(ended) - _moment(began)
