@@ -39,25 +39,20 @@ from ganger.storage import lock_files, settings
 from ganger.storage.settings import Places
 from ganger.transport.envelopes import Envelope
 from ganger.transport.messages import (
-    ChangesOverdue,
     ComponentHung,
     CrashComponent,
-    LocksAwaitedTooLong,
+    DiskRetried,
+    KillDue,
+    RestartDue,
     StopRequested,
-    SweepOwners,
-    SweepReservations,
-    WholeDue,
-    WindowDue,
+    WatchDue,
 )
 
 ELSEWHERE = {"lock_manager", "config_store"}
 """Components that may live in a process of their own one day."""
 
-TIME_LIMITS = (
-    ChangesOverdue, LocksAwaitedTooLong, SweepOwners, SweepReservations, WholeDue, WindowDue,
-)  # fmt: skip
-"""What comes at its time whatever happens until then, as the deadlines of requests do (their alarms
-have no item at first): nothing at rest waits for it."""
+RETRIES = (DiskRetried, KillDue, RestartDue, WatchDue)
+"""Alarms that are set while something is tried again, beside those of `DISK_RETRY_SECONDS`."""
 
 TURN_GOES_ON = 0.8
 """How likely a turn goes on while there are messages."""
@@ -447,9 +442,10 @@ class WorldDispatcher(Dispatcher):
             if not alarm.is_canceled and not actor.is_over:
                 actor.put(alarm.item)
 
-        # While something is tried again soon, the world is not at rest. A time limit is not that.
-        is_limit = item is None or isinstance(getattr(item, "message", item), TIME_LIMITS)
-        VirtualTimer(seconds, ring, "action" if is_limit else "restart").start()
+        # All other alarms come at their time whatever happens until then: nothing waits for them.
+        is_retry = isinstance(getattr(item, "message", item), RETRIES)
+        is_retry = is_retry or seconds == settings.DISK_RETRY_SECONDS
+        VirtualTimer(seconds, ring, "restart" if is_retry else "action").start()
         return alarm
 
     def aside(self, _name: str, work: Callable[[], None]) -> None:

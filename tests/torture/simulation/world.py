@@ -36,10 +36,12 @@ from tests.torture.simulation.simulated_daemon import ActorTask, SimulatedDaemon
 from tests.torture.simulation.simulated_processes import ForkServer, JobTask
 from tests.torture.simulation.user import User
 
+from ganger.actors.config.stored_configuration import Edit
 from ganger.actors.queue.job_queue import JobQueue
 from ganger.actors.runtime.addresses import CONFIG_STORE
 from ganger.storage import config_files, rules, settings
-from ganger.storage.cluster.configuration import Configuration
+from ganger.storage.cluster.configuration import Change
+from ganger.storage.cluster.objects import Kind
 from ganger.transport.messages import ReportConfiguration
 
 STEP_SECONDS = 0.0004
@@ -69,7 +71,9 @@ class World(Core):
         self.jumps: random.Random | None = None
         """Chooses when and how far the wall clock jumps, apart from all else; None: never."""
         self.places.data.mkdir()
-        self._write_configuration({})
+        first = config_files.first_configuration("simulated", 0.0)
+        first["cluster"]["max_running_jobs"] = self.slots
+        config_files.write(self.places.config, first)
         self.start_daemon()
         self.user = User(self)
         self.add(self.user)
@@ -232,13 +236,15 @@ class World(Core):
                 self.later(0.1, again)
             return
         self.slots, self.slots_ever = slots, max(self.slots_ever, slots)
-        filters = dict(store._stored.snapshot.document.get("filters", {}))
+        stored = store._stored
+        before = stored.snapshot
+        limited = {**before.cluster, "max_running_jobs": slots}
+        changes = [Change(Kind.CLUSTER, before.cluster_uuid, limited)]
         if rules is not None:
-            filters = {rule["uuid"]: rule for rule in rules}
-        self._write_configuration(filters)
-        written = config_files.read(self.places.config)
-        assert written is not None
-        store._stored.snapshot = Configuration.load(written)
+            changes += [Change(Kind.FILTER, uuid, None) for uuid in before.document["filters"]]
+            changes += [Change(Kind.FILTER, rule["uuid"], rule) for rule in rules]
+        stored.draft(Edit(changes, "the user", ""), self.clock.now)
+        stored.commit()
         store._rules.load()
         store.runtime.tell(CONFIG_STORE, ReportConfiguration())
 
@@ -247,16 +253,6 @@ class World(Core):
         assert self.daemon is not None
         store = self.daemon.component("config_store")
         return tuple(store._rules.known.values())
-
-    def _write_configuration(self, filters: dict[str, Any]) -> None:
-        found = config_files.first_configuration("simulated", 0.0)
-        before = config_files.read(self.places.config) or {}
-        # Above the changes in the journal.
-        found["serial_no"] += config_files.serial_of(before)
-        found["cluster"]["tags"] = before.get("cluster", {}).get("tags", [])
-        found["cluster"]["max_running_jobs"] = self.slots
-        found["filters"] = filters
-        config_files.write(self.places.config, found)
 
     def _jump(self, dice: random.Random) -> None:
         if dice.random() < 0.01:
