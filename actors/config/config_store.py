@@ -147,7 +147,7 @@ class ConfigStore(Component[messages.ConfigMessage]):
             case messages.CountObjects():
                 envelope.reply(object_pages.counted(self._stored.snapshot))
             case messages.ChangeObjects():
-                changes = [objects.checked(change) for change in message.changes]
+                changes = objects.checked_batch(message.changes)
                 self._change_objects(envelope, message, lambda _: changes)
             case messages.SetValues():
                 self._change_objects(

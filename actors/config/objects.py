@@ -72,6 +72,17 @@ def _changed(one: Mapping[str, Any], fields: Sequence[str], value: object) -> di
     return copy
 
 
+def checked_batch(changes: Sequence[ObjectChange]) -> list[Change]:
+    """The changes of one request, each as `checked`, and each of another object."""
+    places: set[str] = set()
+    for change in changes:
+        place = place_of(change.kind, change.uuid)
+        if place in places:
+            raise errors.BadRequestError(f"{place}: a request changes an object once, not twice")
+        places.add(place)
+    return [checked(change) for change in changes]
+
+
 def checked(change: ObjectChange) -> Change:
     """The change, unless filter rules have messages of their own. Raises `BadRequestError`."""
     if change.kind is Kind.FILTER:

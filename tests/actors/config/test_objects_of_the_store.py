@@ -151,6 +151,17 @@ def test_a_batch_is_made_as_a_whole_or_not_at_all(stage: Stage, store: Staged[Co
     assert history(store) == []
 
 
+def test_a_batch_that_changes_an_object_twice_is_refused(store: Staged[ConfigStore]) -> None:
+    (first, _) = nodes(store)
+    twice = [ObjectChange(kind=NODE, uuid=first["uuid"], object=None)] * 2
+    expected = f"nodes/{first['uuid']}: a request changes an object once, not twice"
+    assert store.ask(ChangeObjects(twice)).refusal == ("BadRequestError", expected)
+    other = [ObjectChange(kind=Kind.CLUSTER, uuid=name, object=None) for name in ("a", "b")]
+    expected = "cluster: a request changes an object once, not twice"
+    assert store.ask(ChangeObjects(other)).refusal == ("BadRequestError", expected)
+    assert nodes(store)[0] == first
+
+
 def test_a_change_that_the_disk_refuses_leaves_no_trace(
     stage: Stage, store: Staged[ConfigStore]
 ) -> None:
