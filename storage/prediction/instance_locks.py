@@ -1,7 +1,7 @@
 """Which locks the opcodes of instances take.
 
 Source: the locks that Ganeti 3's logical units request, where the static map of Ganeti 2.18 says
-less or something else; `docs/scheduling.md` lists the differences.
+less or something else; `docs/lock-forecasts.md` lists the differences.
 """
 
 from __future__ import annotations

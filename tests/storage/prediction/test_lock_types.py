@@ -1,7 +1,9 @@
 """The document's table of costs, weights, ageing, certainty, and what merging keeps."""
 
 import itertools
+import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from random import Random
 
 import msgspec
@@ -84,6 +86,17 @@ def test_each_cell_of_the_documents_table_with_and_without_overlap(
     assert cost(SHAPES[row](""), SHAPES[column]("")) == overlapping
     assert cost(SHAPES[row]("left"), SHAPES[column]("right")) == overlapping
     assert cost(APART[row]("left"), APART[column]("right")) == apart
+
+
+def test_the_page_shows_the_same_table() -> None:
+    page = (Path(__file__).parents[3] / "docs/lock-forecasts.md").read_text(encoding="utf-8")
+    expected = [
+        [number.replace("/", " or ") for number in line.split()[1:]]
+        for line in TABLE.strip().splitlines()[1:]
+    ]
+    kinds = [kind.value.replace("_", " ") for kind in LockType]
+    shown = [re.search(rf"^\| {kind} \| (.*) \|$", page, re.MULTILINE) for kind in kinds]
+    assert [row[1].split(" | ") for row in shown if row is not None] == expected
 
 
 def test_the_constants_are_parameters() -> None:
