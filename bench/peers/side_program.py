@@ -2,12 +2,12 @@
 
 It reads commands from its standard input, one JSON object per line, and writes one line for each:
 ``{"found": ...}``, ``{"missing": "..."}`` or ``{"error": "..."}``.
-It stops its servers and workers when its input ends, so they also end if the program that started
-it is killed.
+It stops its servers and workers when its input ends or the program that started it has died.
 """
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import json
 import os
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .side import Client, Side
 
 WARM_UP = 10
+PR_SET_PDEATHSIG = 1
 
 
 class Session:
@@ -79,6 +80,8 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    # A step may take minutes; the end of our input is seen only after it.
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     session = None
     try:
         for line in sys.stdin:
@@ -92,6 +95,7 @@ def main() -> None:
                 answer = {"error": f"{type(error).__name__}: {error}"}
             answers.write(json.dumps(answer) + "\n")
     finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         if session is not None:
             session.stop()
 
