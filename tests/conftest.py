@@ -34,6 +34,7 @@ ONE_PROCESS = (
     "tests/storage/opcodes/test_user_opcodes.py",
     "tests/system/test_traced_life.py",
     "tests/system/test_wconfd.py",
+    "tests/test_pages.py",
     "tests/test_packaging.py",
 )
 """Files whose tests share something that takes long to make: one process runs them all."""

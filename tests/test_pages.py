@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import tomllib
 from pathlib import Path
@@ -97,8 +98,14 @@ def homes_found(module: str) -> set[str]:
         path.relative_to(ROOT).with_suffix("").as_posix()
         for folder in CODE_FOLDERS
         for path in (ROOT / folder).rglob("*.py")
-        if module in imports(ast.parse(path.read_text(encoding="utf-8")))
+        if module in imports_of(path)
     }
+
+
+@functools.cache
+def imports_of(path: Path) -> frozenset[str]:
+    """The packages that a file imports when it runs."""
+    return frozenset(imports(ast.parse(path.read_text(encoding="utf-8"))))
 
 
 def imports(node: ast.AST) -> set[str]:
