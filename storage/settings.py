@@ -270,6 +270,10 @@ takes more waits."""
 JUDGE_STEPS_AT_ONCE = 2**26
 """Steps of judging until the filter evaluator handles other messages: a tenth of a second."""
 
+LOCKS_LOOKED_UP_MAX = 1_000
+"""Pending jobs whose locks the scheduler looks up again in one pass: 20 ms at most. It goes on with
+the others in its next turn."""
+
 ADMISSION_STEPS_MAX = 2**24
 """Most steps to judge a submission before it is stored; the evaluator judges the rest later."""
 

@@ -50,7 +50,7 @@ class Arrivals:
     def restart(self, ages: Iterable[tuple[int, float | None]], now: float) -> None:
         """These are the jobs, each with its age in seconds; None: it is as old as can be."""
         self._ids, self._times = [], []
-        found = sorted(ages)
+        found = sorted(ages, key=lambda one: one[0])
         times: list[float] = []
         latest = now
         for _, age in reversed(found):

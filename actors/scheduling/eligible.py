@@ -158,8 +158,8 @@ class Eligible:
         return free, with_locks
 
     def first(self, now: float) -> Pending | None:
-        """The first job that nothing holds back."""
-        free = self._first_free()
+        """The first job that nothing holds back; None also if the pass must pause."""
+        free = self._first_free() if self._free else None
         self._from = None
         if not self._groups:
             return free
@@ -171,6 +171,8 @@ class Eligible:
             found = self._lightest(priority, now, free if is_same else None)
             if found is not None:
                 return found
+            if self._prediction.is_tired:
+                return None
         return free
 
     def take(self) -> None:
@@ -190,6 +192,13 @@ class Eligible:
             overlap = mask_of(prediction.taken.conflicts(job.needs))
             weight = prediction.weight(shape_of(job.needs), overlap)
         return (job.priority, prediction.adjusted(weight, job.id, now), job.id)
+
+    def is_before(self, job: Pending, other: Pending, now: float) -> bool:
+        """Whether a job comes before another one."""
+        if job.needs is None and other.needs is None:
+            # The same weight, and the lower id is at least as old.
+            return (job.priority, job.id) < (other.priority, other.id)
+        return self.sort_key(job, now) < self.sort_key(other, now)
 
     def due_at(self) -> float | None:
         """When the next job that is held back has no weight left; None: none is held back."""
@@ -311,6 +320,7 @@ class Eligible:
 
     def _lightest(self, priority: int, now: float, free: Pending | None) -> Pending | None:
         """The first job of a priority, among jobs with locks and ``free``, if nothing holds it."""
+        prediction = self._prediction
         while True:
             best_line = self._lightest_line(priority, now, free)
             if best_line is None:
@@ -322,6 +332,9 @@ class Eligible:
                 return job
             self._pop(best_line)
             self.add(job)
+            if not prediction.spend():
+                # Nothing may start before it is known which job is first.
+                return None
 
     def _lightest_line(self, priority: int, now: float, free: Pending | None) -> _Line | None:
         """The line with the first job, as far as lines know; None: ``free`` comes before."""

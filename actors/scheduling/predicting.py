@@ -116,6 +116,10 @@ class Prediction:
         """Grows whenever weights may have changed."""
 
         self._looked_at = (-1, -1)
+        self._looks_left: int | None = None
+        self.is_tired = False
+        """Whether the present pass has no looks left."""
+
         self._seen: tuple[tuple[int, ...], bool, bool, bool] | None = None
         self._types: tuple[int, ...] = (0,) * len(LEVELS)
         self._is_idle = True
@@ -136,6 +140,18 @@ class Prediction:
         if forecast is None or forecast == NO_LOCKS or not self.policy.is_predictive:
             return None
         return forecast
+
+    def rest(self, looks_max: int) -> None:
+        """A pass begins: it may look up the names of so many jobs again. Without it, of all."""
+        self._looks_left = looks_max
+        self.is_tired = False
+
+    def spend(self) -> bool:
+        """The names of one more job are looked up again. Returns whether there are looks left."""
+        if self._looks_left is not None:
+            self._looks_left -= 1
+            self.is_tired = self._looks_left < 0
+        return not self.is_tired
 
     def look(self) -> None:
         """Note what the running jobs take now; weights are read after this."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, assert_never
 
 import msgspec
 
-from ...storage import errors
+from ...storage import errors, settings
 from ...storage.prediction.lock_types import NO_LOCKS, LockForecast, merged
 from ...transport import messages
 from ..runtime.addresses import CONFIG_STORE, JOB_QUEUE, LOCK_MANAGER
@@ -37,7 +37,7 @@ class Scheduler(Component[messages.SchedulerMessage]):
     def boot(self) -> None:
         """Ask for the configuration and for all jobs."""
         # No run slots until the configuration store has sent their number: too many might start.
-        self._schedule = Schedule(0)
+        self._schedule = Schedule(0, looks_max=settings.LOCKS_LOOKED_UP_MAX)
         self._report = 0
         self._priorities = 0
         self._is_due = False

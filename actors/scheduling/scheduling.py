@@ -84,12 +84,19 @@ class Pass(msgspec.Struct, frozen=True):
 class Schedule:
     """The pending jobs in order, the jobs that hold a run slot, and the number of slots.
 
-    ``now`` is in seconds, on a clock that never goes back.
+    ``now`` is in seconds, on a clock that never goes back. ``looks_max``: how many jobs whose locks
+    were taken meanwhile one pass puts aside; if there are more, another pass is due at once.
     """
 
     def __init__(
-        self, running_jobs_max: int = 0, chain: int = 0, *, policy: Policy | None = None
+        self,
+        running_jobs_max: int = 0,
+        chain: int = 0,
+        *,
+        policy: Policy | None = None,
+        looks_max: int | None = None,
     ) -> None:
+        self._looks_max = looks_max
         self._running_jobs_max = running_jobs_max
         self._chain = chain
         self._reads_opcodes = False
@@ -121,7 +128,7 @@ class Schedule:
     def _find(self, entry: Entry) -> Pending | None:
         """The job of an entry; None: the entry is stale."""
         job = self._pending.get(entry[1])
-        return job if job is not None and job.entry == entry else None
+        return job if job is not None and job.entry is entry else None
 
     @property
     def chain(self) -> int:
@@ -221,7 +228,8 @@ class Schedule:
     def add(self, verdict: JobVerdict, now: float = 0.0) -> None:
         """A job is pending (again), under this verdict. It replaces an older entry of the job."""
         job = Pending(verdict)
-        job.predict(self._prediction)
+        if job.forecast is not None or job.forecast_of_all is not None:
+            job.predict(self._prediction)
         self._prediction.arrivals.note(job.id, now)
         self.remove(job.id)
         self.vacate(job.id)
@@ -290,6 +298,8 @@ class Schedule:
         Verdicts on the jobs of ``explained`` are wanted as well.
         """
         self._now = now
+        if self._looks_max is not None:
+            self._prediction.rest(self._looks_max)
         start: list[int] = []
         limits: dict[int, str] = {}
         unjudged = self._unjudged_running() if self._chain else []
@@ -302,12 +312,18 @@ class Schedule:
         unjudged += filter(self.lacks_verdict, set(explained).difference(unjudged))
         asked = [job_id for job_id in unjudged if job_id not in self._asked]
         self._asked.update(asked)
-        return Pass(start, unsatisfiable, unknown, eligible, asked, limits, self._due_at(now))
+        due_at = None
+        if self._moving or not self._order.is_plain:
+            due_at = self._due_at(now)
+        return Pass(start, unsatisfiable, unknown, eligible, asked, limits, due_at)
 
     def _due_at(self, now: float) -> float | None:
         """When the next job is held back no longer, if a run slot is free for it."""
         if len(self._running) >= self._running_jobs_max:
             return None
+        if self._prediction.is_tired:
+            # Jobs are left to be looked at.
+            return now
         orders = [self._order, *(self._parked[name] for name in self._moving & self._parked.keys())]
         found = [due_at for order in orders if (due_at := order.due_at()) is not None]
         return max(min(found), now) if found else None
@@ -359,8 +375,7 @@ class Schedule:
     def _pop(self) -> Pending | None:
         """The first job in order, also from the lines of buckets with a free place."""
         best, first = self._order, self._order.first(self._now)
-        key = None
-        for name in list(self._moving):
+        for name in list(self._moving) if self._moving else ():
             line = self._parked.get(name)
             job = None if line is None else line.first(self._now)
             if line is None or job is None:
@@ -371,12 +386,11 @@ class Schedule:
             if self._taken[name] >= dict(job.buckets).get(name, 0):
                 self._moving.discard(name)
                 continue
-            other = line.sort_key(job, self._now)
-            key = key or (None if first is None else best.sort_key(first, self._now))
-            if key is None or other < key:
-                best, first, key = line, job, other
-        if first is not None:
-            best.take()
+            if first is None or self._order.is_before(job, first, self._now):
+                best, first = line, job
+        if first is None or self._prediction.is_tired:
+            return None
+        best.take()
         return first
 
     def what_if(
@@ -466,7 +480,8 @@ class Schedule:
             self._leave_buckets(job_id)
             del self._running[job_id]
             self._prediction.runs += 1
-            self._prediction.taken.expect_none(job_id)
+            if self._prediction.taken:
+                self._prediction.taken.expect_none(job_id)
 
     def _leave_buckets(self, job_id: int) -> None:
         for name, _ in self._running[job_id].buckets:

@@ -12,6 +12,9 @@ from ganger.actors.runtime.mailbox import TURN_ENDED
 from ganger.actors.scheduling.scheduler import Scheduler
 from ganger.storage import settings
 from ganger.storage.jobs import JobStatus
+from ganger.storage.locks import Owner
+from ganger.storage.prediction.lock_types import NO_LOCKS, exclusive, forecast_of
+from ganger.storage.prediction.policy import Policy
 from ganger.transport import messages
 from ganger.transport.envelopes import Envelope
 from ganger.transport.messages import JobsChosen, JobsFinished, JobsJudged, JobVerdict, PendingJob
@@ -78,6 +81,9 @@ def test_every_kind_of_news_leads_to_a_pass(stage: Stage) -> None:
         messages.JobReprioritised(id=1, priority=0),
         messages.LimitsChanged(running_jobs_max=5),
         messages.RuleChainChanged(chain=8, serial=2, reads_opcodes=False),
+        messages.PolicyChanged(policy=Policy()),
+        messages.OwnersChanged(owners=[]),
+        messages.WeightDue(),
     ):
         schedule = scheduler.component._schedule
         with mock.patch.object(schedule, "decide", wraps=schedule.decide) as decide:
@@ -278,3 +284,106 @@ def test_a_question_over_which_the_scheduler_fails_is_not_repeated(stage: Stage)
     with mock.patch.object(scheduler.component._schedule, "position", side_effect=ValueError):
         scheduler.actor.handle(TURN_ENDED)
     assert asker.refusal[0] == "RequestFatalError"
+
+
+HOT = forecast_of(node=exclusive(["a"]))
+HOLDS_BACK = messages.PolicyChanged(policy=Policy(holds_back=True))
+OWNER, SECOND = (Owner(5, f"job_5_{n}", n) for n in (1, 2))
+
+
+def predicted(job_id: int, received: float | None = None, **fields: Any) -> JobVerdict:
+    job = PendingJob(id=job_id, priority=0, forecast=HOT, received=received)
+    return JobVerdict(job=job, chain=CHAIN, **fields)
+
+
+def test_a_new_scheduler_asks_for_the_locks_that_are_held(stage: Stage) -> None:
+    stage.make(Scheduler, incarnation=1).actor.handle(Envelope(messages.Boot()))
+    assert stage.take_one(messages.ReportOwners, to="lock_manager").is_wanted
+
+
+def test_real_locks_hold_a_job_back_until_they_are_given_back(stage: Stage) -> None:
+    scheduler = start(stage)
+    scheduler.notify(HOLDS_BACK, messages.OwnersChanged(owners=[(OWNER, HOT)], is_all=True))
+    scheduler.ask(JobsJudged(jobs=[predicted(1, stage.today)], is_all=True, report=1))
+    assert stage.take(JobsChosen) == []
+    asker = scheduler.ask(messages.ExplainPending(id=1))
+    held = position(asker).held_back
+    assert held == [messages.HoldingBack(lock="node/a", mode="exclusive", jobs=[5])]
+    assert position(asker).remedy.locks == [5]
+    scheduler.notify(messages.OwnersChanged(owners=[(OWNER, NO_LOCKS)]))
+    assert newly_chosen(stage, scheduler) == [1]
+
+
+def test_two_owners_of_one_job_count_until_both_have_given_back(stage: Stage) -> None:
+    scheduler = start(stage)
+    scheduler.notify(HOLDS_BACK, JobsJudged(jobs=[], is_all=True, report=1))
+    scheduler.ask(messages.OwnersChanged(owners=[(OWNER, HOT), (SECOND, HOT)]))
+    scheduler.ask(JobsJudged(jobs=[predicted(1)]))
+    scheduler.ask(messages.OwnersChanged(owners=[(OWNER, NO_LOCKS)]))
+    assert stage.take(JobsChosen) == []
+    scheduler.notify(messages.OwnersChanged(owners=[(SECOND, NO_LOCKS)]))
+    assert newly_chosen(stage, scheduler) == [1]
+
+
+def test_a_complete_report_of_locks_replaces_what_was_known(stage: Stage) -> None:
+    scheduler = start(stage)
+    scheduler.ask(HOLDS_BACK)
+    scheduler.ask(messages.OwnersChanged(owners=[(OWNER, HOT)]))
+    scheduler.ask(JobsJudged(jobs=[predicted(1)]))
+    scheduler.notify(messages.OwnersChanged(owners=[], is_all=True))
+    assert newly_chosen(stage, scheduler) == [1]
+
+
+def test_a_job_that_is_held_back_starts_at_its_age_and_needs_one_alarm(stage: Stage) -> None:
+    scheduler = start(stage)
+    scheduler.notify(HOLDS_BACK, messages.OwnersChanged(owners=[(OWNER, HOT)], is_all=True))
+    received = stage.today - 100.0
+    jobs = [predicted(n, received) for n in range(1, 21)]
+    scheduler.ask(JobsJudged(jobs=jobs, is_all=True, report=1))
+    scheduler.ask(JobsJudged(jobs=[verdict(30)]))
+    assert stage.take_one(JobsChosen).start == [30]
+    [timer] = stage.timers
+    assert timer.seconds == pytest.approx(800.0)
+    stage.now += 800.0
+    stage.sent.clear()
+    stage.run_timers()
+    [(to, due)] = stage.sent
+    assert (to, due) == ("scheduler", messages.WeightDue())
+    scheduler.notify(messages.WeightDue())
+    assert newly_chosen(stage, scheduler)[0] == 1
+
+
+def test_a_wall_clock_that_jumps_lets_no_job_pass_another(stage: Stage) -> None:
+    """Reliability, D10."""
+    scheduler = start(stage)
+    scheduler.notify(messages.OwnersChanged(owners=[(OWNER, HOT)], is_all=True), ONE_SLOT)
+    scheduler.ask(JobsJudged(jobs=[verdict(9), predicted(10, stage.today)], is_all=True, report=1))
+    stage.today += 100_000.0
+    scheduler.ask(JobsJudged(jobs=[verdict(11), predicted(12, stage.today)]))
+    stage.today -= 200_000.0
+    scheduler.ask(JobsJudged(jobs=[verdict(13)]))
+    stage.sent.clear()
+    order = []
+    for ended in (9, 11, 13, 10):
+        scheduler.notify(JobsFinished(jobs=[(ended, SUCCESS)]))
+        order += newly_chosen(stage, scheduler)
+    # Free ones first, then those with locks, each by id.
+    assert order == [11, 13, 10, 12]
+
+
+def test_the_lock_manager_reports_only_while_somebody_predicts(stage: Stage) -> None:
+    scheduler = start(stage)
+    wanted = []
+    for is_predictive in (True, False, False, True):
+        scheduler.ask(messages.PolicyChanged(policy=Policy(is_predictive=is_predictive)))
+        wanted += [one.is_wanted for one in stage.take(messages.ReportOwners)]
+    assert wanted == [False, True]
+
+
+def test_another_policy_is_in_force_at_once(stage: Stage) -> None:
+    scheduler = start(stage)
+    scheduler.notify(HOLDS_BACK, messages.OwnersChanged(owners=[(OWNER, HOT)], is_all=True))
+    scheduler.ask(JobsJudged(jobs=[predicted(1, stage.today)], is_all=True, report=1))
+    assert stage.take(JobsChosen) == []
+    scheduler.notify(messages.PolicyChanged(policy=Policy(holds_back=False)))
+    assert newly_chosen(stage, scheduler) == [1]

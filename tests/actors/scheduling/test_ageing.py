@@ -1,0 +1,66 @@
+"""How old jobs are: on the scheduler's own clock, whatever the time of day says."""
+
+from __future__ import annotations
+
+import pytest
+
+from ganger.actors.scheduling.ageing import Arrivals
+
+
+def arrivals(*jobs: tuple[int, float]) -> Arrivals:
+    made = Arrivals(tick_seconds=30.0, limit_seconds=900.0)
+    for job_id, now in jobs:
+        made.note(job_id, now)
+    return made
+
+
+def test_a_job_ages_from_when_it_came_up_to_the_limit() -> None:
+    known = arrivals((1, 100.0), (2, 150.0))
+    assert [known.age(1, now) for now in (100.0, 160.0, 999.0, 1_000.0, 5_000.0)] == [
+        0.0, 60.0, 899.0, 900.0, 900.0
+    ]  # fmt: skip
+    assert known.age(2, 160.0) == 10.0
+
+
+def test_the_limit_is_reached_exactly_when_it_was_announced() -> None:
+    for came in (0.1, 0.7, 1_234.567_89):
+        known = arrivals((1, came))
+        assert known.age(1, came + 900.0) == 900.0
+
+
+def test_a_job_that_comes_back_is_as_old_as_its_number() -> None:
+    known = arrivals((1, 0.0), (5, 100.0), (9, 200.0))
+    known.note(6, 300.0)
+    assert known.of(6) == 100.0
+
+
+def test_ages_at_the_start_come_from_the_times_of_reception() -> None:
+    known = arrivals()
+    known.restart([(3, 10.0), (1, 500.0), (2, None)], now=1_000.0)
+    assert [known.age(job, 1_000.0) for job in (1, 2, 3)] == [900.0, 900.0, 10.0]
+    known = arrivals()
+    known.restart([(1, 500.0), (2, 20.0)], now=1_000.0)
+    assert [known.age(job, 1_100.0) for job in (1, 2)] == [600.0, 120.0]
+
+
+@pytest.mark.parametrize("jump", [-86_400.0, 86_400.0])
+def test_a_clock_that_was_set_reorders_no_jobs(jump: float) -> None:
+    """Reliability, D10: some jobs were received before the clock was set, and some after that."""
+    known = arrivals()
+    ages = [(1, 30.0), (2, 20.0), (3, 10.0 - jump), (4, 5.0 - jump), (5, 1.0)]
+    known.restart(ages, now=1_000.0)
+    found = [known.age(job, 1_000.0) for job, _ in ages]
+    assert found == sorted(found, reverse=True)
+    assert all(0.0 <= age <= 900.0 for age in found)
+
+
+def test_no_time_is_kept_for_each_job() -> None:
+    known = arrivals(*((job, job / 100) for job in range(1, 1_000_001, 10)))
+    assert len(known._times) <= 2 * 900 + 2
+    assert known.age(999_991, 10_000.0) == pytest.approx(0.09, abs=1.0)
+    assert known.age(1, 10_000.0) == 900.0
+
+
+def test_jobs_of_one_instant_share_a_step() -> None:
+    known = arrivals(*((job, 5.0) for job in range(1, 1_000)))
+    assert len(known._times) == 1
