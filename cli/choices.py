@@ -181,6 +181,11 @@ def daemon_options(function: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         click.option("--test-hooks", is_flag=True, hidden=True),
         click.option(
+            "--fresh-processes",
+            is_flag=True,
+            help="Make a process for each job, also for jobs that leave their process clean.",
+        ),
+        click.option(
             "--hung-after",
             metavar="SECONDS",
             type=click.FloatRange(min=2.0),

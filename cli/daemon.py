@@ -49,7 +49,13 @@ RESTARTS_VARIABLE = "GANGER_BEGUN_ANEW"
 @choices.daemon_options
 @click.pass_obj
 def daemon(
-    call: Call, *, remote: str | None, placement: str, hung_after: float, test_hooks: bool
+    call: Call,
+    *,
+    remote: str | None,
+    placement: str,
+    hung_after: float,
+    fresh_processes: bool,
+    test_hooks: bool,
 ) -> None:
     """Run the daemon in the foreground until it is stopped.
 
@@ -65,6 +71,7 @@ def daemon(
             remote=remote,
             placement=placement,
             hung_after_seconds=hung_after,
+            reuses_processes=not fresh_processes,
             has_test_hooks=test_hooks,
         )
     except errors.GangerError as error:
@@ -141,6 +148,7 @@ def run(
     remote: str | None,
     placement: str,
     hung_after_seconds: float,
+    reuses_processes: bool,
     has_test_hooks: bool,
 ) -> None:
     """Run the daemon for this data directory until it stops or fails."""
@@ -181,6 +189,7 @@ def run(
             remote_endpoint=remote,
             has_test_hooks=has_test_hooks,
             hung_after_seconds=hung_after_seconds,
+            reuses_processes=reuses_processes,
             elsewhere=elsewhere(placement, places),
             processes={},
             directory_descriptor=directory_lock.directory_descriptor,

@@ -40,7 +40,13 @@ _LOOK_SECONDS = 0.1
 @choices.daemon_options
 @click.pass_obj
 def up(
-    call: Call, *, remote: str | None, placement: str, hung_after: float, test_hooks: bool
+    call: Call,
+    *,
+    remote: str | None,
+    placement: str,
+    hung_after: float,
+    fresh_processes: bool,
+    test_hooks: bool,
 ) -> None:
     """Start the daemon in the background; return when it is ready.
 
@@ -59,11 +65,14 @@ def up(
                 _warn_of(f"--remote {remote}")
             if is_together and placement != settings.PLACEMENTS[0]:
                 _warn_of(f"--placement {placement}")
+            if fresh_processes and info.reuses_processes:
+                _warn_of("--fresh-processes")
             return
         for warning in ownership.group_warnings(places):
             output.echo(f"ganger: {warning}", err=True)
         options = [*(["--remote", remote] if remote else []), "--hung-after", str(hung_after)]
         options += ["--placement", placement]
+        options += ["--fresh-processes"] if fresh_processes else []
         pid = _start(places, [*options, *(["--test-hooks"] if test_hooks else [])])
         output.echo(f"The daemon is ready (pid {pid}) in {places.data}")
 
@@ -286,6 +295,7 @@ def _show(info: DaemonInfo, output_kind: str) -> None:
         "Jobs": ", ".join(
             f"{count} {name}" for name, count in info.counts.items() if name != "last_id"
         ),
+        "Processes": "one for many jobs, in turn" if info.reuses_processes else "one for each job",
         "Queue": queue_state(info),
         "Last id": str(info.counts.get("last_id", 0)),
         "Memory": ", ".join(

@@ -3,8 +3,9 @@
 How it works. The owner creates the file and holds an exclusive POSIX record lock on it. Other
 processes try a shared, non-blocking lock. If the kernel refuses it, the owner lives. If the kernel
 grants it, or the file is gone, an administrator may have cleaned up: then the owner is dead only if
-the process whose identity is in the file's name (`process_identity`) has ended too. A name without
-an identity (a daemon's, or one of Ganger 1.1 and before) has only the lock.
+the process whose identity is in the file's name (`process_identity`) has ended too, or says that it
+serves another job by now. A name without an identity (a daemon's, or one of Ganger 1.1 and before)
+has only the lock.
 
 The files lie in the data directory. To create a file there is slow when many were deleted shortly
 before, so the file of an ended process becomes a spare, which the next process renames. If the
@@ -46,6 +47,7 @@ _ORPHAN_LOOK_SECONDS = 0.01
 _JOB_START = "job_"
 _SPARE_START = "spare_"
 _NO_DESCRIPTOR = -1
+_JOB_ID_DIGITS_MAX = 18
 
 
 class LockFile:
@@ -57,8 +59,13 @@ class LockFile:
         self._spare = spare
         _own[path] = descriptor
 
+    @property
+    def descriptor(self) -> int:
+        """The open file; negative if there is none."""
+        return self._descriptor
+
     def remove(self) -> None:
-        """Give up file and lock: the process is about to end."""
+        """Give up file and lock: the process is about to end, or leaves its job."""
         if _own.pop(self.path, None) is None:
             return
         # If this fails, the daemon removes the file like that of a killed process.
@@ -199,8 +206,20 @@ def is_dead(path: str | os.PathLike[str]) -> bool:
     """Whether the owner of the lock file is dead. After any error, it is not."""
     if os.fspath(path) in _own or _is_locked(os.fspath(path)):
         return False
+    return _owner(path) is None
+
+
+def _owner(path: str | os.PathLike[str]) -> ProcessIdentity | None:
+    """The process of the file's name, if it lives and has not left the job of that name."""
     identity = identity_of(path)
-    return identity is None or not process_identity.lives(identity)
+    if identity is None:
+        return None
+    job_id = os.path.basename(path)[len(_JOB_START) :].partition("_")[0]
+    if job_id.isdecimal() and len(job_id) <= _JOB_ID_DIGITS_MAX:
+        is_owner = process_identity.serves(identity, int(job_id))
+    else:
+        is_owner = process_identity.lives(identity)
+    return identity if is_owner else None
 
 
 def _is_locked(path: str) -> bool:
@@ -238,9 +257,8 @@ def holder(path: str | os.PathLike[str]) -> int | None:
     if os.fspath(path) in _own:
         return os.getpid()
     pid = _locked_by(path)
-    identity = identity_of(path)
-    if pid is None and identity is not None and process_identity.lives(identity):
-        return identity.pid
+    if pid is None and (owner := _owner(path)) is not None:
+        return owner.pid
     return pid
 
 

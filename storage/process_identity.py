@@ -19,6 +19,13 @@ _KERNEL_THREAD = 0x0020_0000
 
 _boot = ""
 
+_SHOWN = b"job "
+_SHOWN_NONE = _SHOWN + b"-"
+_NAME_FILE = "/proc/self/comm"
+
+SHOWN_JOB_MAX = 10**11 - 1
+"""The largest number of a job that fits into the name of a process."""
+
 
 class ProcessIdentity(NamedTuple):
     """One process. ``start`` counts the ticks of the kernel's clock since the boot ``boot``."""
@@ -101,6 +108,48 @@ def lives(process: ProcessIdentity) -> bool:
     except OSError:
         return True
     return int(fields[_START_FIELD]) == process.start and fields[0] not in _ENDED_STATES
+
+
+def serves(process: ProcessIdentity, job_id: int) -> bool:
+    """Whether the process lives, and does not say that it serves another job, or none.
+
+    In doubt, it does.
+    """
+    try:
+        if process.boot != boot():
+            return False
+        head, _, rest = _read(f"/proc/{process.pid}/stat").rpartition(b")")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    except OSError:
+        return True
+    fields = rest.split()
+    if int(fields[_START_FIELD]) != process.start or fields[0] in _ENDED_STATES:
+        return False
+    name = head.partition(b"(")[2]
+    return not name.startswith(_SHOWN) or name == shown_name(job_id)
+
+
+def show_job(job_id: int | None) -> None:
+    """Say in this process's name which job it serves, for `serves`; None: none.
+
+    A process that has not said so yet serves the job for which it was made. Call it from the main
+    thread. Raises `OSError` if the system refuses.
+    """
+    descriptor = os.open(_NAME_FILE, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, _SHOWN_NONE if job_id is None else shown_name(job_id))
+    finally:
+        os.close(descriptor)
+
+
+def shown_name(job_id: int) -> bytes:
+    """The name of a process that says that it serves this job, up to `SHOWN_JOB_MAX`.
+
+    >>> shown_name(17)
+    b'job 17'
+    """
+    return b"%s%d" % (_SHOWN, job_id)
 
 
 def boot() -> str:

@@ -170,6 +170,18 @@ SPARE_CHILDREN_WARM = 3
 WARM_UP_SECONDS = 0.01
 """Quiet time after which a fork server prewarms one more spare child."""
 
+REUSED_PROCESS_JOBS_MAX = 100
+"""Jobs that one process serves, one after the other; then it ends."""
+
+REUSED_IDLE_MAX = 32
+"""Most processes that wait for a further job."""
+
+REUSED_IDLE_SECONDS = 5.0
+"""How long a process waits for a further job; then it ends."""
+
+REUSED_GROWTH_BYTES_MAX = 64 * 1024 * 1024
+"""Memory that a process may add to its own over its jobs; with more, it takes no further one."""
+
 HAND_OVER_SECONDS = 30.0
 """How long a child may take to send its lock file's name."""
 

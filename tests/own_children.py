@@ -18,6 +18,7 @@ def nothing(*_: object, **__: object) -> Any:
 REPLACED: list[tuple[Any, str, Any]] = [
     (descendants, "follow", nothing),
     (descendants, "end_all", nothing),
+    (descendants, "has_children", nothing),
     (JobActor, "_choose_group", nothing),
 ]
 """A played job must not end the daemons of other tests, nor get their orphans as children."""

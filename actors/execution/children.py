@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from ...storage import errors, lock_files
-from ...transport import frames
+from ...transport import frames, messages
 from ..processes import channels
 
 if TYPE_CHECKING:
@@ -46,6 +46,11 @@ class Child:
         self.phase = phase
         self.needs_user_opcodes = needs_user_opcodes
         self.attempts = 1
+        self.reuses = False
+        """Whether it may have a process that has served other jobs."""
+        self.place = 1
+        """Its place among the jobs of its process, from 1."""
+        self.is_to_be_killed = False
         self.channel: ChannelAddress | None = None
         self.wire: ReplyAddress | None = None
         self.pid = 0
@@ -75,3 +80,24 @@ class Child:
     def address(self) -> ReplyAddress | None:
         """The address that reaches the process now, if there is one."""
         return self.channel or self.wire
+
+
+def unreachable(
+    message: messages.DeliverToJob, asked: messages.CancelRequested | messages.PriorityRequested
+) -> messages.CancelAnswered | messages.PriorityAnswered:
+    """The answer for a job whose process has no address now."""
+    job_id = message.job_id
+    text = f"Job {job_id} cannot be reached now; try again"
+    match asked:
+        case messages.CancelRequested():
+            return messages.CancelAnswered(
+                job_id=job_id, token=asked.token, accepted=False, text=text
+            )
+        case messages.PriorityRequested():
+            return messages.PriorityAnswered(
+                job_id=job_id,
+                token=asked.token,
+                priority=asked.priority,
+                accepted=False,
+                text=text,
+            )

@@ -17,19 +17,18 @@ from ...storage import documents, errors, lock_files, process_identity, settings
 from ...transport import frames, messages
 from ...transport.envelopes import Envelope
 from ...transport.messages import RECEIVERS, JobMessage, Message
-from ..processes import channels, control_groups, fork_protocol, lock_file_owners, sessions
+from ..processes import channels, control_groups, fork_protocol, lock_file_owners
 from ..runtime.addresses import JOB_QUEUE, LOCK_MANAGER, SUPERVISOR
 from ..runtime.component import Component
 from ..runtime.directory import Address
-from . import watching
-from .children import ChannelAddress, Child
+from . import idle_processes, left_over, watching
+from .children import ChannelAddress, Child, unreachable
 from .fork_servers import ForkServers
+from .idle_processes import IdleProcesses
 from .watching import ChildPhase
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from ...storage.process_identity import ProcessIdentity
 
 
 class Executor(Component[messages.ExecutorMessage]):
@@ -45,6 +44,7 @@ class Executor(Component[messages.ExecutorMessage]):
         self._by_descriptor: dict[int, Child] = {}
         self._attachments: dict[str, Envelope] = {}
         self._servers = ForkServers(self.runtime)
+        self._idle = IdleProcesses(self.runtime)
         self._are_strays_likely = True
         """Processes that died before their `JobHello` may have left lock files."""
         control_groups.remove_empty()
@@ -58,6 +58,7 @@ class Executor(Component[messages.ExecutorMessage]):
                 child.channel.channel.close()
             if child.pidfd >= 0:
                 os.close(child.pidfd)
+        self._idle.close()
         self._servers.close()
 
     def receive(self, envelope: Envelope[messages.ExecutorMessage]) -> None:  # noqa: C901, PLR0912 - a table
@@ -66,7 +67,8 @@ class Executor(Component[messages.ExecutorMessage]):
         match message:
             case messages.StartJobs():
                 for job_id, needs_user_opcodes in message.jobs:
-                    self._start(job_id, needs_user_opcodes=needs_user_opcodes)
+                    reuses = job_id in message.reusing
+                    self._start(job_id, needs_user_opcodes=needs_user_opcodes, reuses=reuses)
             case messages.HandOverConfirmed():
                 self._confirm(message)
             case messages.RefuseHandOver():
@@ -101,10 +103,9 @@ class Executor(Component[messages.ExecutorMessage]):
             case messages.JobHello():
                 self._greet(message)
             case messages.JobLeft():
-                if child := self._children.get(message.job_id):
-                    child.has_left = True
-                    child.has_locks = message.has_locks
-                    child.has_group = message.has_group
+                self._note_left(message)
+            case messages.IdleProcessesDue():
+                self._idle.end_rested()
             case messages.AttachJob():
                 self._attach(message, envelope)
             case _:
@@ -115,7 +116,8 @@ class Executor(Component[messages.ExecutorMessage]):
         for descriptor in descriptors:
             child = self._by_descriptor.get(descriptor)
             if child is None:
-                self._read_server(descriptor)
+                if not self._idle.take_event(descriptor):
+                    self._read_server(descriptor)
             elif descriptor == child.pidfd:
                 self._take_end(child)
             else:
@@ -152,6 +154,7 @@ class Executor(Component[messages.ExecutorMessage]):
     def _lose_server(self, template: str) -> None:
         status = self._servers.end(template)
         self._are_strays_likely = True
+        self._idle.end_all(template)
         self.log.error("fork server ended", template=template, status=status)
         failed = messages.ComponentFailed(
             component=f"fork_server:{template}",
@@ -170,15 +173,22 @@ class Executor(Component[messages.ExecutorMessage]):
 
     # ------------------------------------------------------------ starting a job
 
-    def _start(self, job_id: int, *, needs_user_opcodes: bool) -> None:
+    def _start(self, job_id: int, *, needs_user_opcodes: bool, reuses: bool = False) -> None:
         child = self._children.get(job_id)
         if child is not None:
             # A new job queue asks again: continue the hand-over.
             self._ask_hand_over(child)
             return
         child = Child(job_id, ChildPhase.ASKED, needs_user_opcodes=needs_user_opcodes)
+        child.reuses = reuses
         self._children[job_id] = child
-        self._request(child)
+        idle = self._idle.take(child.template) if reuses else None
+        if idle is None:
+            self._request(child)
+        else:
+            self._by_descriptor[idle.pidfd] = child
+            self._by_descriptor[idle.channel.channel.fileno()] = child
+            idle_processes.give(idle, child)
 
     def _request(self, child: Child) -> None:
         """Ask a fork server for a process; without a server, `_start_server` asks."""
@@ -192,6 +202,7 @@ class Executor(Component[messages.ExecutorMessage]):
             ours, theirs = channels.pair()
         except OSError as error:
             # No descriptors are left: ask again later.
+            self._idle.end_all()
             self.log.error("no process can be asked for", job=child.job_id, error=str(error))
             self.runtime.later(
                 settings.DISK_RETRY_SECONDS, messages.RequestDue(job_id=child.job_id)
@@ -273,6 +284,9 @@ class Executor(Component[messages.ExecutorMessage]):
         try:
             while (frame := address.channel.receive()) is not None:
                 self._route(frame, address)
+                if child.channel is not address:
+                    # It has left its job.
+                    return
         except channels.ChannelClosedError:
             self._drop_channel(child)
             if child.pidfd < 0 and child.phase is not ChildPhase.ASKED:
@@ -322,9 +336,10 @@ class Executor(Component[messages.ExecutorMessage]):
             child.address.tell(Envelope(message.message))
             return
         if not isinstance(asked, messages.GateChanged):
-            self.runtime.tell(JOB_QUEUE, _unreachable(message, asked))
+            self.runtime.tell(JOB_QUEUE, unreachable(message, asked))
 
     def _kill_later(self, child: Child) -> None:
+        child.is_to_be_killed = True
         due = messages.KillDue(job_id=child.job_id, lock_file=child.lock_file)
         self.runtime.later(settings.KILL_SECONDS, due)
 
@@ -380,6 +395,36 @@ class Executor(Component[messages.ExecutorMessage]):
         due = messages.WatchDue(job_id=child.job_id, lock_file=child.lock_file)
         self.runtime.later(settings.DISK_RETRY_SECONDS, due)
 
+    def _note_left(self, message: messages.JobLeft) -> None:
+        """The process has left its job. If it is free, keep it for another one, or let it end."""
+        child = self._children.get(message.job_id)
+        if child is None:
+            return
+        child.has_left = True
+        child.has_locks = message.has_locks
+        child.has_group = message.has_group
+        if message.unclean:
+            text = "a process takes no other job: its job has changed it"
+            self.log.warning(text, job=child.job_id, job_pid=child.pid, changed=message.unclean)
+        if not message.is_free:
+            return
+        address = child.channel
+        has_room = self._idle.has_room_beside(len(self._children))
+        if (
+            address is None
+            or child.template not in self._servers
+            or not watching.may_serve_another(
+                child, settings.REUSED_PROCESS_JOBS_MAX, has_room=has_room
+            )
+            or not lock_files.is_dead(child.lock_file)
+        ):
+            # It ends with its channel.
+            self._drop_channel(child)
+            return
+        del self._by_descriptor[child.pidfd], self._by_descriptor[address.channel.fileno()]
+        self._idle.add(idle_processes.left(child, address, self.runtime.clock()))
+        self._report_end(child)
+
     def _take_end(self, child: Child) -> None:
         """The process has ended: read its last messages, then decide the next step."""
         self._read_channel(child)
@@ -429,7 +474,7 @@ class Executor(Component[messages.ExecutorMessage]):
             self._report_end(child)
         elif not child.is_being_cleared:
             child.is_being_cleared = True
-            self.runtime.aside(functools.partial(_end_left_over, child, child.identity))
+            self.runtime.aside(functools.partial(left_over.end, child, child.identity))
 
     def _note_cleared(self, message: messages.LeftOverEnded) -> None:
         child = self._children.get(message.job_id)
@@ -480,38 +525,3 @@ class Executor(Component[messages.ExecutorMessage]):
             del self._by_descriptor[child.pidfd]
             os.close(child.pidfd)
             child.pidfd = -1
-
-
-def _end_left_over(child: Child, identity: ProcessIdentity) -> messages.LeftOverEnded:
-    """End the processes that a dead one left running. May take long, so it runs in a thread."""
-    ended: list[int] = []
-    error = None
-    try:
-        ended = sessions.end_left_over(
-            identity, was_seen_ending=child.was_watched, is_own=not child.is_adopted
-        )
-    except OSError as refused:
-        error = str(refused)
-    return messages.LeftOverEnded(
-        job_id=child.job_id, lock_file=child.lock_file, ended=ended, error=error
-    )
-
-
-def _unreachable(
-    message: messages.DeliverToJob, asked: messages.CancelRequested | messages.PriorityRequested
-) -> messages.CancelAnswered | messages.PriorityAnswered:
-    job_id = message.job_id
-    text = f"Job {job_id} cannot be reached now; try again"
-    match asked:
-        case messages.CancelRequested():
-            return messages.CancelAnswered(
-                job_id=job_id, token=asked.token, accepted=False, text=text
-            )
-        case messages.PriorityRequested():
-            return messages.PriorityAnswered(
-                job_id=job_id,
-                token=asked.token,
-                priority=asked.priority,
-                accepted=False,
-                text=text,
-            )

@@ -6,6 +6,7 @@ The lock file alone says whether a process is alive (`storage.lock_files`).
 from __future__ import annotations
 
 import enum
+from typing import Protocol
 
 ATTEMPTS_MAX = 3
 """Most processes for one job whose processes end before they take it over."""
@@ -42,3 +43,29 @@ def after_end(phase: ChildPhase, attempts: int) -> NextStep:
     if phase is not ChildPhase.ASKED:
         return NextStep.REPORT
     return NextStep.RETRY if attempts < ATTEMPTS_MAX else NextStep.GIVE_UP
+
+
+class Served(Protocol):
+    """What counts of a process that says that it is free for another job."""
+
+    phase: ChildPhase
+    reuses: bool
+    place: int
+    """Of its present job among all that it had, from 1."""
+    is_to_be_killed: bool
+    pidfd: int
+
+
+def may_serve_another(process: Served, jobs_max: int, *, has_room: bool) -> bool:
+    """Whether the process may have another job, of ``jobs_max`` at most.
+
+    It needs a pidfd, which reports its end.
+    """
+    return (
+        has_room
+        and process.phase is ChildPhase.CONFIRMED
+        and process.reuses
+        and not process.is_to_be_killed
+        and process.pidfd >= 0
+        and process.place < jobs_max
+    )

@@ -39,7 +39,7 @@ class Conversation:
         self.link = link
         self._receive = receive
         self._introduce = introduce
-        self._number = 0
+        self._has_missed = False
         self.unanswered: dict[int, Request[Any]] = {}
         self._replies: dict[int, Message] = {}
         self._received: deque[Received] = deque()
@@ -106,7 +106,13 @@ class Conversation:
             self.wait({}, left)
             self.take_messages()
         self.forget(number)
+        self._has_missed |= number not in self._replies
         return self._replies.pop(number, None)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether each request has had its reply in time, from the daemon that made the process."""
+        return not (self.unanswered or self._has_missed) and self.link.is_first
 
     # Waiting, and other messages.
 
@@ -161,5 +167,5 @@ class Conversation:
         return reply is not None and not isinstance(reply, messages.LocksPending)
 
     def _next_number(self) -> int:
-        self._number += 1
-        return self._number
+        self.link.last_number += 1
+        return self.link.last_number

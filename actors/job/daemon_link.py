@@ -137,6 +137,12 @@ class DirectLink:
 class Link:
     """The way to the daemon. ``is_up``: the last known state of the connection."""
 
+    last_number = 0
+    """The number of the last request, over all jobs of this process.
+
+    So a late reply for one job answers no request of the next.
+    """
+
     def __init__(self, channel: Channel) -> None:
         self._channel: Channel | None = channel
         self._attach: AttachJob | None = None
@@ -148,6 +154,21 @@ class Link:
         self.has_changed = False
         """Set when a successor was reached: requests without an answer must be sent again."""
         self._put_back: list[Received] = []
+
+    @property
+    def is_first(self) -> bool:
+        """Whether it is still the channel to the daemon that made this process."""
+        return self._channel is not None and self.is_up
+
+    def leave_job(self) -> None:
+        """Forget what it knew of the job: without one, the process ends with its channel."""
+        self._attach = None
+        self._socket = ""
+        self._direct = {}
+        self._put_back = []
+        for direct in self._direct_links.values():
+            direct.wire.close()
+        self._direct_links.clear()
 
     def use_socket(self, path: str, attach: AttachJob, direct: Mapping[str, str]) -> None:
         """Set where the daemon's successor will listen, and the first message to it.

@@ -15,6 +15,7 @@ short job (docs/decisions/job-actor-without-pykka.md).
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -46,9 +47,21 @@ class CanceledError(Exception):
 
 
 class JobActor:
-    """Runs one job. ``owner`` is its name for locks, ``go`` what came with the hand-over."""
+    """Runs one job. ``owner`` is its name for locks, ``go`` what came with the hand-over.
 
-    def __init__(self, job: jobs.Job, link: Link, owner: Owner, go: messages.JobGo) -> None:
+    When the job has ended well, ``give_up`` makes the process free for another one; it returns why
+    that cannot be, if so. None: the process ends.
+    """
+
+    def __init__(
+        self,
+        job: jobs.Job,
+        link: Link,
+        owner: Owner,
+        go: messages.JobGo,
+        give_up: Callable[[], str | None] | None = None,
+    ) -> None:
+        self._give_up = give_up
         self._running = RunningJob(job, owner)
         self._job = job
         self._daemon = Conversation(link, self._receive, self._introduce)
@@ -72,8 +85,11 @@ class JobActor:
 
     # ------------------------------------------------------------ the opcodes
 
-    def run(self) -> None:
-        """Run every opcode that is not final, then send `JobLeft`."""
+    def run(self) -> bool:
+        """Run every opcode that is not final, then send `JobLeft`.
+
+        Returns whether the process has left the job, and is free for another one.
+        """
         for index, op in enumerate(self._job.ops):
             if op.status.is_final:
                 continue
@@ -82,12 +98,29 @@ class JobActor:
                 break
         if not self._is_returned:
             self._recorder.record()
-        if not self._file.is_stale:
-            has_locks = self._running.asked_for_locks
-            left = messages.JobLeft(
-                job_id=self._job.id, has_locks=has_locks, has_group=self._has_group
-            )
-            self._daemon.tell(left)
+        if self._file.is_stale:
+            return False
+        unclean = self._give_up() if self._give_up is not None and self._has_ended_well else None
+        is_free = self._give_up is not None and self._has_ended_well and unclean is None
+        left = messages.JobLeft(
+            job_id=self._job.id,
+            has_locks=self._running.asked_for_locks,
+            has_group=self._has_group or control_groups.has_entered(),
+            is_free=is_free,
+            unclean=unclean or "",
+        )
+        return self._daemon.tell(left) and is_free
+
+    @property
+    def _has_ended_well(self) -> bool:
+        is_unquestioned = not (self._is_canceled or self._is_returned or self._file.is_only_copy)
+        has_succeeded = all(op.status is JobStatus.SUCCESS for op in self._job.ops)
+        return has_succeeded and is_unquestioned and self._daemon.is_settled
+
+    def close(self) -> None:
+        """Let go of all parts: they refer to each other, and no collector runs in this process."""
+        self.context.close()
+        vars(self).clear()
 
     def _run_opcode(self, op: jobs.OpcodeEntry) -> bool:
         """Run one opcode; False if the job has ended with it."""

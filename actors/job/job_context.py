@@ -84,6 +84,10 @@ class JobContext:
         if self._output is not None:
             self._output.end()
 
+    def close(self) -> None:
+        """Let go of the output."""
+        self._output = None
+
     def resend_size(self) -> None:
         """Tell a successor of the daemon how much output there is."""
         if self._output is not None:

@@ -79,6 +79,11 @@ def enter(identity: ProcessIdentity) -> bool:
     return False
 
 
+def has_entered() -> bool:
+    """Whether this process is in a group of its own."""
+    return _entered is not None
+
+
 def leave() -> None:
     """Move this process back to its first group, so that new processes outlive the job."""
     global _entered  # noqa: PLW0603 - see above

@@ -56,7 +56,7 @@ def end_all(context: OperationContext) -> int:
     or wait in the kernel for a device.
     """
     count = 0
-    while _has_children():
+    while has_children():
         found = {pid: _pidfd(pid) for pid in _children()}
         for pid in found:
             # Only this process waits for it, so the pid is still its own.
@@ -77,7 +77,8 @@ def end_all(context: OperationContext) -> int:
     return count
 
 
-def _has_children() -> bool:
+def has_children() -> bool:
+    """Whether this process has a child, ended or not: while it is a sub-reaper, any descendant."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:

@@ -15,6 +15,7 @@ from ...storage.jobs import JobStatus
 from ...transport import messages
 from ..runtime.addresses import CONFIG_STORE, EXECUTOR
 from .job_table import Phase, Row
+from .reusing import reuses_process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -39,6 +40,7 @@ class HandOver:
         self._queue_path = os.fspath(runtime.host.places.queue)
         self._socket_path = os.fspath(runtime.host.places.socket)
         self._direct = dict(runtime.host.elsewhere)
+        self._may_reuse = runtime.host.reuses_processes
         self._starting: dict[int, tuple[bytes, jobs.Job]] = {}
         self._unreadable: set[int] = set()
         store.when_ended(self._forget)
@@ -71,7 +73,7 @@ class HandOver:
                 if self._mark_starting(row):
                     starting.append((job_id, row.needs_user_opcodes))
         if starting:
-            self._runtime.tell(EXECUTOR, messages.StartJobs(jobs=starting))
+            self._ask_for_processes(starting)
         if mistaken:
             # They ended before the scheduler heard of them: it must free their run slots.
             self._store.report_statuses(mistaken)
@@ -132,8 +134,15 @@ class HandOver:
     def _start_marked(self, row: Row) -> None:
         if row.phase is Phase.STARTING:
             self._ledger.write_state(row.id)
-            starting = [(row.id, row.needs_user_opcodes)]
-            self._runtime.tell(EXECUTOR, messages.StartJobs(jobs=starting))
+            self._ask_for_processes([(row.id, row.needs_user_opcodes)])
+
+    def _ask_for_processes(self, starting: list[tuple[int, bool]]) -> None:
+        found = ((job_id, self._starting.get(job_id)) for job_id, _ in starting)
+        reusing = [job_id for job_id, one in found if one is not None and self._reuses(one[1])]
+        self._runtime.tell(EXECUTOR, messages.StartJobs(jobs=starting, reusing=reusing))
+
+    def _reuses(self, job: jobs.Job) -> bool:
+        return self._may_reuse and reuses_process(job)
 
     def _unmark(self, row: Row) -> None:
         if row.phase is Phase.STARTING:
@@ -174,7 +183,7 @@ class HandOver:
         row.handed_serial = row.serial
         row.lock_file = message.lock_file
         row.process_id = message.process_id
-        self._confirm(envelope, row, message)
+        self._confirm(envelope, row, message, reuses=self._reuses(job))
 
     def _read_starting(self, job_id: int) -> jobs.Job:
         """The job as it was when its process was asked for, unless it has changed since."""
@@ -189,7 +198,14 @@ class HandOver:
         refusal = messages.RefuseHandOver(job_id=message.job_id, lock_file=message.lock_file)
         self._runtime.tell(EXECUTOR, refusal)
 
-    def _confirm(self, envelope: Envelope, row: Row, message: messages.HandOverRequested) -> None:
+    def _confirm(
+        self,
+        envelope: Envelope,
+        row: Row,
+        message: messages.HandOverRequested,
+        *,
+        reuses: bool = False,
+    ) -> None:
         body = self._ledger.body(row.id)
         if body is None:
             return
@@ -203,6 +219,7 @@ class HandOver:
             socket=self._socket_path,
             chosen=row.chosen,
             direct=self._direct,
+            reuses=reuses,
         )
         envelope.reply(go)
 

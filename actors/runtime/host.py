@@ -35,6 +35,9 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     hung_after_seconds: float = settings.HUNG_SECONDS
     """How long a component, or another process, may work at one message."""
 
+    reuses_processes: bool = True
+    """Whether a process may serve more than one job, one after the other."""
+
     elsewhere: Mapping[str, str] = {}
     """The components that live in another process, each with the socket at which it listens."""
     processes: dict[str, int] = {}

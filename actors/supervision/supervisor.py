@@ -294,6 +294,7 @@ class Supervisor(Component[messages.SupervisorMessage]):
             started=self._started,
             endpoints=self.runtime.host.endpoints,
             wconfd=str(self.places.wconfd_socket),
+            reuses_processes=self.runtime.host.reuses_processes,
             components=[
                 messages.ComponentState(
                     name=name,

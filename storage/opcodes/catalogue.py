@@ -51,6 +51,7 @@ class OpExec(Opcode, kw_only=True):
 
     op_id: ClassVar[str] = "OP_EXEC"
     built_in: ClassVar[bool] = True
+    reuses_process: ClassVar[bool] = True
 
     argv: Annotated[list[str], msgspec.Meta(min_length=1)]
     """The program and its arguments."""
@@ -120,6 +121,7 @@ class OpTestDelay(Opcode, kw_only=True):
     op_id: ClassVar[str] = "OP_TEST_DELAY"
     summary_field: ClassVar[str | None] = "duration"
     built_in: ClassVar[bool] = True
+    reuses_process: ClassVar[bool] = True
 
     duration: float
     on_master: bool = True
@@ -270,6 +272,7 @@ def _make(op_id: str) -> type[Opcode]:
         "summary_field": declared.get("summary_field"),
         "built_in": op_id in RUN_IN_STORE or op_id in QUERIES,
         "runs_in_store": op_id in RUN_IN_STORE,
+        "reuses_process": op_id in RUN_IN_STORE or op_id in QUERIES,
         "is_locked_by_store": op_id in RUN_IN_STORE or op_id == "OP_QUERY",
         "secret_fields": tuple(name for name, text in types.items() if "secret[" in text),
         "private_fields": tuple(name for name, text in types.items() if "private[" in text),

@@ -231,6 +231,13 @@ class Opcode(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     runs_in_store: ClassVar[bool] = False
     """Whether the configuration store carries it out (`storage/cluster/operations`)."""
 
+    reuses_process: ClassVar[bool] = False
+    """Whether the operation leaves its process as it found it, so that another job may follow.
+
+    The process compares what the system knows of it (directory, descriptors, signals ...), but
+    cannot see changes inside the interpreter: these must not remain either.
+    """
+
     is_locked_by_store: ClassVar[bool] = False
     """Whether the configuration store names its locks; else `lock_needs` does."""
 

@@ -558,3 +558,70 @@ def test_a_start_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(errors.DirectoryLockedError):
         lock_files.DirectoryLock(tmp_path / "lock")
     os.close(descriptor)
+
+
+# A process that serves one job after the other.
+
+
+SERVE_TWO = """
+import sys
+from ganger.storage import lock_files, process_identity
+own = process_identity.own()
+spare = sys.argv[1] + "/spare_1_1"
+for job_id in (7, 8):
+    if job_id == 8:
+        process_identity.show_job(8)
+    held = lock_files.create(sys.argv[1], lock_files.job_stem(job_id, 1.0, own), spare=spare)
+    print(held.path, flush=True)
+    sys.stdin.readline()
+    process_identity.show_job(None)
+    print("left", flush=True)
+    sys.stdin.readline()
+    held.remove()
+    print("removed", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def test_a_living_process_owns_the_lock_file_of_its_present_job_alone(tmp_path: Path) -> None:
+    with Program(SERVE_TWO, tmp_path / "livelocks") as process:
+        first = process.line
+        assert not lock_files.is_dead(first)
+        process.go_on()
+        assert process.next_line() == "left"
+        # The lock counts before the name.
+        assert not lock_files.is_dead(first)
+        process.go_on()
+        assert process.next_line() == "removed"
+        assert lock_files.is_dead(first)
+        assert lock_files.holder(first) is None
+        process.go_on()
+        second = process.next_line()
+        # A deleted file changes nothing.
+        os.unlink(second)
+        assert not lock_files.is_dead(second)
+        assert lock_files.holder(second) == process.pid
+        assert lock_files.is_dead(first)
+        process.go_on()
+        assert process.next_line() == "left"
+        assert lock_files.is_dead(second)
+
+
+def test_a_process_with_any_other_name_serves_the_job_of_its_lock_file(tmp_path: Path) -> None:
+    script = """
+import sys
+from ganger.storage import lock_files, process_identity
+held = lock_files.create(sys.argv[1], lock_files.job_stem(7, 1.0, process_identity.own()))
+for name in ("jobs", "job", "a) job 8"):
+    with open("/proc/self/comm", "w") as file:
+        file.write(name)
+    print(held.path, flush=True)
+    sys.stdin.readline()
+"""
+    with Program(script, tmp_path / "livelocks") as process:
+        path = process.line
+        os.unlink(path)
+        for _ in range(3):
+            assert not lock_files.is_dead(path)
+            process.go_on()
+            process.next_line()

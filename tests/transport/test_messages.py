@@ -122,6 +122,18 @@ def test_a_reply_of_a_later_version_is_read_all_the_same() -> None:
 
 GOLDEN: list[tuple[Message, dict[str, Any]]] = [
     (messages.ReadPlan(), {"type": "read_plan"}),
+    (messages.NextJob(job_id=7), {"type": "next_job", "job_id": 7}),
+    (
+        messages.JobLeft(job_id=7, has_locks=False, has_group=True, is_free=True, unclean="umask"),
+        {
+            "type": "job_left",
+            "job_id": 7,
+            "has_locks": False,
+            "has_group": True,
+            "is_free": True,
+            "unclean": "umask",
+        },
+    ),
     (
         messages.SubmitJobs(jobs=[SPEC], key="k"),
         {

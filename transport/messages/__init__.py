@@ -98,7 +98,7 @@ JobMessage = (
 )
 
 ToJob = (
-    JobGo | CancelRequested | PriorityRequested | GateChanged | ResendRequested
+    JobGo | NextJob | CancelRequested | PriorityRequested | GateChanged | ResendRequested
     | StateRecorded | GateAnswered | DependencyOutcome | LocksGranted | LocksPending
     | LocksTried | LocksTaken | OwnerRead
     | OpcodePrepared | OpcodeRan | QueryAnswered | ConfigAnswered
@@ -142,7 +142,7 @@ ExecutorMessage = (
     ExecutorReportOfJob
     | StartJobs | AdoptJobs | HandOverConfirmed | RefuseHandOver | DeliverToJob
     | StartForkServer | ReadProcesses | ComponentReplaced
-    | RequestDue | WatchDue | KillDue | LeftOverEnded
+    | RequestDue | WatchDue | KillDue | LeftOverEnded | IdleProcessesDue
 )
 WconfdMessage = StalledDue | LocalSocketMissing
 ListenerMessage = ReplyDue | FramesWaiting | LocalSocketMissing | ComponentReplaced

@@ -7,9 +7,13 @@ from .job import CancelRequested, GateChanged, PriorityRequested
 
 
 class StartJobs(Notice, frozen=True):
-    """From the job queue: make a process for each of these jobs: (id, needs user opcodes)."""
+    """From the job queue: make a process for each of these jobs: (id, needs user opcodes).
+
+    ``reusing``: the jobs among them that may also have a process that has served others.
+    """
 
     jobs: list[tuple[int, bool]]
+    reusing: list[int] = []
 
 
 class HandOverConfirmed(Notice, frozen=True):
@@ -52,6 +56,10 @@ class WatchDue(Notice, frozen=True):
     lock_file: str
 
 
+class IdleProcessesDue(Notice, frozen=True):
+    """From the executor's own timer: end processes that have waited too long for a job."""
+
+
 class LeftOverEnded(Notice, frozen=True):
     """From the executor's own thread: the processes that a dead job process left have ended.
 
@@ -89,11 +97,15 @@ class JobLeft(Notice, frozen=True):
     """From a job process: its last state is in its file, and it is about to exit.
 
     ``has_locks``: as in `RecordState`. ``has_group``: it may have made a control group.
+    ``is_free``: it does not exit, has given up its lock file, and waits for `NextJob`. ``unclean``:
+    why it takes no other job although this one would have let it.
     """
 
     job_id: int
     has_locks: bool = True
     has_group: bool = True
+    is_free: bool = False
+    unclean: str = ""
 
 
 class AttachJob(Request[Done], frozen=True):

@@ -16,7 +16,8 @@ class JobGo(Notice, frozen=True):
     (`queue_files.inodes`). ``secrets``: the parameters of each opcode, by its place, that are never
     written. ``queue``: the queue directory. ``socket``: where the next daemon will listen.
     ``chosen``: the rules under which the job was chosen. ``direct``: the components that live in
-    another process than the daemon's, each with the socket there.
+    another process than the daemon's, each with the socket there. ``reuses``: the process may
+    take another job after this one.
     """
 
     body: bytes
@@ -26,6 +27,13 @@ class JobGo(Notice, frozen=True):
     socket: str
     chosen: ChosenUnder = ChosenUnder()
     direct: dict[str, str] = {}
+    reuses: bool = False
+
+
+class NextJob(Notice, frozen=True):
+    """To a process that has left its job in order: take this one, as if made for it."""
+
+    job_id: int
 
 
 class CancelRequested(Notice, frozen=True):

@@ -26,7 +26,8 @@ class DaemonInfo(Reply, frozen=True):
 
     ``wconfd``: the socket at which Ganeti's programs find WConfD. ``longest_turns``: the
     longest time, in seconds, that a turn of each component in the daemon's process has taken within
-    the last ten to twenty seconds.
+    the last ten to twenty seconds. ``reuses_processes``: whether a process may serve several
+    jobs, one after the other.
     """
 
     pid: int
@@ -45,6 +46,7 @@ class DaemonInfo(Reply, frozen=True):
     opcode_problems: list[str] = []
     wconfd: str = ""
     longest_turns: dict[str, float] = {}
+    reuses_processes: bool = False
 
 
 class ReadInfo(Request[DaemonInfo], frozen=True):

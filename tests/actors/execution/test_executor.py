@@ -373,7 +373,7 @@ def test_locks_are_not_free_before_it_was_seen_what_a_dead_process_left_running(
     exhausted.undo()
     subject._adopt(JOB, process.lock_file, process.pid)
     process.end()
-    with mock.patch("ganger.actors.execution.executor.sessions.end_left_over", refuse):
+    with mock.patch("ganger.actors.execution.left_over.sessions.end_left_over", refuse):
         take_end(subject)
     [due] = sent_to_itself(subject)
     assert os.path.exists(process.lock_file)

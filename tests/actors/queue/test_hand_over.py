@@ -287,3 +287,17 @@ def test_jobs_that_the_scheduler_finds_rejected_are_canceled(queue: Queue) -> No
     queue.choose(2, unsatisfiable=[(1, "rejected", REJECTION)])
     assert queue.statuses() == {1: "canceled", 2: "queued"}
     assert [op["OP_ID"] for op in (queue.job(1).ops[0].input,)] == [DELAY["OP_ID"]]
+
+
+@pytest.mark.parametrize("may_reuse", [True, False])
+def test_the_executor_and_the_process_hear_which_jobs_may_share_one(
+    queue: Queue, *, may_reuse: bool
+) -> None:
+    queue.actor.component.hand_over._may_reuse = may_reuse
+    keeps = {"OP_ID": "OP_EXEC", "argv": ["true"], "leave_running": True}
+    queue.submitted(spec(), messages.JobSpec(ops=[keeps]))
+    queue.choose(1, 2)
+    assert queue.stage.take_one(messages.StartJobs).reusing == ([1] if may_reuse else [])
+    for job_id, reuses in ((1, may_reuse), (2, False)):
+        queue.hand_over(job_id)
+        assert queue.channels[job_id].answer_as(messages.JobGo).reuses is reuses

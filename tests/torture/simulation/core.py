@@ -69,6 +69,8 @@ class Character(msgspec.Struct, frozen=True, kw_only=True):
     """How likely a message comes twice, if it may (`repeating`)."""
     has_tag_jobs: bool = False
     """Whether each job also sets a tag of the cluster, and removes it in the end."""
+    reuses_processes: bool = False
+    """Whether a process that has ended a job well takes another one."""
 
 
 CALM = Character(
@@ -128,6 +130,8 @@ class Program:
         self.lock_files: list[lock_files.LockFile] = []
         self.closers: list[Callable[[], None]] = []
         self.owner: object = None
+        self.shown_job: int | None = None
+        """The job that it says to serve; 0: none; None: that for which it was made."""
         self.said_at = 0.0
         """When the last of its messages arrives; 0: it has sent none."""
         core.programs[self.pid] = self

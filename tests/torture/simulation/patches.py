@@ -20,10 +20,10 @@ from tests.torture.simulation.user import LARGE_INPUT
 
 from ganger.actors.doors import wconfd_listener
 from ganger.actors.doors import wire_listener as listener
-from ganger.actors.execution import executor, fork_servers
+from ganger.actors.execution import executor, fork_servers, idle_processes
 from ganger.actors.job import daemon_link, job, job_log
 from ganger.actors.operations import registry
-from ganger.actors.processes import channels, fork_protocol, lock_file_owners
+from ganger.actors.processes import channels, fork_protocol, lock_file_owners, own_state
 from ganger.actors.runtime.actor import ComponentActor
 from ganger.storage import documents, lock_files, process_identity, settings
 from ganger.storage.opcodes import KilledError, OperationContext, OperationError
@@ -130,6 +130,9 @@ def simulated() -> Iterator[None]:
         (lock_files, "_own", simulated_processes.OwnFiles()),
         (process_identity, "own", simulated_processes.own_mark),
         (process_identity, "lives", simulated_processes.lives),
+        (process_identity, "serves", simulated_processes.serves),
+        (process_identity, "show_job", simulated_processes.show_job),
+        (own_state, "take", simulated_processes.take_state),
         (documents, "replace", guarded(documents.replace)),
         (documents, "exchange", guarded(documents.exchange)),
         (journal.Journal, "commit", guarded(journal.Journal.commit)),
@@ -143,6 +146,7 @@ def simulated() -> Iterator[None]:
         (listener, "os", network.SocketOs()),
         (wconfd_listener, "DocumentSocket", network.NoDocuments),
         (executor, "os", simulated_processes.ProcessOs()),
+        (idle_processes, "os", simulated_processes.ProcessOs()),
         (fork_protocol, "ask_status", simulated_processes.ask_no_status),
         (lock_file_owners, "os", simulated_processes.ProcessOs()),
         (fork_servers, "subprocess", simulated_processes.Subprocess),

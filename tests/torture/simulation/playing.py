@@ -155,6 +155,7 @@ def _any_faults(dice: random.Random) -> Character:
         focus=dice.choice(("", "job_queue", "executor", "lock_manager", "scheduler")),
         quiet_seconds=dice.choice((0.5, 5.0, 20.0)),
         has_large_jobs=dice.random() < 0.15,
+        reuses_processes=dice.random() < 0.75,
     )
 
 

@@ -166,6 +166,7 @@ IN_LINE: tuple[type[Message], ...] = (
     messages.StartJobs,
     messages.AdoptJobs,
     messages.LeftOverEnded,
+    messages.IdleProcessesDue,
     messages.ComponentReady,
     messages.ComponentFailed,
     messages.ComponentHung,

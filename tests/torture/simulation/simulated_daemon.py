@@ -322,6 +322,7 @@ class SimulatedDaemon:
             log=logs.to_file(self.log_stream),
             daemon_lock=lock_files.create(self.places.lock_files, stem),
             has_test_hooks=True,
+            reuses_processes=self.core.character.reuses_processes,
         )
         self.host.start(Supervisor, SUPERVISION, 0, self.shutdown, self._ready)
 

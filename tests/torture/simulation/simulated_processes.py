@@ -22,12 +22,15 @@ from ganger.actors.job import job, process
 from ganger.actors.job.daemon_link import Link
 from ganger.actors.processes import fork_protocol
 from ganger.actors.processes.channels import Channel
-from ganger.storage import lock_files
+from ganger.storage import lock_files, process_identity
 from ganger.storage.process_identity import ProcessIdentity
+
+CHANGED_SHARE = 0.1
+"""How many jobs leave their process in another state."""
 
 
 class JobTask(Task):
-    """The process of one job."""
+    """The process of a job. ``job_id``: the job that it serves now; 0: none."""
 
     def __init__(self, core: Core, program: Program, job_id: int, end: End, locks: str) -> None:
         super().__init__(core, f"job {job_id}", program)
@@ -265,6 +268,42 @@ def own_mark() -> ProcessIdentity:
 def lives(mark: ProcessIdentity) -> bool:
     """Stands for `processes.lives`."""
     return any(program.mark == mark for program in Core.active.programs.values())
+
+
+def serves(mark: ProcessIdentity, job_id: int) -> bool:
+    """Stands for `process_identity.serves`."""
+    return any(
+        program.mark == mark and program.shown_job in (None, job_id)
+        for program in Core.active.programs.values()
+    )
+
+
+def show_job(job_id: int | None) -> None:
+    """Stands for `process_identity.show_job`."""
+    core = Core.active
+    core.fault_point()
+    task = core.current
+    assert isinstance(task, JobTask)
+    task.program.shown_job = task.job_id = job_id or 0
+    if job_id is None:
+        task.actor = None
+        core.injected["job left for another"] += 1
+    core.note(task.name, "serves", job_id)
+    core.fault_point()
+
+
+def take_state(*, without: int) -> dict[str, object]:
+    """Stands for `own_state.take`: some jobs change their process."""
+    core = Core.active
+    assert without >= 0
+    task = core.current
+    assert isinstance(task, JobTask)
+    is_first = task.actor is None
+    # The state before its first job is what the others are compared with.
+    is_changed = not is_first and core.has_faults and core.dice.random() < CHANGED_SHARE
+    core.injected["process changed by its job"] += is_changed
+    name = process_identity.shown_name(task.job_id) if task.program.shown_job else b"python"
+    return {"umask": int(is_changed), "name": name}
 
 
 def holder(path: str | os.PathLike[str]) -> int | None:

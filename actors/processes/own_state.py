@@ -1,0 +1,144 @@
+"""What the system knows of this process, to compare before and after a job.
+
+A process may take another job only if the last one has left it as it was (`difference`). It
+compares everything that a job could leave behind and a later one could notice; it repairs nothing.
+
+Imported by the lean fork server, so it imports only what is cheap.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+from typing import TYPE_CHECKING, Any
+
+from ...storage import settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+OwnState = dict[str, Any]
+"""What is compared, each part by its name."""
+
+MEMORY = "memory of its own"
+"""The part that may grow, by `settings.REUSED_GROWTH_BYTES_MAX`."""
+
+_STATUS_BYTES_MAX = 16 * 1024
+_STATUS_PARTS = {
+    b"Name": "name",
+    b"Umask": "umask",
+    b"TracerPid": "tracer",
+    b"Uid": "user",
+    b"Gid": "group",
+    b"Groups": "groups",
+    b"Threads": "number of threads",
+    b"SigPnd": "pending signals",
+    b"ShdPnd": "pending signals of the process",
+    b"SigBlk": "blocked signals",
+    b"SigIgn": "ignored signals",
+    b"SigCgt": "signals with a handler",
+    b"CapInh": "inheritable capabilities",
+    b"CapPrm": "permitted capabilities",
+    b"CapEff": "capabilities",
+    b"CapBnd": "bounding capabilities",
+    b"CapAmb": "ambient capabilities",
+    b"NoNewPrivs": "right to gain rights",
+    b"Seccomp": "filter of system calls",
+    b"Cpus_allowed": "processors",
+    b"Mems_allowed": "memory nodes",
+}
+_MEMORY_LINE = b"RssAnon"
+_KIBIBYTE = 1024
+_HANDLED = "signals with a handler"
+_LIMITS = tuple(number for name, number in vars(resource).items() if name.startswith("RLIMIT_"))
+_NAMESPACES = "/proc/self/ns"
+_TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
+
+
+def take(*, without: int = -1) -> OwnState:
+    """The state of this process now, without the descriptor ``without``.
+
+    Raises `OSError` if the system does not say.
+    """
+    state = _of_status()
+    state["directory"] = _place(".")
+    state["root directory"] = _place("/")
+    # Without decoding each variable.
+    state["environment"] = dict(vars(os.environ)["_data"])
+    state["descriptors"] = _descriptors(without)
+    state["handlers"] = _handlers(int(state[_HANDLED], 16))
+    state["timers"] = tuple(map(_timer, _TIMERS))
+    state["limits"] = tuple(map(resource.getrlimit, _LIMITS))
+    state["session"] = os.getsid(0)
+    state["process group"] = os.getpgid(0)
+    state["niceness"] = os.getpriority(os.PRIO_PROCESS, 0)
+    state["name spaces"] = tuple(
+        os.readlink(f"{_NAMESPACES}/{name}")  # noqa: PTH115 - pathlib is slow to import
+        for name in os.listdir(_NAMESPACES)  # noqa: PTH208 - likewise
+    )
+    return state
+
+
+def difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+    """The first part that is not as it was; None if there is none.
+
+    >>> difference({"umask": b"0022", MEMORY: 100}, {"umask": b"0022", MEMORY: 5_000})
+    >>> difference({"umask": b"0022", MEMORY: 100}, {"umask": b"0077", MEMORY: 100})
+    'umask'
+    """
+    for part, value in now.items():
+        if part == MEMORY:
+            if value - before[part] > settings.REUSED_GROWTH_BYTES_MAX:
+                return part
+        elif value != before.get(part):
+            return part
+    return next((part for part in before if part not in now), None)
+
+
+def _of_status() -> OwnState:
+    descriptor = os.open("/proc/self/status", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        text = os.read(descriptor, _STATUS_BYTES_MAX)
+    finally:
+        os.close(descriptor)
+    state: OwnState = {MEMORY: 0}
+    for line in text.splitlines():
+        name, _, value = line.partition(b":")
+        if name == _MEMORY_LINE:
+            state[MEMORY] = int(value.split()[0]) * _KIBIBYTE
+        elif (part := _STATUS_PARTS.get(name)) is not None:
+            state[part] = value.strip()
+    return state
+
+
+def _place(path: str) -> tuple[int, int]:
+    found = os.stat(path)  # noqa: PTH116 - pathlib is slow to import
+    return found.st_dev, found.st_ino
+
+
+def _descriptors(without: int) -> dict[int, tuple[int, int]]:
+    """The open descriptors, each with the file behind it."""
+    found = {}
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - pathlib is slow to import
+        number = int(name)
+        if number != without:
+            try:
+                file = os.fstat(number)
+            except OSError:
+                # The descriptor of the listing itself, closed by now.
+                continue
+            found[number] = file.st_dev, file.st_ino
+    return found
+
+
+def _timer(number: int) -> tuple[bool, float]:
+    """Whether this timer runs, and how often it rings."""
+    left, interval = signal.getitimer(number)
+    return left > 0, interval
+
+
+def _handlers(caught: int) -> dict[int, object]:
+    """The handlers of these signals: bit 0 stands for signal 1."""
+    numbers = [place + 1 for place in range(caught.bit_length()) if caught >> place & 1]
+    return {number: signal.getsignal(number) for number in numbers}

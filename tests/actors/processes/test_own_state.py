@@ -1,0 +1,180 @@
+"""What a process sees of itself: each change is seen, and none is imagined."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ganger.actors.processes import own_state
+from ganger.storage import settings
+
+HERE = Path(__file__).parent
+
+
+@contextlib.contextmanager
+def directory() -> Iterator[None]:
+    with contextlib.chdir(HERE):
+        yield
+
+
+@contextlib.contextmanager
+def umask() -> Iterator[None]:
+    before = os.umask(0o007)
+    yield
+    os.umask(before)
+
+
+@contextlib.contextmanager
+def environment() -> Iterator[None]:
+    os.environ["LEFT_BEHIND"] = "1"
+    yield
+    del os.environ["LEFT_BEHIND"]
+
+
+@contextlib.contextmanager
+def descriptors() -> Iterator[None]:
+    descriptor = os.open("/dev/null", os.O_RDONLY)
+    yield
+    os.close(descriptor)
+
+
+@contextlib.contextmanager
+def handler() -> Iterator[None]:
+    before = signal.signal(signal.SIGUSR1, lambda *_: None)
+    yield
+    signal.signal(signal.SIGUSR1, before)
+
+
+@contextlib.contextmanager
+def ignored() -> Iterator[None]:
+    before = signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGUSR1, before)
+
+
+@contextlib.contextmanager
+def mask() -> Iterator[None]:
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2])
+    yield
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGUSR2])
+
+
+@contextlib.contextmanager
+def limits() -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (1 << 40, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+@contextlib.contextmanager
+def timers() -> Iterator[None]:
+    signal.setitimer(signal.ITIMER_VIRTUAL, 3600)
+    yield
+    signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+
+
+@contextlib.contextmanager
+def thread() -> Iterator[None]:
+    end = threading.Event()
+    running = threading.Thread(target=end.wait)
+    running.start()
+    yield
+    end.set()
+    running.join()
+
+
+@contextlib.contextmanager
+def processors() -> Iterator[None]:
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, [min(before)])
+    yield
+    os.sched_setaffinity(0, before)
+
+
+CHANGES: list[tuple[Callable[[], Any], str]] = [
+    (directory, "directory"),
+    (umask, "umask"),
+    (environment, "environment"),
+    (descriptors, "descriptors"),
+    (handler, "signals with a handler"),
+    (ignored, "ignored signals"),
+    (mask, "blocked signals"),
+    (limits, "limits"),
+    (timers, "timers"),
+]
+
+
+@pytest.mark.parametrize(("change", "part"), CHANGES)
+def test_each_change_is_seen(change: Callable[[], Any], part: str) -> None:
+    before = own_state.take()
+    with change():
+        assert own_state.difference(before, own_state.take()) == part
+    assert own_state.difference(before, own_state.take()) is None
+
+
+def test_a_thread_is_seen() -> None:
+    # The kernel ends a thread a moment after it was joined.
+    before = own_state.take()
+    with thread():
+        assert own_state.difference(before, own_state.take()) == "number of threads"
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) == 1, reason="there is but one processor")
+def test_fewer_processors_are_seen() -> None:
+    before = own_state.take()
+    with processors():
+        assert own_state.difference(before, own_state.take()) == "processors"
+
+
+def test_another_handler_of_the_same_signal_is_seen() -> None:
+    with handler():
+        before = own_state.take()
+        with handler():
+            assert own_state.difference(before, own_state.take()) == "handlers"
+
+
+def test_another_file_behind_the_same_descriptor_is_seen() -> None:
+    descriptor = os.open("/dev/null", os.O_RDONLY)
+    other = os.open("/dev/zero", os.O_RDONLY)
+    before = own_state.take(without=other)
+    os.dup2(other, descriptor)
+    assert own_state.difference(before, own_state.take(without=other)) == "descriptors"
+    os.close(descriptor)
+    os.close(other)
+
+
+def test_the_given_descriptor_does_not_count() -> None:
+    before = own_state.take()
+    descriptor = os.open("/dev/null", os.O_RDONLY)
+    assert own_state.difference(before, own_state.take(without=descriptor)) is None
+    os.close(descriptor)
+
+
+@pytest.mark.parametrize("growth", [0, settings.REUSED_GROWTH_BYTES_MAX])
+def test_memory_may_grow_within_a_limit(growth: int) -> None:
+    before = {own_state.MEMORY: 1_000}
+    assert own_state.difference(before, {own_state.MEMORY: 1_000 + growth}) is None
+    assert own_state.difference(before, {own_state.MEMORY: 500}) is None
+    beyond = {own_state.MEMORY: 1_001 + settings.REUSED_GROWTH_BYTES_MAX}
+    assert own_state.difference(before, beyond) == own_state.MEMORY
+
+
+def test_a_part_that_is_gone_is_a_difference() -> None:
+    assert own_state.difference({own_state.MEMORY: 0, "umask": 1}, {own_state.MEMORY: 0}) == "umask"
+    assert own_state.difference({own_state.MEMORY: 0}, {own_state.MEMORY: 0, "new": 1}) == "new"
+
+
+def test_what_is_compared_is_there() -> None:
+    found = own_state.take()
+    assert found[own_state.MEMORY] > 0
+    assert {*own_state._STATUS_PARTS.values()} <= {*found}
+    assert found["session"] == os.getsid(0)
