@@ -111,7 +111,9 @@ class _Roles:
             if event.call in ("clone", "clone3", "fork", "vfork") and event.result.isdigit():
                 self._parents[int(event.result)] = event.thread, event.when
             elif event.call == "write" and event.paths and event.paths[0].endswith("/comm"):
-                self._names[event.thread] = _QUOTED.findall(event.arguments)[0]
+                name = _QUOTED.findall(event.arguments)[0]
+                # A process says which of its jobs it serves.
+                self._names[event.thread] = "job" if name.startswith("job ") else name
             elif event.call == "execve" and event.result == "0":
                 program = event.when, _program(event.arguments)
                 self._programs.setdefault(event.thread, []).append(program)

@@ -31,6 +31,7 @@ class FakeLink(Link):
         self.is_up = True
         self.has_changed = False
         self.breaks_at_end = False
+        self._put_back = []
         self.said: list[messages.Message] = []
         self._answers: list[Received] = []
 

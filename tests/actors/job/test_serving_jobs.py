@@ -30,7 +30,6 @@ class Line(FakeLink):
         theirs.close()
         self._channel = channels.Channel(ours)
         self._direct_links = {}
-        self._put_back = []
         self.folder = folder
         self.ops = ops
         self.reuses = reuses
