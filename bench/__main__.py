@@ -36,6 +36,10 @@ PARTS = (
 )
 
 
+FRESH_TOO = {"idle", "throughput"}
+"""The parts that measure Ganger with a fresh process for each job as well."""
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
@@ -57,14 +61,19 @@ def main() -> None:
         if "floors" in options.only:
             floors.measure(folder, options.steps)
         ganger = stack.enter_context(Ganger(folder / "data"))
+        fresh = None
+        if not FRESH_TOO.isdisjoint(options.only):
+            fresh = stack.enter_context(Ganger(folder / "fresh", "--fresh-processes"))
         rq = None
         if (reason := rq_side.missing()) is None:
             (folder / "redis").mkdir()
             rq = stack.enter_context(Rq(folder / "redis"))
         parts: dict[str, Callable[[], None]] = {
             "submissions": lambda: _submissions(ganger, rq, options.rounds, options.steps),
-            "idle": lambda: _idle(ganger, rq, options.steps // 5),
-            "throughput": lambda: _throughput(ganger, rq, options.rounds, options.jobs),
+            "idle": lambda: _idle(_ways(fresh, ganger), rq, options.steps // 5),
+            "throughput": lambda: _throughput(
+                _ways(fresh, ganger), rq, options.rounds, options.jobs
+            ),
             "memory": lambda: _memory(ganger),
             "locks": lambda: _locks(ganger, folder / "data", options.jobs),
             "rules": lambda: _rules(ganger, options.rounds, options.jobs),
@@ -101,32 +110,48 @@ def _submitted(found: Submissions) -> str:
     return f"{found.timings}   {found.per_second:8.0f} per s"
 
 
-def _idle(ganger: Ganger, rq: Rq | None, count: int) -> None:
+def _ways(fresh: Ganger | None, reused: Ganger) -> dict[str, Ganger]:
+    """How Ganger gives jobs processes: a fresh one each, or one for many, in turn."""
+    assert fresh is not None
+    return {"fresh": fresh, "reused": reused}
+
+
+def _idle(ways: dict[str, Ganger], rq: Rq | None, count: int) -> None:
     heading(f"Submit to finished, idle ({PAUSE_SECONDS * 1000:.0f} ms pause)")
-    acknowledged, finished = ganger.idle(count, PAUSE_SECONDS)
-    row("Ganger, acknowledged", acknowledged)
-    row("Ganger, finished", finished)
+    ours = {}
+    for way, ganger in ways.items():
+        acknowledged, finished = ganger.idle(count, PAUSE_SECONDS)
+        row(f"Ganger, {way} processes, acknowledged", acknowledged)
+        row(f"Ganger, {way} processes, finished", finished)
+        ours[way] = finished.milliseconds(0.5)
     if rq is not None:
         theirs = rq.idle(count, PAUSE_SECONDS)
         row("RQ, finished", theirs)
-        ratio = finished.milliseconds(0.5) / theirs.milliseconds(0.5)
-        row("ratio Ganger / RQ, p50", f"{ratio:.2f}")
+        for way, found in ours.items():
+            row(f"ratio {way} / RQ, p50", f"{found / theirs.milliseconds(0.5):.2f}")
 
 
-def _throughput(ganger: Ganger, rq: Rq | None, rounds: int, jobs: int) -> None:
-    heading(f"No-op jobs, a process each ({rounds} interleaved rounds)")
-    ours, theirs = [], []
-    flushes = ganger.flushes()
+def _throughput(ways: dict[str, Ganger], rq: Rq | None, rounds: int, jobs: int) -> None:
+    heading(f"No-op jobs ({rounds} interleaved rounds)")
+    ours: dict[str, list[float]] = {way: [] for way in ways}
+    theirs = []
+    flushes = {way: -ganger.flushes() for way, ganger in ways.items()}
+    seconds = {way: -ganger.processor_seconds() for way, ganger in ways.items()}
     for number in range(rounds):
-        ours.append(ganger.throughput(jobs))
-        row(f"Ganger, round {number + 1}", f"{ours[-1]:8.0f} jobs per s")
+        for way, ganger in ways.items():
+            ours[way].append(ganger.throughput(jobs))
+            name = f"Ganger, {way} processes, round {number + 1}"
+            row(name, f"{ours[way][-1]:8.0f} jobs per s")
         if rq is not None:
             theirs.append(rq.throughput(jobs // 5))
             row(f"RQ, round {number + 1}", f"{theirs[-1]:8.0f} jobs per s")
-    flushes = ganger.flushes() - flushes
-    row("Ganger, flushes per job (the whole of its life)", f"{flushes / (rounds * jobs):.3f}")
-    if theirs:
-        row("ratio Ganger / RQ, medians", f"{median(ours) / median(theirs):.2f}")
+    for way, ganger in ways.items():
+        per_job = (flushes[way] + ganger.flushes()) / (rounds * jobs)
+        row(f"Ganger, {way}, flushes per job (its whole life)", f"{per_job:.3f}")
+        time = (seconds[way] + ganger.processor_seconds()) / (rounds * jobs) * 1e3
+        row(f"Ganger, {way}, daemon's processor time per job", f"{time:8.3f} ms")
+        if theirs:
+            row(f"ratio {way} / RQ, medians", f"{median(ours[way]) / median(theirs):.2f}")
 
 
 def _memory(ganger: Ganger) -> None:

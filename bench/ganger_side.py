@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NO_OP = {"OP_ID": "OP_TEST_DELAY", "duration": 0.000001, "on_master": False}
-"""A job that does nothing, in its own process, without locks."""
+"""A job that does nothing, without locks."""
 
 
 class Submissions(NamedTuple):
@@ -36,13 +36,14 @@ class Ganger:
     placement = "together"
     """Where lock manager and configuration store live."""
 
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path, *options: str) -> None:
         self._data = data
+        self._options = options
         self._command = [sys.executable, "-m", "ganger.cli.main", "--data", str(data)]
 
     def __enter__(self) -> Self:
         """Start the daemon."""
-        command = [*self._command, "up", "--placement", self.placement]
+        command = [*self._command, "up", "--placement", self.placement, *self._options]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         self.client = Client(self._data)
         return self
@@ -130,7 +131,7 @@ class Ganger:
             subprocess.run(["kill", "-9", str(process_id)], check=True)
 
     def throughput(self, count: int) -> float:
-        """No-op jobs per second, each in its own process, from submission to the last end."""
+        """No-op jobs per second, from submission to the last end."""
         begin = time.perf_counter()
         ids = self.client.submit_many([[NO_OP]] * count)
         self.client.wait(*ids, fields=["id"])
