@@ -339,6 +339,10 @@ def job_document(job: Job) -> dict[str, Any]:
         if index < len(job.op_extras):
             entry |= job.op_extras[index]
         ops.append(entry)
+    return _document(job, ops)
+
+
+def _document(job: Job, ops: Sequence[object]) -> dict[str, Any]:
     return {
         "id": job.id,
         "ops": ops,
@@ -356,7 +360,8 @@ _encode_json = msgspec.json.Encoder().encode
 
 def encode_job(job: Job) -> bytes:
     """The text of the job's file."""
-    text = _encode_json(job_document(job))
+    # As JSON an entry is the same as the mapping of its fields, and is encoded much faster.
+    text = _encode_json(job_document(job) if any(job.op_extras) else _document(job, job.ops))
     return b'%s%s%08x"}' % (text[:-1], _CHECKSUM_START, zlib.crc32(text))
 
 

@@ -86,6 +86,8 @@ class Router:
         self._descriptors_max = descriptors_max
         self._left: list[bytes] = []
         self._leaving: list[bytes] = []
+        # The owner was told to read on, and has not done so yet.
+        self._is_told = False
         # A thread holds it while it uses a socket.
         self._using = threading.Lock()
         self._listeners: dict[Kind, Listener] = {}
@@ -124,6 +126,7 @@ class Router:
         if self._leaving:
             return True
         with self._using:
+            self._is_told = False
             return any(not listener.is_emptied and listener.look() for listener in self._order)
 
     def receive(
@@ -135,6 +138,7 @@ class Router:
         the descriptors that are readable; None: they were not polled.
         """
         with self._using:
+            self._is_told = False
             return self._receive(RECEIVE_FRAMES_MAX if limit is None else limit, reported)
 
     def _receive(self, limit: int, reported: Collection[int] | None) -> list[Incoming]:
@@ -225,7 +229,14 @@ class Router:
             listener = self._listener_of(peer)
             if listener is None or not listener.send(peer[1:], data):
                 return Sent.NO
-            return Sent.YES_AND_READ_ON if listener.look() else Sent.YES
+            if self._is_told:
+                # The owner will look at this listener as well.
+                listener.is_emptied = False
+                return Sent.YES
+            if not listener.look():
+                return Sent.YES
+            self._is_told = True
+            return Sent.YES_AND_READ_ON
         except (OSError, MemoryError, zmq.ZMQError):
             # The owner meets the same error, and handles it.
             return Sent.NO
