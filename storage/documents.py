@@ -174,6 +174,9 @@ def _swap(spare: str, path: str) -> bool:
     return False
 
 
+_READ_BYTES = 16 * 1024
+
+
 def read(path: str | os.PathLike[str]) -> bytes | None:
     """The content of ``path``; None if there is no such file; `StorageError` if unreadable.
 
@@ -188,8 +191,12 @@ def read(path: str | os.PathLike[str]) -> bytes | None:
                 raise
             return None
         try:
+            # A file gives less than is asked for only at its end.
+            data = os.read(descriptor, _READ_BYTES)
+            if len(data) < _READ_BYTES:
+                return data
             size = os.fstat(descriptor).st_size
-            parts = [os.read(descriptor, size + 1)]
+            parts = [data, os.read(descriptor, max(1, size - len(data)) + 1)]
             while parts[-1]:
                 parts.append(os.read(descriptor, 65_536))
         finally:

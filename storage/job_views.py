@@ -149,10 +149,19 @@ def job_reason(job: jobs.Job) -> str:
     """
     trail = job.ops[0].input.get("reason") if job.ops else None
     for entry in trail if isinstance(trail, list) else ():
-        match entry:
-            case [str(source), str(text), *_] if text and not source.startswith(_ADDED_SOURCE):
-                return text
+        source, text = _source_and_text(entry)
+        if text and not source.startswith(_ADDED_SOURCE):
+            return text
     return ""
+
+
+def _source_and_text(entry: object) -> tuple[str, str]:
+    """The first two parts of an entry of a reason trail; empty texts for a malformed one."""
+    if isinstance(entry, list | tuple) and len(entry) > 1:
+        source, text = entry[0], entry[1]
+        if isinstance(source, str) and isinstance(text, str):
+            return source, text
+    return "", ""
 
 
 def rate_limits(inputs: Iterable[Mapping[str, Any]]) -> tuple[tuple[str, int], ...]:
@@ -165,12 +174,13 @@ def rate_limits(inputs: Iterable[Mapping[str, Any]]) -> tuple[tuple[str, int], .
     for opcode in inputs:
         trail = opcode.get("reason")
         for entry in trail if isinstance(trail, list) else ():
-            match entry:
-                case [_, str(text), *_] if text.startswith(RATE_LIMIT_PREFIX):
-                    bucket = text.removeprefix(RATE_LIMIT_PREFIX)
-                    number = bucket.partition(":")[0]
-                    if _is_count(number) and int(number) > 0:
-                        found[bucket] = int(number)
+            is_entry = isinstance(entry, list | tuple) and len(entry) > 1
+            text = entry[1] if is_entry else None
+            if isinstance(text, str) and text.startswith(RATE_LIMIT_PREFIX):
+                bucket = text.removeprefix(RATE_LIMIT_PREFIX)
+                number = bucket.partition(":")[0]
+                if _is_count(number) and int(number) > 0:
+                    found[bucket] = int(number)
     return tuple(found.items())
 
 

@@ -16,7 +16,7 @@ import enum
 import re
 import zlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -167,8 +167,11 @@ def next_status(status: JobStatus, event: OpcodeEvent) -> JobStatus:
         raise errors.JobStateError(message) from None
 
 
-class OpcodeEntry(msgspec.Struct, kw_only=True):
-    """One opcode of a job, as in the job file: its input, status, result and log."""
+class OpcodeEntry(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """One opcode of a job, as in the job file: its input, status, result and log.
+
+    `Job.op_extras` has the unknown keys.
+    """
 
     input: dict[str, Any]
     status: JobStatus = JobStatus.QUEUED
@@ -207,11 +210,15 @@ class Job(msgspec.Struct, kw_only=True):
     @property
     def status(self) -> JobStatus:
         """The job's status, from its opcodes (job-file rules, section 3)."""
+        if len(self.ops) == 1:
+            return self.ops[0].status
         return job_status([op.status for op in self.ops])
 
     @property
     def priority(self) -> int:
         """The most urgent priority of the opcodes that are not final; 0 if all are."""
+        if len(self.ops) == 1:
+            return 0 if self.ops[0].status in _FINAL else self.ops[0].priority
         return min([op.priority for op in self.ops if op.status not in _FINAL], default=0)
 
     @property
@@ -286,10 +293,66 @@ _CHECKSUM = re.compile(re.escape(_CHECKSUM_START) + rb'([0-9a-f]{8})"}')
 _CHECKSUM_BYTES = len(_CHECKSUM_START) + len('00000000"}')
 
 
+class _OurJob(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """The file of a job that has no keys but Ganeti's and our own."""
+
+    id: int
+    ops: list[OpcodeEntry]
+    received_timestamp: Timestamp | None = None
+    start_timestamp: Timestamp | None = None
+    end_timestamp: Timestamp | None = None
+    livelock: str | None = None
+    process_id: int | None = None
+    ganger_serial: Annotated[int, msgspec.Meta(ge=0)] | msgspec.UnsetType = msgspec.UNSET
+    ganger_key: str | msgspec.UnsetType = msgspec.UNSET
+    ganger_digest: Any = msgspec.UNSET
+    ganger_batch: Any = msgspec.UNSET
+    ganger_rejected: Any = msgspec.UNSET
+    ganger_retry_of: Any = msgspec.UNSET
+    ganger_retried_by: Any = msgspec.UNSET
+    ganger_crc: Any = msgspec.UNSET
+
+
+_OUR_EXTRAS = (
+    STATE_SERIAL_KEY,
+    SUBMISSION_KEY,
+    DIGEST_KEY,
+    BATCH_KEY,
+    REJECTED_KEY,
+    RETRY_OF_KEY,
+    RETRIED_BY_KEY,
+)
+
+_decode_ours = msgspec.json.Decoder(_OurJob).decode
+
+
 def decode_job(data: bytes) -> Job:
     """The job in the text of a job file; `StorageError` names the first mistake in it."""
+    _check_sum(data)
     try:
-        _check_sum(data)
+        ours = _decode_ours(data)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        # It has other keys, or a mistake that the slower reader names.
+        return _decode_any(data)
+    extra: dict[str, Any] = {}
+    for key in _OUR_EXTRAS:
+        if (value := getattr(ours, key)) is not msgspec.UNSET:
+            extra[key] = value
+    return Job(
+        id=ours.id,
+        ops=ours.ops,
+        received_timestamp=ours.received_timestamp,
+        start_timestamp=ours.start_timestamp,
+        end_timestamp=ours.end_timestamp,
+        livelock=ours.livelock,
+        process_id=ours.process_id,
+        extra=extra,
+        op_extras=[{} for _ in ours.ops],
+    )
+
+
+def _decode_any(data: bytes) -> Job:
+    try:
         raw = msgspec.json.decode(data)
         if not isinstance(raw, dict):
             raise errors.StorageError("not a job: expected a JSON object")
@@ -299,14 +362,14 @@ def decode_job(data: bytes) -> Job:
         extra = {key: raw.pop(key) for key in list(raw) if key not in _JOB_KEYS}
         _check_extra(extra)
         ops = raw.get("ops")
+        op_extras = []
         for op in ops if isinstance(ops, list) else ():
-            if isinstance(op, dict) and op.get("priority", 0) is None:
-                op["priority"] = 0
+            if isinstance(op, dict):
+                op_extras.append({key: op.pop(key) for key in list(op) if key not in _OP_KEYS})
+                if op.get("priority", 0) is None:
+                    op["priority"] = 0
         job = msgspec.convert(raw, Job)
-        job.extra = extra
-        job.op_extras = [
-            {key: value for key, value in op.items() if key not in _OP_KEYS} for op in raw["ops"]
-        ]
+        job.extra, job.op_extras = extra, op_extras
     except (msgspec.DecodeError, ValueError, UnicodeDecodeError, RecursionError) as error:
         raise errors.StorageError(f"not a job: {error}") from error
     return job

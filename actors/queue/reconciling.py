@@ -80,6 +80,9 @@ def progress(statuses: Sequence[JobStatus], life: Life) -> Progress:
     ``waiting`` with a process means that it waits for locks: the job has begun. Without
     one it waits for its dependencies.
     """
+    if life is Life.NONE and all(status is JobStatus.QUEUED for status in statuses):
+        # Most jobs of a long queue.
+        return Progress.UNTOUCHED
     if job_status(list(statuses)).is_final:
         return Progress.FINAL
     untouched = {JobStatus.QUEUED}

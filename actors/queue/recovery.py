@@ -53,9 +53,11 @@ def load(directory: QueueDirectory, queue_journal: Journal, daemon_lock: str) ->
     loaded = Loaded(JobTable(), {}, [], [], {}, [], 0)
     for job_id, state in said.archived.items():
         _archive_again(directory, job_id, state, loaded)
-    loaded.quarantined += [f"{name}: no job has that number" for name in directory.strange_names()]
+    names = directory.names()
+    strange = directory.strange_names(names)
+    loaded.quarantined += [f"{name}: no job has that number" for name in strange]
     loaded.quarantined += [_kept_aside(directory, path) for path in queue_journal.damaged()]
-    ids = set(directory.live_ids()).difference(said.archived)
+    ids = set(directory.live_ids(names)).difference(said.archived)
     ids |= {job_id for job_id in said.states if not _is_archived(directory, job_id)}
     for job_id in sorted(ids):
         try:

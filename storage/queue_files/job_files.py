@@ -105,9 +105,14 @@ class QueueDirectory:
         """Write the version of this code."""
         documents.replace(f"{self._queue}/version", b"%d\n" % VERSION, flush=True)
 
-    def live_ids(self) -> list[int]:
-        """Ids of the job files in the directory, in order."""
-        return sorted(_ids_in(self._queue))
+    def names(self) -> list[str]:
+        """Everything in the directory: to list it takes long when the queue is long."""
+        with documents.storage_errors(self._queue):
+            return os.listdir(self._queue)
+
+    def live_ids(self, names: Iterable[str] | None = None) -> list[int]:
+        """Ids of the job files in the directory, in order. ``names``: what it holds, if known."""
+        return sorted(_ids_of(self.names() if names is None else names))
 
     def archived_ids(self) -> list[int]:
         """Ids of all archived jobs, in order."""
@@ -241,15 +246,13 @@ class QueueDirectory:
                 break
         return highest
 
-    def strange_names(self) -> list[str]:
+    def strange_names(self, names: Iterable[str] | None = None) -> list[str]:
         """The names of files like those of live jobs, but with numbers that no job can have."""
-        with documents.storage_errors(self._queue):
-            names = os.listdir(self._queue)
         return sorted(
             name
-            for name in names
-            if name.removeprefix("job-").isdecimal()
-            and name.startswith("job-")
+            for name in (self.names() if names is None else names)
+            if name.startswith("job-")
+            and name.removeprefix("job-").isdecimal()
             and not _JOB_NAME.fullmatch(name)
         )
 
@@ -377,6 +380,10 @@ def _suffixes() -> Iterator[str]:
 
 def _ids_in(folder: str) -> Iterator[int]:
     with documents.storage_errors(folder):
-        for name in os.listdir(folder):
-            if match := _JOB_NAME.fullmatch(name):
-                yield int(match[1])
+        yield from _ids_of(os.listdir(folder))
+
+
+def _ids_of(names: Iterable[str]) -> Iterator[int]:
+    for name in names:
+        if match := _JOB_NAME.fullmatch(name):
+            yield int(match[1])
