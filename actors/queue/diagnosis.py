@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -38,6 +39,8 @@ class Diagnosis:
         self._table = store.table
         self._announcements = store.announcements
         self._gate = gate
+        self._simulating: Counter[bytes] = Counter()
+        """How many simulations of each client have jobs that are not judged yet."""
 
     def explain(self, envelope: Envelope, job_id: int) -> None:
         """Say why the job does not run, and what would let it."""
@@ -177,7 +180,21 @@ class Diagnosis:
         for job_id in (*message.priorities, *message.ended):
             if self._table.find(job_id) is None:
                 raise errors.UnknownJobError(f"there is no live job {job_id}")
+        self._simulating[envelope.peer] += 1
         self._judge_page(envelope, messages.RunSimulation(simulation=message, jobs=[], running=[]))
+
+    def forget_peer(self, peer: bytes) -> None:
+        """Give up the simulations of a client that is gone: it may have come again, and repeated.
+
+        Each takes the memory of another queue, and a second one beside it takes that again.
+        """
+        self._simulating.pop(peer, None)
+
+    def _has_judged(self, peer: bytes) -> None:
+        """All jobs of one simulation of this client are judged, or it is refused."""
+        self._simulating[peer] -= 1
+        if self._simulating[peer] <= 0:
+            del self._simulating[peer]
 
     def _judge_page(
         self, envelope: Envelope, simulation: messages.RunSimulation, after: int = 0
@@ -192,16 +209,23 @@ class Diagnosis:
             running=[self._occupant(row) for row in running if not row.status.is_final],
         )
 
+        def refuse(error: errors.GangerError) -> None:
+            self._has_judged(envelope.peer)
+            envelope.refuse(error)
+
         def judged(found: messages.SimulationJudged) -> None:
+            if envelope.peer not in self._simulating:
+                return
             simulation.jobs.extend(found.jobs)
             simulation.running.extend(found.running)
             if has_more:
                 self._judge_page(envelope, simulation, rows[-1].id)
                 return
+            self._has_judged(envelope.peer)
             then = functools.partial(self._simulate_locks, envelope, simulation.simulation)
             self._runtime.ask(SCHEDULER, simulation, then, envelope.refuse, envelope.deadline)
 
-        self._runtime.ask(FILTER_EVALUATOR, page, judged, envelope.refuse, envelope.deadline)
+        self._runtime.ask(FILTER_EVALUATOR, page, judged, refuse, envelope.deadline)
 
     def _occupant(self, row: Row) -> messages.JobToJudge:
         """A job that holds a run slot, with all that rules look at."""

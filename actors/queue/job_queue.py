@@ -85,6 +85,7 @@ class JobQueue(Component[messages.QueueMessage]):
                 self.store.reader.watches.stop(envelope.peer, message.request_id)
             case messages.PeerGone():
                 self.store.reader.watches.stop_all_of(message.peer)
+                self.diagnosis.forget_peer(message.peer)
             case messages.CancelJob():
                 self.control.cancel(envelope, message)
             case messages.ChangeJobPriority():

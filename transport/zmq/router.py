@@ -229,19 +229,21 @@ class Router:
             listener = self._listener_of(peer)
             if listener is None or not listener.send(peer[1:], data):
                 return Sent.NO
-            if self._is_told:
-                # The owner will look at this listener as well.
-                listener.is_emptied = False
-                return Sent.YES
-            if not listener.look():
-                return Sent.YES
-            self._is_told = True
-            return Sent.YES_AND_READ_ON
+            return Sent.YES_AND_READ_ON if self._is_news(listener) else Sent.YES
         except (OSError, MemoryError, zmq.ZMQError):
             # The owner meets the same error, and handles it.
             return Sent.NO
         finally:
             self._using.release()
+
+    def _is_news(self, listener: Listener) -> bool:
+        """Whether the owner has to be told, after a send, that there is something to read."""
+        if self._is_told:
+            # The owner has not read since: it will look at this listener as well.
+            listener.is_emptied = False
+            return False
+        self._is_told = listener.look()
+        return self._is_told
 
     def close(self) -> None:
         """Close the listeners; frames that wait for peers are lost. Twice is harmless."""

@@ -108,3 +108,23 @@ def test_nothing_is_simulated_before_the_rules_are_known(queue: Queue) -> None:
     assert asker.answers == []
     take_rules(queue, REJECTS)
     assert len(queue.stage.take(messages.JudgeTest)) == 1
+
+
+def test_the_simulation_of_a_client_that_has_gone_is_given_up(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "SWEEP_JOBS", 1)
+    queue.submitted(spec(), spec())
+    judged = messages.SimulationJudged(jobs=[], running=[])
+    gone = queue.actor.say(messages.Simulate(), peer=b"gone")
+    reply(queue, judged, to=messages.JudgeSimulation)
+    queue.actor.notify(messages.PeerGone(peer=b"gone"))
+    reply(queue, judged, to=messages.JudgeSimulation)
+    assert queue.stage.take_requests(messages.RunSimulation) == []
+    assert gone.answers == []
+    # The client repeats it over its next connection.
+    queue.actor.say(messages.Simulate(), peer=b"back")
+    reply(queue, judged, to=messages.JudgeSimulation)
+    reply(queue, judged, to=messages.JudgeSimulation)
+    assert len(queue.stage.take_requests(messages.RunSimulation)) == 1
+    assert not queue.actor.component.diagnosis._simulating
