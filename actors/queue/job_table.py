@@ -13,6 +13,7 @@ import msgspec
 from ...storage import errors, job_views, jobs, opcodes
 from ...storage.jobs import JobStatus
 from ...storage.prediction import estimates
+from ...storage.prediction.declared import Foreseen, foreseen_of_job
 from ...transport.messages import ChosenUnder, JobSummary, PendingJob
 from . import submitting
 
@@ -70,6 +71,9 @@ class Row(msgspec.Struct, kw_only=True, gc=False):
     work: tuple[str, ...] = ()
     """What the run time of each opcode is estimated by; jobs of the same kinds share one object."""
 
+    foreseen: Foreseen | None = None
+    """The locks that its next opcodes will take; None: none, or it is not pending."""
+
     def as_summary(self, *, archived: bool = False) -> JobSummary:
         """The row as users see it."""
         return JobSummary(
@@ -87,12 +91,25 @@ class Row(msgspec.Struct, kw_only=True, gc=False):
 
     def as_pending(self) -> PendingJob:
         """The row as the scheduler sees it."""
+        known = self.foreseen
+        if known is None:
+            return PendingJob(
+                id=self.id,
+                priority=self.priority,
+                depends=self.depends,
+                limits=self.limits,
+                received=self.received,
+            )
+        first, of_all = known.forecast
         return PendingJob(
             id=self.id,
             priority=self.priority,
             depends=self.depends,
             limits=self.limits,
             received=self.received,
+            forecast=first,
+            forecast_of_all=None if of_all is first else of_all,
+            question=known.question,
         )
 
 
@@ -128,6 +145,11 @@ def row_of(job: jobs.Job, phase: Phase) -> Row:
         needs_user_opcodes=submitting.needs_user_opcodes(job),
         serial=job.serial,
         lock_file=job.livelock,
+        foreseen=(
+            foreseen_of_job([op.input for op in job.ops[next_index:]])
+            if phase is Phase.PENDING
+            else None
+        ),
         work=_shared(tuple([estimates.key_of(op.input) for op in job.ops])),
     )
 

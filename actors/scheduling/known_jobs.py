@@ -36,7 +36,8 @@ class Pending:
 
     __slots__ = (
         "_cancelers", "action", "aside_under", "buckets", "chain", "depends", "entry", "forecast",
-        "forecast_of_all", "id", "known", "limit", "needs", "priority", "rule", "targets",
+        "forecast_of_all", "id", "known", "limit", "needs", "priority", "question", "rule",
+        "targets",
     )  # fmt: skip
 
     def __init__(self, verdict: JobVerdict) -> None:
@@ -51,6 +52,7 @@ class Pending:
         self.aside_under = 0
         self.forecast = verdict.job.forecast
         self.forecast_of_all = verdict.job.forecast_of_all
+        self.question = verdict.job.question
         self.needs: LockForecast | None = None
 
     def predict(self, prediction: Prediction) -> None:

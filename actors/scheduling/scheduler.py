@@ -12,6 +12,7 @@ from ...transport import messages
 from ..runtime.addresses import CONFIG_STORE, JOB_QUEUE, LOCK_MANAGER
 from ..runtime.component import Component
 from . import remedies, simulating
+from .resolving import Questions
 from .scheduling import Schedule
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Scheduler(Component[messages.SchedulerMessage]):
         self._locks: dict[OwnerId, dict[Owner, LockForecast]] = {}
         self._alarm: Alarm | None = None
         self._due_at: float | None = None
-        self._forecasts_since = 0
+        self._resolving = Questions(self._schedule.question_of)
         self._questions: list[tuple[Envelope, _Question]] = []
         self.runtime.tell(CONFIG_STORE, messages.ReportConfiguration())
         self.runtime.tell(JOB_QUEUE, messages.ReportAllJobs())
@@ -93,7 +94,7 @@ class Scheduler(Component[messages.SchedulerMessage]):
                     self.runtime.tell(LOCK_MANAGER, wanted)
                 self._schedule.change_policy(message.policy)
             case messages.ForecastsOutdated():
-                self._forecasts_since = message.serial_no
+                self._resolving.outdate(message.serial_no)
             case messages.RuleChainChanged():
                 self._schedule.change_chain(message.chain, reads_opcodes=message.reads_opcodes)
                 # After all choices made under older rules.
@@ -107,6 +108,7 @@ class Scheduler(Component[messages.SchedulerMessage]):
         if not self._is_due:
             return
         self._is_due = False
+        self._resolve()
         decided = self._schedule.decide(
             self.runtime.clock(),
             {one.id for _, one in self._questions if isinstance(one, messages.ExplainPending)},
@@ -128,6 +130,25 @@ class Scheduler(Component[messages.SchedulerMessage]):
             )
             self.runtime.tell(JOB_QUEUE, chosen)
         self._questions = [one for one in self._questions if not self._is_answered(*one)]
+
+    def _resolve(self) -> None:
+        """Ask for the names that forecasts lack, a bounded number at once."""
+        if not self._schedule.policy.is_predictive or not (asked := self._resolving.next()):
+            return
+
+        def resolved(reply: messages.ForecastsResolved) -> None:
+            found = self._resolving.answer(asked, reply.forecasts, reply.serial_no)
+            for job_id, forecast in found:
+                self._schedule.forecast_changed(job_id, *forecast)
+            # A pass, and the next questions.
+            self._is_due = True
+
+        def failed(error: errors.GangerError) -> None:
+            self.log.warning("forecasts of locks are not resolved", error=error.text)
+            self._resolving.fail()
+
+        request = messages.ResolveForecasts(questions=asked)
+        self.runtime.ask(CONFIG_STORE, request, resolved, failed)
 
     def _await_weight(self, due_at: float | None) -> None:
         """Set the one alarm for the next job that its age releases."""
@@ -202,6 +223,7 @@ class Scheduler(Component[messages.SchedulerMessage]):
                 now=self.runtime.clock(),
                 wall_clock=self.runtime.wall_clock(),
             )
+            self._note_questions(message.jobs)
         elif message.is_repeat:
             for verdict in (*message.jobs, *message.running):
                 self._schedule.judge(verdict)
@@ -209,3 +231,12 @@ class Scheduler(Component[messages.SchedulerMessage]):
             now = self.runtime.clock()
             for verdict in message.jobs:
                 self._schedule.add(verdict, now)
+            self._note_questions(message.jobs)
+
+    def _note_questions(self, verdicts: list[messages.JobVerdict]) -> None:
+        for verdict in verdicts:
+            job = verdict.job
+            if job.question is not None:
+                forecast = self._resolving.note(job.id, job.question)
+                if forecast is not None:
+                    self._schedule.forecast_changed(job.id, *forecast)

@@ -28,14 +28,13 @@ what it really holds (`locks_changed`).
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING, Literal
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from ...storage.prediction.policy import Policy
 from ...transport.messages import OrderReported
 from ..rules import gating
 from . import standing
+from .decided import Pass, Unsatisfiable
 from .depending import dependency_outcome
 from .eligible import Eligible, Entry
 from .known_jobs import HELD, LIMITED, REJECTED, Pending, Running, buckets_of
@@ -50,35 +49,9 @@ if TYPE_CHECKING:
     from .holding import OwnerId
     from .remedies import Buckets, Contention
 
+__all__ = ["Pass", "Schedule", "Unsatisfiable"]
+
 _JUDGED_AT_ONCE_MAX = 500
-
-
-class Unsatisfiable(msgspec.Struct, frozen=True):
-    """A pending job that cannot start any more, and why."""
-
-    id: int
-    verdict: Literal["canceled", "failed", "rejected"]
-    text: str
-
-
-class Pass(msgspec.Struct, frozen=True):
-    """The decisions of a pass, and its questions for the next one.
-
-    ``start``: these jobs have a run slot from now on; ``limits`` names the limiting rules in which
-    they took a place. ``unknown``: nothing is known of these
-    jobs, which are named in dependencies, or whether these still run. ``eligible``: newly
-    waiting for a slot only. ``unjudged``: what the rules in force say of these must be known
-    before the next one can start. ``due_at``: when another pass is needed, if nothing else changes
-    before: a job is held back no longer then.
-    """
-
-    start: list[int]
-    unsatisfiable: list[Unsatisfiable]
-    unknown: list[int]
-    eligible: list[int]
-    unjudged: list[int] = []
-    limits: dict[int, str] = {}
-    due_at: float | None = None
 
 
 class Schedule:
@@ -200,11 +173,17 @@ class Schedule:
         """These owners really hold these locks, and no other owner holds any."""
         self._prediction.taken.hold_all(held)
 
+    def question_of(self, job_id: int) -> str | None:
+        """What is to be asked about the locks of a pending job; None: nothing."""
+        job = self._pending.get(job_id)
+        return None if job is None else job.question
+
     def forecast_changed(
         self, job_id: int, forecast: LockForecast | None, of_all: LockForecast | None = None
     ) -> None:
         """More is known of the locks of a job; one that is not pending is ignored."""
         job = self._pending.get(job_id)
+        of_all = None if of_all == forecast else of_all
         if job is not None and (job.forecast, job.forecast_of_all) != (forecast, of_all):
             job.forecast, job.forecast_of_all = forecast, of_all
             job.predict(self._prediction)

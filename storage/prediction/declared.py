@@ -10,8 +10,9 @@ users declare their own (`Opcode.lock_forecast`).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -32,6 +33,8 @@ from .lock_types import (
     forecast_of_locks,
     merged,
 )
+
+_SHARED_MAX = 4_096
 
 Declaration = Callable[[Asked], LockForecast]
 """From an opcode, perhaps with the configuration, to its locks; may raise `MalformedError`."""
@@ -94,6 +97,35 @@ def _joined(found: Sequence[LockForecast]) -> JobForecast:
         only = found[0] if found else NO_LOCKS
         return JobForecast(only, only)
     return JobForecast(found[0], merged(found))
+
+
+class Foreseen(NamedTuple):
+    """What is known of the locks of a job without the configuration.
+
+    ``question``: what its owner must be asked for the rest (`question_of_job`); None: nothing.
+    """
+
+    forecast: JobForecast
+    question: str | None = None
+
+
+def foreseen_of_job(opcodes: Sequence[object]) -> Foreseen | None:
+    """The locks of a job with these opcodes, and what to ask; None: it takes no locks.
+
+    Jobs with the same locks share one object, as far as they come one after the other.
+
+    >>> foreseen_of_job([{"OP_ID": "OP_EXEC", "argv": ["true"]}])
+    """
+    found = forecast_of_job(opcodes)
+    if found.of_all == NO_LOCKS:
+        return None
+    question = question_of_job(opcodes) if _is_unsure(found.of_all) else None
+    return _shared(found, question)
+
+
+@functools.lru_cache(maxsize=_SHARED_MAX)
+def _shared(found: JobForecast, question: str | None) -> Foreseen:
+    return Foreseen(found, question)
 
 
 def question_of_job(opcodes: Sequence[object]) -> str | None:

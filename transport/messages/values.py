@@ -47,9 +47,10 @@ class PendingJob(msgspec.Struct, frozen=True, kw_only=True):
 
     ``depends``: (job id, accepted final statuses) of the next opcode. ``limits``: the ad-hoc rate
     limits that the job's reasons name, each with the number of jobs that may run under it.
-    ``received``: seconds since the epoch. ``forecast``: the locks of its next opcode; None: it
-    needs none, or nobody predicts; ``forecast_of_all``: those of all its opcodes, if that is more.
-    In a simulation, ``is_idle``: the job has a run slot and none of its opcodes runs now;
+    ``received``: seconds since the epoch. ``forecast``: the locks of its next opcode; None: none;
+    ``forecast_of_all``: those of all its opcodes, if that is more. ``question``: what the
+    configuration store must be asked for the names that are missing; None: nothing. In a
+    simulation, ``is_idle``: the job has a run slot and none of its opcodes runs now;
     ``is_unbegun``: none of its opcodes has run.
     """
 
@@ -60,6 +61,7 @@ class PendingJob(msgspec.Struct, frozen=True, kw_only=True):
     received: float | None = None
     forecast: LockForecast | None = None
     forecast_of_all: LockForecast | None = None
+    question: str | None = None
     is_idle: bool = False
     is_unbegun: bool = False
 

@@ -9,6 +9,7 @@ import pytest
 from ganger.actors.queue.job_table import JobTable, Phase, Row, row_of
 from ganger.storage import jobs
 from ganger.storage.jobs import JobStatus
+from ganger.storage.prediction.lock_types import UNKNOWN_EXCLUSIVE, exclusive, forecast_of
 from ganger.transport.messages import JobSummary, PendingJob
 
 
@@ -135,9 +136,23 @@ def test_a_row_has_what_listings_show() -> None:
     assert made.as_summary(archived=True).archived
 
 
-def test_the_scheduler_gets_priority_and_dependencies() -> None:
-    made = row_of(job(DELAY | {"depends": [[3, ["success"]], [4, []]]}), Phase.PENDING)
+def test_the_scheduler_gets_priority_dependencies_and_the_locks_of_opcodes() -> None:
+    free = DELAY | {"depends": [[3, ["success"]], [4, []]], "on_master": False}
+    made = row_of(job(free), Phase.PENDING)
     assert made.as_pending() == PendingJob(id=7, priority=0, depends=((3, ("success",)), (4, ())))
+    made = row_of(job(DELAY), Phase.PENDING)
+    taken = forecast_of(node=exclusive(["master"]))
+    assert made.as_pending() == PendingJob(id=7, priority=0, forecast=taken)
+    assert row_of(job(DELAY), Phase.PENDING).foreseen is made.foreseen
+    assert row_of(job(DELAY), Phase.HANDED_OVER).foreseen is None
+
+
+def test_what_the_configuration_decides_is_a_question() -> None:
+    startup = {"OP_ID": "OP_INSTANCE_STARTUP", "instance_name": "i1"}
+    made = row_of(job(startup), Phase.PENDING).as_pending()
+    assert made.question == '[{"OP_ID":"OP_INSTANCE_STARTUP","instance_name":"i1"}]'
+    assert made.forecast is not None
+    assert made.forecast.instance == UNKNOWN_EXCLUSIVE
 
 
 @pytest.mark.parametrize(

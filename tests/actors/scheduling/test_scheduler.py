@@ -13,7 +13,13 @@ from ganger.actors.scheduling.scheduler import Scheduler
 from ganger.storage import settings
 from ganger.storage.jobs import JobStatus
 from ganger.storage.locks import Owner
-from ganger.storage.prediction.lock_types import NO_LOCKS, exclusive, forecast_of
+from ganger.storage.prediction.lock_types import (
+    NO_LOCKS,
+    UNKNOWN_EXCLUSIVE,
+    JobForecast,
+    exclusive,
+    forecast_of,
+)
 from ganger.storage.prediction.policy import Policy
 from ganger.transport import messages
 from ganger.transport.envelopes import Envelope
@@ -387,3 +393,36 @@ def test_another_policy_is_in_force_at_once(stage: Stage) -> None:
     assert stage.take(JobsChosen) == []
     scheduler.notify(messages.PolicyChanged(policy=Policy(holds_back=False)))
     assert newly_chosen(stage, scheduler) == [1]
+
+
+def test_names_that_a_forecast_lacks_come_from_the_configuration_store(stage: Stage) -> None:
+    scheduler = start(stage)
+    scheduler.notify(HOLDS_BACK, messages.OwnersChanged(owners=[(OWNER, HOT)], is_all=True))
+    unknown = forecast_of(node=UNKNOWN_EXCLUSIVE)
+    job = PendingJob(id=2, priority=0, forecast=unknown, question="x")
+    scheduler.ask(ONE_SLOT)
+    stage.sent.clear()
+    scheduler.ask(JobsJudged(jobs=[verdict(1)], is_all=True, report=1))
+    scheduler.ask(JobsJudged(jobs=[JobVerdict(job=job, chain=CHAIN)]))
+    [asked] = stage.take_requests(messages.ResolveForecasts)
+    assert asked.message == messages.ResolveForecasts(questions=["x"])
+    answer = messages.ForecastsResolved(forecasts=[JobForecast(HOT, HOT)], serial_no=3)
+    asked.reply(answer)
+    scheduler.handle_mail()
+    scheduler.notify(JobsFinished(jobs=[(1, SUCCESS)]))
+    stage.sent.clear()
+    scheduler.end_turn()
+    # Without the names it would have started.
+    assert stage.take(JobsChosen) == []
+    scheduler.ask(messages.ForecastsOutdated(serial_no=4))
+    assert len(stage.take_requests(messages.ResolveForecasts)) == 1
+
+
+def test_nothing_is_asked_while_nobody_predicts(stage: Stage) -> None:
+    scheduler = start(stage)
+    scheduler.ask(messages.PolicyChanged(policy=Policy(is_predictive=False)))
+    job = PendingJob(id=1, priority=0, forecast=HOT, question="x")
+    scheduler.ask(JobsJudged(jobs=[JobVerdict(job=job, chain=0)], is_all=True, report=1))
+    assert stage.take_requests(messages.ResolveForecasts) == []
+    scheduler.ask(messages.PolicyChanged(policy=Policy()))
+    assert len(stage.take_requests(messages.ResolveForecasts)) == 1
