@@ -27,6 +27,7 @@ MEMORY = "memory of its own"
 _STATUS_BYTES_MAX = 16 * 1024
 _STATUS_PARTS = {
     b"Name": "name",
+    b"RssAnon": MEMORY,
     b"Umask": "umask",
     b"TracerPid": "tracer",
     b"Uid": "user",
@@ -48,11 +49,16 @@ _STATUS_PARTS = {
     b"Cpus_allowed": "processors",
     b"Mems_allowed": "memory nodes",
 }
-_MEMORY_LINE = b"RssAnon"
 _KIBIBYTE = 1024
 _HANDLED = "signals with a handler"
 _LIMITS = tuple(number for name, number in vars(resource).items() if name.startswith("RLIMIT_"))
-_NAMESPACES = "/proc/self/ns"
+_NAMESPACES = tuple(
+    f"/proc/self/ns/{name}"
+    for name in ("cgroup", "ipc", "mnt", "net", "pid_for_children", "user", "uts")
+)
+_places: dict[int, list[tuple[int, str, int]]] = {}
+"""By the number of lines of the status: where the parts are. The kernel does not move them."""
+
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 
 
@@ -73,10 +79,7 @@ def take(*, without: int = -1) -> OwnState:
     state["session"] = os.getsid(0)
     state["process group"] = os.getpgid(0)
     state["niceness"] = os.getpriority(os.PRIO_PROCESS, 0)
-    state["name spaces"] = tuple(
-        os.readlink(f"{_NAMESPACES}/{name}")  # noqa: PTH115 - pathlib is slow to import
-        for name in os.listdir(_NAMESPACES)  # noqa: PTH208 - likewise
-    )
+    state["name spaces"] = tuple(map(os.readlink, _NAMESPACES))
     return state
 
 
@@ -99,17 +102,26 @@ def difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
 def _of_status() -> OwnState:
     descriptor = os.open("/proc/self/status", os.O_RDONLY | os.O_CLOEXEC)
     try:
-        text = os.read(descriptor, _STATUS_BYTES_MAX)
+        lines = os.read(descriptor, _STATUS_BYTES_MAX).split(b"\n")
     finally:
         os.close(descriptor)
-    state: OwnState = {MEMORY: 0}
-    for line in text.splitlines():
-        name, _, value = line.partition(b":")
-        if name == _MEMORY_LINE:
-            state[MEMORY] = int(value.split()[0]) * _KIBIBYTE
-        elif (part := _STATUS_PARTS.get(name)) is not None:
-            state[part] = value.strip()
+    if len(lines) not in _places:
+        _places[len(lines)] = _find_places(lines)
+    state: OwnState = {}
+    for place, part, start in _places[len(lines)]:
+        state[part] = lines[place][start:]
+    state[MEMORY] = int(state.get(MEMORY, b"0").split()[0]) * _KIBIBYTE
     return state
+
+
+def _find_places(lines: list[bytes]) -> list[tuple[int, str, int]]:
+    """Where the parts are: the number of the line, the part's name, and where its value begins."""
+    found = []
+    for place, line in enumerate(lines):
+        name, _, _ = line.partition(b":")
+        if (part := _STATUS_PARTS.get(name)) is not None:
+            found.append((place, part, len(name) + len(b":\t")))
+    return found
 
 
 def _place(path: str) -> tuple[int, int]:

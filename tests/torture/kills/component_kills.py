@@ -193,14 +193,14 @@ class _ComponentStage:
         self._counts["job"] += 1
         for path in self._daemon.places.lock_files.glob("job_*"):
             pid = lock_files.holder(path)
-            if pid is None:
+            if pid is None or (pidfd := victims.open_pidfd(pid)) is None:
                 continue
-            self._killed.add(int(path.name.split("_")[1]))
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-            return
+            folder = self._daemon.places.lock_files
+            killed = victims.kill_with_its_jobs(pid, pidfd, folder)
+            os.close(pidfd)
+            self._killed |= killed
+            if killed:
+                return
 
     def _fail_until_the_end(self, part: str) -> int:
         """One component fails again and again: the daemon must end, and say why."""

@@ -107,8 +107,8 @@ class _JobStage:
         case()
         return 1
 
-    def _count(self, name: str) -> None:
-        self.counts[name] = self.counts.get(name, 0) + 1
+    def _count(self, name: str, number: int = 1) -> None:
+        self.counts[name] = self.counts.get(name, 0) + number
 
     # ------------------------------------------------------------ the cases
 
@@ -147,13 +147,13 @@ class _JobStage:
         ids = self._client.submit_many(submission.jobs, key=submission.key, reason=submission.key)
         submission.ids = ids
         self._submissions.append(submission)
-        pidfd = self._find_process(ids[0])
-        if pidfd is None:
+        found = self._find_process(ids[0])
+        if found is None:
             return
-        # From here on it may die or not.
-        self._killed.add(ids[0])
+        pid, pidfd = found
+        # From here on it may die or not, or serve another job by then.
         if not select.select([pidfd], [], [], self._dice.uniform(0, EARLY_SECONDS))[0]:
-            victims.send_kill(pidfd)
+            self._kill_serving(pid, pidfd)
         os.close(pidfd)
         [job, *_] = self._client.wait(*ids, timeout=PATIENCE_SECONDS)
         if job.status is JobStatus.ERROR:
@@ -161,29 +161,35 @@ class _JobStage:
         elif job.status is not JobStatus.SUCCESS:
             self._others.append(f"job {job.id}, killed early, is {job.status}")
 
-    def _find_process(self, job_id: int) -> int | None:
-        """A pidfd of the job's process as soon as it has a lock file; None if it has ended."""
+    def _kill_serving(self, pid: int, pidfd: int) -> None:
+        """Kill a process, whichever job it serves at that moment."""
+        folder = self._daemon.places.lock_files
+        self._killed |= victims.kill_with_its_jobs(pid, pidfd, folder)
+
+    def _find_process(self, job_id: int) -> tuple[int, int] | None:
+        """The job's process and its pidfd as soon as it has a lock file; None if it has ended."""
         while not self._client.job(job_id).is_final:
             for path in self._daemon.places.lock_files.glob(f"job_{job_id:06d}_*"):
                 pid = lock_files.holder(path)
                 if pid is None or (pidfd := victims.open_pidfd(pid)) is None:
                     continue
                 if lock_files.holder(path) == pid:
-                    return pidfd
+                    return pid, pidfd
                 # It ended in between, and the number may be another job's by now.
                 os.close(pidfd)
         return None
 
     def _kill_spare(self) -> None:
-        """Kill a child of the fork server, which may have been given a job by now."""
+        """Kill a child of the fork server without a job, which may have been given one by now."""
         [server] = psutil.Process(self._daemon.pid()).children()
         held = {lock_files.holder(path) for path in self._daemon.places.lock_files.glob("job_*")}
         spares = [child.pid for child in server.children() if child.pid not in held]
-        pidfd = victims.open_pidfd(self._dice.choice(spares)) if spares else None
+        pid = self._dice.choice(spares) if spares else 0
+        pidfd = victims.open_pidfd(pid) if spares else None
         if pidfd is not None:
-            # Meanwhile it may have become any of the jobs that are there.
-            self._killed.update(info.id for info in self._client.jobs() if not info.is_final)
-            victims.send_kill(pidfd)
+            # Fresh, or after other jobs.
+            self._count("spare after other jobs", victims.is_between_jobs(pid))
+            self._kill_serving(pid, pidfd)
             assert select.select([pidfd], [], [], PATIENCE_SECONDS)[0]
             os.close(pidfd)
         submission = self._work.draw(self._dice)

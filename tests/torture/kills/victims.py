@@ -11,10 +11,11 @@ import subprocess
 import time
 from typing import TYPE_CHECKING, Any, Self
 
+import psutil
 from tests.torture.kills.workload import Submission, Work
 
 from ganger import Client, JobStatus
-from ganger.storage import jobs
+from ganger.storage import jobs, lock_files
 from ganger.storage.job_views import LogLine, StatusChange
 from ganger.storage.queue_files import job_files
 
@@ -233,6 +234,29 @@ def open_pidfd(pid: int) -> int | None:
         return os.pidfd_open(pid)
     except ProcessLookupError:
         return None
+
+
+def kill_with_its_jobs(pid: int, pidfd: int, folder: Path) -> set[int]:
+    """Kill a process of jobs; the jobs of the lock files in ``folder`` that it held.
+
+    It is stopped first: else it might take another job between the look and the kill.
+    """
+    with contextlib.suppress(ProcessLookupError, psutil.NoSuchProcess):
+        signal.pidfd_send_signal(pidfd, signal.SIGSTOP)
+        process = psutil.Process(pid)
+        while process.status() not in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE):
+            time.sleep(_REAP_SECONDS)
+    held = [path for path in folder.glob("job_*") if lock_files.holder(path) == pid]
+    send_kill(pidfd)
+    return {int(path.name.split("_")[1]) for path in held}
+
+
+def is_between_jobs(pid: int) -> bool:
+    """Whether the process has left a job, and waits for another one."""
+    try:
+        return psutil.Process(pid).name() == "job -"
+    except psutil.NoSuchProcess:
+        return False
 
 
 def send_kill(pidfd: int) -> None:

@@ -14,6 +14,7 @@ import select
 import shutil
 import subprocess
 import threading
+import time
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,8 @@ NODES = ("n0", "n1", "n2", "n3", "n4")
 DRAIN_SECONDS = 90.0
 LEAVE_SECONDS = 10
 """How long what has ended may take to be gone."""
+
+LOOK_SECONDS = 0.01
 
 
 class Broken(msgspec.Struct):
@@ -262,7 +265,7 @@ class Work:
         broken.others += [f"a command still runs on {node}" for node in self.guarded()]
         for path in self._places.lock_files.glob("job_*"):
             pid = lock_files.holder(path)
-            if pid is not None and not _has_left(pid):
+            if pid is not None and not _has_left(path, pid):
                 broken.others.append(f"process {pid} still holds {path.name}")
         if conflicts := self.take_conflicts():
             broken.conflicting += len(conflicts)
@@ -292,13 +295,18 @@ def _is_free(guard: Path) -> bool:
     return True
 
 
-def _has_left(pid: int) -> bool:
+def _has_left(path: Path, pid: int) -> bool:
+    """Whether the process ends, or leaves the job of this lock file for another one, in time."""
+    deadline = time.monotonic() + LEAVE_SECONDS
     try:
         pidfd = os.pidfd_open(pid)
     except ProcessLookupError:
         return True
     try:
-        return bool(select.select([pidfd], [], [], LEAVE_SECONDS)[0])
+        while lock_files.holder(path) == pid and time.monotonic() < deadline:
+            if select.select([pidfd], [], [], LOOK_SECONDS)[0]:
+                return True
+        return lock_files.holder(path) != pid
     finally:
         os.close(pidfd)
 
