@@ -100,6 +100,15 @@ QUERY_ROW_RESERVE_BYTES = 64 * 1024
 QUERY_SLICE_SECONDS = 0.02
 """Time after which a page of the answer to a query ends: other messages wait meanwhile."""
 
+JOB_MEMORY_BYTES = 1536
+"""About so much memory the daemon's components take for a live job."""
+
+UNWRITTEN_JOB_MEMORY_BYTES = 1024
+"""About so much more they take for a job without a file."""
+
+SIMULATED_JOB_MEMORY_BYTES = 2048
+"""About so much memory a simulation takes for each live job."""
+
 MAILBOX_DEPTH_MAX = 50_000
 """Messages waiting in an actor's mailbox above which listeners refuse new work."""
 
@@ -297,6 +306,9 @@ JOB_READ_STEPS = 2**16
 
 SWEEP_JOBS = 200
 """Pending jobs that the queue sends at a time to be judged under new rules."""
+
+TRIED_JOBS = 1_000
+"""Jobs on which a proposed rule, or a simulation, is tried at a time."""
 
 LOG_CLOSE_SECONDS = 2.0
 """How long the daemon waits at its end until the last lines of the log are written."""

@@ -250,7 +250,8 @@ class WireListener(Component[messages.ListenerMessage]):
         now = self.runtime.clock()
         is_due = now >= self._look_at
         if is_due:
-            if ended := self._router.guard_memory():
+            kept = sum(self.runtime.host.memory_kept.copy().values())
+            if ended := self._router.guard_memory(kept):
                 self.log.warning("silent connections are ended: memory grows", count=ended)
             if ended := self._router.end_unheard():
                 self.log.warning("silent connections are ended: a listener is full", count=ended)

@@ -156,7 +156,7 @@ class Diagnosis:
     def test_filters(self, envelope: Envelope, message: messages.TestFilters) -> None:
         """Let the filter evaluator judge a page of jobs with and without a proposed rule."""
         self._check_proposed(message)
-        rows, has_more = self._table.unfinished_after(message.after, settings.SWEEP_JOBS)
+        rows, has_more = self._table.unfinished_after(message.after, settings.TRIED_JOBS)
         judge = messages.JudgeTest(
             test=message,
             last_id=self._store.ledger.last_id,
@@ -181,6 +181,9 @@ class Diagnosis:
             if self._table.find(job_id) is None:
                 raise errors.UnknownJobError(f"there is no live job {job_id}")
         self._simulating[envelope.peer] += 1
+        simulated = len(self._table) * self._simulating.total()
+        size = simulated * settings.SIMULATED_JOB_MEMORY_BYTES
+        self._runtime.host.keep_memory("simulations", size)
         self._judge_page(envelope, messages.RunSimulation(simulation=message, jobs=[], running=[]))
 
     def forget_peer(self, peer: bytes) -> None:
@@ -200,7 +203,7 @@ class Diagnosis:
         self, envelope: Envelope, simulation: messages.RunSimulation, after: int = 0
     ) -> None:
         """Ask for verdicts on one page of jobs after the other, then for the scheduler's part."""
-        rows, has_more = self._table.pending_after(after, settings.SWEEP_JOBS)
+        rows, has_more = self._table.pending_after(after, settings.TRIED_JOBS)
         running = self._table.in_phase(Phase.STARTING, Phase.HANDED_OVER) if not after else []
         page = messages.JudgeSimulation(
             simulation=simulation.simulation,

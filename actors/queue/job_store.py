@@ -316,6 +316,9 @@ class JobStore:
             self._log.error("the disk refuses writes: the queue takes no changes")
             self._retry_later()
         self._runtime.patience_seconds = self._patience_seconds()
+        kept = len(self.table) * settings.JOB_MEMORY_BYTES
+        kept += self.ledger.unwritten_count * settings.UNWRITTEN_JOB_MEMORY_BYTES
+        self._runtime.host.keep_memory("jobs", kept)
 
     def write_files(self, *, is_urgent: bool = False) -> None:
         """Write files of new jobs until the time is up or, unless it is urgent, a message waits."""

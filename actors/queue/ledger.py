@@ -295,6 +295,11 @@ class Ledger:
         return bool(self._unwritten) or self.last_id != self._tried_serial
 
     @property
+    def unwritten_count(self) -> int:
+        """How many new jobs have no file yet."""
+        return len(self._unwritten)
+
+    @property
     def is_behind(self) -> bool:
         """Whether so many new jobs have no file that a busy queue must write some as well."""
         count = len(self._unwritten)

@@ -53,6 +53,10 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     descriptors_before: int | None = None
     """The limit of descriptors that processes of jobs get; None: this process's."""
 
+    memory_kept: dict[str, int] = {}
+    """The most bytes that each component has kept on purpose: a listener does not take their growth
+    for that of a connection. What is free again may stay with the process, so they never sink."""
+
     clock: Callable[[], float] = time.monotonic
     """Seconds that never go back."""
     wall_clock: Callable[[], float] = time.time
@@ -60,6 +64,11 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     dispatchers: dict[str, Dispatcher] = {}
     actors: dict[str, ComponentActor] = {}
     """The newest actor of each component, for the watchdog and the supervisor."""
+
+    def keep_memory(self, name: str, size: int) -> None:
+        """Note that a component keeps so many bytes for ``name``."""
+        if size > self.memory_kept.get(name, 0):
+            self.memory_kept[name] = size
 
     def dispatcher(self, name: str) -> Dispatcher:
         """The dispatcher of this name, made when it is first asked for."""

@@ -40,21 +40,24 @@ class MemoryGuard:
         self.look_seconds = LOOK_SECONDS
         """How long to wait before the next look."""
 
-    def is_suspected(self, size: int, now: float) -> bool:
-        """Whether the process has grown so much that silent connections are to be ended."""
+    def is_suspected(self, size: int, now: float, kept: int = 0) -> bool:
+        """Whether the process has grown so much that silent connections are to be ended.
+
+        ``kept``: so many bytes it may keep on purpose, for a long queue.
+        """
         if size < self._level and now >= self._level_until:
             self._level = size
-        is_suspected = size - self._level > GROWTH_MAX_BYTES
+        is_suspected = size - self._level > GROWTH_MAX_BYTES + kept
         self._found_none = self._found_none and is_suspected
         self.look_seconds = LOOK_SECONDS_SUSPECTED if is_suspected else LOOK_SECONDS
         return is_suspected
 
-    def ended(self, count: int, size: int, now: float) -> None:
+    def ended(self, count: int, size: int, now: float, kept: int = 0) -> None:
         """The router has ended ``count`` connections because of the suspicion."""
         if count or not self._found_none:
             self._found_none = not count
             return
-        if not self.is_suspected(size, now):
+        if not self.is_suspected(size, now, kept):
             return
         # Twice in a row there was no connection that could keep it: the daemon itself has grown.
         self._level, self._level_until = size, now + CALM_SECONDS

@@ -178,17 +178,20 @@ class Router:
         """How long to wait before the next `guard_memory`."""
         return self._memory_guard.look_seconds
 
-    def guard_memory(self) -> int:
-        """If the process has grown too much, end the silent connections; how many were ended."""
+    def guard_memory(self, kept: int = 0) -> int:
+        """If the process has grown too much, end the silent connections; how many were ended.
+
+        ``kept``: so many bytes it may keep on purpose.
+        """
         silent = {listener: listener.connections.take_silent() for listener in self._order}
         size, now = self._size.read(), time.monotonic()
-        if not self._memory_guard.is_suspected(size, now):
+        if not self._memory_guard.is_suspected(size, now, kept):
             return 0
         ended = sum(listener.end(found) for listener in self._order for found in silent[listener])
         if not ended:
             # What earlier ended connections had kept is free by now.
             size = self._size.shrink()
-        self._memory_guard.ended(ended, size, now)
+        self._memory_guard.ended(ended, size, now, kept)
         return ended
 
     def end_unheard(self) -> int:

@@ -62,7 +62,7 @@ def test_a_job_that_is_archived_meanwhile_is_not_explained(queue: Queue) -> None
 def test_all_jobs_are_judged_before_the_scheduler_simulates(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(settings, "SWEEP_JOBS", 2)
+    monkeypatch.setattr(settings, "TRIED_JOBS", 2)
     queue.submitted(*[spec() for _ in range(4)])
     lock_file = queue.start(1)
     what_if = queue.actor.say(messages.Simulate(ended={1: SUCCESS}))
@@ -113,7 +113,7 @@ def test_nothing_is_simulated_before_the_rules_are_known(queue: Queue) -> None:
 def test_the_simulation_of_a_client_that_has_gone_is_given_up(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(settings, "SWEEP_JOBS", 1)
+    monkeypatch.setattr(settings, "TRIED_JOBS", 1)
     queue.submitted(spec(), spec())
     judged = messages.SimulationJudged(jobs=[], running=[])
     gone = queue.actor.say(messages.Simulate(), peer=b"gone")

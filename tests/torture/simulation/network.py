@@ -240,7 +240,7 @@ class Router:
     has_connections = False
     look_seconds = 1.0
 
-    def guard_memory(self) -> int:
+    def guard_memory(self, _kept: int = 0) -> int:
         return 0
 
     def end_unheard(self) -> int:

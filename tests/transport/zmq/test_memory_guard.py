@@ -192,3 +192,14 @@ def test_a_message_that_does_not_end_is_ended_by_the_real_size(router: Router, p
                 return True
 
         assert serve(router, is_ended)
+
+
+def test_what_the_daemon_keeps_on_purpose_is_no_growth(
+    size: list[int], router: Router, dealer: Dealer
+) -> None:
+    connect(router, dealer)
+    assert router.guard_memory() == 0
+    size.append(TOO_LARGE)
+    assert router.guard_memory(kept=1) == 0
+    assert router.guard_memory(kept=1) == 0
+    assert router.guard_memory() == 1
