@@ -50,6 +50,9 @@ _STATUS_PARTS = {
     b"Mems_allowed": "memory nodes",
 }
 _KIBIBYTE = 1024
+_OF_THE_LIBRARY = 0b11 << 31
+"""Signals 32 and 33: the C library handles them from the first thread on, and nothing else may."""
+
 _HANDLED = "signals with a handler"
 _LIMITS = tuple(number for name, number in vars(resource).items() if name.startswith("RLIMIT_"))
 _NAMESPACES = tuple(
@@ -68,12 +71,14 @@ def take(*, without: int = -1) -> OwnState:
     Raises `OSError` if the system does not say.
     """
     state = _of_status()
+    caught = int(state[_HANDLED], 16) & ~_OF_THE_LIBRARY
+    state[_HANDLED] = caught
     state["directory"] = _place(".")
     state["root directory"] = _place("/")
     # Without decoding each variable.
     state["environment"] = dict(vars(os.environ)["_data"])
     state["descriptors"] = _descriptors(without)
-    state["handlers"] = _handlers(int(state[_HANDLED], 16))
+    state["handlers"] = _handlers(caught)
     state["timers"] = tuple(map(_timer, _TIMERS))
     state["limits"] = tuple(map(resource.getrlimit, _LIMITS))
     state["session"] = os.getsid(0)
