@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..storage import errors, job_views, jobs
-from . import choices, hints, logs, output, whys
+from . import choices, hints, logs, output, reading, whys
 from .call import INTERRUPTED_EXIT_CODE
 
 if TYPE_CHECKING:
@@ -187,6 +186,6 @@ def _standard_input(given: str | None) -> str | None:
     if given != "-":
         return given
     try:
-        return sys.stdin.buffer.read().decode()
+        return reading.standard_input().read().decode()
     except UnicodeDecodeError as error:
         raise errors.UsageError("--stdin: standard input is not UTF-8 text") from error

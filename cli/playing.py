@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import sys
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -11,7 +10,7 @@ import msgspec
 from ..actors.playing import policies
 from ..storage import errors
 from ..storage.prediction import generating, traces
-from . import output
+from . import output, reading
 from .output import Column
 from .progress import Bar
 
@@ -70,7 +69,7 @@ def _read(name: str) -> traces.Trace:
     source = "standard input" if name == "-" else name
     try:
         if name == "-":
-            return traces.read(sys.stdin.buffer, source)
+            return traces.read(reading.standard_input(), source)
         with open(name, "rb") as stream:  # noqa: PTH123 - as the other commands read files
             return traces.read(stream, source)
     except OSError as error:

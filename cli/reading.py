@@ -16,6 +16,7 @@ from ..storage import errors, plain_values, settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import BinaryIO
 
 DEPTH_MAX = 100
 """Deepest nesting of a document: opcodes and rules have lower limits of their own."""
@@ -148,12 +149,19 @@ def read_file(name: str, option: str) -> str:
         raise errors.UsageError(f"{option}: {name!r}: not UTF-8 text") from error
 
 
+def standard_input() -> BinaryIO:
+    """Standard input, as bytes. `errors.UsageError`: this process was started without one."""
+    if sys.stdin is None:
+        raise errors.UsageError("standard input: it is closed")
+    return sys.stdin.buffer
+
+
 def read_submission(name: str) -> str:
     """The text of a file to be submitted, or of standard input (``-``)."""
     source = "standard input" if name == "-" else name
     try:
         if name == "-":
-            return sys.stdin.buffer.read().decode()
+            return standard_input().read().decode()
         with open(name, encoding="utf-8") as stream:  # noqa: PTH123
             return stream.read()
     except OSError as error:

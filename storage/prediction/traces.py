@@ -55,6 +55,9 @@ class TracedLevel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
             raise ValueError(f"names: {wanted} with the type {self.type}")
         if self.also_shared and self.type != "exclusive":
             raise ValueError(f"also_shared: goes not with the type {self.type}")
+        for field, names in (("names", self.names), ("also_shared", self.also_shared)):
+            if len(set(names)) < len(names):
+                raise ValueError(f"{field}: has a number twice")
         if set(self.names) & set(self.also_shared):
             raise ValueError("also_shared: names an exclusive lock, too")
 

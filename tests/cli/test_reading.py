@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import click
@@ -252,3 +253,21 @@ def test_standard_input_of_a_command_that_is_not_text_is_named(tmp_path: Path) -
     done = CliRunner().invoke(ganger, asked, input=b"\xff", standalone_mode=False)
     assert isinstance(done.exception, errors.UsageError)
     assert done.exception.text == "--stdin: standard input is not UTF-8 text"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("queue", "simulate", "--trace", "-"),
+        ("job", "submit", "-"),
+        ("exec", "--stdin", "-", "--", "cat"),
+    ],
+)
+def test_standard_input_that_is_closed_is_named(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # So Python starts if the descriptor is closed, as with `<&-` in a shell.
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(errors.UsageError) as caught:
+        ganger.main(["--data", str(tmp_path), *words], standalone_mode=False)
+    assert caught.value.text == "standard input: it is closed"

@@ -85,6 +85,20 @@ def test_a_damaged_line_is_named_with_its_number(line: bytes, problem: str) -> N
     assert problem in text
 
 
+@pytest.mark.parametrize(
+    ("locks", "field"),
+    [
+        (b'"names":[7,7]', "names"),
+        (b'"names":[7],"also_shared":[8,9,8]', "also_shared"),
+    ],
+)
+def test_a_lock_that_one_opcode_names_twice_is_refused(locks: bytes, field: str) -> None:
+    # The bound would count it twice, and lie above what the policies reach.
+    op = b'{"op":"OP_X","seconds":1,"forecast":{"node":{"type":"exclusive",%s}}}' % locks
+    said = refused(HEADER, b'{"at":0,"id":4,"ops":[%s]}' % op)
+    assert f"line 2: {field}: has a number twice - at `ops[0].forecast.node`" in said
+
+
 def test_a_trace_without_its_header_is_refused() -> None:
     assert refused().startswith("week.trace, line 1: expected the header")
     assert refused(JOB).startswith("week.trace, line 1: expected the header")
