@@ -100,6 +100,7 @@ class JobActor:
             self._recorder.record()
         if self._file.is_stale:
             return False
+        self.context.close_output()
         unclean = self._give_up() if self._give_up is not None and self._has_ended_well else None
         is_free = self._give_up is not None and self._has_ended_well and unclean is None
         left = messages.JobLeft(

@@ -84,8 +84,14 @@ class JobContext:
         if self._output is not None:
             self._output.end()
 
+    def close_output(self) -> None:
+        """No opcode follows: close the file, so that the process is as it was before the job."""
+        if self._output is not None:
+            self._output.close()
+
     def close(self) -> None:
         """Let go of the output."""
+        self.close_output()
         self._output = None
 
     def resend_size(self) -> None:

@@ -57,11 +57,10 @@ class Estimating:
 
     def _load(self) -> Estimates:
         try:
-            return Estimates.decode(self._path.read_bytes())
-        except FileNotFoundError:
-            return Estimates()
-        except (OSError, errors.StorageError) as error:
-            self._runtime.log.warning("estimates are started afresh", error=str(error))
+            data = documents.read(self._path)
+            return Estimates() if data is None else Estimates.decode(data)
+        except errors.StorageError as error:
+            self._runtime.log.warning("estimates are started afresh", error=error.text)
             return Estimates()
 
     def learn(self, body: bytes | None) -> None:

@@ -121,12 +121,13 @@ class Estimates:
         if not (key and 0 <= seconds < math.inf):
             # A clock was put back, or a file was changed by hand.
             return
-        seconds = max(seconds, _SECONDS_MIN)
+        # Rounded here and not in `encode`, which must be quick with every key in memory.
+        seconds = _rounded(max(seconds, _SECONDS_MIN))
         self._learnt += 1
         if len(self._times.get(key, ())) < KEPT_MAX or self._learnt % _MEASURED_EVERY == 0:
             predicted = self.of_key(key)
             if predicted is not None:
-                self._errors.append(abs(predicted.typical - seconds) / seconds)
+                self._errors.append(_rounded(abs(predicted.typical - seconds) / seconds))
         # To the end: the first key is the one that was not seen longest.
         times = self._times.pop(key, None)
         if times is None:
@@ -160,7 +161,8 @@ class Estimates:
     def usual(self) -> Estimate | None:
         """The estimate for an opcode of which nothing is known: the middle one of all keys."""
         if self._usual is None and self._times:
-            typical = sorted(_estimate(times).typical for times in self._times.values())
+            found = map(self.of_key, self._times)
+            typical = sorted(one.typical for one in found if one is not None)
             middle = typical[len(typical) // 2]
             self._usual = Estimate(0, middle, typical[int(0.9 * len(typical))])
         return self._usual
@@ -171,8 +173,8 @@ class Estimates:
 
     def encode(self) -> bytes:
         """The estimates as the bytes of their file."""
-        times = {key: list(map(_rounded, found)) for key, found in self._times.items()}
-        return msgspec.json.encode(_Stored(_FORMAT, times, list(map(_rounded, self._errors))))
+        times = {key: list(found) for key, found in self._times.items()}
+        return msgspec.json.encode(_Stored(_FORMAT, times, list(self._errors)))
 
     @classmethod
     def decode(cls, data: bytes) -> Estimates:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import select
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,13 @@ class Line(FakeLink):
                 self.hear(messages.CancelRequested(token=1, kill=True))
         return sent
 
-    def wait(self, *_: object) -> list[int]:
+    def wait(self, *asked: Any) -> list[int]:
+        descriptors, timeout_seconds = asked
+        if descriptors:
+            poll = select.poll()
+            for descriptor, mask in descriptors.items():
+                poll.register(descriptor, mask)
+            return [one for one, _ in poll.poll((timeout_seconds or 0) * 1_000)]
         left = [one for one in self.said if isinstance(one, messages.JobLeft)]
         hellos = [one for one in self.said if isinstance(one, messages.JobHello)]
         if len(left) == len(hellos):
@@ -212,6 +219,17 @@ def test_a_process_that_has_changed_says_what(folder: Path, shown: list[int | No
     del os.environ["LEFT_BEHIND"]
     assert [(one.is_free, one.unclean) for one in line.left] == [(False, "environment")]
     assert shown == []
+
+
+def test_output_of_a_job_leaves_the_process_as_it_was(
+    folder: Path, shown: list[int | None]
+) -> None:
+    echo = {"OP_ID": "OP_EXEC", "argv": ["echo", "hello"]}
+    line = Line(folder, [echo], [echo, echo], [DELAY])
+    run(line)
+    assert [(one.is_free, one.unclean) for one in line.left] == [(True, "")] * 3
+    assert shown == [None, 2, None, 3, None]
+    assert (folder / "spool" / "job-2-output").stat().st_size > 0
 
 
 def test_a_process_with_a_descendant_ends(

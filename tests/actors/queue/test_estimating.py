@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -98,6 +99,13 @@ def test_a_damaged_file_costs_the_estimates_alone(queue: Queue) -> None:
     queue.restart()
     assert len(learnt(queue)) == 0
     assert queue.submitted(command("make")) == [2]
+
+
+def test_a_pipe_in_the_place_of_the_file_does_not_stop_the_queue(queue: Queue) -> None:
+    os.mkfifo(queue.stage.places.estimates)
+    queue.restart()
+    assert len(learnt(queue)) == 0
+    assert queue.submitted(command("make")) == [1]
 
 
 def test_a_disk_that_refuses_the_file_does_no_harm(
