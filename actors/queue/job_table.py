@@ -94,11 +94,7 @@ class Row(msgspec.Struct, kw_only=True, gc=False):
         known = self.foreseen
         if known is None:
             return PendingJob(
-                id=self.id,
-                priority=self.priority,
-                depends=self.depends,
-                limits=self.limits,
-                received=self.received,
+                id=self.id, priority=self.priority, depends=self.depends, limits=self.limits
             )
         first, of_all = known.forecast
         return PendingJob(
@@ -106,7 +102,6 @@ class Row(msgspec.Struct, kw_only=True, gc=False):
             priority=self.priority,
             depends=self.depends,
             limits=self.limits,
-            received=self.received,
             forecast=first,
             forecast_of_all=None if of_all is first else of_all,
             question=known.question,

@@ -1,8 +1,9 @@
 """How old jobs are, on a clock that never jumps: pure.
 
 A pending job weighs less with every second that it waits (Ganeti design: predictive queue). Ages
-count from when the scheduler first saw the job, on its monotonic clock; only at the start of the
-scheduler the times of reception are looked at. So a wall clock that is set reorders no jobs.
+count from when the scheduler first saw the job, on its monotonic clock. The time of day is never
+looked at, so a clock that is set reorders no jobs. After a restart of the scheduler all ages begin
+anew, and the bound of a wait counts from there.
 
 Ids grow with time, so a job is at least as old as all jobs after it. The scheduler stores no time
 for each job, but steps: from this id on, jobs came at that time.
@@ -11,10 +12,6 @@ for each job, but steps: from this id on, jobs came at that time.
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 STEPS_PER_TICK = 30
 """Jobs that came within this part of a tick count as equally old."""
@@ -36,29 +33,11 @@ class Arrivals:
         self._step_seconds = tick_seconds / STEPS_PER_TICK
         self._limit_seconds = limit_seconds
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether no job has come yet."""
-        return not self._ids
-
     def copy(self) -> Arrivals:
         """The same times, to be changed apart from these."""
         other = Arrivals(self._step_seconds * STEPS_PER_TICK, self._limit_seconds)
         other._ids, other._times = list(self._ids), list(self._times)
         return other
-
-    def restart(self, ages: Iterable[tuple[int, float | None]], now: float) -> None:
-        """These are the jobs, each with its age in seconds; None: it is as old as can be."""
-        self._ids, self._times = [], []
-        found = sorted(ages, key=lambda one: one[0])
-        times: list[float] = []
-        latest = now
-        for _, age in reversed(found):
-            known = self._limit_seconds if age is None else age
-            latest = min(latest, now - max(0.0, min(known, self._limit_seconds)))
-            times.append(latest)
-        for (job_id, _), time in zip(found, reversed(times), strict=True):
-            self.note(job_id, time)
 
     def note(self, job_id: int, now: float) -> None:
         """A job came now. One with a lower id than another one came before that."""

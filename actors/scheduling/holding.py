@@ -113,7 +113,8 @@ class Holdings:
             self._held.pop(owner, None)
         else:
             self._held[owner] = forecast
-            self._expected.pop(owner, None)
+        # It has got its locks, and perhaps given them back already.
+        self._expected.pop(owner, None)
         self._count(owner)
 
     def hold_all(self, held: Mapping[OwnerId, LockForecast]) -> None:

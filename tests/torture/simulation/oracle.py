@@ -21,6 +21,7 @@ from ganger.actors.rules import filtering
 from ganger.actors.scheduling.scheduling import Schedule
 from ganger.storage import documents, jobs, lock_files, opcodes
 from ganger.storage.jobs import JobStatus, OpcodeEvent
+from ganger.storage.prediction.policy import Policy
 from ganger.storage.queue_files import spool
 from ganger.transport import messages
 
@@ -83,6 +84,18 @@ def _present(job: jobs.Job) -> list[dict[str, Any]]:
     return [{**op.input, "priority": op.priority} for op in job.ops]
 
 
+def _needs(queue: JobQueue, row: Row) -> Needs:
+    """The locks of the opcode that is next."""
+    job = queue.store.read(row.id)
+    if job.next_index >= len(job.ops):
+        return ()
+    opcode = opcodes.parse(job.ops[job.next_index].input)
+    if opcode.is_locked_by_store:
+        # Tags of the cluster, which have no locks.
+        return ()
+    return tuple((name, str(mode)) for name, mode in opcode.lock_needs().to_changes())
+
+
 class Oracle:
     """Watches the world, and counts what was broken."""
 
@@ -95,6 +108,9 @@ class Oracle:
         self.starts: Counter[tuple[int, int]] = Counter()
         self.ends: Counter[str] = Counter()
         self.quiet_checks = 0
+        self.held_back = 0
+        """How often a job that could have started was certain to wait for locks."""
+
         self._holding: dict[tuple[int, int], tuple[Any, Needs]] = {}
         self._seen: dict[int, tuple[int, JobStatus]] = {}
         self._ops: dict[int, list[JobStatus]] = {}
@@ -188,13 +204,14 @@ class Oracle:
         if queue.store.ledger.is_read_only or "lean" not in executor._servers:
             return
         self.quiet_checks += 1
-        self._nothing_may_start(queue, daemon.component("scheduler"))
+        scheduler, manager = daemon.component("scheduler"), daemon.component("lock_manager")
+        self._nothing_may_start(queue, scheduler, manager)
         self._everything_handed_over_lives(queue)
         self._no_lock_may_be_had(daemon.component("lock_manager"))
         self._no_owner_waits_in_vain(daemon.component("lock_manager"))
         self._no_answer_is_missing(daemon.component("lock_manager"))
 
-    def _nothing_may_start(self, queue: JobQueue, scheduler: Any) -> None:
+    def _nothing_may_start(self, queue: JobQueue, scheduler: Any, manager: Any) -> None:
         world = self._world
         pending = queue.store.table.in_phase(Phase.PENDING)
         occupied = [
@@ -203,9 +220,11 @@ class Oracle:
             if not row.status.is_final
         ]
         running = [row.id for row in occupied]
-        schedule = Schedule(world.slots, CHAIN)
+        taken = self._taken(queue, manager, occupied)
+        # Whatever the order of the jobs, none is left that may start.
+        schedule = Schedule(world.slots, CHAIN, policy=Policy(is_predictive=False))
         schedule.replace_all(
-            [self._verdict(row, queue) for row in pending],
+            [self._verdict_unless_held_back(row, queue, taken) for row in pending],
             [self._verdict(row, queue) for row in occupied],
         )
         start, unsatisfiable = [], []
@@ -222,6 +241,29 @@ class Oracle:
         held = sorted(scheduler._schedule.running)
         if held != sorted(running):
             world.problem(f"at rest, but slots are held by {held}, and {sorted(running)} run")
+
+    def _taken(self, queue: JobQueue, manager: Any, occupied: list[Row]) -> list[Needs]:
+        """What is held, and what jobs in run slots will take that hold nothing yet."""
+        held = {
+            owner.identifier: tuple(
+                (name, str(mode)) for name, mode in manager._state.list_locks(owner)
+            )
+            for owner in manager._state.owners()
+            if manager._state.list_locks(owner)
+        }
+        waiting = [_needs(queue, row) for row in occupied if row.id not in held]
+        return [*held.values(), *waiting]
+
+    def _verdict_unless_held_back(
+        self, row: Row, queue: JobQueue, taken: list[Needs]
+    ) -> messages.JobVerdict:
+        """A job that is certain to wait for locks may be held back, and so need not start."""
+        verdict = self._verdict(row, queue)
+        needs = _needs(queue, row)
+        if verdict.action == "REJECT" or not any(conflict(needs, one) for one in taken):
+            return verdict
+        self.held_back += 1
+        return msgspec.structs.replace(verdict, action="PAUSE")
 
     def _verdict(self, row: Row, queue: JobQueue) -> messages.JobVerdict:
         world = self._world

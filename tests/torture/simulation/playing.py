@@ -87,6 +87,7 @@ def _play_all(kinds: Sequence[str], count: int, seed: int, folder: Path) -> Tall
             made = play(kind, seed, case, root)
             figures += made.injected
             figures["looked at rest"] += made.oracle.quiet_checks
+            figures["held back at rest"] += made.oracle.held_back
             figures["opcodes started"] += made.oracle.starts.total()
             _judge(tally, made, f"{kind} seed {seed} case {case}")
     if figures["looked at rest"] < count:
@@ -156,6 +157,7 @@ def _any_faults(dice: random.Random) -> Character:
         quiet_seconds=dice.choice((0.5, 5.0, 20.0)),
         has_large_jobs=dice.random() < 0.15,
         reuses_processes=dice.random() < 0.75,
+        holds_back=dice.random() < 0.75,
     )
 
 

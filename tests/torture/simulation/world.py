@@ -73,6 +73,7 @@ class World(Core):
         self.places.data.mkdir()
         first = config_files.first_configuration("simulated", 0.0)
         first["cluster"]["max_running_jobs"] = self.slots
+        first["cluster"]["predictive_queue"] = {"holds_back": character.holds_back}
         config_files.write(self.places.config, first)
         self.start_daemon()
         self.user = User(self)
