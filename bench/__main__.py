@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ganger.storage import settings
 
-from . import config_side, floors, locks_side, rq_side, rules_side
+from . import config_side, floors, locks_side, rq_side, rules_side, scale_side
 from .figures import heading, median, row
 from .ganger_side import Ganger, Submissions
 from .rq_side import Rq
@@ -33,6 +33,7 @@ PARTS = (
     "rules",
     "configuration",
     "long-queue",
+    "scale",
 )
 
 
@@ -79,6 +80,7 @@ def main() -> None:
             "rules": lambda: _rules(ganger, options.rounds, options.jobs),
             "configuration": lambda: _configuration(folder, options.steps),
             "long-queue": lambda: _long_queue(ganger, options.pending),
+            "scale": lambda: _scale(folder, options.pending, options.steps),
         }
         for name, measure in parts.items():
             if name in options.only:
@@ -217,6 +219,48 @@ def _long_queue(ganger: Ganger, pending: int) -> None:
     row("slowest of them", f"{found.added.milliseconds(1):8.1f} ms")
     row("submissions while it is compared with all", found.calls)
     row("slowest of them", f"{found.calls.milliseconds(1):8.1f} ms")
+
+
+def _scale(folder: Path, pending: int, steps: int) -> None:
+    with Ganger(folder / "many-clients") as ganger:
+        scale_side.hold_all(ganger)
+        heading("Many clients submit at once")
+        for clients in (8, 32, 500):
+            found = scale_side.submit_together(folder / "many-clients", clients, 3.0)
+            row(f"{clients} clients", f"{found.timings}   {found.per_second:8.0f} per s")
+            row("  slowest; of one client: fewest, most", _fairness(found))
+    data = folder / "long-queue"
+    with Ganger(data) as ganger:
+        scale_side.hold_all(ganger)
+        stored = 0
+        for size in (1_000, 10_000, 100_000, 1_000_000):
+            if size <= pending:
+                stored += _at_size(ganger, data, size - stored, steps)
+        heading(f"{scale_side.WATCHES} clients wait for a job each")
+        heard, strangers = scale_side.watch_together(ganger, data)
+        row("cancel until its follower knows", heard)
+        row("  others that were woken", strangers)
+        seconds = scale_side.restart(data, ganger.command)
+        row("ready again after a kill", f"{seconds:8.2f} s")
+
+
+def _at_size(ganger: Ganger, data: Path, missing: int, steps: int) -> int:
+    """Fill the queue and measure each operation; how many jobs were stored."""
+    filled = scale_side.fill(ganger, data, missing)
+    heading(f"With {ganger.client.info().counts['queued']:,} jobs pending")
+    row("jobs stored, in batches", f"{filled.per_second:8.0f} per s")
+    row("  submissions meanwhile", filled.meanwhile)
+    row("  slowest of them", f"{filled.meanwhile.milliseconds(1):8.1f} ms")
+    row("  longest turn of the queue", f"{filled.longest_turn * 1_000:8.1f} ms")
+    row("  memory of a job", f"{filled.bytes_per_job / 1_024:8.2f} KiB")
+    for name, timings in scale_side.operations(ganger, data, steps):
+        row(name, f"{timings}   slowest {timings.milliseconds(1):8.1f} ms")
+    row("longest turn of the queue", f"{scale_side.longest_turn(ganger) * 1_000:8.1f} ms")
+    return missing + len(filled.meanwhile.seconds)
+
+
+def _fairness(found: scale_side.Together) -> str:
+    return f"{found.timings.milliseconds(1):8.1f} ms   {found.fewest}, {found.most}"
 
 
 if __name__ == "__main__":

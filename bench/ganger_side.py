@@ -39,11 +39,11 @@ class Ganger:
     def __init__(self, data: Path, *options: str) -> None:
         self._data = data
         self._options = options
-        self._command = [sys.executable, "-m", "ganger.cli.main", "--data", str(data)]
+        self.command = [sys.executable, "-m", "ganger.cli.main", "--data", str(data)]
 
     def __enter__(self) -> Self:
         """Start the daemon."""
-        command = [*self._command, "up", "--placement", self.placement, *self._options]
+        command = [*self.command, "up", "--placement", self.placement, *self._options]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         self.client = Client(self._data)
         return self
@@ -51,7 +51,7 @@ class Ganger:
     def __exit__(self, *_: object) -> None:
         """Stop it."""
         self.client.close()
-        subprocess.run([*self._command, "down"], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([*self.command, "down"], check=True, stdout=subprocess.DEVNULL)
 
     def flushes(self) -> int:
         """The number of flushes that the daemon has made."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 _GONE_IDS_MIN = 1_000
+_SHARED_CHARACTERS_MAX = 200
 
 
 class Phase(enum.Enum):
@@ -126,13 +127,13 @@ def row_of(job: jobs.Job, phase: Phase) -> Row:
         id=job.id,
         status=status,
         priority=job.priority,
-        summary=job_views.job_summary(job),
+        summary=_shared_text(job_views.job_summary(job)),
         received=jobs.seconds(job.received_timestamp),
         started=jobs.seconds(job.start_timestamp),
         ended=jobs.seconds(job.end_timestamp),
         process_id=job.process_id,
-        reason=job_views.job_reason(job),
-        key=job.extra.get(jobs.SUBMISSION_KEY),
+        reason=_shared_text(job_views.job_reason(job)),
+        key=_text(job.extra.get(jobs.SUBMISSION_KEY)),
         digest=_text(job.extra.get(jobs.DIGEST_KEY)),
         depends=depends,
         limits=job_views.rate_limits(op.input for op in job.ops),
@@ -156,7 +157,17 @@ def _shared(work: tuple[str, ...]) -> tuple[str, ...]:
 
 def _text(value: object) -> str | None:
     """A value of the job's file that should be a text, if it is one."""
-    return value if isinstance(value, str) else None
+    return _shared_text(value) if isinstance(value, str) else None
+
+
+def _shared_text(text: str) -> str:
+    """The same text: of many jobs that have it, lately, all have the same object."""
+    return _known_text(text) if len(text) <= _SHARED_CHARACTERS_MAX else text
+
+
+@functools.lru_cache(maxsize=4_096)
+def _known_text(text: str) -> str:
+    return text
 
 
 class JobTable:

@@ -218,3 +218,13 @@ def test_ids_after_one_follow_what_comes_and_goes() -> None:
     table.remove(8)
     assert list(table.ids_after(5)) == [9]
     assert list(table.ids_after(9)) == []
+
+
+def test_jobs_with_the_same_texts_share_them() -> None:
+    extra = {jobs.SUBMISSION_KEY: "k" * 20, jobs.DIGEST_KEY: "d" * 24}
+    bodies = [jobs.encode_job(job({**DELAY, "reason": [["me", "why", 1]]}, extra=extra))] * 2
+    one, other = (row_of(jobs.decode_job(body), Phase.PENDING) for body in bodies)
+    assert one == other
+    for name in ("summary", "reason", "key", "digest"):
+        assert getattr(one, name)
+        assert getattr(one, name) is getattr(other, name)
