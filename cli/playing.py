@@ -63,6 +63,12 @@ def simulate(
         return
     output.echo(f"{len(found.jobs)} jobs on {slots or found.slots} run slots; times in seconds")
     output.show_rows(results, _COLUMNS, output.Style())
+    measured = next((one.accuracy for one in reversed(results) if one.accuracy is not None), None)
+    if measured is not None:
+        output.echo(
+            f"Estimates of run times, from jobs that had ended: median error {measured.median:.0%},"
+            f" nine of ten within {measured.high:.0%} (opcodes: {measured.count})"
+        )
 
 
 def _read(name: str) -> traces.Trace:

@@ -3,7 +3,8 @@
 A job comes, is judged acceptable, and waits for a run slot (`Schedule`). With the slot it does what
 a real one does: before each opcode it gives back the locks of the one before, asks for all locks of
 this one in one request, and stands in line for them (`LockState`), in its slot. Processes start and
-messages travel in no time.
+messages travel in no time. The scheduler hears of locks as from the lock manager: when a job gets
+them, and when it has given them back.
 """
 
 from __future__ import annotations
@@ -14,13 +15,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...storage.jobs import JobStatus
 from ...storage.locks import Owner
+from ...storage.prediction.lock_types import NO_LOCKS, LockForecast, merged
 from ...transport.messages import JobVerdict, PendingJob
 from ..locks.locking import LockState
 from ..scheduling.scheduling import Schedule
+from .real_locks import forecast_of, forecast_of_held
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from ...storage.prediction.policy import Policy
     from ...storage.prediction.traces import Trace, TracedJob
     from .real_locks import RealLocks
 
@@ -78,12 +82,18 @@ class Player:
     """Plays one trace once. ``progress`` hears how many of the jobs have ended."""
 
     def __init__(
-        self, trace: Trace, locks: RealLocks, slots: int, progress: Progress | None = None
+        self,
+        trace: Trace,
+        locks: RealLocks,
+        slots: int,
+        policy: Policy,
+        progress: Progress | None = None,
     ) -> None:
         self._trace = trace
         self._real = locks
         self._progress = progress
-        self._schedule = Schedule(slots)
+        self._policy = policy
+        self._schedule = Schedule(slots, policy=policy)
         self._schedule.change_chain(_CHAIN)
         self._locks = LockState()
         self._active: dict[int, _Active] = {}
@@ -92,6 +102,7 @@ class Player:
             (job.at, _ARRIVAL, job.id) for job in trace.jobs
         ]
         heapq.heapify(self._events)
+        self._alarm = math.inf
         self._waited = self._occupied = 0.0
         self._ends: dict[int, float] = {}
 
@@ -105,6 +116,8 @@ class Player:
                     self._arrive(self._jobs[job_id])
                 elif kind == _END:
                     self._end_opcode(self._active[job_id], now)
+                else:
+                    self._alarm = math.inf
             self._pass(now)
         assert len(self._ends) == len(self._jobs), "a job never ran"
         start = min(job.at for job in self._trace.jobs)
@@ -122,16 +135,27 @@ class Player:
             id=job.id,
             priority=job.priority,
             depends=tuple((target, success) for target in job.depends),
+            forecast=forecast_of(job.ops[0].forecast),
+            forecast_of_all=self._forecast_of_all(job),
         )
-        self._schedule.add(JobVerdict(job=pending, chain=_CHAIN))
+        self._schedule.add(JobVerdict(job=pending, chain=_CHAIN), job.at)
+
+    def _forecast_of_all(self, job: TracedJob) -> LockForecast | None:
+        """The forecast of all opcodes, if that is more than the one of the first."""
+        if not self._policy.all_opcodes or len({op.forecast for op in job.ops}) == 1:
+            return None
+        return merged([forecast_of(op.forecast) for op in job.ops])
 
     def _pass(self, now: float) -> None:
         """A pass of the scheduler, repeated while it asks how other jobs ended."""
         while True:
-            decided = self._schedule.decide()
+            decided = self._schedule.decide(now)
             for job_id in decided.start:
                 active = self._active[job_id] = _Active(self._jobs[job_id], now)
                 self._prepare(active, now)
+            if decided.due_at is not None and now < decided.due_at < self._alarm:
+                self._alarm = decided.due_at
+                heapq.heappush(self._events, (self._alarm, _ALARM, 0))
             if not decided.unknown:
                 return
             for job_id in decided.unknown:
@@ -157,11 +181,14 @@ class Player:
     def _begin(self, active: _Active, now: float) -> None:
         """The opcode runs: it has its locks."""
         active.waited += now - active.asked
-        seconds = active.job.ops[active.index].seconds
-        heapq.heappush(self._events, (now + seconds, _END, active.job.id))
+        op = active.job.ops[active.index]
+        if changes := self._real.of(op, active.job.id):
+            self._schedule.locks_changed(active.job.id, forecast_of_held(changes))
+        heapq.heappush(self._events, (now + op.seconds, _END, active.job.id))
 
     def _end_opcode(self, active: _Active, now: float) -> None:
         active.index += 1
+        self._schedule.locks_changed(active.job.id, NO_LOCKS)
         self._begin_all(self._locks.release_owner(active.owner), now)
         if active.index < len(active.job.ops):
             self._prepare(active, now)

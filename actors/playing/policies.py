@@ -5,28 +5,42 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from ...storage import errors
-from . import bounds
+from ...storage.prediction.policy import Policy
+from . import bounds, measuring
 from .player import Player
 from .real_locks import RealLocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from ...storage.prediction.estimates import Accuracy
     from ...storage.prediction.traces import Trace
 
     Progress = Callable[[str, int, int], None]
 
 BOUND = "bound"
-POLICIES = ("fifo",)
+FIFO = Policy(is_predictive=False)
+FIRST = Policy(is_predictive=True, holds_back=False, all_opcodes=False)
+"""The heuristic of the document: the first opcode alone counts."""
+
+_POLICIES = {
+    "fifo": FIFO,
+    "predictive-first": FIRST,
+    "predictive": replace(FIRST, all_opcodes=True),
+    "hold-back-first": replace(FIRST, holds_back=True),
+    "hold-back": replace(FIRST, holds_back=True, all_opcodes=True),
+}
+POLICIES = tuple(_POLICIES)
 """The policies in the order in which tables show them."""
 
 _P99 = 0.99
 
 
 class Result(msgspec.Struct, frozen=True):
-    """The figures of one policy, in seconds.
+    """The figures of one policy, in seconds; ``accuracy``: how wrong estimates would have been.
 
     ``slots_waiting``: the part of the time in run slots that jobs spent waiting for locks. What a
     bound does not say is None.
@@ -38,6 +52,7 @@ class Result(msgspec.Struct, frozen=True):
     wait_p99: float | None = None
     wait_max: float | None = None
     slots_waiting: float | None = None
+    accuracy: Accuracy | None = None
 
 
 def check(names: Sequence[str]) -> None:
@@ -67,7 +82,10 @@ def _result(trace: Trace, locks: RealLocks, name: str, slots: int, progress: Pro
     if name == BOUND:
         least = bounds.bound(trace, locks, slots)
         return Result(BOUND, least.makespan, least.wait_mean)
-    played = Player(trace, locks, slots, lambda done, total: progress(name, done, total)).play()
+    policy = _POLICIES[name]
+    played = Player(
+        trace, locks, slots, policy, lambda done, total: progress(name, done, total)
+    ).play()
     return Result(
         name,
         played.makespan,
@@ -75,4 +93,5 @@ def _result(trace: Trace, locks: RealLocks, name: str, slots: int, progress: Pro
         played.wait_quantile(_P99),
         played.wait_max,
         played.slots_waiting,
+        measuring.accuracy(trace, played.ends),
     )

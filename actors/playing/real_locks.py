@@ -1,10 +1,17 @@
-"""The lock requests of traced opcodes: pure."""
+"""What traced opcodes ask the lock state for, and what the scheduler is told of them: pure."""
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 from ...storage.locks import BGL, LockLevel
+from ...storage.prediction.lock_types import (
+    LevelForecast,
+    LockForecast,
+    LockType,
+    forecast_of_locks,
+)
 from ...storage.prediction.traces import LEVELS
 
 if TYPE_CHECKING:
@@ -15,6 +22,7 @@ if TYPE_CHECKING:
 Changes = tuple[tuple[str, str], ...]
 """A request to the lock state: each lock with the mode."""
 
+_NUMBERED_MAX = 65_536
 _LEVELS = {name: LockLevel(name.replace("_", "-")) for name in LEVELS}
 _NUMBERS = range(1, 101)
 
@@ -68,3 +76,25 @@ class RealLocks:
             named = self._named[name]
             return [f"{prefix}/{named[job_id % len(named)]}"]
         return [f"{prefix}/{number}" for number in level.names]
+
+
+@functools.lru_cache(maxsize=_NUMBERED_MAX)
+def forecast_of(locks: TracedLocks) -> LockForecast:
+    """The forecast as the scheduler gets it."""
+    levels = {
+        name: LevelForecast(
+            LockType(level.type), _names(level.names), also_shared=_names(level.also_shared)
+        )
+        for name, level in locks.levels()
+    }
+    return LockForecast(**levels, big_lock=locks.big_lock)
+
+
+def _names(numbers: tuple[int, ...]) -> tuple[str, ...]:
+    return tuple(sorted(map(str, numbers)))
+
+
+@functools.lru_cache(maxsize=_NUMBERED_MAX)
+def forecast_of_held(changes: Changes) -> LockForecast:
+    """The forecast that is these locks, as the lock manager reports them to the scheduler."""
+    return forecast_of_locks(changes)

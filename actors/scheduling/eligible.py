@@ -61,12 +61,13 @@ class _Group:
     """Lines whose jobs have the same weight and the same prospects."""
 
     __slots__ = (
-        "_heads", "first_mask", "first_shape", "generation", "is_blocked", "lines", "mask",
-        "shape", "weight",
+        "_heads", "first_mask", "first_shape", "generation", "is_behind", "is_blocked", "key",
+        "lines", "mask", "shape", "weight",
     )  # fmt: skip
 
     def __init__(self, key: _GroupKey) -> None:
-        self.shape, self.mask, self.first_shape, self.first_mask = key
+        self.key = key
+        self.shape, self.mask, self.first_shape, self.first_mask, self.is_behind = key
         self.lines: set[_Line] = set()
         self._heads: list[_Head] = []
         self.generation = -1
@@ -113,7 +114,7 @@ _STALE_HEADS_MAX = 16
 
 _Conflicts = tuple["Conflict", ...]
 _LineKey = tuple[Shape, Shape, _Conflicts, _Conflicts]
-_GroupKey = tuple[Shape, Mask, Shape, Mask]
+_GroupKey = tuple[Shape, Mask, Shape, Mask, bool]
 
 
 class Eligible:
@@ -189,7 +190,7 @@ class Eligible:
         if job.needs is None:
             weight = prediction.weight_without_locks()
         else:
-            overlap = mask_of(prediction.taken.conflicts(job.needs))
+            overlap = mask_of(prediction.taken.conflicts(job.needs, job.id))
             weight = prediction.weight(shape_of(job.needs), overlap)
         return (job.priority, prediction.adjusted(weight, job.id, now), job.id)
 
@@ -207,7 +208,9 @@ class Eligible:
             aged_at(line.heap[0][1])
             for groups in list(self._groups.values())
             for group in list(groups.values())
-            if self._is_blocked(group) and (line := self._first_line(group)) is not None
+            if self._is_blocked(group)
+            and (line := self._first_line(group)) is not None
+            and not self._is_behind(group, line.heap[0][1])
         ]
         return min(found, default=None)
 
@@ -241,10 +244,10 @@ class Eligible:
         assert job.entry is not None
         taken = self._prediction.taken
         shape = first_shape = shape_of(job.needs)
-        conflicts = first_conflicts = taken.conflicts(job.needs)
+        conflicts = first_conflicts = taken.conflicts(job.needs, job.id)
         if (needs_first := job.needs_first) is not None:
             first_shape = shape_of(needs_first)
-            first_conflicts = taken.conflicts(needs_first)
+            first_conflicts = taken.conflicts(needs_first, job.id)
         key = (shape, first_shape, conflicts, first_conflicts)
         line = self._lines.get((job.priority, key))
         if line is None:
@@ -261,7 +264,8 @@ class Eligible:
         mask = first_mask = self._still(conflicts)
         if first_conflicts is not conflicts:
             first_mask = self._still(first_conflicts)
-        key = (shape, mask, first_shape, first_mask)
+        is_behind = self._prediction.stands_behind(first_conflicts, line.heap[0][1])
+        key = (shape, mask, first_shape, first_mask, is_behind)
         groups = self._groups.setdefault(line.priority, {})
         group = groups.get(key)
         if group is None:
@@ -283,7 +287,7 @@ class Eligible:
         group.lines.discard(line)
         if not group.lines:
             groups = self._groups[line.priority]
-            del groups[group.shape, group.mask, group.first_shape, group.first_mask]
+            del groups[group.key]
             if not groups:
                 del self._groups[line.priority]
 
@@ -309,6 +313,10 @@ class Eligible:
     def _is_blocked(self, group: _Group) -> bool:
         group.weigh(self._prediction)
         return group.is_blocked
+
+    def _is_behind(self, group: _Group, job_id: int) -> bool:
+        """Whether the first job of a group would stand in line behind an older one."""
+        return group.is_behind or self._prediction.stands_behind_types(group.first_shape, job_id)
 
     def _first_line(self, group: _Group) -> _Line | None:
         """The line with the first job of a group, after dropping stale entries."""
@@ -349,7 +357,9 @@ class Eligible:
             if line is None:
                 continue
             job_id = line.heap[0][1]
-            if self._is_blocked(group) and not prediction.is_aged(job_id, now):
+            if self._is_blocked(group) and (
+                not prediction.is_aged(job_id, now) or self._is_behind(group, job_id)
+            ):
                 continue
             found = (prediction.adjusted(group.weight, job_id, now), job_id)
             if best is None or found < best:
@@ -361,7 +371,11 @@ class Eligible:
         group, taken = line.group, self._prediction.taken
         assert group is not None
         assert job.needs is not None
-        if mask_of(taken.conflicts(job.needs)) != group.mask:
-            return False
-        first = job.needs_first
-        return first is None or mask_of(taken.conflicts(first)) == group.first_mask
+        conflicts = first_conflicts = taken.conflicts(job.needs, job.id)
+        if job.needs_first is not None:
+            first_conflicts = taken.conflicts(job.needs_first, job.id)
+        return (
+            mask_of(conflicts) == group.mask
+            and mask_of(first_conflicts) == group.first_mask
+            and self._prediction.stands_behind(first_conflicts, job.id) == group.is_behind
+        )

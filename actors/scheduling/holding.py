@@ -75,6 +75,17 @@ def locks_between(pending: LockForecast, held: LockForecast) -> list[tuple[str, 
     return found
 
 
+def _names_of(forecast: LockForecast | None) -> list[tuple[int, str]]:
+    """The names in a forecast, with their levels."""
+    if forecast is None:
+        return []
+    return [
+        (level, name)
+        for level, one in enumerate(levels(forecast))
+        for name in (*one.names, *one.also_shared)
+    ]
+
+
 def _parts(level: LevelForecast) -> list[LevelForecast]:
     if not level.also_shared:
         return [level]
@@ -88,6 +99,11 @@ class Holdings:
         self._held: dict[OwnerId, LockForecast] = {}
         self._expected: dict[OwnerId, LockForecast] = {}
         self._counted: dict[OwnerId, LockForecast] = {}
+        # Jobs in run slots that have not got their locks. Of each level: by name, which of them
+        # want it, and whether exclusively.
+        self._standing: dict[OwnerId, LockForecast] = {}
+        self._wanted: tuple[dict[str, dict[OwnerId, bool]], ...] = tuple({} for _ in LEVELS)
+        self._oldest: dict[tuple[int, LockType | str], int] | None = None
         # Of each level: by name, how many share it and how many have it exclusively.
         self._names: tuple[dict[str, list[int]], ...] = tuple({} for _ in LEVELS)
         # Of each level: how many owners take something of each type, and how many anything.
@@ -150,23 +166,41 @@ class Holdings:
             self.expect_none(owner)
 
     def _count(self, owner: OwnerId) -> None:
-        before = self._counted.pop(owner, None)
+        before, stood = self._counted.pop(owner, None), self._standing.pop(owner, None)
         after = self._held.get(owner) or self._expected.get(owner)
+        stands = None if owner in self._held else after
         if after is not None:
             self._counted[owner] = after
-        if before == after:
+        if stands is not None:
+            self._standing[owner] = stands
+        self._oldest = None
+        if before == after and stood == stands:
             return
         self.generation += 1
-        touched: set[tuple[int, str]] = set()
-        for forecast, step in ((before, -1), (after, 1)):
-            if forecast is not None:
-                self._add(forecast, step)
-                for level, one in enumerate(levels(forecast)):
-                    touched.update((level, name) for name in one.names)
-                    touched.update((level, name) for name in one.also_shared)
+        if before != after:
+            for forecast, step in ((before, -1), (after, 1)):
+                if forecast is not None:
+                    self._add(forecast, step)
+        self._stand(owner, stood, stands)
+        touched = {name for forecast in (before, after) for name in _names_of(forecast)}
         for name in touched & self.watchers.keys():
             for call in list(self.watchers[name]):
                 call()
+
+    def _stand(
+        self, owner: OwnerId, stood: LockForecast | None, stands: LockForecast | None
+    ) -> None:
+        for level, name in _names_of(stood):
+            wanted = self._wanted[level][name]
+            wanted.pop(owner, None)
+            if not wanted:
+                del self._wanted[level][name]
+        for level, one in enumerate(levels(stands) if stands is not None else ()):
+            for name in one.names:
+                is_exclusive = one.type is LockType.EXCLUSIVE
+                self._wanted[level].setdefault(name, {})[owner] = is_exclusive
+            for name in one.also_shared:
+                self._wanted[level].setdefault(name, {})[owner] = False
 
     def _add(self, forecast: LockForecast, step: int) -> None:
         if forecast.big_lock == "exclusive":
@@ -222,25 +256,55 @@ class Holdings:
         counts = self._names[level].get(name)
         return counts is not None and (is_exclusive or counts[1] > 0)
 
-    def conflicts(self, forecast: LockForecast) -> tuple[Conflict, ...]:
-        """The first name of each level that another owner has in a conflicting mode."""
+    def is_wanted(self, conflict: Conflict, job_id: int) -> bool:
+        """Whether an older job stands in line for this, in a mode that conflicts."""
+        level, name, is_exclusive = conflict
+        wanted = self._wanted[level].get(name)
+        return wanted is not None and any(
+            isinstance(owner, int) and owner < job_id and (is_exclusive or one)
+            for owner, one in wanted.items()
+        )
+
+    def oldest_standing(self) -> Mapping[tuple[int, LockType | str], int]:
+        """The oldest job that stands in line, by level and type, and for the big lock (-1, mode).
+
+        It is a job with a run slot that has not got its locks.
+        """
+        if self._oldest is None:
+            found: dict[tuple[int, LockType | str], int] = {}
+            for owner, forecast in self._standing.items():
+                if isinstance(owner, int):
+                    kinds = [(level, one.type) for level, one in enumerate(levels(forecast))]
+                    for key in (*kinds, (-1, forecast.big_lock)):
+                        found[key] = min(owner, found.get(key, owner))
+            self._oldest = found
+        return self._oldest
+
+    def conflicts(self, forecast: LockForecast, job_id: int) -> tuple[Conflict, ...]:
+        """A name of each level that another owner has in a conflicting mode.
+
+        The first one for which an older job than this one stands in line or, if there is none, the
+        first one.
+        """
         found: tuple[Conflict, ...] = ()
         for level, one in enumerate(levels(forecast)):
             if one.names and self._names[level]:
-                conflict = self._conflict(level, one)
+                conflict = self._conflict(level, one, job_id)
                 if conflict is not None:
                     found = (*found, conflict)
         return found
 
-    def _conflict(self, level: int, wanted: LevelForecast) -> Conflict | None:
+    def _conflict(self, level: int, wanted: LevelForecast, job_id: int) -> Conflict | None:
         is_exclusive = wanted.type is LockType.EXCLUSIVE
-        for name in wanted.names:
-            if self.is_taken(level, name, is_exclusive):
-                return (level, name, is_exclusive)
-        for name in wanted.also_shared:
-            if self.is_taken(level, name, is_exclusive=False):
-                return (level, name, False)
-        return None
+        first: Conflict | None = None
+        for names, mode in ((wanted.names, is_exclusive), (wanted.also_shared, False)):
+            for name in names:
+                if self.is_taken(level, name, mode):
+                    conflict = (level, name, mode)
+                    if not self._wanted[level] or self.is_wanted(conflict, job_id):
+                        return conflict
+                    first = first or conflict
+        return first
 
     def owners(self) -> Iterator[tuple[OwnerId, LockForecast, bool]]:
         """Each owner with its locks, and whether it really holds them."""

@@ -84,6 +84,10 @@ _MUST_WAIT = {
 """Types that wait for types beside them, whatever the names."""
 
 
+_WAITS_FOR = tuple(tuple(_MUST_WAIT.get(kind, ())) for kind in (*TYPES, LockType.EXCLUSIVE))
+"""The same by the number of the type in a shape; the last one has both modes."""
+
+
 @functools.lru_cache(maxsize=_TYPES_KNOWN)
 def _certain_beside(types: int) -> tuple[bool, ...]:
     """Of each type, whether it is certain to wait beside these types, without common names."""
@@ -201,9 +205,37 @@ class Prediction:
     def is_held_back(self, job: Pending, now: float) -> bool:
         """Whether the job gets no run slot before locks change hands."""
         first = job.needs_first or job.needs
-        if first is None or not self.policy.holds_back or self.is_aged(job.id, now):
+        if first is None or not self.policy.holds_back:
             return False
-        return self.is_certain_to_block(shape_of(first), mask_of(self.taken.conflicts(first)))
+        conflicts = self.taken.conflicts(first, job.id)
+        if not self.is_certain_to_block(shape_of(first), mask_of(conflicts)):
+            return False
+        return (
+            not self.is_aged(job.id, now)
+            or self.stands_behind(conflicts, job.id)
+            or self.stands_behind_types(shape_of(first), job.id)
+        )
+
+    def stands_behind(self, conflicts: tuple[Conflict, ...], job_id: int) -> bool:
+        """Whether an older job stands in line for one of these names, in a run slot.
+
+        Then even a job without weight is held back: it would only stand in line behind that one.
+        Older jobs are finitely many, so every job gets its turn.
+        """
+        return any(self.taken.is_wanted(one, job_id) for one in conflicts)
+
+    def stands_behind_types(self, shape: Shape, job_id: int) -> bool:
+        """As `stands_behind`, of what conflicts whatever the names: whole levels, the big lock."""
+        oldest = self.taken.oldest_standing()
+        if shape[-1] and any(
+            oldest.get((-1, mode), job_id) < job_id for mode in _BIG_LOCKS[3 - shape[-1] :]
+        ):
+            return True
+        return any(
+            oldest.get((level, kind), job_id) < job_id
+            for level, index in enumerate(shape[:-1])
+            for kind in _WAITS_FOR[index]
+        )
 
     def adjusted(self, weight: float, job_id: int, now: float) -> float:
         """What the job's age has left of its weight."""

@@ -130,7 +130,9 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
             needs=job.needs,
             needs_first=job.needs_first or job.needs,
             weight_left=prediction.adjusted(1.0, job.id, self.now),
-            is_aged=prediction.is_aged(job.id, self.now),
+            # Of two jobs without weight, the younger one does not stand in line behind the older.
+            is_aged=prediction.is_aged(job.id, self.now)
+            and not prediction.is_held_back(job, self.now),
         )
 
     def _occupants(self, bucket: str) -> list[int]:

@@ -26,11 +26,15 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     is_predictive: bool = True
     """Whether weights order the jobs of one priority; else their ids do."""
 
-    holds_back: bool = False
-    """Whether a job that is certain to wait for a lock gets no run slot until it weighs nothing."""
+    holds_back: bool = True
+    """Whether a job that is certain to wait for a lock gets no run slot until it weighs nothing.
 
-    all_opcodes: bool = False
-    """Whether the locks of all opcodes of a job count, and not only those of the first."""
+    Also then it gets none while an older job stands in line for the same locks in a run slot. On by
+    default: traces say that it wins (docs/scheduling.md).
+    """
+
+    all_opcodes: bool = True
+    """Whether the locks of all opcodes of a job count for its weight, and not only the first's."""
 
     tick_seconds: float = TICK_SECONDS
     """The unit of a job's age."""

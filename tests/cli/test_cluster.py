@@ -74,7 +74,7 @@ def test_the_serial_number_is_that_of_the_history(tmp_path: Path) -> None:
 
 
 def test_the_policy_of_the_scheduler_is_shown_with_its_defaults(tmp_path: Path) -> None:
-    found = Objects(cluster=[{"predictive_queue": {"holds_back": True, "ticks": 10}}])
+    found = Objects(cluster=[{"predictive_queue": {"all_opcodes": False, "ticks": 10}}])
     with pytest.MonkeyPatch.context() as patch:
         stand_in.use(patch, found)
         command = ["--data", str(tmp_path), "cluster", "info"]

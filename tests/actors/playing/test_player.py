@@ -12,6 +12,7 @@ from ganger.actors.playing.player import Played, Player
 from ganger.actors.playing.real_locks import RealLocks
 from ganger.storage import errors
 from ganger.storage.prediction import generating
+from ganger.storage.prediction.policy import Policy
 from ganger.storage.prediction.traces import (
     NO_LOCKS,
     Trace,
@@ -38,9 +39,9 @@ def job(number: int, *ops: TracedOpcode, at: float = 0, **more: Sequence[int]) -
     return TracedJob(at=at, id=number, ops=ops, depends=tuple(more.get("depends", ())))
 
 
-def played(*jobs: TracedJob, slots: int = 2) -> Played:
+def played(*jobs: TracedJob, slots: int = 2, policy: Policy = policies.FIFO) -> Played:
     trace = Trace(list(jobs), slots)
-    return Player(trace, RealLocks(trace), slots).play()
+    return Player(trace, RealLocks(trace), slots, policy).play()
 
 
 def least(*jobs: TracedJob, slots: int = 2) -> bounds.Bound:
@@ -97,7 +98,10 @@ def test_an_opcode_without_run_time_ends_at_once() -> None:
 def test_progress_is_told() -> None:
     trace = Trace([job(number, op(1)) for number in range(1, 1_001)])
     told: list[tuple[int, int]] = []
-    Player(trace, RealLocks(trace), 5, lambda *numbers: told.append(numbers)).play()
+    told_of = Player(
+        trace, RealLocks(trace), 5, policies.FIFO, lambda *numbers: told.append(numbers)
+    )
+    told_of.play()
     assert told == [(500, 1_000), (1_000, 1_000)]
 
 
@@ -156,3 +160,37 @@ def test_generated_traces_stay_above_the_bound(kind: str) -> None:
 def test_a_policy_that_does_not_exist_is_named() -> None:
     with pytest.raises(errors.TraceError, match=r"^--policy: there is no policy 'lifo'; known are"):
         policies.check(["fifo", "lifo"])
+
+
+def test_a_lighter_job_passes_those_that_would_wait() -> None:
+    jobs = [job(1, op(9, NODE_1)), job(2, op(9, NODE_1)), job(3, op(9, NODE_1)), job(4, op(1))]
+    assert played(*jobs).ends[4] == 19
+    assert played(*jobs, policy=Policy(holds_back=False)).ends[4] == 1
+
+
+def test_a_job_that_is_certain_to_wait_is_held_back() -> None:
+    jobs = [job(1, op(9, NODE_1)), job(2, op(9, NODE_1)), job(3, op(20))]
+    found = played(*jobs, policy=Policy(holds_back=True))
+    assert found.ends == {1: 9, 2: 18, 3: 20}
+    assert found.slots_waiting == 0
+
+
+def test_of_many_old_waiters_only_one_stands_in_a_run_slot() -> None:
+    waiters = [job(number, op(600, NODE_1)) for number in range(1, 9)]
+    free = [job(100 + number, op(300), at=100 * number) for number in range(40)]
+    found = played(*waiters, *free, slots=5, policy=Policy())
+    # One runs and one waits, so three slots are for the others all the time.
+    assert max(found.ends.values()) == 8 * 600
+    assert all(found.ends[one.id] - one.at == 300 for one in free)
+
+
+def test_a_job_that_needs_two_busy_locks_is_not_starved() -> None:
+    both = TracedLocks(node=TracedLevel("exclusive", (1, 2)), big_lock="shared")
+    busy = [
+        job(number, op(20, NODE_1 if number % 2 else NODE_2), at=10 * number)
+        for number in range(1, 600)
+    ]
+    found = played(*busy, job(1_000, op(1, both), at=55), slots=5, policy=Policy())
+    ages = Policy().seconds_until_weightless
+    # Until its weight is gone others pass it. Then it stands in line, and they wait for it.
+    assert 55 < found.ends[1_000] <= 55 + ages + 60

@@ -362,6 +362,7 @@ def test_a_job_that_is_held_back_starts_at_its_age_and_needs_one_alarm(stage: St
 def test_a_wall_clock_that_jumps_lets_no_job_pass_another(stage: Stage) -> None:
     """Reliability, D10."""
     scheduler = start(stage)
+    scheduler.notify(messages.PolicyChanged(policy=Policy(holds_back=False)))
     scheduler.notify(messages.OwnersChanged(owners=[(OWNER, HOT)], is_all=True), ONE_SLOT)
     scheduler.ask(JobsJudged(jobs=[verdict(9), predicted(10)], is_all=True, report=1))
     stage.today += 100_000.0
