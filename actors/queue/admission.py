@@ -152,23 +152,23 @@ class Admission:
         accepted = [drafts[place] for place in places]
         if accepted and rejected and key is not None:
             # A repetition of this submission is answered with them, too.
-            kept = {str(place): text for place, text in rejected.items()}
-            accepted[0].job.extra[jobs.REJECTED_KEY] = kept
+            texts = {str(place): text for place, text in rejected.items()}
+            accepted[0].job.extra[jobs.REJECTED_KEY] = texts
         for draft in accepted if retry_of is not None else ():
             draft.job.extra[jobs.RETRY_OF_KEY] = retry_of
         digests: list[str] = []
-        for part in _slices(range(len(drafts)) if key is not None else ()):
-            digests += mark_batch(drafts, specs, part)
-            yield from _pause(drafts)
         record = StoredRecord()
         stored: list[tuple[int, int, bytes]] = []
         rows: list[Row] = []
-        for part in _slices(places):
-            forms = submitting.stored_forms(drafts, part)
+        for part in _slices(range(len(drafts))):
+            if key is not None:
+                digests += mark_batch(drafts, specs, part)
+            kept = [place for place in part if place not in rejected]
+            forms = submitting.stored_forms(drafts, kept)
             stored += forms
             if not message.dry_run:
                 record.add(forms)
-                rows += [row_of(drafts[place].job, Phase.PENDING) for place in part]
+                rows += [row_of(drafts[place].job, Phase.PENDING) for place in kept]
             yield from _pause(drafts)
         if message.dry_run or not accepted:
             envelope.reply(messages.JobsSubmitted(ids=[], rejected=rejected))
@@ -206,10 +206,8 @@ class Admission:
                 key=message.key,
                 read_input=functools.partial(read_input, retry_of) if retry_of else None,
             )
+            submitting.check_targets(drafts[part[0] :], first_id, len(specs), self._is_job)
             yield from _pause(specs)
-        for some in _slices(drafts):
-            submitting.check_targets(some, first_id, len(drafts), self._is_job)
-            yield from _pause(drafts)
         return drafts
 
     def _is_job(self, job_id: int) -> bool:
