@@ -278,10 +278,19 @@ class Oracle:
             chain=CHAIN,
         )
 
+    def _has_stopped_process(self, job_id: int) -> bool:
+        """Whether the job was given to a process between two jobs that somebody has stopped."""
+        world = self._world
+        executor = None if world.daemon is None else world.daemon.component("executor")
+        child = None if executor is None else executor._children.get(job_id)
+        program = None if child is None else world.programs.get(child.pid)
+        return program is not None and program.is_stopped
+
     def _everything_handed_over_lives(self, queue: JobQueue) -> None:
         world = self._world
         for row in queue.store.table.in_phase(Phase.STARTING):
-            if not any(task.program.is_stopped for task in world.jobs(row.id)):
+            is_stopped = any(task.program.is_stopped for task in world.jobs(row.id))
+            if not is_stopped and not self._has_stopped_process(row.id):
                 world.problem(f"at rest, but job {row.id} is being started")
         for row in queue.store.table.in_phase(Phase.HANDED_OVER):
             if row.lock_file is None or lock_files.is_dead(row.lock_file):
