@@ -17,6 +17,8 @@ from .progress import Bar
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ..storage.prediction.estimates import Accuracy
+
 _JOBS_USUAL = {"hot": 20_000}
 _BAR_JOBS_MIN = 5_000
 """Shorter traces are played faster than a bar appears."""
@@ -63,12 +65,21 @@ def simulate(
         return
     output.echo(f"{len(found.jobs)} jobs on {slots or found.slots} run slots; times in seconds")
     output.show_rows(results, _COLUMNS, output.Style())
-    measured = next((one.accuracy for one in reversed(results) if one.accuracy is not None), None)
-    if measured is not None:
+    measured = next((one for one in reversed(results) if one.accuracy is not None), None)
+    if measured is not None and measured.accuracy is not None:
+        runs = f"opcodes: {measured.accuracy.count}"
         output.echo(
-            f"Estimates of run times, from jobs that had ended: median error {measured.median:.0%},"
-            f" nine of ten within {measured.high:.0%} (opcodes: {measured.count})"
+            f"Run times, estimated from jobs that had ended: {_errors(measured.accuracy)} ({runs})"
         )
+    if measured is not None and (plans := measured.plan_accuracy) is not None:
+        output.echo(
+            f"Times until jobs end, planned as they came: {_errors(plans)}"
+            f" (jobs: {plans.count}, {measured.policy})"
+        )
+
+
+def _errors(found: Accuracy) -> str:
+    return f"median error {found.median:.0%}, nine of ten within {found.high:.0%}"
 
 
 def _read(name: str) -> traces.Trace:

@@ -19,6 +19,7 @@ from ...storage.prediction.lock_types import NO_LOCKS, LockForecast, merged
 from ...transport.messages import JobVerdict, PendingJob
 from ..locks.locking import LockState
 from ..scheduling.scheduling import Schedule
+from .measuring import PLANNED_JOBS_MAX
 from .real_locks import forecast_of, forecast_of_held
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from ...storage.prediction.policy import Policy
     from ...storage.prediction.traces import Trace, TracedJob
+    from .measuring import PlanMeasure
     from .real_locks import RealLocks
 
     Progress = Callable[[int, int], None]
@@ -67,7 +69,7 @@ class Played(NamedTuple):
 class _Active:
     """A job in a run slot. ``since``: when it got the slot; ``asked``: when it asked for locks."""
 
-    __slots__ = ("asked", "index", "job", "owner", "since", "waited")
+    __slots__ = ("asked", "began", "index", "job", "owner", "since", "waited")
 
     def __init__(self, job: TracedJob, now: float) -> None:
         self.job = job
@@ -75,11 +77,15 @@ class _Active:
         self.since = now
         self.index = 0
         self.asked = 0.0
+        self.began: float | None = None
         self.waited = 0.0
 
 
 class Player:
-    """Plays one trace once. ``progress`` hears how many of the jobs have ended."""
+    """Plays one trace once. ``progress`` hears how many of the jobs have ended.
+
+    ``plans`` measures plans meanwhile.
+    """
 
     def __init__(
         self,
@@ -87,9 +93,12 @@ class Player:
         locks: RealLocks,
         slots: int,
         policy: Policy,
+        *,
         progress: Progress | None = None,
+        plans: PlanMeasure | None = None,
     ) -> None:
         self._trace = trace
+        self._plans = plans
         self._real = locks
         self._progress = progress
         self._policy = policy
@@ -110,15 +119,20 @@ class Player:
         """Play the trace to its end."""
         while self._events:
             now = self._events[0][0]
+            planned: list[int] = []
             while self._events and self._events[0][0] == now:
                 _, kind, job_id = heapq.heappop(self._events)
                 if kind == _ARRIVAL:
                     self._arrive(self._jobs[job_id])
+                    if self._plans is not None and self._plans.is_due():
+                        planned.append(job_id)
                 elif kind == _END:
                     self._end_opcode(self._active[job_id], now)
                 else:
                     self._alarm = math.inf
             self._pass(now)
+            for job_id in planned:
+                self._plan(job_id, now)
         assert len(self._ends) == len(self._jobs), "a job never ran"
         start = min(job.at for job in self._trace.jobs)
         return Played(
@@ -128,6 +142,11 @@ class Player:
             slots_waiting=self._waited / self._occupied if self._occupied else 0.0,
             ends=self._ends,
         )
+
+    def _plan(self, job_id: int, now: float) -> None:
+        assert self._plans is not None
+        order = self._schedule.order(PLANNED_JOBS_MAX)
+        self._plans.predict(job_id, now, order, self._active, self._jobs)
 
     def _arrive(self, job: TracedJob) -> None:
         success = (str(JobStatus.SUCCESS),)
@@ -181,12 +200,16 @@ class Player:
     def _begin(self, active: _Active, now: float) -> None:
         """The opcode runs: it has its locks."""
         active.waited += now - active.asked
+        active.began = now
         op = active.job.ops[active.index]
         if changes := self._real.of(op, active.job.id):
             self._schedule.locks_changed(active.job.id, forecast_of_held(changes))
         heapq.heappush(self._events, (now + op.seconds, _END, active.job.id))
 
     def _end_opcode(self, active: _Active, now: float) -> None:
+        if self._plans is not None:
+            self._plans.learn(active.job.ops[active.index])
+        active.began = None
         active.index += 1
         self._schedule.locks_changed(active.job.id, NO_LOCKS)
         self._begin_all(self._locks.release_owner(active.owner), now)

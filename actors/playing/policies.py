@@ -40,10 +40,12 @@ _P99 = 0.99
 
 
 class Result(msgspec.Struct, frozen=True):
-    """The figures of one policy, in seconds; ``accuracy``: how wrong estimates would have been.
+    """The figures of one policy, in seconds.
 
-    ``slots_waiting``: the part of the time in run slots that jobs spent waiting for locks. What a
-    bound does not say is None.
+    ``slots_waiting``: the part of the time in run slots that jobs spent waiting for locks.
+    ``accuracy``: how wrong estimates of run times would have been; ``plan_accuracy``: how wrong
+    plans of the ends of some jobs would have been, made as they came. What a bound does not say is
+    None; plans are measured for the last policy alone.
     """
 
     policy: str
@@ -53,6 +55,7 @@ class Result(msgspec.Struct, frozen=True):
     wait_max: float | None = None
     slots_waiting: float | None = None
     accuracy: Accuracy | None = None
+    plan_accuracy: Accuracy | None = None
 
 
 def check(names: Sequence[str]) -> None:
@@ -75,17 +78,29 @@ def compared(
     check(names)
     used = trace.slots if slots is None else slots
     locks = RealLocks(trace)
-    return [_result(trace, locks, name, used, progress) for name in names]
+    last = next((name for name in reversed(names) if name != BOUND), "")
+    return [_result(trace, locks, name, used, progress, is_measured=name == last) for name in names]
 
 
-def _result(trace: Trace, locks: RealLocks, name: str, slots: int, progress: Progress) -> Result:
+def _result(
+    trace: Trace,
+    locks: RealLocks,
+    name: str,
+    slots: int,
+    progress: Progress,
+    *,
+    is_measured: bool,
+) -> Result:
     if name == BOUND:
         least = bounds.bound(trace, locks, slots)
         return Result(BOUND, least.makespan, least.wait_mean)
     policy = _POLICIES[name]
-    played = Player(
-        trace, locks, slots, policy, lambda done, total: progress(name, done, total)
-    ).play()
+    plans = measuring.PlanMeasure(len(trace.jobs)) if is_measured else None
+
+    def tell(done: int, total: int) -> None:
+        progress(name, done, total)
+
+    played = Player(trace, locks, slots, policy, progress=tell, plans=plans).play()
     return Result(
         name,
         played.makespan,
@@ -94,4 +109,5 @@ def _result(trace: Trace, locks: RealLocks, name: str, slots: int, progress: Pro
         played.wait_max,
         played.slots_waiting,
         measuring.accuracy(trace, played.ends),
+        None if plans is None else plans.accuracy(played.ends),
     )

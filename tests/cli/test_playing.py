@@ -48,8 +48,8 @@ def test_a_trace_is_played_under_every_policy(trace: str) -> None:
     assert rows[-1].split() == ["bound", "7.0", "1.0", "-", "-", "-"]
     # The second job ran for 4 s, and the first one for 3.
     assert estimates == (
-        "Estimates of run times, from jobs that had ended: median error 25%, nine of ten within"
-        " 25% (opcodes: 1)"
+        "Run times, estimated from jobs that had ended: median error 25%, nine of ten within 25%"
+        " (opcodes: 1)"
     )
 
 

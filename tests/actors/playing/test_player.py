@@ -99,7 +99,7 @@ def test_progress_is_told() -> None:
     trace = Trace([job(number, op(1)) for number in range(1, 1_001)])
     told: list[tuple[int, int]] = []
     told_of = Player(
-        trace, RealLocks(trace), 5, policies.FIFO, lambda *numbers: told.append(numbers)
+        trace, RealLocks(trace), 5, policies.FIFO, progress=lambda *numbers: told.append(numbers)
     )
     told_of.play()
     assert told == [(500, 1_000), (1_000, 1_000)]
