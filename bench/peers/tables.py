@@ -134,7 +134,8 @@ def _target_row(one: Reached) -> list[str]:
     unit = " x" if one.target.against else ""
     limit = "at most" if one.target.is_most else "at least"
     verdict = "not measured" if one.found is None else "met" if one.is_met else "**missed**"
-    found = "-" if one.found is None else f"{number(one.found)}{unit}"
+    # A third digit tells 13.6 from the 14 that it misses.
+    found = "-" if one.found is None else f"{precise(one.found)}{unit}"
     wanted = f"{limit} {number(one.target.at_least)}{unit}"
     return [one.target.what, found, wanted, f"{number(one.target.on_the_way_to)}{unit}", verdict]
 
@@ -172,6 +173,15 @@ def number(value: float) -> str:
     if value >= 10 or value == 0:  # noqa: PLR2004 - two digits
         return f"{value:,.0f}"
     return f"{value:.2g}" if value < 1 else f"{value:.2g}".removesuffix(".0")
+
+
+def precise(value: float) -> str:
+    """A number in three significant digits, or whole.
+
+    >>> precise(0.4567), precise(13.61), precise(8012.3)
+    ('0.457', '13.6', '8,012')
+    """
+    return f"{value:,.0f}" if value >= 1_000 else f"{value:.3g}"  # noqa: PLR2004 - three digits
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

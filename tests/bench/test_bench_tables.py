@@ -67,6 +67,12 @@ def test_every_target_has_a_row_that_says_whether_it_is_met() -> None:
     assert verdicts == ["met", "**missed**", *["not measured"] * 4]
 
 
+def test_a_target_that_is_just_missed_does_not_look_reached() -> None:
+    found = [Measured("ganger-reused", rounds=rounds(1_360)), Measured("rq", rounds=rounds(100))]
+    line = tables.targets(found).splitlines()[3]
+    assert line.endswith("| 13.6 x | at least 14 x | 25 x | **missed** |")
+
+
 def test_targets_and_columns_name_figures_and_peers_that_exist() -> None:
     assert {target.figure for target in tables.TARGETS} <= set(FIGURES)
     assert {figure for _, figure, _ in tables.COLUMNS} <= set(FIGURES)
