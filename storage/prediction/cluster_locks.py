@@ -20,8 +20,8 @@ from .lock_types import (
     LockForecast,
     exclusive,
     forecast_of,
-    forecast_of_locks,
 )
+from .needs import forecast_of_needs
 
 
 def nothing(_asked: Asked) -> LockForecast:
@@ -109,7 +109,7 @@ def query(asked: Asked) -> LockForecast:
     if asked.names is not None:
         needs = asked.names.query_locks(asked.parameters)
         if needs is not None:
-            return forecast_of_locks(needs.to_changes())
+            return forecast_of_needs(needs)
     if what == "node":
         return forecast_of(node=UNKNOWN_SHARED)
     return forecast_of(
@@ -130,7 +130,7 @@ def command(asked: Asked) -> LockForecast:
         needs = plain if isinstance(plain, LockNeeds) else LockNeeds.of(plain)
     except errors.OpcodeError as error:
         raise MalformedError("locks") from error
-    return forecast_of_locks(needs.to_changes())
+    return forecast_of_needs(needs)
 
 
 def test_delay(asked: Asked) -> LockForecast:

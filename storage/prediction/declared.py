@@ -11,28 +11,25 @@ users declare their own (`Opcode.lock_forecast`).
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from ..opcodes import LevelNeeds, LockNeeds, Opcode, parse
+from ..opcodes import Opcode, parse
 from ..opcodes.catalogue import find
-from ..opcodes.declarations import UNKNOWN_NAMES
 from . import cluster_locks, group_locks, instance_locks, node_locks
 from .asked import Asked, ClusterNames, MalformedError
 from .lock_types import (
     LEVELS,
     NO_LOCKS,
     UNKNOWN,
-    UNKNOWN_EXCLUSIVE,
-    UNKNOWN_SHARED,
     JobForecast,
     LockForecast,
     LockType,
-    forecast_of_locks,
     merged,
 )
+from .needs import forecast_with_unknowns
 
 _SHARED_MAX = 4_096
 
@@ -210,8 +207,8 @@ def _of_users(op_id: str, opcode: Mapping[str, Any]) -> LockForecast:
     if _has_no_locks(declared):
         return NO_LOCKS
     try:
-        return forecast_of_needs(parse(opcode).lock_forecast())
-    except Exception:  # noqa: BLE001 - a plug-in's own code may raise anything
+        return forecast_with_unknowns(parse(opcode).lock_forecast())
+    except (Exception, SystemExit):  # noqa: BLE001 - a plug-in's own code may raise anything
         return UNKNOWN
 
 
@@ -219,29 +216,3 @@ def _has_no_locks(declared: type[Opcode]) -> bool:
     return (
         declared.lock_needs is Opcode.lock_needs and declared.lock_forecast is Opcode.lock_forecast
     )
-
-
-def forecast_of_needs(needs: LockNeeds) -> LockForecast:
-    """The forecast of declared needs, in which `UNKNOWN_NAMES` stands for names not known yet.
-
-    >>> forecast_of_needs(LockNeeds.of({"node": {"shared": ["?"]}})).node.type.value
-    'unknown_shared'
-    """
-    changes = needs.to_changes()
-    found = forecast_of_locks((lock, mode) for lock, mode in changes)
-    unsure = {
-        level: UNKNOWN_EXCLUSIVE if own.exclusive else UNKNOWN_SHARED
-        for level in LEVELS
-        if _is_unknown(own := _level(needs, level))
-    }
-    return msgspec.structs.replace(found, **unsure) if unsure else found
-
-
-def _level(needs: LockNeeds, level: str) -> LevelNeeds:
-    found: LevelNeeds = getattr(needs, level)
-    return found
-
-
-def _is_unknown(level: LevelNeeds) -> bool:
-    names: Iterable[str] = (*level.shared, *level.exclusive)
-    return UNKNOWN_NAMES in names

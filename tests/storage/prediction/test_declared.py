@@ -13,6 +13,7 @@ from tests.storage.prediction.shown import NAMES, shown
 
 from ganger.storage.cluster.configuration import Configuration
 from ganger.storage.opcodes import LockNeeds, Opcode, catalogue
+from ganger.storage.prediction.asked import NAMES_MAX
 from ganger.storage.prediction.declared import (
     DECLARED,
     answer_to,
@@ -229,6 +230,8 @@ class OpOwn(Opcode, kw_only=True):
     def lock_needs(self) -> LockNeeds:
         if self.how == "broken":
             raise SystemError("a plug-in's own code may raise anything")
+        if self.how == "ends":
+            raise SystemExit(3)
         return LockNeeds.of({"node": {"exclusive": [self.name]}})
 
 
@@ -256,7 +259,9 @@ def test_an_opcode_of_a_user_may_declare_something_else() -> None:
     assert shown(forecast({"OP_ID": "OP_OTHER"})) == "node X?, network s?"
 
 
-@pytest.mark.parametrize("more", [{"how": "broken"}, {"name": 5}, {"name": ""}, {"x": 1}])
+@pytest.mark.parametrize(
+    "more", [{"how": "broken"}, {"how": "ends"}, {"name": 5}, {"name": ""}, {"x": 1}]
+)
 def test_an_opcode_of_a_user_whose_declaration_fails_may_take_any_lock(
     more: dict[str, Any],
 ) -> None:
@@ -269,6 +274,22 @@ def test_more_names_than_a_forecast_holds_are_unknown(monkeypatch: pytest.Monkey
     assert shown(forecast(opcode, NAMES)) == "node s?"
     opcode["nodes"] = ["node0", "node1"]
     assert shown(forecast(opcode, NAMES)) == "node s n0 n1"
+
+
+def test_a_command_with_more_names_than_a_forecast_holds_may_take_any_of_the_level() -> None:
+    def locks(count: int) -> dict[str, Any]:
+        names = [f"n{number}" for number in range(count)]
+        needs = {
+            "node": {"shared": names[:2], "exclusive": names[2:]},
+            "network": {"shared": ["w"]},
+        }
+        return {"OP_ID": "OP_EXEC", "argv": ["true"], "locks": needs}
+
+    found = forecast(locks(NAMES_MAX))
+    assert len(found.node.names) == NAMES_MAX - 2
+    wide = forecast(locks(NAMES_MAX + 1))
+    assert shown(wide) == "node X?, network s w"
+    assert wide.big_lock == found.big_lock == "shared"
 
 
 def test_a_forecast_is_small() -> None:
