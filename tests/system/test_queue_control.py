@@ -18,6 +18,7 @@ from tests.system.gates import Gate, delay, end, run_by, shell, statuses, until_
 from ganger import Client, JobStatus
 from ganger.cli.main import ganger
 from ganger.storage import filters, rules
+from ganger.storage.prediction import traces
 
 PAGE = Path(__file__).parents[2] / "docs" / "queue-control.md"
 QUEUED, SUCCESS = JobStatus.QUEUED, JobStatus.SUCCESS
@@ -344,6 +345,36 @@ def test_why_prints_the_cause_that_keeps_a_job_from_running(
     assert client.filters() == []
     gate.let_through()
     assert set(end(client, first, second).values()) == {SUCCESS}
+
+
+# Estimates and traces.
+
+
+def test_a_queue_knows_what_has_run_and_records_it_without_secrets(
+    daemon: Daemon, client: Client, gate: Gate
+) -> None:
+    secret = "4711-very-secret"
+    locks = {"node": {"exclusive": [secret]}}
+    ended = client.submit(shell(f": {secret}") | {"locks": locks, "env": {secret: secret}})
+    end(client, ended)
+    first = client.submit(gate.job())
+    until_running(client, first)
+    second = client.submit(shell(f": {secret}") | {"comment": secret}, depends=[first])
+    planned = client.eta().of(second)
+    assert planned.run_seconds is not None
+    assert planned.start is not None
+    gate.let_through()
+    end(client, first, second)
+    client.archive(ended)
+    recorded = daemon.run("queue", "record").stdout
+    assert secret not in recorded
+    trace = traces.read(recorded.encode().splitlines(), "it")
+    assert [job.id for job in trace.jobs] == [ended, first, second]
+    assert trace.jobs[0].ops[0].forecast.node == traces.TracedLevel("exclusive", (1,))
+    assert trace.jobs[2].depends == (first,)
+    (daemon.folder / "week.trace").write_text(recorded)
+    shown = daemon.run("queue", "simulate", "--trace", str(daemon.folder / "week.trace")).stdout
+    assert "hold-back" in shown
 
 
 # A plan of which a rule rejects a part, at the command line.
