@@ -9,7 +9,7 @@ from ganger.actors.queue.explaining import HoldingRule
 from ganger.actors.queue.job_table import Row
 from ganger.storage.jobs import PRIORITY_MIN, JobStatus
 from ganger.transport import remedy_words
-from ganger.transport.messages import QueuePosition, Remedy
+from ganger.transport.messages import HoldingBack, QueuePosition, Remedy
 
 EARLY, LATE = "2027-01-15 08:00:00 UTC", "2027-01-15 09:00:00 UTC"
 DELETED_A, DELETED_B = "filter rule a is deleted", "filter rule b is deleted"
@@ -74,3 +74,17 @@ def test_a_job_that_is_still_being_judged_is_held_by_the_rule_that_takes_so_long
         slots=1, best_priority=0, holding=["a"],
     )  # fmt: skip
     assert explaining.holding(position) == ["a"]
+
+
+def test_a_job_that_is_held_back_names_the_lock_and_its_owners() -> None:
+    held = HoldingBack(lock="node/a", mode="exclusive", jobs=[3], soon=[4], others=["mover"])
+    position = QueuePosition(held_back=[held], running=[3, 4], slots=2)
+    found = explaining.of_pending(row(), position, [])
+    assert [one.kind for one in found] == ["lock", "slots"]
+    assert found[0].text == (
+        "it would have to wait for node/a (exclusive), held by job 3 and mover "
+        "and about to be taken by job 4"
+    )
+    assert (found[0].lock, found[0].jobs) == ("node/a", [3, 4])
+    change = remedy_words.remedy(found[0].remedy, 7)
+    assert change == "jobs 3, 4 end, or give the locks back"
