@@ -51,12 +51,23 @@ def record(client: Client, *, since: float | None, until: float | None) -> None:
 
 def _jobs(client: Client, ids: Sequence[int]) -> Iterator[RecordedJob]:
     for place in range(0, len(ids), _PAGE_JOBS):
-        page = ids[place : place + _PAGE_JOBS]
-        wanted = ["|", *(["=", "id", job_id] for job_id in page)]
-        for found in client.query("job", _FIELDS, wanted).items:
-            # A job may be gone meanwhile, or its file be damaged.
+        for found in _read(client, ids[place : place + _PAGE_JOBS]):
+            # A job may be gone meanwhile.
             if found["ops"] is not None and found["received_ts"] is not None:
                 yield _job(found)
+
+
+def _read(client: Client, ids: Sequence[int]) -> Sequence[Mapping[str, Any]]:
+    """These jobs. A damaged one is named and left out: a week's trace does not depend on it."""
+    wanted = ["|", *(["=", "id", job_id] for job_id in ids)]
+    try:
+        return client.query("job", _FIELDS, wanted).items
+    except errors.StorageError as error:
+        if len(ids) == 1:
+            output.echo(f"ganger: left out: {error.text}", err=True)
+            return []
+    half = len(ids) // 2
+    return [*_read(client, ids[:half]), *_read(client, ids[half:])]
 
 
 def _job(found: Mapping[str, Any]) -> RecordedJob:

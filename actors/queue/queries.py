@@ -216,7 +216,10 @@ class QueueReader:
 
     def _job_of(self, row: Row) -> tuple[jobs.Job, float]:
         """The job as it is now, and the serial up to which its log has no gaps."""
-        job = jobs.decode_job(self._body(row.id))
+        try:
+            job = jobs.decode_job(self._body(row.id))
+        except errors.StorageError as error:
+            raise errors.StorageError(f"job-{row.id}: {error.text}") from error
         appended = self._appended.get(row.id)
         if (
             row.phase is Phase.PENDING

@@ -13,6 +13,7 @@ from tests.cli import stand_in
 
 from ganger.cli import recording
 from ganger.cli.main import ganger, main
+from ganger.storage import errors
 from ganger.storage.job_views import JobInfo
 from ganger.storage.jobs import JobStatus
 from ganger.storage.prediction import traces
@@ -46,6 +47,7 @@ class RecordedDaemon:
             5: stored(5, ops=[{"OP_ID": "OP_X"}], opexec=[None], opend=[None]),
         }
         self.asked: list[list[Any]] = []
+        self.damaged: set[int] = set()
 
     def jobs(self, *, archived: bool) -> Iterator[JobInfo]:
         assert archived
@@ -59,6 +61,9 @@ class RecordedDaemon:
         assert what == "job"
         ids = [one[2] for one in wanted[1:]]
         self.asked.append(ids)
+        for job_id in ids:
+            if job_id in self.damaged:
+                raise errors.StorageError(f"job-{job_id}: not a job")
         return SimpleNamespace(
             items=[{name: self.found[job_id][name] for name in fields} for job_id in ids]
         )
@@ -122,3 +127,10 @@ def test_a_wrong_time_gets_one_line(
     shown = capsys.readouterr().err
     assert shown.startswith(f"ganger: {line}")
     assert shown.count("\n") == 1
+
+
+def test_a_damaged_job_is_named_and_costs_the_trace_nothing_else(daemon: RecordedDaemon) -> None:
+    daemon.damaged = {1, 5}
+    trace, said = recorded()
+    assert [job.id for job in trace.jobs] == [2, 3]
+    assert "ganger: left out: job-1: not a job\nganger: left out: job-5: not a job\n" in said

@@ -147,6 +147,15 @@ def test_a_damaged_archived_job_is_left_out_of_listings_and_named_otherwise(queu
     assert text.startswith("job-1 in the archive: ")
 
 
+def test_a_damaged_live_job_is_named(queue: Queue) -> None:
+    queue.submitted(spec(), spec())
+    queue.finish(2)
+    path = queue.stage.places.queue / "job-2"
+    path.write_bytes(b"{")
+    name, text = queue.actor.ask(messages.QueryJobs(["ops"], ["=", "id", 2])).refusal
+    assert (name, text.partition(" ")[0]) == ("StorageError", "job-2:")
+
+
 def test_a_page_ends_when_its_time_is_up(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     archived_and_live(queue)
     ticks = itertools.count(0, settings.QUERY_SLICE_SECONDS)
