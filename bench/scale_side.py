@@ -192,18 +192,25 @@ def watch_together(ganger: Ganger, data: Path) -> tuple[Timings, int]:
     crowd.sockets[-1].send(frames.encode(messages.ListJobs(ids=[ids[0]]), 2))
     crowd.sockets[-1].recv()
     time.sleep(0.5)
-    timings, strangers = Timings(), 0
+    timings, woken, expected = Timings(), set[Any](), set[Any]()
     for place in range(0, WATCHES, 30):
+        expected.add(crowd.sockets[place])
         with timings.one():
             ganger.client.cancel(ids[place])
             while crowd.sockets[place] not in (heard := crowd.heard(10.0)):
-                strangers += len(heard)
-        strangers += sum(socket is not crowd.sockets[place] for socket in crowd.heard(0.05))
-        for socket in crowd.heard(0):
-            while socket.poll(0):
-                socket.recv()
+                assert heard, "a follower has not heard of its job within ten seconds"
+                woken |= _emptied(heard)
+        woken |= _emptied(crowd.heard(0.05))
     crowd.close()
-    return timings, strangers
+    return timings, len(woken - expected)
+
+
+def _emptied(sockets: list[Any]) -> set[Any]:
+    """These connections, when everything that has come on them was read."""
+    for socket in sockets:
+        while socket.poll(0):
+            socket.recv()
+    return set(sockets)
 
 
 def restart(data: Path, command: list[str]) -> float:
