@@ -80,8 +80,8 @@ def progress(statuses: Sequence[JobStatus], life: Life) -> Progress:
     ``waiting`` with a process means that it waits for locks: the job has begun. Without
     one it waits for its dependencies.
     """
-    if life is Life.NONE and all(status is JobStatus.QUEUED for status in statuses):
-        # Most jobs of a long queue.
+    if life is Life.NONE and statuses and set(statuses) == {JobStatus.QUEUED}:
+        # Most jobs of a long queue. A job without opcodes is final.
         return Progress.UNTOUCHED
     if job_status(list(statuses)).is_final:
         return Progress.FINAL
