@@ -26,6 +26,12 @@ def client_of_it(daemon: Daemon) -> Iterator[Client]:
         yield client
 
 
+@pytest.fixture
+def jobs_wait_with_a_process(daemon: Daemon) -> None:
+    """Jobs that wait for locks have a run slot and a process: none is held back."""
+    daemon.run("cluster", "modify", "--no-hold-back")
+
+
 @pytest.fixture(name="gate")
 def gate_for_jobs(tmp_path: Path) -> Iterator[Gate]:
     """A gate that holds jobs until the test opens it."""

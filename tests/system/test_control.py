@@ -70,6 +70,7 @@ def test_a_paused_job_gives_up_everything_before_its_next_opcode_and_goes_on_the
     assert notes(tmp_path) == ["two", "three"]
 
 
+@pytest.mark.usefixtures("jobs_wait_with_a_process")
 def test_a_paused_job_leaves_its_run_slot_to_others(
     client: Client, tmp_path: Path, gate: Gate
 ) -> None:
@@ -84,6 +85,7 @@ def test_a_paused_job_leaves_its_run_slot_to_others(
     assert notes(tmp_path) == ["other"]
 
 
+@pytest.mark.usefixtures("jobs_wait_with_a_process")
 def test_a_job_that_waits_for_a_lock_when_it_is_paused_goes_back_to_the_queue(
     client: Client, tmp_path: Path, gate: Gate
 ) -> None:
@@ -107,6 +109,7 @@ def test_a_job_that_waits_for_a_lock_when_it_is_paused_goes_back_to_the_queue(
     assert notes(tmp_path) == ["other", "waiter"]
 
 
+@pytest.mark.usefixtures("jobs_wait_with_a_process")
 def test_a_job_that_waits_for_a_lock_when_it_is_rejected_is_canceled(
     client: Client, tmp_path: Path, gate: Gate
 ) -> None:
@@ -300,6 +303,7 @@ def test_a_drained_queue_refuses_with_an_error_of_its_own_also_after_a_restart(
     assert notes(tmp_path) == ["before", "after"]
 
 
+@pytest.mark.usefixtures("jobs_wait_with_a_process")
 def test_the_number_of_run_slots_is_kept(
     daemon: Daemon, client: Client, tmp_path: Path, gate: Gate
 ) -> None:
@@ -317,6 +321,7 @@ def test_the_number_of_run_slots_is_kept(
     gate.let_through()
 
 
+@pytest.mark.usefixtures("jobs_wait_with_a_process")
 def test_why_a_job_waits_for_a_lock(client: Client, tmp_path: Path, gate: Gate) -> None:
     holder = client.submit(gate.job(locks=NODE))
     until(client, holder, RUNNING)
@@ -337,6 +342,7 @@ def test_why_a_job_waits_for_a_lock(client: Client, tmp_path: Path, gate: Gate) 
     assert client.explain(dependant).text == f"job {dependant} has ended: success"
 
 
+@pytest.mark.usefixtures("jobs_wait_with_a_process")
 def test_what_is_simulated_comes_true(client: Client, tmp_path: Path, gate: Gate) -> None:
     client.limits(running=1)
     running = client.submit(gate.job())
@@ -357,6 +363,7 @@ def test_what_is_simulated_comes_true(client: Client, tmp_path: Path, gate: Gate
     assert notes(tmp_path) == ["one", "two"]
 
 
+@pytest.mark.usefixtures("jobs_wait_with_a_process")
 def test_a_command_that_waits_prints_the_cause(daemon: Daemon, client: Client, gate: Gate) -> None:
     """And tells it to standard error: standard output is the command's."""
     holder = client.submit(gate.job(locks=NODE))
@@ -374,6 +381,7 @@ def test_a_command_that_waits_prints_the_cause(daemon: Daemon, client: Client, g
     assert follower.returncode == 0
 
 
+@pytest.mark.usefixtures("jobs_wait_with_a_process")
 @pytest.mark.parametrize("action", ["PAUSE", "REJECT", ["RATE_LIMIT", 1]])
 def test_no_job_records_that_it_runs_after_a_rule_that_stops_it_was_acknowledged(
     client: Client, action: str | list[Any]
@@ -411,6 +419,7 @@ def run_span(client: Client, job_id: int) -> tuple[float, float] | None:
     return op.executed, op.ended
 
 
+@pytest.mark.usefixtures("jobs_wait_with_a_process")
 @pytest.mark.parametrize("restart", ["down and up", "kill", "lock manager", "job queue"])
 def test_a_job_that_waits_for_a_lock_keeps_its_new_priority_over_a_restart(
     daemon: Daemon, client: Client, tmp_path: Path, restart: str, gate: Gate

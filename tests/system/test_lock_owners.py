@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
+import pytest
 from tests.faults.harness import Daemon, until
 from tests.programs import Program
 from tests.system.gates import IN_BOTH_PLACEMENTS, Gate, until_running
@@ -33,6 +34,7 @@ with Client(places.data) as client:
 """
 
 
+@pytest.mark.usefixtures("jobs_wait_with_a_process")
 def test_the_locks_of_a_program_are_free_within_a_second_of_its_death(
     daemon: Daemon, client: Client
 ) -> None:

@@ -468,6 +468,7 @@ def test_a_request_for_an_ended_job_is_answered_with_its_end(
     assert client.set_priority(ended, 3).text == f"Job {ended} not found in queue"
 
 
+@pytest.mark.usefixtures("jobs_wait_with_a_process")
 def test_a_running_job_is_not_canceled_and_the_command_that_ends_it_is_named(
     daemon: Daemon, client: Client, gate: Gate
 ) -> None:

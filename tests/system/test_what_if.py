@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from tests.faults.harness import until
 from tests.system.gates import Gate, delay, until_running
 
@@ -39,6 +40,7 @@ def running_and_waiting(client: Client, gate: Gate, waiters: int) -> tuple[int, 
     return holder, waiting
 
 
+@pytest.mark.usefixtures("jobs_wait_with_a_process")
 def test_jobs_that_have_begun_are_simulated_too(client: Client, gate: Gate) -> None:
     holder, [waiter] = running_and_waiting(client, gate, 1)
     now = client.simulate()
@@ -60,6 +62,7 @@ def test_jobs_that_have_begun_are_simulated_too(client: Client, gate: Gate) -> N
     assert {job.status for job in client.wait(holder, waiter)} == {JobStatus.SUCCESS}
 
 
+@pytest.mark.usefixtures("jobs_wait_with_a_process")
 def test_a_job_sent_back_from_the_line_for_a_lock_names_every_rule_that_holds_it(
     client: Client, gate: Gate
 ) -> None:
@@ -80,6 +83,7 @@ def test_a_job_sent_back_from_the_line_for_a_lock_names_every_rule_that_holds_it
     client.wait(holder, waiter)
 
 
+@pytest.mark.usefixtures("jobs_wait_with_a_process")
 def test_a_job_behind_others_that_want_the_same_lock_gets_the_priority_that_puts_it_first(
     client: Client, gate: Gate
 ) -> None:
