@@ -65,6 +65,7 @@ def waiting_job(client: Client) -> int:
 def test_the_job_of_a_killed_process_ends_in_an_error_and_frees_its_locks(tmp_path: Path) -> None:
     with Daemon(tmp_path) as daemon, daemon.client() as client:
         job_id, _ = start_gated(daemon, client)
+        daemon.run("cluster", "modify", "--no-hold-back")
         waiter = waiting_job(client)
         process_id = process_of(client, job_id)
         commands = psutil.Process(process_id).children(recursive=True)
@@ -85,6 +86,7 @@ def test_a_stopped_process_is_alive_and_keeps_its_locks(tmp_path: Path) -> None:
         process_id = process_of(client, job_id)
         os.kill(process_id, signal.SIGSTOP)
         daemon.replace_killed()
+        daemon.run("cluster", "modify", "--no-hold-back")
         waiter = waiting_job(client)
         assert client.job(job_id).status is JobStatus.RUNNING
         os.kill(process_id, signal.SIGCONT)
@@ -192,6 +194,7 @@ def test_a_stranger_with_the_stored_number_of_a_dead_job_is_left_alone(
 def test_a_job_that_waits_for_a_lock_gets_it_from_the_successor(tmp_path: Path) -> None:
     with Daemon(tmp_path) as daemon, daemon.client() as client:
         job_id, fifo = start_gated(daemon, client)
+        daemon.run("cluster", "modify", "--no-hold-back")
         waiter = waiting_job(client)
         daemon.replace_killed()
         fifo.write_text("go\n")
@@ -285,6 +288,7 @@ def test_what_leaves_the_session_of_a_job_has_ended_before_its_lock_is_free(
         os.mkfifo(tmp_path / "gate")
         job_id = submit_escaping(daemon, client, f"echo started; cat {tmp_path}/gate")
         pidfds = when_started(client, job_id, tmp_path)
+        daemon.run("cluster", "modify", "--no-hold-back")
         waiter = waiting_job(client)
         (tmp_path / "gate").write_text("go\n")
         [served] = client.wait(waiter, timeout=30)
@@ -311,6 +315,7 @@ def test_what_has_left_the_session_of_a_killed_job_is_found_by_its_environment(
     with Daemon(tmp_path) as daemon, daemon.client() as client:
         job_id = submit_escaping(daemon, client, "echo started; exec sleep 600")
         pidfds = when_started(client, job_id, tmp_path)
+        daemon.run("cluster", "modify", "--no-hold-back")
         waiter = waiting_job(client)
         process_id = process_of(client, job_id)
         os.kill(process_id, signal.SIGKILL)
