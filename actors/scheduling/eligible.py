@@ -206,9 +206,9 @@ class Eligible:
         aged_at = self._prediction.aged_at
         found = [
             aged_at(line.heap[0][1])
-            for groups in list(self._groups.values())
+            for priority, groups in list(self._groups.items())
             for group in list(groups.values())
-            if self._is_blocked(group)
+            if self._is_blocked(group, priority)
             and (line := self._first_line(group)) is not None
             and not self._is_behind(group, line.heap[0][1])
         ]
@@ -310,9 +310,9 @@ class Eligible:
 
     # ------------------------------------------------------------ groups
 
-    def _is_blocked(self, group: _Group) -> bool:
+    def _is_blocked(self, group: _Group, priority: int) -> bool:
         group.weigh(self._prediction)
-        return group.is_blocked
+        return group.is_blocked and not self._prediction.outranks_an_owner(priority)
 
     def _is_behind(self, group: _Group, job_id: int) -> bool:
         """Whether the first job of a group would stand in line behind an older one."""
@@ -357,7 +357,7 @@ class Eligible:
             if line is None:
                 continue
             job_id = line.heap[0][1]
-            if self._is_blocked(group) and (
+            if self._is_blocked(group, priority) and (
                 not prediction.is_aged(job_id, now) or self._is_behind(group, job_id)
             ):
                 continue

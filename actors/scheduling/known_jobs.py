@@ -100,10 +100,16 @@ class Pending:
 
 
 class Running:
-    """A job that holds a run slot, and its places in buckets."""
+    """A job that holds a run slot, and its places in buckets; its priority when it started."""
 
-    __slots__ = ("buckets", "chain")
+    __slots__ = ("buckets", "chain", "priority")
 
-    def __init__(self, buckets: Buckets, chain: int) -> None:
+    def __init__(self, buckets: Buckets, chain: int, priority: int) -> None:
         self.buckets = buckets
         self.chain = chain
+        self.priority = priority
+
+    @classmethod
+    def under(cls, verdict: JobVerdict) -> Running:
+        """The job of this verdict, in a run slot."""
+        return cls(buckets_of(verdict), verdict.chain, verdict.job.priority)

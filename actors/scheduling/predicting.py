@@ -27,9 +27,9 @@ from .ageing import Arrivals
 from .holding import TYPE_INDEX, TYPES, Conflict, Holdings, levels
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Mapping
 
-    from .known_jobs import Pending
+    from .known_jobs import Pending, Running
 
 Shape = tuple[int, ...]
 """Of each level the type, as a number; the last one: the big lock."""
@@ -110,7 +110,7 @@ class Prediction:
     ``runs`` must change whenever ``running`` does.
     """
 
-    def __init__(self, policy: Policy, running: Collection[int]) -> None:
+    def __init__(self, policy: Policy, running: Mapping[int, Running]) -> None:
         self.policy = policy
         self.runs = 0
         self._running = running
@@ -119,6 +119,8 @@ class Prediction:
         self.generation = 0
         """Grows whenever weights may have changed."""
 
+        self._least_urgent: int | None = None
+        self._ranked_at = (-1, -1)
         self._looked_at = (-1, -1)
         self._looks_left: int | None = None
         self.is_tired = False
@@ -210,11 +212,27 @@ class Prediction:
         conflicts = self.taken.conflicts(first, job.id)
         if not self.is_certain_to_block(shape_of(first), mask_of(conflicts)):
             return False
+        if self.outranks_an_owner(job.priority):
+            return False
         return (
             not self.is_aged(job.id, now)
             or self.stands_behind(conflicts, job.id)
             or self.stands_behind_types(shape_of(first), job.id)
         )
+
+    def outranks_an_owner(self, priority: int) -> bool:
+        """Whether a less urgent job with a run slot has locks, or is about to take some.
+
+        Then a job of this priority is not held back: in a run slot it stands in line for its locks,
+        and no other less urgent job gets them before it. So priority decides before all else.
+        """
+        seen = (self.taken.generation, self.runs)
+        if self._ranked_at != seen:
+            self._ranked_at = seen
+            owners = (owner for owner, _, _ in self.taken.owners() if isinstance(owner, int))
+            running = (self._running.get(owner) for owner in owners)
+            self._least_urgent = max((one.priority for one in running if one), default=None)
+        return self._least_urgent is not None and self._least_urgent > priority
 
     def stands_behind(self, conflicts: tuple[Conflict, ...], job_id: int) -> bool:
         """Whether an older job stands in line for one of these names, in a run slot.

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from ...storage.prediction.lock_types import LockForecast
     from ...transport.messages import JobVerdict, QueuePosition
     from .holding import OwnerId
-    from .remedies import Buckets, Contention
+    from .remedies import Contention
 
 __all__ = ["Pass", "Schedule", "Unsatisfiable"]
 
@@ -134,7 +134,7 @@ class Schedule:
             order.drain()
         self._forget()
         for verdict in running:
-            self._occupy(verdict.job.id, buckets_of(verdict), verdict.chain)
+            self._occupy(verdict.job.id, Running.under(verdict))
         # A running job is in the middle of something: only its real locks tell of it.
         self._prediction.taken.keep_expected(self._running)
         # The news that one of them has ended may have come before this, on a shorter way.
@@ -212,7 +212,7 @@ class Schedule:
         self._asked.discard(job_id)
         if job_id in self._running:
             self._leave_buckets(job_id)
-            self._occupy(job_id, buckets_of(verdict), verdict.chain)
+            self._occupy(verdict.job.id, Running.under(verdict))
         elif (job := self._pending.get(job_id)) is not None:
             job.judge(verdict)
             if job.entry is not None and job.aside_under == self._chain:
@@ -338,7 +338,7 @@ class Schedule:
     def _start(self, job: Pending) -> None:
         """The job has a run slot, and counts with its forecast as an owner of locks."""
         self.remove(job.id)
-        self._occupy(job.id, job.buckets, job.chain)
+        self._occupy(job.id, Running(job.buckets, job.chain, job.priority))
         if job.needs is not None:
             self._prediction.taken.expect(job.id, job.needs_first or job.needs)
 
@@ -380,7 +380,7 @@ class Schedule:
         for job_id, held in self._running.items():
             verdict = known.get(job_id)
             buckets = held.buckets if verdict is None else buckets_of(verdict)
-            other._occupy(job_id, buckets, chain)
+            other._occupy(job_id, Running(buckets, chain, held.priority))
         # All are added before any is placed: each finds the jobs that it depends on.
         jobs = [job for job in self._pending.values() if job.id in verdicts]
         other._pending.update((job.id, Pending(verdicts[job.id])) for job in jobs)
@@ -439,10 +439,10 @@ class Schedule:
     def _full_bucket(self, job: Pending) -> str | None:
         return next((name for name, size in job.buckets if self._taken[name] >= size), None)
 
-    def _occupy(self, job_id: int, buckets: Buckets, chain: int) -> None:
-        self._running[job_id] = Running(buckets, chain)
+    def _occupy(self, job_id: int, held: Running) -> None:
+        self._running[job_id] = held
         self._prediction.runs += 1
-        self._taken.update(name for name, _ in buckets)
+        self._taken.update(name for name, _ in held.buckets)
 
     def vacate(self, job_id: int) -> None:
         """Free the job's run slot, if it holds one."""

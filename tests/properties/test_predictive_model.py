@@ -117,11 +117,20 @@ class ScheduleAgainstFormulas(RuleBasedStateMachine):
             policy.is_predictive
             and policy.holds_back
             and self.weighed(job) != NO_LOCKS
+            and not self.outranks_an_owner(job)
             and any(is_certain_to_block(job.forecast, held) for held in self.owners().values())
             and (
                 self.now < job.came + policy.seconds_until_weightless
                 or self.stands_behind_an_older_one(job)
             )
+        )
+
+    def outranks_an_owner(self, job: KnownJob) -> bool:
+        """Whether a less urgent job runs that has locks, or is about to take some."""
+        return any(
+            self.running[owner].priority > job.priority
+            for owner in {**self.expected, **self.held}
+            if isinstance(owner, int) and owner in self.running
         )
 
     def stands_behind_an_older_one(self, job: KnownJob) -> bool:

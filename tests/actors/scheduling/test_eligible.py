@@ -63,6 +63,21 @@ def test_one_job_of_a_hot_lock_runs_and_the_free_ones_pass() -> None:
     assert known.decide(2.0).start == [2]
 
 
+def test_an_urgent_job_is_not_held_back_behind_a_less_urgent_one() -> None:
+    # Otherwise others like it could share the lock one after the other, and the urgent job waits.
+    sharing = forecast_of(node=shared(["hot"]))
+    for priority, starts in ((-20, []), (-19, []), (-18, [2])):
+        known = schedule(verdict(1, sharing, priority=priority))
+        assert known.decide(0.0).start == [1]
+        known.locks_changed(1, sharing)
+        known.add(verdict(2, HOT, priority=-19))
+        assert known.decide(0.0).start == starts
+        position = known.position(2)
+        assert (position is None) is bool(starts)
+        if position is not None:
+            assert [one.jobs for one in position.held_back] == [[1]]
+
+
 def test_a_lock_change_moves_lines_and_not_jobs() -> None:
     known = schedule(*(verdict(n, own(n)) for n in range(1, 2_001)))
     assert known.decide(0.0).start == [1]
