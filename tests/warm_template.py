@@ -157,6 +157,8 @@ class WarmPopen(subprocess.Popen[bytes]):
                 "is_daemon": True,
             }
             assert not options, "`ganger up` starts the daemon otherwise: so must this"
+            request["umask"] = os.umask(0o077)
+            os.umask(request["umask"])
             data = json.dumps(request).encode()
             socket.send_fds(self.link, [data], [*numbers.values(), writer])
             os.close(writer)
@@ -179,6 +181,7 @@ def become(child: Child) -> NoReturn:
         os.dup2(descriptor, number)
         os.close(descriptor)
     os.chdir(request["cwd"])
+    os.umask(request["umask"])
     resource.setrlimit(resource.RLIMIT_NOFILE, request["files"])
     os.environ.clear()
     os.environ.update(request["environment"])

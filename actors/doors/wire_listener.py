@@ -8,6 +8,7 @@ nothing else.
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import os
 import threading
@@ -141,6 +142,7 @@ class OpenFrames:
         self.descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         # Not in `close`: envelopes may outlive the listener, and another file could get the number.
         weakref.finalize(self, os.close, self.descriptor).atexit = False
+        self._wake = functools.partial(os.eventfd_write, self.descriptor, 1)
         self._closed: deque[tuple[int, bool]] = deque()
         self._passing = self._lasting = 0
 
@@ -174,7 +176,7 @@ class OpenFrames:
 
     def _note(self, size: int, was_lasting: bool) -> None:  # noqa: FBT001 - from a finalizer
         self._closed.append((size, was_lasting))
-        os.eventfd_write(self.descriptor, 1)
+        self._wake()
 
 
 class WireListener(Component[messages.ListenerMessage]):

@@ -19,6 +19,7 @@ from ganger.cli.output import Column
 from ganger.storage import keys, settings
 from ganger.storage.job_views import JobInfo
 from ganger.storage.jobs import JobStatus
+from ganger.transport.client.etas import Etas, JobEta
 from ganger.transport.messages import FilterRow, LockRow
 from ganger.transport.zmq.sockets import new_key_pair
 
@@ -93,6 +94,9 @@ class FullDaemon:
         waiting = JobInfo(id=8, status=JobStatus.QUEUED, summary="EXEC(true)", priority=0)
         return [running, waiting]
 
+    def eta(self) -> Etas:
+        return Etas({7: JobEta(id=7, end=1_800_000_000.0, run_seconds=3.0, count=2)})
+
     def locks(self) -> list[LockRow]:
         pending = [("exclusive", ["8", "9"])]
         return [
@@ -128,7 +132,7 @@ def shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Show
 
 
 FILTER = "uuid,watermark,priority,predicates,action,reason,state,from,until"
-JOB = "id,status,summary,priority,received,started,ended,duration,process_id,archived,reason"
+JOB = "id,status,summary,priority,received,started,ended,duration,process_id,archived,reason,eta"
 TABLES = [
     ("filter", FILTER),
     ("job", JOB),

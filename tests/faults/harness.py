@@ -9,13 +9,15 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
+import uuid
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import psutil
 from tests import warm_starts
 
 from ganger import Client
-from ganger.storage import settings
+from ganger.storage import config_files, documents, settings
 from ganger.storage.job_views import StatusChange
 from ganger.transport import frames
 from ganger.transport.messages import ClientReply, CrashComponent
@@ -35,7 +37,8 @@ class Daemon:
 
     ``files_max``: how many files it, and each command, may open; None: as many as we.
     ``placement``: where its lock manager and configuration store live; GANGER_TEST_PLACEMENT has
-    the default.
+    the default. ``holds_back``: whether jobs that must wait for locks stay in the queue, as is the
+    default of a daemon; most tests want to see them wait with a process.
     """
 
     def __init__(
@@ -44,12 +47,14 @@ class Daemon:
         *options: str,
         files_max: int | None = None,
         placement: str | None = None,
+        holds_back: bool = False,
     ) -> None:
         limit = ["sh", "-c", f'ulimit -n {files_max}; exec "$@"', "sh"]
         self._limited = [] if files_max is None else limit
         self.folder = folder
         self.placement = placement or os.environ.get("GANGER_TEST_PLACEMENT", "together")
         self.options = options
+        self.holds_back = holds_back
         self.data = folder / "data"
         self.places = settings.places(self.data)
 
@@ -114,7 +119,16 @@ class Daemon:
 
     def up(self) -> None:
         """Start the daemon (again)."""
+        if not self.holds_back and not self.data.exists():
+            self._hold_nothing_back()
         self.run("up", "--test-hooks", "--placement", self.placement, *self.options)
+
+    def _hold_nothing_back(self) -> None:
+        """Write the first configuration, as the daemon would, without hold-back."""
+        first = config_files.first_configuration(str(uuid.uuid4()), time.time())
+        first["cluster"]["predictive_queue"] = {"holds_back": False}
+        documents.make_directory(self.data)
+        config_files.write(self.places.config, first)
 
     def client(self) -> Client:
         """A client of it."""

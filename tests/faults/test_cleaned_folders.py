@@ -69,7 +69,7 @@ def test_jobs_whose_lock_files_are_gone_are_adopted_and_keep_their_locks(
             process_id = client.job(job_id).process_id
         if when == "before the end of the daemon":
             clean(daemon)
-            os.kill(daemon.pid(), signal.SIGKILL)
+            daemon.kill()
         else:
             daemon.kill()
             clean(daemon)
