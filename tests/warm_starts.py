@@ -126,6 +126,9 @@ def _link() -> socket.socket:
     """The link to this process's template, which begins with the first request."""
     global _template  # noqa: PLW0603 - one for each process that tests
     if not _is_ours():
+        if _template is not None:
+            # It has ended, or belongs to the process of which this one is a fork.
+            _template[2].close()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         program = str(Path(__file__).with_name("warm_template.py"))
         with theirs:
