@@ -24,7 +24,9 @@ print(*driver.end_descendants(), sep="\\n")
 
 
 @pytest.fixture
-def side(tmp_path: Path) -> Iterator[driver.SideProcess]:
+def side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[driver.SideProcess]:
+    # The other descendants of this process belong to other tests.
+    monkeypatch.setattr(driver, "end_descendants", list)
     with driver.SideProcess(NO_SIDE, tmp_path) as side:
         yield side
 
