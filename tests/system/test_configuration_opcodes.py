@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests import clusters
 from tests.clusters import uuid_of
-from tests.faults.harness import Daemon, process_of, until
+from tests.faults.harness import Daemon, process_of, until, wait_for_end
 from tests.programs import Program
 from tests.system.gates import IN_BOTH_PLACEMENTS, Gate, end, statuses, until_running
 
@@ -264,9 +264,11 @@ def test_no_opcode_runs_twice_when_daemons_are_killed(daemon: Daemon, attempt: i
         job_id = client.submit(ops)
         until_running(client, job_id)
         pid = client.info().pid
-    os.kill(pid, signal.SIGSTOP if attempt == 1 else signal.SIGKILL)
+    ended = os.pidfd_open(pid)
     if attempt == 1:
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pid, signal.SIGSTOP)
+    os.kill(pid, signal.SIGKILL)
+    wait_for_end(ended)
     daemon.up()
     with daemon.client() as client:
         client.wait(job_id, timeout=60)
