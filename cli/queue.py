@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from ..transport.messages import Simulated
     from .call import Call
 
+TRACE_POLICIES = (
+    "fifo", "predictive-first", "predictive", "hold-back-first", "hold-back", "bound",
+)  # fmt: skip
 TRACE_KINDS = ("uncontended", "contended", "backlog", "mixed", "hot")
 TRACE_JOBS_MAX = 2_000_000
 _SLOTS = choices.Whole(least=1, most=plain_values.INTEGER_MAX)
@@ -104,7 +107,8 @@ def trace_options(function: Callable[..., Any]) -> Callable[..., Any]:
             "names",
             multiple=True,
             metavar="NAME",
-            help="Play under this policy. May be repeated; all, if left out.",
+            help=f"Play under this policy: {', '.join(TRACE_POLICIES)}. May be repeated; all, if "
+            "left out.",
         ),
         click.option(
             "--generate", "kind", type=click.Choice(TRACE_KINDS), help="Play a trace of this kind."

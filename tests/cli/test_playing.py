@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from ganger.actors.playing import policies
 from ganger.cli import queue as queue_commands
 from ganger.cli.main import ganger, main
 from ganger.storage.prediction import generating, traces
@@ -103,4 +104,5 @@ def test_a_damaged_trace_gets_one_line_with_its_name_and_line(
 def test_the_command_line_knows_the_kinds_of_traces() -> None:
     # It names them itself: the help imports no generator.
     assert queue_commands.TRACE_KINDS == generating.KINDS
+    assert (*policies.POLICIES, policies.BOUND) == queue_commands.TRACE_POLICIES
     assert queue_commands.TRACE_JOBS_MAX == traces.JOBS_MAX
