@@ -101,8 +101,9 @@ class JobActor:
         if self._file.is_stale:
             return False
         self.context.close_output()
-        unclean = self._give_up() if self._give_up is not None and self._has_ended_well else None
-        is_free = self._give_up is not None and self._has_ended_well and unclean is None
+        give_up = self._give_up if self._give_up is not None and self._has_ended_well else None
+        unclean = None if give_up is None else give_up()
+        is_free = give_up is not None and unclean is None
         left = messages.JobLeft(
             job_id=self._job.id,
             has_locks=self._running.asked_for_locks,
