@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..storage import errors, jobs, plain_values, settings
+from ..storage import errors, jobs, plain_values, rapi_settings, settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -180,6 +180,30 @@ def daemon_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Options of the daemon, which `ganger up` passes on to it."""
     for option in (
         click.option("--test-hooks", is_flag=True, hidden=True),
+        click.option(
+            "--rapi-anonymous-reads",
+            is_flag=True,
+            help="Let the remote API show jobs and configuration to everybody, as Ganeti does.",
+        ),
+        click.option(
+            "--rapi-no-tls",
+            is_flag=True,
+            help="Serve the remote API without TLS, for a proxy on this machine.",
+        ),
+        click.option(
+            "--rapi-port",
+            metavar="PORT",
+            type=click.IntRange(1, 65_535),
+            help=f"Where the remote API listens ({rapi_settings.PORT}, or the next free one).",
+        ),
+        click.option(
+            "--rapi-address",
+            metavar="ADDRESS",
+            default=rapi_settings.ADDRESS,
+            show_default=True,
+            help="The address at which the remote API listens.",
+        ),
+        click.option("--no-rapi", is_flag=True, help="Serve neither the remote API nor the page."),
         click.option(
             "--fresh-processes",
             is_flag=True,

@@ -17,6 +17,7 @@ import click
 from ..actors.execution.fork_servers import end_child_processes
 from ..actors.runtime.directory import Directory
 from ..actors.runtime.host import Host
+from ..actors.runtime.rapi_options import RapiOptions
 from ..actors.supervision import logs, supervising
 from ..actors.supervision.directory_keeper import DirectoryKeeper
 from ..actors.supervision.log_writer import LogWriter
@@ -55,6 +56,11 @@ def daemon(
     placement: str,
     hung_after: float,
     fresh_processes: bool,
+    no_rapi: bool,
+    rapi_address: str,
+    rapi_port: int | None,
+    rapi_no_tls: bool,
+    rapi_anonymous_reads: bool,
     test_hooks: bool,
 ) -> None:
     """Run the daemon in the foreground until it is stopped.
@@ -72,6 +78,14 @@ def daemon(
             placement=placement,
             hung_after_seconds=hung_after,
             reuses_processes=not fresh_processes,
+            rapi=None
+            if no_rapi
+            else RapiOptions(
+                address=rapi_address,
+                port=rapi_port,
+                is_authentication_required=not rapi_anonymous_reads,
+                has_tls=not rapi_no_tls,
+            ),
             has_test_hooks=test_hooks,
         )
     except errors.GangerError as error:
@@ -149,6 +163,7 @@ def run(
     placement: str,
     hung_after_seconds: float,
     reuses_processes: bool,
+    rapi: RapiOptions | None,
     has_test_hooks: bool,
 ) -> None:
     """Run the daemon for this data directory until it stops or fails."""
@@ -190,6 +205,8 @@ def run(
             has_test_hooks=has_test_hooks,
             hung_after_seconds=hung_after_seconds,
             reuses_processes=reuses_processes,
+            rapi=rapi,
+            rapi_states=[],
             elsewhere=elsewhere(placement, places),
             processes={},
             directory_descriptor=directory_lock.directory_descriptor,

@@ -46,6 +46,11 @@ def up(
     placement: str,
     hung_after: float,
     fresh_processes: bool,
+    no_rapi: bool,
+    rapi_address: str,
+    rapi_port: int | None,
+    rapi_no_tls: bool,
+    rapi_anonymous_reads: bool,
     test_hooks: bool,
 ) -> None:
     """Start the daemon in the background; return when it is ready.
@@ -73,6 +78,11 @@ def up(
         options = [*(["--remote", remote] if remote else []), "--hung-after", str(hung_after)]
         options += ["--placement", placement]
         options += ["--fresh-processes"] if fresh_processes else []
+        options += ["--no-rapi"] if no_rapi else []
+        options += ["--rapi-address", rapi_address]
+        options += ["--rapi-port", str(rapi_port)] if rapi_port is not None else []
+        options += ["--rapi-no-tls"] if rapi_no_tls else []
+        options += ["--rapi-anonymous-reads"] if rapi_anonymous_reads else []
         pid = _start(places, [*options, *(["--test-hooks"] if test_hooks else [])])
         output.echo(f"The daemon is ready (pid {pid}) in {places.data}")
 

@@ -448,6 +448,16 @@ class Places(msgspec.Struct, frozen=True):
         return self.data / "locks.journal"
 
     @property
+    def rapi_users(self) -> Path:
+        """The users of the remote API."""
+        return self.data / "rapi" / "users"
+
+    @property
+    def rapi_certificate(self) -> Path:
+        """Key and certificate of the remote API, in one file."""
+        return self.data / "rapi.pem"
+
+    @property
     def config(self) -> Path:
         """The configuration, in Ganeti's schema."""
         return self.data / "config.data"

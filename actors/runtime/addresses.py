@@ -11,6 +11,7 @@ from ...transport.messages import (
     ListenerMessage,
     LockMessage,
     QueueMessage,
+    RapiKeeperMessage,
     ReaderMessage,
     SchedulerMessage,
     SupervisorMessage,
@@ -26,6 +27,7 @@ FILTER_EVALUATOR = Address[FilterMessage]("filter_evaluator")
 JOB_QUEUE = Address[QueueMessage]("job_queue")
 LOCK_MANAGER = Address[LockMessage]("lock_manager")
 OUTPUT_READER = Address[ReaderMessage]("output_reader")
+RAPI_KEEPER = Address[RapiKeeperMessage]("rapi_keeper")
 SCHEDULER = Address[SchedulerMessage]("scheduler")
 SUPERVISOR = Address[SupervisorMessage]("supervisor")
 WCONFD_LISTENER = Address[WconfdMessage]("wconfd_listener")

@@ -10,11 +10,12 @@ import msgspec
 
 from ...storage import descriptors, settings
 from ...transport.envelopes import Envelope
-from ...transport.messages import Boot
+from ...transport.messages import Boot, RapiState
 from .actor import ComponentActor
 from .directory import Directory
 from .dispatcher import Dispatcher
 from .mailbox import Replaced
+from .rapi_options import RapiOptions
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
@@ -47,6 +48,11 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
 
     endpoints: list[str] = []
     """The endpoints of the listeners, which fill them in."""
+
+    rapi: RapiOptions | None = None
+    """How to serve the remote API; None: not at all."""
+    rapi_states: list[RapiState] = []
+    """The state of the remote API, last in the list; its keeper fills it in."""
 
     budget: descriptors.DescriptorBudget | None = None
     """Who may have how many descriptors; None: as the system's limit has it."""

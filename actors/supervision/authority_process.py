@@ -8,7 +8,6 @@ when the thread ends that has started it.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import functools
 import gc
 import os
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING, NoReturn, TextIO, cast
 
 import msgspec
 
-from ...storage import documents, errors, lock_files, settings
+from ...storage import documents, errors, lock_files, parent_death, settings
 from ...transport.messages import ComponentHung
 from ..doors.authority_listener import AuthorityListener
 from ..runtime.directory import Directory
@@ -39,8 +38,6 @@ if TYPE_CHECKING:
     from ...transport.envelopes import Envelope
     from ..runtime.actor import ComponentActor
 
-_SET_PARENT_DEATH_SIGNAL = 1
-
 _FAILED_EXIT_CODE = 1
 """Of a process whose daemon is gone, or whose listener has failed."""
 
@@ -51,7 +48,7 @@ def main() -> None:
     for inherited in sys.argv[2:]:
         os.set_inheritable(int(inherited), False)  # noqa: FBT003
     control = socket.socket(fileno=int(sys.argv[2]))
-    _end_with(setting.daemon_pid)
+    parent_death.end_with(setting.daemon_pid)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         # Sent to all processes of a terminal or a service: the daemon decides.
         signal.signal(number, signal.SIG_IGN)
@@ -59,13 +56,6 @@ def main() -> None:
     gc.freeze()
     gc.set_threshold(*settings.COLLECTOR_THRESHOLDS)
     _Process(setting, control).serve()
-
-
-def _end_with(daemon_pid: int) -> None:
-    """Have the kernel end this process with its parent, unless that has ended already."""
-    ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, int(signal.SIGKILL), 0, 0, 0)
-    if os.getppid() != daemon_pid:
-        sys.exit(_FAILED_EXIT_CODE)
 
 
 class _Process:

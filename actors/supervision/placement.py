@@ -14,6 +14,7 @@ from ..queue.job_queue import JobQueue
 from ..rules.filter_evaluator import FilterEvaluator
 from ..scheduling.scheduler import Scheduler
 from .authority import Authority
+from .rapi_keeper import RapiKeeper
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -31,9 +32,10 @@ COMPONENTS = (
     Executor,
     WconfdListener,
     WireListener,
+    RapiKeeper,
 )
 """The supervisor starts one after the other, each when the one before it is ready, and stops them
-in reverse. The listener starts last: no request arrives before its receiver is ready."""
+in reverse. The listeners start last: no request arrives before its receiver is ready."""
 
 CORE = "core"
 """The dispatcher of the path that every job takes."""
@@ -48,6 +50,7 @@ PLACEMENT = {
     "job_queue": CORE,
     "output_reader": "output_reader",
     "executor": CORE,
+    "rapi_keeper": "rapi_keeper",
     "wconfd_listener": "wconfd_listener",
     "wire_listener": CORE,
 }

@@ -312,4 +312,5 @@ class Supervisor(Component[messages.SupervisorMessage]):
             is_drained=queue.is_drained,
             opcode_problems=list(catalogue.problems()),
             longest_turns=self._longest_turns(),
+            rapi=self.runtime.host.rapi_states[-1] if self.runtime.host.rapi_states else None,
         )

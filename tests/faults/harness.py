@@ -121,7 +121,7 @@ class Daemon:
         """Start the daemon (again)."""
         if not self.holds_back and not self.data.exists():
             self._hold_nothing_back()
-        self.run("up", "--test-hooks", "--placement", self.placement, *self.options)
+        self.run("up", "--test-hooks", "--no-rapi", "--placement", self.placement, *self.options)
 
     def _hold_nothing_back(self) -> None:
         """Write the first configuration, as the daemon would, without hold-back."""

@@ -33,6 +33,7 @@ from .job_queue_from_components import *
 from .job_queue_from_jobs import *
 from .lock_manager import *
 from .output_reader import *
+from .rapi_keeper import *
 from .scheduler import *
 from .several import *
 from .supervisor import *
@@ -152,6 +153,7 @@ AuthorityMessage = (
 AuthorityListenerMessage = (
     StartComponent | ReadPulse | ReplyDue | FramesWaiting | LocalSocketMissing | ComponentReplaced
 )
+RapiKeeperMessage = RapiStartDue | RapiPulseDue
 SupervisorMessage = (
     SupervisorRequest
     | ComponentReady | ComponentFailed | ComponentHung
@@ -178,6 +180,7 @@ ACCEPTED: dict[str, UnionType] = {
     "executor": ExecutorMessage,
     "authority": AuthorityMessage,
     "authority_listener": AuthorityListenerMessage,
+    "rapi_keeper": RapiKeeperMessage,
     "wconfd_listener": WconfdMessage,
     "wire_listener": ListenerMessage,
     "supervisor": SupervisorMessage,

@@ -21,13 +21,24 @@ class ComponentState(msgspec.Struct, frozen=True, kw_only=True):
     process: str = ""
 
 
+class RapiState(msgspec.Struct, frozen=True, kw_only=True):
+    """The remote API: where it listens, whether its process serves, and if not, why."""
+
+    address: str
+    port: int
+    url: str
+    is_ready: bool
+    restarts: int = 0
+    problem: str = ""
+
+
 class DaemonInfo(Reply, frozen=True):
     """Version, health and figures of the daemon. Times are seconds since the epoch.
 
     ``wconfd``: the socket at which Ganeti's programs find WConfD. ``longest_turns``: the
     longest time, in seconds, that a turn of each component in the daemon's process has taken within
     the last ten to twenty seconds. ``reuses_processes``: whether a process may serve several
-    jobs, one after the other.
+    jobs, one after the other. ``rapi``: the remote API; None: the daemon has none.
     """
 
     pid: int
@@ -47,6 +58,7 @@ class DaemonInfo(Reply, frozen=True):
     wconfd: str = ""
     longest_turns: dict[str, float] = {}
     reuses_processes: bool = False
+    rapi: RapiState | None = None
 
 
 class ReadInfo(Request[DaemonInfo], frozen=True):

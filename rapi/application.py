@@ -1,0 +1,152 @@
+"""The ASGI application: finds the resource, checks user, rights, parameters and body, answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ..storage import errors, rapi_settings
+from ..storage.rapi_users import NOBODY, User
+from . import problems, roles
+from .declarations import Call, Method, Resource, Right
+from .problems import HttpError
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from ..transport.client.async_client import AsyncClient
+    from .authentication import Authentication
+    from .notes import Notes
+
+JSON = "application/json"
+_encode = msgspec.json.Encoder().encode
+
+
+class Service(msgspec.Struct, frozen=True, kw_only=True):
+    """What all resources of one process share."""
+
+    client: AsyncClient
+    authentication: Authentication
+    notes: Notes
+    """The daemon's log."""
+
+
+def application(resources: Sequence[Resource], service: Service) -> ASGIApp:
+    """The application that serves these resources."""
+    routes = [Route(found.path, _Endpoint(found, service)) for found in resources]
+    app = Starlette(routes=routes)
+    app.router.default = _Endpoint(None, service)
+    app.router.redirect_slashes = False
+    return app
+
+
+def answer(value: object, code: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """JSON, with a newline behind it, as Ganeti writes it."""
+    return Response(_encode(value) + b"\n", code, dict(headers or {}), JSON)
+
+
+def error_answer(error: HttpError) -> Response:
+    """The answer to a request that is refused."""
+    return answer(problems.body(error.code, error.text), error.code, error.headers)
+
+
+class _Endpoint:
+    """Answers the requests for one resource; None: for a path that has none."""
+
+    def __init__(self, resource: Resource | None, service: Service) -> None:
+        self._resource = resource
+        self._service = service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        try:
+            response = await self._respond(request)
+        except HttpError as error:
+            response = error_answer(error)
+        except errors.GangerError as error:
+            response = error_answer(problems.of(error))
+        except ClientDisconnect:
+            return
+        except Exception as error:  # noqa: BLE001 - the request fails alone, and the log has it
+            self._service.notes.error("request failed", path=scope["path"], error=repr(error))
+            response = error_answer(HttpError(500))
+        await response(scope, receive, send)
+
+    async def _respond(self, request: Request) -> Response:
+        user = await self._service.authentication.user(request)
+        method = self._method(request, user)
+        query = _query(request)
+        body = await _body(request)
+        opcodes = _opcodes(method, body)
+        refused = roles.refusal(user, method.right, opcodes)
+        if refused is not None:
+            if user is NOBODY:
+                raise self._service.authentication.demand()
+            self._service.notes.warning("request refused", user=user.name, why=refused)
+            raise HttpError(403, refused)
+        call = Call(
+            client=self._service.client,
+            user=user,
+            path={name: str(value) for name, value in request.path_params.items()},
+            query=query,
+            body=body,
+            headers=dict(request.headers),
+        )
+        found = await method.handler(call)
+        return found if isinstance(found, Response) else answer(found)
+
+    def _method(self, request: Request, user: User) -> Method:
+        if self._resource is None:
+            if user is NOBODY:
+                self._service.authentication.require(user, Right.READ)
+            raise HttpError(404)
+        name = "GET" if request.method == "HEAD" else request.method
+        method = self._resource.methods.get(name)
+        if method is None:
+            path = request.url.path
+            raise HttpError(501, f"Method {request.method} is unsupported for path {path}")
+        self._service.authentication.require(user, method.right)
+        return method
+
+
+def _query(request: Request) -> dict[str, list[str]]:
+    """The parameters of the query string; empty values count as not given."""
+    found: dict[str, list[str]] = {}
+    for name, value in parse_qsl(request.url.query):
+        found.setdefault(name, []).append(value)
+    return found
+
+
+async def _body(request: Request) -> Any:  # noqa: ANN401 - JSON
+    """The body's JSON; UNSET without a body. `HttpError` for what is none."""
+    data = bytearray()
+    async for part in request.stream():
+        data += part
+        if len(data) > rapi_settings.BODY_BYTES_MAX:
+            text = f"Request body is larger than {rapi_settings.BODY_BYTES_MAX} bytes"
+            raise HttpError(413, text, {"Connection": "close"})
+    if not data:
+        return msgspec.UNSET
+    if request.headers.get("content-type", "").lower() != JSON:
+        raise HttpError(415)
+    try:
+        return msgspec.json.decode(bytes(data))
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise HttpError(400, "Unable to parse JSON data") from error
+
+
+def _opcodes(method: Method, body: object) -> list[str]:
+    """The names of the opcodes that the request would submit."""
+    if method.opcode:
+        return [method.opcode]
+    ops = body.get("ops") if isinstance(body, Mapping) else None
+    if method.right is not Right.SUBMIT or not isinstance(ops, Sequence):
+        return []
+    return [str(op.get("OP_ID")) for op in ops if isinstance(op, Mapping)]

@@ -1,0 +1,99 @@
+"""How resources of the remote API are declared: paths, methods, rights, parameters. Pure.
+
+A file of the package holds the resources of one noun in its ``RESOURCES``; `table` joins them. The
+routes (`application`), who may do what (`roles`) and the OpenAPI document come from them.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from ..storage.rapi_users import User
+from ..transport.client.async_client import AsyncClient
+
+
+class Right(enum.Enum):
+    """What a user needs to use a method of a resource."""
+
+    NOTHING = "nothing"
+    """Also for somebody who has not said who he is."""
+
+    READ = "read"
+    """To look at jobs, rules, locks and the configuration."""
+
+    WAIT = "wait"
+    """To wait for changes of a job: of Ganeti's options only ``write`` has it."""
+
+    SUBMIT = "submit"
+    """To submit the opcodes of the request."""
+
+    CANCEL = "cancel"
+    """To cancel jobs and to change their priority."""
+
+    FILTERS = "filters"
+    """To change filter rules."""
+
+    ADMIN = "admin"
+    """Everything else that changes something."""
+
+
+class Parameter(msgspec.Struct, frozen=True):
+    """A parameter in the query string."""
+
+    name: str
+    kind: type = str
+    """bool and int parameters are integers in the text; a list may be repeated."""
+    summary: str = ""
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """One request, as its handler gets it: checked, and from somebody who may do it."""
+
+    client: AsyncClient
+    user: User
+    path: dict[str, str]
+    """The parts of the path that vary, by name."""
+    query: dict[str, list[str]]
+    """The values of each parameter in the query string, without the empty ones."""
+    body: Any = msgspec.UNSET
+    """The JSON of the body; UNSET: there was none."""
+    headers: dict[str, str] = {}
+    """By lower-case names."""
+
+    def text(self, name: str) -> str | None:
+        """The first value of a parameter; None if it is not given."""
+        values = self.query.get(name)
+        return values[0] if values else None
+
+
+Handler = Callable[[Call], Awaitable[Any]]
+"""Answers a request: plain data for the body, or a `Response` for something other than JSON."""
+
+
+class Method(msgspec.Struct, frozen=True, kw_only=True):
+    """One method of a resource."""
+
+    handler: Handler
+    right: Right
+    summary: str
+    """One sentence, for the OpenAPI document."""
+    query: tuple[Parameter, ...] = ()
+    opcode: str = ""
+    """The opcode that a request submits: its parameters are those of the body."""
+    body: Any = None
+    """The type of the body, for the OpenAPI document, or None."""
+    reply: Any = None
+    """The type of the reply, for the OpenAPI document, or None."""
+
+
+class Resource(msgspec.Struct, frozen=True, kw_only=True):
+    """One resource: its path, with names of the parts that vary in braces, and its methods."""
+
+    path: str
+    methods: dict[str, Method]
+    is_own: bool = False
+    """Whether Ganeti has no such resource."""

@@ -1,0 +1,210 @@
+"""Connections that take too long, are too many, or send too much: none keeps others from theirs.
+
+A `Gate` sees each connection before TLS and counts it, by address and in total. TLS, the header and
+the body of a request each have a deadline. What came in time is served by uvicorn's own protocol.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections import Counter
+from typing import TYPE_CHECKING, Any, cast
+
+import h11
+import msgspec
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from ..storage import rapi_settings
+from . import problems
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .notes import Notes
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """How much one connection, and all together, may take. Times in seconds."""
+
+    connections: int = rapi_settings.CONNECTIONS_MAX
+    connections_of_address: int = rapi_settings.CONNECTIONS_OF_ADDRESS_MAX
+    handshake_seconds: float = rapi_settings.HANDSHAKE_SECONDS
+    head_seconds: float = rapi_settings.HEAD_SECONDS
+    body_seconds: float = rapi_settings.BODY_SECONDS
+
+
+class Counts:
+    """The open connections, by address; warns once when a limit is reached."""
+
+    def __init__(self, limits: Limits, notes: Notes) -> None:
+        self._limits = limits
+        self._notes = notes
+        self._of_address: Counter[str] = Counter()
+        self._is_warned = False
+
+    @property
+    def total(self) -> int:
+        """All open connections."""
+        return self._of_address.total()
+
+    def enter(self, address: str) -> bool:
+        """Count one more connection from this address; False if that is one too many."""
+        limits = self._limits
+        is_full = self.total >= limits.connections
+        if is_full or self._of_address[address] >= limits.connections_of_address:
+            if not self._is_warned:
+                self._is_warned = True
+                whose = "" if is_full else f" from {address}"
+                self._notes.warning("too many connections: one is refused", whose=whose)
+            return False
+        self._of_address[address] += 1
+        return True
+
+    def leave(self, address: str) -> None:
+        """A connection has ended."""
+        self._of_address[address] -= 1
+        if not self._of_address[address]:
+            del self._of_address[address]
+        if self.total < self._limits.connections // 2:
+            self._is_warned = False
+
+
+class Gate(asyncio.Protocol):
+    """Takes a new connection: counts it, and upgrades it to TLS within a deadline."""
+
+    def __init__(
+        self,
+        make_protocol: Callable[[], GuardedProtocol],
+        context: ssl.SSLContext | None,
+        counts: Counts,
+        limits: Limits,
+    ) -> None:
+        self._make_protocol = make_protocol
+        self._context = context
+        self._counts = counts
+        self._limits = limits
+        self._task: asyncio.Task[None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A connection was accepted."""
+        plain = cast("asyncio.Transport", transport)
+        peer = plain.get_extra_info("peername")
+        address = str(peer[0]) if isinstance(peer, tuple) else ""
+        if not self._counts.enter(address):
+            plain.abort()
+            return
+        protocol = self._make_protocol()
+        protocol.when_lost(lambda: self._counts.leave(address))
+        if self._context is None:
+            plain.set_protocol(protocol)
+            protocol.connection_made(plain)
+            return
+        loop = asyncio.get_running_loop()
+        self._task = loop.create_task(self._upgrade(plain, protocol, self._context))
+
+    async def _upgrade(
+        self, plain: asyncio.Transport, protocol: GuardedProtocol, context: ssl.SSLContext
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        seconds = self._limits.handshake_seconds
+        secured = None
+        try:
+            with contextlib.suppress(OSError, TimeoutError):
+                secured = await loop.start_tls(
+                    plain, protocol, context, server_side=True, ssl_handshake_timeout=seconds
+                )
+        finally:
+            if secured is None:
+                plain.abort()
+                protocol.lose()
+        if secured is not None:
+            protocol.connection_made(secured)
+
+
+class GuardedProtocol(H11Protocol):
+    """uvicorn's protocol, with deadlines for a request's header and body, and errors in JSON."""
+
+    limits = Limits()
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:  # noqa: ANN401 - uvicorn's
+        super().__init__(*arguments, **named)
+        self._alarm: asyncio.TimerHandle | None = None
+        self._lost: list[Callable[[], None]] = []
+
+    def when_lost(self, work: Callable[[], None]) -> None:
+        """Call this once when the connection ends."""
+        self._lost.append(work)
+
+    def lose(self) -> None:
+        """The connection has ended."""
+        lost, self._lost = self._lost, []
+        for work in lost:
+            work()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The connection is there, after TLS."""
+        super().connection_made(cast("asyncio.Transport", transport))
+        self._set_alarm(self.limits.head_seconds)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is gone."""
+        self._set_alarm(None)
+        super().connection_lost(exc)
+        self.lose()
+
+    def handle_events(self) -> None:
+        """Look at what has come; then await the rest of it within a deadline."""
+        super().handle_events()
+        state = self.conn.their_state
+        if self.transport.is_closing():
+            self._set_alarm(None)
+        elif state is h11.SEND_BODY:
+            self._await(self.limits.body_seconds)
+        elif state is h11.IDLE and self.conn.trailing_data[0]:
+            self._await(self.limits.head_seconds)
+        else:
+            self._set_alarm(None)
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer a request that is no HTTP."""
+        text = "Request header is too large" if "too" in msg else "Malformed HTTP request"
+        self._refuse(400, text)
+
+    # ------------------------------------------------------------ deadlines
+
+    _waits_for = 0.0
+
+    def _await(self, seconds: float) -> None:
+        """The rest must come within so many seconds of its beginning."""
+        if self._alarm is None or self._waits_for != seconds:
+            self._set_alarm(seconds)
+
+    def _set_alarm(self, seconds: float | None) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._waits_for = seconds or 0.0
+        self._alarm = None if seconds is None else self.loop.call_later(seconds, self._too_late)
+
+    def _too_late(self) -> None:
+        self._alarm = None
+        self._refuse(408, "The request did not come in time")
+
+    def _refuse(self, code: int, text: str) -> None:
+        """Answer with an error, if nothing of another answer was sent, and end the connection."""
+        if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
+            data = msgspec.json.encode(problems.body(code, text)) + b"\n"
+            headers = [
+                (b"content-type", b"application/json"),
+                (b"content-length", str(len(data)).encode()),
+                (b"connection", b"close"),
+                *self.server_state.default_headers,
+            ]
+            phrase = problems.EXPLANATIONS[code][0].encode()
+            with contextlib.suppress(h11.LocalProtocolError):
+                response = h11.Response(status_code=code, headers=headers, reason=phrase)
+                self.transport.write(self.conn.send(response) or b"")
+                self.transport.write(self.conn.send(h11.Data(data=data)) or b"")
+                self.transport.write(self.conn.send(h11.EndOfMessage()) or b"")
+        self.transport.close()

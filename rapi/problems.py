@@ -1,0 +1,56 @@
+"""Errors of the remote API: status code and body as Ganeti's. Pure. Source: Ganeti 3.0, RAPI."""
+
+from __future__ import annotations
+
+import html
+
+from ..storage import errors
+
+EXPLANATIONS = {
+    400: ("Bad Request", "Bad request syntax or unsupported method"),
+    401: ("Unauthorized", "No permission -- see authorization schemes"),
+    403: ("Forbidden", "Request forbidden -- authorization will not help"),
+    404: ("Not Found", "Nothing matches the given URI"),
+    408: ("Request Timeout", "Request timed out; try again later."),
+    409: ("Conflict", "Request conflict"),
+    411: ("Length Required", "Client must specify Content-Length."),
+    413: ("Request Entity Too Large", "Entity is too large."),
+    415: ("Unsupported Media Type", "Entity body in unsupported format."),
+    431: ("Request Header Fields Too Large", "The server is unwilling to process the request."),
+    500: ("Internal Server Error", "Server got itself in trouble"),
+    501: ("Not Implemented", "Server does not support this operation"),
+    502: ("Bad Gateway", "Invalid responses from another server/proxy."),
+    503: ("Service Unavailable", "The server cannot process the request due to a high load"),
+    504: ("Gateway Timeout", "The gateway server did not receive a timely response"),
+}
+"""The short phrase and the explanation of each code, as Ganeti's server sends them."""
+
+
+class HttpError(Exception):
+    """A request is answered with an error: a status code, and a text for people."""
+
+    def __init__(self, code: int, text: str = "", headers: dict[str, str] | None = None) -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text
+        self.headers = headers or {}
+
+
+def body(code: int, text: str = "") -> dict[str, object]:
+    """The JSON of an error; without ``text`` the message is the code's short phrase.
+
+    >>> body(404)
+    {'code': 404, 'message': 'Not Found', 'explain': 'Nothing matches the given URI'}
+    """
+    phrase, explanation = EXPLANATIONS[code]
+    return {"code": code, "message": html.escape(text or phrase), "explain": explanation}
+
+
+def of(error: errors.GangerError) -> HttpError:
+    """The answer to a request that the daemon, or the client library, has refused."""
+    match error:
+        case errors.DaemonUnreachableError():
+            return HttpError(502, "The daemon cannot be reached")
+        case errors.DeadlineError():
+            return HttpError(504, "The daemon has not answered in time")
+    return HttpError(error.http_status, error.text)

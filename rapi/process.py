@@ -1,0 +1,121 @@
+"""The process of the remote API: ``python -m`` runs this file.
+
+Its daemon (`actors/supervision/web_keeper`) gives it the listening socket, and one end of a socket
+pair: over that it says that it lives, and what the log should have. It ends with its daemon.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import signal
+import socket
+import ssl
+import sys
+import time
+from email.utils import formatdate
+from pathlib import Path
+
+import msgspec
+import uvicorn
+from uvicorn.server import ServerState
+
+from ..storage import errors, parent_death, rapi_settings, settings
+from ..storage.version import version
+from ..transport.client.async_client import AsyncClient
+from . import table
+from .application import Service, application
+from .authentication import Authentication
+from .guards import Counts, Gate, GuardedProtocol, Limits
+from .notes import Notes
+
+SERVER = "Ganeti 3.0.2 (Ganger {})"
+"""The ``Server`` header. Clients of Ganeti look at the version."""
+
+
+class RapiSetting(msgspec.Struct, frozen=True, kw_only=True):
+    """What the process is told at its start."""
+
+    data: str
+    run: str
+    daemon_pid: int
+    is_authentication_required: bool = True
+    has_tls: bool = True
+    limits: Limits = Limits()
+
+
+def main() -> None:
+    """Serve until the daemon ends. Arguments: the setting, the socket pair's end, the listener."""
+    setting = msgspec.json.decode(sys.argv[1], type=RapiSetting)
+    control = socket.socket(fileno=int(sys.argv[2]))
+    listener = socket.socket(fileno=int(sys.argv[3]))
+    for inherited in (control, listener):
+        inherited.set_inheritable(False)
+    parent_death.end_with(setting.daemon_pid)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # Sent to all processes of a terminal or a service: the daemon decides.
+        signal.signal(number, signal.SIG_IGN)
+    notes = Notes(control)
+    gc.freeze()
+    try:
+        asyncio.run(_serve(setting, control, listener, notes))
+    except errors.GangerError as error:
+        notes.error("the remote API cannot start", error=error.text)
+        sys.exit(error.exit_code)
+
+
+async def _serve(
+    setting: RapiSetting, control: socket.socket, listener: socket.socket, notes: Notes
+) -> None:
+    loop = asyncio.get_running_loop()
+    over = asyncio.Event()
+    loop.add_reader(control, over.set)
+    places = settings.Places(Path(setting.data), Path(setting.run))
+    async with AsyncClient(setting.data) as client:
+        authentication = Authentication({}, is_required=setting.is_authentication_required)
+        service = Service(client=client, authentication=authentication, notes=notes)
+        app = application(table.RESOURCES, service)
+        config = uvicorn.Config(
+            app, http=GuardedProtocol, ws="none", lifespan="off", log_config=None, access_log=False
+        )
+        config.load()
+        state = ServerState()
+        counts = Counts(setting.limits, notes)
+        context = tls_context(places) if setting.has_tls else None
+
+        def make_protocol() -> GuardedProtocol:
+            protocol = GuardedProtocol(config, state, {}, loop)
+            protocol.limits = setting.limits
+            return protocol
+
+        def make_gate() -> Gate:
+            return Gate(make_protocol, context, counts, setting.limits)
+
+        server = await loop.create_server(make_gate, sock=listener, backlog=rapi_settings.BACKLOG)
+        while not over.is_set():
+            state.default_headers = [
+                (b"date", formatdate(time.time(), usegmt=True).encode()),
+                (b"server", SERVER.format(version()).encode()),
+            ]
+            notes.alive()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(over.wait(), settings.WATCHDOG_SECONDS)
+        server.close()
+
+
+def tls_context(places: settings.Places) -> ssl.SSLContext:
+    """What connections need, from the certificate's file; `DataDirectoryError` if that is none."""
+    path = places.rapi_certificate
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(path)
+    except (OSError, ssl.SSLError) as error:
+        text = f"{path}: {error.strerror or error}; make a new one: ganger rapi cert --force"
+        raise errors.DataDirectoryError(text) from error
+    return context
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""Who may do what over the remote API. Pure.
+
+A user has Ganeti's options ``read`` and ``write``, or a role: ``operate`` for named opcodes, or
+``admin``. ``exec`` is the right to run commands (OP_EXEC), which no other option includes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .declarations import Right
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from ..storage.rapi_users import User
+
+COMMAND_OPCODE = "OP_EXEC"
+
+_ANY_USER = frozenset({Right.NOTHING, Right.READ})
+_OPERATE = _ANY_USER | {Right.WAIT, Right.SUBMIT, Right.CANCEL, Right.FILTERS}
+_ALL = frozenset(Right)
+
+
+def rights(user: User) -> frozenset[Right]:
+    """What the user may do at all."""
+    if {"write", "admin"} & user.options:
+        return _ALL
+    if "operate" in user.options:
+        return _OPERATE
+    return _ANY_USER
+
+
+def refusal(user: User, right: Right, opcodes: Collection[str] = ()) -> str | None:
+    """Why the user may not do this; None if he may. ``opcodes``: those that would be submitted."""
+    if right not in rights(user):
+        return f"user {user.name} may not do this: it needs the right to {right.value}"
+    for opcode in opcodes:
+        if opcode == COMMAND_OPCODE:
+            if "exec" not in user.options:
+                return f"user {user.name} may not submit {opcode}: it needs the option exec"
+        elif _is_limited(user) and opcode not in user.opcodes:
+            return f"user {user.name} may not submit {opcode}"
+    return None
+
+
+def _is_limited(user: User) -> bool:
+    """Whether the user may submit named opcodes only."""
+    return not {"write", "admin"} & user.options

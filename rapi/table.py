@@ -1,0 +1,7 @@
+"""All resources of the remote API."""
+
+from __future__ import annotations
+
+from . import jobs
+
+RESOURCES = (*jobs.RESOURCES,)
