@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
     from ..transport.client.async_client import AsyncClient
     from .authentication import Authentication
+    from .feed import Feed
+    from .metrics import JobTimes
     from .notes import Notes
+    from .timeline import Timeline
 
 JSON = "application/json"
 _encode = msgspec.json.Encoder().encode
@@ -36,6 +39,9 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     authentication: Authentication
     notes: Notes
     """The daemon's log."""
+    feed: Feed
+    times: JobTimes
+    timeline: Timeline
 
 
 def application(resources: Sequence[Resource], service: Service) -> ASGIApp:
@@ -98,6 +104,9 @@ class _Endpoint:
             query=query,
             body=body,
             headers=dict(request.headers),
+            feed=self._service.feed,
+            times=self._service.times,
+            timeline=self._service.timeline,
         )
         found = await method.handler(call)
         return found if isinstance(found, Response) else answer(found)

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ..storage.rapi_users import User
+
+if TYPE_CHECKING:
+    from .feed import Feed
+    from .metrics import JobTimes
+    from .timeline import Timeline
 from ..transport.client.async_client import AsyncClient
 
 
@@ -63,6 +68,12 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     """The JSON of the body; UNSET: there was none."""
     headers: dict[str, str] = {}
     """By lower-case names."""
+    feed: Feed
+    """What has happened to jobs lately."""
+    times: JobTimes
+    """The histograms of job times."""
+    timeline: Timeline
+    """Where the time of jobs went."""
 
     def text(self, name: str) -> str | None:
         """The first value of a parameter; None if it is not given."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import secrets
 import signal
 import socket
 import ssl
@@ -27,8 +28,11 @@ from ..transport.client.async_client import AsyncClient
 from . import table
 from .application import Service, application
 from .authentication import Authentication
+from .feed import Feed
 from .guards import Counts, Gate, GuardedProtocol, Limits
+from .metrics import JobTimes
 from .notes import Notes
+from .timeline import Timeline
 
 SERVER = "Ganeti 3.0.2 (Ganger {})"
 """The ``Server`` header. Clients of Ganeti look at the version."""
@@ -74,7 +78,21 @@ async def _serve(
     places = settings.Places(Path(setting.data), Path(setting.run))
     async with AsyncClient(setting.data) as client:
         authentication = Authentication({}, is_required=setting.is_authentication_required)
-        service = Service(client=client, authentication=authentication, notes=notes)
+        feed, times, timeline = Feed(secrets.token_hex(4)), JobTimes(), Timeline()
+        feed.call(times.hear)
+        feed.call(timeline.hear)
+        following = [
+            loop.create_task(feed.follow(client)),
+            loop.create_task(timeline.follow(feed, client)),
+        ]
+        service = Service(
+            client=client,
+            authentication=authentication,
+            notes=notes,
+            feed=feed,
+            times=times,
+            timeline=timeline,
+        )
         app = application(table.RESOURCES, service)
         config = uvicorn.Config(
             app, http=GuardedProtocol, ws="none", lifespan="off", log_config=None, access_log=False
@@ -102,6 +120,8 @@ async def _serve(
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(over.wait(), settings.WATCHDOG_SECONDS)
         server.close()
+        for task in following:
+            task.cancel()
 
 
 def tls_context(places: settings.Places) -> ssl.SSLContext:

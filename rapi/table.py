@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
-from . import jobs
+from . import events, explanations, health, jobs, lock_views, metrics, timeline
 
-RESOURCES = (*jobs.RESOURCES,)
+RESOURCES = (
+    *jobs.RESOURCES,
+    *explanations.RESOURCES,
+    *events.RESOURCES,
+    *lock_views.RESOURCES,
+    *timeline.RESOURCES,
+    *metrics.RESOURCES,
+    *health.RESOURCES,
+)

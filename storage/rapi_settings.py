@@ -34,3 +34,39 @@ BODY_SECONDS = 20.0
 
 START_SECONDS_MAX = 5.0
 """Longest pause before the process is started again."""
+
+EVENTS_KEPT = 20_000
+"""How many events of jobs are kept for those who come back."""
+
+PAUSE_SECONDS = 1.0
+"""How often the watch of all jobs looks whether the daemon is still there."""
+
+COMMENT_SECONDS = 15.0
+"""How often a stream of events says that it is still there."""
+
+SLOW_READER_SECONDS = 20.0
+"""How long a stream of events waits for a client that does not read."""
+
+LISTENERS_MAX = 550
+"""Most streams of events at once."""
+
+PAGE_ITEMS_MAX = 10_000
+"""Most items in one answer of Ganger's own resources."""
+
+TIMELINE_SECONDS = 3_600
+"""How far the timeline looks back."""
+
+TIMELINE_JOBS_MAX = 20_000
+"""Most ended jobs of which the timeline remembers spans."""
+
+TIMELINE_ROWS_MAX = 1_000
+"""Most jobs in one answer of the timeline."""
+
+SPANS_MAX = 100
+"""Most spans of one job in the timeline."""
+
+CAUSES_SECONDS = 2.0
+"""How often the process asks why jobs wait."""
+
+CAUSES_AT_ONCE = 20
+"""For how many jobs it asks at a time."""

@@ -1,0 +1,79 @@
+"""Server-sent events: how they are written, and a response that drops slow readers. No HTTP rules.
+
+Source: HTML Living Standard, section Server-sent events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from starlette.responses import Response
+
+from ..storage import rapi_settings
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+_encode = msgspec.json.Encoder().encode
+
+COMMENT = b": still here\n\n"
+"""Sent while nothing happens, so that both sides notice the end of the connection."""
+
+
+def event(kind: str, data: Any, number: str = "") -> bytes:  # noqa: ANN401 - JSON
+    r"""One event, with its id if it has one.
+
+    >>> event("job", {"id": 1}, "7")
+    b'id: 7\nevent: job\ndata: {"id":1}\n\n'
+    """
+    head = f"id: {number}\n" if number else ""
+    return head.encode() + f"event: {kind}\ndata: ".encode() + _encode(data) + b"\n\n"
+
+
+class EventStream(Response):
+    """A response that goes on until the client goes, reads too slowly, or the parts end."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, parts: AsyncIterator[bytes]) -> None:
+        self._parts = parts
+        self.status_code = 200
+        self.background = None
+        self.init_headers({"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+
+    def init_headers(self, headers: Any = None) -> None:  # noqa: ANN401 - starlette's
+        """As for any response, but without a length."""
+        self.body = b""
+        super().init_headers(headers)
+        self.raw_headers = [pair for pair in self.raw_headers if pair[0] != b"content-length"]
+
+    async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
+        """Send the parts."""
+        start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+        await send(start)
+        sending = asyncio.ensure_future(self._send(send))
+        leaving = asyncio.ensure_future(_gone(receive))
+        try:
+            await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            leaving.cancel()
+            sending.cancel()
+            await asyncio.gather(sending, leaving, return_exceptions=True)
+
+    async def _send(self, send: Send) -> None:
+        try:
+            async for part in self._parts:
+                message = {"type": "http.response.body", "body": part, "more_body": True}
+                # It waits while the client does not read what was sent before.
+                await asyncio.wait_for(send(message), rapi_settings.SLOW_READER_SECONDS)
+        except TimeoutError:
+            return
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

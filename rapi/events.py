@@ -1,0 +1,169 @@
+"""Streams of events: changes of jobs, and one job's log and output. Ganger's own.
+
+Both are resumed with the header ``Last-Event-ID``, as browsers do by themselves.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+from ..storage import errors, rapi_settings
+from ..storage.job_views import LogLine, OutputChunk, StatusChange
+from .declarations import Call, Method, Parameter, Resource, Right
+from .event_streams import COMMENT, EventStream, event
+from .feed import Feed, JobEvent, following
+from .problems import HttpError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+
+async def stream_events(call: Call) -> EventStream:
+    """Each change of a job's status, from now on or from ``Last-Event-ID``.
+
+    The first event is ``hello``; ``lost`` says that events are missing: read the jobs anew.
+    """
+    feed = call.feed
+    jobs = {_job_id(text) for text in call.query.get("job", [])}
+    return EventStream(_counted(feed, _events(feed, _place(feed, call), jobs)))
+
+
+def _place(feed: Feed, call: Call) -> int | None:
+    """After which event to begin; None: the client knows a number that means nothing here."""
+    given = call.headers.get("last-event-id") or call.text("after")
+    if not given:
+        return feed.last
+    mark, _, number = given.partition(".")
+    if not number.isdecimal():
+        raise HttpError(400, f"Last-Event-ID: expected the id of an event, got {given[:60]!r}")
+    place = int(number)
+    return place if mark == feed.mark and place <= feed.last else None
+
+
+async def _events(feed: Feed, after: int | None, wanted: Collection[int]) -> AsyncIterator[bytes]:
+    place = feed.last if after is None else after
+    yield event("hello", {"last": feed.last, "connected": feed.is_connected}, _id(feed, place))
+    if after is None:
+        yield event("lost", {"last": place}, _id(feed, place))
+    async for events in following(feed, place, rapi_settings.COMMENT_SECONDS):
+        if events is None:
+            yield COMMENT
+        elif not events:
+            yield event("lost", {"last": feed.last}, _id(feed, feed.last))
+        else:
+            found = [one for one in events if _is_wanted(one, wanted)]
+            parts = [event("job", one, _id(feed, one.number)) for one in found]
+            if parts:
+                yield b"".join(parts)
+
+
+def _is_wanted(one: JobEvent, wanted: Collection[int]) -> bool:
+    return not wanted or one.job_id in wanted
+
+
+def _id(feed: Feed, number: int) -> str:
+    return f"{feed.mark}.{number}"
+
+
+async def _counted(feed: Feed, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Let at most so many streams be open."""
+    if feed.listeners >= rapi_settings.LISTENERS_MAX:
+        yield event("error", {"message": "too many streams of events; try again later"})
+        return
+    feed.listeners += 1
+    try:
+        async for part in parts:
+            yield part
+    finally:
+        feed.listeners -= 1
+
+
+async def stream_log(call: Call) -> EventStream:
+    """A job's log entries, output and statuses, as they come; ends when the job has ended.
+
+    Events: ``log`` (an entry), ``output`` (op_index, stream, text, or data in Base64 if it is no
+    text), ``gap`` (missing output), ``status``, ``end``.
+    """
+    job_id = _job_id(call.path["job_id"])
+    # An unknown job is an error of its own, before the stream begins.
+    await call.client.job(job_id)
+    given = call.headers.get("last-event-id") or call.text("after") or "0.0"
+    serial, _, size = given.partition(".")
+    if not (serial.isdecimal() and size.isdecimal()):
+        raise HttpError(400, f"Last-Event-ID: expected the id of an event, got {given[:60]!r}")
+    parts = _log(call, job_id, int(serial), int(size))
+    return EventStream(_counted(call.feed, parts))
+
+
+async def _log(call: Call, job_id: int, serial: int, size: int) -> AsyncIterator[bytes]:
+    """``serial``: of the last log entry that the client has; ``size``: its bytes of output."""
+    sent = 0
+    try:
+        async for part in call.client.follow(job_id, pause=rapi_settings.COMMENT_SECONDS):
+            match part:
+                case None:
+                    yield COMMENT
+                case LogLine():
+                    if part.serial > serial:
+                        serial = part.serial
+                        yield event("log", part, f"{serial}.{max(sent, size)}")
+                case OutputChunk():
+                    sent += len(part.data)
+                    if sent > size:
+                        data = part.data[max(0, len(part.data) - (sent - size)) :]
+                        yield _output(part, data, f"{serial}.{sent}")
+                case StatusChange():
+                    kind = "end" if part.job.is_final else "status"
+                    yield event(kind, {"id": job_id, "status": str(part.status)})
+    except errors.GangerError as error:
+        yield event("error", {"message": error.text})
+
+
+def _output(part: OutputChunk, data: bytes, number: str) -> bytes:
+    shown: dict[str, object] = {"op_index": part.op_index, "stream": part.stream}
+    if part.gap:
+        shown |= {"gap": part.gap, "missing": part.missing}
+        return event("gap", shown, number)
+    try:
+        shown["text"] = data.decode()
+    except UnicodeDecodeError:
+        shown["data"] = base64.b64encode(data).decode()
+    return event("output", shown, number)
+
+
+def _job_id(text: str) -> int:
+    if not text.isdecimal():
+        raise HttpError(400, f"Invalid job id {text[:60]!r}")
+    return int(text)
+
+
+_RESUMED = Parameter("after", str, "The id of the last event that is known, as Last-Event-ID.")
+
+RESOURCES = (
+    Resource(
+        path="/2/events",
+        is_own=True,
+        methods={
+            "GET": Method(
+                handler=stream_events,
+                right=Right.READ,
+                summary="Changes of jobs as server-sent events.",
+                query=(Parameter("job", list, "Only this job; may be repeated."), _RESUMED),
+            )
+        },
+    ),
+    Resource(
+        path="/2/jobs/{job_id:int}/log",
+        is_own=True,
+        methods={
+            "GET": Method(
+                handler=stream_log,
+                right=Right.READ,
+                summary="A job's log and output as server-sent events.",
+                query=(_RESUMED,),
+            )
+        },
+    ),
+)

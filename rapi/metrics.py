@@ -1,0 +1,169 @@
+"""Figures for Prometheus. The home of prometheus_client.
+
+What the daemon counts is read from it at each scrape. The histograms come from the feed of job
+events, so they begin with this process, as counters of Prometheus may.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from starlette.responses import Response
+
+from ..storage.job_views import JobInfo
+from .declarations import Call, Method, Resource, Right
+
+if TYPE_CHECKING:
+    from ..transport.messages import DaemonInfo, LockWait
+    from .feed import Feed, JobEvent
+
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14400)
+_OPCODES_MAX = 200
+"""Most opcodes with histograms of their own; further ones count as ``other``."""
+
+_STATUSES = ("queued", "waiting", "canceling", "running", "canceled", "success", "error")
+
+
+class JobTimes:
+    """Histograms of the times of jobs that have started or ended while this process lived."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry(auto_describe=False)
+        self._opcodes: set[str] = set()
+        self._start = self._histogram("ganger_job_start_delay_seconds", "From submission to start")
+        self._run = self._histogram("ganger_job_run_seconds", "From start to end")
+        self._wait = self._histogram(
+            "ganger_job_lock_wait_seconds", "Waiting with a process, for locks or dependencies"
+        )
+        self._waiting_since: dict[int, float] = {}
+        self.ended: Counter[str] = Counter()
+        """How many jobs have ended, by final status."""
+
+    def _histogram(self, name: str, text: str) -> Histogram:
+        return Histogram(name, text, ["opcode"], registry=self.registry, buckets=_SECONDS)
+
+    def hear(self, event: JobEvent, job: JobInfo) -> None:
+        """Take in an event of the feed."""
+        name = self._name(job)
+        if event.status == "waiting":
+            self._waiting_since.setdefault(event.job_id, event.time)
+        else:
+            since = self._waiting_since.pop(event.job_id, None)
+            if since is not None:
+                self._wait.labels(name).observe(max(0.0, event.time - since))
+        if event.previous is None or job.received is None:
+            # It is how a job was when the feed began, or the job has no times.
+            return
+        if job.is_final:
+            self.ended[event.status] += 1
+            if job.started is not None:
+                self._start.labels(name).observe(max(0.0, job.started - job.received))
+                if job.ended is not None:
+                    self._run.labels(name).observe(max(0.0, job.ended - job.started))
+
+    def _name(self, job: JobInfo) -> str:
+        """The job's first opcode, without its parameters: ``EXEC`` of ``EXEC(make), EXEC(ls)``."""
+        name = job.summary.partition(",")[0].partition("(")[0].strip() or "other"
+        if name not in self._opcodes:
+            if len(self._opcodes) >= _OPCODES_MAX:
+                return "other"
+            self._opcodes.add(name)
+        return name
+
+
+class _Now:
+    """The figures that the daemon has just told, as a collector."""
+
+    def __init__(
+        self,
+        info: DaemonInfo,
+        waits: list[LockWait],
+        times: JobTimes,
+        feed: Feed,
+    ) -> None:
+        self._info = info
+        self._waits = waits
+        self._times = times
+        self._feed = feed
+
+    def collect(self) -> Iterable[Metric]:
+        """All families."""
+        info = self._info
+        jobs = GaugeMetricFamily("ganger_jobs", "Live jobs by status", labels=["status"])
+        for status in _STATUSES:
+            jobs.add_metric([status], info.counts.get(status, 0))
+        yield jobs
+        ended = CounterMetricFamily(
+            "ganger_jobs_ended", "Jobs that ended while this exporter lived", labels=["status"]
+        )
+        for status in ("success", "error", "canceled"):
+            ended.add_metric([status], self._times.ended[status])
+        yield ended
+        yield CounterMetricFamily("ganger_flushes", "Flushes of the journal", value=info.flushes)
+        restarts = CounterMetricFamily(
+            "ganger_component_restarts", "Restarts by the supervisor", labels=["component"]
+        )
+        ready = GaugeMetricFamily(
+            "ganger_component_ready", "Whether a component is ready", labels=["component"]
+        )
+        for component in info.components:
+            restarts.add_metric([component.name], component.restarts)
+            ready.add_metric([component.name], int(component.is_ready))
+        yield restarts
+        yield ready
+        memory = GaugeMetricFamily("ganger_memory_bytes", "Resident memory", labels=["process"])
+        for name, size in info.memory.items():
+            memory.add_metric([name], size)
+        yield memory
+        turns = GaugeMetricFamily(
+            "ganger_longest_turn_seconds", "Longest turn of the last seconds", labels=["component"]
+        )
+        for name, seconds in info.longest_turns.items():
+            turns.add_metric([name], seconds)
+        yield turns
+        yield from self._states()
+
+    def _states(self) -> Iterable[Metric]:
+        info = self._info
+        for name, text, value in (
+            ("ganger_up", "Whether the daemon answers", 1),
+            ("ganger_read_only", "Whether the disk refuses writes", int(info.is_read_only)),
+            ("ganger_drained", "Whether the queue takes no jobs", int(info.is_drained)),
+            ("ganger_quarantined_files", "Files that cannot be read", len(info.quarantined)),
+            ("ganger_start_time_seconds", "When the daemon started", info.started),
+            ("ganger_last_job_id", "The last id given", info.counts.get("last_id", 0)),
+            ("ganger_lock_waits", "Owners that wait for a lock", len(self._waits)),
+            ("ganger_event_listeners", "Open streams of events", self._feed.listeners),
+        ):
+            yield GaugeMetricFamily(name, text, value=value)
+
+
+async def read_metrics(call: Call) -> Response:
+    """Everything that is counted, in Prometheus's text format."""
+    client = call.client
+    now = _Now(
+        await client.info(),
+        await client.lock_waits(),
+        call.times,
+        call.feed,
+    )
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(now)
+    text = generate_latest(registry) + generate_latest(call.times.registry)
+    return Response(text, media_type=None, headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+RESOURCES = (
+    Resource(
+        path="/metrics",
+        is_own=True,
+        methods={
+            "GET": Method(handler=read_metrics, right=Right.READ, summary="Figures for Prometheus.")
+        },
+    ),
+)

@@ -1,0 +1,192 @@
+"""Where the time of jobs went within the last hour: waiting for what, and running. Ganger's own.
+
+Each job has a row of spans. A span of waiting has a cause (dependency, rule, limit, lock, slots,
+order) and its resource; the process asks the daemon for the causes of some jobs at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ..storage import errors, rapi_settings
+from ..storage.job_views import JobInfo
+from .declarations import Call, Method, Parameter, Resource, Right
+from .problems import HttpError
+
+if TYPE_CHECKING:
+    from ..transport.client.async_client import AsyncClient
+    from ..transport.messages import JobExplained
+    from .feed import Feed, JobEvent
+
+RUNNING = "running"
+UNKNOWN = "waiting"
+"""The cause of a wait that nobody has asked for yet."""
+
+
+class Span(msgspec.Struct):
+    """From ``begin`` to ``end`` (None: until now), seconds since the epoch, for one cause."""
+
+    begin: float
+    end: float | None
+    cause: str
+    resource: str = ""
+    """The lock, rule or job that it waits for."""
+
+
+class Row(msgspec.Struct):
+    """One job, and its spans in order."""
+
+    id: int
+    summary: str
+    spans: list[Span]
+    status: str = ""
+
+
+class Shown(msgspec.Struct):
+    """The rows of the jobs that lived after ``since``, the newest last. Times as in spans."""
+
+    now: float
+    since: float
+    rows: list[Row]
+    count: int
+    """How many rows there are; the oldest are left out if they are too many."""
+
+
+class Timeline:
+    """The spans of the jobs of the last hour."""
+
+    def __init__(self) -> None:
+        self._rows: dict[int, Row] = {}
+        self._turn = 0
+
+    def hear(self, event: JobEvent, job: JobInfo) -> None:
+        """Take in an event of the feed."""
+        row = self._rows.get(event.job_id)
+        if row is None:
+            if job.is_final and event.previous is None:
+                return
+            row = self._rows[event.job_id] = Row(event.job_id, event.summary, [])
+            self._begin(row, job, event.time)
+        row.status = event.status
+        if job.is_final:
+            if job.started is not None and all(span.cause != RUNNING for span in row.spans):
+                # It ran between two events.
+                self._change(row, job.started, RUNNING, "")
+            self._close(row, job.ended or event.time)
+            self._forget(event.time)
+        elif event.status == RUNNING:
+            self._change(row, job.started or event.time, RUNNING, "")
+        elif row.spans and row.spans[-1].cause == RUNNING:
+            # It waits for the locks of its next opcode, or went back to the queue.
+            self._change(row, event.time, UNKNOWN, "")
+
+    def explained(self, found: JobExplained, now: float) -> None:
+        """The daemon has said why a job waits now."""
+        row = self._rows.get(found.id)
+        if row is None or not row.spans or row.spans[-1].cause == RUNNING or not found.obstacles:
+            return
+        first = found.obstacles[0]
+        resource = first.lock or first.rule or ", ".join(str(job) for job in first.jobs[:3])
+        last = row.spans[-1]
+        if last.cause == UNKNOWN:
+            # Nothing else was known of this span.
+            last.cause, last.resource = first.kind, resource
+        elif (last.cause, last.resource) != (first.kind, resource):
+            self._change(row, now, first.kind, resource)
+
+    def waiting(self, count: int) -> list[int]:
+        """So many jobs that wait, each in its turn."""
+        found = [row.id for row in self._rows.values() if _waits(row)]
+        if len(found) <= count:
+            return found
+        self._turn = (self._turn + count) % len(found)
+        return (found + found)[self._turn : self._turn + count]
+
+    def shown(self, since: float, now: float, most: int) -> Shown:
+        """The rows of jobs that lived after ``since``."""
+        rows = [row for row in self._rows.values() if _end(row, now) >= since]
+        return Shown(now, since, rows[-most:], len(rows))
+
+    async def follow(self, feed: Feed, client: AsyncClient) -> None:
+        """Ask, again and again, why some of the waiting jobs wait."""
+        while True:
+            await asyncio.sleep(rapi_settings.CAUSES_SECONDS)
+            for job_id in self.waiting(rapi_settings.CAUSES_AT_ONCE) if feed.is_connected else ():
+                try:
+                    self.explained(await client.explain(job_id), time.time())
+                except errors.TryAgainError:
+                    break
+                except errors.GangerError:
+                    continue
+
+    # ------------------------------------------------------------ rows
+
+    def _begin(self, row: Row, job: JobInfo, now: float) -> None:
+        received = job.received or now
+        row.spans.append(Span(received, None, UNKNOWN))
+
+    def _change(self, row: Row, now: float, cause: str, resource: str) -> None:
+        last = row.spans[-1]
+        if last.end is None and last.begin >= now:
+            last.begin, last.cause, last.resource = now, cause, resource
+            return
+        self._close(row, now)
+        if len(row.spans) >= rapi_settings.SPANS_MAX:
+            # Join the two oldest spans, so that a job that waits in many ways stays small.
+            row.spans[1].begin = row.spans[0].begin
+            del row.spans[0]
+        row.spans.append(Span(now, None, cause, resource))
+
+    def _close(self, row: Row, now: float) -> None:
+        if row.spans and row.spans[-1].end is None:
+            row.spans[-1].end = max(now, row.spans[-1].begin)
+
+    def _forget(self, now: float) -> None:
+        """Forget jobs that ended long ago, and the oldest of too many."""
+        old = now - rapi_settings.TIMELINE_SECONDS
+        while self._rows:
+            first = next(iter(self._rows.values()))
+            is_over = bool(first.spans) and first.spans[-1].end is not None
+            is_old = is_over and (first.spans[-1].end or now) < old
+            if not is_old and not (is_over and len(self._rows) > rapi_settings.TIMELINE_JOBS_MAX):
+                return
+            del self._rows[first.id]
+
+
+def _waits(row: Row) -> bool:
+    return bool(row.spans) and row.spans[-1].end is None and row.spans[-1].cause != RUNNING
+
+
+def _end(row: Row, now: float) -> float:
+    end = row.spans[-1].end if row.spans else None
+    return now if end is None else end
+
+
+async def read_timeline(call: Call) -> Any:  # noqa: ANN401 - JSON
+    """The spans of waiting and running of the last so many seconds."""
+    text = call.text("seconds") or str(rapi_settings.TIMELINE_SECONDS)
+    if not text.isdecimal() or not 0 < int(text) <= rapi_settings.TIMELINE_SECONDS:
+        raise HttpError(400, "Invalid value for the 'seconds' parameter")
+    now = time.time()
+    return call.timeline.shown(now - int(text), now, rapi_settings.TIMELINE_ROWS_MAX)
+
+
+RESOURCES = (
+    Resource(
+        path="/2/timeline",
+        is_own=True,
+        methods={
+            "GET": Method(
+                handler=read_timeline,
+                right=Right.READ,
+                summary="Waiting and running of the jobs of the last hour.",
+                query=(Parameter("seconds", int, "How far to look back; an hour at most."),),
+                reply=Shown,
+            )
+        },
+    ),
+)
