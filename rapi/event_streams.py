@@ -6,7 +6,8 @@ Source: HTML Living Standard, section Server-sent events.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import contextlib
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -38,7 +39,7 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, parts: AsyncIterator[bytes]) -> None:
+    def __init__(self, parts: AsyncGenerator[bytes, None]) -> None:
         self._parts = parts
         self.status_code = 200
         self.background = None
@@ -64,13 +65,15 @@ class EventStream(Response):
             await asyncio.gather(sending, leaving, return_exceptions=True)
 
     async def _send(self, send: Send) -> None:
-        try:
-            async for part in self._parts:
+        async with contextlib.aclosing(self._parts) as parts:
+            async for part in parts:
                 message = {"type": "http.response.body", "body": part, "more_body": True}
-                # It waits while the client does not read what was sent before.
-                await asyncio.wait_for(send(message), rapi_settings.SLOW_READER_SECONDS)
-        except TimeoutError:
-            return
+                try:
+                    # It waits while the client does not read what was sent before.
+                    async with asyncio.timeout(rapi_settings.SLOW_READER_SECONDS):
+                        await send(message)
+                except TimeoutError:
+                    return
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 

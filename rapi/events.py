@@ -6,7 +6,7 @@ Both are resumed with the header ``Last-Event-ID``, as browsers do by themselves
 from __future__ import annotations
 
 import base64
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
 from ..storage import errors, rapi_settings
@@ -42,7 +42,9 @@ def _place(feed: Feed, call: Call) -> int | None:
     return place if mark == feed.mark and place <= feed.last else None
 
 
-async def _events(feed: Feed, after: int | None, wanted: Collection[int]) -> AsyncIterator[bytes]:
+async def _events(
+    feed: Feed, after: int | None, wanted: Collection[int]
+) -> AsyncGenerator[bytes, None]:
     place = feed.last if after is None else after
     yield event("hello", {"last": feed.last, "connected": feed.is_connected}, _id(feed, place))
     if after is None:
@@ -67,7 +69,7 @@ def _id(feed: Feed, number: int) -> str:
     return f"{feed.mark}.{number}"
 
 
-async def _counted(feed: Feed, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _counted(feed: Feed, parts: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
     """Let at most so many streams be open."""
     if feed.listeners >= rapi_settings.LISTENERS_MAX:
         yield event("error", {"message": "too many streams of events; try again later"})
@@ -97,7 +99,7 @@ async def stream_log(call: Call) -> EventStream:
     return EventStream(_counted(call.feed, parts))
 
 
-async def _log(call: Call, job_id: int, serial: int, size: int) -> AsyncIterator[bytes]:
+async def _log(call: Call, job_id: int, serial: int, size: int) -> AsyncGenerator[bytes, None]:
     """``serial``: of the last log entry that the client has; ``size``: its bytes of output."""
     sent = 0
     try:

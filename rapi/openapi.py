@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -9,8 +10,8 @@ from typing import Any
 import msgspec
 
 from ..storage.opcodes import catalogue
-from ..storage.opcodes.declarations import COMMON_FIELDS
-from .declarations import Method, Parameter, Resource, Right
+from ..storage.version import version as release
+from .declarations import Call, Method, Parameter, Resource, Right
 
 VERSION = "3.1.0"
 
@@ -38,6 +39,8 @@ def document(resources: Sequence[Resource], version: str) -> dict[str, Any]:
     schemas, components = msgspec.json.schema_components(
         types, ref_template="#/components/schemas/{name}"
     )
+    for component in components.values():
+        _untag(component)
     by_type = dict(zip(map(repr, types), schemas, strict=True))
     paths: dict[str, Any] = {}
     for resource in resources:
@@ -60,6 +63,13 @@ def document(resources: Sequence[Resource], version: str) -> dict[str, Any]:
         },
         "security": [{"basic": []}],
     }
+
+
+def _untag(schema: dict[str, Any]) -> None:
+    """Leave out the name of a message's type: answers do not have it (`explanations.plain`)."""
+    if "enum" in schema.get("properties", {}).get("type", {}):
+        del schema["properties"]["type"]
+        schema["required"] = [name for name in schema.get("required", ()) if name != "type"]
 
 
 def _methods(resources: Iterable[Resource]) -> Iterable[Method]:
@@ -121,7 +131,34 @@ def _body(method: Method, by_type: dict[str, Any]) -> dict[str, Any] | None:
     if method.body is not None:
         found: dict[str, Any] = by_type[repr(method.body)]
         return found
-    if not method.opcode:
+    kind = catalogue.find(method.opcode) if method.opcode else None
+    if kind is None:
         return None
-    names = catalogue.find(method.opcode).__struct_fields__
-    return {"type": "object", "properties": {name: {} for name in (*names, *COMMON_FIELDS)}}
+    _, components = msgspec.json.schema_components([kind])
+    # The path sets some of the parameters, so none of them is required in the body.
+    return {"type": "object", "properties": components[kind.__name__]["properties"]}
+
+
+@functools.cache
+def _served() -> dict[str, Any]:
+    from . import table  # noqa: PLC0415 - the table names this file
+
+    return document(table.RESOURCES, release())
+
+
+async def read_document(_: Call) -> Any:  # noqa: ANN401 - JSON
+    """The OpenAPI document."""
+    return _served()
+
+
+RESOURCES = (
+    Resource(
+        path="/2/openapi.json",
+        is_own=True,
+        methods={
+            "GET": Method(
+                handler=read_document, right=Right.READ, summary="This document, in OpenAPI 3.1."
+            )
+        },
+    ),
+)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import events, explanations, health, jobs, lock_views, metrics, timeline
+from . import events, explanations, health, jobs, lock_views, metrics, openapi, timeline
 
 RESOURCES = (
     *jobs.RESOURCES,
@@ -12,4 +12,5 @@ RESOURCES = (
     *timeline.RESOURCES,
     *metrics.RESOURCES,
     *health.RESOURCES,
+    *openapi.RESOURCES,
 )

@@ -1,0 +1,95 @@
+"""Responses that go on: they end when the client leaves, or when it reads too slowly."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+
+from ganger.rapi.event_streams import EventStream, event
+from ganger.storage import rapi_settings
+
+
+class Client:
+    """The other side of a response: it takes so many messages, then no more."""
+
+    def __init__(self, taken_max: int = 1_000) -> None:
+        self.sent: list[dict[str, Any]] = []
+        self.has_gone = asyncio.Event()
+        self._taken_max = taken_max
+
+    async def receive(self) -> dict[str, Any]:
+        await self.has_gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Any) -> None:
+        if len(self.sent) >= self._taken_max:
+            await asyncio.Event().wait()
+        self.sent.append(message)
+
+
+class Parts:
+    """A stream without an end, which notes when it is closed."""
+
+    def __init__(self) -> None:
+        self.is_closed = False
+
+    async def all(self) -> AsyncGenerator[bytes, None]:
+        try:
+            yield event("hello", {}, "1")
+            while True:
+                yield event("job", {"id": 1})
+                await asyncio.sleep(0)
+        finally:
+            self.is_closed = True
+
+
+async def respond(client: Client, parts: AsyncGenerator[bytes, None]) -> None:
+    await asyncio.wait_for(EventStream(parts)({}, client.receive, client.send), 10)
+
+
+def test_a_stream_has_no_length_and_is_not_kept_by_others() -> None:
+    client = Client()
+
+    async def run() -> None:
+        async def one() -> AsyncGenerator[bytes, None]:
+            yield b"x"
+
+        await respond(client, one())
+
+    asyncio.run(run())
+    start, first, last = client.sent
+    headers = dict(start["headers"])
+    assert headers[b"content-type"].startswith(b"text/event-stream")
+    assert headers[b"cache-control"] == b"no-store"
+    assert b"content-length" not in headers
+    assert (first["body"], first["more_body"]) == (b"x", True)
+    assert (last["body"], last["more_body"]) == (b"", False)
+
+
+def test_a_stream_ends_when_its_client_has_gone() -> None:
+    parts = Parts()
+
+    async def run() -> None:
+        client = Client()
+        asyncio.get_running_loop().call_later(0.01, client.has_gone.set)
+        await respond(client, parts.all())
+
+    asyncio.run(run())
+    assert parts.is_closed
+
+
+def test_a_stream_ends_when_its_client_reads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rapi_settings, "SLOW_READER_SECONDS", 0.02)
+    parts = Parts()
+
+    async def run() -> Client:
+        client = Client(taken_max=3)
+        await respond(client, parts.all())
+        return client
+
+    client = asyncio.run(run())
+    assert len(client.sent) == 3
+    assert parts.is_closed

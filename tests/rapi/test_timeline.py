@@ -1,0 +1,142 @@
+"""The timeline: spans of waiting and running, their causes, and its bounds."""
+
+from __future__ import annotations
+
+import pytest
+
+from ganger import JobStatus
+from ganger.rapi.feed import Feed
+from ganger.rapi.timeline import Timeline
+from ganger.storage import rapi_settings
+from ganger.storage.job_views import JobInfo, StatusChange
+from ganger.transport.messages import JobExplained, Obstacle
+
+S = JobStatus
+
+
+class World:
+    """A feed with a timeline behind it."""
+
+    def __init__(self) -> None:
+        self.timeline = Timeline()
+        self._feed = Feed("a")
+        self._feed.call(self.timeline.hear)
+        self._statuses: dict[int, JobStatus] = {}
+
+    def job(
+        self,
+        now: float,
+        status: JobStatus,
+        job_id: int = 1,
+        *,
+        received: float = 0.0,
+        started: float | None = None,
+        ended: float | None = None,
+    ) -> None:
+        job = JobInfo(
+            id=job_id,
+            status=status,
+            summary="EXEC(true)",
+            priority=0,
+            received=received,
+            started=started,
+            ended=ended,
+        )
+        previous = self._statuses.get(job_id)
+        self._statuses[job_id] = status
+        self._feed.add(StatusChange(job_id=job_id, status=status, previous=previous, job=job), now)
+
+    def cause(self, now: float, kind: str, job_id: int = 1, **named: object) -> None:
+        one = Obstacle(kind=kind, held=job_id, text="", **named)  # type: ignore[arg-type]
+        found = JobExplained(id=job_id, status=S.QUEUED, text="", obstacles=[one])
+        self.timeline.explained(found, now)
+
+    def spans(self, job_id: int = 1) -> list[tuple[float, float | None, str, str]]:
+        (row,) = (one for one in self.timeline.shown(0.0, 100.0, 1_000).rows if one.id == job_id)
+        return [(one.begin, one.end, one.cause, one.resource) for one in row.spans]
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_a_job_waits_then_runs_then_has_ended(world: World) -> None:
+    world.job(1, S.QUEUED, received=1.0)
+    world.job(3, S.RUNNING, received=1.0, started=3.0)
+    world.job(7, S.SUCCESS, received=1.0, started=3.0, ended=7.0)
+    assert world.spans() == [(1.0, 3.0, "waiting", ""), (3.0, 7.0, "running", "")]
+
+
+def test_the_cause_of_a_wait_is_that_of_the_whole_span_until_another_is_known(world: World) -> None:
+    world.job(1, S.QUEUED, received=1.0)
+    world.cause(2, "slots")
+    world.cause(4, "slots")
+    world.cause(5, "lock", lock="node/n1")
+    world.job(9, S.RUNNING, started=9.0)
+    assert world.spans() == [
+        (1.0, 5, "slots", ""),
+        (5, 9.0, "lock", "node/n1"),
+        (9.0, None, "running", ""),
+    ]
+
+
+def test_a_job_that_ran_between_two_events_still_shows_its_run(world: World) -> None:
+    world.job(1, S.QUEUED, received=1.0)
+    world.job(4, S.SUCCESS, received=1.0, started=2.0, ended=3.0)
+    assert world.spans() == [(1.0, 2.0, "waiting", ""), (2.0, 3.0, "running", "")]
+
+
+def test_a_running_job_that_waits_for_locks_again_gets_a_span(world: World) -> None:
+    world.job(1, S.RUNNING, started=1.0)
+    world.job(5, S.WAITING, started=1.0)
+    world.cause(6, "lock", lock="node/n1")
+    assert world.spans()[-1] == (5, None, "lock", "node/n1")
+
+
+def test_a_cause_that_comes_too_late_changes_nothing(world: World) -> None:
+    world.job(1, S.RUNNING, started=1.0)
+    world.cause(2, "slots")
+    world.cause(2, "slots", job_id=7)
+    assert world.spans() == [(1.0, None, "running", "")]
+
+
+def test_waiting_jobs_are_asked_for_in_turn(world: World) -> None:
+    for job_id in range(1, 6):
+        world.job(1, S.QUEUED, job_id)
+    asked = [job for _ in range(5) for job in world.timeline.waiting(2)]
+    assert sorted(asked) == sorted([1, 2, 3, 4, 5] * 2)
+
+
+def test_old_rows_are_forgotten_but_not_those_of_living_jobs(world: World) -> None:
+    late = rapi_settings.TIMELINE_SECONDS + 100.0
+    world.job(1, S.QUEUED, 1)
+    world.job(2, S.SUCCESS, 1, started=1.0, ended=2.0)
+    world.job(3, S.QUEUED, 2)
+    world.job(late, S.QUEUED, 3)
+    world.job(late + 1, S.SUCCESS, 3, started=late, ended=late + 1)
+    rows = world.timeline.shown(0.0, late + 2, 1_000).rows
+    assert [row.id for row in rows] == [2, 3]
+
+
+def test_a_job_that_ended_before_anybody_looked_has_no_row(world: World) -> None:
+    world.job(1, S.SUCCESS, started=0.5, ended=1.0)
+    assert world.timeline.shown(0.0, 2.0, 10).rows == []
+
+
+def test_spans_of_one_job_are_bounded(world: World) -> None:
+    world.job(0, S.QUEUED)
+    for now in range(1, 500):
+        world.cause(float(now), "lock", lock=f"node/{now}")
+    spans = world.spans()
+    assert len(spans) == rapi_settings.SPANS_MAX
+    assert spans[0][0] == 0.0
+    assert spans[-1][3] == "node/499"
+
+
+def test_only_the_newest_rows_are_shown_with_the_count_of_all(world: World) -> None:
+    for job_id in range(10):
+        world.job(1, S.QUEUED, job_id)
+    shown = world.timeline.shown(0.0, 5.0, 3)
+    assert [row.id for row in shown.rows] == [7, 8, 9]
+    assert shown.count == 10
