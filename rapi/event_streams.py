@@ -1,4 +1,4 @@
-"""Server-sent events: how they are written, and a response that drops slow readers. No HTTP rules.
+"""Server-sent events: how they are written, and a response that goes on.
 
 Source: HTML Living Standard, section Server-sent events.
 """
@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from starlette.responses import Response
-
-from ..storage import rapi_settings
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -35,7 +33,10 @@ def event(kind: str, data: Any, number: str = "") -> bytes:  # noqa: ANN401 - JS
 
 
 class EventStream(Response):
-    """A response that goes on until the client goes, reads too slowly, or the parts end."""
+    """A response that goes on until the client goes, or the parts end.
+
+    `guards` ends the connection of a client that does not read.
+    """
 
     media_type = "text/event-stream"
 
@@ -67,13 +68,8 @@ class EventStream(Response):
     async def _send(self, send: Send) -> None:
         async with contextlib.aclosing(self._parts) as parts:
             async for part in parts:
-                message = {"type": "http.response.body", "body": part, "more_body": True}
-                try:
-                    # It waits while the client does not read what was sent before.
-                    async with asyncio.timeout(rapi_settings.SLOW_READER_SECONDS):
-                        await send(message)
-                except TimeoutError:
-                    return
+                # It waits while the client does not read what was sent before.
+                await send({"type": "http.response.body", "body": part, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 

@@ -33,6 +33,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     handshake_seconds: float = rapi_settings.HANDSHAKE_SECONDS
     head_seconds: float = rapi_settings.HEAD_SECONDS
     body_seconds: float = rapi_settings.BODY_SECONDS
+    unread_seconds: float = rapi_settings.UNREAD_SECONDS
 
 
 class Counts:
@@ -131,6 +132,7 @@ class GuardedProtocol(H11Protocol):
     def __init__(self, *arguments: Any, **named: Any) -> None:  # noqa: ANN401 - uvicorn's
         super().__init__(*arguments, **named)
         self._alarm: asyncio.TimerHandle | None = None
+        self._unread_alarm: asyncio.TimerHandle | None = None
         self._lost: list[Callable[[], None]] = []
 
     def when_lost(self, work: Callable[[], None]) -> None:
@@ -151,6 +153,7 @@ class GuardedProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
         self._set_alarm(None)
+        self._cancel_unread_alarm()
         super().connection_lost(exc)
         self.lose()
 
@@ -166,6 +169,25 @@ class GuardedProtocol(H11Protocol):
             self._await(self.limits.head_seconds)
         else:
             self._set_alarm(None)
+
+    def pause_writing(self) -> None:
+        """The client does not read: it may do so for a while only."""
+        super().pause_writing()
+        self._unread_alarm = self.loop.call_later(self.limits.unread_seconds, self._abort)
+
+    def resume_writing(self) -> None:
+        """The client reads again."""
+        super().resume_writing()
+        self._cancel_unread_alarm()
+
+    def _cancel_unread_alarm(self) -> None:
+        alarm, self._unread_alarm = self._unread_alarm, None
+        if alarm is not None:
+            alarm.cancel()
+
+    def _abort(self) -> None:
+        # Not closed in order: that would wait until everything is read.
+        self.transport.abort()
 
     def send_400_response(self, msg: str) -> None:
         """Answer a request that is no HTTP."""

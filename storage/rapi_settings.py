@@ -44,8 +44,8 @@ PAUSE_SECONDS = 1.0
 COMMENT_SECONDS = 15.0
 """How often a stream of events says that it is still there."""
 
-SLOW_READER_SECONDS = 20.0
-"""How long a stream of events waits for a client that does not read."""
+UNREAD_SECONDS = 20.0
+"""How long a client may leave an answer unread, before its connection is ended."""
 
 LISTENERS_MAX = 550
 """Most streams of events at once."""
