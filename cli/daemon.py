@@ -28,7 +28,7 @@ from ..storage import descriptors, documents, errors, file_systems, lock_files, 
 from ..storage.opcodes import catalogue
 from ..transport.envelopes import Envelope
 from ..transport.messages import StopRequested
-from . import choices, output
+from . import choices, first_rapi, output
 from .up import READY_VARIABLE
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from ..storage.settings import Places
     from .call import Call
+    from .first_rapi import FirstUser
 
 _IMPORTED_LATE = ("difflib", "ipaddress", "msgpack", "re2")
 """Modules that libraries import on first use. Later the daemon may lack a descriptor for that."""
@@ -118,14 +119,16 @@ class _Announcement:
         if self._descriptor is not None:
             os.set_inheritable(self._descriptor, False)  # noqa: FBT003
 
-    def ready(self) -> None:
-        """The daemon takes requests."""
+    def ready(self, url: str = "", first_user: FirstUser | None = None) -> None:
+        """The daemon takes requests, and those of the remote API at this URL."""
         if self._is_for_people:
             pid = os.getpid()
             _print(
                 f"The daemon is ready (pid {pid}) in {self._data}; Ctrl-C or `ganger down` ends it"
             )
-        self._say("ready\n")
+            for line in first_user.lines(url) if first_user is not None else []:
+                _print(line)
+        self._say(f"ready {url}\n")
 
     def warn(self, text: str) -> None:
         """Print a warning; `ganger up` prints its own."""
@@ -191,6 +194,7 @@ def run(
             announce.warn(warning)
         for problem in catalogue.load_user_opcodes().problems:
             log.error("user opcodes are left out", problem=problem)
+        first_user = None if rapi is None else _first_user(places, rapi, log)
         _remove_dead_lock_files(places)
         daemon_lock = lock_files.create(places.lock_files, lock_files.daemon_stem(time.time()))
         stack.callback(daemon_lock.remove)
@@ -217,7 +221,7 @@ def run(
 
         def ready() -> None:
             keeper.announce(host.endpoints)
-            announce.ready()
+            announce.ready(host.rapi_states[0].url if host.rapi_states else "", first_user)
 
         _supervise(
             host,
@@ -236,6 +240,15 @@ def run(
         log.info("stopped")
         if shutdown.error is not None:
             raise shutdown.error
+
+
+def _first_user(places: Places, rapi: RapiOptions, log: FilteringBoundLogger) -> FirstUser | None:
+    """The first user of the remote API, if this is the first start. Jobs do without."""
+    try:
+        return first_rapi.prepare_apart(places, rapi.address, has_tls=rapi.has_tls)
+    except errors.StorageError as error:
+        log.error("the remote API cannot be set up", error=error.text)
+        return None
 
 
 def _prepare(places: Places) -> None:

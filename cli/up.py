@@ -16,7 +16,7 @@ import click
 import msgspec
 
 from ..storage import documents, errors, ownership, settings, wording
-from . import choices, output
+from . import choices, first_rapi, output
 from .call import INTERRUPTED_EXIT_CODE
 
 if TYPE_CHECKING:
@@ -26,10 +26,12 @@ if TYPE_CHECKING:
     from ..transport.client.client import Client
     from ..transport.messages import DaemonInfo, LimitsRead
     from .call import Call
+    from .first_rapi import FirstUser
 
 NOT_RUNNING_EXIT_CODE = 3
 READY_VARIABLE = "GANGER_READY_FD"
-"""Names a descriptor; the daemon writes ``ready`` or its error there once, for ``ganger up``."""
+"""Names a descriptor, to which the daemon writes once, for ``ganger up``: ``ready`` and the URL of
+its remote API, or its error."""
 
 _SHORT_SECONDS = 5.0
 _ANSWER_SECONDS = 10.0
@@ -83,8 +85,24 @@ def up(
         options += ["--rapi-port", str(rapi_port)] if rapi_port is not None else []
         options += ["--rapi-no-tls"] if rapi_no_tls else []
         options += ["--rapi-anonymous-reads"] if rapi_anonymous_reads else []
-        pid = _start(places, [*options, *(["--test-hooks"] if test_hooks else [])])
+        first_user = None if no_rapi else _first_user(places, rapi_address, not rapi_no_tls)
+        pid, url = _start(places, [*options, *(["--test-hooks"] if test_hooks else [])])
         output.echo(f"The daemon is ready (pid {pid}) in {places.data}")
+        if first_user is not None:
+            for line in first_user.lines(url):
+                output.echo(line)
+
+
+def _first_user(places: Places, address: str, has_tls: bool) -> FirstUser | None:  # noqa: FBT001
+    """The first user of the remote API, if this is the first start."""
+    if not first_rapi.is_missing(places, has_tls=has_tls):
+        return None
+    try:
+        return first_rapi.prepare(places, address, has_tls=has_tls)
+    except errors.GangerError as error:
+        # The queue does not need it, and the daemon says whether it takes writes at all.
+        output.echo(f"ganger: the remote API cannot be set up: {error.text}", err=True)
+        return None
 
 
 def _warn_of(option: str) -> None:
@@ -123,8 +141,11 @@ def _alone(places: Places) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _start(places: Places, options: list[str]) -> int:
-    """Start it detached and wait for its report; `GangerError` with its reason if it fails."""
+def _start(places: Places, options: list[str]) -> tuple[int, str]:
+    """Start it detached; its pid, and the URL of its remote API, when it is ready.
+
+    `GangerError` with the daemon's reason if it fails.
+    """
     reader, writer = os.pipe()
     command = [sys.executable, "-P", "-m", "ganger.cli.main", "--data", str(places.data)]
     with os.fdopen(documents.open_to_append(places.data / "daemon.out"), "ab") as out:
@@ -149,9 +170,9 @@ def _start(places: Places, options: list[str]) -> int:
             f"the daemon (pid {process.pid}) is still starting, and was not ready within "
             f"{settings.START_SECONDS:g} s; see `ganger status` and {places.log}"
         )
-    if word.strip() == "ready":
-        return process.pid
     code, _, text = word.strip().partition(" ")
+    if code == "ready":
+        return process.pid, text
     if code.isdecimal():
         output.echo(f"ganger: {text}", err=True)
         raise click.exceptions.Exit(int(code))

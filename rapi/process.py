@@ -33,6 +33,7 @@ from .guards import Counts, Gate, GuardedProtocol, Limits
 from .metrics import JobTimes
 from .notes import Notes
 from .timeline import Timeline
+from .users_file import UsersFile
 
 SERVER = "Ganeti 3.0.2 (Ganger {})"
 """The ``Server`` header. Clients of Ganeti look at the version."""
@@ -77,7 +78,11 @@ async def _serve(
     loop.add_reader(control, over.set)
     places = settings.Places(Path(setting.data), Path(setting.run))
     async with AsyncClient(setting.data) as client:
-        authentication = Authentication({}, is_required=setting.is_authentication_required)
+        authentication = Authentication(
+            UsersFile(places.rapi_users, notes),
+            notes,
+            is_required=setting.is_authentication_required,
+        )
         feed, times, timeline = Feed(secrets.token_hex(4)), JobTimes(), Timeline()
         feed.call(times.hear)
         feed.call(timeline.hear)
@@ -117,11 +122,13 @@ async def _serve(
                 (b"server", SERVER.format(version()).encode()),
             ]
             notes.alive()
+            authentication.look()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(over.wait(), settings.WATCHDOG_SECONDS)
         server.close()
         for task in following:
             task.cancel()
+        authentication.close()
 
 
 def tls_context(places: settings.Places) -> ssl.SSLContext:

@@ -70,3 +70,42 @@ CAUSES_SECONDS = 2.0
 
 CAUSES_AT_ONCE = 20
 """For how many jobs it asks at a time."""
+
+USERS_MAX = 10_000
+"""Most users."""
+
+USERS_BYTES_MAX = 4 * 1024 * 1024
+"""Largest users file."""
+
+PASSWORD_BYTES_MAX = 1_024
+"""Longest password."""
+
+ARGON2_PASSES = 2
+ARGON2_KIBIBYTES = 19 * 1_024
+"""The cost of new hashes: 34 ms of a processor, and 19 MiB while one is compared."""
+
+ARGON2_WORK_MAX = 4 * 1024 * 1024
+"""Most kibibytes times passes of a hash in the users file: some seconds."""
+
+BCRYPT_ROUNDS = 12
+BCRYPT_ROUNDS_MAX = 15
+"""The cost of new hashes, and the highest in the users file: each step doubles it."""
+
+CERTIFICATE_DAYS = 5 * 365
+"""How long a new certificate is valid. Source: Ganeti 3.0."""
+
+LOGINS_KNOWN_MAX = 1_000
+"""How many credentials are remembered that were right, so that they cost next to nothing."""
+
+LOGINS_WAITING_MAX = 128
+"""Most credentials that wait to be compared; further ones are refused for the moment."""
+
+LOGINS_WAITING_OF_ADDRESS_MAX = 32
+"""Most of them from one address."""
+
+REFUSALS_LOGGED_MAX = 20
+REFUSALS_LOGGED_SECONDS = 60.0
+"""So many refused attempts are logged within that time; of further ones only their number."""
+
+NEW_PASSWORD_BYTES = 16
+"""Random bytes in a password that Ganger makes: 22 characters."""

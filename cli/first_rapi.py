@@ -1,0 +1,103 @@
+"""What the remote API needs at the first start of a daemon: a certificate, and a first user.
+
+A daemon has them made by a process of their own (this file with ``-m``): it needs the libraries for
+that once, and would keep them in memory for ever.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ..storage import errors, rapi_settings, rapi_users, settings
+
+if TYPE_CHECKING:
+    from ..storage.settings import Places
+
+FIRST_USER = "admin"
+_SECONDS = 30.0
+
+
+class FirstUser(msgspec.Struct, frozen=True):
+    """The credentials that are shown once."""
+
+    name: str
+    password: str
+
+    def __repr__(self) -> str:
+        """Without the password, because logs show values."""
+        return f"FirstUser({self.name!r})"
+
+    def lines(self, url: str) -> list[str]:
+        """What people see."""
+        return [
+            f"Remote API: {url}",
+            f"User:       {self.name}",
+            f"Password:   {self.password}",
+            "It is shown only now. Further users: ganger rapi user add NAME",
+        ]
+
+
+def is_missing(places: Places, *, has_tls: bool) -> bool:
+    """Whether there is something to make."""
+    has_certificate = not has_tls or os.path.lexists(places.rapi_certificate)
+    return not (has_certificate and os.path.lexists(places.rapi_users))
+
+
+def prepare(places: Places, address: str, *, has_tls: bool) -> FirstUser | None:
+    """Make what is missing; the first user if there was no users file. `StorageError`."""
+    import secrets  # noqa: PLC0415 - only the first start needs these
+
+    from ..storage import rapi_certificates, rapi_passwords  # noqa: PLC0415
+
+    if has_tls and not os.path.lexists(places.rapi_certificate):
+        names = rapi_certificates.own_names(address)
+        days = rapi_settings.CERTIFICATE_DAYS
+        rapi_certificates.create(places.rapi_certificate, names, days=days)
+    if os.path.lexists(places.rapi_users):
+        return None
+    password = secrets.token_urlsafe(rapi_settings.NEW_PASSWORD_BYTES)
+    secret = rapi_passwords.hashed(password)
+    rapi_users.add(places.rapi_users, rapi_users.User(FIRST_USER, secret, frozenset({"admin"})))
+    return FirstUser(FIRST_USER, password)
+
+
+def prepare_apart(places: Places, address: str, *, has_tls: bool) -> FirstUser | None:
+    """As `prepare`, in a process of its own. `StorageError` says why it could not."""
+    if not is_missing(places, has_tls=has_tls):
+        return None
+    words = [str(places.data), str(places.run), address, "tls" if has_tls else "plain"]
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "ganger.cli.first_rapi", *words],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_SECONDS,
+            check=False,
+            cwd="/",
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise errors.StorageError(f"no certificate and no user could be made: {error}") from error
+    with suppress(msgspec.DecodeError):
+        return msgspec.json.decode(done.stdout, type=FirstUser | None)
+    problem = done.stderr.decode(errors="replace").strip().rsplit("\n", 1)[-1]
+    raise errors.StorageError(problem or f"no user could be made: exit code {done.returncode}")
+
+
+def _main(data: str, run: str, address: str, kind: str) -> None:
+    places = settings.Places(Path(data), Path(run))
+    try:
+        made = prepare(places, address, has_tls=kind == "tls")
+    except errors.GangerError as error:
+        sys.exit(error.text)
+    sys.stdout.write(msgspec.json.encode(made).decode())
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])

@@ -1,0 +1,212 @@
+"""``ganger rapi``: the certificate and the users of the remote API."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from ..storage import documents, errors, ownership, rapi_settings, rapi_users
+from ..storage.opcodes import catalogue
+from ..storage.rapi_users import User
+from . import choices, output
+
+if TYPE_CHECKING:
+    from .call import Call
+
+_SCHEMES = ("argon2id", "bcrypt")
+
+
+@click.group()
+def rapi() -> None:
+    """Make the certificate, and keep the users, of the remote API."""
+
+
+@rapi.command(short_help="Make a self-signed certificate.")
+@click.option(
+    "--name",
+    "names",
+    metavar="HOST",
+    multiple=True,
+    help="A host name or address by which clients call this machine. May be repeated; without it: "
+    "localhost, its addresses, and this machine's name.",
+)
+@click.option(
+    "--days",
+    type=click.IntRange(1, 36_500),
+    default=rapi_settings.CERTIFICATE_DAYS,
+    show_default=True,
+    help="How long it is valid.",
+)
+@click.option("--force", is_flag=True, help="Replace the one that is there.")
+@click.pass_obj
+def cert(call: Call, *, names: tuple[str, ...], days: int, force: bool) -> None:
+    """Make a key and a self-signed certificate (rapi.pem in the data directory).
+
+    A daemon that runs uses it at once, for new connections. Clients need the certificate, or its
+    fingerprint, to know the daemon.
+    """
+    from ..storage import rapi_certificates  # noqa: PLC0415 - costs more than most commands
+
+    places = call.places
+    ownership.require_own(places, "rapi cert")
+    documents.make_data_directory(places.data)
+    path = places.rapi_certificate
+    if path.exists() and not force:
+        raise errors.BadRequestError(f"{path}: exists already; to replace it: --force")
+    chosen = list(names) or rapi_certificates.own_names()
+    made = rapi_certificates.create(path, chosen, days=days, is_replaced=force)
+    output.echo(f"{path}: for {', '.join(made.names)}; valid until {made.valid_until}")
+    output.echo(f"SHA-256 fingerprint: {made.fingerprint}")
+
+
+@rapi.group()
+def user() -> None:
+    """Add, list and remove the users of the remote API."""
+
+
+@user.command(short_help="Add a user, with a role.")
+@click.argument("name", type=choices.Text())
+@click.option(
+    "--role",
+    type=click.Choice(rapi_users.ROLES),
+    required=True,
+    help="read: look at everything. operate: also submit and cancel jobs with the opcodes of "
+    "--opcode, and keep filter rules for them. admin: everything but commands.",
+)
+@click.option(
+    "--password",
+    metavar="PASSWORD",
+    type=choices.Text(),
+    help="Other users of the machine may see it while this runs; `-` reads it from standard "
+    "input. Without it, a new one is made and printed.",
+)
+@click.option(
+    "--opcode",
+    "opcodes",
+    metavar="OP_ID",
+    multiple=True,
+    help="An opcode that a user with the role operate may submit. May be repeated.",
+)
+@click.option(
+    "--exec",
+    "is_exec",
+    is_flag=True,
+    help="The user may run commands (OP_EXEC) as the daemon's user.",
+)
+@click.option(
+    "--scheme",
+    type=click.Choice(_SCHEMES),
+    default=_SCHEMES[0],
+    show_default=True,
+    help="How the password is hashed.",
+)
+@click.option("--replace", is_flag=True, help="Change the user who is there.")
+@click.pass_obj
+def add(
+    call: Call,
+    name: str,
+    *,
+    role: str,
+    password: str | None,
+    opcodes: tuple[str, ...],
+    is_exec: bool,
+    scheme: str,
+    replace: bool,
+) -> None:
+    """Add the user NAME. A daemon that runs knows the user at once."""
+    from ..storage import rapi_passwords  # noqa: PLC0415
+
+    places = call.places
+    ownership.require_own(places, f"rapi user add {name} --role {role}")
+    _check_opcodes(role, opcodes)
+    given = _given(password)
+    chosen = given or secrets.token_urlsafe(rapi_settings.NEW_PASSWORD_BYTES)
+    options = frozenset({role, *(["exec"] if is_exec else [])})
+    granted = frozenset({*opcodes, *(["OP_EXEC"] if is_exec and role == "operate" else [])})
+    if name in _known(call) and not replace:
+        raise errors.BadRequestError(f"there is a user {name} already; to change it: --replace")
+    documents.make_data_directory(places.data)
+    entry = User(name, rapi_passwords.hashed(chosen, scheme), options, granted)
+    rapi_users.add(places.rapi_users, entry, is_replaced=replace)
+    if given is None:
+        output.echo(f"Password of {name}: {chosen}")
+        output.echo("It is shown only now.", err=True)
+    else:
+        output.echo(f"Added {name}")
+
+
+@user.command("list")
+@output.style_options
+@click.pass_obj
+def list_users(call: Call, style: output.Style) -> None:
+    """List the users, with their rights."""
+    from ..storage import rapi_passwords  # noqa: PLC0415
+
+    found = sorted(_known(call).values(), key=lambda each: each.name)
+    rows = [
+        {
+            "name": each.name,
+            "options": sorted(each.options),
+            "opcodes": sorted(each.opcodes),
+            "scheme": rapi_passwords.split(each.secret)[0].strip("{}").lower(),
+        }
+        for each in found
+    ]
+    if style.output == "json":
+        output.show_json(rows)
+        return
+    columns = {
+        "name": output.Column("name", lambda row: row["name"]),
+        "options": output.Column("options", lambda row: ",".join(row["options"]) or "-"),
+        "opcodes": output.Column("opcodes", lambda row: ",".join(row["opcodes"]) or "-"),
+        "scheme": output.Column("scheme", lambda row: row["scheme"]),
+    }
+    names = output.chosen_fields(style, tuple(columns), tuple(columns))
+    output.show_rows(rows, [columns[name] for name in names], style)
+
+
+@user.command()
+@click.argument("name", type=choices.Text())
+@click.pass_obj
+def remove(call: Call, name: str) -> None:
+    """Remove the user NAME. A daemon that runs knows it at once."""
+    places = call.places
+    ownership.require_own(places, f"rapi user remove {name}")
+    rapi_users.remove(places.rapi_users, name)
+    output.echo(f"Removed {name}")
+
+
+def _known(call: Call) -> dict[str, User]:
+    path = call.places.rapi_users
+    ownership.require_readable(path)
+    return {found.name: found for found in rapi_users.read(path).values()}
+
+
+def _check_opcodes(role: str, opcodes: tuple[str, ...]) -> None:
+    if role == "operate" and not opcodes:
+        raise errors.UsageError("--role operate: name the opcodes with --opcode")
+    if role != "operate" and opcodes:
+        raise errors.UsageError(f"--opcode: has no meaning with --role {role}")
+    if not opcodes:
+        return
+    catalogue.load_user_opcodes()
+    for opcode in opcodes:
+        if catalogue.find(opcode) is None:
+            raise errors.UsageError(f"--opcode: there is no opcode {opcode!r}")
+
+
+def _given(password: str | None) -> str | None:
+    """The password that the user gave; `UsageError` if it cannot be one."""
+    if password is None:
+        return None
+    if password == "-":  # noqa: S105 - not a password
+        password = sys.stdin.readline().removesuffix("\n")
+    if not password or not password.isprintable():
+        raise errors.UsageError("--password: is empty, or has control characters")
+    if len(password.encode()) > rapi_settings.PASSWORD_BYTES_MAX:
+        most = rapi_settings.PASSWORD_BYTES_MAX
+        raise errors.UsageError(f"--password: longer than {most} bytes")
+    return password
