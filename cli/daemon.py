@@ -128,7 +128,7 @@ class _Announcement:
             )
             for line in first_user.lines(url) if first_user is not None else []:
                 _print(line)
-        self._say(f"ready {url}\n")
+        self._say(f"ready {url}".rstrip() + "\n")
 
     def warn(self, text: str) -> None:
         """Print a warning; `ganger up` prints its own."""

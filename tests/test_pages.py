@@ -28,7 +28,13 @@ PAGES = sorted(
 CODE_FOLDERS = ("storage", "transport", "actors", "cli", "rapi")
 
 # What is imported of a library that is not called so.
-MODULES = {"google-re2": "re2", "pyyaml": "yaml", "pyzmq": "zmq"}
+MODULES = {
+    "argon2-cffi": "argon2",
+    "google-re2": "re2",
+    "prometheus-client": "prometheus_client",
+    "pyyaml": "yaml",
+    "pyzmq": "zmq",
+}
 
 # At home wherever values are declared.
 AT_HOME_EVERYWHERE = {"msgspec"}
