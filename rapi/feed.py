@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from ..transport.client.async_client import AsyncClient
 
 
+_FINAL = ("success", "error", "canceled")
+
+
 class JobEvent(msgspec.Struct, frozen=True, kw_only=True):
     """A job has another status. Times in seconds since the epoch.
 
@@ -54,6 +57,7 @@ class Feed:
         self._last = 0
         self._news = asyncio.Event()
         self._live: dict[int, JobInfo] = {}
+        self._ended: dict[int, JobInfo] = {}
         self._heard: list[Callable[[JobEvent, JobInfo], None]] = []
         self.is_connected = False
         """Whether the daemon is being watched."""
@@ -70,6 +74,11 @@ class Feed:
         """The jobs that have not ended, by id, as far as the feed has heard of them."""
         return self._live
 
+    @property
+    def ended(self) -> dict[int, JobInfo]:
+        """The last jobs that have ended, by id, in the order of their ends."""
+        return self._ended
+
     def call(self, heard: Callable[[JobEvent, JobInfo], None]) -> None:
         """Call this with each new event, and the job."""
         self._heard.append(heard)
@@ -79,6 +88,7 @@ class Feed:
         job = change.job
         if job.is_final:
             self._live.pop(job.id, None)
+            self.note_ended(job)
         else:
             self._live[job.id] = job
         self._last += 1
@@ -102,6 +112,12 @@ class Feed:
         news.set()
         return event
 
+    def note_ended(self, job: JobInfo) -> None:
+        """Remember a job that has ended."""
+        self._ended[job.id] = job
+        if len(self._ended) > rapi_settings.ENDED_KEPT:
+            del self._ended[next(iter(self._ended))]
+
     def since(self, number: int) -> list[JobEvent] | None:
         """The events after this number; None if some of them are gone, or it is from elsewhere."""
         if number > self._last:
@@ -124,8 +140,13 @@ class Feed:
 
     async def follow(self, client: AsyncClient) -> None:
         """Watch all jobs for ever; after a loss of the daemon begin again."""
+        is_filled = False
         while True:
             try:
+                if not is_filled:
+                    async for job in client.jobs(statuses=_FINAL):
+                        self.note_ended(job)
+                    is_filled = True
                 async for part in client.watch(log=False, pause=rapi_settings.PAUSE_SECONDS):
                     self.is_connected = True
                     if isinstance(part, StatusChange) and self._is_new(part):

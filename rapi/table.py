@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from . import events, explanations, health, jobs, lock_views, metrics, openapi, timeline
+from . import (
+    events,
+    explanations,
+    health,
+    jobs,
+    lock_views,
+    metrics,
+    openapi,
+    queue_views,
+    rule_views,
+    timeline,
+)
 
 RESOURCES = (
     *jobs.RESOURCES,
     *explanations.RESOURCES,
     *events.RESOURCES,
+    *queue_views.RESOURCES,
+    *rule_views.RESOURCES,
     *lock_views.RESOURCES,
     *timeline.RESOURCES,
     *metrics.RESOURCES,

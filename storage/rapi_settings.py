@@ -38,6 +38,9 @@ START_SECONDS_MAX = 5.0
 EVENTS_KEPT = 20_000
 """How many events of jobs are kept for those who come back."""
 
+ENDED_KEPT = 5_000
+"""How many ended jobs are kept for listings."""
+
 PAUSE_SECONDS = 1.0
 """How often the watch of all jobs looks whether the daemon is still there."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -39,6 +40,14 @@ def test_an_ended_job_is_no_longer_live() -> None:
     feed.add(changed(2, JobStatus.QUEUED), 0.0)
     feed.add(changed(1, JobStatus.SUCCESS, JobStatus.RUNNING), 1.0)
     assert list(feed.live) == [2]
+
+
+def test_only_the_last_ended_jobs_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rapi_settings, "ENDED_KEPT", 2)
+    feed = Feed("a")
+    for number in range(1, 5):
+        feed.add(changed(number, JobStatus.SUCCESS), 0.0)
+    assert list(feed.ended) == [3, 4]
 
 
 def test_events_that_left_the_ring_are_reported_as_lost() -> None:
@@ -104,6 +113,10 @@ class Watched:
         self._lists = list(lists)
         self.began = 0
 
+    async def jobs(self, *, statuses: object) -> AsyncIterator[JobInfo]:
+        assert "success" in tuple(statuses)  # type: ignore[arg-type]
+        yield changed(7, JobStatus.SUCCESS).job
+
     async def watch(self, *, log: bool, pause: float) -> object:
         assert not log
         assert pause > 0
@@ -129,6 +142,7 @@ def test_what_a_new_watch_repeats_is_no_event(monkeypatch: pytest.MonkeyPatch) -
         task.cancel()
         found = feed.since(0)
         assert found is not None
+        assert list(feed.ended) == [7]
         return [one.status for one in found]
 
     assert asyncio.run(follow()) == ["queued", "running"]

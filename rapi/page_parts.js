@@ -1,0 +1,88 @@
+// Parts that all views use: elements, times in words, notices, questions.
+
+/** An element; attributes that are functions are listeners, children may be texts. */
+export function h(name, attributes = {}, ...children) {
+  const element = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (typeof value === "function") element.addEventListener(key, value);
+    else if (value === true) element.setAttribute(key, "");
+    else if (value !== false && value != null) element.setAttribute(key, value);
+  }
+  element.append(...children.flat().filter((child) => child != null && child !== false));
+  return element;
+}
+
+const SVG = "http://www.w3.org/2000/svg";
+
+export function s(name, attributes = {}, ...children) {
+  const element = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  element.append(...children);
+  return element;
+}
+
+export function table(headings, rows, label) {
+  const cells = headings.map((one) =>
+    h("th", { scope: "col", class: one.kind ?? "" }, one.title ?? one));
+  return h("div", { class: "scroll" },
+    h("table", { "aria-label": label }, h("thead", {}, h("tr", {}, cells)), h("tbody", {}, rows)));
+}
+
+export function status(word) {
+  return h("span", { class: `status ${word}` }, word);
+}
+
+/** Seconds in words: 0.3 s, 12 s, 3 min 5 s, 2 h 10 min, 3 d 4 h. */
+export function span(seconds) {
+  if (seconds == null || Number.isNaN(seconds)) return "";
+  if (seconds < 10) return `${Math.max(0, seconds).toFixed(1)} s`;
+  const whole = Math.round(seconds);
+  if (whole < 60) return `${whole} s`;
+  if (whole < 3600) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
+  if (whole < 86400) return `${Math.floor(whole / 3600)} h ${Math.floor((whole % 3600) / 60)} min`;
+  return `${Math.floor(whole / 86400)} d ${Math.floor((whole % 86400) / 3600)} h`;
+}
+
+/** A moment: the time of today, or date and time. */
+export function moment(seconds) {
+  if (seconds == null) return "";
+  const then = new Date(seconds * 1000);
+  const isToday = then.toDateString() === new Date().toDateString();
+  return isToday ? then.toLocaleTimeString() : then.toLocaleString();
+}
+
+export function count(number, one, many = one + "s") {
+  return `${number.toLocaleString()} ${number === 1 ? one : many}`;
+}
+
+let hiding;
+
+/** Show a sentence for some seconds. */
+export function notice(text, isGood = false) {
+  const box = document.getElementById("notice");
+  box.textContent = text;
+  box.className = isGood ? "good" : "";
+  box.hidden = false;
+  clearTimeout(hiding);
+  hiding = setTimeout(() => { box.hidden = true; }, 6000);
+}
+
+/** Ask before something is done; resolves to true, or to the typed text, or to null. */
+export function ask(question, action, field) {
+  return new Promise((resolve) => {
+    const input = field && h("input", { value: field.value ?? "", "aria-label": field.label, ...field.more });
+    const form = h("form", { method: "dialog", class: "stack" },
+      h("p", {}, question),
+      input && h("label", {}, field.label, input),
+      h("div", { class: "bar" },
+        h("button", { value: "yes", class: "strong" }, action),
+        h("button", { value: "no", formnovalidate: true }, "Leave it as it is")));
+    const dialog = h("dialog", { "aria-label": action }, form);
+    dialog.addEventListener("close", () => {
+      resolve(dialog.returnValue === "yes" ? (input ? input.value : true) : null);
+      dialog.remove();
+    });
+    document.body.append(dialog);
+    dialog.showModal();
+  });
+}

@@ -1,0 +1,63 @@
+"""Filter rules with their time windows. Ganger's own; Ganeti's resource is in `filters`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ..transport.messages import FilterRow
+from .declarations import Call, Method, Resource, Right
+from .explanations import converted
+
+
+class NewRule(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A filter rule; outside of its window (seconds since the epoch) it does not apply."""
+
+    priority: int = 0
+    predicates: list[Any] = []
+    action: Any = "CONTINUE"
+    reason: str = ""
+    valid_from: float | None = None
+    valid_until: float | None = None
+
+
+async def list_rules(call: Call) -> list[FilterRow]:
+    """All filter rules, in the order in which they are looked at."""
+    return await call.client.filters()
+
+
+async def add_rule(call: Call) -> str:
+    """Store a filter rule; it is in force when the answer comes."""
+    rule = converted(call.body, NewRule)
+    return await call.client.add_filter(
+        priority=rule.priority,
+        predicates=rule.predicates,
+        action=rule.action,
+        reason=rule.reason,
+        valid_from=rule.valid_from,
+        valid_until=rule.valid_until,
+    )
+
+
+RESOURCES = (
+    Resource(
+        path="/2/rules",
+        is_own=True,
+        methods={
+            "GET": Method(
+                handler=list_rules,
+                right=Right.READ,
+                summary="Filter rules, with their windows.",
+                reply=list[FilterRow],
+            ),
+            "POST": Method(
+                handler=add_rule,
+                right=Right.FILTERS,
+                summary="Add a filter rule, with a window if need be.",
+                body=NewRule,
+                reply=str,
+            ),
+        },
+    ),
+)
