@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from ..storage import errors, rapi_settings
 from ..storage.rapi_users import NOBODY, User
-from . import problems, roles
+from . import page, problems, roles
 from .declarations import Call, Method, Resource, Right
 from .problems import HttpError
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .timeline import Timeline
 
 JSON = "application/json"
+_LOOKS = ("GET", "HEAD")
 _encode = msgspec.json.Encoder().encode
 
 
@@ -75,6 +76,9 @@ class _Endpoint:
         try:
             response = await self._respond(request)
         except HttpError as error:
+            if "x-requested-with" in request.headers:
+                # A script asks for the password itself; the browser must not.
+                error.headers.pop("WWW-Authenticate", None)
             response = error_answer(error)
         except errors.GangerError as error:
             response = error_answer(problems.of(error))
@@ -86,6 +90,8 @@ class _Endpoint:
         await response(scope, receive, send)
 
     async def _respond(self, request: Request) -> Response:
+        if (found := self._file(request)) is not None:
+            return found
         user = await self._service.authentication.user(request)
         method = self._method(request, user)
         query = _query(request)
@@ -110,6 +116,13 @@ class _Endpoint:
         )
         found = await method.handler(call)
         return found if isinstance(found, Response) else answer(found)
+
+    def _file(self, request: Request) -> Response | None:
+        """The page's file, for a browser that asks for it; it has no secrets."""
+        if self._resource is None or not self._resource.page or request.method not in _LOOKS:
+            return None
+        is_asked = not self._resource.methods or page.is_browser(request.headers)
+        return page.file_answer(self._resource.page) if is_asked else None
 
     def _method(self, request: Request, user: User) -> Method:
         if self._resource is None:

@@ -108,3 +108,5 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
     methods: dict[str, Method]
     is_own: bool = False
     """Whether Ganeti has no such resource."""
+    page: str = ""
+    """The file of the page that browsers get; with methods beside it, only browsers."""

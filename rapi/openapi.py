@@ -44,6 +44,8 @@ def document(resources: Sequence[Resource], version: str) -> dict[str, Any]:
     by_type = dict(zip(map(repr, types), schemas, strict=True))
     paths: dict[str, Any] = {}
     for resource in resources:
+        if not resource.methods:
+            continue
         path = _PART.sub(r"{\1}", resource.path)
         paths[path] = {
             name.lower(): _operation(resource, name, method, by_type)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from starlette.responses import Response
@@ -24,7 +25,8 @@ FILES = (
 
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
-    "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'",
     "Cache-Control": "no-cache",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
@@ -38,18 +40,22 @@ def file_answer(name: str) -> Response:
     return Response(path.read_bytes(), headers={**_HEADERS, "Content-Type": kind})
 
 
-def wants_page(call: Call) -> bool:
-    """Whether a browser asks, and not a program."""
-    return "text/html" in call.headers.get("accept", "")
+def is_browser(headers: Mapping[str, str]) -> bool:
+    """Whether somebody asks who wants to see a page, and not a program."""
+    return "text/html" in headers.get("accept", "")
 
 
-def _file(name: str) -> Resource:
-    async def serve(_: Call) -> Response:
-        return file_answer(name)
-
-    summary = f"The page's file {name}."
-    method = Method(handler=serve, right=Right.NOTHING, summary=summary)
-    return Resource(path=f"/{name}", is_own=True, methods={"GET": method})
+async def _nothing(_: Call) -> None:
+    """Programs get null, as from Ganeti."""
 
 
-RESOURCES = tuple(_file(name) for name in FILES)
+RESOURCES = (
+    Resource(
+        path="/",
+        page="page.html",
+        methods={
+            "GET": Method(handler=_nothing, right=Right.READ, summary="Null; browsers get a page.")
+        },
+    ),
+    *(Resource(path=f"/{name}", page=name, is_own=True, methods={}) for name in FILES),
+)

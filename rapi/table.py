@@ -10,6 +10,7 @@ from . import (
     lock_views,
     metrics,
     openapi,
+    page,
     queue_views,
     rule_views,
     timeline,
@@ -26,4 +27,5 @@ RESOURCES = (
     *metrics.RESOURCES,
     *health.RESOURCES,
     *openapi.RESOURCES,
+    *page.RESOURCES,
 )
