@@ -120,7 +120,7 @@ class Gate(asyncio.Protocol):
             if secured is None:
                 plain.abort()
                 protocol.lose()
-        if secured is not None:
+        if secured is not None and not secured.is_closing():
             protocol.connection_made(secured)
 
 
@@ -132,6 +132,8 @@ class GuardedProtocol(H11Protocol):
     def __init__(self, *arguments: Any, **named: Any) -> None:  # noqa: ANN401 - uvicorn's
         super().__init__(*arguments, **named)
         self._alarm: asyncio.TimerHandle | None = None
+        self._is_made = False
+        self._early = bytearray()
         self._unread_alarm: asyncio.TimerHandle | None = None
         self._lost: list[Callable[[], None]] = []
 
@@ -148,10 +150,24 @@ class GuardedProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The connection is there, after TLS."""
         super().connection_made(cast("asyncio.Transport", transport))
+        self._is_made = True
         self._set_alarm(self.limits.head_seconds)
+        early, self._early = bytes(self._early), bytearray()
+        if early:
+            self.data_received(early)
+
+    def data_received(self, data: bytes) -> None:
+        """Something has come; it may come with the last bytes of TLS's handshake."""
+        if not self._is_made:
+            self._early += data
+        else:
+            super().data_received(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
+        if not self._is_made:
+            self.lose()
+            return
         self._set_alarm(None)
         self._cancel_unread_alarm()
         super().connection_lost(exc)
