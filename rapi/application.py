@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 from starlette.applications import Starlette
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -15,7 +16,7 @@ from starlette.routing import Route
 from ..storage import errors, rapi_settings
 from ..storage.rapi_users import NOBODY, User
 from . import page, problems, roles
-from .declarations import Call, Method, Resource, Right
+from .declarations import Call, Method, Resource, Right, fits
 from .problems import HttpError
 
 if TYPE_CHECKING:
@@ -31,6 +32,23 @@ if TYPE_CHECKING:
 JSON = "application/json"
 _LOOKS = ("GET", "HEAD")
 _encode = msgspec.json.Encoder().encode
+
+
+class Number(Convertor[str]):
+    """A number in a path, as its digits: any number can be asked for."""
+
+    regex = "[0-9]{1,100}"
+
+    def convert(self, value: str) -> str:
+        """The digits."""
+        return value
+
+    def to_string(self, value: str) -> str:
+        """The digits."""
+        return value
+
+
+register_url_convertor("int", Number())
 
 
 class Service(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,7 +124,8 @@ class _Endpoint:
         call = Call(
             client=self._service.client,
             user=user,
-            path={name: str(value) for name, value in request.path_params.items()},
+            resource=self._resource.path if self._resource else "",
+            path=request.path_params,
             query=query,
             body=body,
             headers=dict(request.headers),
@@ -125,7 +144,7 @@ class _Endpoint:
         return page.file_answer(self._resource.page) if is_asked else None
 
     def _method(self, request: Request, user: User) -> Method:
-        if self._resource is None:
+        if self._resource is None or not fits(request.path_params):
             if user is NOBODY:
                 self._service.authentication.require(user, Right.READ)
             raise HttpError(404)
@@ -167,7 +186,7 @@ async def _body(request: Request) -> Any:  # noqa: ANN401 - JSON
 def _opcodes(method: Method, body: object) -> list[str]:
     """The names of the opcodes that the request would submit."""
     if method.opcode:
-        return [method.opcode]
+        return [method.opcode, *method.more_opcodes]
     ops = body.get("ops") if isinstance(body, Mapping) else None
     if method.right is not Right.SUBMIT or not isinstance(ops, Sequence):
         return []

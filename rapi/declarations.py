@@ -7,18 +7,23 @@ routes (`application`), who may do what (`roles`) and the OpenAPI document come 
 from __future__ import annotations
 
 import enum
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from ..storage.rapi_users import User
+from ..transport.client.async_client import AsyncClient
+from .problems import HttpError
 
 if TYPE_CHECKING:
     from .feed import Feed
     from .metrics import JobTimes
     from .timeline import Timeline
-from ..transport.client.async_client import AsyncClient
+
+NAME: Final = re.compile(r"[\w.-]+", re.ASCII)
+"""What a part of a path that varies looks like."""
 
 
 class Right(enum.Enum):
@@ -60,9 +65,11 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
     client: AsyncClient
     user: User
-    path: dict[str, str]
+    resource: str = ""
+    """The path of the resource, as it is declared."""
+    path: dict[str, str] = {}
     """The parts of the path that vary, by name."""
-    query: dict[str, list[str]]
+    query: dict[str, list[str]] = {}
     """The values of each parameter in the query string, without the empty ones."""
     body: Any = msgspec.UNSET
     """The JSON of the body; UNSET: there was none."""
@@ -80,6 +87,25 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
         values = self.query.get(name)
         return values[0] if values else None
 
+    def integer(self, name: str) -> int:
+        """The number in a parameter; 0 if it is not given. `HttpError` 400 if it is none."""
+        text = self.text(name)
+        if text is None:
+            return 0
+        try:
+            return int(text)
+        except ValueError as error:
+            raise HttpError(400, f"Invalid value for the '{name}' parameter") from error
+
+    def flag(self, name: str) -> bool:
+        """Whether the number in a parameter is another one than 0."""
+        return bool(self.integer(name))
+
+    def names(self, name: str) -> list[str] | None:
+        """The parts of a parameter between commas; None if it is not given."""
+        text = self.text(name)
+        return None if text is None else [part.strip() for part in text.split(",")]
+
 
 Handler = Callable[[Call], Awaitable[Any]]
 """Answers a request: plain data for the body, or a `Response` for something other than JSON."""
@@ -95,6 +121,10 @@ class Method(msgspec.Struct, frozen=True, kw_only=True):
     query: tuple[Parameter, ...] = ()
     opcode: str = ""
     """The opcode that a request submits: its parameters are those of the body."""
+    more_opcodes: tuple[str, ...] = ()
+    """Opcodes that a request submits besides."""
+    is_own: bool = False
+    """Whether Ganeti has no such method, where it has the resource."""
     body: Any = None
     """The type of the body, for the OpenAPI document, or None."""
     reply: Any = None
@@ -110,3 +140,8 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
     """Whether Ganeti has no such resource."""
     page: str = ""
     """The file of the page that browsers get; with methods beside it, only browsers."""
+
+
+def fits(path: Mapping[str, str]) -> bool:
+    """Whether the parts of a path that vary look as they must."""
+    return all(map(NAME.fullmatch, path.values()))

@@ -1,21 +1,177 @@
-"""Jobs. Source: Ganeti 3.0, RAPI, ``/2/jobs``."""
+"""Jobs. Source: Ganeti 3.0, RAPI, ``/2/jobs``; submitting any opcode is Ganger's own."""
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+from typing import TYPE_CHECKING, Any, Final, cast
 
+import msgspec
+
+from ..storage import errors, rapi_settings
+from ..storage.job_views import LogLine
+from . import bodies, rows, submitting
 from .declarations import Call, Method, Resource, Right
+from .problems import HttpError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+BULK_FIELDS: Final = (
+    "id", "ops", "status", "summary", "opstatus", "received_ts", "start_ts", "end_ts",
+)  # fmt: skip
+FIELDS: Final = (*BULK_FIELDS, "oplog", "opresult")
+
+
+class NewJob(msgspec.Struct, forbid_unknown_fields=True):
+    """A job to submit: its opcodes, and what all of them get that have no value of their own."""
+
+    ops: list[dict[str, Any]]
+    priority: int | None = None
+    reason: str | list[tuple[str, str, int]] | None = None
+    depends: list[int | tuple[int, list[str]]] | None = None
+    comment: str | None = None
 
 
 async def list_jobs(call: Call) -> Any:  # noqa: ANN401 - JSON
-    """The ids of all live jobs."""
-    found = await call.client.query("job", ["id"])
-    return [{"id": row[0][1], "uri": f"/2/jobs/{row[0][1]}"} for row in found.data]
+    """All live jobs: their ids, or whole."""
+    if call.flag("bulk"):
+        return await rows.objects(call, "job", BULK_FIELDS)
+    found = (await call.client.query("job", ["id"])).data
+    return rows.uris((job_id for ((_status, job_id),) in found), "/2/jobs", "id")
+
+
+async def submit_job(call: Call) -> int:
+    """Submit a job with these opcodes; the reply is its id."""
+    bodies.mapping(call.body)
+    try:
+        job = msgspec.convert(call.body, NewJob)
+    except msgspec.ValidationError as error:
+        raise HttpError(400, f"Invalid body parameters: {error}") from error
+    if not job.ops:
+        raise HttpError(400, "Invalid body parameters: a job needs at least one opcode")
+    if job.comment is not None:
+        job.ops = [{"comment": job.comment, **op} for op in job.ops]
+    return await call.client.submit(
+        job.ops,
+        reason=job.reason,
+        priority=job.priority,
+        depends=job.depends,
+        key=call.headers.get(submitting.KEY_HEADER),
+    )
+
+
+async def show_job(call: Call) -> dict[str, Any]:
+    """One job, live or archived. An unknown one has no values but its id."""
+    job_id = _id(call)
+    if job_id is None:
+        return {**dict.fromkeys(FIELDS), "id": int(call.path["job_id"])}
+    [found] = await rows.objects(call, "job", FIELDS, ["==", "id", job_id])
+    return found
+
+
+async def cancel_job(call: Call) -> list[Any]:
+    """Cancel a job that has not started: whether that is so, and a text."""
+    job_id = _id(call)
+    if job_id is None:
+        return [False, f"Job {call.path['job_id']} not found in queue"]
+    outcome = await call.client.cancel(job_id)
+    return [outcome.accepted, outcome.text]
+
+
+async def wait_for_change(call: Call) -> dict[str, Any]:
+    """Wait until fields of a job have other values, or its log has more entries."""
+    body = bodies.mapping(call.body)
+    fields = [str(name) for name in bodies.parameter(body, "fields", list)]
+    before = bodies.parameter(body, "previous_job_info", list, None)
+    serial = bodies.parameter(body, "previous_log_serial", int, None) or 0
+    job_id = _id(call)
+    if job_id is None:
+        raise _lost()
+    found = await _state(call, job_id, fields, serial)
+    if found.is_final or found.differs(before):
+        return found.plain()
+    parts = call.client.watch(job_id, timeout=rapi_settings.WAIT_SECONDS, pause=_LOOK_SECONDS)
+    with contextlib.suppress(errors.DeadlineError):
+        async with contextlib.aclosing(cast("AsyncGenerator[Any, None]", parts)) as news:
+            async for part in news:
+                if isinstance(part, LogLine) and part.serial <= serial:
+                    continue
+                found = await _state(call, job_id, fields, serial)
+                if found.is_final or found.differs(before):
+                    break
+    return found.plain()
+
+
+_LOOK_SECONDS = 1.0
+"""How often waiting looks at values that change without a change of the job's status."""
+
+
+class _State(msgspec.Struct):
+    """What waiting tells of a job."""
+
+    values: list[Any]
+    log: list[Any]
+    is_final: bool
+
+    def differs(self, before: list[Any] | None) -> bool:
+        """Whether this is more than the client knows."""
+        return bool(self.log) or self.values != before
+
+    def plain(self) -> dict[str, Any]:
+        return {"job_info": self.values, "log_entries": self.log}
+
+
+async def _state(call: Call, job_id: int, fields: list[str], serial: int) -> _State:
+    """The values of the fields now, and the log entries behind this serial."""
+    asked = [*fields, "end_ts", "archived", "oplog"]
+    [found] = (await call.client.query("job", asked, ["==", "id", job_id])).data
+    *values, end, archived, logs = (value for _status, value in found)
+    if archived is not False:
+        raise _lost()
+    log = [entry for entries in logs or () for entry in entries if entry[0] > serial]
+    return _State(values, log, is_final=end is not None)
+
+
+def _lost() -> HttpError:
+    return HttpError(404, "Can't load job file")
+
+
+def _id(call: Call) -> int | None:
+    """The id in the path; None if no job can have it."""
+    job_id = call.path["job_id"].lstrip("0") or "0"
+    return int(job_id) if len(job_id) <= rapi_settings.JOB_ID_DIGITS_MAX else None
 
 
 RESOURCES = (
     Resource(
         path="/2/jobs",
-        methods={"GET": Method(handler=list_jobs, right=Right.READ, summary="List jobs.")},
+        methods={
+            "GET": Method(
+                handler=list_jobs, right=Right.READ, summary="List jobs.", query=(rows.BULK,)
+            ),
+            "POST": Method(
+                handler=submit_job,
+                right=Right.SUBMIT,
+                summary="Submit a job.",
+                body=NewJob,
+                reply=int,
+                is_own=True,
+            ),
+        },
+    ),
+    Resource(
+        path="/2/jobs/{job_id:int}",
+        methods={
+            "GET": Method(handler=show_job, right=Right.READ, summary="Show a job."),
+            "DELETE": Method(handler=cancel_job, right=Right.CANCEL, summary="Cancel a job."),
+        },
+    ),
+    Resource(
+        path="/2/jobs/{job_id:int}/wait",
+        methods={
+            "GET": Method(
+                handler=wait_for_change, right=Right.WAIT, summary="Wait for a change of a job."
+            ),
+        },
     ),
 )

@@ -11,15 +11,15 @@ EXPLANATIONS = {
     401: ("Unauthorized", "No permission -- see authorization schemes"),
     403: ("Forbidden", "Request forbidden -- authorization will not help"),
     404: ("Not Found", "Nothing matches the given URI"),
-    408: ("Request Timeout", "Request timed out; try again later."),
+    408: ("Request Timeout", "Request timed out; try again later"),
     409: ("Conflict", "Request conflict"),
-    411: ("Length Required", "Client must specify Content-Length."),
-    413: ("Request Entity Too Large", "Entity is too large."),
-    415: ("Unsupported Media Type", "Entity body in unsupported format."),
+    411: ("Length Required", "Client must specify Content-Length"),
+    413: ("Request Entity Too Large", "Entity is too large"),
+    415: ("Unsupported Media Type", "Entity body in unsupported format"),
     431: ("Request Header Fields Too Large", "The server is unwilling to process the request."),
     500: ("Internal Server Error", "Server got itself in trouble"),
     501: ("Not Implemented", "Server does not support this operation"),
-    502: ("Bad Gateway", "Invalid responses from another server/proxy."),
+    502: ("Bad Gateway", "Invalid responses from another server/proxy"),
     503: ("Service Unavailable", "The server cannot process the request due to a high load"),
     504: ("Gateway Timeout", "The gateway server did not receive a timely response"),
 }
@@ -54,3 +54,22 @@ def of(error: errors.GangerError) -> HttpError:
         case errors.DeadlineError():
             return HttpError(504, "The daemon has not answered in time")
     return HttpError(error.http_status, error.text)
+
+
+def of_query(error: errors.GangerError) -> HttpError:
+    """The answer to a request that Ganeti's web server would pass on to LuxiD.
+
+    LuxiD's errors are 500, and 502 where it cannot read the request. An error with a kind shows as
+    the pair of both.
+
+    >>> of_query(errors.UnknownObjectError("Node name x not found")).text
+    "('Node name x not found', 'unknown_entity')"
+    """
+    match error:
+        case errors.FilterRuleError():
+            return HttpError(502, f"Failed to parse request: {error.text}")
+        case errors.BadRequestError(luxi_name="OpPrereqError"):
+            return HttpError(500, str((error.text, error.error_code)))
+        case errors.BadRequestError():
+            return HttpError(500, error.text)
+    return of(error)

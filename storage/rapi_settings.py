@@ -112,3 +112,9 @@ REFUSALS_LOGGED_SECONDS = 60.0
 
 NEW_PASSWORD_BYTES = 16
 """Random bytes in a password that Ganger makes: 22 characters."""
+
+WAIT_SECONDS = 10.0
+"""Most time that a client waits for a change of a job with one request."""
+
+JOB_ID_DIGITS_MAX = 18
+"""Most digits of the id of a job that can exist."""

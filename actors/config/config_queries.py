@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...storage import errors
 from ...storage.cluster.integrity import problems
 from ...storage.queries.answering import query_fields
+from ...storage.queries.cluster_info import cluster_info
 from ...storage.queries.cluster_view import ClusterView
 from ...storage.queries.paging import check_fields
 from ...storage.queries.resources import OF_CONFIGURATION, RESOURCES
@@ -56,6 +57,11 @@ class ConfigQueries:
                 )
                 _resource(RESOURCES, message.what)
                 envelope.reply(self._page(asked))
+
+    def described(self) -> messages.ClusterDescribed:
+        """The cluster as a whole."""
+        view = ClusterView(self._snapshot(), known_cluster(self._runtime.host.places))
+        return messages.ClusterDescribed(info=cluster_info(view))
 
     def _pass_on(self, envelope: Envelope, message: messages.RunQuery) -> None:
         def failed(error: errors.GangerError) -> None:

@@ -63,6 +63,7 @@ _ObjectMessage = (
     | messages.ReadHistory
     | messages.QueryConfiguration
     | messages.QueryFields
+    | messages.DescribeCluster
     | messages.RunQuery
     | messages.PrepareOpcode
     | messages.RunOpcode
@@ -157,6 +158,8 @@ class ConfigStore(Component[messages.ConfigMessage]):
                 self._read_history(envelope, message)
             case messages.QueryConfiguration() | messages.QueryFields() | messages.RunQuery():
                 self._queries.answer(envelope, message)
+            case messages.DescribeCluster():
+                envelope.reply(self._queries.described())
             case messages.PrepareOpcode() | messages.RunOpcode() | messages.ReadOpcodeWait():
                 self._opcodes.take(envelope, message)
             case messages.ResolveForecasts():

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from .answering import Resource
 from .cluster import CLUSTER
+from .exports import EXPORTS
 from .filters import FILTERS
 from .groups import GROUPS
 from .instances import INSTANCES
@@ -15,7 +16,8 @@ from .networks import NETWORKS
 from .nodes import NODES
 
 OF_CONFIGURATION: Final = {
-    resource.name: resource for resource in (NODES, INSTANCES, GROUPS, NETWORKS, FILTERS, CLUSTER)
+    resource.name: resource
+    for resource in (NODES, INSTANCES, GROUPS, NETWORKS, FILTERS, EXPORTS, CLUSTER)
 }
 """The resources whose source is a `ClusterView`."""
 

@@ -33,6 +33,7 @@ from ..messages import (
     ChangeJobPriority,
     CountObjects,
     DaemonInfo,
+    DescribeCluster,
     ExplainJob,
     FilterRow,
     HistoryLine,
@@ -592,8 +593,8 @@ class Client:
     ) -> QueryAnswer:
         """Fields of all items that pass a filter.
 
-        ``what`` is job, lock, node, instance, group, network, filter or cluster. ``filter`` is in
-        Ganeti's query language, as JSON or as text: ``["==", "status", "error"]`` or
+        ``what`` is job, lock, node, instance, group, network, filter, export or cluster. ``filter``
+        is in Ganeti's query language, as JSON or as text: ``["==", "status", "error"]`` or
         ``'status == "error"'``. An unknown field is no error: its values have a status of their
         own. ``timeout`` is the deadline of each page of a long answer.
         """
@@ -605,6 +606,10 @@ class Client:
         """The definitions of these fields, or of all that a query for ``what`` can ask for."""
         asked = query_requests.query_fields(what, fields)
         return fields_of((self._caller.call(asked, timeout)).fields)
+
+    def cluster_info(self, *, timeout: float | None = None) -> dict[str, Any]:
+        """The cluster as a whole: with the keys and values of Ganeti's ``QueryClusterInfo``."""
+        return (self._caller.call(DescribeCluster(), timeout)).info
 
     # The end.
 

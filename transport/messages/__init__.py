@@ -51,7 +51,7 @@ QueueRequest = (
 ConfigRequest = (
     ReplaceFilter | DeleteFilter | ListFilters | ReadLimits | SetLimits
     | ReadObjects | CountObjects | ChangeObjects | SetValues | ReadHistory
-    | QueryConfiguration | QueryFields
+    | QueryConfiguration | QueryFields | DescribeCluster
     | ReadConfig | VerifyConfig | FlushConfig | FlushConfigGroup
     | RemoveInstance | AddInstanceDisk | AttachInstanceDisk | DetachInstanceDisk
     | RemoveInstanceDisk | SetInstancePrimaryNode | SetInstanceStatus
@@ -73,6 +73,7 @@ ClientReply = (
     | JobExplained | DependenciesListed | FiltersTested | Simulated | PlanRead
     | FilterStored | FiltersListed | LimitsRead | LocksListed | LockTable | LockWaits
     | ObjectsRead | ObjectsCounted | ObjectsChanged | HistoryRead | QueryAnswered
+    | ClusterDescribed
     | ConfigAnswered | ConfigVerified
     | LocksTried | LocksTaken | OwnerRead | OutputPage | DaemonInfo | Done | Failure
 )

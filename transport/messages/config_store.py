@@ -304,8 +304,8 @@ class ReadHistory(Request[HistoryRead], frozen=True):
 class QueryConfiguration(Request[QueryAnswered], frozen=True):
     """Answer a query for objects: these fields of those that pass the filter.
 
-    ``what``: node, instance, group, network, filter or cluster. Else as `QueryJobs`. Each page is
-    of one snapshot.
+    ``what``: node, instance, group, network, filter, export or cluster. Else as `QueryJobs`. Each
+    page is of one snapshot.
     """
 
     what: str
@@ -319,3 +319,13 @@ class QueryFields(Request[QueryAnswered], frozen=True):
 
     what: str
     fields: list[str] | None = None
+
+
+class ClusterDescribed(Reply, frozen=True):
+    """The cluster, with the keys and values of Ganeti's ``QueryClusterInfo``."""
+
+    info: dict[str, Any]
+
+
+class DescribeCluster(Request[ClusterDescribed], frozen=True):
+    """Describe the cluster as a whole: its versions, its master, its parameters."""

@@ -272,7 +272,7 @@ def test_an_empty_configuration_has_no_items() -> None:
 
 def test_every_resource_has_the_name_under_which_it_is_asked_for() -> None:
     assert RESOURCES.keys() == {
-        *("job", "lock", "filter", "node", "instance", "group", "network", "cluster"),
+        *("job", "lock", "filter", "node", "instance", "group", "network", "export", "cluster"),
     }
     for name, resource in RESOURCES.items():
         assert resource.name == name

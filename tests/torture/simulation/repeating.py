@@ -73,6 +73,7 @@ LATE: tuple[type[Message], ...] = (
     messages.QueryLocks,
     messages.QueryConfiguration,
     messages.QueryFields,
+    messages.DescribeCluster,
     messages.RunQuery,
     messages.WholeDue,
     messages.SsconfDue,

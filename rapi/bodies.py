@@ -1,0 +1,66 @@
+"""Takes values out of the JSON of a request, or says what is wrong with them. Pure.
+
+The texts are those of Ganeti's remote API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from .problems import HttpError
+
+_REQUIRED: Final = object()
+
+
+def check_type(value: object, expected: type, what: str) -> None:
+    """`HttpError` 400 if the value is not of this type; a bool is no number.
+
+    >>> check_type("x", list, "'predicates' parameter")
+    Traceback (most recent call last):
+      ...
+    ganger.rapi.problems.HttpError: 'predicates' parameter: Type is 'str', but 'list' is expected
+    """
+    if not isinstance(value, expected) or (expected is int and isinstance(value, bool)):
+        text = f"{what}: Type is '{type(value).__name__}', but '{expected.__name__}' is expected"
+        raise HttpError(400, text)
+
+
+def mapping(body: object) -> dict[str, Any]:
+    """The body, which must be an object; `HttpError` 400 if it is missing or something else."""
+    if body is msgspec.UNSET:
+        raise HttpError(400, "Body contents: Missing, but 'dict' is expected")
+    check_type(body, dict, "Body contents")
+    assert isinstance(body, dict)
+    return body
+
+
+def optional_mapping(body: object) -> dict[str, Any]:
+    """As `mapping`, but nothing, or null, stands for an empty object."""
+    return {} if body is msgspec.UNSET or body is None else mapping(body)
+
+
+def parameter(
+    body: Mapping[str, Any],
+    name: str,
+    expected: type,
+    default: Any = _REQUIRED,  # noqa: ANN401 - JSON
+) -> Any:  # noqa: ANN401 - JSON
+    """One value; ``default`` if it is not given, or null. `HttpError` 400 for another type."""
+    value = body.get(name)
+    if value is None:
+        if default is _REQUIRED:
+            raise HttpError(400, f"Required parameter '{name}' is missing")
+        return default
+    check_type(value, expected, f"'{name}' parameter")
+    return value
+
+
+def refuse_others(body: Mapping[str, Any], known: tuple[str, ...], what: str) -> None:
+    """`HttpError` 400 if the object has other keys than these."""
+    for name in body:
+        if name not in known:
+            text = f"Invalid body parameters: {what} doesn't support the parameter '{name}'"
+            raise HttpError(400, text)

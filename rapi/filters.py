@@ -1,0 +1,135 @@
+"""Filter rules. Source: Ganeti 3.0, RAPI, ``/2/filters``; the time window of a rule is Ganger's."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from ..storage import errors
+from ..transport.messages import FilterRow
+from . import bodies, problems, rows
+from .declarations import Call, Method, Resource, Right
+from .problems import HttpError
+
+_KEYS: Final = ("priority", "predicates", "action", "reason", "valid_from", "valid_until")
+
+
+class Rule(msgspec.Struct, forbid_unknown_fields=True):
+    """A rule as clients write it."""
+
+    priority: int = 0
+    predicates: list[Any] = []
+    action: Any = "CONTINUE"
+    reason: list[Any] = []
+    valid_from: float | None = None
+    valid_until: float | None = None
+
+
+async def list_filters(call: Call) -> Any:  # noqa: ANN401 - JSON
+    """All rules in the order of their evaluation: their UUIDs, or whole."""
+    found = await call.client.filters()
+    if call.flag("bulk"):
+        return [_shown(rule) for rule in found]
+    return rows.uris((rule.uuid for rule in found), "/2/filters", "uuid")
+
+
+async def add_filter(call: Call) -> str:
+    """Store a new rule; the reply is its UUID."""
+    return await _store(call, None)
+
+
+async def replace_filter(call: Call) -> str:
+    """Store a rule under this UUID, in place of another one if there is one."""
+    return await _store(call, call.path["uuid"])
+
+
+async def show_filter(call: Call) -> dict[str, Any]:
+    """One rule."""
+    uuid = call.path["uuid"]
+    for rule in await call.client.filters():
+        if rule.uuid == uuid:
+            return _shown(rule)
+    raise HttpError(404)
+
+
+async def delete_filter(call: Call) -> None:
+    """Delete a rule."""
+    try:
+        await call.client.delete_filter(call.path["uuid"])
+    except errors.UnknownFilterError as error:
+        text = f"Filter rule with UUID {call.path['uuid']} does not exist"
+        raise HttpError(500, text) from error
+
+
+async def _store(call: Call, uuid: str | None) -> str:
+    body = bodies.optional_mapping(call.body)
+    priority = bodies.parameter(body, "priority", int, 0)
+    predicates = bodies.parameter(body, "predicates", list, [])
+    reason = bodies.parameter(body, "reason", list, [])
+    bodies.refuse_others(body, _KEYS, "filter rule")
+    try:
+        return await call.client.add_filter(
+            uuid=uuid,
+            priority=priority,
+            predicates=predicates,
+            action=body.get("action", "CONTINUE"),
+            reason=reason,
+            valid_from=body.get("valid_from"),
+            valid_until=body.get("valid_until"),
+        )
+    except errors.FilterRuleError as error:
+        if error.text.startswith("uuid:"):
+            raise HttpError(500, "Unable to parse UUID") from error
+        raise problems.of_query(error) from error
+
+
+def _shown(rule: FilterRow) -> dict[str, Any]:
+    found = {
+        "watermark": rule.watermark,
+        "priority": rule.priority,
+        "predicates": rule.predicates,
+        "action": rule.action,
+        "reason_trail": rule.reason_trail,
+        "uuid": rule.uuid,
+    }
+    window = {"valid_from": rule.valid_from, "valid_until": rule.valid_until}
+    return {**found, **{name: at for name, at in window.items() if at is not None}}
+
+
+RESOURCES = (
+    Resource(
+        path="/2/filters",
+        methods={
+            "GET": Method(
+                handler=list_filters,
+                right=Right.READ,
+                summary="List filter rules.",
+                query=(rows.BULK,),
+            ),
+            "POST": Method(
+                handler=add_filter,
+                right=Right.FILTERS,
+                summary="Add a filter rule.",
+                body=Rule,
+                reply=str,
+            ),
+        },
+    ),
+    Resource(
+        path="/2/filters/{uuid}",
+        methods={
+            "GET": Method(handler=show_filter, right=Right.READ, summary="Show a filter rule."),
+            "PUT": Method(
+                handler=replace_filter,
+                right=Right.FILTERS,
+                summary="Replace a filter rule, or add one with this UUID.",
+                body=Rule,
+                reply=str,
+            ),
+            "DELETE": Method(
+                handler=delete_filter, right=Right.FILTERS, summary="Delete a filter rule."
+            ),
+        },
+    ),
+)
