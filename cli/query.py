@@ -22,6 +22,7 @@ _USUAL = {
     "instance": "name,hypervisor,os,pnode,admin_state",
     "group": "name,node_cnt,pinst_cnt,alloc_policy",
     "network": "name,network,gateway,mac_prefix,group_list",
+    "export": "node,export",
     "cluster": "name,master_node,config_version,drain_flag",
 }
 """The fields that are shown without ``--fields``."""
@@ -45,8 +46,8 @@ _DOC_WIDTH = 30
 def query(call: Call, what: str, expression: str | None, style: output.Style) -> None:
     """Show fields of jobs, locks, nodes and other objects.
 
-    WHAT is job, lock, filter, node, instance, group, network or cluster; `ganger query-fields WHAT`
-    lists its fields. In a table - stands for a field that the item does
+    WHAT is job, lock, filter, node, instance, group, network, export or cluster;
+    `ganger query-fields WHAT` lists its fields. In a table - stands for a field that the item does
     not have, ? for a value that is not known, and * for one of a node that is offline.
 
     \b
@@ -81,7 +82,7 @@ def query(call: Call, what: str, expression: str | None, style: output.Style) ->
 def query_fields(call: Call, what: str, style: output.Style) -> None:
     """List the fields that `ganger query` can show and filter by.
 
-    WHAT is job, lock, filter, node, instance, group, network or cluster.
+    WHAT is job, lock, filter, node, instance, group, network, export or cluster.
     """
     names = output.chosen_fields(style, tuple(_FIELD_COLUMNS), tuple(_FIELD_COLUMNS))
     with call.client() as client:

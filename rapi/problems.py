@@ -53,6 +53,9 @@ def of(error: errors.GangerError) -> HttpError:
             return HttpError(502, "The daemon cannot be reached")
         case errors.DeadlineError():
             return HttpError(504, "The daemon has not answered in time")
+        case errors.OperationMissingError():
+            # The request is fine: elsewhere it would be served.
+            return HttpError(501, error.text)
     return HttpError(error.http_status, error.text)
 
 

@@ -60,8 +60,6 @@ class OpcodeError(BadRequestError):
 class OperationMissingError(OpcodeError):
     """The opcode is known, but nothing on this system can run it."""
 
-    http_status = 501
-
 
 class DependencyError(BadRequestError):
     """A dependency is malformed or out of reach."""

@@ -270,10 +270,6 @@ GOLDEN: list[tuple[Message, dict[str, Any]]] = [
     (messages.QueryFields("job"), {"type": "query_fields", "what": "job"}),
     (messages.DescribeCluster(), {"type": "describe_cluster"}),
     (
-        messages.ClusterDescribed(info={"name": "c"}),
-        {"type": "cluster_described", "info": {"name": "c"}},
-    ),
-    (
         messages.ReadConfig(reveals=True),
         {"type": "read_config", "reveals": True},
     ),

@@ -167,12 +167,12 @@ def test_a_jobs_query_waits_as_long_as_it_takes(stage: Stage, store: Staged[Conf
         (
             messages.QueryConfiguration("job", ["id"]),
             "BadRequestError",
-            "what: 'job': expected one of cluster, filter, group, instance, network, node",
+            "what: 'job': expected one of cluster, export, filter, group, instance, network, node",
         ),
         (
             messages.QueryFields("os"),
             "BadRequestError",
-            "what: 'os': expected one of cluster, filter, group, instance, job, lock, network",
+            "what: 'os': expected one of cluster, export, filter, group, instance, job, lock,",
         ),
         (
             messages.QueryConfiguration("node", ["name"], ["==", "name", "nobody"]),
@@ -187,7 +187,7 @@ def test_a_jobs_query_waits_as_long_as_it_takes(stage: Stage, store: Staged[Conf
         (
             run("os", ["name"]),
             "BadRequestError",
-            "what: 'os': expected one of cluster, filter, group, instance, job, lock, network",
+            "what: 'os': expected one of cluster, export, filter, group, instance, job, lock,",
         ),
         (messages.QueryFields("node", ["x"] * 1_001), "BadRequestError", "fields: expected at"),
     ],
