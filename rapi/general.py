@@ -59,12 +59,9 @@ def _changes(call: Call) -> dict[str, Any]:
 
 
 RESOURCES = (
-    *(
-        Resource(
-            path=path,
-            methods={"GET": Method(handler=show_nothing, right=Right.READ, summary="Nothing.")},
-        )
-        for path in ("/", "/2")
+    Resource(
+        path="/2",
+        methods={"GET": Method(handler=show_nothing, right=Right.READ, summary="Nothing.")},
     ),
     Resource(
         path="/version",
