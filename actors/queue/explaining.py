@@ -111,12 +111,12 @@ def _of_held_back(job_id: int, held_back: HoldingBack) -> Obstacle:
 
 
 def _of_slots(job_id: int, position: QueuePosition) -> list[Obstacle]:
-    running = remedy_words.jobs(position.running)
+    running = remedy_words.jobs(position.running) if position.running else ""
     found = [
         Obstacle(
             kind="slots",
             held=job_id,
-            text=f"all {position.slots} run slots are taken, by {running}",
+            text=remedy_words.slots_taken(position.slots) + (f", by {running}" if running else ""),
             jobs=position.running,
             remedy=Remedy(ends=[position.running], slots=len(position.running) + 1),
         )

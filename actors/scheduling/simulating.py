@@ -87,7 +87,7 @@ def first_obstacle(position: QueuePosition) -> tuple[str, str]:
         return "dependency", f"waits for {', '.join(map(str, position.open))}"
     if position.full:
         name, size, _, _ = position.full[0]
-        return "limit", f"{name}: {size} run already"
+        return "limit", f"{name}: {size} {'runs' if size == 1 else 'run'} already"
     if position.action in ("PAUSE", "REJECT"):
         return (
             "rule",
@@ -96,5 +96,5 @@ def first_obstacle(position: QueuePosition) -> tuple[str, str]:
     if position.held_back:
         return "lock", remedy_words.taken(position.held_back[0])
     if len(position.running) >= position.slots:
-        return "slots", f"all {position.slots} run slots are taken"
+        return "slots", remedy_words.slots_taken(position.slots)
     return "order", "others are looked at first"

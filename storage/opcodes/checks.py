@@ -14,6 +14,7 @@ from ..wording import likeness, shown, text_of, type_name
 from . import catalogue
 from .declarations import COMMON_FIELDS, NO_LOCKS, Opcode
 from .explanations import explain
+from .interrupts import is_ctrl_c
 
 REDACTED = "<redacted>"
 """What a job file holds in place of a secret."""
@@ -44,9 +45,9 @@ def check_opcode(raw: object) -> dict[str, Any]:
         if (needs := opcode.lock_needs()) is not NO_LOCKS:
             needs.to_changes()
         return _stored_form(opcode)
-    except KeyboardInterrupt:
-        raise
     except BaseException as error:
+        if is_ctrl_c(error):
+            raise
         # A plug-in's own code may raise anything; that must not stop the daemon.
         raise errors.OpcodeError(f"{declared.op_id}: {_error_text(error)}") from error
 
@@ -101,9 +102,12 @@ def summary(fields: Mapping[str, Any]) -> str:
         return name
     try:
         value = declared.summary_value(fields)
-    except Exception:  # noqa: BLE001 - a plug-in may raise anything, and the job must be listed
+    except BaseException as error:
+        if is_ctrl_c(error):
+            raise
+        # A plug-in may raise anything, and the job must be listed.
         return name
-    return name if value is None else f"{name}({value})"
+    return name if value is None else f"{name}({text_of(value)})"
 
 
 def dependencies(fields: Mapping[str, Any]) -> list[tuple[int, tuple[str, ...]]]:
@@ -183,9 +187,9 @@ def _convert(plain: Mapping[str, Any], declared: type[Opcode]) -> Opcode:
     except msgspec.ValidationError as error:
         text = explain(str(error), given, declared)
         raise errors.OpcodeError(f"{declared.op_id}: {text}") from error
-    except KeyboardInterrupt:
-        raise
     except BaseException as error:
+        if is_ctrl_c(error):
+            raise
         # A plug-in's own check may raise anything; that must not stop the daemon.
         raise errors.OpcodeError(f"{declared.op_id}: {_error_text(error)}") from error
 
@@ -245,5 +249,5 @@ def _error_text(error: BaseException) -> str:
         return error.text
     text = text_of(error)
     if not isinstance(error, ValueError):
-        text = f"{type(error).__name__}: {text}"
+        text = f"{type(error).__name__}: {text}" if text else type(error).__name__
     return " ".join(text.split())

@@ -18,6 +18,7 @@ import msgspec
 
 from ..opcodes import Opcode, parse
 from ..opcodes.catalogue import find
+from ..opcodes.interrupts import is_ctrl_c
 from . import cluster_locks, group_locks, instance_locks, node_locks
 from .asked import Asked, ClusterNames, MalformedError
 from .lock_types import (
@@ -208,7 +209,10 @@ def _of_users(op_id: str, opcode: Mapping[str, Any]) -> LockForecast:
         return NO_LOCKS
     try:
         return forecast_with_unknowns(parse(opcode).lock_forecast())
-    except (Exception, SystemExit):  # noqa: BLE001 - a plug-in's own code may raise anything
+    except BaseException as error:
+        if is_ctrl_c(error):
+            raise
+        # A plug-in's own code may raise anything; that must not stop the daemon.
         return UNKNOWN
 
 
