@@ -316,11 +316,11 @@ LOG_CLOSE_SECONDS = 2.0
 KILL_SECONDS = 10.0
 """Time between the request to a killed job to end, and the end of its process by force."""
 
-COLLECTOR_THRESHOLDS = (10_000, 5, 1_000)
+COLLECTOR_THRESHOLDS = (5_000, 1, 5_000)
 """Thresholds of the daemon's garbage collector (`gc.set_threshold`).
 
-Each collection stops every thread: those of the first two generations are short, and those of the
-third are rare.
+Each collection stops every thread: those of the first two generations are short (15,000 objects at
+most: 3 ms), and those of the third are rare.
 """
 
 LOG_WRITE_INTERVAL_SECONDS = 0.25
