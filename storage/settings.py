@@ -106,6 +106,9 @@ JOB_MEMORY_BYTES = 1536
 UNWRITTEN_JOB_MEMORY_BYTES = 1024
 """About so much more they take for a job without a file."""
 
+LOOKED_AT_ONCE = 500
+"""Jobs of a simulation or a plan that the scheduler looks at before it handles other messages."""
+
 SIMULATED_JOB_MEMORY_BYTES = 2048
 """About so much memory a simulation takes for each live job."""
 
@@ -291,9 +294,9 @@ takes more waits."""
 JUDGE_STEPS_AT_ONCE = 2**26
 """Steps of judging until the filter evaluator handles other messages: a tenth of a second."""
 
-LOCKS_LOOKED_UP_MAX = 1_000
-"""Pending jobs whose locks the scheduler looks up again in one pass: 20 ms at most. It goes on with
-the others in its next turn."""
+PASS_LOOKS_MAX = 1_000
+"""Pending jobs at which the scheduler looks in one pass: 20 ms at most. It goes on with the others
+in its next turn."""
 
 ADMISSION_STEPS_MAX = 2**24
 """Most steps to judge a submission before it is stored; the evaluator judges the rest later."""

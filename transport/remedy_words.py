@@ -50,12 +50,16 @@ def remedy(wanted: Remedy, job_id: int, commands: Commands = Commands()) -> str:
     return ", and ".join(parts)
 
 
-def jobs(ids: Sequence[int]) -> str:
-    """Several jobs: ``jobs 3, 4``; of a long list the first ones, and how many more there are."""
-    shown = ", ".join(map(str, ids[:_JOBS_SHOWN_MAX]))
-    more = len(ids) - _JOBS_SHOWN_MAX
-    word = "job" if len(ids) == 1 else "jobs"
-    return f"{word} {shown}" + (f" and {more} more" if more > 0 else "")
+def jobs(ids: Sequence[int], count: int | None = None) -> str:
+    """Several jobs: ``jobs 3, 4``; of a long list the first ones, and how many more there are.
+
+    ``count``: of all, if ``ids`` are only the first ones.
+    """
+    count = len(ids) if count is None else count
+    shown = ids[:_JOBS_SHOWN_MAX]
+    more = count - len(shown)
+    word = "job" if count == 1 else "jobs"
+    return f"{word} {', '.join(map(str, shown))}" + (f" and {more} more" if more > 0 else "")
 
 
 def slots_taken(count: int) -> str:

@@ -11,6 +11,7 @@ from ...storage.locks import CONFIG_LOCK, LockMode
 from ...storage.settings import START_ATTEMPTS_MAX
 from ...transport import remedy_words
 from ...transport.messages import (
+    FullLimit,
     HoldingBack,
     JobExplained,
     Obstacle,
@@ -81,20 +82,21 @@ def of_rule(row: Row, rule: HoldingRule) -> Obstacle:
     return Obstacle(kind="rule", held=row.id, text=text, rule=rule.uuid, remedy=remedy)
 
 
-def _of_bucket(
-    job_id: int, position: QueuePosition, full: tuple[str, int, list[int], list[int]]
-) -> Obstacle:
-    name, size, occupants, ahead = full
-    is_rule = name == f"rule:{position.rule}"
-    what = f"filter rule {position.rule}" if is_rule else f"the reason rate-limit:{name}"
+def _of_bucket(job_id: int, position: QueuePosition, full: FullLimit) -> Obstacle:
+    is_rule = full.name == f"rule:{position.rule}"
+    what = f"filter rule {position.rule}" if is_rule else f"the reason rate-limit:{full.name}"
+    text = f"{what} lets {full.size} run at once: {remedy_words.jobs(full.inside)}"
+    if full.ahead:
+        waits = "waits" if full.ahead == 1 else "wait"
+        ahead = remedy_words.jobs(full.first_ahead, full.ahead)
+        text += f"; before it {waits} for that: {ahead}"
     return Obstacle(
         kind="limit",
         held=job_id,
-        text=f"{what} lets {size} run at once: {remedy_words.jobs(occupants)}"
-        + (f"; before it {_waits(ahead)} for that: {remedy_words.jobs(ahead)}" if ahead else ""),
-        jobs=occupants,
+        text=text,
+        jobs=full.inside,
         rule=position.rule if is_rule else None,
-        remedy=Remedy(ends=[occupants]),
+        remedy=Remedy(ends=[full.inside]),
     )
 
 
@@ -245,10 +247,6 @@ def explained(
         ahead=ahead,
         remedy=remedy,
     )
-
-
-def _waits(jobs: Sequence[int]) -> str:
-    return "waits" if len(jobs) == 1 else "wait"
 
 
 def _count(number: int) -> str:

@@ -126,7 +126,7 @@ FilterMessage = (
 )
 SchedulerMessage = (
     JobsJudged | JobsFinished | JobReprioritised | StatusesReported | LimitsChanged
-    | PolicyChanged | ForecastsOutdated | RuleChainChanged | OwnersChanged | WeightDue
+    | PolicyChanged | ForecastsOutdated | RuleChainChanged | OwnersChanged | WeightDue | AnswersDue
     | ExplainPending | RunSimulation | ReportOrder
 )
 QueueMessage = (

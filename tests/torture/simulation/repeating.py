@@ -36,6 +36,7 @@ LATE: tuple[type[Message], ...] = (
     messages.RecheckOwners,
     messages.ReportOwners,
     messages.WeightDue,
+    messages.AnswersDue,
     messages.ReadLastId,
     messages.ReadQueueState,
     messages.ReadProcesses,
