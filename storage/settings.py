@@ -275,6 +275,9 @@ FILES_AT_ONCE = 10
 FILES_PER_TURN = 2
 """Files that the queue writes after each turn while many are missing, though messages wait."""
 
+FLOOD_FACTOR = 4
+"""A turn that brings more than so many times as many new jobs leaves the files to a later one."""
+
 FILES_SLICE_SECONDS = 0.005
 """Most time that the queue spends on files of new jobs before it looks for messages again."""
 

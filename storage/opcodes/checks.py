@@ -70,8 +70,10 @@ def lost_secret(fields: Mapping[str, Any]) -> str | None:
     In an unknown opcode every parameter may be secret.
     """
     op_id = fields.get("OP_ID")
-    is_known = isinstance(op_id, str) and catalogue.find(op_id) is not None
-    names = secret_fields(fields) if is_known else tuple(fields)
+    declared = catalogue.find(op_id) if isinstance(op_id, str) else None
+    names = tuple(fields) if declared is None else declared.secret_fields
+    if not names:
+        return None
     return next((name for name in names if _is_redacted(fields.get(name))), None)
 
 
@@ -197,10 +199,10 @@ def _convert(plain: Mapping[str, Any], declared: type[Opcode]) -> Opcode:
 class _Names(msgspec.Struct, frozen=True):
     """The names of one kind of opcode's parameters, cached for the check of each opcode."""
 
-    known: tuple[str, ...]
+    known: dict[str, None]
     required: tuple[str, ...]
-    nullable: tuple[str, ...]
-    """Those whose default is null; of these, most are stored only if given."""
+    omitted: tuple[str, ...]
+    """Those whose default is null, and which are stored only if given."""
 
 
 @functools.cache
@@ -208,9 +210,9 @@ def _names(declared: type[Opcode]) -> _Names:
     known = declared.__struct_encode_fields__
     defaults = list(zip(known, declared.__struct_defaults__, strict=True))
     return _Names(
-        known,
+        dict.fromkeys(known),
         tuple(name for name, default in defaults if default is msgspec.NODEFAULT),
-        tuple(name for name, default in defaults if default is None),
+        tuple(name for name, default in defaults if default is None and name not in _ALWAYS_STORED),
     )
 
 
@@ -231,8 +233,8 @@ def _check_names(given: Mapping[str, Any], declared: type[Opcode]) -> None:
 def _stored_form(opcode: Opcode) -> dict[str, Any]:
     # Through JSON and back: the result can be stored, and reads back as the same value.
     plain = msgspec.json.decode(msgspec.json.encode(opcode, order="deterministic"))
-    for name in _names(type(opcode)).nullable:
-        if plain[name] is None and name not in _ALWAYS_STORED:
+    for name in _names(type(opcode)).omitted:
+        if plain[name] is None:
             del plain[name]
     common = {name: plain.pop(name) for name in COMMON_FIELDS if name in plain}
     return {**common, "OP_ID": opcode.op_id, **plain}

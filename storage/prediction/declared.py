@@ -52,8 +52,10 @@ def forecast(opcode: object, names: ClusterNames | None = None) -> LockForecast:
     >>> forecast({"OP_ID": "OP_TEST_DELAY", "duration": 1, "on_nodes": ["n1"]}).node.names
     ('master', 'n1')
     """
-    op_id = opcode.get("OP_ID") if isinstance(opcode, Mapping) else None
-    if not isinstance(opcode, Mapping) or not isinstance(op_id, str):
+    if not isinstance(opcode, (dict, Mapping)):
+        return UNKNOWN
+    op_id = opcode.get("OP_ID")
+    if not isinstance(op_id, str):
         return UNKNOWN
     declared = DECLARED.get(op_id)
     if declared is None:
@@ -115,7 +117,7 @@ def foreseen_of_job(opcodes: Sequence[object]) -> Foreseen | None:
     >>> foreseen_of_job([{"OP_ID": "OP_EXEC", "argv": ["true"]}])
     """
     found = forecast_of_job(opcodes)
-    if found.of_all == NO_LOCKS:
+    if found.of_all is NO_LOCKS or found.of_all == NO_LOCKS:
         return None
     question = question_of_job(opcodes) if _is_unsure(found.of_all) else None
     return _shared(found, question)
