@@ -251,6 +251,9 @@ DISK_RETRY_FACTOR_MAX = 8
 ASK_SECONDS = 60.0
 """How long a component waits for the reply of another one, through restarts of that one."""
 
+OPCODE_WAIT_SECONDS = 1.0
+"""How long an explanation waits for what the configuration store knows; then it goes without."""
+
 QUESTIONS_MAX = 1_000
 """Most unanswered questions about the daemon's state."""
 

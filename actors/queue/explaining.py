@@ -220,7 +220,7 @@ def without_rules(remedy: Remedy, rules: Sequence[HoldingRule]) -> Remedy:
 def explained(
     row: Row, obstacles: list[Obstacle], remedy: Remedy, ahead: int | None = None
 ) -> JobExplained:
-    """The whole answer. ``remedy`` lets the job go on; ``ahead`` jobs are looked at before it."""
+    """The whole answer. ``remedy`` lets the job go on; ``ahead`` jobs have a turn before it."""
     if row.status.is_final:
         text = f"job {row.id} has ended: {row.status}"
     elif obstacles:
@@ -247,6 +247,18 @@ def explained(
         ahead=ahead,
         remedy=remedy,
     )
+
+
+def explained_without_store(row: Row) -> JobExplained:
+    """What is known of a running job while the configuration store does not answer."""
+    known = explained(row, [], Remedy())
+    if row.status.is_final:
+        return known
+    text = (
+        f"job {row.id} is {row.status} (process {row.process_id}); whether its opcode waits for "
+        f"{CONFIG_LOCK} is not known, because the configuration store does not answer"
+    )
+    return msgspec.structs.replace(known, text=text)
 
 
 def _count(number: int) -> str:
