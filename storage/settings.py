@@ -85,6 +85,12 @@ PLANNED_JOBS_MAX = 10_000
 ESTIMATES_WRITE_SECONDS = 600.0
 """How long new run times may stay in memory alone. Losing them is harmless."""
 
+AGES_WRITE_SECONDS = 5.0
+"""How long the ages of new jobs may stay in memory alone. Losing them makes jobs younger."""
+
+AGE_STEP_SECONDS = 1.0
+"""Jobs that came within so many seconds are equally old after a restart."""
+
 LEARNT_BODY_BYTES_MAX = 16_384
 """The run times of a job whose text is longer are not learnt: reading them takes too long."""
 
@@ -440,6 +446,11 @@ class Places(msgspec.Struct, frozen=True):
     def reservations(self) -> Path:
         """Temporary reservations, as Ganeti keeps them."""
         return self.data / "tempres.data"
+
+    @property
+    def ages(self) -> Path:
+        """When jobs came, on the clock of this boot."""
+        return self.data / "ages.json"
 
     @property
     def estimates(self) -> Path:

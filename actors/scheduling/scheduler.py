@@ -268,8 +268,12 @@ class Scheduler(Component[messages.SchedulerMessage]):
 
     def _judge(self, message: messages.JobsJudged) -> None:
         if message.is_all:
+            # The first report tells how old jobs are; later ones come from a queue that was
+            # replaced, and knows no better.
+            came = () if self._report else message.came
             self._report = message.report
-            self._schedule.replace_all(message.jobs, message.running, self.runtime.clock())
+            now = self.runtime.clock()
+            self._schedule.replace_all(message.jobs, message.running, now, came)
             self._note_questions(message.jobs)
         elif message.is_repeat:
             for verdict in (*message.jobs, *message.running):

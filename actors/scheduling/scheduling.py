@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from ...storage.jobs import JobStatus
     from ...storage.prediction.lock_types import LockForecast
     from ...transport.messages import JobVerdict, OrderReported, QueuePosition
+    from .ageing import Steps
     from .holding import OwnerId
     from .remedies import Contention
 
@@ -131,11 +132,14 @@ class Schedule:
         verdicts: Collection[JobVerdict],
         running: Collection[JobVerdict],
         now: float = 0.0,
+        came: Steps = (),
     ) -> None:
-        """Forget everything: these jobs are pending, and these hold a slot."""
+        """These jobs alone are pending, and these hold a slot. ``came``: else as was noted."""
         for order in (self._order, self._held, *self._parked.values()):
             order.drain()
         self._forget()
+        if came:
+            self._prediction.arrivals.restart(came)
         for verdict in running:
             self._occupy(verdict.job.id, Running.under(verdict))
         # A running job is in the middle of something: only its real locks tell of it.

@@ -135,7 +135,7 @@ QueueMessage = (
     | ReadLastId | ReadQueueState | SweepJobs
     | RuleChainChanged | RuleChainAcknowledged | LimitAcknowledged | HandOverRequested
     | JobExited | StartFailed | PeerGone | DiskRetried | JournalCut | SubmissionsDue
-    | StoreEstimates
+    | StoreEstimates | StoreAges
 )
 ReaderMessage = ReadOutput | OutputGrew
 ExecutorMessage = (

@@ -19,6 +19,7 @@ class JobsJudged(Notice, frozen=True):
     is_all: bool = False
     is_repeat: bool = False
     report: int = 0
+    came: list[tuple[int, float]] = []
 
 
 class StatusesReported(Notice, frozen=True):

@@ -71,6 +71,7 @@ LATE: tuple[type[Message], ...] = (
     messages.ReadPlan,
     messages.ReportOrder,
     messages.StoreEstimates,
+    messages.StoreAges,
     messages.QueryLocks,
     messages.QueryConfiguration,
     messages.QueryFields,
